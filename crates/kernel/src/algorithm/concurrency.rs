@@ -1,0 +1,230 @@
+//! Concurrency: how many at once, not how many per time.
+//!
+//! **What it remembers**: every permit that is held: its id, its cost, and when it lapses.
+//!
+//! **Worked example**: `limit 2, ttl 30s`.
+//!
+//! | at (s) | asked | answer | held after |
+//! |---|---|---|---|
+//! | 0 | acquire a | pass | a |
+//! | 1 | acquire b | pass | a, b |
+//! | 2 | acquire c | refused: a lapses in 28 s unless it is released before | a, b |
+//! | 3 | release a | 1 given back | b |
+//! | 3 | acquire c | pass | b, c |
+//! | 31 | acquire d | pass: b's holder died, its permit lapsed | c, d |
+//!
+//! **Property**: at no instant are more than `limit` permits held, and none is held for longer than
+//! `ttl` after it was acquired or last renewed.
+//!
+//! ```text
+//! held
+//!   2 ┤  ┌────┐ ┌───────────┐
+//!   1 ┤──┘    └─┘  renewed  └──┐ lapses after ttl
+//!   0 ┼────────────────────────┴──▶ time
+//! ```
+//!
+//! Source: the counting semaphore (Dijkstra, 1965), with leases (Gray and Cheriton, 1989).
+
+use alloc::vec::Vec;
+
+use super::Algorithm;
+use crate::decision::{Ask, Moment, Outcome, PermitId, Retry, Status};
+use crate::limits::{HOLDERS_MAX, PERIOD_MAX_US};
+use crate::num::Micros;
+use crate::param::{Kind, Param, Params, RangeError, within};
+
+/// At most `limit` permits held at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    limit: u64,
+    ttl: Micros,
+    queue: u64,
+}
+
+/// What a concurrency rule remembers of a key: one record a permit held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConcurrencyState {
+    holders: Vec<Holder>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holder {
+    permit: PermitId,
+    cost: u32,
+    lapses: Micros,
+}
+
+impl Concurrency {
+    /// At most `limit` permits held at once, each for at most `ttl`; up to `queue` callers may wait
+    /// for one (the kernel only knows the number: waiting is done by whoever has a clock).
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= limit <= 10,000`, `queue <= 10,000` and the ttl is 1 µs to
+    /// 366 days long.
+    pub fn new(limit: u64, ttl: Micros, queue: u64) -> Result<Self, RangeError> {
+        within("limit", limit, 1, HOLDERS_MAX)?;
+        within("ttl in µs", ttl.get(), 1, PERIOD_MAX_US)?;
+        within("queue", queue, 0, HOLDERS_MAX)?;
+        Ok(Self { limit, ttl, queue })
+    }
+
+    /// How many callers may wait for a permit.
+    pub const fn queue(&self) -> u64 {
+        self.queue
+    }
+
+    /// How long a permit is held that is neither released nor renewed.
+    pub const fn ttl(&self) -> Micros {
+        self.ttl
+    }
+
+    fn held(&self, state: Option<&ConcurrencyState>, now: Micros) -> u64 {
+        let holders = state.map_or(&[][..], |state| &state.holders);
+        holders
+            .iter()
+            .filter(|holder| holder.lapses > now)
+            .map(|holder| u64::from(holder.cost))
+            .sum()
+    }
+
+    /// Until `excess` permits have lapsed.
+    fn retry(&self, state: &ConcurrencyState, mut excess: u64, now: Micros) -> Micros {
+        let mut held: Vec<_> = state.holders.iter().filter(|holder| holder.lapses > now).collect();
+        held.sort_unstable_by_key(|holder| holder.lapses);
+        let mut retry = Micros::ZERO;
+        for holder in held {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(u64::from(holder.cost));
+            retry = holder.lapses.since(now);
+        }
+        retry
+    }
+}
+
+impl Algorithm for Concurrency {
+    type State = ConcurrencyState;
+
+    const NAME: &'static str = "concurrency";
+    const ABOUT: &'static str = "At most `limit` permits held at once; acquire, release and renew.";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "limit",
+            kind: Kind::Permits { min: 1, max: HOLDERS_MAX },
+            default: None,
+            about: "Permits that may be held at once.",
+        },
+        Param {
+            name: "ttl",
+            kind: Kind::Span,
+            default: None,
+            about: "A permit that is neither released nor renewed lapses after this.",
+        },
+        Param {
+            name: "queue",
+            kind: Kind::Permits { min: 0, max: HOLDERS_MAX },
+            default: Some("0"),
+            about: "Callers that may wait for a permit.",
+        },
+    ];
+
+    fn from_params(params: &Params) -> Result<Self, RangeError> {
+        let (limit, ttl) = (params.permits("limit", None)?, params.span("ttl", None)?);
+        Self::new(limit, ttl, params.permits("queue", Some(0))?)
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn check(&self, state: Option<&ConcurrencyState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
+        let cost = ask.cost.get();
+        if cost > self.limit {
+            return Outcome::Deny { retry: Retry::Never };
+        }
+        let excess = (self.held(state, at.now()) + cost).saturating_sub(self.limit);
+        match state {
+            Some(state) if excess > 0 => {
+                Outcome::Deny { retry: Retry::After(self.retry(state, excess, at.now())) }
+            }
+            _ => Outcome::Allow { granted: cost, wait: Micros::ZERO },
+        }
+    }
+
+    fn charge(&self, state: &mut Option<ConcurrencyState>, ask: &Ask, at: &Moment<'_>) {
+        let state = state.get_or_insert_default();
+        state.holders.retain(|holder| holder.lapses > at.now());
+        let permit = ask.permit.expect("only `acquire` charges a concurrency rule");
+        let cost = u32::try_from(ask.cost.get()).expect("a granted cost is at most the limit");
+        state.holders.push(Holder { permit, cost, lapses: at.now().plus(self.ttl) });
+    }
+
+    fn available(&self, state: Option<&ConcurrencyState>, at: &Moment<'_>) -> u64 {
+        self.limit.saturating_sub(self.held(state, at.now()))
+    }
+
+    fn status(&self, state: Option<&ConcurrencyState>, at: &Moment<'_>) -> Status {
+        let full_at = state.map_or(Micros::ZERO, |state| self.full_at(state));
+        Status { remaining: self.available(state, at), reset_after: full_at.since(at.now()) }
+    }
+
+    /// A permit is given back with `release`, by its id; there is nothing else to give back.
+    fn refund(&self, _: &mut ConcurrencyState, _: u64, _: &Moment<'_>) -> u64 {
+        0
+    }
+
+    /// No permit lasts longer than `ttl` from now.
+    fn rewind(&self, state: &mut ConcurrencyState, at: &Moment<'_>) {
+        let latest = at.now().plus(self.ttl);
+        for holder in &mut state.holders {
+            holder.lapses = holder.lapses.min(latest);
+        }
+    }
+
+    fn full_at(&self, state: &ConcurrencyState) -> Micros {
+        state.holders.iter().map(|holder| holder.lapses).max().unwrap_or(Micros::ZERO)
+    }
+
+    fn used(&self, state: &ConcurrencyState, at: &Moment<'_>) -> u64 {
+        self.held(Some(state), at.now())
+    }
+
+    /// Usage of another algorithm is nobody's permit, so nothing is held.
+    fn with_used(&self, _: u64, _: &Moment<'_>) -> Option<ConcurrencyState> {
+        None
+    }
+
+    /// Permits stay with their holders; a shorter ttl shortens them.
+    fn convert(
+        &self,
+        _: &Self,
+        state: &ConcurrencyState,
+        at: &Moment<'_>,
+    ) -> Option<ConcurrencyState> {
+        let mut state = state.clone();
+        self.rewind(&mut state, at);
+        Some(state)
+    }
+
+    fn holds_permits(&self) -> bool {
+        true
+    }
+
+    fn release(&self, state: &mut ConcurrencyState, id: PermitId, at: &Moment<'_>) -> Option<u64> {
+        state.holders.retain(|holder| holder.lapses > at.now());
+        let place = state.holders.iter().position(|holder| holder.permit == id)?;
+        Some(u64::from(state.holders.swap_remove(place).cost))
+    }
+
+    fn renew(&self, state: &mut ConcurrencyState, id: PermitId, at: &Moment<'_>) -> Option<u64> {
+        let mut held = state.holders.iter_mut().filter(|holder| holder.lapses > at.now());
+        let holder = held.find(|holder| holder.permit == id)?;
+        holder.lapses = at.now().plus(self.ttl);
+        Some(u64::from(holder.cost))
+    }
+
+    fn holds(&self, state: &ConcurrencyState, id: PermitId, at: &Moment<'_>) -> bool {
+        state.holders.iter().any(|holder| holder.permit == id && holder.lapses > at.now())
+    }
+}

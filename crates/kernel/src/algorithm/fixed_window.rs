@@ -1,0 +1,261 @@
+//! The fixed window.
+//!
+//! **What it remembers**: how much was granted in the window, and when that window ends.
+//!
+//! **Worked example**: `limit 2, window 1m, align epoch`. Windows begin at full minutes.
+//!
+//! | at | count before | answer |
+//! |---|---|---|
+//! | 12:00:10 | 0 | pass |
+//! | 12:00:50 | 1 | pass |
+//! | 12:00:59 | 2 | refused, retry in 1 s |
+//! | 12:01:00 | 0 | pass: a new window |
+//!
+//! **Property**: at most `limit` in one window. **Not** in every interval of that length: around a
+//! boundary up to twice the limit passes in a moment. Where that matters use `sliding_window`.
+//!
+//! ```text
+//! limit ┤      ┌──┐        ┌─────
+//!       │   ┌──┘  │      ┌─┘
+//!     0 ┼───┘     └──────┘        ──▶ time
+//!       |  window |  window |
+//! ```
+//!
+//! `align: first` lets a key's window begin with its first request. `calendar: month` makes it a
+//! month of `time_zone`; where it begins and ends comes with the moment (the kernel knows no zones).
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+
+use super::Algorithm;
+use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window};
+use crate::limits::{PERIOD_MAX_US, PERMITS_MAX};
+use crate::num::Micros;
+use crate::param::{Kind, Param, Params, RangeError, within};
+
+/// At most `limit` permits per window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedWindow {
+    limit: u64,
+    kind: WindowKind,
+}
+
+/// Where windows begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WindowKind {
+    /// At multiples of this span since the epoch.
+    Epoch(Micros),
+    /// With a key's first request; it lasts this long.
+    First(Micros),
+    /// With the day, week, month or year of a time zone.
+    Calendar(CalendarUnit, Box<str>),
+}
+
+/// A unit of the calendar. Weeks begin on Monday (ISO 8601).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CalendarUnit {
+    /// Midnight to midnight.
+    Day,
+    /// Monday to Monday.
+    Week,
+    /// First to first.
+    Month,
+    /// 1 January to 1 January.
+    Year,
+}
+
+/// What a fixed window remembers of a key: 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedWindowState {
+    count: u64,
+    end: Micros,
+}
+
+impl FixedWindow {
+    /// At most `limit` permits per window of `kind`.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= limit <= 2^32` and the window is 1 µs to 366 days long.
+    pub fn new(limit: u64, kind: WindowKind) -> Result<Self, RangeError> {
+        within("limit", limit, 1, PERMITS_MAX)?;
+        if let WindowKind::Epoch(span) | WindowKind::First(span) = &kind {
+            within("window in µs", span.get(), 1, PERIOD_MAX_US)?;
+        }
+        Ok(Self { limit, kind })
+    }
+
+    /// The window around this moment for a key whose state is `state`.
+    fn window(&self, state: Option<&FixedWindowState>, at: &Moment<'_>) -> Window {
+        let now = at.now();
+        match &self.kind {
+            WindowKind::Epoch(span) => {
+                let start = Micros::new(now.get() - now.get() % span.get());
+                Window { start, end: start.plus(*span) }
+            }
+            WindowKind::First(span) => match state {
+                Some(state) if now < state.end && state.count > 0 => Window {
+                    start: Micros::new(state.end.get().saturating_sub(span.get())),
+                    end: state.end,
+                },
+                _ => Window { start: now, end: now.plus(*span) },
+            },
+            WindowKind::Calendar(..) => {
+                at.window().expect("whoever reads the clock brings the calendar window along")
+            }
+        }
+    }
+
+    fn count(&self, state: Option<&FixedWindowState>, at: &Moment<'_>) -> u64 {
+        state.map_or(0, |state| if at.now() < state.end { state.count } else { 0 })
+    }
+}
+
+impl Algorithm for FixedWindow {
+    type State = FixedWindowState;
+
+    const NAME: &'static str = "fixed_window";
+    const ABOUT: &'static str =
+        "At most `limit` per window; around a boundary twice the limit can pass in a moment.";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "limit",
+            kind: Kind::Permits { min: 1, max: PERMITS_MAX },
+            default: None,
+            about: "Permits per window.",
+        },
+        Param {
+            name: "window",
+            kind: Kind::Span,
+            default: Some("required unless `calendar` is given"),
+            about: "Length of a window.",
+        },
+        Param {
+            name: "align",
+            kind: Kind::Word(&["epoch", "first"]),
+            default: Some("epoch"),
+            about: "Windows begin at multiples of their length, or with a key's first request.",
+        },
+        Param {
+            name: "calendar",
+            kind: Kind::Word(&["day", "week", "month", "year"]),
+            default: Some("none"),
+            about: "A unit of the calendar instead of a length.",
+        },
+        Param {
+            name: "time_zone",
+            kind: Kind::TimeZone,
+            default: Some("UTC"),
+            about: "The time zone of `calendar`.",
+        },
+    ];
+
+    fn from_params(params: &Params) -> Result<Self, RangeError> {
+        let limit = params.permits("limit", None)?;
+        if !params.has("calendar") {
+            if params.has("time_zone") {
+                return Err(RangeError::new("time_zone", "only goes with `calendar`"));
+            }
+            let span = params.span("window", None)?;
+            return Self::new(
+                limit,
+                match params.word("align", "epoch")? {
+                    "first" => WindowKind::First(span),
+                    _ => WindowKind::Epoch(span),
+                },
+            );
+        }
+        for other in ["window", "align"] {
+            if params.has(other) {
+                return Err(RangeError::new(other, "does not go with `calendar`"));
+            }
+        }
+        let unit = match params.word("calendar", "day")? {
+            "week" => CalendarUnit::Week,
+            "month" => CalendarUnit::Month,
+            "year" => CalendarUnit::Year,
+            _ => CalendarUnit::Day,
+        };
+        let zone = params.word("time_zone", "UTC")?.to_owned().into_boxed_str();
+        Self::new(limit, WindowKind::Calendar(unit, zone))
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn check(&self, state: Option<&FixedWindowState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
+        let cost = ask.cost.get();
+        if cost > self.limit {
+            return Outcome::Deny { retry: Retry::Never };
+        }
+        if self.count(state, at) + cost <= self.limit {
+            return Outcome::Allow { granted: cost, wait: Micros::ZERO };
+        }
+        let retry = self.window(state, at).end.since(at.now());
+        Outcome::Deny { retry: Retry::After(retry) }
+    }
+
+    fn charge(&self, state: &mut Option<FixedWindowState>, ask: &Ask, at: &Moment<'_>) {
+        let count = self.count(state.as_ref(), at) + ask.cost.get();
+        *state = Some(FixedWindowState { count, end: self.window(state.as_ref(), at).end });
+    }
+
+    fn available(&self, state: Option<&FixedWindowState>, at: &Moment<'_>) -> u64 {
+        self.limit.saturating_sub(self.count(state, at))
+    }
+
+    fn status(&self, state: Option<&FixedWindowState>, at: &Moment<'_>) -> Status {
+        let count = self.count(state, at);
+        let reset_after = match count {
+            0 => Micros::ZERO,
+            _ => self.window(state, at).end.since(at.now()),
+        };
+        Status { remaining: self.limit.saturating_sub(count), reset_after }
+    }
+
+    fn refund(&self, state: &mut FixedWindowState, permits: u64, at: &Moment<'_>) -> u64 {
+        let back = self.count(Some(state), at).min(permits);
+        if back > 0 {
+            state.count -= back;
+        }
+        back
+    }
+
+    /// The window that is running now takes the count over.
+    fn rewind(&self, state: &mut FixedWindowState, at: &Moment<'_>) {
+        let window = match &self.kind {
+            WindowKind::First(span) => Window { start: at.now(), end: at.now().plus(*span) },
+            _ => self.window(None, at),
+        };
+        state.end = state.end.min(window.end);
+    }
+
+    fn full_at(&self, state: &FixedWindowState) -> Micros {
+        if state.count == 0 { Micros::ZERO } else { state.end }
+    }
+
+    fn used(&self, state: &FixedWindowState, at: &Moment<'_>) -> u64 {
+        self.count(Some(state), at)
+    }
+
+    fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<FixedWindowState> {
+        Some(FixedWindowState { count: used, end: self.window(None, at).end })
+    }
+
+    /// The same window keeps its end; another takes the count over.
+    fn convert(
+        &self,
+        old: &Self,
+        state: &FixedWindowState,
+        at: &Moment<'_>,
+    ) -> Option<FixedWindowState> {
+        if self.kind == old.kind { Some(*state) } else { self.with_used(old.used(state, at), at) }
+    }
+
+    fn calendar(&self) -> Option<(CalendarUnit, &str)> {
+        match &self.kind {
+            WindowKind::Calendar(unit, zone) => Some((*unit, zone)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The algorithms: one file each, one line in the registry below.
+//!
+//! To add one, write its file (the essay, the rule, its state, [`Algorithm`] for it), add its line
+//! to `algorithms!`, and give it a folder of vectors. Documents, schemas, `replay`, stores and the
+//! server then know it.
+
+mod concurrency;
+mod fixed_window;
+mod leaky_bucket;
+mod registry;
+mod sliding_counter;
+mod sliding_log;
+mod sliding_window;
+mod smooth_bursty;
+mod smooth_warmup;
+mod token_bucket;
+
+use core::fmt::Debug;
+
+pub use concurrency::Concurrency;
+pub use fixed_window::{CalendarUnit, FixedWindow, WindowKind};
+pub use leaky_bucket::{Delay, LeakyBucket};
+pub use registry::{Rule, State, algorithms};
+pub use sliding_counter::SlidingCounter;
+pub use sliding_log::SlidingLog;
+pub use sliding_window::SlidingWindow;
+pub use smooth_bursty::SmoothBursty;
+pub use smooth_warmup::SmoothWarmup;
+pub use token_bucket::{TokenBucket, Units};
+
+use crate::decision::{Ask, Moment, Outcome, PermitId, Status};
+use crate::num::Micros;
+use crate::param::{Param, Params, RangeError};
+
+/// An algorithm with its parameters: pure functions of state, request and moment.
+///
+/// `None` is the state of a key that was never seen. [`check`](Self::check) looks,
+/// [`charge`](Self::charge) takes: between the two every other rule of the policy has its say.
+pub trait Algorithm: Sized + Clone + PartialEq + Debug {
+    /// What it remembers of a key.
+    type State: Clone + PartialEq + Debug;
+
+    /// Its name in documents, such as `token_bucket`.
+    const NAME: &'static str;
+    /// One sentence for the schema.
+    const ABOUT: &'static str;
+    /// Its parameters.
+    const PARAMS: &'static [Param];
+
+    /// The rule with these parameters.
+    ///
+    /// # Errors
+    /// [`RangeError`] naming the parameter that is missing or outside its range.
+    fn from_params(params: &Params) -> Result<Self, RangeError>;
+
+    /// The largest cost that ever passes at once.
+    fn limit(&self) -> u64;
+
+    /// Whether `ask` passes. Changes nothing.
+    fn check(&self, state: Option<&Self::State>, ask: &Ask, at: &Moment<'_>) -> Outcome;
+
+    /// Takes what `ask` costs. Call it only after [`check`](Self::check) allowed the same ask.
+    fn charge(&self, state: &mut Option<Self::State>, ask: &Ask, at: &Moment<'_>);
+
+    /// The largest cost that [`check`](Self::check) would let pass now; at most
+    /// [`limit`](Self::limit) unless every cost passes.
+    fn available(&self, state: Option<&Self::State>, at: &Moment<'_>) -> u64;
+
+    /// What is left, and when the budget is full again.
+    fn status(&self, state: Option<&Self::State>, at: &Moment<'_>) -> Status;
+
+    /// Gives up to `permits` back, never above full. Returns how many, a part counting as one.
+    fn refund(&self, state: &mut Self::State, permits: u64, at: &Moment<'_>) -> u64;
+
+    /// Time went back: the same usage as of the new, earlier now. Adds nothing, freezes nothing.
+    /// Does nothing when time did not go back.
+    fn rewind(&self, state: &mut Self::State, at: &Moment<'_>);
+
+    /// When the budget of this state is full again.
+    fn full_at(&self, state: &Self::State) -> Micros;
+
+    /// Whether a full budget equals a key that was never seen, so that it may be forgotten.
+    fn full_is_fresh(&self) -> bool {
+        true
+    }
+
+    /// Permits in use now, rounded up: what another algorithm takes over.
+    fn used(&self, state: &Self::State, at: &Moment<'_>) -> u64;
+
+    /// The state of a key that has `used` permits in use.
+    fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<Self::State>;
+
+    /// `state` of `old`, the same algorithm with other parameters, in this rule's units.
+    fn convert(&self, old: &Self, state: &Self::State, at: &Moment<'_>) -> Option<Self::State> {
+        self.with_used(old.used(state, at), at)
+    }
+
+    /// Whether it hands out permits with ids (`acquire`) instead of answering `check`.
+    fn holds_permits(&self) -> bool {
+        false
+    }
+
+    /// Ends the hold of `permit` and returns its cost; `None` if nobody holds it.
+    fn release(&self, _: &mut Self::State, _: PermitId, _: &Moment<'_>) -> Option<u64> {
+        None
+    }
+
+    /// Lets the hold of `permit` begin anew and returns its cost; `None` if nobody holds it.
+    fn renew(&self, _: &mut Self::State, _: PermitId, _: &Moment<'_>) -> Option<u64> {
+        None
+    }
+
+    /// Whether `permit` is held at this moment.
+    fn holds(&self, _: &Self::State, _: PermitId, _: &Moment<'_>) -> bool {
+        false
+    }
+
+    /// The calendar and time zone whose window a moment must bring along.
+    fn calendar(&self) -> Option<(CalendarUnit, &str)> {
+        None
+    }
+
+    /// Whether a reservation books the future in one step (otherwise the caller tries again).
+    fn books(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,202 @@
+//! The registry: every algorithm, one line each, at the end of this file.
+
+use super::{
+    Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
+};
+use crate::decision::{Ask, Moment, Outcome, PermitId, Status};
+use crate::num::Micros;
+use crate::param::{Param, Params, RangeError};
+
+/// Writes the enums over all algorithms and hands each call on to the right one.
+macro_rules! algorithms {
+    ($($Name:ident,)+) => {
+        /// One limit: an algorithm with its parameters.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Rule {
+            $(
+                #[doc = concat!("See [`", stringify!($Name), "`].")]
+                $Name($Name),
+            )+
+        }
+
+        /// What a rule remembers of a key.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum State {
+            $(
+                #[doc = concat!("Of a [`", stringify!($Name), "`].")]
+                $Name(<$Name as Algorithm>::State),
+            )+
+        }
+
+        $(
+            impl From<$Name> for Rule {
+                fn from(rule: $Name) -> Self {
+                    Self::$Name(rule)
+                }
+            }
+        )+
+
+        /// Name, sentence and parameters of every algorithm, for documents and schemas.
+        pub fn algorithms() -> &'static [(&'static str, &'static str, &'static [Param])] {
+            &[$(($Name::NAME, $Name::ABOUT, $Name::PARAMS),)+]
+        }
+
+        impl Rule {
+            /// The rule of the algorithm called `name`; `None` if there is no such algorithm.
+            pub fn from_params(name: &str, params: &Params) -> Option<Result<Self, RangeError>> {
+                match name {
+                    $($Name::NAME => Some($Name::from_params(params).map(Self::from)),)+
+                    _ => None,
+                }
+            }
+
+            /// The name of its algorithm.
+            pub fn algorithm(&self) -> &'static str {
+                match self { $(Self::$Name(_) => $Name::NAME,)+ }
+            }
+
+            /// See [`Algorithm::limit`].
+            pub fn limit(&self) -> u64 {
+                match self { $(Self::$Name(rule) => rule.limit(),)+ }
+            }
+
+            /// See [`Algorithm::check`].
+            pub fn check(&self, state: Option<&State>, ask: &Ask, at: &Moment<'_>) -> Outcome {
+                match self { $(Self::$Name(rule) => rule.check(own!($Name, state), ask, at),)+ }
+            }
+
+            /// See [`Algorithm::charge`].
+            pub fn charge(&self, state: &mut Option<State>, ask: &Ask, at: &Moment<'_>) {
+                match self { $(Self::$Name(rule) => {
+                    let mut own = own!($Name, state.take());
+                    rule.charge(&mut own, ask, at);
+                    *state = own.map(State::$Name);
+                })+ }
+            }
+
+            /// See [`Algorithm::available`].
+            pub fn available(&self, state: Option<&State>, at: &Moment<'_>) -> u64 {
+                match self { $(Self::$Name(rule) => rule.available(own!($Name, state), at),)+ }
+            }
+
+            /// See [`Algorithm::status`].
+            pub fn status(&self, state: Option<&State>, at: &Moment<'_>) -> Status {
+                match self { $(Self::$Name(rule) => rule.status(own!($Name, state), at),)+ }
+            }
+
+            /// See [`Algorithm::refund`].
+            pub fn refund(&self, state: &mut State, permits: u64, at: &Moment<'_>) -> u64 {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.refund(own, permits, at),)+
+                    _ => 0,
+                }
+            }
+
+            /// See [`Algorithm::rewind`].
+            pub fn rewind(&self, state: &mut State, at: &Moment<'_>) {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.rewind(own, at),)+
+                    _ => {}
+                }
+            }
+
+            /// See [`Algorithm::full_at`].
+            pub fn full_at(&self, state: &State) -> Micros {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.full_at(own),)+
+                    _ => Micros::ZERO,
+                }
+            }
+
+            /// See [`Algorithm::full_is_fresh`].
+            pub fn full_is_fresh(&self) -> bool {
+                match self { $(Self::$Name(rule) => rule.full_is_fresh(),)+ }
+            }
+
+            /// See [`Algorithm::used`].
+            pub fn used(&self, state: &State, at: &Moment<'_>) -> u64 {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.used(own, at),)+
+                    _ => 0,
+                }
+            }
+
+            /// See [`Algorithm::with_used`].
+            pub fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<State> {
+                match self { $(Self::$Name(rule) => rule.with_used(used, at).map(State::$Name),)+ }
+            }
+
+            /// See [`Algorithm::convert`]; from another algorithm only the usage is taken over.
+            pub fn convert(&self, old: &Self, state: &State, at: &Moment<'_>) -> Option<State> {
+                match (self, old, state) {
+                    $((Self::$Name(rule), Self::$Name(old), State::$Name(own)) => {
+                        rule.convert(old, own, at).map(State::$Name)
+                    })+
+                    _ => self.with_used(old.used(state, at), at),
+                }
+            }
+
+            /// See [`Algorithm::holds_permits`].
+            pub fn holds_permits(&self) -> bool {
+                match self { $(Self::$Name(rule) => rule.holds_permits(),)+ }
+            }
+
+            /// See [`Algorithm::release`].
+            pub fn release(&self, state: &mut State, id: PermitId, at: &Moment<'_>) -> Option<u64> {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.release(own, id, at),)+
+                    _ => None,
+                }
+            }
+
+            /// See [`Algorithm::renew`].
+            pub fn renew(&self, state: &mut State, id: PermitId, at: &Moment<'_>) -> Option<u64> {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.renew(own, id, at),)+
+                    _ => None,
+                }
+            }
+
+            /// See [`Algorithm::holds`].
+            pub fn holds(&self, state: &State, id: PermitId, at: &Moment<'_>) -> bool {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.holds(own, id, at),)+
+                    _ => false,
+                }
+            }
+
+            /// See [`Algorithm::calendar`].
+            pub fn calendar(&self) -> Option<(CalendarUnit, &str)> {
+                match self { $(Self::$Name(rule) => rule.calendar(),)+ }
+            }
+
+            /// See [`Algorithm::books`].
+            pub fn books(&self) -> bool {
+                match self { $(Self::$Name(rule) => rule.books(),)+ }
+            }
+        }
+    };
+}
+
+/// The state of this algorithm; `None` where what is stored is of another one.
+macro_rules! own {
+    ($Name:ident, $stored:expr) => {
+        match $stored {
+            Some(State::$Name(own)) => Some(own),
+            _ => None,
+        }
+    };
+}
+
+algorithms! {
+    TokenBucket,
+    SmoothBursty,
+    SmoothWarmup,
+    LeakyBucket,
+    FixedWindow,
+    SlidingWindow,
+    SlidingCounter,
+    SlidingLog,
+    Concurrency,
+}

@@ -1,0 +1,172 @@
+//! Guava's `SmoothBursty`: pay for the *previous* request.
+//!
+//! **What it remembers**: one balance in permits and the instant it is as of. Above zero it is what
+//! idle time has stored; below zero it is the debt that the next request waits for. (Guava keeps
+//! `storedPermits` and `nextFreeTicketMicros`; one of the two is always at rest, so a signed number
+//! says the same, keeps the fraction of a microsecond that Guava cuts off, and survives a clock
+//! that goes back.)
+//!
+//! **Worked example**: `rate 5/s`. An idle limiter lets `acquire(5)` through at once; the next
+//! `acquire(1)` pays: it waits 1 s. The one after it waits 0.2 s.
+//!
+//! | at (s) | asked | balance before | wait | balance after |
+//! |---|---|---|---|---|
+//! | 0 | 5 | 0 | 0 | -5 |
+//! | 0 | 1 | -5 | 1 s | -6 |
+//! | 1 | 1 | -1 | 0.2 s | -2 |
+//!
+//! **Property**: a request of any cost passes as soon as the balance is not negative, and over any
+//! long time the rate is `rate`, because the balance is only ever moved by `rate·dt - cost`.
+//!
+//! ```text
+//! balance
+//! rate·max_burst ┤      ╱────╲ stored while idle
+//!              0 ┼─────╱      │   ╱── passes
+//!                │            │  ╱ slope = rate
+//!                └            └─╱ debt: the next one waits
+//! ```
+//!
+//! Source: Guava `SmoothRateLimiter.SmoothBursty` (Apache-2.0, described in its class comment);
+//! written anew. It counts in doubles, with the same operations in the same order in every language.
+
+use super::Algorithm;
+use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::num::{Micros, Rate, ceil_f64, floor_f64};
+use crate::param::{Kind, Param, Params, RangeError, within};
+
+/// Stores up to `rate·max_burst` permits while idle; a debt is paid by the next request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SmoothBursty {
+    permits: f64,
+    period_us: f64,
+    max_stored: f64,
+}
+
+/// What `smooth_bursty` remembers of a key: 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SmoothBurstyState {
+    balance: f64,
+    at: Micros,
+}
+
+impl SmoothBursty {
+    /// Permits flow at `rate`; what `max_burst` of idle time brings is stored.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 µs <= max_burst <= 366 days`.
+    pub fn new(rate: Rate, max_burst: Micros) -> Result<Self, RangeError> {
+        within("max_burst in µs", max_burst.get(), 1, crate::limits::PERIOD_MAX_US)?;
+        let (permits, period_us) = (rate.permits() as f64, rate.period().get() as f64);
+        Ok(Self { permits, period_us, max_stored: permits * max_burst.get() as f64 / period_us })
+    }
+
+    fn balance(&self, state: Option<&SmoothBurstyState>, now: Micros) -> f64 {
+        let Some(state) = state else { return 0.0 };
+        let fresh = now.since(state.at).get() as f64 * self.permits / self.period_us;
+        (state.balance + fresh).min(self.max_stored)
+    }
+
+    fn time_for(&self, permits: f64) -> Micros {
+        Micros::new(ceil_f64(permits * self.period_us / self.permits)).capped()
+    }
+}
+
+impl Algorithm for SmoothBursty {
+    type State = SmoothBurstyState;
+
+    const NAME: &'static str = "smooth_bursty";
+    const ABOUT: &'static str =
+        "Guava's SmoothBursty: any cost passes when there is no debt, and the next one pays.";
+    const PARAMS: &'static [Param] = &[
+        Param { name: "rate", kind: Kind::Rate, default: None, about: "The long-run rate." },
+        Param {
+            name: "max_burst",
+            kind: Kind::Span,
+            default: Some("1s"),
+            about: "How much idle time is stored as permits.",
+        },
+    ];
+
+    fn from_params(params: &Params) -> Result<Self, RangeError> {
+        Self::new(params.rate("rate")?, params.span("max_burst", Some(Micros::SECOND))?)
+    }
+
+    fn limit(&self) -> u64 {
+        floor_f64(self.max_stored).max(1)
+    }
+
+    fn check(&self, state: Option<&SmoothBurstyState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
+        let balance = self.balance(state, at.now());
+        let wait = if balance < 0.0 { self.time_for(-balance) } else { Micros::ZERO };
+        if wait > ask.patience() {
+            let retry = Retry::After(Micros::new(wait.get() - ask.patience().get()));
+            return Outcome::Deny { retry };
+        }
+        Outcome::Allow { granted: ask.cost.get(), wait }
+    }
+
+    fn charge(&self, state: &mut Option<SmoothBurstyState>, ask: &Ask, at: &Moment<'_>) {
+        let balance = self.balance(state.as_ref(), at.now()) - ask.cost.get() as f64;
+        *state = Some(SmoothBurstyState { balance, at: at.now() });
+    }
+
+    fn available(&self, state: Option<&SmoothBurstyState>, at: &Moment<'_>) -> u64 {
+        if self.balance(state, at.now()) < 0.0 { 0 } else { u64::MAX }
+    }
+
+    fn status(&self, state: Option<&SmoothBurstyState>, at: &Moment<'_>) -> Status {
+        let balance = self.balance(state, at.now());
+        Status {
+            remaining: floor_f64(balance),
+            reset_after: self.time_for(self.max_stored - balance),
+        }
+    }
+
+    fn refund(&self, state: &mut SmoothBurstyState, permits: u64, at: &Moment<'_>) -> u64 {
+        let balance = self.balance(Some(state), at.now());
+        let refunded = (balance + permits as f64).min(self.max_stored);
+        *state = SmoothBurstyState { balance: refunded, at: at.now() };
+        ceil_f64(refunded - balance)
+    }
+
+    fn rewind(&self, state: &mut SmoothBurstyState, at: &Moment<'_>) {
+        state.at = state.at.min(at.now());
+    }
+
+    fn full_at(&self, state: &SmoothBurstyState) -> Micros {
+        state.at.plus(self.time_for(self.max_stored - state.balance))
+    }
+
+    /// A key that was never seen has stored nothing; an idle one is full.
+    fn full_is_fresh(&self) -> bool {
+        false
+    }
+
+    fn used(&self, state: &SmoothBurstyState, at: &Moment<'_>) -> u64 {
+        ceil_f64(self.max_stored - self.balance(Some(state), at.now()))
+    }
+
+    fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<SmoothBurstyState> {
+        Some(SmoothBurstyState { balance: self.max_stored - used as f64, at: at.now() })
+    }
+
+    /// Guava's `setRate`: what is stored is rescaled, and a debt keeps its time.
+    fn convert(
+        &self,
+        old: &Self,
+        state: &SmoothBurstyState,
+        at: &Moment<'_>,
+    ) -> Option<SmoothBurstyState> {
+        let balance = old.balance(Some(state), at.now());
+        let balance = if balance >= 0.0 {
+            balance * self.max_stored / old.max_stored
+        } else {
+            (balance * old.period_us / old.permits) * self.permits / self.period_us
+        };
+        Some(SmoothBurstyState { balance, at: at.now() })
+    }
+
+    fn books(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,266 @@
+//! The token bucket.
+//!
+//! **What it remembers**: how much of the bucket is in use, in exact units, and the instant up to
+//! which the refill has been counted. Tokens are not produced by a timer; the next request works
+//! out what has flowed in since the last one.
+//!
+//! **Worked example**: `rate 10/s, burst 2`. A permit weighs 100,000 units, one µs refills 1.
+//!
+//! | at (ms) | in use before | asked | answer | in use after |
+//! |---|---|---|---|---|
+//! | 0 | 0 | 1 | pass | 100,000 |
+//! | 0 | 100,000 | 1 | pass | 200,000 (empty bucket) |
+//! | 30 | 170,000 | 1 | refused, retry in 70 ms | unchanged |
+//! | 100 | 100,000 | 1 | pass | 200,000 |
+//!
+//! **Property**: in every interval of length Δ it admits at most `burst + rate·Δ`.
+//!
+//! ```text
+//! in use
+//! burst ┤   ┌╲                    ┌╲ ← reserve may go above `burst`: the excess is the wait
+//!       │ ┌─┘ ╲   ┌╲            ┌─┘ ╲
+//!       │ │    ╲──┘ ╲         ┌─┘    ╲   slope = rate
+//!     0 ┼─┘          ╲────────┘       ╲──▶ time
+//! ```
+//!
+//! With `refill: interval` all permits of a period arrive together, every period from the first
+//! request on. A full bucket is no state at all, so the period begins anew with the request that
+//! finds the bucket full; the bound is then `burst + permits·(⌊Δ/period⌋ + 1)`.
+//!
+//! `initial` tokens below `burst` hold back a key that was never seen, such as a fresh account.
+//!
+//! Source: the continuous form of RFC 2697/2698's token bucket (IETF, 1999), evaluated lazily.
+
+use super::Algorithm;
+use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::flow::{Flow, Level};
+use crate::limits::{PERMITS_MAX, UNITS_MAX};
+use crate::num::{Micros, Rate};
+use crate::param::{Kind, Param, Params, RangeError, within};
+
+/// A bucket of `burst` permits that refills at `rate`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    rate: Rate,
+    burst: u64,
+    initial: u64,
+    flow: Flow,
+}
+
+/// The units in which a [`TokenBucket`] counts, for those who keep its state in a form of their
+/// own: `per_permit` units a permit, `per_tick` units every `tick_us` microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Length of a tick in µs; 1 but for extreme rules.
+    pub tick_us: u64,
+    /// Units that flow in per tick.
+    pub per_tick: u64,
+    /// Units that one permit weighs.
+    pub per_permit: u64,
+}
+
+/// What a token bucket remembers of a key: 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucketState(pub(crate) Level);
+
+impl TokenBucket {
+    /// A bucket that starts full, holds `burst` permits and refills continuously at `rate`.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= burst <= 2^32`.
+    pub fn new(rate: Rate, burst: u64) -> Result<Self, RangeError> {
+        within("burst", burst, 1, PERMITS_MAX)?;
+        Ok(Self { rate, burst, initial: burst, flow: Flow::smooth(rate, burst) })
+    }
+
+    /// The same bucket, but a key that was never seen starts with `initial` tokens.
+    ///
+    /// # Errors
+    /// [`RangeError`] if `initial` is above the burst.
+    pub fn with_initial(self, initial: u64) -> Result<Self, RangeError> {
+        within("initial", initial, 0, self.burst)?;
+        Ok(Self { initial, ..self })
+    }
+
+    /// The same bucket, refilled with all permits of the rate's period at its end.
+    #[must_use]
+    pub fn refilled_by_interval(self) -> Self {
+        Self { flow: Flow::stepped(self.rate), ..self }
+    }
+
+    /// Its rate.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Permits in a full bucket.
+    pub const fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// Tokens of a key that was never seen.
+    pub const fn initial(&self) -> u64 {
+        self.initial
+    }
+
+    /// The units it counts in.
+    pub const fn units(&self) -> Units {
+        let Flow { tick_us, per_tick, per_permit } = self.flow;
+        Units { tick_us, per_tick, per_permit }
+    }
+
+    const fn depth(&self) -> u64 {
+        self.burst * self.flow.per_permit
+    }
+
+    fn level(&self, state: Option<&TokenBucketState>, now: Micros) -> Level {
+        match state {
+            Some(state) => self.flow.drain(state.0, now),
+            None => Level { used: (self.burst - self.initial) * self.flow.per_permit, at: now },
+        }
+    }
+}
+
+impl TokenBucketState {
+    /// `used` units in use as of `at`; see [`TokenBucket::units`].
+    pub const fn new(used: u64, at: Micros) -> Self {
+        Self(Level { used, at })
+    }
+
+    /// Units in use, and the instant up to which the refill has been counted.
+    pub const fn parts(&self) -> (u64, Micros) {
+        (self.0.used, self.0.at)
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = TokenBucketState;
+
+    const NAME: &'static str = "token_bucket";
+    const ABOUT: &'static str =
+        "A bucket of `burst` permits refilled at `rate`; never more than burst + rate·Δ in any Δ.";
+    const PARAMS: &'static [Param] = &[
+        Param { name: "rate", kind: Kind::Rate, default: None, about: "How fast it refills." },
+        Param {
+            name: "burst",
+            kind: Kind::Permits { min: 1, max: PERMITS_MAX },
+            default: Some("the rate's permits"),
+            about: "Permits in a full bucket.",
+        },
+        Param {
+            name: "initial",
+            kind: Kind::Permits { min: 0, max: PERMITS_MAX },
+            default: Some("burst"),
+            about: "Tokens of a key that was never seen.",
+        },
+        Param {
+            name: "refill",
+            kind: Kind::Word(&["smooth", "interval"]),
+            default: Some("smooth"),
+            about: "Continuously, or all permits of a period at its end.",
+        },
+    ];
+
+    fn from_params(params: &Params) -> Result<Self, RangeError> {
+        let rate = params.rate("rate")?;
+        let burst = params.permits("burst", Some(rate.permits()))?;
+        let bucket =
+            Self::new(rate, burst)?.with_initial(params.permits("initial", Some(burst))?)?;
+        Ok(match params.word("refill", "smooth")? {
+            "interval" => bucket.refilled_by_interval(),
+            _ => bucket,
+        })
+    }
+
+    fn limit(&self) -> u64 {
+        self.burst
+    }
+
+    fn check(&self, state: Option<&TokenBucketState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
+        let cost = ask.cost.get();
+        if cost > self.burst {
+            return Outcome::Deny { retry: Retry::Never };
+        }
+        let level = self.level(state, at.now());
+        let wanted = level.used + cost * self.flow.per_permit;
+        let excess = wanted.saturating_sub(self.depth());
+        if excess == 0 {
+            return Outcome::Allow { granted: cost, wait: Micros::ZERO };
+        }
+        let wait = self.flow.time_to_drain(excess, level, at.now());
+        if wait > ask.patience() {
+            let retry = Retry::After(Micros::new(wait.get() - ask.patience().get()));
+            return Outcome::Deny { retry };
+        }
+        if wanted > UNITS_MAX {
+            // The debt would leave the numbers that are exact everywhere.
+            let retry = self.flow.time_to_drain(wanted - UNITS_MAX, level, at.now());
+            return Outcome::Deny { retry: Retry::After(retry) };
+        }
+        Outcome::Allow { granted: cost, wait }
+    }
+
+    fn charge(&self, state: &mut Option<TokenBucketState>, ask: &Ask, at: &Moment<'_>) {
+        let level = self.level(state.as_ref(), at.now());
+        let used = level.used + ask.cost.get() * self.flow.per_permit;
+        *state = Some(TokenBucketState(Level { used, ..level }));
+    }
+
+    fn available(&self, state: Option<&TokenBucketState>, at: &Moment<'_>) -> u64 {
+        let used = self.level(state, at.now()).used;
+        self.depth().saturating_sub(used) / self.flow.per_permit
+    }
+
+    fn status(&self, state: Option<&TokenBucketState>, at: &Moment<'_>) -> Status {
+        let level = self.level(state, at.now());
+        Status {
+            remaining: self.depth().saturating_sub(level.used) / self.flow.per_permit,
+            reset_after: self.flow.time_to_drain(level.used, level, at.now()),
+        }
+    }
+
+    fn refund(&self, state: &mut TokenBucketState, permits: u64, at: &Moment<'_>) -> u64 {
+        let level = self.flow.drain(state.0, at.now());
+        let back = level.used.min(permits.saturating_mul(self.flow.per_permit));
+        state.0 = Level { used: level.used - back, ..level };
+        back.div_ceil(self.flow.per_permit)
+    }
+
+    fn rewind(&self, state: &mut TokenBucketState, at: &Moment<'_>) {
+        state.0.at = state.0.at.min(at.now());
+    }
+
+    fn full_at(&self, state: &TokenBucketState) -> Micros {
+        state.0.at.plus(self.flow.time_to_drain(state.0.used, state.0, state.0.at))
+    }
+
+    fn full_is_fresh(&self) -> bool {
+        self.initial == self.burst
+    }
+
+    fn used(&self, state: &TokenBucketState, at: &Moment<'_>) -> u64 {
+        self.flow.drain(state.0, at.now()).used.div_ceil(self.flow.per_permit)
+    }
+
+    fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<TokenBucketState> {
+        let units = used.saturating_mul(self.flow.per_permit).min(UNITS_MAX);
+        Some(TokenBucketState(Level { used: units, at: at.now() }))
+    }
+
+    fn convert(
+        &self,
+        old: &Self,
+        state: &TokenBucketState,
+        at: &Moment<'_>,
+    ) -> Option<TokenBucketState> {
+        let level = old.flow.drain(state.0, at.now());
+        let used = self.flow.convert(level.used, &old.flow).min(UNITS_MAX);
+        // A part of a tick that was not counted yet counts for nothing when the tick changes.
+        let counted = if self.flow == old.flow { level.at } else { at.now() };
+        Some(TokenBucketState(Level { used, at: counted }))
+    }
+
+    fn books(&self) -> bool {
+        true
+    }
+}

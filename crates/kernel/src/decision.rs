@@ -1,0 +1,198 @@
+//! What is asked of a rule and what it answers.
+
+#[cfg(doc)]
+use crate::limits::SPAN_MAX_US;
+use crate::num::{Cost, Micros};
+
+/// One request as a single rule sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The permits it takes.
+    pub cost: Cost,
+    /// `None`: pass now or be refused (`check`). `Some(span)`: may be held back that long
+    /// (`reserve`).
+    pub max_wait: Option<Micros>,
+    /// The permit id it will hold; only `acquire` has one.
+    pub permit: Option<PermitId>,
+}
+
+impl Ask {
+    /// A plain check of `cost`.
+    pub const fn check(cost: Cost) -> Self {
+        Self { cost, max_wait: None, permit: None }
+    }
+
+    /// A reservation of `cost` that may wait up to `max_wait`.
+    pub const fn reserve(cost: Cost, max_wait: Micros) -> Self {
+        Self { cost, max_wait: Some(max_wait), permit: None }
+    }
+
+    /// How long a rule that books the future may hold this request back.
+    pub(crate) const fn patience(&self) -> Micros {
+        match self.max_wait {
+            Some(span) => span,
+            None => Micros::ZERO,
+        }
+    }
+}
+
+/// The instant of a decision, with the calendar windows around it.
+///
+/// The kernel knows no time zones: whoever reads the clock also works out, for each rule with a
+/// calendar window, where that window begins and ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    now: Micros,
+    windows: &'a [Option<Window>],
+    rule: usize,
+}
+
+impl Moment<'static> {
+    /// The instant `now`, for rules without calendar windows. Instants end at [`SPAN_MAX_US`].
+    pub const fn new(now: Micros) -> Self {
+        Self { now: now.capped(), windows: &[], rule: 0 }
+    }
+}
+
+impl<'a> Moment<'a> {
+    /// The instant `now`; `windows[i]` is the calendar window around it for rule `i` of the set.
+    pub const fn with_windows(now: Micros, windows: &'a [Option<Window>]) -> Self {
+        Self { now: now.capped(), windows, rule: 0 }
+    }
+
+    /// The instant.
+    pub const fn now(&self) -> Micros {
+        self.now
+    }
+
+    /// The calendar window of the rule that is being decided.
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.windows.get(self.rule).copied().flatten()
+    }
+
+    /// The same instant as rule `rule` sees it.
+    pub(crate) const fn for_rule(&self, rule: usize) -> Self {
+        Self { rule, ..*self }
+    }
+}
+
+/// A window of a calendar: `start <= now < end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// First instant inside.
+    pub start: Micros,
+    /// First instant after.
+    pub end: Micros,
+}
+
+/// The name of a permit of a `concurrency` rule. Whoever knows it may release it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PermitId(pub u128);
+
+impl PermitId {
+    /// The id for a permit that the caller names (FNV-1a, 128 bits: the parameters of the IETF
+    /// draft *The FNV Non-Cryptographic Hash Algorithm*).
+    pub fn named(name: &str) -> Self {
+        const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+        const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+        Self(name.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)))
+    }
+}
+
+/// Yes or no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It passes.
+    Allow {
+        /// Permits granted (or given back, for a refund).
+        granted: u64,
+        /// How long it must be held back before it goes on.
+        wait: Micros,
+    },
+    /// It does not pass, and nothing was charged.
+    Deny {
+        /// When the same request can pass.
+        retry: Retry,
+    },
+}
+
+/// When a refused request can pass. The order is by patience: [`Retry::Never`] is the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Retry {
+    /// In this time, if nobody else takes the budget first.
+    After(Micros),
+    /// This cost can never pass under this rule.
+    Never,
+}
+
+/// How much of a budget is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Permits that could be taken now, rounded down.
+    pub remaining: u64,
+    /// Until the budget is full again, rounded up.
+    pub reset_after: Micros,
+}
+
+/// The answer of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Yes or no.
+    pub outcome: Outcome,
+    /// The largest cost that the rule ever lets pass at once.
+    pub limit: u64,
+    /// Permits left after this decision, rounded down.
+    pub remaining: u64,
+    /// Until the budget is full again, rounded up.
+    pub reset_after: Micros,
+}
+
+impl Decision {
+    /// Whether it passes.
+    pub const fn allowed(&self) -> bool {
+        matches!(self.outcome, Outcome::Allow { .. })
+    }
+
+    /// Permits granted; 0 if refused.
+    pub const fn granted(&self) -> u64 {
+        match self.outcome {
+            Outcome::Allow { granted, .. } => granted,
+            Outcome::Deny { .. } => 0,
+        }
+    }
+
+    /// How long an allowed request must be held back; zero if refused.
+    pub const fn wait(&self) -> Micros {
+        match self.outcome {
+            Outcome::Allow { wait, .. } => wait,
+            Outcome::Deny { .. } => Micros::ZERO,
+        }
+    }
+
+    /// When a refused request can pass: zero if allowed, `None` if never.
+    pub const fn retry_after(&self) -> Option<Micros> {
+        match self.outcome {
+            Outcome::Allow { .. } => Some(Micros::ZERO),
+            Outcome::Deny { retry: Retry::After(span) } => Some(span),
+            Outcome::Deny { retry: Retry::Never } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_is_the_longest_retry() {
+        assert!(Retry::Never > Retry::After(Micros::MAX));
+        assert!(Retry::After(Micros::new(2)) > Retry::After(Micros::new(1)));
+    }
+
+    #[test]
+    fn named_permits_follow_fnv_1a() {
+        // The hash of the empty string is the offset basis by definition.
+        assert_eq!(PermitId::named("").0, 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        assert_ne!(PermitId::named("a"), PermitId::named("b"));
+    }
+}

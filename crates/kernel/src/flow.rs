@@ -1,0 +1,136 @@
+//! The exact arithmetic that both buckets share: what flows per tick, and what one permit weighs.
+//!
+//! A rate is the fraction `permits / period`. Divide both by their greatest common divisor and
+//! count in units: one permit weighs `per_permit` units, one tick carries `per_tick` units, and both
+//! are whole. So nothing is ever rounded, and after 10^9 operations the error is zero.
+//!
+//! Example: 7 permits a second are 7 units a microsecond, and a permit weighs 1,000,000 units.
+//!
+//! The tick is one microsecond unless a full bucket would then count past
+//! [`DEPTH_MAX`](crate::limits::DEPTH_MAX). A longer tick makes the permit lighter: with a tick of
+//! `d` µs, where `d` divides the permit's weight, the permit weighs `d` times less and the rate is
+//! the same exact fraction. A longer tick only ever gives *later*, never more.
+
+use crate::limits::{DEPTH_MAX, SPAN_MAX_US};
+use crate::num::{Micros, Rate, gcd};
+
+/// A rate in whole units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// Length of a tick.
+    pub(crate) tick_us: u64,
+    /// Units that one tick carries.
+    pub(crate) per_tick: u64,
+    /// Units that one permit weighs.
+    pub(crate) per_permit: u64,
+}
+
+/// Units on their way out, as of an instant. No `Level` at all means none: a full budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// Units in use.
+    pub(crate) used: u64,
+    /// The instant up to which the outflow has been counted.
+    pub(crate) at: Micros,
+}
+
+impl Flow {
+    /// The flow of `rate` in a bucket of `depth` permits, as finely as 2^53 permits.
+    pub(crate) const fn smooth(rate: Rate, depth: u64) -> Self {
+        let period = rate.period().get();
+        let common = gcd(rate.permits(), period);
+        let (per_tick, mut per_permit) = (rate.permits() / common, period / common);
+        let mut tick_us = 1;
+        let heaviest = DEPTH_MAX / depth;
+        let mut factor = 2;
+        while per_permit > heaviest && factor <= 7 {
+            if per_permit.is_multiple_of(factor) {
+                per_permit /= factor;
+                tick_us *= factor;
+            } else {
+                factor += 1;
+            }
+        }
+        if per_permit > heaviest {
+            // No small factor left: the permits of a whole reduced period arrive together.
+            tick_us *= per_permit;
+            per_permit = 1;
+        }
+        Self { tick_us, per_tick, per_permit }
+    }
+
+    /// The flow of `rate` where all permits of a period arrive together at its end.
+    pub(crate) const fn stepped(rate: Rate) -> Self {
+        Self { tick_us: rate.period().get(), per_tick: rate.permits(), per_permit: 1 }
+    }
+
+    /// `level` at `now`. Time that went backwards carries nothing.
+    pub(crate) fn drain(&self, level: Level, now: Micros) -> Level {
+        let elapsed = now.since(level.at).get();
+        let ticks = if self.tick_us == 1 { elapsed } else { elapsed / self.tick_us };
+        if ticks.saturating_mul(self.per_tick) >= level.used {
+            return Level { used: 0, at: now };
+        }
+        Level {
+            used: level.used - ticks * self.per_tick,
+            at: Micros::new(level.at.get() + ticks * self.tick_us),
+        }
+    }
+
+    /// From `now` until `units` of a drained `level` have flowed out, rounded up, capped.
+    pub(crate) fn time_to_drain(&self, units: u64, level: Level, now: Micros) -> Micros {
+        let ticks = units.div_ceil(self.per_tick);
+        let span = ticks.saturating_mul(self.tick_us).saturating_sub(now.since(level.at).get());
+        Micros::new(span.min(SPAN_MAX_US))
+    }
+
+    /// `used` units of `old` in units of `self`, rounded up (against the caller).
+    pub(crate) fn convert(&self, used: u64, old: &Self) -> u64 {
+        let units = u128::from(used) * u128::from(self.per_permit);
+        let converted = units.div_ceil(u128::from(old.per_permit));
+        u64::try_from(converted).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{PERIOD_MAX_US, PERMITS_MAX};
+
+    fn rate(permits: u64, period: u64) -> Rate {
+        Rate::new(permits, Micros::new(period)).unwrap()
+    }
+
+    #[test]
+    fn ordinary_rates_tick_every_microsecond() {
+        let flow = Flow::smooth(rate(7, 1_000_000), 7);
+        assert_eq!(flow, Flow { tick_us: 1, per_tick: 7, per_permit: 1_000_000 });
+        let day = Flow::smooth(rate(1, 86_400_000_000), 50_000);
+        assert_eq!(day.tick_us, 1);
+    }
+
+    #[test]
+    fn a_coarser_tick_keeps_the_exact_fraction() {
+        for (permits, period, depth) in [
+            (1, 86_400_000_000, PERMITS_MAX),
+            (1, PERIOD_MAX_US, PERMITS_MAX),
+            (999_983, 1_000_003_000_033, PERMITS_MAX),
+            (PERMITS_MAX, 1, PERMITS_MAX),
+            (PERMITS_MAX - 1, PERIOD_MAX_US, PERMITS_MAX),
+        ] {
+            let flow = Flow::smooth(rate(permits, period), depth);
+            // per_tick / (per_permit · tick) = permits / period
+            let left = u128::from(flow.per_tick) * u128::from(period);
+            let right =
+                u128::from(permits) * u128::from(flow.per_permit) * u128::from(flow.tick_us);
+            assert_eq!(left, right, "{permits}/{period} depth {depth}: {flow:?}");
+            assert!(flow.per_permit * depth <= DEPTH_MAX, "{flow:?}");
+        }
+    }
+
+    #[test]
+    fn a_day_for_four_billion_permits_ticks_in_milliseconds_not_in_days() {
+        let flow = Flow::smooth(rate(1, 86_400_000_000), PERMITS_MAX);
+        assert!(flow.tick_us <= 1_000_000, "{flow:?}");
+    }
+}

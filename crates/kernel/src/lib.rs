@@ -1,0 +1,47 @@
+//! The arithmetic of limits.
+//!
+//! Every algorithm of Sluicegate lives here as plain functions of `(rule, state, ask, now)`. There
+//! is no clock, no IO, no thread and no randomness in this crate: time comes in as an argument, and
+//! what comes out is a value. A refusal is an [`Outcome::Deny`], never an error.
+//!
+//! Read it in this order:
+//!
+//! 1. [`num`]: [`Micros`], [`Cost`] and [`Rate`], the numbers that cannot be wrong.
+//! 2. [`decision`]: what is asked ([`Ask`], [`Moment`]) and what is answered ([`Decision`]).
+//! 3. [`algorithm`]: one file an algorithm. Each opens with its essay.
+//! 4. [`ruleset`]: up to [`limits::RULES_MAX`] rules decided together, all or nothing.
+//!
+//! ```
+//! use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, States, TokenBucket, Verb};
+//!
+//! let rate = Rate::new(10, Micros::SECOND)?;
+//! let rules = RuleSet::single("burst", TokenBucket::new(rate, 2)?.into());
+//! let mut states = States::default();
+//! let verb = Verb::Check { cost: Cost::ONE };
+//! let start = Moment::new(Micros::ZERO);
+//! assert!(rules.decide(&mut states, &verb, &start)?.decision.allowed());
+//! assert!(rules.decide(&mut states, &verb, &start)?.decision.allowed());
+//! assert!(!rules.decide(&mut states, &verb, &start)?.decision.allowed());
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod algorithm;
+pub mod decision;
+mod flow;
+pub mod limits;
+pub mod num;
+pub mod param;
+pub mod ruleset;
+
+pub use algorithm::{
+    Algorithm, Concurrency, FixedWindow, LeakyBucket, Rule, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmup, State, TokenBucket,
+};
+pub use decision::{Ask, Decision, Moment, Outcome, PermitId, Retry, Status, Window};
+pub use num::{Cost, Micros, Rate};
+pub use param::{Params, RangeError, Value};
+pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, States, Unsupported, Verb, Verdict};

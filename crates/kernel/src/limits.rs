@@ -1,0 +1,42 @@
+//! The named bounds of every number that the kernel takes. Each says why it is what it is.
+
+/// Largest cost of one request: 2^31, so that `used + cost` of any rule stays far below 2^53.
+pub const COST_MAX: u64 = 1 << 31;
+
+/// Most permits that a rate, a burst or a window may name: 2^32.
+pub const PERMITS_MAX: u64 = 1 << 32;
+
+/// Longest period, window, warm-up or time to live: 366 days, a leap year.
+pub const PERIOD_MAX_US: u64 = 366 * 86_400 * 1_000_000;
+
+/// Largest integer that a bucket counts to: 2^53, the last one below which every integer is exact
+/// in the doubles of Lua, so that the same arithmetic gives the same result there.
+pub const UNITS_MAX: u64 = 1 << 53;
+
+/// Units that a full bucket may have: half of [`UNITS_MAX`]; the other half is room for debt.
+pub const DEPTH_MAX: u64 = UNITS_MAX / 2;
+
+/// Longest span that a decision reports (285 years): longer ones saturate here, still exact in a
+/// double.
+pub const SPAN_MAX_US: u64 = UNITS_MAX - 1;
+
+/// Most rules of one policy: all of them are decided in one step under one lock or in one script.
+pub const RULES_MAX: usize = 8;
+
+/// Longest name of a policy or a rule, in bytes. Names become metric labels and header fields.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Longest key in bytes. A longer one is refused, never cut: two users must not share a budget.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// Most counters of one `sliding_window`: beyond it the gain in exactness is under 0.1 %.
+pub const BUCKETS_MAX: u64 = 1_000;
+
+/// Most entries of one `sliding_log`, 12 bytes each. For more use `sliding_window`.
+pub const LOG_ENTRIES_MAX: u64 = 10_000;
+
+/// Most permits that one `concurrency` rule hands out: each is a record with its own end.
+pub const HOLDERS_MAX: u64 = 10_000;
+
+/// Largest `cold_factor` of `smooth_warmup`.
+pub const COLD_FACTOR_MAX: f64 = 1_000.0;

@@ -1,0 +1,198 @@
+//! Numbers that cannot be wrong: parsed once, trusted everywhere after.
+
+use core::fmt;
+
+use crate::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX, SPAN_MAX_US};
+use crate::param::{RangeError, within};
+
+/// Microseconds: an instant (since whatever the clock calls zero) or a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(u64);
+
+impl Micros {
+    /// The instant zero, or no time at all.
+    pub const ZERO: Self = Self(0);
+    /// One second.
+    pub const SECOND: Self = Self(1_000_000);
+    /// The latest instant that fits.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `us` microseconds.
+    pub const fn new(us: u64) -> Self {
+        Self(us)
+    }
+
+    /// `ms` milliseconds, saturating.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000))
+    }
+
+    /// `secs` seconds, saturating.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000))
+    }
+
+    /// The number of microseconds.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// `self + span`, stopping at [`Micros::MAX`].
+    #[must_use]
+    pub const fn plus(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+
+    /// The span from `earlier` to `self`; zero when time went backwards.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This span in whole seconds, rounded up, as headers want it.
+    pub const fn ceil_secs(self) -> u64 {
+        self.0.div_ceil(1_000_000)
+    }
+
+    /// This span, no longer than a decision reports (285 years).
+    #[must_use]
+    pub const fn capped(self) -> Self {
+        if self.0 > SPAN_MAX_US { Self(SPAN_MAX_US) } else { self }
+    }
+}
+
+impl From<core::time::Duration> for Micros {
+    /// Rounds up, saturating: a wait is never cut short.
+    fn from(span: core::time::Duration) -> Self {
+        Self(u64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Micros> for core::time::Duration {
+    fn from(span: Micros) -> Self {
+        Self::from_micros(span.0)
+    }
+}
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}us", self.0)
+    }
+}
+
+/// How many permits a request takes: 1..=2^31.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(u64);
+
+impl Cost {
+    /// The cost of an ordinary request.
+    pub const ONE: Self = Self(1);
+
+    /// A cost of `permits`.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= permits <= 2^31`.
+    pub fn new(permits: u64) -> Result<Self, RangeError> {
+        within("cost", permits, 1, COST_MAX).map(Self)
+    }
+
+    /// The number of permits.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// An exact rate: `permits` every `period`. Never rounded to "µs per token".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    permits: u64,
+    period: Micros,
+}
+
+impl Rate {
+    /// `permits` every `period`.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= permits <= 2^32` and `1 µs <= period <= 366 days`.
+    pub fn new(permits: u64, period: Micros) -> Result<Self, RangeError> {
+        within("rate permits", permits, 1, PERMITS_MAX)?;
+        within("rate period in µs", period.get(), 1, PERIOD_MAX_US)?;
+        Ok(Self { permits, period })
+    }
+
+    /// `permits` every second.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= permits <= 2^32`.
+    pub fn per_second(permits: u64) -> Result<Self, RangeError> {
+        Self::new(permits, Micros::SECOND)
+    }
+
+    /// Permits per [`period`](Self::period).
+    pub const fn permits(self) -> u64 {
+        self.permits
+    }
+
+    /// The period that [`permits`](Self::permits) refers to.
+    pub const fn period(self) -> Micros {
+        self.period
+    }
+}
+
+/// The greatest common divisor of two positive numbers.
+pub(crate) const fn gcd(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// `x` rounded up to an integer, saturating; NaN and negatives give 0.
+///
+/// A cast truncates, which is what Lua's `math.floor` does to these numbers; `f64::ceil` is not
+/// in `core`.
+pub(crate) fn ceil_f64(x: f64) -> u64 {
+    let floor = floor_f64(x);
+    if (floor as f64) < x { floor.saturating_add(1) } else { floor }
+}
+
+/// `x` rounded down to an integer, saturating; NaN and negatives give 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturation is what the caller asks for"
+)]
+pub(crate) fn floor_f64(x: f64) -> u64 {
+    x as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_rounded_up_to_the_microsecond() {
+        assert_eq!(Micros::from(core::time::Duration::from_nanos(1)), Micros::new(1));
+        assert_eq!(Micros::from(core::time::Duration::MAX), Micros::MAX);
+    }
+
+    #[test]
+    fn numbers_outside_their_range_are_named() {
+        let error = Cost::new(0).unwrap_err();
+        assert_eq!(alloc::format!("{error}"), "cost: `0` is outside 1..=2147483648");
+        assert!(Cost::new(COST_MAX).is_ok() && Cost::new(COST_MAX + 1).is_err());
+        assert!(Rate::new(0, Micros::SECOND).is_err());
+        assert!(Rate::new(1, Micros::ZERO).is_err());
+        assert!(Rate::new(1, Micros::new(PERIOD_MAX_US + 1)).is_err());
+    }
+
+    #[test]
+    fn floats_round_up_and_saturate() {
+        assert_eq!(ceil_f64(2.0), 2);
+        assert_eq!(ceil_f64(2.000_001), 3);
+        assert_eq!(ceil_f64(f64::INFINITY), u64::MAX);
+        assert_eq!(ceil_f64(f64::NAN), 0);
+        assert_eq!(ceil_f64(-3.5), 0);
+    }
+}

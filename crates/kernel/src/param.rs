@@ -1,0 +1,201 @@
+//! Parameters as data: what an algorithm is configured with, so that documents, schemas and error
+//! messages follow from one table beside the algorithm.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::num::{Micros, Rate};
+
+/// A number outside the range that is permitted for the field it was given for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeError {
+    field: String,
+    problem: String,
+}
+
+impl RangeError {
+    /// An error about `field`: `problem` says what was given and what is permitted.
+    pub fn new(field: &str, problem: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), problem: problem.into() }
+    }
+
+    /// The field that is wrong, such as `burst`.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// What is wrong with it and what is permitted.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+}
+
+impl fmt::Display for RangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem)
+    }
+}
+
+impl core::error::Error for RangeError {}
+
+/// `value`, if `min <= value <= max`.
+///
+/// # Errors
+/// [`RangeError`] naming `field` and the range.
+pub fn within(field: &str, value: u64, min: u64, max: u64) -> Result<u64, RangeError> {
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(RangeError::new(field, alloc::format!("`{value}` is outside {min}..={max}")))
+}
+
+/// One parameter of an algorithm: its name in documents, its kind, its default.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// The name in a document, such as `burst`.
+    pub name: &'static str,
+    /// What may be written there.
+    pub kind: Kind,
+    /// `None`: must be given. Otherwise what is taken when it is absent, in words.
+    pub default: Option<&'static str>,
+    /// One sentence for the schema.
+    pub about: &'static str,
+}
+
+/// What a parameter may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Permits per period: `100/s`.
+    Rate,
+    /// A whole number of permits (or of other things) from `min` to `max`.
+    Permits {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// A span of time: `250ms`, 1 µs to 366 days.
+    Span,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// One of these words, or a number of permits up to `max`.
+    WordOrPermits {
+        /// The words.
+        words: &'static [&'static str],
+        /// Largest number.
+        max: u64,
+    },
+    /// A real number from `min` to `max`.
+    Factor {
+        /// Smallest.
+        min: f64,
+        /// Largest.
+        max: f64,
+    },
+    /// The name of a time zone: `Europe/Berlin`.
+    TimeZone,
+}
+
+/// A parameter's value, parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// For [`Kind::Rate`].
+    Rate(Rate),
+    /// For [`Kind::Permits`] and [`Kind::WordOrPermits`].
+    Permits(u64),
+    /// For [`Kind::Span`].
+    Span(Micros),
+    /// For [`Kind::Word`], [`Kind::WordOrPermits`] and [`Kind::TimeZone`].
+    Word(String),
+    /// For [`Kind::Factor`].
+    Factor(f64),
+}
+
+/// The parameters of one rule by name. An algorithm asks for each; what is absent has its default.
+#[derive(Clone, Debug, Default)]
+pub struct Params(Vec<(String, Value)>);
+
+impl Params {
+    /// Adds `value` under `name`.
+    pub fn push(&mut self, name: &str, value: Value) {
+        self.0.push((name.to_owned(), value));
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value)
+    }
+
+    /// The rate called `name`.
+    ///
+    /// # Errors
+    /// [`RangeError`] if it is absent or no rate.
+    pub fn rate(&self, name: &str) -> Result<Rate, RangeError> {
+        match self.get(name) {
+            Some(Value::Rate(rate)) => Ok(*rate),
+            other => Err(wrong(name, "a rate such as `100/s`", other)),
+        }
+    }
+
+    /// The number of permits called `name`, or `default`.
+    ///
+    /// # Errors
+    /// [`RangeError`] if it is no number of permits, or absent without a default.
+    pub fn permits(&self, name: &str, default: Option<u64>) -> Result<u64, RangeError> {
+        match (self.get(name), default) {
+            (Some(Value::Permits(permits)), _) => Ok(*permits),
+            (None, Some(default)) => Ok(default),
+            (other, _) => Err(wrong(name, "a whole number", other)),
+        }
+    }
+
+    /// The span called `name`, or `default`.
+    ///
+    /// # Errors
+    /// [`RangeError`] if it is no span, or absent without a default.
+    pub fn span(&self, name: &str, default: Option<Micros>) -> Result<Micros, RangeError> {
+        match (self.get(name), default) {
+            (Some(Value::Span(span)), _) => Ok(*span),
+            (None, Some(default)) => Ok(default),
+            (other, _) => Err(wrong(name, "a duration such as `250ms`", other)),
+        }
+    }
+
+    /// The word called `name`, or `default`.
+    ///
+    /// # Errors
+    /// [`RangeError`] if something that is no word was given.
+    pub fn word<'a>(&'a self, name: &str, default: &'a str) -> Result<&'a str, RangeError> {
+        match self.get(name) {
+            Some(Value::Word(word)) => Ok(word),
+            None => Ok(default),
+            other => Err(wrong(name, "a word", other)),
+        }
+    }
+
+    /// The factor called `name`, or `default`.
+    ///
+    /// # Errors
+    /// [`RangeError`] if something that is no number was given.
+    pub fn factor(&self, name: &str, default: f64) -> Result<f64, RangeError> {
+        match self.get(name) {
+            Some(Value::Factor(factor)) => Ok(*factor),
+            None => Ok(default),
+            other => Err(wrong(name, "a number", other)),
+        }
+    }
+
+    /// Whether `name` was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+}
+
+fn wrong(name: &str, wanted: &str, given: Option<&Value>) -> RangeError {
+    let problem = match given {
+        None => alloc::format!("is missing, expected {wanted}"),
+        Some(_) => alloc::format!("expected {wanted}"),
+    };
+    RangeError::new(name, problem.to_string())
+}

@@ -1,0 +1,458 @@
+//! Several rules decided together: all allow and all are charged, or nothing is.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::algorithm::{Rule, State};
+use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Retry};
+use crate::limits::{NAME_BYTES_MAX, RULES_MAX};
+use crate::num::{Cost, Micros};
+
+/// A rule with the name that decisions report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedRule {
+    /// Unique in its set: 1..=128 bytes of `[a-z0-9._-]`.
+    pub name: Box<str>,
+    /// The limit.
+    pub rule: Rule,
+}
+
+/// The rules of a policy, in the order they were written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleSet {
+    rules: Box<[NamedRule]>,
+    carry: Carry,
+}
+
+/// What becomes of usage when a rule changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carry {
+    /// Permits in use stay in use.
+    #[default]
+    Usage,
+    /// The part of the limit that is in use stays the same part.
+    Proportional,
+    /// Every key starts anew.
+    Reset,
+}
+
+/// What a key's rules remember, in the order of the rules. Empty: a key that was never seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct States(Vec<Option<State>>);
+
+/// What a caller wants of a key's budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Pass now or be refused.
+    Check {
+        /// Permits it takes.
+        cost: Cost,
+    },
+    /// Pass within `max_wait`, booking the future where the algorithm can.
+    Reserve {
+        /// Permits it takes.
+        cost: Cost,
+        /// Longest acceptable wait.
+        max_wait: Micros,
+    },
+    /// Take what there is, up to `cost`.
+    AtMost {
+        /// Permits it would like.
+        cost: Cost,
+    },
+    /// What a check would answer; changes nothing.
+    Peek {
+        /// Permits it would take.
+        cost: Cost,
+    },
+    /// Give permits back, never above full.
+    Refund {
+        /// Permits to give back.
+        cost: Cost,
+    },
+    /// Forget the key's usage.
+    Reset,
+    /// Check, and hold a permit of the policy's concurrency rules until it is released.
+    Acquire {
+        /// Permits it takes.
+        cost: Cost,
+        /// The name of the permit.
+        permit: PermitId,
+    },
+    /// Give a held permit back.
+    Release {
+        /// Its name.
+        permit: PermitId,
+    },
+    /// Hold a permit for another ttl.
+    Renew {
+        /// Its name.
+        permit: PermitId,
+    },
+}
+
+/// The answer of a whole set of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The decision of the rule that decided.
+    pub decision: Decision,
+    /// Which rule that is: its place in [`RuleSet::rules`].
+    pub rule: usize,
+}
+
+/// A verb that the rules of a policy do not know. No state was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    verb: &'static str,
+    reason: &'static str,
+}
+
+/// Rules that do not make a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RuleSetError {
+    /// There must be 1 to 8 rules.
+    Count(usize),
+    /// Two rules have this name.
+    Duplicate(String),
+    /// This is no name.
+    Name(String),
+}
+
+impl RuleSet {
+    /// The set of these rules.
+    ///
+    /// # Errors
+    /// [`RuleSetError`] unless there are 1 to 8 rules with different names, each 1..=128 bytes of
+    /// `[a-z0-9._-]`.
+    pub fn new(rules: Vec<NamedRule>) -> Result<Self, RuleSetError> {
+        if rules.is_empty() || rules.len() > RULES_MAX {
+            return Err(RuleSetError::Count(rules.len()));
+        }
+        for (place, NamedRule { name, .. }) in rules.iter().enumerate() {
+            if !is_name(name) {
+                return Err(RuleSetError::Name(name.clone().into_string()));
+            }
+            if rules[..place].iter().any(|earlier| earlier.name == *name) {
+                return Err(RuleSetError::Duplicate(name.clone().into_string()));
+            }
+        }
+        Ok(Self { rules: rules.into_boxed_slice(), carry: Carry::default() })
+    }
+
+    /// The set of one rule.
+    pub fn single(name: &str, rule: Rule) -> Self {
+        let rules = vec![NamedRule { name: name.to_owned().into_boxed_str(), rule }];
+        Self { rules: rules.into_boxed_slice(), carry: Carry::default() }
+    }
+
+    /// The same set, taking usage over from the set it replaces as `carry` says.
+    #[must_use]
+    pub fn with_carry(self, carry: Carry) -> Self {
+        Self { carry, ..self }
+    }
+
+    /// The rules, in the order they were written.
+    pub fn rules(&self) -> &[NamedRule] {
+        &self.rules
+    }
+
+    /// Decides `verb` on the key whose usage is `states`.
+    ///
+    /// If every rule allows, every rule is charged; if one refuses, nothing is charged. The verdict
+    /// is that of the rule with the longest retry, or, when all allow, of the one with the longest
+    /// wait, then the least remaining.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if these rules do not know the verb (`check` on a concurrency rule,
+    /// `acquire` without one).
+    pub fn decide(
+        &self,
+        states: &mut States,
+        verb: &Verb,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        self.supports(verb)?;
+        states.0.resize(self.rules.len(), None);
+        if !matches!(verb, Verb::Peek { .. }) {
+            self.rewind(states, at);
+        }
+        Ok(match *verb {
+            Verb::Check { cost } => self.take(states, &Ask::check(cost), at),
+            Verb::Reserve { cost, max_wait } => {
+                self.take(states, &Ask::reserve(cost, max_wait), at)
+            }
+            Verb::Acquire { cost, permit } => self.acquire(states, cost, permit, at),
+            Verb::AtMost { cost } => self.at_most(states, cost, at),
+            Verb::Peek { cost } => self.look(states, &Ask::check(cost), at),
+            Verb::Refund { cost } => self.refund(states, cost.get(), at),
+            Verb::Reset => {
+                states.0.fill(None);
+                self.verdict(states, allow(0), at)
+            }
+            Verb::Release { permit } => {
+                self.on_permit(states, at, |rule, state, at| rule.release(state, permit, at))
+            }
+            Verb::Renew { permit } => {
+                self.on_permit(states, at, |rule, state, at| rule.renew(state, permit, at))
+            }
+        })
+    }
+
+    /// `states` of `old`, the set that this one replaces, in the units of this one.
+    ///
+    /// A rule takes over from the rule of the same name; a rule with a new name starts anew.
+    #[must_use]
+    pub fn take_over(&self, old: &Self, states: &States, at: &Moment<'_>) -> States {
+        if self.carry == Carry::Reset {
+            return States::default();
+        }
+        let take_over = |(place, new): (usize, &NamedRule)| {
+            let before = old.rules.iter().position(|rule| rule.name == new.name)?;
+            let state = states.0.get(before)?.as_ref()?;
+            self.carried(&new.rule, &old.rules[before].rule, state, &at.for_rule(place))
+        };
+        States(self.rules.iter().enumerate().map(take_over).collect())
+    }
+
+    fn carried(&self, new: &Rule, old: &Rule, state: &State, at: &Moment<'_>) -> Option<State> {
+        if new == old {
+            return Some(state.clone());
+        }
+        if self.carry == Carry::Proportional && !new.holds_permits() {
+            let used = u128::from(old.used(state, at)) * u128::from(new.limit());
+            let scaled = used.div_ceil(u128::from(old.limit()));
+            return new.with_used(u64::try_from(scaled).unwrap_or(u64::MAX), at);
+        }
+        new.convert(old, state, at)
+    }
+
+    /// When these states say no more than no state at all; `None` if they never do.
+    pub fn forgettable_at(&self, states: &States) -> Option<Micros> {
+        let fresh = self.rules.iter().all(|named| named.rule.full_is_fresh());
+        fresh.then(|| self.full_at(states))
+    }
+
+    /// When every budget of these states is full again.
+    pub fn full_at(&self, states: &States) -> Micros {
+        let full_at = |(named, state): (&NamedRule, &Option<State>)| {
+            state.as_ref().map(|state| named.rule.full_at(state))
+        };
+        self.rules.iter().zip(&states.0).filter_map(full_at).max().unwrap_or(Micros::ZERO)
+    }
+
+    fn supports(&self, verb: &Verb) -> Result<(), Unsupported> {
+        let holds_permits = self.rules.iter().any(|named| named.rule.holds_permits());
+        let (verb, wants_permits) = match verb {
+            Verb::Check { .. } => ("check", false),
+            Verb::Reserve { .. } => ("reserve", false),
+            Verb::AtMost { .. } => ("at_most", false),
+            Verb::Acquire { .. } => ("acquire", true),
+            Verb::Release { .. } => ("release", true),
+            Verb::Renew { .. } => ("renew", true),
+            Verb::Peek { .. } | Verb::Refund { .. } | Verb::Reset => return Ok(()),
+        };
+        match (wants_permits, holds_permits) {
+            (true, false) => Err(Unsupported { verb, reason: "no rule hands out permits" }),
+            (false, true) => Err(Unsupported { verb, reason: "a rule wants `acquire`" }),
+            _ => Ok(()),
+        }
+    }
+
+    fn rewind(&self, states: &mut States, at: &Moment<'_>) {
+        for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+            if let Some(state) = state {
+                named.rule.rewind(state, &at.for_rule(place));
+            }
+        }
+    }
+
+    /// Charges all rules if all allow.
+    fn take(&self, states: &mut States, ask: &Ask, at: &Moment<'_>) -> Verdict {
+        let joined = self.ask_all(states, ask, at);
+        if let Joined::Allow { .. } = joined {
+            // Nothing is charged until every rule has agreed: a refused request must not spend one
+            // budget on its way to being refused by another.
+            for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+                named.rule.charge(state, ask, &at.for_rule(place));
+            }
+        }
+        self.verdict(states, joined, at)
+    }
+
+    fn look(&self, states: &States, ask: &Ask, at: &Moment<'_>) -> Verdict {
+        self.verdict(states, self.ask_all(states, ask, at), at)
+    }
+
+    fn acquire(
+        &self,
+        states: &mut States,
+        cost: Cost,
+        permit: PermitId,
+        at: &Moment<'_>,
+    ) -> Verdict {
+        if let Some(place) = self.holding(states, permit, at) {
+            return self.verdict(states, Joined::Deny { place, retry: Retry::Never }, at);
+        }
+        self.take(states, &Ask { permit: Some(permit), ..Ask::check(cost) }, at)
+    }
+
+    fn holding(&self, states: &States, permit: PermitId, at: &Moment<'_>) -> Option<usize> {
+        let mut both = self.rules.iter().zip(&states.0);
+        both.position(|(named, state)| {
+            state.as_ref().is_some_and(|state| named.rule.holds(state, permit, at))
+        })
+    }
+
+    fn at_most(&self, states: &mut States, cost: Cost, at: &Moment<'_>) -> Verdict {
+        let both = self.rules.iter().zip(&states.0).enumerate();
+        let available = both
+            .map(|(place, (named, state))| {
+                named.rule.available(state.as_ref(), &at.for_rule(place))
+            })
+            .fold(cost.get(), u64::min);
+        // With nothing to grant, one permit says when there will be.
+        let granted = Cost::new(available).unwrap_or(Cost::ONE);
+        self.take(states, &Ask::check(granted), at)
+    }
+
+    /// Gives back to every rule; the least that one of them took back is what counts.
+    fn refund(&self, states: &mut States, permits: u64, at: &Moment<'_>) -> Verdict {
+        let mut granted = permits;
+        for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+            if named.rule.holds_permits() {
+                continue;
+            }
+            let back = match state {
+                Some(state) => named.rule.refund(state, permits, &at.for_rule(place)),
+                None => 0,
+            };
+            granted = granted.min(back);
+        }
+        self.verdict(states, allow(granted), at)
+    }
+
+    fn on_permit(
+        &self,
+        states: &mut States,
+        at: &Moment<'_>,
+        act: impl Fn(&Rule, &mut State, &Moment<'_>) -> Option<u64>,
+    ) -> Verdict {
+        let mut joined = None;
+        for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+            if !named.rule.holds_permits() {
+                continue;
+            }
+            let state = state.as_mut();
+            let granted = state.and_then(|state| act(&named.rule, state, &at.for_rule(place)));
+            joined = match granted {
+                Some(granted) => Some(allow(granted)),
+                None => joined.or(Some(Joined::Deny { place, retry: Retry::Never })),
+            };
+        }
+        let joined = joined.expect("`supports` has seen a rule that hands out permits");
+        self.verdict(states, joined, at)
+    }
+
+    fn ask_all(&self, states: &States, ask: &Ask, at: &Moment<'_>) -> Joined {
+        let mut joined = allow(ask.cost.get());
+        for (place, (named, state)) in self.rules.iter().zip(&states.0).enumerate() {
+            let outcome = named.rule.check(state.as_ref(), ask, &at.for_rule(place));
+            joined = match (joined, outcome) {
+                (Joined::Allow { granted, wait, .. }, Outcome::Allow { wait: longer, .. })
+                    if longer > wait =>
+                {
+                    Joined::Allow { granted, wait: longer, slowest: Some(place) }
+                }
+                (Joined::Allow { .. }, Outcome::Deny { retry }) => Joined::Deny { place, retry },
+                (Joined::Deny { retry, .. }, Outcome::Deny { retry: longer }) if longer > retry => {
+                    Joined::Deny { place, retry: longer }
+                }
+                (unchanged, _) => unchanged,
+            };
+        }
+        joined
+    }
+
+    /// Reports `joined` with the budget of the rule that decided.
+    fn verdict(&self, states: &States, joined: Joined, at: &Moment<'_>) -> Verdict {
+        match joined {
+            Joined::Deny { place, retry } => {
+                self.report(states, place, Outcome::Deny { retry }, at)
+            }
+            Joined::Allow { granted, wait, slowest } => {
+                let outcome = Outcome::Allow { granted, wait };
+                if let Some(place) = slowest {
+                    return self.report(states, place, outcome, at);
+                }
+                let all = (0..self.rules.len()).map(|rule| self.report(states, rule, outcome, at));
+                all.min_by_key(|verdict| verdict.decision.remaining)
+                    .expect("a set has at least one rule")
+            }
+        }
+    }
+
+    fn report(&self, states: &States, rule: usize, outcome: Outcome, at: &Moment<'_>) -> Verdict {
+        let named = &self.rules[rule].rule;
+        let state = states.0.get(rule).and_then(Option::as_ref);
+        let status = named.status(state, &at.for_rule(rule));
+        let decision = Decision {
+            outcome,
+            limit: named.limit(),
+            remaining: status.remaining,
+            reset_after: status.reset_after,
+        };
+        Verdict { decision, rule }
+    }
+}
+
+/// The outcomes of all rules, joined.
+#[derive(Clone, Copy)]
+enum Joined {
+    Allow { granted: u64, wait: Micros, slowest: Option<usize> },
+    Deny { place: usize, retry: Retry },
+}
+
+const fn allow(granted: u64) -> Joined {
+    Joined::Allow { granted, wait: Micros::ZERO, slowest: None }
+}
+
+impl States {
+    /// Whether no rule remembers anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
+
+/// Whether `name` names a policy, a rule or an app: 1..=128 bytes of `[a-z0-9._-]`.
+pub fn is_name(name: &str) -> bool {
+    let allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, reason } = self;
+        write!(f, "`{verb}` does not go with this policy: {reason}")
+    }
+}
+
+impl core::error::Error for Unsupported {}
+
+impl fmt::Display for RuleSetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count} rules, expected 1 to {RULES_MAX}"),
+            Self::Duplicate(name) => write!(f, "two rules are named `{name}`"),
+            Self::Name(name) => {
+                write!(f, "`{name}` is no name: 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`")
+            }
+        }
+    }
+}
+
+impl core::error::Error for RuleSetError {}
