@@ -1,1 +1,60 @@
-//! Stub.
+//! Where the state of limits lives, and how races end.
+//!
+//! A store takes a [`Request`] — the rules of a policy, a key and a verb — and decides it in one
+//! step: it reads the key's state, lets the kernel decide, and writes what the kernel says, so that
+//! no other request of the same key comes between. What the rules mean, it does not know.
+//!
+//! [`MemoryStore`] keeps the state in this process. Other stores implement [`Store`] beside it.
+
+mod memory;
+
+use std::future::Future;
+use std::sync::Arc;
+
+pub use memory::{KEYS_MAX_DEFAULT, KeyHash, MemoryStore};
+use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
+
+/// One request as a store sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The policy's name: the same key under another policy is another budget.
+    pub policy: &'a str,
+    /// Whose budget it is; empty is the budget that all share.
+    pub key: &'a [u8],
+    /// The rules that hold for this key now.
+    pub rules: &'a Arc<RuleSet>,
+    /// What is wanted.
+    pub verb: &'a Verb,
+}
+
+/// Why a store gave no verdict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The rules do not know the verb; no state was changed.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+}
+
+/// A place for state.
+pub trait Store: Send + Sync {
+    /// Decides `request` at the moment `at`, atomically.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no verdict. A refusal is a verdict.
+    fn decide(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+}
+
+impl Store for MemoryStore {
+    fn decide(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
+        std::future::ready(self.decide_now(request, at).map_err(StoreError::from))
+    }
+}
