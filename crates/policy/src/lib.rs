@@ -1,1 +1,70 @@
-//! Stub.
+//! Which rules apply to a request: policy documents, parsed and compiled.
+//!
+//! An operator writes a document, YAML or JSON; the request path wants an answer in nanoseconds.
+//! Between the two lie two stages. [`Document::parse`] turns text into [`Policy`]s that cannot be
+//! wrong, or into every error of the document at once, each with its path. [`PolicySet`] is the
+//! compiled whole: immutable, shared, swapped in one piece, so that a request never waits for an
+//! operator. There is no clock, no IO, no thread and no randomness in this crate.
+//!
+//! Read it in this order:
+//!
+//! 1. [`text`]: `100/s` and `250ms`, read exactly.
+//! 2. `node`: a document as written, YAML or JSON, bounded in size and depth.
+//! 3. [`document`]: that tree taken apart, field by field, into policies.
+//! 4. [`policy`] and [`set`]: what the request path asks.
+//! 5. [`calendar`]: where a day or a month begins in a time zone.
+//! 6. [`attribute`]: policies and keys for gateways that send attributes instead of names.
+//! 7. [`schema`]: the JSON Schema of documents, made of the same tables that parse them.
+//!
+//! ```
+//! use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
+//! use sluicegate_policy::{Document, PolicySet};
+//!
+//! let document = Document::parse(
+//!     "
+//! policies:
+//!   - name: orders.create
+//!     rules:
+//!       - { name: burst, token_bucket: { rate: 100/s, burst: 200 } }
+//!       - { name: daily, fixed_window: { limit: 5000, calendar: day, time_zone: Europe/Berlin } }
+//!     overrides: [ { key: batch, rules: [ { token_bucket: { rate: 1/s } } ] } ]
+//! ",
+//! )?;
+//! let policies = PolicySet::new(document);
+//!
+//! let policy = policies.resolve("orders.create").expect("it is in the document");
+//! let rules = policy.rules_for(b"alice");
+//! let now = Micros::from_secs(1_700_000_000);
+//! let windows = rules.windows(now);
+//! let moment = Moment::with_windows(now, windows.as_slice());
+//! let verb = Verb::Check { cost: Cost::ONE };
+//! let verdict = rules.set().decide(&mut States::default(), &verb, &moment)?;
+//! assert!(verdict.decision.allowed());
+//! assert_eq!(&*rules.set().rules()[verdict.rule].name, "burst");
+//!
+//! let errors = Document::parse("policies: [ { name: a, rules: [ { gcar: {} } ] } ]").unwrap_err();
+//! assert!(errors.to_string().starts_with("policies[0].rules[0]: unknown algorithm `gcar`"));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod attribute;
+pub mod calendar;
+pub mod document;
+pub mod error;
+pub mod limits;
+mod node;
+pub mod policy;
+pub mod schema;
+pub mod set;
+pub mod text;
+
+pub use attribute::{Attributes, KeyAttribute, Matcher, PathMatch};
+pub use calendar::Windows;
+pub use document::Document;
+pub use error::{DocumentError, DocumentErrors};
+pub use policy::{Fallback, OnStoreFailure, Overflow, Policy, Rules};
+pub use set::PolicySet;

@@ -75,7 +75,7 @@ impl MemoryStore {
     }
 
     /// The hash that stands for any value that can be hashed.
-    pub fn hash_of(&self, key: &impl Hash) -> KeyHash {
+    pub fn hash_of(&self, key: &(impl Hash + ?Sized)) -> KeyHash {
         let mut hasher = SipHasher13::new_with_keys(self.seed.0, self.seed.1);
         key.hash(&mut hasher);
         KeyHash(hasher.finish128().as_u128())

@@ -1,0 +1,125 @@
+//! The fields of a map and the kinds of values: what every part of a document is read with.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+
+use sluicegate_kernel::ruleset::is_name;
+
+use crate::error::{At, listed, quoted};
+use crate::node::Node;
+use crate::policy::no_name;
+
+/// The fields of a map, of which none is unknown.
+pub(super) struct Fields<'n>(&'n [(String, Node)]);
+
+impl<'n> Fields<'n> {
+    /// The fields of `node`. Unknown and repeated ones are reported; the others can still be read,
+    /// so that their errors are found too.
+    pub(super) fn read(node: &'n Node, at: &At<'_>, known: &[&str]) -> Option<Self> {
+        let Node::Map(entries) = node else {
+            return at.expected(
+                &alloc::format!("a map with {}", listed(known.iter().copied(), "and")),
+                node,
+            );
+        };
+        let mut given = BTreeSet::new();
+        for (name, _) in entries {
+            if !given.insert(name) {
+                at.field(name).report::<()>("is given twice");
+            } else if !known.contains(&name.as_str()) {
+                let known = listed(known.iter().copied(), "or");
+                at.field(name).report::<()>(alloc::format!("unknown field, expected {known}"));
+            }
+        }
+        Some(Self(entries))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&'n Node> {
+        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value)
+    }
+
+    /// The field called `name`, whose place is `at`.
+    pub(super) fn required(&self, name: &str, wanted: &str, at: &At<'_>) -> Option<&'n Node> {
+        let value = self.get(name);
+        value.or_else(|| at.report(alloc::format!("is missing, expected {wanted}")))
+    }
+}
+
+/// The items of a list of `min` to `max` `things`.
+pub(super) fn list<'n>(
+    node: &'n Node,
+    at: &At<'_>,
+    things: &str,
+    min: usize,
+    max: usize,
+) -> Option<&'n [Node]> {
+    let Node::List(items) = node else {
+        return at.expected(&alloc::format!("a list of {things}"), node);
+    };
+    if !(min..=max).contains(&items.len()) {
+        let found = items.len();
+        return at.report(alloc::format!("expected {min} to {max} {things}, found {found}"));
+    }
+    Some(items)
+}
+
+/// The text that `node` is.
+pub(super) fn text<'n>(node: &'n Node, at: &At<'_>, wanted: &str) -> Option<&'n str> {
+    match node {
+        Node::Text(text) => Some(text),
+        Node::Number(_) | Node::Bool(_) => {
+            let found = node.describe();
+            at.report(alloc::format!("expected {wanted}, found {found}: put it in quotes"))
+        }
+        _ => at.expected(wanted, node),
+    }
+}
+
+/// The text that `node` is: 1 to `max` bytes without control characters.
+pub(super) fn line<'n>(node: &'n Node, at: &At<'_>, wanted: &str, max: usize) -> Option<&'n str> {
+    let text = text(node, at, wanted)?;
+    if text.is_empty() || text.len() > max || text.contains(char::is_control) {
+        let given = quoted(text);
+        return at.report(alloc::format!(
+            "{given} is not {wanted} of 1 to {max} bytes without control characters"
+        ));
+    }
+    Some(text)
+}
+
+/// The name of a policy, a rule, an app or a tag that `node` is.
+pub(super) fn name<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+    let name = text(node, at, "a name")?;
+    if is_name(name) { Some(name) } else { at.report(no_name(name)) }
+}
+
+/// One of `words`, with what each stands for.
+pub(super) fn word<T: Copy>(node: &Node, at: &At<'_>, words: &[(&str, T)]) -> Option<T> {
+    let found = match node {
+        Node::Text(text) => words.iter().find(|(word, _)| word == text),
+        _ => None,
+    };
+    match found {
+        Some((_, meaning)) => Some(*meaning),
+        None => at.expected(&listed(words.iter().map(|(word, _)| *word), "or"), node),
+    }
+}
+
+/// The items of a list that `read` makes of its nodes, none of them twice. All items are read, so
+/// that all errors are found.
+pub(super) fn distinct<'n, T: Ord + Clone>(
+    items: &'n [Node],
+    at: &At<'_>,
+    mut read: impl FnMut(&'n Node, &At<'_>) -> Option<T>,
+) -> Option<BTreeSet<T>> {
+    let mut values = BTreeSet::new();
+    for (place, item) in items.iter().enumerate() {
+        let at = at.index(place);
+        if let Some(value) = read(item, &at)
+            && !values.insert(value)
+        {
+            at.report::<()>("is listed twice");
+        }
+    }
+    (values.len() == items.len()).then_some(values)
+}

@@ -1,0 +1,96 @@
+//! Documents: text in, policies out, and every error of a document at once, each with its path.
+//!
+//! Read it from the top: [`Document::parse`] reads a tree of values (`node`), `policy` takes it
+//! apart field by field, `rule` builds the rules from the tables of parameters that the kernel
+//! keeps beside each algorithm.
+
+mod fields;
+mod overflow;
+mod policy;
+mod rule;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use crate::error::{At, DocumentErrors, quoted};
+use crate::limits::POLICIES_MAX;
+use crate::node::Node;
+use crate::policy::Policy;
+use fields::{Fields, list};
+
+pub(crate) use overflow::{STATUS_MAX, STATUS_MIN};
+pub(crate) use policy::{CARRY, ON_STORE_FAILURE};
+
+/// A document, checked: its policies in their order, no two of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    policies: Vec<Policy>,
+}
+
+impl Document {
+    /// Reads a document, JSON or YAML.
+    ///
+    /// # Errors
+    /// [`DocumentErrors`]: all that is wrong with it. Syntax errors come alone, with line and
+    /// column; others with the path of the field.
+    pub fn parse(text: &str) -> Result<Self, DocumentErrors> {
+        let policies = read(text, policies)?;
+        Ok(Self { policies })
+    }
+
+    /// The policies, in their order.
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// The policies, in their order.
+    pub fn into_policies(self) -> Vec<Policy> {
+        self.policies
+    }
+}
+
+impl Policy {
+    /// Reads the document of a single policy, such as a change to one: what stands under
+    /// `policies[0]` in a whole [`Document`].
+    ///
+    /// # Errors
+    /// [`DocumentErrors`]: all that is wrong with it.
+    pub fn parse_one(text: &str) -> Result<Self, DocumentErrors> {
+        read(text, policy::policy)
+    }
+}
+
+fn read<T>(
+    text: &str,
+    build: impl FnOnce(&Node, &At<'_>) -> Option<T>,
+) -> Result<T, DocumentErrors> {
+    let node = Node::read(text).map_err(DocumentErrors::whole)?;
+    let errors = RefCell::new(DocumentErrors::default());
+    let built = build(&node, &At::root(&errors));
+    match (built, errors.into_inner()) {
+        (Some(built), errors) if errors.errors().is_empty() => Ok(built),
+        (_, errors) => Err(errors),
+    }
+}
+
+fn policies(node: &Node, at: &At<'_>) -> Option<Vec<Policy>> {
+    let fields = Fields::read(node, at, &["policies"])?;
+    let at = at.field("policies");
+    let node = fields.required("policies", "a list of policies", &at)?;
+    let items = list(node, &at, "policies", 0, POLICIES_MAX)?;
+    let mut names = BTreeMap::new();
+    let mut policies = Vec::with_capacity(items.len());
+    for (place, item) in items.iter().enumerate() {
+        let at = at.index(place);
+        if let Some(Node::Text(name)) = item.get("name")
+            && let Some(earlier) = names.insert(name.as_str(), place)
+        {
+            let name = quoted(name);
+            at.field("name")
+                .report::<()>(alloc::format!("{name} is the name of policies[{earlier}] too"));
+        }
+        policies.extend(policy::policy(item, &at));
+    }
+    (policies.len() == items.len()).then_some(policies)
+}

@@ -1,0 +1,134 @@
+//! `overflow`: a word, or a map of one entry.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::fields::{Fields, line, name, text};
+use crate::attribute::is_token;
+use crate::error::{At, quoted};
+use crate::limits::{BODY_BYTES_MAX, HEADERS_MAX, TEXT_BYTES_MAX};
+use crate::node::Node;
+use crate::policy::{Fallback, Headers, Overflow};
+use crate::text::{span, whole};
+
+/// The statuses that a fallback may have: final ones, RFC 9110.
+pub(crate) const STATUS_MIN: u64 = 200;
+pub(crate) const STATUS_MAX: u64 = 599;
+
+pub(super) fn overflow(node: &Node, at: &At<'_>) -> Option<Overflow> {
+    match node {
+        Node::Text(word) => match word.as_str() {
+            "reject" => Some(Overflow::Reject),
+            "shadow" => Some(Overflow::Shadow),
+            "queue" => at.report("expected the longest wait too: `{ queue: { max_wait: 500ms } }`"),
+            "degrade" => at.report("expected the fallback too: `{ degrade: { tag: cached } }`"),
+            "divert" => at.report("expected the target too: `{ divert: { target: NAME } }`"),
+            _ => at.expected(WANTED, node),
+        },
+        Node::Map(entries) if entries.len() == 1 => {
+            let (kind, node) = &entries[0];
+            let at_kind = at.field(kind);
+            match kind.as_str() {
+                "queue" => queue(node, &at_kind),
+                "degrade" => degrade(node, &at_kind).map(Overflow::Degrade),
+                "divert" => divert(node, &at_kind),
+                "reject" | "shadow" => {
+                    at.report(alloc::format!("expected the word `{kind}` alone"))
+                }
+                _ => at_kind.report(alloc::format!("unknown overflow, expected {WANTED}")),
+            }
+        }
+        _ => at.expected(WANTED, node),
+    }
+}
+
+fn queue(node: &Node, at: &At<'_>) -> Option<Overflow> {
+    let fields = Fields::read(node, at, &["max_wait"])?;
+    let at = at.field("max_wait");
+    let wanted = "a duration such as `500ms`";
+    let max_wait = match fields.required("max_wait", wanted, &at)? {
+        Node::Text(text) | Node::Number(text) => at.ok(span(text))?,
+        other => return at.expected(wanted, other),
+    };
+    Some(Overflow::Queue { max_wait })
+}
+
+fn divert(node: &Node, at: &At<'_>) -> Option<Overflow> {
+    let fields = Fields::read(node, at, &["target"])?;
+    let at = at.field("target");
+    let node = fields.required("target", "a target", &at)?;
+    Some(Overflow::Divert { target: line(node, &at, "a target", TEXT_BYTES_MAX)?.into() })
+}
+
+fn degrade(node: &Node, at: &At<'_>) -> Option<Fallback> {
+    let fields = Fields::read(node, at, &["response", "tag"])?;
+    match (fields.get("response"), fields.get("tag")) {
+        (Some(node), None) => response(node, &at.field("response")),
+        (None, Some(node)) => name(node, &at.field("tag")).map(|tag| Fallback::Tag(tag.into())),
+        _ => at.report("expected either `response` or `tag`"),
+    }
+}
+
+fn response(node: &Node, at: &At<'_>) -> Option<Fallback> {
+    let fields = Fields::read(node, at, &["status", "body", "headers"])?;
+    let status = {
+        let at = at.field("status");
+        fields.required("status", "a status", &at).and_then(|node| status(node, &at))
+    };
+    let body = {
+        let at = at.field("body");
+        fields.required("body", "a text", &at).and_then(|node| body(node, &at))
+    };
+    let headers = match fields.get("headers") {
+        Some(node) => headers(node, &at.field("headers")),
+        None => Some(Box::default()),
+    };
+    Some(Fallback::Response { status: status?, body: body?.into(), headers: headers? })
+}
+
+fn status(node: &Node, at: &At<'_>) -> Option<u16> {
+    let Node::Number(number) = node else { return at.expected("a status such as 503", node) };
+    let status = at.ok(whole(number, STATUS_MIN, STATUS_MAX))?;
+    u16::try_from(status).ok()
+}
+
+fn body<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+    let body = text(node, at, "a text")?;
+    if body.len() > BODY_BYTES_MAX {
+        let found = body.len();
+        return at.report(alloc::format!("{found} bytes, expected at most {BODY_BYTES_MAX}"));
+    }
+    Some(body)
+}
+
+fn headers(node: &Node, at: &At<'_>) -> Option<Headers> {
+    let Node::Map(entries) = node else {
+        return at.expected("a map of names and values", node);
+    };
+    if entries.len() > HEADERS_MAX {
+        let found = entries.len();
+        return at.report(alloc::format!("{found} headers, expected at most {HEADERS_MAX}"));
+    }
+    let mut names = BTreeSet::new();
+    let mut headers = Vec::with_capacity(entries.len());
+    for (name, value) in entries {
+        let at = at.field(name);
+        let lower = name.to_ascii_lowercase();
+        if !is_token(name) {
+            at.report::<()>(alloc::format!("{} is no name of a header", quoted(name)));
+        } else if !names.insert(lower.clone()) {
+            at.report::<()>("is given twice");
+        } else if let Some(value) = header_value(value, &at) {
+            headers.push((lower.into_boxed_str(), value.into()));
+        }
+    }
+    (headers.len() == entries.len()).then(|| headers.into_boxed_slice())
+}
+
+fn header_value<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+    let value = line(node, at, "a value", TEXT_BYTES_MAX)?;
+    if value.is_ascii() { Some(value) } else { at.report("expected ASCII, as HTTP does") }
+}
+
+const WANTED: &str = "`reject`, `shadow`, or a map with `queue`, `degrade` or `divert`";

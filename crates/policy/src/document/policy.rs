@@ -1,0 +1,181 @@
+//! The fields of one policy.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use sluicegate_kernel::Carry;
+use sluicegate_kernel::limits::KEY_BYTES_MAX;
+
+use super::fields::{Fields, distinct, line, list, name, text, word};
+use super::overflow::overflow;
+use super::rule::rules;
+use crate::attribute::{KeyAttribute, Matcher, PathMatch, is_token};
+use crate::error::{At, quoted};
+use crate::limits::{APPS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERRIDES_MAX, TEXT_BYTES_MAX};
+use crate::node::Node;
+use crate::policy::{OnStoreFailure, Overflow, Overrides, Policy};
+
+/// The fields of a policy.
+const FIELDS: [&str; 9] =
+    ["name", "apps", "rules", "overflow", "on_store_failure", "match", "key", "overrides", "carry"];
+
+/// The words of `on_store_failure`.
+pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
+    ("local", OnStoreFailure::Local),
+    ("allow", OnStoreFailure::Allow),
+    ("deny", OnStoreFailure::Deny),
+];
+
+/// The words of `carry`.
+pub(crate) const CARRY: [(&str, Carry); 3] =
+    [("usage", Carry::Usage), ("proportional", Carry::Proportional), ("reset", Carry::Reset)];
+
+pub(super) fn policy(node: &Node, at: &At<'_>) -> Option<Policy> {
+    let fields = Fields::read(node, at, &FIELDS)?;
+    // Every field is read before the first `?`: a document's errors are reported together.
+    let policy_name = {
+        let at = at.field("name");
+        fields.required("name", "a name", &at).and_then(|node| name(node, &at))
+    };
+    let apps = optional(&fields, at, "apps", apps);
+    let carry = optional(&fields, at, "carry", |node, at| word(node, at, &CARRY));
+    let carry_or_default = carry.flatten().unwrap_or_default();
+    let rules = {
+        let at = at.field("rules");
+        let node = fields.required("rules", "a list of rules", &at);
+        node.and_then(|node| rules(node, &at, carry_or_default))
+    };
+    let overflow = optional(&fields, at, "overflow", overflow);
+    let on_store_failure =
+        optional(&fields, at, "on_store_failure", |node, at| word(node, at, &ON_STORE_FAILURE));
+    let matcher = optional(&fields, at, "match", matcher);
+    let key = optional(&fields, at, "key", key);
+    let overrides =
+        optional(&fields, at, "overrides", |node, at| overrides(node, at, carry_or_default));
+    carry?;
+    Some(Policy {
+        name: policy_name?.into(),
+        apps: apps?,
+        rules: rules?,
+        overrides: overrides?.unwrap_or_default(),
+        overflow: overflow?.unwrap_or_else(Overflow::default),
+        on_store_failure: on_store_failure?.unwrap_or_default(),
+        matcher: matcher?,
+        key: key?.unwrap_or_default(),
+    })
+}
+
+/// What `read` makes of the field called `name`: `None` if that failed, `Some(None)` if it is
+/// absent.
+fn optional<'n, T>(
+    fields: &Fields<'n>,
+    at: &At<'_>,
+    name: &str,
+    read: impl FnOnce(&'n Node, &At<'_>) -> Option<T>,
+) -> Option<Option<T>> {
+    match fields.get(name) {
+        Some(node) => read(node, &at.field(name)).map(Some),
+        None => Some(None),
+    }
+}
+
+fn apps(node: &Node, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+    let items = list(node, at, "apps", 1, APPS_MAX)?;
+    let names = distinct(items, at, name)?;
+    Some(names.into_iter().map(Box::from).collect())
+}
+
+fn matcher(node: &Node, at: &At<'_>) -> Option<Matcher> {
+    let fields = Fields::read(node, at, &["path", "method"])?;
+    let path = optional(&fields, at, "path", path);
+    let methods = optional(&fields, at, "method", methods);
+    let (path, methods) = (path?, methods?.unwrap_or_default());
+    if path.is_none() && methods.is_empty() {
+        return at.report("expected `path`, `method` or both");
+    }
+    Some(Matcher { path, methods })
+}
+
+fn path(node: &Node, at: &At<'_>) -> Option<PathMatch> {
+    let fields = Fields::read(node, at, &["exact", "prefix"])?;
+    let path = |node, at: &At<'_>| {
+        let path = line(node, at, "a path", TEXT_BYTES_MAX)?;
+        if !path.starts_with('/') || path.contains(['?', '#']) {
+            let path = quoted(path);
+            return at
+                .report(alloc::format!("{path} is no path: expected a `/` first, no `?` or `#`"));
+        }
+        Some(Box::from(path))
+    };
+    match (fields.get("exact"), fields.get("prefix")) {
+        (Some(exact), None) => path(exact, &at.field("exact")).map(PathMatch::Exact),
+        (None, Some(prefix)) => path(prefix, &at.field("prefix")).map(PathMatch::Prefix),
+        _ => at.report("expected either `exact` or `prefix`"),
+    }
+}
+
+fn methods(node: &Node, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+    let items = list(node, at, "methods", 1, METHODS_MAX)?;
+    let methods = distinct(items, at, |node, at| {
+        let method = text(node, at, "a method")?;
+        if !is_token(method) || method.contains(|char: char| char.is_ascii_lowercase()) {
+            let method = quoted(method);
+            return at
+                .report(alloc::format!("{method} is no method: expected capitals such as `GET`"));
+        }
+        Some(method)
+    })?;
+    Some(methods.into_iter().map(Box::from).collect())
+}
+
+fn key(node: &Node, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
+    let items = list(node, at, "attributes", 1, KEY_PARTS_MAX)?;
+    let mut parts = Vec::with_capacity(items.len());
+    for (place, item) in items.iter().enumerate() {
+        let at = at.index(place);
+        let part =
+            text(item, &at, "an attribute").and_then(|text| at.ok(KeyAttribute::parse(text)));
+        let Some(part) = part else { continue };
+        if parts.contains(&part) {
+            at.report::<()>("is listed twice");
+        }
+        parts.push(part);
+    }
+    (parts.len() == items.len()).then(|| parts.into_boxed_slice())
+}
+
+fn overrides(node: &Node, at: &At<'_>, carry: Carry) -> Option<Overrides> {
+    let items = list(node, at, "overrides", 0, OVERRIDES_MAX)?;
+    let mut keys = BTreeMap::new();
+    let mut overrides = Overrides::default();
+    for (place, item) in items.iter().enumerate() {
+        let at = at.index(place);
+        let Some(fields) = Fields::read(item, &at, &["key", "rules"]) else { continue };
+        let rules = {
+            let at = at.field("rules");
+            let node = fields.required("rules", "a list of rules", &at);
+            node.and_then(|node| rules(node, &at, carry))
+        };
+        let at = at.field("key");
+        let Some(node) = fields.required("key", "a key", &at) else { continue };
+        let Some(key) = override_key(node, &at) else { continue };
+        if let Some(earlier) = keys.insert(key, place) {
+            let key = quoted(key);
+            at.report::<()>(alloc::format!("{key} is the key of overrides[{earlier}] too"));
+        }
+        if let Some(rules) = rules {
+            overrides.insert(key.as_bytes().into(), rules);
+        }
+    }
+    (overrides.len() == items.len()).then_some(overrides)
+}
+
+fn override_key<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+    let key = text(node, at, "a key")?;
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        let found = key.len();
+        return at.report(alloc::format!("a key of {found} bytes, expected 1 to {KEY_BYTES_MAX}"));
+    }
+    Some(key)
+}

@@ -1,0 +1,157 @@
+//! Rules, built from the tables of parameters that the kernel keeps beside each algorithm.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use sluicegate_kernel::algorithm::algorithms;
+use sluicegate_kernel::limits::RULES_MAX;
+use sluicegate_kernel::param::{Kind, Param};
+use sluicegate_kernel::{Carry, NamedRule, Params, RangeError, Rule, RuleSet, Value};
+
+use super::fields::{Fields, list, name, text, word};
+use crate::calendar::zone;
+use crate::error::{At, listed, quoted};
+use crate::node::Node;
+use crate::policy::Rules;
+use crate::text::{factor, rate, span, whole};
+
+/// A list of rules, ready to be decided.
+pub(super) fn rules(node: &Node, at: &At<'_>, carry: Carry) -> Option<Rules> {
+    let items = list(node, at, "rules", 1, RULES_MAX)?;
+    let mut rules: Vec<NamedRule> = Vec::with_capacity(items.len());
+    for (place, item) in items.iter().enumerate() {
+        let at = at.index(place);
+        let Some(named) = rule(item, &at, items.len() == 1) else { continue };
+        if rules.iter().any(|earlier| earlier.name == named.name) {
+            let name = quoted(&named.name);
+            at.field("name").report::<()>(alloc::format!("two rules are named {name}"));
+        }
+        rules.push(named);
+    }
+    if rules.len() < items.len() {
+        return None;
+    }
+    // What could be wrong with these two has been reported above, with its path.
+    let set = RuleSet::new(rules).ok()?.with_carry(carry);
+    Rules::new(set).ok()
+}
+
+/// One rule: a name and an algorithm. A rule that is `alone` may leave its name out.
+fn rule(node: &Node, at: &At<'_>, alone: bool) -> Option<NamedRule> {
+    let Node::Map(entries) = node else {
+        return at.expected("a map with `name` and an algorithm", node);
+    };
+    let known = |name: &str| algorithms().iter().find(|(algorithm, ..)| *algorithm == name);
+    let mut given = entries.iter().filter_map(|(name, node)| Some((known(name)?, node)));
+    let Some((&(algorithm, _, table), parameters)) = given.next() else {
+        return no_algorithm(entries, at);
+    };
+    if let Some(((other, ..), _)) = given.next().filter(|((other, ..), _)| *other != algorithm) {
+        return at.report(alloc::format!("`{algorithm}` and `{other}`: a rule has one algorithm"));
+    }
+    let fields = Fields::read(node, at, &["name", algorithm])?;
+    let rule = algorithm_rule(algorithm, table, parameters, &at.field(algorithm));
+    let at = at.field("name");
+    let given_name = match fields.get("name") {
+        Some(node) => name(node, &at),
+        None if alone => Some(algorithm),
+        None => at.report("is missing: where there are several rules, each has a name"),
+    };
+    Some(NamedRule { name: given_name?.into(), rule: rule? })
+}
+
+fn no_algorithm(entries: &[(String, Node)], at: &At<'_>) -> Option<NamedRule> {
+    let known = listed(algorithms().iter().map(|(name, ..)| *name), "or");
+    let other = entries.iter().find(|(name, _)| name != "name");
+    at.report(match other {
+        Some((other, _)) => {
+            alloc::format!("unknown algorithm {}, expected {known}", quoted(other))
+        }
+        None => alloc::format!("names no algorithm, expected {known}"),
+    })
+}
+
+fn algorithm_rule(algorithm: &str, table: &[Param], node: &Node, at: &At<'_>) -> Option<Rule> {
+    let known: Vec<_> = table.iter().map(|param| param.name).collect();
+    let fields = Fields::read(node, at, &known)?;
+    let mut params = Params::default();
+    let mut complete = true;
+    for param in table {
+        let at = at.field(param.name);
+        match (fields.get(param.name), param.default) {
+            (Some(node), _) => match value(&param.kind, node, &at) {
+                Some(value) => params.push(param.name, value),
+                None => complete = false,
+            },
+            (None, None) => {
+                let wanted = wanted(&param.kind);
+                at.report::<()>(alloc::format!("is missing, expected {wanted}"));
+                complete = false;
+            }
+            (None, Some(_)) => {}
+        }
+    }
+    if !complete {
+        return None;
+    }
+    match Rule::from_params(algorithm, &params)? {
+        Ok(rule) => Some(rule),
+        Err(error) => out_of_range(&error, at),
+    }
+}
+
+/// Reports an error of the kernel, whose fields may say a unit: `window in µs`.
+fn out_of_range(error: &RangeError, at: &At<'_>) -> Option<Rule> {
+    match error.field().split_once(' ') {
+        Some((field, unit)) => {
+            at.field(field).report(alloc::format!("{} ({unit})", error.problem()))
+        }
+        None => at.field(error.field()).report(error.problem()),
+    }
+}
+
+fn value(kind: &Kind, node: &Node, at: &At<'_>) -> Option<Value> {
+    Some(match (*kind, node) {
+        (Kind::Rate, Node::Text(text) | Node::Number(text)) => Value::Rate(at.ok(rate(text))?),
+        (Kind::Span, Node::Text(text) | Node::Number(text)) => Value::Span(at.ok(span(text))?),
+        (Kind::Permits { min, max }, Node::Number(text)) => {
+            Value::Permits(at.ok(whole(text, min, max))?)
+        }
+        (Kind::WordOrPermits { max, .. }, Node::Number(text)) => {
+            Value::Permits(at.ok(whole(text, 0, max))?)
+        }
+        (Kind::WordOrPermits { words, .. }, Node::Text(text)) if words.contains(&text.as_str()) => {
+            Value::Word(text.clone())
+        }
+        (Kind::Word(words), _) => {
+            let words: Vec<_> = words.iter().map(|word| (*word, *word)).collect();
+            Value::Word(word(node, at, &words)?.to_owned())
+        }
+        (Kind::Factor { min, max }, Node::Number(text)) => {
+            Value::Factor(at.ok(factor(text, min, max))?)
+        }
+        (Kind::TimeZone, _) => {
+            let name = text(node, at, "a time zone")?;
+            at.ok(zone(name))?;
+            Value::Word(name.to_owned())
+        }
+        _ => return at.expected(&wanted(kind), node),
+    })
+}
+
+/// What a parameter of this kind may be, as a message says it.
+fn wanted(kind: &Kind) -> String {
+    match *kind {
+        Kind::Rate => "a rate such as `100/s`".to_owned(),
+        Kind::Span => "a duration such as `250ms`".to_owned(),
+        Kind::Permits { min, max } => alloc::format!("a whole number from {min} to {max}"),
+        Kind::Word(words) => listed(words.iter().copied(), "or"),
+        Kind::WordOrPermits { words, max } => {
+            let words = listed(words.iter().copied(), "or");
+            alloc::format!("{words}, or a whole number from 0 to {max}")
+        }
+        Kind::Factor { min, max } => alloc::format!("a number from {min} to {max}"),
+        Kind::TimeZone => "a time zone such as `Europe/Berlin`".to_owned(),
+    }
+}

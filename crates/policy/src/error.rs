@@ -1,0 +1,193 @@
+//! What is wrong with a document, and where: every error of it at once, each with its path.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt::{self, Write};
+
+use crate::limits::{ERRORS_MAX, EXCERPT_CHARS_MAX};
+use crate::node::Node;
+
+/// One thing that is wrong with a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentError {
+    path: String,
+    problem: String,
+}
+
+/// All that is wrong with a document, in its order. Displayed one error a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DocumentErrors {
+    errors: Vec<DocumentError>,
+    omitted: usize,
+}
+
+impl DocumentError {
+    pub(crate) fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { path: path.into(), problem: problem.into() }
+    }
+
+    /// Where: `policies[2].rules[0].token_bucket.rate`. Empty: the document as a whole.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What was given there and what is permitted.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+}
+
+impl DocumentErrors {
+    /// The only error: the document as a whole is wrong.
+    pub(crate) fn whole(problem: impl Into<String>) -> Self {
+        Self { errors: alloc::vec![DocumentError::new("", problem)], omitted: 0 }
+    }
+
+    /// The errors, at least one and at most [`ERRORS_MAX`].
+    pub fn errors(&self) -> &[DocumentError] {
+        &self.errors
+    }
+
+    /// How many more there are that [`errors`](Self::errors) leaves out.
+    pub const fn omitted(&self) -> usize {
+        self.omitted
+    }
+
+    fn push(&mut self, path: String, problem: String) {
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push(DocumentError::new(path, problem));
+        } else {
+            self.omitted += 1;
+        }
+    }
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.problem)
+    }
+}
+
+impl core::error::Error for DocumentError {}
+
+impl fmt::Display for DocumentErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, error) in self.errors.iter().enumerate() {
+            if place > 0 {
+                f.write_char('\n')?;
+            }
+            write!(f, "{error}")?;
+        }
+        if self.omitted > 0 {
+            write!(f, "\nand {} more", self.omitted)?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for DocumentErrors {}
+
+/// A place in a document that errors can be reported at. The path is written only if one is.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+    errors: &'a RefCell<DocumentErrors>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Index(usize),
+}
+
+impl<'a> At<'a> {
+    pub(crate) const fn root(errors: &'a RefCell<DocumentErrors>) -> Self {
+        Self { parent: None, step: Step::Root, errors }
+    }
+
+    pub(crate) const fn field<'b>(&'b self, name: &'b str) -> At<'b> {
+        At { parent: Some(self), step: Step::Field(name), errors: self.errors }
+    }
+
+    pub(crate) const fn index(&self, index: usize) -> At<'_> {
+        At { parent: Some(self), step: Step::Index(index), errors: self.errors }
+    }
+
+    /// Reports `problem` here. Returns nothing, as the caller has nothing to return either.
+    pub(crate) fn report<T>(&self, problem: impl Into<String>) -> Option<T> {
+        self.errors.borrow_mut().push(self.path(), problem.into());
+        None
+    }
+
+    /// Reports that `wanted` should be here, not `node`.
+    pub(crate) fn expected<T>(&self, wanted: &str, node: &Node) -> Option<T> {
+        self.report(alloc::format!("expected {wanted}, found {}", node.describe()))
+    }
+
+    /// What `parsed` holds; its error is reported here.
+    pub(crate) fn ok<T>(&self, parsed: Result<T, impl fmt::Display>) -> Option<T> {
+        parsed.map_or_else(|error| self.report(error.to_string()), Some)
+    }
+
+    pub(crate) fn path(&self) -> String {
+        let mut path = self.parent.map(At::path).unwrap_or_default();
+        match self.step {
+            Step::Root => {}
+            Step::Index(index) => {
+                let _ = write!(path, "[{index}]");
+            }
+            Step::Field(name) if is_plain(name) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+            }
+            Step::Field(name) => {
+                let _ = write!(path, "[\"{}\"]", excerpt(name));
+            }
+        }
+        path
+    }
+}
+
+fn is_plain(field: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !field.is_empty() && field.len() <= EXCERPT_CHARS_MAX && field.bytes().all(plain)
+}
+
+/// `given` as a message repeats it: in backticks, on one line, not too long.
+pub(crate) fn quoted(given: &str) -> String {
+    alloc::format!("`{}`", excerpt(given))
+}
+
+/// `words` as a message lists them: each in backticks, the last after `last`.
+pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>, last: &str) -> String {
+    let words: Vec<_> = words.into_iter().map(quoted).collect();
+    match words.split_last() {
+        None => String::new(),
+        Some((only, [])) => only.clone(),
+        Some((end, rest)) => alloc::format!("{} {last} {end}", rest.join(", ")),
+    }
+}
+
+fn excerpt(given: &str) -> String {
+    let mut excerpt = String::new();
+    for (place, char) in given.chars().enumerate() {
+        if place == EXCERPT_CHARS_MAX {
+            excerpt.push('…');
+            break;
+        }
+        if char.is_control() || char == '\u{2028}' || char == '\u{2029}' {
+            excerpt.extend(char.escape_default());
+        } else {
+            excerpt.push(char);
+        }
+    }
+    excerpt
+}

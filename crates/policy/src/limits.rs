@@ -1,0 +1,46 @@
+//! The named bounds of documents. Each says why it is what it is.
+
+/// Longest document in bytes: 8 MiB, ten thousand policies of the size that people write.
+pub const DOCUMENT_BYTES_MAX: usize = 8 << 20;
+
+/// Deepest nesting of a document. The deepest field there is lies eight deep
+/// (`policies[].overrides[].rules[].token_bucket.rate`); the rest is room for a clear message.
+pub const DEPTH_MAX: usize = 16;
+
+/// Most values of a document once aliases are expanded: fifty for each of ten thousand policies.
+/// What a few bytes of aliases can grow to ends here.
+pub const NODES_MAX: usize = 500_000;
+
+/// Most policies of one set. Gateways match them one after the other; a thousand times what a
+/// person keeps in mind, and still compiled in well under a second.
+pub const POLICIES_MAX: usize = 10_000;
+
+/// Most overrides of one policy. More keys with rules of their own want a policy of their own.
+pub const OVERRIDES_MAX: usize = 1_000;
+
+/// Most apps that one policy admits by name; to admit more, leave `apps` out.
+pub const APPS_MAX: usize = 1_000;
+
+/// Most methods of one `match`: HTTP registers about forty, and a policy for all needs no list.
+pub const METHODS_MAX: usize = 40;
+
+/// Most attributes that make up a key: all there are, and one header.
+pub const KEY_PARTS_MAX: usize = 8;
+
+/// Longest text of a path, a target or a header's value in bytes: what most proxies take.
+pub const TEXT_BYTES_MAX: usize = 4_096;
+
+/// Longest name of a method, a header or a tag in bytes, as for names of policies.
+pub const TOKEN_BYTES_MAX: usize = 128;
+
+/// Longest body of a `degrade` response in bytes: it is held in memory and written often.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Most headers of a `degrade` response.
+pub const HEADERS_MAX: usize = 32;
+
+/// Most errors that one document reports. A person mends a few and tries again.
+pub const ERRORS_MAX: usize = 100;
+
+/// Most characters of what was given that a message repeats.
+pub(crate) const EXCERPT_CHARS_MAX: usize = 60;

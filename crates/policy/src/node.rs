@@ -1,0 +1,406 @@
+//! A document as written: a tree of values, nothing judged yet.
+//!
+//! Numbers are kept as they were written, so that `0x10`, `1e400` or `010` can be refused by name
+//! instead of arriving as something else. Duplicate keys are kept so that they can be refused with
+//! their path.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::{Error, Location, Spanned};
+
+use crate::error::quoted;
+use crate::limits::{DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX};
+
+/// One value of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node {
+    Null,
+    Bool(bool),
+    /// A number as it was written.
+    Number(String),
+    Text(String),
+    List(Vec<Self>),
+    /// Entries in the order they were written; keys may repeat.
+    Map(Vec<(String, Self)>),
+}
+
+impl Node {
+    /// Reads JSON or YAML. What begins with `{` or `[` is most likely JSON: it is tried first, and
+    /// where neither fits its error is the one that is told.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        if text.len() > DOCUMENT_BYTES_MAX {
+            let bytes = text.len();
+            return Err(alloc::format!("{bytes} bytes, expected at most {DOCUMENT_BYTES_MAX}"));
+        }
+        match text.trim_start().as_bytes().first() {
+            Some(b'{' | b'[') => match serde_json::from_str(text) {
+                Ok(raw) => Json { text, nodes: 0 }.node(raw, 1),
+                Err(error) => yaml(text).map_err(|_| error.to_string()),
+            },
+            _ => yaml(text),
+        }
+    }
+
+    /// The value of the first entry called `key`.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Map(entries) = self else { return None };
+        entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// It, as a message says what was found.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Null => "nothing".to_owned(),
+            Self::Bool(value) => alloc::format!("`{value}`"),
+            Self::Number(text) => alloc::format!("the number {}", quoted(text)),
+            Self::Text(text) => alloc::format!("the text {}", quoted(text)),
+            Self::List(_) => "a list".to_owned(),
+            Self::Map(_) => "a map".to_owned(),
+        }
+    }
+}
+
+/// Reads JSON whose syntax has been checked, level by level. Each level is scanned once more for
+/// every level above it, which [`DEPTH_MAX`] bounds.
+struct Json<'t> {
+    text: &'t str,
+    nodes: usize,
+}
+
+impl<'t> Json<'t> {
+    fn node(&mut self, raw: &'t RawValue, depth: usize) -> Result<Node, String> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(alloc::format!("more than {NODES_MAX} values"));
+        }
+        let text = raw.get();
+        Ok(match text.as_bytes().first() {
+            Some(b'{' | b'[') if depth > DEPTH_MAX => {
+                let place = self.place(raw);
+                return Err(alloc::format!("nested more than {DEPTH_MAX} deep {place}"));
+            }
+            Some(b'{') => {
+                let Entries(entries) = self.parse(raw)?;
+                let node = |(key, raw)| Ok((key, self.node(raw, depth + 1)?));
+                Node::Map(entries.into_iter().map(node).collect::<Result<_, String>>()?)
+            }
+            Some(b'[') => {
+                let items: Vec<&RawValue> = self.parse(raw)?;
+                let node = |raw| self.node(raw, depth + 1);
+                Node::List(items.into_iter().map(node).collect::<Result<_, String>>()?)
+            }
+            Some(b'"') => Node::Text(self.parse(raw)?),
+            Some(b't') => Node::Bool(true),
+            Some(b'f') => Node::Bool(false),
+            Some(b'n') => Node::Null,
+            _ => Node::Number(text.to_owned()),
+        })
+    }
+
+    /// `raw` as a `T`. What can still be wrong is an escape that is half a character.
+    fn parse<T: Deserialize<'t>>(&self, raw: &'t RawValue) -> Result<T, String> {
+        serde_json::from_str(raw.get())
+            .map_err(|_| alloc::format!("an escape that is no character {}", self.place(raw)))
+    }
+
+    fn place(&self, raw: &RawValue) -> String {
+        let offset = (raw.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        let before = self.text.get(..offset).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|char| *char != '\n').count() + 1;
+        alloc::format!("at line {line} column {column}")
+    }
+}
+
+/// The entries of a JSON object, repeated keys included.
+struct Entries<'t>(Vec<(String, &'t RawValue)>);
+
+impl<'t> Deserialize<'t> for Entries<'t> {
+    fn deserialize<D: Deserializer<'t>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'t> Visitor<'t> for EntriesVisitor {
+    type Value = Entries<'t>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'t>>(self, mut map: A) -> Result<Entries<'t>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Entries(entries))
+    }
+}
+
+fn yaml(text: &str) -> Result<Node, String> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            max_nodes: NODES_MAX,
+            max_documents: 1,
+            max_events: 2 * NODES_MAX,
+            max_total_scalar_bytes: DOCUMENT_BYTES_MAX,
+            // A set of policies may share one anchor as often as it likes: what aliases grow to is
+            // bounded below.
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: NODES_MAX,
+            max_replay_stack_depth: DEPTH_MAX,
+        },
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        reject_unsupported_tags: true,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    let tree: Spanned<Yaml> =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_problem(&error))?;
+    Ok(tree.value.into_node(tree.defined, text))
+}
+
+/// `error` in the words of this crate where a bound was passed, else in those of the library.
+fn yaml_problem(error: &Error) -> String {
+    let problem = match error {
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            alloc::format!("nested more than {DEPTH_MAX} deep")
+        }
+        Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            "more than one document".to_owned()
+        }
+        Error::Budget {
+            breach: BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. }, ..
+        } => {
+            alloc::format!("more than {NODES_MAX} values")
+        }
+        Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => {
+            "what anchors and aliases stand for is too large".to_owned()
+        }
+        Error::AliasError { error, .. } => return yaml_problem(error),
+        other => return other.to_string().replace(", column", " column"),
+    };
+    match error.location() {
+        Some(at) => alloc::format!("{problem} at line {} column {}", at.line(), at.column()),
+        None => problem,
+    }
+}
+
+/// A YAML value with the places of its children, from which numbers are read as written.
+enum Yaml {
+    Null,
+    Bool(bool),
+    /// A number as YAML understands it.
+    Number(String),
+    Text(String),
+    List(Vec<Spanned<Self>>),
+    Map(Vec<(String, Spanned<Self>)>),
+}
+
+impl Yaml {
+    fn into_node(self, place: Location, text: &str) -> Node {
+        let child = |child: Spanned<Self>| child.value.into_node(child.defined, text);
+        match self {
+            Self::Null => Node::Null,
+            Self::Bool(value) => Node::Bool(value),
+            Self::Number(understood) => Node::Number(written(place, text).unwrap_or(understood)),
+            Self::Text(value) => Node::Text(value),
+            Self::List(items) => Node::List(items.into_iter().map(child).collect()),
+            Self::Map(entries) => {
+                let entry = |(key, value)| (key, child(value));
+                Node::Map(entries.into_iter().map(entry).collect())
+            }
+        }
+    }
+}
+
+/// The number at `place` as `text` has it; `None` if that is not where it stands.
+fn written(place: Location, text: &str) -> Option<String> {
+    let start = usize::try_from(place.span().byte_offset()?).ok()?;
+    let len = usize::try_from(place.span().byte_len()?).ok()?;
+    let written = text.get(start..start.checked_add(len)?)?.trim();
+    let number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+');
+    written.bytes().next().is_some_and(number).then(|| written.to_owned())
+}
+
+impl<'de> Deserialize<'de> for Yaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(YamlVisitor)
+    }
+}
+
+struct YamlVisitor;
+
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = Yaml;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Yaml, E> {
+        Ok(Yaml::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Yaml, E> {
+        Ok(Yaml::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Yaml, E> {
+        Ok(Yaml::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Yaml, E> {
+        Ok(Yaml::Number(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Yaml, E> {
+        Ok(Yaml::Number(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Yaml, E> {
+        Ok(Yaml::Number(alloc::format!("{value:?}")))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Yaml, E> {
+        Ok(Yaml::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Yaml, E> {
+        Ok(Yaml::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Yaml, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Yaml::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Yaml, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Yaml::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALIASES: &str = "what anchors and aliases stand for is too large";
+
+    fn check(text: &str, expected: &str) {
+        let found = match Node::read(text) {
+            Ok(node) => alloc::format!("{node:?}"),
+            Err(problem) => problem,
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn numbers_are_kept_as_written() {
+        for number in ["0", "-5", "1e400", "9223372036854775808", "1.50", "-0"] {
+            check(&alloc::format!("[{number}]"), &alloc::format!("List([Number({number:?})])"));
+        }
+        for number in [
+            "0",
+            "-5",
+            "1e400",
+            "9223372036854775808",
+            "1.50",
+            "-0",
+            "0x10",
+            "0o17",
+            "010",
+            "+5",
+            ".nan",
+            "-.inf",
+            "1_000",
+            "184467440737095516160",
+        ] {
+            check(
+                &alloc::format!("- {number} # it"),
+                &alloc::format!("List([Number({number:?})])"),
+            );
+            let flow = alloc::format!("é: {{ a: &n {number} , b: *n }}");
+            let both = alloc::format!("(\"a\", Number({number:?})), (\"b\", Number({number:?}))");
+            check(&flow, &alloc::format!("Map([(\"é\", Map([{both}]))])"));
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_moves_nothing() {
+        check("\u{feff}- 0x10", r#"List([Number("0x10")])"#);
+        check("\u{feff}{\"a\": [0x10, 1]}", r#"Map([("a", List([Number("0x10"), Number("1")]))])"#);
+        check("\r\n- 0x10\r\n- 010", r#"List([Number("0x10"), Number("010")])"#);
+    }
+
+    #[test]
+    fn keys_may_repeat_and_merge_keys_are_keys() {
+        check(r#"{"a":1,"a":2}"#, r#"Map([("a", Number("1")), ("a", Number("2"))])"#);
+        check("a: 1\na: x\n", r#"Map([("a", Number("1")), ("a", Text("x"))])"#);
+        check("<<: { a: b }", r#"Map([("<<", Map([("a", Text("b"))]))])"#);
+    }
+
+    #[test]
+    fn words_are_text_unless_they_are_true_false_or_null() {
+        check(
+            "- yes\n- 'true'\n- true\n- ~\n- 203.0.113.7\n- 10/min\n- ''",
+            "List([Text(\"yes\"), Text(\"true\"), Bool(true), Null, Text(\"203.0.113.7\"), \
+             Text(\"10/min\"), Text(\"\")])",
+        );
+        check("", "Null");
+    }
+
+    #[test]
+    fn syntax_errors_have_their_line_and_column() {
+        check("{ a: [yes, 1] }", r#"Map([("a", List([Text("yes"), Number("1")]))])"#);
+        check("{\n  \"a\": ]", "expected value at line 2 column 8");
+        check("[1] 2", "trailing characters at line 1 column 5");
+        check("[\n \"\\ud800\"]", "an escape that is no character at line 2 column 2");
+        for text in ["a: [1", "a: 'x", "a:\n\t- b", "- a\n--- \n- b", "a: *b", "? [a]\n: b"] {
+            let problem = Node::read(text).unwrap_err();
+            assert!(problem.contains("line ") && problem.contains("column "), "{problem}");
+        }
+    }
+
+    #[test]
+    fn depth_size_and_aliases_are_bounded() {
+        let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(Node::read(&deep(DEPTH_MAX)).is_ok());
+        check(&deep(DEPTH_MAX + 1), "nested more than 16 deep at line 1 column 17");
+        assert!(Node::read(&alloc::format!("--- {}", deep(DEPTH_MAX + 1))).is_err());
+        assert!(Node::read(&deep(100_000)).is_err());
+        assert!(Node::read(&alloc::format!("--- {}", deep(100_000))).is_err());
+        check(&" ".repeat(DOCUMENT_BYTES_MAX + 1), "8388609 bytes, expected at most 8388608");
+        let many = alloc::format!("[{}0]", "0,".repeat(NODES_MAX));
+        check(&many, "more than 500000 values");
+        let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+        for level in 1..10 {
+            let alias = alloc::format!("*a{},", level - 1).repeat(10);
+            bomb += &alloc::format!("a{level}: &a{level} [{alias}]\n");
+        }
+        assert!(Node::read(&bomb).unwrap_err().starts_with(ALIASES));
+        let text = alloc::format!("- &a {}\n{}", "x".repeat(1 << 20), "- *a\n".repeat(300));
+        assert!(Node::read(&text).unwrap_err().starts_with(ALIASES));
+    }
+}

@@ -1,0 +1,258 @@
+//! The JSON Schema of documents (draft 2020-12), made of the same tables that parse them.
+//!
+//! What the parser accepts, the schema accepts. The other way round a schema says less: it knows no
+//! time zones, no sums of bytes, and not that two policies may not have one name.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::{Map, Value, json};
+use sluicegate_kernel::algorithm::algorithms;
+use sluicegate_kernel::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, RULES_MAX};
+use sluicegate_kernel::param::{Kind, Param};
+
+use crate::document::{CARRY, ON_STORE_FAILURE, STATUS_MAX, STATUS_MIN};
+use crate::limits::{
+    APPS_MAX, BODY_BYTES_MAX, HEADERS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERRIDES_MAX, POLICIES_MAX,
+    TEXT_BYTES_MAX,
+};
+use crate::text::{RATE_PATTERN, SPAN_PATTERN};
+
+/// The schema of a whole document. That of a single policy is its `$defs.policy`.
+pub fn document() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Sluicegate policies",
+        "type": "object",
+        "properties": {
+            "policies": {
+                "type": "array",
+                "maxItems": POLICIES_MAX,
+                "items": { "$ref": "#/$defs/policy" },
+            },
+        },
+        "required": ["policies"],
+        "additionalProperties": false,
+        "$defs": {
+            "policy": policy(),
+            "name": {
+                "type": "string",
+                "pattern": alloc::format!("^[a-z0-9._-]{{1,{NAME_BYTES_MAX}}}$"),
+            },
+            "rate": {
+                "description": "Permits, or bytes in a unit, per period.",
+                "type": "string",
+                "pattern": RATE_PATTERN,
+                "examples": ["100/s", "5/200ms", "10/min", "64KiB/s"],
+            },
+            "duration": {
+                "description": "A whole number and a unit, up to 366 days.",
+                "type": "string",
+                "pattern": SPAN_PATTERN,
+                "examples": ["250ms", "1s", "5m", "1h", "1d"],
+            },
+            "path": { "type": "string", "maxLength": TEXT_BYTES_MAX, "pattern": "^/[^?#]*$" },
+            "rules": rules(),
+            "rule": rule(),
+            "overflow": overflow(),
+        },
+    })
+}
+
+fn policy() -> Value {
+    json!({
+        "description": "What guards one resource.",
+        "type": "object",
+        "properties": {
+            "name": { "$ref": "#/$defs/name" },
+            "apps": {
+                "description": "Who may use it. Default: every app.",
+                "type": "array",
+                "minItems": 1,
+                "maxItems": APPS_MAX,
+                "uniqueItems": true,
+                "items": { "$ref": "#/$defs/name" },
+            },
+            "rules": { "$ref": "#/$defs/rules" },
+            "overflow": { "$ref": "#/$defs/overflow" },
+            "on_store_failure": {
+                "description": "What is decided while the store does not answer. Default: local.",
+                "enum": words(&ON_STORE_FAILURE),
+            },
+            "match": matcher(),
+            "key": key(),
+            "overrides": {
+                "description": "Keys with rules of their own, instead of those of the policy.",
+                "type": "array",
+                "maxItems": OVERRIDES_MAX,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "key": { "type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX },
+                        "rules": { "$ref": "#/$defs/rules" },
+                    },
+                    "required": ["key", "rules"],
+                    "additionalProperties": false,
+                },
+            },
+            "carry": {
+                "description": "What becomes of usage when a rule changes. Default: usage.",
+                "enum": words(&CARRY),
+            },
+        },
+        "required": ["name", "rules"],
+        "additionalProperties": false,
+    })
+}
+
+fn matcher() -> Value {
+    json!({
+        "description": "Which requests it guards, for gateways that send attributes, not names.",
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "object",
+                "properties": {
+                    "exact": { "$ref": "#/$defs/path" },
+                    "prefix": { "$ref": "#/$defs/path" },
+                },
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": false,
+            },
+            "method": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": METHODS_MAX,
+                "uniqueItems": true,
+                "items": { "type": "string", "pattern": "^[A-Z0-9!#$%&'*+.^_`|~-]{1,128}$" },
+            },
+        },
+        "minProperties": 1,
+        "additionalProperties": false,
+    })
+}
+
+fn key() -> Value {
+    json!({
+        "description": "The attributes that make up the key. Default: one shared budget.",
+        "type": "array",
+        "minItems": 1,
+        "maxItems": KEY_PARTS_MAX,
+        "uniqueItems": true,
+        "items": {
+            "type": "string",
+            "pattern": "^(remote_ip|path|method|user_agent|status|host|\
+                        header:[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128})$",
+        },
+    })
+}
+
+fn rules() -> Value {
+    json!({
+        "description": "Decided together: all allow, or nothing is charged.",
+        "type": "array",
+        "minItems": 1,
+        "maxItems": RULES_MAX,
+        "items": { "$ref": "#/$defs/rule" },
+        "if": { "minItems": 2 },
+        "then": { "items": { "required": ["name"] } },
+    })
+}
+
+fn rule() -> Value {
+    let mut properties = Map::new();
+    let name = json!({
+        "description": "Unique in its list. Default, for the only rule of a list: its algorithm.",
+        "$ref": "#/$defs/name",
+    });
+    properties.insert("name".into(), name);
+    for (name, about, params) in algorithms() {
+        properties.insert((*name).into(), algorithm(about, params));
+    }
+    let one_of: Vec<_> =
+        algorithms().iter().map(|(name, ..)| json!({ "required": [name] })).collect();
+    json!({
+        "description": "One limit: an algorithm with its parameters.",
+        "type": "object",
+        "properties": properties,
+        "oneOf": one_of,
+        "additionalProperties": false,
+    })
+}
+
+fn algorithm(about: &str, params: &[Param]) -> Value {
+    let properties: Map<String, Value> =
+        params.iter().map(|param| (param.name.into(), parameter(param))).collect();
+    let required: Vec<_> =
+        params.iter().filter(|param| param.default.is_none()).map(|param| param.name).collect();
+    json!({
+        "description": about,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn parameter(param: &Param) -> Value {
+    let Param { name: _, kind, default, about } = param;
+    let mut schema = match kind {
+        Kind::Rate => json!({ "$ref": "#/$defs/rate" }),
+        Kind::Span => json!({ "$ref": "#/$defs/duration" }),
+        Kind::Permits { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Kind::Word(words) => json!({ "enum": words }),
+        Kind::WordOrPermits { words, max } => json!({
+            "anyOf": [{ "enum": words }, { "type": "integer", "minimum": 0, "maximum": max }],
+        }),
+        Kind::Factor { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
+        Kind::TimeZone => json!({ "type": "string", "examples": ["UTC", "Europe/Berlin"] }),
+    };
+    let description = match default {
+        Some(default) => alloc::format!("{about} Default: {default}."),
+        None => (*about).into(),
+    };
+    schema["description"] = description.into();
+    schema
+}
+
+fn overflow() -> Value {
+    let one = |name: &str, schema: Value| {
+        json!({
+            "type": "object",
+            "properties": { name: schema },
+            "required": [name],
+            "additionalProperties": false,
+        })
+    };
+    let text = json!({ "type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX });
+    let response = json!({
+        "type": "object",
+        "properties": {
+            "status": { "type": "integer", "minimum": STATUS_MIN, "maximum": STATUS_MAX },
+            "body": { "type": "string", "maxLength": BODY_BYTES_MAX },
+            "headers": {
+                "type": "object",
+                "maxProperties": HEADERS_MAX,
+                "additionalProperties": text,
+            },
+        },
+        "required": ["status", "body"],
+        "additionalProperties": false,
+    });
+    let tag = json!({ "$ref": "#/$defs/name" });
+    let degrade = json!({ "oneOf": [one("response", response), one("tag", tag)] });
+    json!({
+        "description": "What is done with traffic over the limit. Default: reject.",
+        "oneOf": [
+            { "enum": ["reject", "shadow"] },
+            one("queue", one("max_wait", json!({ "$ref": "#/$defs/duration" }))),
+            one("degrade", degrade),
+            one("divert", one("target", text)),
+        ],
+    })
+}
+
+fn words<T>(words: &[(&'static str, T)]) -> Vec<&'static str> {
+    words.iter().map(|(word, _)| *word).collect()
+}

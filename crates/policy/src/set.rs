@@ -1,0 +1,130 @@
+//! All policies of a node: immutable, and swapped whole when an operator changes one.
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use crate::attribute::Attributes;
+use crate::document::Document;
+use crate::error::DocumentError;
+use crate::limits::POLICIES_MAX;
+use crate::policy::Policy;
+
+/// Policies by name, in the order of their document.
+#[derive(Clone, Debug, Default)]
+pub struct PolicySet {
+    policies: Vec<Arc<Policy>>,
+    /// Places in `policies`, by name.
+    by_name: HashTable<u32>,
+    /// Places in `policies` of those that match attributes, in order.
+    matching: Vec<u32>,
+}
+
+impl PolicySet {
+    /// The policies of `document`.
+    pub fn new(document: Document) -> Self {
+        let mut set = Self::default();
+        for policy in document.into_policies() {
+            set.put(Arc::new(policy));
+        }
+        set.finished()
+    }
+
+    /// The policies of `document`, which replaces the one that `old` was made of. Policies and
+    /// rules that did not change stay the very same `Arc`s.
+    pub fn succeeding(old: &Self, document: Document) -> Self {
+        let mut set = Self::default();
+        for mut policy in document.into_policies() {
+            let before = old.resolve(policy.name());
+            set.put(match before {
+                Some(before) if **before == policy => Arc::clone(before),
+                Some(before) => {
+                    policy.inherit(before);
+                    Arc::new(policy)
+                }
+                None => Arc::new(policy),
+            });
+        }
+        set.finished()
+    }
+
+    /// The policy called `name`.
+    #[inline]
+    pub fn resolve(&self, name: &str) -> Option<&Arc<Policy>> {
+        let place = self.place(name)?;
+        self.policies.get(place)
+    }
+
+    /// The first policy, in the order of the document, whose `match` guards this request. Looks at
+    /// one after the other.
+    pub fn match_request(&self, attributes: &Attributes<'_>) -> Option<&Arc<Policy>> {
+        let mut matching = self.matching.iter().map(|place| &self.policies[*place as usize]);
+        matching.find(|policy| policy.matcher().is_some_and(|by| by.matches(attributes)))
+    }
+
+    /// The same set with `policy`: in the place of the one of its name, or at the end. Its rules
+    /// count as new ones even if they equal the old.
+    ///
+    /// # Errors
+    /// [`DocumentError`] if it would be one more than [`POLICIES_MAX`].
+    pub fn with(&self, policy: Policy) -> Result<Self, DocumentError> {
+        if self.len() == POLICIES_MAX && self.resolve(policy.name()).is_none() {
+            let problem = alloc::format!("expected at most {POLICIES_MAX} policies");
+            return Err(DocumentError::new("policies".to_string(), problem));
+        }
+        let mut set = self.clone();
+        set.put(Arc::new(policy));
+        Ok(set.finished())
+    }
+
+    /// The policies, in the order of the document.
+    pub fn policies(&self) -> &[Arc<Policy>] {
+        &self.policies
+    }
+
+    /// How many policies there are.
+    pub const fn len(&self) -> usize {
+        self.policies.len()
+    }
+
+    /// Whether there is no policy.
+    pub const fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    #[inline]
+    fn place(&self, name: &str) -> Option<usize> {
+        let named = |place: &u32| self.policies[*place as usize].name() == name;
+        self.by_name.find(hash(name), named).map(|place| *place as usize)
+    }
+
+    fn put(&mut self, policy: Arc<Policy>) {
+        if let Some(place) = self.place(policy.name()) {
+            self.policies[place] = policy;
+        } else {
+            let place = u32::try_from(self.len()).expect("a set has at most POLICIES_MAX policies");
+            let policies = &self.policies;
+            let rehash = |place: &u32| hash(policies[*place as usize].name());
+            self.by_name.insert_unique(hash(policy.name()), place, rehash);
+            self.policies.push(policy);
+        }
+    }
+
+    /// To be called after the last [`put`](Self::put).
+    fn finished(mut self) -> Self {
+        let places = self.policies.iter().zip(0..);
+        let matching = places.filter(|(policy, _)| policy.matcher().is_some());
+        self.matching = matching.map(|(_, place)| place).collect();
+        self
+    }
+}
+
+/// Who writes documents chooses the names, so the hash needs no secret.
+#[inline]
+fn hash(name: &str) -> u64 {
+    FixedState::default().hash_one(name)
+}

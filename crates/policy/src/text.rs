@@ -1,0 +1,346 @@
+//! Rates, durations and numbers as people write them, read exactly: there are no floats on the way.
+//!
+//! | What | Written | Read as |
+//! |---|---|---|
+//! | rate | `100/s` | 100 permits every 1 000 000 µs |
+//! | rate | `5/200ms`, `10/min`, `1/day` | 5 every 200 000 µs, … |
+//! | rate of bytes | `64KiB/s` | 65 536 every second; also `B`, `kB`, `MB`, `MiB`, `GB`, `GiB` |
+//! | duration | `250us`, `250ms`, `1s`, `5m`, `1h`, `1d` | so many µs |
+//!
+//! Units of time: `us`, `ms`, `s` (`sec`, `second`), `m` (`min`, `minute`), `h` (`hour`), `d`
+//! (`day`). Numbers are whole and plain: `1500ms`, not `1.5s`; `3/2s`, not `1.5/s`; no sign, no
+//! leading zero, no `1_000`, no `0x10`.
+//!
+//! ```
+//! use sluicegate_policy::text;
+//!
+//! let rate = text::rate("5/200ms")?;
+//! assert_eq!((rate.permits(), rate.period().get()), (5, 200_000));
+//! assert_eq!(text::rate_text(rate), "5/200ms");
+//! assert_eq!(
+//!     text::span("5 lightyears").unwrap_err().to_string(),
+//!     "`5 lightyears` is no duration: expected 1us to 366d as a whole number and a unit \
+//!      (us, ms, s, m, h, d), such as `250ms`"
+//! );
+//! # Ok::<(), text::TextError>(())
+//! ```
+
+use alloc::string::String;
+use core::fmt;
+
+use sluicegate_kernel::limits::{PERIOD_MAX_US, PERMITS_MAX};
+use sluicegate_kernel::{Micros, Rate};
+
+use crate::error::quoted;
+
+/// A rate, duration or number that cannot be read; says what was given and what is permitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError(String);
+
+/// The rate that `text` says, such as `100/s`.
+///
+/// # Errors
+/// [`TextError`] unless it is 1 to 2^32 permits, or bytes in a unit, per 1 µs to 366 days.
+pub fn rate(text: &str) -> Result<Rate, TextError> {
+    parse_rate(text).ok_or_else(|| {
+        let given = quoted(text);
+        TextError(alloc::format!(
+            "{given} is no rate: expected 1 to {PERMITS_MAX} permits (or B, kB, KiB, MB, MiB, GB, \
+             GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
+        ))
+    })
+}
+
+/// The duration that `text` says, such as `250ms`.
+///
+/// # Errors
+/// [`TextError`] unless it is 1 µs to 366 days.
+pub fn span(text: &str) -> Result<Micros, TextError> {
+    parse_span(text).ok_or_else(|| {
+        let given = quoted(text);
+        TextError(alloc::format!(
+            "{given} is no duration: expected 1us to 366d as a whole number and a unit \
+             (us, ms, s, m, h, d), such as `250ms`"
+        ))
+    })
+}
+
+/// The whole number that `text` says.
+///
+/// # Errors
+/// [`TextError`] unless it is plain decimal and `min <= number <= max`.
+pub fn whole(text: &str, min: u64, max: u64) -> Result<u64, TextError> {
+    let number = parse_whole(text).filter(|number| (min..=max).contains(number));
+    number.ok_or_else(|| {
+        let given = quoted(text);
+        TextError(alloc::format!("{given} is no whole number from {min} to {max}"))
+    })
+}
+
+/// The real number that `text` says.
+///
+/// # Errors
+/// [`TextError`] unless it is plain decimal (`3`, `3.5`, `3e2`) and `min <= number <= max`.
+pub fn factor(text: &str, min: f64, max: f64) -> Result<f64, TextError> {
+    let plain = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'-'));
+    let number = text.parse().ok().filter(|number| plain && (min..=max).contains(number));
+    number.ok_or_else(|| {
+        let given = quoted(text);
+        TextError(alloc::format!("{given} is no number from {min} to {max}"))
+    })
+}
+
+/// `rate` as [`rate`](fn@rate) reads it, in the shortest units: `100/s`, `5/200ms`.
+pub fn rate_text(rate: Rate) -> String {
+    let (count, unit) = in_units(rate.period());
+    match count {
+        1 => alloc::format!("{}/{unit}", rate.permits()),
+        _ => alloc::format!("{}/{count}{unit}", rate.permits()),
+    }
+}
+
+/// `span` as [`span`](fn@span) reads it, in the largest unit that divides it: `250ms`, `90s`.
+pub fn span_text(span: Micros) -> String {
+    let (count, unit) = in_units(span);
+    alloc::format!("{count}{unit}")
+}
+
+fn parse_rate(text: &str) -> Option<Rate> {
+    let (permits, period) = text.split_once('/')?;
+    let (permits, unit) = split_number(permits);
+    let permits = parse_whole(permits)?.checked_mul(bytes_of(unit)?)?;
+    let (count, unit) = split_number(period);
+    let count = if count.is_empty() { 1 } else { parse_whole(count)? };
+    let period = count.checked_mul(micros_of(unit)?)?;
+    Rate::new(permits, Micros::new(period)).ok()
+}
+
+fn parse_span(text: &str) -> Option<Micros> {
+    let (count, unit) = split_number(text);
+    let us = parse_whole(count)?.checked_mul(micros_of(unit)?)?;
+    (1..=PERIOD_MAX_US).contains(&us).then_some(Micros::new(us))
+}
+
+fn parse_whole(digits: &str) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let zero_led = digits.len() > 1 && digits.starts_with('0');
+    if plain && !zero_led { digits.parse().ok() } else { None }
+}
+
+/// The digits that `text` begins with, and the rest.
+fn split_number(text: &str) -> (&str, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at(digits)
+}
+
+fn bytes_of(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "" | "B" => 1,
+        "kB" => 1_000,
+        "KiB" => 1 << 10,
+        "MB" => 1_000_000,
+        "MiB" => 1 << 20,
+        "GB" => 1_000_000_000,
+        "GiB" => 1 << 30,
+        _ => return None,
+    })
+}
+
+fn micros_of(unit: &str) -> Option<u64> {
+    let long = match unit {
+        "sec" | "second" => "s",
+        "min" | "minute" => "m",
+        "hour" => "h",
+        "day" => "d",
+        short => short,
+    };
+    UNITS.iter().find(|(name, _)| *name == long).map(|(_, us)| *us)
+}
+
+/// `span` as a count of the largest unit that divides it.
+fn in_units(span: Micros) -> (u64, &'static str) {
+    let us = span.get();
+    let (name, unit_us) = UNITS
+        .into_iter()
+        .find(|(_, unit_us)| us > 0 && us.is_multiple_of(*unit_us))
+        .unwrap_or(("us", 1));
+    (us / unit_us, name)
+}
+
+/// The units of time, longest first, in µs.
+const UNITS: [(&str, u64); 6] = [
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("m", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+/// What [`rate`](fn@rate) takes, as a pattern for schemas.
+pub(crate) const RATE_PATTERN: &str = "^[1-9][0-9]*(B|kB|KiB|MB|MiB|GB|GiB)?/([1-9][0-9]*)?\
+     (us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
+
+/// What [`span`](fn@span) takes, as a pattern for schemas.
+pub(crate) const SPAN_PATTERN: &str = "^[1-9][0-9]*(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
+
+impl TextError {
+    pub(crate) const fn new(problem: String) -> Self {
+        Self(problem)
+    }
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for TextError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check_rate(text: &str, permits: u64, period_us: u64) {
+        assert_eq!(rate(text), Ok(Rate::new(permits, Micros::new(period_us)).unwrap()), "{text}");
+    }
+
+    #[test]
+    fn rates_are_read_exactly() {
+        check_rate("100/s", 100, 1_000_000);
+        check_rate("5/200ms", 5, 200_000);
+        check_rate("10/min", 10, 60_000_000);
+        check_rate("1/day", 1, 86_400_000_000);
+        check_rate("1/366d", 1, PERIOD_MAX_US);
+        check_rate("64KiB/s", 65_536, 1_000_000);
+        check_rate("1MB/hour", 1_000_000, 3_600_000_000);
+        check_rate("4GiB/us", PERMITS_MAX, 1);
+        check_rate("7/second", 7, 1_000_000);
+        check_rate("7/3minute", 7, 180_000_000);
+    }
+
+    #[test]
+    fn durations_are_read_exactly() {
+        for (text, us) in [
+            ("250us", 250),
+            ("250ms", 250_000),
+            ("1s", 1_000_000),
+            ("2sec", 2_000_000),
+            ("5m", 300_000_000),
+            ("5min", 300_000_000),
+            ("1h", 3_600_000_000),
+            ("1d", 86_400_000_000),
+            ("366day", PERIOD_MAX_US),
+        ] {
+            assert_eq!(span(text), Ok(Micros::new(us)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        for text in [
+            "",
+            "/",
+            "100",
+            "100/",
+            "/s",
+            "0/s",
+            "-5/s",
+            "+5/s",
+            "1.5/s",
+            "NaN/s",
+            "inf/s",
+            "1e3/s",
+            "0x10/s",
+            "010/s",
+            "1_000/s",
+            "100 /s",
+            "100/ s",
+            "100/S",
+            "5/0s",
+            "1/367d",
+            "1/-1s",
+            "1/fortnight",
+            "4294967297/s",
+            "5GiB/s",
+            "64kib/s",
+            "9223372036854775808/s",
+            "99999999999999999999/s",
+            "1/99999999999999999999s",
+            "1/s/s",
+            "１/s",
+        ] {
+            let error = rate(text).unwrap_err();
+            assert!(error.0.contains("is no rate: expected 1 to 4294967296 permits"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in [
+            "",
+            "s",
+            "5",
+            "0s",
+            "-1s",
+            "1.5s",
+            "1e3s",
+            "0x1s",
+            "5 s",
+            "5S",
+            "5weeks",
+            "367d",
+            "18446744073709551616us",
+            "213503982334602d",
+            "infs",
+        ] {
+            assert!(span(text).unwrap_err().0.contains("expected 1us to 366d"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused_with_the_range() {
+        for text in ["", "0", "11", "-1", "+1", "1.0", "1e0", "0x1", "01", "NaN", "1e400"] {
+            let error = whole(text, 1, 10).unwrap_err();
+            assert_eq!(error.0, alloc::format!("`{text}` is no whole number from 1 to 10"));
+        }
+        assert_eq!(whole("10", 1, 10), Ok(10));
+        assert_eq!(factor("3.5", 1.0, 10.0), Ok(3.5));
+        for text in ["0.5", "1e400", "NaN", ".nan", "inf", "-1", "", "0x2"] {
+            assert!(factor(text, 1.0, 10.0).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn text_is_in_the_largest_unit_that_divides() {
+        assert_eq!(span_text(Micros::new(90_000_000)), "90s");
+        assert_eq!(span_text(Micros::ZERO), "0us");
+        assert_eq!(rate_text(Rate::per_second(100).unwrap()), "100/s");
+        assert_eq!(rate_text(rate("60/60s").unwrap()), "60/m");
+    }
+
+    proptest! {
+        #[test]
+        fn a_rate_comes_back_from_its_text(permits in 1..=PERMITS_MAX, us in 1..=PERIOD_MAX_US) {
+            let written = Rate::new(permits, Micros::new(us)).unwrap();
+            prop_assert_eq!(rate(&rate_text(written)), Ok(written));
+            prop_assert_eq!(span(&span_text(Micros::new(us))), Ok(Micros::new(us)));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC*", like in "[0-9.eE+/-]{0,24}[a-zA-Z/]{0,8}") {
+            for text in [text, like] {
+                if let Ok(rate) = rate(&text) {
+                    prop_assert_eq!(super::rate(&rate_text(rate)), Ok(rate));
+                }
+                if let Ok(span) = span(&text) {
+                    prop_assert_eq!(super::span(&span_text(span)), Ok(span));
+                }
+                let _ = (whole(&text, 0, u64::MAX), factor(&text, 0.0, 1e9));
+            }
+        }
+    }
+}
