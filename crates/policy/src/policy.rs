@@ -128,6 +128,12 @@ impl Policy {
         app.is_some_and(|app| apps.binary_search_by(|admitted| (**admitted).cmp(app)).is_ok())
     }
 
+    /// The same policy for every app: what guards a resource, whoever may use it.
+    #[must_use]
+    pub fn for_every_app(self) -> Self {
+        Self { apps: None, ..self }
+    }
+
     /// The apps that may use it, in order; `None`: every app.
     pub fn apps(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
         self.apps.as_ref().map(|apps| apps.iter().map(AsRef::as_ref))

@@ -1,3 +1,10 @@
-//! Stub.
+//! The binary of Sluicegate; see the library beside it.
 
-fn main() {}
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    sluicegate_server::main()
+}

@@ -44,6 +44,12 @@ impl Document {
         &self.policies
     }
 
+    /// The same policies, each for every app: what guards a resource, whoever may use it.
+    #[must_use]
+    pub fn for_every_app(self) -> Self {
+        Self { policies: self.policies.into_iter().map(Policy::for_every_app).collect() }
+    }
+
     /// The policies, in their order.
     pub fn into_policies(self) -> Vec<Policy> {
         self.policies

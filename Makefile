@@ -1,0 +1,37 @@
+# A thin front door; anything with logic lives in scripts/ or in `cargo xtask`.
+.DEFAULT_GOAL := help
+LISTEN ?= 127.0.0.1:8080
+POLICIES ?= examples/policies.yaml
+CARGO ?= cargo
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+.PHONY: run
+run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examples/policies.yaml)
+	$(CARGO) run --quiet --profile fast --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
+
+.PHONY: test
+test: deps ## Run every test and lint (what CI runs)
+	scripts/test
+
+.PHONY: deps
+deps: ## Install what the tests need, or say what to install
+	scripts/deps
+
+.PHONY: toolchain
+toolchain:
+	@scripts/deps --toolchain
+
+.PHONY: bench
+bench: toolchain ## Measure against the peers and print the ratios
+	$(CARGO) run --release --package sluicegate-bench
+
+.PHONY: vectors
+vectors: toolchain ## Write the expected decisions of spec/vectors anew
+	$(CARGO) xtask vectors
+
+.PHONY: soak
+soak: toolchain ## Run 10^9 decisions of one limiter and compare the rate (minutes)
+	$(CARGO) run --release --package xtask -- soak

@@ -1,0 +1,29 @@
+//! The program `sluicegate`, as a library so that its parsers can be tested and fuzzed.
+//!
+//! ```text
+//! main ─▶ cli ─┬─▶ serve     the server: one engine, one folder per wire
+//!              ├─▶ replay    the same engine in virtual time, over a file
+//!              └─▶ policies  check a document, print its schema
+//! ```
+
+mod cli;
+mod policies;
+pub mod replay;
+mod serve;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    match cli::run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

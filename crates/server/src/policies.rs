@@ -1,0 +1,53 @@
+//! `sluicegate policies`, and how every command reads a policy document.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use sluicegate_policy::Document;
+use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
+
+/// The document at `path` (`-` is standard input).
+pub(crate) fn load(path: &Path) -> Result<Document> {
+    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let document = Document::parse(&text);
+    document.with_context(|| format!("{} is no policy document", path.display()))
+}
+
+/// Prints whether the document is sound, and if not, every path at which it is not.
+pub(crate) fn check(path: &Path) -> Result<ExitCode> {
+    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    match Document::parse(&text) {
+        Ok(document) => {
+            let count = document.policies().len();
+            let noun = if count == 1 { "policy" } else { "policies" };
+            println!("{}: {count} {noun}, no errors", path.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(errors) => {
+            eprintln!("{errors}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Prints the JSON Schema of policy documents.
+pub(crate) fn print_schema() -> Result<ExitCode> {
+    let schema = serde_json::to_string_pretty(&sluicegate_policy::schema::document())?;
+    writeln!(io::stdout(), "{schema}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The text at `path`, no more of it than a document may have plus one byte, so that one that is
+/// too long is refused as such.
+fn read(path: &Path) -> io::Result<String> {
+    let source: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(io::stdin().lock()),
+        _ => Box::new(File::open(path)?),
+    };
+    let mut text = String::new();
+    source.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,139 @@
+//! Access logs against the engine: each line is a check of cost 1, in the order of time.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use sluicegate::{Cost, Micros, Verb};
+use sluicegate_policy::attribute::key_of;
+use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet};
+
+use super::combined::{self, LogLine};
+use super::jsonl::Op;
+use super::reorder::Reorder;
+use super::session::{Ask, Session};
+
+/// Lines on their way to the session: which policy they are a check of, with which key, and when.
+pub(crate) struct Logs {
+    choice: Choice,
+    /// What keys are made of, if it is not what the policy says.
+    key: Option<Vec<KeyAttribute>>,
+    reorder: Reorder<Check>,
+}
+
+enum Choice {
+    /// Every line is a check of this policy.
+    One(Arc<Policy>),
+    /// The first that matches.
+    Matching(PolicySet),
+}
+
+struct Check {
+    line: u64,
+    policy: Arc<Policy>,
+    key: Box<str>,
+}
+
+impl Logs {
+    /// Lines are checks of the policy called `policy`; without a name, of the first one of
+    /// `policies` that matches, or of the only one there is.
+    ///
+    /// # Errors
+    /// If there is no such policy, or keys are to be made of what no log knows.
+    pub(crate) fn new(
+        policies: &PolicySet,
+        policy: Option<&str>,
+        key: Option<Vec<KeyAttribute>>,
+        window: Micros,
+    ) -> Result<Self> {
+        let choice = choose(policies, policy)?;
+        let own: Vec<_> = match (&key, &choice) {
+            (Some(key), _) => key.iter().collect(),
+            (None, Choice::One(policy)) => policy.key().iter().collect(),
+            (None, Choice::Matching(set)) => {
+                set.policies().iter().flat_map(|policy| policy.key()).collect()
+            }
+        };
+        if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute)) {
+            bail!("key: logs do not know `{unknown}`; make it of others with `--key remote_ip`");
+        }
+        Ok(Self { choice, key, reorder: Reorder::new(window) })
+    }
+
+    /// Takes one line of the log; it and others are decided when their time has come.
+    pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut Session) {
+        // Servers escape what is not text. Where one did not, the rest of the line still counts.
+        let text = String::from_utf8_lossy(bytes);
+        let LogLine { at, request } = match combined::parse(text.as_bytes()) {
+            Ok(parsed) => parsed,
+            Err(error) => return session.failed(line, None, &error),
+        };
+        let policy = match &self.choice {
+            Choice::One(policy) => policy,
+            Choice::Matching(policies) => match policies.match_request(&request) {
+                Some(policy) => policy,
+                None => return session.tally.unmatched += 1,
+            },
+        };
+        let key = self.key_of(policy, &request).into();
+        self.reorder.push(at, Check { line, policy: Arc::clone(policy), key });
+        while let Some((at, check)) = self.reorder.pop_due() {
+            decide(at, &check, session);
+        }
+    }
+
+    /// The end of the log: decides what still waits for its turn.
+    pub(crate) fn finish(&mut self, session: &mut Session) {
+        while let Some((at, check)) = self.reorder.pop() {
+            decide(at, &check, session);
+        }
+        session.tally.late = self.reorder.late();
+    }
+
+    fn key_of(&self, policy: &Policy, request: &Attributes<'_>) -> String {
+        let own = self.key.as_deref().unwrap_or(policy.key());
+        key_of(if own.is_empty() { &[KeyAttribute::RemoteIp] } else { own }, request)
+    }
+}
+
+fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
+    if let Some(name) = policy {
+        return match policies.resolve(name) {
+            Some(policy) => Ok(Choice::One(Arc::clone(policy))),
+            None => bail!("--policy: there is no policy `{name}`"),
+        };
+    }
+    if policies.policies().iter().any(|policy| policy.matcher().is_some()) {
+        return Ok(Choice::Matching(policies.clone()));
+    }
+    match policies.policies() {
+        [only] => Ok(Choice::One(Arc::clone(only))),
+        others => {
+            bail!("--policy: name one of the {} policies, or give them a `match`", others.len())
+        }
+    }
+}
+
+/// A request without an attribute that is a whole key takes the budget of all who lack it.
+fn decide(at: Micros, check: &Check, session: &mut Session) {
+    let Check { line, policy, key } = check;
+    let ask = Ask {
+        line: *line,
+        at,
+        policy: policy.name(),
+        key: (!key.is_empty()).then_some(key),
+        op: Op::Check,
+        verb: Verb::Check { cost: Cost::ONE },
+        id: None,
+    };
+    if let Err(error) = session.ask(ask) {
+        session.failed(*line, Some(at), &error);
+    }
+}
+
+fn is_logged(attribute: &KeyAttribute) -> bool {
+    use KeyAttribute::{Header, Host, Method, Path, RemoteIp, Status, UserAgent};
+    match attribute {
+        RemoteIp | Path | Method | UserAgent | Status => true,
+        Host | Header(_) => false,
+    }
+}

@@ -1,0 +1,63 @@
+//! Reservations that wait to be tried again, in virtual time.
+//!
+//! Most algorithms cannot book the future: they only say when it is worth coming back. Whoever is
+//! ready to wait that long is tried again at exactly that instant, before any event at or after it;
+//! of several at the same instant, who came first goes first. Nothing is charged in the meantime.
+
+use std::collections::BTreeMap;
+
+use sluicegate::{Cost, Micros};
+
+use super::output::Place;
+
+/// Most reservations that wait at a time. All may be woken by the same instant for one of them to
+/// pass, so that many more would be slow to no purpose.
+pub(crate) const PENDING_MAX: usize = 10_000;
+
+/// A reservation that was refused and is ready to wait.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    /// The line it came in.
+    pub(crate) line: u64,
+    /// When it came.
+    pub(crate) at: Micros,
+    /// When its patience ends.
+    pub(crate) deadline: Micros,
+    pub(crate) policy: Box<str>,
+    pub(crate) key: Option<Box<str>>,
+    pub(crate) cost: Cost,
+}
+
+/// Reservations by the instant at which they are tried again, then in the order they came.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(BTreeMap<(Micros, Place), Reservation>);
+
+impl Pending {
+    /// Whether one is to be tried at `now` or before.
+    pub(crate) fn is_due(&self, now: Micros) -> bool {
+        self.0.first_key_value().is_some_and(|((due, _), _)| *due <= now)
+    }
+
+    /// Whether no more fit in.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= PENDING_MAX
+    }
+
+    /// Keeps `reservation`, whose line goes to `place`, until `due`.
+    pub(crate) fn push(&mut self, due: Micros, place: Place, reservation: Reservation) {
+        self.0.insert((due, place), reservation);
+    }
+
+    /// The first that is to be tried at `now` or before, with its instant.
+    pub(crate) fn pop_due(&mut self, now: Micros) -> Option<(Micros, Place, Reservation)> {
+        let first = self.0.first_entry().filter(|first| first.key().0 <= now)?;
+        let ((due, place), reservation) = first.remove_entry();
+        Some((due, place, reservation))
+    }
+
+    /// Takes the one of `place` out.
+    pub(crate) fn remove(&mut self, place: Place) -> Option<Reservation> {
+        let key = *self.0.keys().find(|(_, other)| *other == place)?;
+        self.0.remove(&key)
+    }
+}

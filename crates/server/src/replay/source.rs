@@ -1,0 +1,284 @@
+//! Where the input comes from: a file or standard input, plain or gzip, one bounded line at a time.
+//!
+//! Gzip is known by its first two bytes, never by a name, so it also comes through a pipe. Lines
+//! are lent from one buffer: memory does not depend on how long the input is.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::path::Path;
+use std::rc::Rc;
+
+use flate2::bufread::MultiGzDecoder;
+
+/// Longest line. A request body is as long at most, and a policy document fits.
+pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What is read at a time: large enough that system calls are not felt, and room for a few lines.
+const BUFFER_BYTES: usize = 2 * LINE_BYTES_MAX;
+
+/// What gzip files begin with (RFC 1952).
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// The lines of an input, and how much of it has been read.
+pub(crate) struct Source {
+    lines: Lines<Box<dyn Read>>,
+    bytes_read: Rc<Cell<u64>>,
+    bytes: Option<u64>,
+}
+
+/// The next line of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line<'a> {
+    /// Its bytes, without the line end.
+    Bytes(&'a [u8]),
+    /// It was longer than [`LINE_BYTES_MAX`] and was skipped.
+    TooLong,
+}
+
+impl Source {
+    /// The file at `path`, or standard input for `-`.
+    ///
+    /// # Errors
+    /// Those of opening and of reading the first bytes.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        if path.as_os_str() == "-" {
+            return Self::new(Box::new(io::stdin().lock()), None);
+        }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::Error::new(ErrorKind::IsADirectory, "is a directory"));
+        }
+        Self::new(Box::new(file), metadata.is_file().then_some(metadata.len()))
+    }
+
+    fn new(input: Box<dyn Read>, bytes: Option<u64>) -> io::Result<Self> {
+        let bytes_read = Rc::new(Cell::new(0));
+        let mut input = Counted { input, bytes_read: Rc::clone(&bytes_read) };
+        let mut head = Vec::with_capacity(GZIP_MAGIC.len());
+        input.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
+        let is_gzip = head == GZIP_MAGIC;
+        let input = Cursor::new(head).chain(input);
+        let input: Box<dyn Read> = if is_gzip {
+            Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, input)))
+        } else {
+            Box::new(input)
+        };
+        Ok(Self { lines: Lines::new(input), bytes_read, bytes })
+    }
+
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of reading. A line that the error cut short is not returned.
+    pub(crate) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.lines.next_line()
+    }
+
+    /// What the input begins with: [`LINE_BYTES_MAX`] or a little more, unless it ends before. Call
+    /// it before the first line.
+    pub(crate) fn peek(&mut self) -> &[u8] {
+        while self.lines.end < LINE_BYTES_MAX {
+            match self.lines.fill() {
+                Ok(0) => break,
+                Ok(_) => {}
+                // Told once the lines before it have been read.
+                Err(error) => {
+                    self.lines.failure = Some(error);
+                    break;
+                }
+            }
+        }
+        &self.lines.buffer[..self.lines.end]
+    }
+
+    /// The number of the line that came last, from 1.
+    pub(crate) fn line_number(&self) -> u64 {
+        self.lines.number
+    }
+
+    /// Bytes that have been read, as they lie in the file (compressed, if it is).
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.get()
+    }
+
+    /// The size of the file; `None` for a pipe.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+}
+
+/// Counts what passes.
+struct Counted<R> {
+    input: R,
+    bytes_read: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.bytes_read.set(self.bytes_read.get() + count as u64);
+        Ok(count)
+    }
+}
+
+/// Cuts what is read into lines, lent from one buffer.
+struct Lines<R> {
+    input: R,
+    buffer: Box<[u8]>,
+    /// What has been read and not returned: `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    number: u64,
+    /// What went wrong beyond what has been read.
+    failure: Option<io::Error>,
+}
+
+impl<R: Read> Lines<R> {
+    fn new(input: R) -> Self {
+        let buffer = vec![0; BUFFER_BYTES].into();
+        Self { input, buffer, start: 0, end: 0, number: 0, failure: None }
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
+        let mut too_long = false;
+        // Bytes after `start` that are known to hold no line end.
+        let mut scanned = 0;
+        loop {
+            let unread = &self.buffer[self.start + scanned..self.end];
+            if let Some(place) = memchr::memchr(b'\n', unread) {
+                let end = self.start + scanned + place;
+                return Ok(Some(self.take(end, end + 1, too_long)));
+            }
+            scanned = self.end - self.start;
+            if scanned > LINE_BYTES_MAX {
+                (too_long, scanned, self.start) = (true, 0, self.end);
+            }
+            if self.fill()? == 0 {
+                let is_line = scanned > 0 || too_long;
+                return Ok(is_line.then(|| self.take(self.end, self.end, too_long)));
+            }
+        }
+    }
+
+    /// The line that ends before `end`; the next one begins at `next`.
+    fn take(&mut self, end: usize, next: usize, too_long: bool) -> Line<'_> {
+        let line = &self.buffer[self.start..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.start = next;
+        self.number += 1;
+        if too_long || line.len() > LINE_BYTES_MAX { Line::TooLong } else { Line::Bytes(line) }
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        loop {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn source(bytes: Vec<u8>) -> Source {
+        Source::new(Box::new(Cursor::new(bytes)), None).unwrap()
+    }
+
+    fn read(bytes: Vec<u8>) -> (Vec<String>, Option<ErrorKind>) {
+        let (mut source, mut lines) = (source(bytes), Vec::new());
+        loop {
+            match source.next_line() {
+                Ok(Some(Line::Bytes(line))) => lines.push(String::from_utf8_lossy(line).into()),
+                Ok(Some(Line::TooLong)) => lines.push("too long".to_owned()),
+                Ok(None) => return (lines, None),
+                Err(error) => return (lines, Some(error.kind())),
+            }
+        }
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn the_last_line_needs_no_line_end_and_windows_ends_are_cut() {
+        let (lines, error) = read(b"a\r\n\nb".to_vec());
+        assert_eq!((lines, error), (vec!["a".into(), String::new(), "b".into()], None));
+        assert_eq!(read(Vec::new()), (Vec::new(), None));
+        assert_eq!(read(b"\x1f".to_vec()), (vec!["\x1f".to_owned()], None));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
+        let long = "x".repeat(LINE_BYTES_MAX);
+        for (length, expected) in [(0, long.as_str()), (1, "too long"), (500_000, "too long")] {
+            let text = format!("a\n{long}{}\nb\n", "x".repeat(length));
+            assert_eq!(
+                read(text.into_bytes()),
+                (vec!["a".into(), expected.into(), "b".into()], None)
+            );
+        }
+        let text = format!("a\n{long}{long}{long}{long}{long}{long}");
+        assert_eq!(read(text.into_bytes()), (vec!["a".into(), "too long".into()], None));
+    }
+
+    #[test]
+    fn the_beginning_can_be_looked_at_before_the_lines_are_read() {
+        let text = "a\n".repeat(LINE_BYTES_MAX);
+        let mut source = source(text.clone().into_bytes());
+        assert!(
+            source.peek().len() >= LINE_BYTES_MAX && text.as_bytes().starts_with(source.peek())
+        );
+        assert_eq!(source.next_line().unwrap(), Some(Line::Bytes(b"a")));
+        assert_eq!(super::tests::source(b"a".to_vec()).peek(), b"a");
+    }
+
+    #[test]
+    fn lines_stay_whole_across_refills() {
+        let text: String = (0..100_000).map(|line| format!("line {line}\n")).collect();
+        let (lines, error) = read(text.into_bytes());
+        assert_eq!((lines.len(), error), (100_000, None));
+        assert!(lines.iter().enumerate().all(|(place, line)| *line == format!("line {place}")));
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_first_bytes_also_in_several_members() {
+        let bytes = [gzip(b"a\nb"), gzip(b"c\nd\n")].concat();
+        assert_eq!(read(bytes), (vec!["a".into(), "bc".into(), "d".into()], None));
+    }
+
+    #[test]
+    fn a_truncated_gzip_is_an_error_after_the_lines_before() {
+        let text: String = (0..100_000).map(|line| format!("line {line}\n")).collect();
+        let whole = gzip(text.as_bytes());
+        let (lines, error) = read(whole[..whole.len() / 2].to_vec());
+        assert_eq!(error, Some(ErrorKind::UnexpectedEof));
+        assert!(lines.len() > 10_000 && lines.len() < 90_000, "{}", lines.len());
+        assert!(lines.iter().enumerate().all(|(place, line)| *line == format!("line {place}")));
+        let (_, error) = read(whole[..5].to_vec());
+        assert_eq!(error, Some(ErrorKind::UnexpectedEof));
+        let (lines, error) = read(whole[..whole.len() - 4].to_vec());
+        assert_eq!((lines.len(), error), (100_000, Some(ErrorKind::UnexpectedEof)));
+    }
+}

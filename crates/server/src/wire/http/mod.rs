@@ -1,0 +1,7 @@
+//! HTTP/JSON: `POST /v1/check`, `/v1/peek`, `/v1/refund`, `/v1/reset`, and `GET /livez`.
+
+mod codec;
+mod problem;
+mod serve;
+
+pub(crate) use serve::serve;

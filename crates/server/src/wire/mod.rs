@@ -1,0 +1,5 @@
+//! The wires: one folder a protocol, each a `codec` (no IO) and a `serve` (IO).
+//!
+//! A wire owns its types and its status mapping; nothing of it leaves its folder.
+
+pub(crate) mod http;

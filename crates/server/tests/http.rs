@@ -1,0 +1,155 @@
+//! What a client of the HTTP wire sees: the real program, started as users start it.
+#![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Longest time a test waits for the program, which answers in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Server {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start() -> Self {
+        let policies = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/policies.yaml");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--policies", policies])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let address = first.trim().strip_prefix("listening on http://").unwrap().parse().unwrap();
+        Self { process, address }
+    }
+
+    /// Sends `request` as it is and returns status, headers and body.
+    fn raw(&self, request: &[u8]) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_owned(), body.to_owned())
+    }
+
+    fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> (u16, Value) {
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+             content-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        let (status, head, body) = self.raw(request.as_bytes());
+        let media = if status == 200 { "application/json" } else { "application/problem+json" };
+        assert!(head.to_lowercase().contains(&format!("content-type: {media}")), "{head}");
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.send("POST", path, "application/json", &body.to_string())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+#[test]
+fn five_logins_pass_and_the_sixth_is_refused_until_one_is_refunded_or_forgotten() {
+    let server = Server::start();
+    let alice = json!({"policy": "login", "key": "alice"});
+    for remaining in (0..5).rev() {
+        let (status, decision) = server.post("/v1/check", &alice);
+        assert_eq!((status, &decision["allowed"]), (200, &json!(true)));
+        assert_eq!(decision["remaining"], remaining);
+        assert_eq!((&decision["limit"], &decision["rule"]), (&json!(5), &json!("tries")));
+    }
+    let (status, refused) = server.post("/v1/check", &alice);
+    assert_eq!((status, &refused["allowed"]), (200, &json!(false)));
+    assert!(refused["retry_after_us"].as_u64().unwrap() > 500_000_000, "{refused}");
+
+    let (_, refunded) = server.post("/v1/refund", &alice);
+    assert_eq!((&refunded["granted"], &refunded["remaining"]), (&json!(1), &json!(1)));
+    let (_, peeked) = server.post("/v1/peek", &alice);
+    assert_eq!((&peeked["allowed"], &peeked["remaining"]), (&json!(true), &json!(1)));
+    let (_, reset) = server.post("/v1/reset", &alice);
+    assert_eq!(reset["remaining"], 5);
+    let (_, never) = server.post("/v1/check", &json!({"policy": "login", "key": "a", "cost": 6}));
+    assert_eq!((&never["allowed"], &never["retry_after_us"]), (&json!(false), &Value::Null));
+}
+
+#[test]
+fn bad_requests_get_a_problem_that_names_the_field_and_spend_nothing() {
+    let server = Server::start();
+    let bob = |field: &str, value: Value| {
+        let mut body = json!({"policy": "login", "key": "bob"});
+        body[field] = value;
+        server.post("/v1/check", &body)
+    };
+    for (field, value, status, detail) in [
+        ("cost", json!(0), 400, "cost: `0` is outside 1..=2147483648"),
+        ("cost", json!(-1), 400, "cost: `-1` is no whole number of 1..=2147483648"),
+        ("key", json!(""), 400, "key: is empty, expected 1..=1024 bytes"),
+        ("key", json!("x".repeat(2048)), 400, "key: `2048` bytes are outside 1..=1024"),
+        ("policy", json!("nope"), 404, "policy: there is no policy `nope`"),
+        ("kee", json!("k"), 400, "unknown field `kee`"),
+    ] {
+        let (given, problem) = bob(field, value);
+        assert_eq!(given, status, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().starts_with(detail), "{problem}");
+        assert_eq!(problem["status"], status);
+    }
+    let (_, decision) = server.post("/v1/peek", &json!({"policy": "login", "key": "bob"}));
+    assert_eq!(decision["remaining"], 5);
+}
+
+#[test]
+fn what_is_no_request_for_a_decision_is_told_so() {
+    let server = Server::start();
+    let body = r#"{"policy":"login"}"#;
+    assert_eq!(server.send("POST", "/v1/check", "text/plain", body).0, 415);
+    assert_eq!(server.send("GET", "/v1/check", "application/json", "").0, 405);
+    assert_eq!(server.send("POST", "/v2/check", "application/json", body).0, 404);
+    assert_eq!(server.send("POST", "/v1/check", "application/json", "{").0, 400);
+    let (status, problem) =
+        server.send("POST", "/v1/check", "application/json", &" ".repeat(65537));
+    assert_eq!((status, &problem["detail"]), (413, &json!("body: more than 65536 bytes")));
+    let live = server.raw(b"GET /livez HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    assert_eq!((live.0, live.2.as_str()), (200, "ok\n"));
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_ends_with_success() {
+    let mut server = Server::start();
+    let id = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn an_address_in_use_and_a_bad_document_are_errors_that_say_which() {
+    let server = Server::start();
+    let fail = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sluicegate")).args(args).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let address = server.address.to_string();
+    let in_use = fail(&["serve", "--listen", &address]);
+    assert!(in_use.contains(&format!("cannot listen on {address}")), "{in_use}");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    assert!(fail(&["serve", "--policies", manifest]).contains("is no policy document"));
+    assert!(fail(&["policies", "check", "/nonexistent"]).contains("cannot read /nonexistent"));
+}

@@ -1,0 +1,137 @@
+//! Bad events: each is told with its line and field, changes nothing, and the run goes on.
+
+use crate::{decisions_and_errors, replay, summary};
+
+const POLICIES: &str = "policies: [{ name: p, rules: [{ token_bucket: { rate: 1/s, burst: 2 } }] },\
+    { name: c, rules: [{ concurrency: { limit: 1, ttl: 1s } }] }]";
+
+#[test]
+fn a_bad_event_has_its_line_changes_nothing_and_the_run_goes_on() {
+    let lines = decisions_and_errors(
+        POLICIES,
+        &[
+            r#"{"at_us":5,"policy":"p","key":"k"}"#,
+            r#"{"at_us":900,"policy":"p","key":"k","cost":0}"#,
+            "",
+            r#"{"at_us":5,"policy":"p","key":"k"}"#,
+            r#"{"policy":"p"}"#,
+            r#"{"at_us":4,"policy":"p","key":"k"}"#,
+            r#"{"at_us":5,"policy":"p","key":"k"}"#,
+        ],
+    );
+    let remaining: Vec<_> = lines.iter().map(|line| line["remaining"].as_u64()).collect();
+    assert_eq!(remaining, [Some(1), None, Some(0), None, None, Some(0)]);
+    let errors: Vec<_> = lines
+        .iter()
+        .filter(|line| !line["error"].is_null())
+        .map(|line| {
+            (line["at_us"].as_u64(), line["line"].as_u64(), line["error"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            (Some(900), Some(2), "cost: `0` is outside 1..=2147483648"),
+            (
+                None,
+                Some(5),
+                "at_us: is missing, `check` needs a whole number of microseconds \
+                 0..=9007199254740991"
+            ),
+            (
+                Some(4),
+                Some(6),
+                "at_us: `4` is before `5`, the event before it; expected 5 or later"
+            ),
+        ]
+    );
+    assert!(lines[5]["allowed"] == false && lines[5]["retry_after_us"] == 1_000_000);
+}
+
+#[test]
+fn what_only_the_engine_knows_is_told_the_same_way() {
+    let long = "x".repeat(1025);
+    for (event, problem) in [
+        (r#""policy":"q""#.to_owned(), "policy: there is no policy `q`"),
+        (r#""policy":"p","key":"""#.to_owned(), "key: is empty, expected 1..=1024 bytes"),
+        (format!(r#""policy":"p","key":"{long}""#), "key: `1025` bytes are outside 1..=1024"),
+        (r#""policy":"c""#.to_owned(), "op: `check` does not go with this policy"),
+        (r#""policy":"p","op":"acquire""#.to_owned(), "op: `acquire` does not go with this policy"),
+        (r#""key":"k""#.to_owned(), "policy: is missing, `check` needs the name of a policy"),
+        (
+            r#""op":"configure","document":{"name":"q","rules":[{"token_bucket":{"rate":"1/s"}}]}"#.to_owned(),
+            "policy: there is no policy `q`",
+        ),
+        (
+            r#""policy":"p","op":"configure","document":{"name":"c","rules":[{"token_bucket":{"rate":"1/s"}}]}"#
+                .to_owned(),
+            "document.name: `c` is not `p`, the policy of the event",
+        ),
+        (
+            r#""op":"configure","document":{"name":"p","rules":[{"token_bucket":{"rate":"fast"}}]}"#.to_owned(),
+            "document.rules[0].token_bucket.rate: ",
+        ),
+        (
+            r#""op":"configure","document":{"name":"p","rules":[{"token_buckt":{"rate":"1/s"}}]}"#.to_owned(),
+            "document.rules[0]",
+        ),
+    ] {
+        let lines = decisions_and_errors(POLICIES, &[&format!(r#"{{"at_us":1,{event}}}"#)]);
+        let error = lines[0]["error"].as_str().unwrap();
+        assert!(error.starts_with(problem), "{error}, not {problem}");
+        assert_eq!((lines.len(), lines[0]["line"].as_u64()), (1, Some(1)));
+    }
+}
+
+#[test]
+fn lines_that_are_no_text_or_too_long_are_bad_events() {
+    let long = format!("{{\"at_us\":1,\"policy\":\"p\",\"key\":\"{}\"}}", "x".repeat(70_000));
+    let good = br#"{"at_us":1,"policy":"p"}"#;
+    let input =
+        [&b"{\"at_us\":1,\"policy\":\"\xff\"}\n"[..], long.as_bytes(), b"\n", good].concat();
+    let replayed = replay(POLICIES, input, &["--decisions", "-"]);
+    let lines = crate::lines(&replayed.stdout);
+    assert_eq!(lines[0]["error"], "byte 21 of the line is not UTF-8");
+    assert_eq!(lines[1]["error"], "the line is longer than 65536 bytes");
+    assert_eq!((&lines[2]["allowed"], replayed.code), (&true.into(), 1));
+}
+
+#[test]
+fn the_first_twenty_problems_are_told_and_the_rest_counted() {
+    let replayed = replay(POLICIES, "{\n".repeat(25), &[]);
+    assert_eq!(replayed.stderr.matches("standard input:").count(), 21);
+    assert!(replayed.stderr.contains("standard input:20: not JSON: "), "{}", replayed.stderr);
+    assert!(replayed.stderr.contains("standard input: and 5 more"), "{}", replayed.stderr);
+    assert!(replayed.stdout.contains("bad events"), "{}", replayed.stdout);
+    assert_eq!(replayed.code, 1);
+}
+
+#[test]
+fn what_cannot_begin_says_why() {
+    for (policies, options, problem) in [
+        ("policies: [{ name: p }]", &[][..], "policies[0].rules: "),
+        (POLICIES, &["--key", "remote_ip"], "--key: events name their keys"),
+        (POLICIES, &["--key", "colour"], "`colour` is no attribute"),
+        (POLICIES, &["--keys-max", "0"], "`0` is not a whole number 1..=100000000"),
+        (POLICIES, &["--reorder", "soon"], "`soon`"),
+        (POLICIES, &["--format", "combined"], "--policy: name one of the 2 policies"),
+        (POLICIES, &["--format", "combined", "--policy", "q"], "there is no policy `q`"),
+        (
+            POLICIES,
+            &["--format", "combined", "--policy", "p", "--key", "host"],
+            "logs do not know `host`",
+        ),
+        (POLICIES, &["--decisions", "/no/such/folder/x"], "--decisions: /no/such/folder/x: "),
+    ] {
+        let replayed = replay(policies, "{}", options);
+        assert!(replayed.stderr.contains(problem), "{problem} in {}", replayed.stderr);
+        assert_ne!(replayed.code, 0);
+    }
+}
+
+#[test]
+fn without_events_the_summary_is_empty_and_right() {
+    let summary = summary(POLICIES, "", &[]);
+    assert_eq!((&summary["requests"], &summary["complete"]), (&0.into(), &true.into()));
+    assert!(summary["first_at_us"].is_null() && summary["busiest_second_after"].is_null());
+}

@@ -1,0 +1,134 @@
+//! What the engine promises about a request, end to end, on the memory store.
+#![cfg(feature = "engine")]
+
+use std::sync::Arc;
+
+use sluicegate::policy::{Document, Policy, PolicySet};
+use sluicegate::store::MemoryStore;
+use sluicegate::{Answer, Cost, DecideError, Engine, ManualClock, Micros, Request, Verb};
+
+const POLICIES: &str = "
+policies:
+  - name: orders
+    apps: [checkout, admin]
+    rules:
+      - { name: burst, token_bucket: { rate: 1/s, burst: 2 } }
+      - { name: daily, fixed_window: { limit: 3, calendar: day, time_zone: Europe/Berlin } }
+    overrides:
+      - { key: vip, rules: [ { name: burst, token_bucket: { rate: 1/s, burst: 5 } } ] }
+  - name: jobs
+    rules: [ { concurrency: { limit: 1, ttl: 30s } } ]
+";
+
+const CHECK: Verb = Verb::Check { cost: Cost::ONE };
+
+fn engine() -> Engine {
+    Engine::in_memory(PolicySet::new(Document::parse(POLICIES).unwrap()))
+}
+
+fn orders(key: &str) -> Request<'_> {
+    Request { app: Some("checkout"), ..Request::new("orders", Some(key.as_bytes()), CHECK) }
+}
+
+fn at(engine: &Engine, request: &Request<'_>, secs: u64) -> Answer {
+    engine.decide_at(request, Micros::from_secs(secs)).unwrap()
+}
+
+#[test]
+fn the_rule_that_refused_is_named_and_the_others_are_not_charged() {
+    let engine = engine();
+    assert!(at(&engine, &orders("a"), 0).decision.allowed());
+    assert!(at(&engine, &orders("a"), 0).decision.allowed());
+    for _ in 0..10 {
+        let refused = at(&engine, &orders("a"), 0);
+        assert_eq!((refused.decision.allowed(), refused.rule()), (false, "burst"));
+    }
+    // The daily window was charged twice, not twelve times.
+    let third = at(&engine, &orders("a"), 10);
+    assert_eq!((third.decision.allowed(), third.rule()), (true, "daily"));
+    assert_eq!(at(&engine, &orders("a"), 20).rule(), "daily");
+}
+
+#[test]
+fn a_calendar_window_ends_at_midnight_of_its_zone() {
+    let engine = engine();
+    // 1970-01-01 in Berlin ends at 23:00 UTC.
+    let (before, after) = (23 * 3600 - 10, 23 * 3600);
+    for offset in [0, 1, 2] {
+        assert!(at(&engine, &orders("a"), before + offset).decision.allowed());
+    }
+    let refused = at(&engine, &orders("a"), before + 5);
+    assert_eq!(refused.decision.retry_after(), Some(Micros::from_secs(5)));
+    assert!(at(&engine, &orders("a"), after).decision.allowed());
+}
+
+#[test]
+fn an_override_holds_for_its_key_only() {
+    let engine = engine();
+    assert_eq!(at(&engine, &orders("vip"), 0).decision.limit, 5);
+    assert_eq!(at(&engine, &orders("vip2"), 0).decision.limit, 2);
+}
+
+#[test]
+fn what_cannot_be_asked_is_told_apart_from_a_refusal() {
+    let engine = engine();
+    let error = |request: Request<'_>| engine.decide_at(&request, Micros::ZERO).unwrap_err();
+    let text = |request| error(request).to_string();
+    assert_eq!(text(Request::new("nope", None, CHECK)), "policy: there is no policy `nope`");
+    assert_eq!(
+        text(Request { app: Some("adm"), ..orders("a") }),
+        "app: policy `orders` is not configured for app `adm`",
+    );
+    assert!(matches!(
+        error(Request { app: None, ..orders("a") }),
+        DecideError::Unconfigured { .. }
+    ));
+    assert_eq!(error(Request { key: Some(b""), ..orders("a") }), DecideError::EmptyKey);
+    let long = vec![b'x'; 2048];
+    assert_eq!(
+        text(Request { key: Some(&long), ..orders("a") }),
+        "key: `2048` bytes are outside 1..=1024",
+    );
+    assert_eq!(
+        text(Request::new("jobs", None, CHECK)),
+        "op: `check` does not go with this policy: a rule wants `acquire`",
+    );
+    assert!(engine.store().is_empty());
+}
+
+#[test]
+fn a_request_without_a_key_shares_one_budget() {
+    let engine = engine();
+    let shared = Request { key: None, ..orders("ignored") };
+    assert!(at(&engine, &shared, 0).decision.allowed());
+    assert!(at(&engine, &shared, 0).decision.allowed());
+    assert!(!at(&engine, &shared, 0).decision.allowed());
+    assert!(at(&engine, &orders("a"), 0).decision.allowed());
+}
+
+#[test]
+fn a_new_limit_holds_from_the_next_request_and_usage_stays() {
+    let engine = engine();
+    for _ in 0..2 {
+        assert!(at(&engine, &orders("a"), 0).decision.allowed());
+    }
+    let wider = Policy::parse_one(
+        "{ name: orders, rules: [ { name: burst, token_bucket: { rate: 1/s, burst: 3 } } ] }",
+    );
+    engine.set_policies(engine.policies().with(wider.unwrap()).unwrap());
+    assert!(at(&engine, &orders("a"), 0).decision.allowed());
+    assert!(!at(&engine, &orders("a"), 0).decision.allowed());
+}
+
+#[tokio::test]
+async fn the_clock_is_passed_in() {
+    let clock = Arc::new(ManualClock::default());
+    let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
+    let engine = Engine::new(policies, MemoryStore::new(10), clock.clone());
+    for allowed in [true, true, false] {
+        let answer = engine.decide(&orders("a")).await.unwrap();
+        assert_eq!(answer.decision.allowed(), allowed);
+    }
+    clock.advance(Micros::SECOND);
+    assert!(engine.decide_now(&orders("a")).unwrap().decision.allowed());
+}
