@@ -23,6 +23,8 @@ pub(crate) struct Flow {
     pub(crate) per_tick: u64,
     /// Units that one permit weighs.
     pub(crate) per_permit: u64,
+    /// Whether all units of a tick arrive at its end by intention, and not for want of precision.
+    pub(crate) stepped: bool,
 }
 
 /// Units on their way out, as of an instant. No `Level` at all means none: a full budget.
@@ -56,12 +58,13 @@ impl Flow {
             tick_us *= per_permit;
             per_permit = 1;
         }
-        Self { tick_us, per_tick, per_permit }
+        Self { tick_us, per_tick, per_permit, stepped: false }
     }
 
     /// The flow of `rate` where all permits of a period arrive together at its end.
     pub(crate) const fn stepped(rate: Rate) -> Self {
-        Self { tick_us: rate.period().get(), per_tick: rate.permits(), per_permit: 1 }
+        let (tick_us, per_tick) = (rate.period().get(), rate.permits());
+        Self { tick_us, per_tick, per_permit: 1, stepped: true }
     }
 
     /// `level` at `now`. Time that went backwards carries nothing.
@@ -75,6 +78,19 @@ impl Flow {
             used: level.used - ticks * self.per_tick,
             at: Micros::new(level.at.get() + ticks * self.tick_us),
         }
+    }
+
+    /// A drained `level` with `units` more in use.
+    pub(crate) fn fill(&self, level: Level, units: u64, now: Micros) -> Level {
+        let used = level.used + units;
+        if self.tick_us == 1 || self.stepped || level.used >= self.per_tick {
+            return Level { used, ..level };
+        }
+        // The running tick will carry more than is in use: of the time that it has run for, only
+        // as much counts as emptied the bucket. The rest found nothing to carry.
+        let emptied = u128::from(level.used) * u128::from(self.tick_us) / u128::from(self.per_tick);
+        let emptied = u64::try_from(emptied).unwrap_or(u64::MAX);
+        Level { used, at: level.at.max(Micros::new(now.get().saturating_sub(emptied))) }
     }
 
     /// From `now` until `units` of a drained `level` have flowed out, rounded up, capped.
@@ -104,7 +120,8 @@ mod tests {
     #[test]
     fn ordinary_rates_tick_every_microsecond() {
         let flow = Flow::smooth(rate(7, 1_000_000), 7);
-        assert_eq!(flow, Flow { tick_us: 1, per_tick: 7, per_permit: 1_000_000 });
+        let expected = Flow { tick_us: 1, per_tick: 7, per_permit: 1_000_000, stepped: false };
+        assert_eq!(flow, expected);
         let day = Flow::smooth(rate(1, 86_400_000_000), 50_000);
         assert_eq!(day.tick_us, 1);
     }

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, slice};
 
 use crate::algorithm::{Rule, State};
 use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Retry};
@@ -41,8 +41,15 @@ pub enum Carry {
 }
 
 /// What a key's rules remember, in the order of the rules. Empty: a key that was never seen.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct States(Vec<Option<State>>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct States(Slots);
+
+/// One slot a rule. Most policies have one rule, whose state then lies here and not behind a pointer.
+#[derive(Clone, Debug, PartialEq)]
+enum Slots {
+    One(Option<State>),
+    Many(Vec<Option<State>>),
+}
 
 /// What a caller wants of a key's budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +184,7 @@ impl RuleSet {
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         self.supports(verb)?;
-        states.0.resize(self.rules.len(), None);
+        states.fit(self.rules.len());
         if !matches!(verb, Verb::Peek { .. }) {
             self.rewind(states, at);
         }
@@ -188,10 +195,14 @@ impl RuleSet {
             }
             Verb::Acquire { cost, permit } => self.acquire(states, cost, permit, at),
             Verb::AtMost { cost } => self.at_most(states, cost, at),
-            Verb::Peek { cost } => self.look(states, &Ask::check(cost), at),
+            Verb::Peek { cost } => {
+                let mut seen = states.clone();
+                self.rewind(&mut seen, at);
+                self.look(&seen, &Ask::check(cost), at)
+            }
             Verb::Refund { cost } => self.refund(states, cost.get(), at),
             Verb::Reset => {
-                states.0.fill(None);
+                states.as_mut_slice().fill(None);
                 self.verdict(states, allow(0), at)
             }
             Verb::Release { permit } => {
@@ -213,10 +224,10 @@ impl RuleSet {
         }
         let take_over = |(place, new): (usize, &NamedRule)| {
             let before = old.rules.iter().position(|rule| rule.name == new.name)?;
-            let state = states.0.get(before)?.as_ref()?;
+            let state = states.as_slice().get(before)?.as_ref()?;
             self.carried(&new.rule, &old.rules[before].rule, state, &at.for_rule(place))
         };
-        States(self.rules.iter().enumerate().map(take_over).collect())
+        States::of(self.rules.iter().enumerate().map(take_over).collect())
     }
 
     fn carried(&self, new: &Rule, old: &Rule, state: &State, at: &Moment<'_>) -> Option<State> {
@@ -242,7 +253,7 @@ impl RuleSet {
         let full_at = |(named, state): (&NamedRule, &Option<State>)| {
             state.as_ref().map(|state| named.rule.full_at(state))
         };
-        self.rules.iter().zip(&states.0).filter_map(full_at).max().unwrap_or(Micros::ZERO)
+        self.rules.iter().zip(states.as_slice()).filter_map(full_at).max().unwrap_or(Micros::ZERO)
     }
 
     fn supports(&self, verb: &Verb) -> Result<(), Unsupported> {
@@ -264,7 +275,7 @@ impl RuleSet {
     }
 
     fn rewind(&self, states: &mut States, at: &Moment<'_>) {
-        for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+        for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
             if let Some(state) = state {
                 named.rule.rewind(state, &at.for_rule(place));
             }
@@ -277,8 +288,18 @@ impl RuleSet {
         if let Joined::Allow { .. } = joined {
             // Nothing is charged until every rule has agreed: a refused request must not spend one
             // budget on its way to being refused by another.
-            for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+            for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate()
+            {
                 named.rule.charge(state, ask, &at.for_rule(place));
+            }
+        } else {
+            // A budget that starts below full fills from the first request on, or it would be
+            // refused for ever.
+            for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate()
+            {
+                if state.is_none() {
+                    *state = named.rule.first_seen(&at.for_rule(place));
+                }
             }
         }
         self.verdict(states, joined, at)
@@ -302,14 +323,14 @@ impl RuleSet {
     }
 
     fn holding(&self, states: &States, permit: PermitId, at: &Moment<'_>) -> Option<usize> {
-        let mut both = self.rules.iter().zip(&states.0);
+        let mut both = self.rules.iter().zip(states.as_slice());
         both.position(|(named, state)| {
             state.as_ref().is_some_and(|state| named.rule.holds(state, permit, at))
         })
     }
 
     fn at_most(&self, states: &mut States, cost: Cost, at: &Moment<'_>) -> Verdict {
-        let both = self.rules.iter().zip(&states.0).enumerate();
+        let both = self.rules.iter().zip(states.as_slice()).enumerate();
         let available = both
             .map(|(place, (named, state))| {
                 named.rule.available(state.as_ref(), &at.for_rule(place))
@@ -322,8 +343,8 @@ impl RuleSet {
 
     /// Gives back to every rule; the least that one of them took back is what counts.
     fn refund(&self, states: &mut States, permits: u64, at: &Moment<'_>) -> Verdict {
-        let mut granted = permits;
-        for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+        let mut granted: Option<u64> = None;
+        for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
             if named.rule.holds_permits() {
                 continue;
             }
@@ -331,9 +352,9 @@ impl RuleSet {
                 Some(state) => named.rule.refund(state, permits, &at.for_rule(place)),
                 None => 0,
             };
-            granted = granted.min(back);
+            granted = Some(granted.map_or(back, |least| least.min(back)));
         }
-        self.verdict(states, allow(granted), at)
+        self.verdict(states, allow(granted.unwrap_or(0)), at)
     }
 
     fn on_permit(
@@ -343,7 +364,7 @@ impl RuleSet {
         act: impl Fn(&Rule, &mut State, &Moment<'_>) -> Option<u64>,
     ) -> Verdict {
         let mut joined = None;
-        for (place, (named, state)) in self.rules.iter().zip(&mut states.0).enumerate() {
+        for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
             if !named.rule.holds_permits() {
                 continue;
             }
@@ -360,7 +381,7 @@ impl RuleSet {
 
     fn ask_all(&self, states: &States, ask: &Ask, at: &Moment<'_>) -> Joined {
         let mut joined = allow(ask.cost.get());
-        for (place, (named, state)) in self.rules.iter().zip(&states.0).enumerate() {
+        for (place, (named, state)) in self.rules.iter().zip(states.as_slice()).enumerate() {
             let outcome = named.rule.check(state.as_ref(), ask, &at.for_rule(place));
             joined = match (joined, outcome) {
                 (Joined::Allow { granted, wait, .. }, Outcome::Allow { wait: longer, .. })
@@ -398,7 +419,7 @@ impl RuleSet {
 
     fn report(&self, states: &States, rule: usize, outcome: Outcome, at: &Moment<'_>) -> Verdict {
         let named = &self.rules[rule].rule;
-        let state = states.0.get(rule).and_then(Option::as_ref);
+        let state = states.as_slice().get(rule).and_then(Option::as_ref);
         let status = named.status(state, &at.for_rule(rule));
         let decision = Decision {
             outcome,
@@ -424,7 +445,38 @@ const fn allow(granted: u64) -> Joined {
 impl States {
     /// Whether no rule remembers anything.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
+        self.as_slice().iter().all(Option::is_none)
+    }
+
+    fn of(mut slots: Vec<Option<State>>) -> Self {
+        Self(if slots.len() == 1 { Slots::One(slots.remove(0)) } else { Slots::Many(slots) })
+    }
+
+    /// One slot for each of `rules` rules.
+    fn fit(&mut self, rules: usize) {
+        if self.as_slice().len() != rules {
+            *self = Self::of(vec![None; rules]);
+        }
+    }
+
+    fn as_slice(&self) -> &[Option<State>] {
+        match &self.0 {
+            Slots::One(state) => slice::from_ref(state),
+            Slots::Many(states) => states,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [Option<State>] {
+        match &mut self.0 {
+            Slots::One(state) => slice::from_mut(state),
+            Slots::Many(states) => states,
+        }
+    }
+}
+
+impl Default for States {
+    fn default() -> Self {
+        Self(Slots::One(None))
     }
 }
 

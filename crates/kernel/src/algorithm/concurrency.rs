@@ -212,9 +212,11 @@ impl Algorithm for Concurrency {
     }
 
     fn release(&self, state: &mut ConcurrencyState, id: PermitId, at: &Moment<'_>) -> Option<u64> {
-        state.holders.retain(|holder| holder.lapses > at.now());
-        let place = state.holders.iter().position(|holder| holder.permit == id)?;
-        Some(u64::from(state.holders.swap_remove(place).cost))
+        let held = |holder: &Holder| holder.lapses > at.now();
+        let place = state.holders.iter().position(|one| one.permit == id && held(one))?;
+        let released = state.holders.swap_remove(place);
+        state.holders.retain(held);
+        Some(u64::from(released.cost))
     }
 
     fn renew(&self, state: &mut ConcurrencyState, id: PermitId, at: &Moment<'_>) -> Option<u64> {

@@ -132,25 +132,22 @@ impl Algorithm for LeakyBucket {
         }
         let level = self.level(state, at.now());
         let wanted = level.used + cost * self.flow.per_permit;
-        let excess = wanted.saturating_sub(self.depth());
-        if excess > 0 {
-            let retry = self.flow.time_to_drain(excess, level, at.now());
-            return Outcome::Deny { retry: Retry::After(retry) };
-        }
+        let spilled = match wanted.saturating_sub(self.depth()) {
+            0 => Micros::ZERO,
+            units => self.flow.time_to_drain(units, level, at.now()),
+        };
         let wait = self.wait(level, at.now());
-        match ask.max_wait {
-            Some(max_wait) if wait > max_wait => {
-                let retry = Retry::After(Micros::new(wait.get() - max_wait.get()));
-                Outcome::Deny { retry }
-            }
-            _ => Outcome::Allow { granted: cost, wait },
+        let too_long = ask.max_wait.map_or(Micros::ZERO, |max_wait| wait.since(max_wait));
+        match spilled.max(too_long) {
+            Micros::ZERO => Outcome::Allow { granted: cost, wait },
+            retry => Outcome::Deny { retry: Retry::After(retry) },
         }
     }
 
     fn charge(&self, state: &mut Option<LeakyBucketState>, ask: &Ask, at: &Moment<'_>) {
         let level = self.level(state.as_ref(), at.now());
-        let used = level.used + ask.cost.get() * self.flow.per_permit;
-        *state = Some(LeakyBucketState(Level { used, ..level }));
+        let units = ask.cost.get() * self.flow.per_permit;
+        *state = Some(LeakyBucketState(self.flow.fill(level, units, at.now())));
     }
 
     fn available(&self, state: Option<&LeakyBucketState>, at: &Moment<'_>) -> u64 {

@@ -62,6 +62,12 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// Takes what `ask` costs. Call it only after [`check`](Self::check) allowed the same ask.
     fn charge(&self, state: &mut Option<Self::State>, ask: &Ask, at: &Moment<'_>);
 
+    /// What to remember of a key that was refused the first time it was seen: a budget that starts
+    /// below full begins to fill then. `None` where there is nothing to wait for.
+    fn first_seen(&self, _: &Moment<'_>) -> Option<Self::State> {
+        None
+    }
+
     /// The largest cost that [`check`](Self::check) would let pass now; at most
     /// [`limit`](Self::limit) unless every cost passes.
     fn available(&self, state: Option<&Self::State>, at: &Moment<'_>) -> u64;

@@ -75,6 +75,11 @@ macro_rules! algorithms {
                 })+ }
             }
 
+            /// See [`Algorithm::first_seen`].
+            pub fn first_seen(&self, at: &Moment<'_>) -> Option<State> {
+                match self { $(Self::$Name(rule) => rule.first_seen(at).map(State::$Name),)+ }
+            }
+
             /// See [`Algorithm::available`].
             pub fn available(&self, state: Option<&State>, at: &Moment<'_>) -> u64 {
                 match self { $(Self::$Name(rule) => rule.available(own!($Name, state), at),)+ }

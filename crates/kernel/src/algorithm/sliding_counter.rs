@@ -76,11 +76,16 @@ impl SlidingCounter {
         let window = now.get() / self.window_us;
         let elapsed_us = now.get() % self.window_us;
         let (previous, current) = match state {
-            Some(state) if window <= state.window => (state.previous, state.current),
-            Some(state) if window == state.window + 1 => (state.current, 0),
+            Some(state) if window < state.window => {
+                // Time went back: what later windows counted belongs to the one that is running.
+                let sum = u64::from(state.previous) + u64::from(state.current);
+                (0, sum.min(self.limit))
+            }
+            Some(state) if window == state.window => (state.previous.into(), state.current.into()),
+            Some(state) if window == state.window + 1 => (state.current.into(), 0),
             _ => (0, 0),
         };
-        View { window, elapsed_us, previous: previous.into(), current: current.into() }
+        View { window, elapsed_us, previous, current }
     }
 
     /// Steps of the previous window that still count, rounded up.
@@ -191,7 +196,14 @@ impl Algorithm for SlidingCounter {
     }
 
     fn rewind(&self, state: &mut SlidingCounterState, at: &Moment<'_>) {
-        state.window = state.window.min(at.now().get() / self.window_us);
+        let view = self.view(Some(state), at.now());
+        if view.window < state.window {
+            *state = SlidingCounterState {
+                window: view.window,
+                previous: counter(view.previous),
+                current: counter(view.current),
+            };
+        }
     }
 
     fn full_at(&self, state: &SlidingCounterState) -> Micros {

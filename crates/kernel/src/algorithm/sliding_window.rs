@@ -84,17 +84,20 @@ impl SlidingWindow {
     }
 
     fn count(&self, state: &SlidingWindowState, bucket: u64) -> u64 {
-        let remembered = bucket <= state.newest && state.newest - bucket < self.len();
-        if remembered { state.counts[self.slot(bucket)] } else { 0 }
+        state.counts[self.slot(bucket)]
     }
 
     fn slot(&self, bucket: u64) -> usize {
         usize::try_from(bucket % self.len()).expect("a ring has at most BUCKETS_MAX + 1 slots")
     }
 
-    /// The buckets that count at `now`.
+    /// The remembered buckets that count at `now`.
     fn live(&self, state: &SlidingWindowState, now: Micros) -> core::ops::RangeInclusive<u64> {
-        self.oldest(now)..=state.newest.max(self.bucket(now))
+        self.oldest(now).max(self.oldest_remembered(state))..=state.newest
+    }
+
+    const fn oldest_remembered(&self, state: &SlidingWindowState) -> u64 {
+        (state.newest + 1).saturating_sub(self.len())
     }
 
     fn sum(&self, state: Option<&SlidingWindowState>, now: Micros) -> u64 {
@@ -118,8 +121,9 @@ impl SlidingWindow {
     }
 
     fn newest_used(&self, state: &SlidingWindowState) -> Option<u64> {
-        let oldest = (state.newest + 1).saturating_sub(self.len());
-        (oldest..=state.newest).rev().find(|bucket| self.count(state, *bucket) > 0)
+        (self.oldest_remembered(state)..=state.newest)
+            .rev()
+            .find(|bucket| self.count(state, *bucket) > 0)
     }
 }
 
@@ -204,15 +208,20 @@ impl Algorithm for SlidingWindow {
         permits - left
     }
 
-    /// The counters keep their distances; the newest one is now.
+    /// The newest counter is now, and the others keep their distances less one: where in its
+    /// bucket the clock was is not known, so none of them may come to an end sooner than it did.
     fn rewind(&self, state: &mut SlidingWindowState, at: &Moment<'_>) {
         let bucket = self.bucket(at.now());
         if bucket >= state.newest {
             return;
         }
-        let shift = self.slot(state.newest - bucket);
-        state.counts.rotate_left(shift);
-        state.newest = bucket;
+        let back = state.newest - bucket - 1;
+        let mut earlier = self.empty(at.now());
+        for old in self.oldest_remembered(state)..=state.newest {
+            let slot = self.slot(old.saturating_sub(back).min(bucket));
+            earlier.counts[slot] += self.count(state, old);
+        }
+        *state = earlier;
     }
 
     fn full_at(&self, state: &SlidingWindowState) -> Micros {

@@ -31,6 +31,7 @@
 
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
@@ -55,15 +56,35 @@ impl SmoothBursty {
     /// # Errors
     /// [`RangeError`] unless `1 µs <= max_burst <= 366 days`.
     pub fn new(rate: Rate, max_burst: Micros) -> Result<Self, RangeError> {
-        within("max_burst in µs", max_burst.get(), 1, crate::limits::PERIOD_MAX_US)?;
+        within("max_burst in µs", max_burst.get(), 1, PERIOD_MAX_US)?;
         let (permits, period_us) = (rate.permits() as f64, rate.period().get() as f64);
-        Ok(Self { permits, period_us, max_stored: permits * max_burst.get() as f64 / period_us })
+        // Beyond that a double would not notice that a permit was taken.
+        let max_stored = (permits * max_burst.get() as f64 / period_us).min(DEPTH_MAX as f64);
+        Ok(Self { permits, period_us, max_stored })
     }
 
     fn balance(&self, state: Option<&SmoothBurstyState>, now: Micros) -> f64 {
         let Some(state) = state else { return 0.0 };
         let fresh = now.since(state.at).get() as f64 * self.permits / self.period_us;
         (state.balance + fresh).min(self.max_stored)
+    }
+
+    /// Until the first moment at which [`balance`](Self::balance) is not negative.
+    fn wait(&self, state: Option<&SmoothBurstyState>, now: Micros) -> Micros {
+        let owes = |wait: u64| self.balance(state, now.plus(Micros::new(wait))) < 0.0;
+        if !owes(0) {
+            return Micros::ZERO;
+        }
+        // Doubles round one way from a debt to a time and another from a time to permits: what
+        // `balance` will say then is what counts, so that who waits as told is not refused.
+        let mut wait = self.time_for(-self.balance(state, now)).get();
+        while wait < SPAN_MAX_US && owes(wait) {
+            wait += 1;
+        }
+        while !owes(wait - 1) {
+            wait -= 1;
+        }
+        Micros::new(wait)
     }
 
     fn time_for(&self, permits: f64) -> Micros {
@@ -96,8 +117,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn check(&self, state: Option<&SmoothBurstyState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
-        let balance = self.balance(state, at.now());
-        let wait = if balance < 0.0 { self.time_for(-balance) } else { Micros::ZERO };
+        let wait = self.wait(state, at.now());
         if wait > ask.patience() {
             let retry = Retry::After(Micros::new(wait.get() - ask.patience().get()));
             return Outcome::Deny { retry };

@@ -28,7 +28,7 @@
 
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{COLD_FACTOR_MAX, PERIOD_MAX_US};
+use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
@@ -131,7 +131,7 @@ impl Algorithm for SmoothWarmup {
     }
 
     fn limit(&self) -> u64 {
-        floor_f64(self.max_stored).max(1)
+        floor_f64(self.max_stored).clamp(1, DEPTH_MAX)
     }
 
     fn check(&self, state: Option<&SmoothWarmupState>, ask: &Ask, at: &Moment<'_>) -> Outcome {
@@ -157,7 +157,8 @@ impl Algorithm for SmoothWarmup {
 
     fn status(&self, state: Option<&SmoothWarmupState>, at: &Moment<'_>) -> Status {
         let state = self.at(state, at.now());
-        let remaining = if state.debt_us > 0.0 { 0 } else { floor_f64(state.stored) };
+        let stored = floor_f64(state.stored).min(DEPTH_MAX);
+        let remaining = if state.debt_us > 0.0 { 0 } else { stored };
         Status { remaining, reset_after: self.full_at(&state).since(at.now()).capped() }
     }
 

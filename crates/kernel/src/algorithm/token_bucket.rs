@@ -27,7 +27,8 @@
 //! request on. A full bucket is no state at all, so the period begins anew with the request that
 //! finds the bucket full; the bound is then `burst + permits·(⌊Δ/period⌋ + 1)`.
 //!
-//! `initial` tokens below `burst` hold back a key that was never seen, such as a fresh account.
+//! `initial` tokens below `burst` hold back a key that was never seen, such as a fresh account. Its
+//! bucket begins to fill with the first request, even if that one is refused.
 //!
 //! Source: the continuous form of RFC 2697/2698's token bucket (IETF, 1999), evaluated lazily.
 
@@ -105,7 +106,7 @@ impl TokenBucket {
 
     /// The units it counts in.
     pub const fn units(&self) -> Units {
-        let Flow { tick_us, per_tick, per_permit } = self.flow;
+        let Flow { tick_us, per_tick, per_permit, stepped: _ } = self.flow;
         Units { tick_us, per_tick, per_permit }
     }
 
@@ -188,22 +189,25 @@ impl Algorithm for TokenBucket {
             return Outcome::Allow { granted: cost, wait: Micros::ZERO };
         }
         let wait = self.flow.time_to_drain(excess, level, at.now());
-        if wait > ask.patience() {
-            let retry = Retry::After(Micros::new(wait.get() - ask.patience().get()));
-            return Outcome::Deny { retry };
+        // A debt beyond this would leave the numbers that are exact everywhere.
+        let too_deep = match wanted.saturating_sub(UNITS_MAX) {
+            0 => Micros::ZERO,
+            units => self.flow.time_to_drain(units, level, at.now()),
+        };
+        match wait.since(ask.patience()).max(too_deep) {
+            Micros::ZERO => Outcome::Allow { granted: cost, wait },
+            retry => Outcome::Deny { retry: Retry::After(retry) },
         }
-        if wanted > UNITS_MAX {
-            // The debt would leave the numbers that are exact everywhere.
-            let retry = self.flow.time_to_drain(wanted - UNITS_MAX, level, at.now());
-            return Outcome::Deny { retry: Retry::After(retry) };
-        }
-        Outcome::Allow { granted: cost, wait }
     }
 
     fn charge(&self, state: &mut Option<TokenBucketState>, ask: &Ask, at: &Moment<'_>) {
         let level = self.level(state.as_ref(), at.now());
-        let used = level.used + ask.cost.get() * self.flow.per_permit;
-        *state = Some(TokenBucketState(Level { used, ..level }));
+        let units = ask.cost.get() * self.flow.per_permit;
+        *state = Some(TokenBucketState(self.flow.fill(level, units, at.now())));
+    }
+
+    fn first_seen(&self, at: &Moment<'_>) -> Option<TokenBucketState> {
+        (self.initial < self.burst).then(|| TokenBucketState(self.level(None, at.now())))
     }
 
     fn available(&self, state: Option<&TokenBucketState>, at: &Moment<'_>) -> u64 {

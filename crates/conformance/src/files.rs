@@ -1,0 +1,110 @@
+//! Vectors on disk: `spec/vectors/<algorithm>/<name>.json`, one step a line.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde::Serialize;
+
+use crate::vector::{RuleSpec, Step, Vector};
+
+/// Why vectors cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file or folder cannot be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is no vector.
+    #[error("{path}: {source}")]
+    Json {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// The folder of the vectors in this repository.
+pub fn vectors_dir() -> PathBuf {
+    spec().join("vectors")
+}
+
+/// The schema's file in this repository.
+pub fn schema_path() -> PathBuf {
+    spec().join("vectors.schema.json")
+}
+
+fn spec() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec")
+}
+
+/// Every vector with the file that it comes from, in the order of the files' names.
+///
+/// # Errors
+/// [`LoadError`] naming the file.
+pub fn load() -> Result<Vec<(PathBuf, Vector)>, LoadError> {
+    let mut paths = Vec::new();
+    for folder in entries(&vectors_dir())? {
+        paths.extend(entries(&folder)?);
+    }
+    paths.into_iter().map(|path| Ok((path.clone(), read(&path)?))).collect()
+}
+
+/// The vector in `<folder>/<name>.json`.
+///
+/// # Errors
+/// [`LoadError`] naming the file.
+pub fn load_one(folder: &str, name: &str) -> Result<Vector, LoadError> {
+    read(&vectors_dir().join(folder).join(name).with_extension("json"))
+}
+
+fn read(path: &Path) -> Result<Vector, LoadError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
+    serde_json::from_str(&text).map_err(|source| LoadError::Json { path: path.to_owned(), source })
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>();
+    let mut paths: Vec<_> =
+        list().map_err(|source| LoadError::Io { path: folder.to_owned(), source })?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// `vector` as its file has it: a rule and a step a line.
+pub fn to_json(vector: &Vector) -> String {
+    let Vector { name, about, rules, steps } = vector;
+    let mut text = String::from("{\n");
+    let written = write!(
+        text,
+        "  \"name\": {},\n  \"about\": {},\n  \"rules\": [\n{}\n  ],\n  \"steps\": [\n{}\n  ]\n}}\n",
+        one_line(name),
+        one_line(about),
+        lines::<RuleSpec>(rules),
+        lines::<Step>(steps),
+    );
+    written.expect("a string takes everything that is written to it");
+    text
+}
+
+fn lines<T: Serialize>(items: &[T]) -> String {
+    let lines: Vec<_> = items.iter().map(|item| format!("    {}", one_line(item))).collect();
+    lines.join(",\n")
+}
+
+fn one_line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a vector has no maps with odd keys")
+}
+
+/// The JSON Schema of a vector, as its file has it.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Vector);
+    let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+    format!("{text}\n")
+}

@@ -1,0 +1,205 @@
+//! Who is put to the test, and the test.
+
+use sluicegate_kernel::{
+    Cost, Decision, Micros, Moment, PermitId, RuleSet, States, Unsupported, Verb, Verdict, Window,
+};
+
+use crate::rules::rule_set;
+use crate::vector::{Answer, ErrorCode, Expect, Failure, Op, Step, Vector};
+
+/// Something that decides for one key.
+pub trait Subject {
+    /// The key is new, and these are the rules.
+    fn start(&mut self, rules: &RuleSet);
+
+    /// Decides `verb` at `at`.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the rules do not know the verb. A subject that cannot answer at all
+    /// panics: there is nothing to compare.
+    fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported>;
+
+    /// From the next decision on these are the rules; it takes usage over as they say.
+    fn configure(&mut self, rules: &RuleSet);
+}
+
+/// The kernel itself: where the vectors' answers come from.
+#[derive(Debug, Default)]
+pub struct Kernel {
+    rules: Option<RuleSet>,
+    /// The rules that the states are of, until the first decision under the new ones.
+    before: Option<RuleSet>,
+    states: States,
+}
+
+impl Subject for Kernel {
+    fn start(&mut self, rules: &RuleSet) {
+        *self = Self { rules: Some(rules.clone()), ..Self::default() };
+    }
+
+    fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
+        let rules = self.rules.as_ref().expect("`start` comes first");
+        let Some(before) = &self.before else {
+            return rules.decide(&mut self.states, verb, at);
+        };
+        let mut states = rules.take_over(before, &self.states, at);
+        let verdict = rules.decide(&mut states, verb, at)?;
+        if !matches!(verb, Verb::Peek { .. }) {
+            (self.states, self.before) = (states, None);
+        }
+        Ok(verdict)
+    }
+
+    fn configure(&mut self, rules: &RuleSet) {
+        let before = self.rules.replace(rules.clone());
+        self.before = self.before.take().or(before);
+    }
+}
+
+/// Why a vector does not hold.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The vector itself is wrong.
+    #[error("{name}: {problem}")]
+    Malformed {
+        /// The vector.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The subject answers otherwise.
+    #[error("{name}, step {step} at {at_us} µs: expected {expected}, got {got} ({about})")]
+    Mismatch {
+        /// The vector.
+        name: String,
+        /// What it shows.
+        about: String,
+        /// Which step, from 0.
+        step: usize,
+        /// When.
+        at_us: u64,
+        /// The vector's answer, as JSON.
+        expected: String,
+        /// The subject's, as JSON.
+        got: String,
+    },
+}
+
+/// Puts `subject` through `vector`.
+///
+/// # Errors
+/// [`Problem`] at the first step that is answered otherwise, or if the vector makes no sense.
+pub fn run(vector: &Vector, subject: &mut impl Subject) -> Result<(), Problem> {
+    let answers = answers(vector, subject)?;
+    for (step, (asked, got)) in vector.steps.iter().zip(answers).enumerate() {
+        if asked.expect != got {
+            return Err(Problem::Mismatch {
+                name: vector.name.clone(),
+                about: vector.about.clone(),
+                step,
+                at_us: asked.at_us,
+                expected: json(&asked.expect),
+                got: json(&got),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// `vector` with the kernel's answers.
+///
+/// # Errors
+/// [`Problem::Malformed`] if the vector makes no sense.
+pub fn bless(mut vector: Vector) -> Result<Vector, Problem> {
+    let answers = answers(&vector, &mut Kernel::default())?;
+    for (step, answer) in vector.steps.iter_mut().zip(answers) {
+        step.expect = answer;
+    }
+    Ok(vector)
+}
+
+fn json(expect: &Option<Expect>) -> String {
+    serde_json::to_string(expect).expect("an answer has no maps with odd keys")
+}
+
+fn answers(vector: &Vector, subject: &mut impl Subject) -> Result<Vec<Option<Expect>>, Problem> {
+    let malformed = |problem| Problem::Malformed { name: vector.name.clone(), problem };
+    let mut rules = rule_set(&vector.rules, None).map_err(malformed)?;
+    subject.start(&rules);
+    let mut answers = Vec::with_capacity(vector.steps.len());
+    for step in &vector.steps {
+        let windows = windows(step);
+        let at = Moment::with_windows(Micros::new(step.at_us), &windows);
+        answers.push(if step.op == Op::Configure {
+            let specs = step.rules.as_ref().ok_or_else(|| malformed("no `rules`".into()))?;
+            rules = rule_set(specs, step.carry).map_err(malformed)?;
+            subject.configure(&rules);
+            None
+        } else {
+            Some(answer(step, &rules, subject, &at).map_err(malformed)?)
+        });
+    }
+    Ok(answers)
+}
+
+fn answer(
+    step: &Step,
+    rules: &RuleSet,
+    subject: &mut impl Subject,
+    at: &Moment<'_>,
+) -> Result<Expect, String> {
+    let Ok(cost) = Cost::new(step.cost.unwrap_or(1)) else {
+        return Ok(failure(ErrorCode::Range));
+    };
+    Ok(match subject.decide(&verb(step, cost)?, at) {
+        Ok(verdict) => Expect::Decision(to_answer(&verdict, rules)),
+        Err(Unsupported { .. }) => failure(ErrorCode::Unsupported),
+    })
+}
+
+fn failure(error: ErrorCode) -> Expect {
+    Expect::Failure(Failure { error })
+}
+
+fn windows(step: &Step) -> Vec<Option<Window>> {
+    let given = step.windows.as_deref().unwrap_or_default();
+    let window =
+        |[start, end]: [u64; 2]| Window { start: Micros::new(start), end: Micros::new(end) };
+    given.iter().map(|given| given.map(window)).collect()
+}
+
+fn verb(step: &Step, cost: Cost) -> Result<Verb, String> {
+    let permit = || {
+        let id = step.id.as_deref().ok_or_else(|| format!("{:?} without `id`", step.op));
+        id.map(PermitId::named)
+    };
+    Ok(match step.op {
+        Op::Check => Verb::Check { cost },
+        Op::Reserve => {
+            Verb::Reserve { cost, max_wait: step.max_wait_us.map_or(Micros::MAX, Micros::new) }
+        }
+        Op::AtMost => Verb::AtMost { cost },
+        Op::Peek => Verb::Peek { cost },
+        Op::Refund => Verb::Refund { cost },
+        Op::Reset => Verb::Reset,
+        Op::Acquire => Verb::Acquire { cost, permit: permit()? },
+        Op::Release => Verb::Release { permit: permit()? },
+        Op::Renew => Verb::Renew { permit: permit()? },
+        Op::Configure => return Err("a configure is no verb of a key".into()),
+    })
+}
+
+fn to_answer(verdict: &Verdict, rules: &RuleSet) -> Answer {
+    let Verdict { decision, rule } = verdict;
+    let Decision { outcome: _, limit, remaining, reset_after } = *decision;
+    Answer {
+        allowed: decision.allowed(),
+        granted: decision.granted(),
+        wait_us: decision.wait().get(),
+        limit,
+        remaining,
+        retry_after_us: decision.retry_after().map(Micros::get),
+        reset_after_us: reset_after.get(),
+        rule: rules.rules()[*rule].name.to_string(),
+    }
+}

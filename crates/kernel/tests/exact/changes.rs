@@ -1,0 +1,208 @@
+//! A rule changes under a key that is in use: usage stays usage, in the new rule's units.
+
+use proptest::prelude::*;
+use sluicegate_kernel::limits::SPAN_MAX_US;
+use sluicegate_kernel::{
+    Carry, Cost, Decision, Micros, Moment, NamedRule, Rule, RuleSet, States, TokenBucket, Verb,
+};
+
+use crate::oracle::{Oracle, answer, buckets as oracle};
+use crate::rules::{any_rate_rule, rate, scale, token_buckets};
+use crate::walk::{Clock, Proof, Shape, Walk, holds, prove, same, steps, walks};
+
+/// A rule, a walk under it, and the rule that replaces it.
+fn changed(name: &'static str) -> impl Strategy<Value = (Rule, Walk, Rule)> {
+    (any_rate_rule(), any_rate_rule()).prop_flat_map(move |((old, scale_us), (new, _))| {
+        let limit = old.limit();
+        let shape =
+            Shape { limit, scale_us, goes_back: false, gives_back: true, steps: steps(name) };
+        (Just(old), walks(shape), Just(new))
+    })
+}
+
+fn set(rule: &Rule, carry: Carry) -> RuleSet {
+    RuleSet::single("rule", rule.clone()).with_carry(carry)
+}
+
+fn decide(rules: &RuleSet, states: &mut States, verb: &Verb, now: u64) -> Decision {
+    rules.decide(states, verb, &Moment::new(Micros::new(now))).unwrap().decision
+}
+
+const LOOK: Verb = Verb::Peek { cost: Cost::ONE };
+
+#[test]
+fn usage_stays_usage_when_a_rule_changes() {
+    let name = "configure";
+    prove(name, changed(name), |(old, walk, new)| {
+        let (rules, mut clock) = (set(&old, Carry::Usage), Clock::new(walk.start));
+        let mut states = States::default();
+        for asked in &walk.steps {
+            let now = clock.go(asked.time);
+            let decision = decide(&rules, &mut states, &asked.verb, now);
+            clock.hear(&decision);
+        }
+        let change = Change { old: &old, new: &new, states: &states, now: clock.now };
+        change.to_itself_changes_nothing()?;
+        change.resets()?;
+        if !states.is_empty() {
+            change.carries_usage(Carry::Usage)?;
+            change.carries_usage(Carry::Proportional)?;
+        }
+        change.stays_honest(Carry::Usage)?;
+        change.stays_honest(Carry::Proportional)
+    });
+}
+
+struct Change<'a> {
+    old: &'a Rule,
+    new: &'a Rule,
+    states: &'a States,
+    now: u64,
+}
+
+impl Change<'_> {
+    fn carried(&self, carry: Carry) -> (RuleSet, States) {
+        let (old, new) = (set(self.old, Carry::Usage), set(self.new, carry));
+        let moment = Moment::new(Micros::new(self.now));
+        let states = new.take_over(&old, self.states, &moment);
+        (new, states)
+    }
+
+    fn to_itself_changes_nothing(&self) -> Proof {
+        let rules = set(self.old, Carry::Proportional);
+        let moment = Moment::new(Micros::new(self.now));
+        let kept = rules.take_over(&rules, self.states, &moment);
+        let unchanged = &kept == self.states || self.states.is_empty();
+        holds(unchanged, || format!("{kept:?} of {:?}", self.states))
+    }
+
+    fn resets(&self) -> Proof {
+        let (_, states) = self.carried(Carry::Reset);
+        holds(states.is_empty(), || format!("{states:?}"))
+    }
+
+    /// Permits in use before are in use after (or the same part of the limit), a part counting as
+    /// one; so never more is left than that.
+    fn carries_usage(&self, carry: Carry) -> Proof {
+        let guava = |rule| matches!(rule, &Rule::SmoothBursty(_) | &Rule::SmoothWarmup(_));
+        let facts = matches!(
+            (self.old, self.new),
+            (Rule::SlidingLog(_), Rule::SlidingLog(_))
+                | (Rule::SlidingCounter(_), Rule::SlidingCounter(_))
+        );
+        if guava(self.old) || guava(self.new) || facts {
+            return Ok(()); // These have tests of their own.
+        }
+        let before = decide(&set(self.old, carry), &mut self.states.clone(), &LOOK, self.now);
+        let (rules, mut states) = self.carried(carry);
+        let after = decide(&rules, &mut states, &LOOK, self.now);
+        let used = before.limit - before.remaining;
+        let used = match carry {
+            Carry::Proportional => {
+                let scaled = u128::from(used) * u128::from(after.limit);
+                u64::try_from(scaled.div_ceil(before.limit.into())).unwrap()
+            }
+            _ => used,
+        };
+        let most = after.limit.saturating_sub(used);
+        let context = || format!("{before:?} became {after:?}: {} {carry:?}", self.describe());
+        holds(after.remaining <= most, context)?;
+        // A part of a permit may have been rounded up twice; a debt is more than the limit shows.
+        let scale =
+            if carry == Carry::Proportional { after.limit.div_ceil(before.limit) } else { 0 };
+        let enough = after.remaining + 1 + scale >= most || before.remaining == 0;
+        holds(enough, context)
+    }
+
+    fn stays_honest(&self, carry: Carry) -> Proof {
+        let (rules, mut states) = self.carried(carry);
+        let cost = Cost::new(self.new.limit().clamp(1, 1 << 20)).unwrap();
+        let verb = Verb::Check { cost };
+        let refused = decide(&rules, &mut states, &verb, self.now);
+        let Some(retry) = refused.retry_after().map(Micros::get) else { return Ok(()) };
+        if retry == 0 || retry >= SPAN_MAX_US || self.now + retry >= SPAN_MAX_US {
+            return Ok(());
+        }
+        let passes = |now| decide(&rules, &mut states.clone(), &verb, now).allowed();
+        let context = || format!("{refused:?} {}", self.describe());
+        holds(passes(self.now + retry), context)?;
+        holds(!passes(self.now + retry - 1), context)
+    }
+
+    fn describe(&self) -> String {
+        let Self { old, new, states, now } = self;
+        format!("at {now} from {old:?} to {new:?}: {states:?}")
+    }
+}
+
+#[test]
+fn a_token_bucket_keeps_its_exact_level_under_a_new_rate_and_burst() {
+    let name = "token_bucket configured";
+    let walks = (token_buckets(), token_buckets()).prop_flat_map(move |(before, after)| {
+        let scale_us = scale(before.1, before.0.burst().min(20));
+        let limit = before.0.burst();
+        let shape =
+            Shape { limit, scale_us, goes_back: false, gives_back: false, steps: steps(name) };
+        (Just((before, after)), walks(shape))
+    });
+    prove(name, walks, |((before, after), walk)| {
+        let ((old, flow), (new, new_flow)) = (before, after);
+        if old.units().tick_us > 1 || new.units().tick_us > 1 {
+            return Ok(());
+        }
+        let (old_rules, new_rules) = (set(&old.clone().into(), Carry::Usage), single(&new));
+        let mut ideal =
+            oracle::TokenBucket::new(flow, old.burst(), old.initial(), old.units().per_permit);
+        let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
+        let (first, second) = walk.steps.split_at(walk.steps.len() / 2);
+        for asked in first {
+            let now = clock.go(asked.time);
+            clock.hear(&decide(&old_rules, &mut states, &asked.verb, now));
+            answer(&mut ideal, &asked.verb, now);
+        }
+        if states.is_empty() {
+            return Ok(());
+        }
+        let now = clock.now;
+        states = new_rules.take_over(&old_rules, &states, &Moment::new(Micros::new(now)));
+        let per_permit = new.units().per_permit;
+        let fresh = oracle::TokenBucket::new(new_flow, new.burst(), new.initial(), per_permit);
+        // A debt deeper than the kernel counts to (centuries, or a burst a million times smaller)
+        // is as deep as that.
+        let used = ideal.used(now).min(fresh.countable.clone());
+        let mut ideal = fresh.with_used(used, now);
+        for asked in second {
+            let now = clock.go(asked.time);
+            let decision = decide(&new_rules, &mut states, &asked.verb, now);
+            if decision.allowed() && !matches!(asked.verb, Verb::Peek { .. }) {
+                let outcome = ideal.ask(decision.granted(), Some(u64::MAX), now);
+                let allowed = matches!(outcome, sluicegate_kernel::Outcome::Allow { .. });
+                holds(allowed, || format!("{outcome:?} at {now}: {new:?}"))?;
+                ideal.take(decision.granted(), now);
+            }
+            let left = ideal.remaining(now);
+            let exact = decision.remaining == left || decision.remaining + 1 == left;
+            holds(exact, || format!("{decision:?} with {left} left at {now}: {new:?}"))?;
+            clock.hear(&decision);
+        }
+        Ok(())
+    });
+}
+
+fn single(bucket: &TokenBucket) -> RuleSet {
+    RuleSet::single("rule", bucket.clone().into())
+}
+
+#[test]
+fn a_rule_takes_over_from_the_rule_of_its_name_wherever_it_stands() {
+    let bucket = |burst| -> Rule { TokenBucket::new(rate((1, 1_000_000)), burst).unwrap().into() };
+    let named = |name: &str, rule| NamedRule { name: name.into(), rule };
+    let old = RuleSet::new(vec![named("a", bucket(10)), named("b", bucket(20))]).unwrap();
+    let new = RuleSet::new(vec![named("b", bucket(5)), named("c", bucket(7))]).unwrap();
+    let mut states = States::default();
+    let verb = Verb::Check { cost: Cost::new(3).unwrap() };
+    decide(&old, &mut states, &verb, 0);
+    let mut states = new.take_over(&old, &states, &Moment::new(Micros::ZERO));
+    let at_most = decide(&new, &mut states, &Verb::AtMost { cost: Cost::new(7).unwrap() }, 0);
+    same(&at_most.granted(), &2, || "b had 3 of now 5 in use; c is new".into()).unwrap();
+}

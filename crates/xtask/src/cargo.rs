@@ -1,0 +1,43 @@
+//! Chores that are tests already, with the arguments that make a chore of them.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// Decisions that a soak takes of each algorithm: a billion.
+pub const SOAK_DECISIONS: u64 = 1_000_000_000;
+
+/// Takes `decisions` decisions of one permit for each algorithm with a long-run rate, in release.
+///
+/// # Errors
+/// If a rate is missed by more than 1 ppm, or ever above.
+pub fn soak(decisions: u64) -> Result<String> {
+    cargo(
+        &["--release", "-p", "sluicegate-kernel", "--test", "exact", "long_run::"],
+        &[("SLUICEGATE_SOAK", &decisions.to_string())],
+    )?;
+    Ok(format!("{decisions} decisions of each: every rate is kept"))
+}
+
+/// Looks at every file of the repository.
+///
+/// # Errors
+/// If something is untidy.
+pub fn tidy() -> Result<String> {
+    cargo(&["-p", "xtask", "--test", "tidy"], &[])?;
+    Ok("tidy".to_owned())
+}
+
+fn cargo(tests: &[&str], env: &[(&str, &str)]) -> Result<()> {
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .arg("test")
+        .args(tests)
+        .args(["--", "--nocapture"])
+        .envs(env.iter().copied())
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "`cargo test {}` fails", tests.join(" "));
+    Ok(())
+}

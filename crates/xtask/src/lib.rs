@@ -1,0 +1,38 @@
+//! The chores of this repository.
+//!
+//! | command | what it does |
+//! |---|---|
+//! | `vectors` | writes the kernel's answers and the schema into `spec/` |
+//! | `vectors --check` | fails if they are not what the kernel says |
+//! | `soak [DECISIONS]` | so many single decisions at 7/s, in release (10^9 by default) |
+//! | `tidy` | the walls of the house (`tests/tidy.rs`): sizes, docs, arrows |
+
+pub mod cargo;
+pub mod vectors;
+
+use anyhow::{Result, bail};
+
+/// Does what `args` say and returns what to tell the user.
+///
+/// # Errors
+/// If the chore fails or there is no such chore.
+pub fn run(args: &[&str]) -> Result<String> {
+    match args {
+        ["vectors"] => vectors::write(),
+        ["vectors", "--check"] => vectors::check(),
+        ["soak"] => cargo::soak(cargo::SOAK_DECISIONS),
+        ["soak", decisions] => cargo::soak(decisions.parse()?),
+        ["tidy"] => cargo::tidy(),
+        _ => bail!("usage: cargo xtask vectors [--check] | soak [DECISIONS] | tidy"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_unknown_chore_is_told_which_there_are() {
+        let problem = super::run(&["vector"]).unwrap_err().to_string();
+        assert!(problem.contains("vectors [--check]"), "{problem}");
+        assert!(super::run(&["soak", "many"]).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! `vectors`: the answers in `spec/vectors` are the kernel's, and the schema is that of the types.
+//!
+//! A changed answer is a changed decision for the same traffic. Read the diff before you commit it:
+//! what the design and the essays state is asserted by hand in the conformance crate's tests, so
+//! writing the kernel's answers down cannot bless a mistake there.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use sluicegate_conformance::{bless, load, schema, schema_path, to_json};
+
+/// Writes every file that is not what it should be.
+///
+/// # Errors
+/// If a vector makes no sense or a file cannot be written.
+pub fn write() -> Result<String> {
+    let stale = stale()?;
+    for (path, text) in &stale {
+        fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(format!("{} of {} files written", stale.len(), load()?.len() + 1))
+}
+
+/// Compares every file with what it should be.
+///
+/// # Errors
+/// If a file is stale, naming it.
+pub fn check() -> Result<String> {
+    let stale: Vec<_> = stale()?.into_iter().map(|(path, _)| path.display().to_string()).collect();
+    ensure!(stale.is_empty(), "stale, run `cargo xtask vectors`: {}", stale.join(", "));
+    Ok("the vectors are what the kernel says".to_owned())
+}
+
+/// The files that are not what they should be, and what that is.
+fn stale() -> Result<Vec<(PathBuf, String)>> {
+    let mut expected = vec![(schema_path(), schema())];
+    for (path, vector) in load()? {
+        let blessed = bless(vector).with_context(|| path.display().to_string())?;
+        expected.push((path, to_json(&blessed)));
+    }
+    let differs = |(path, text): &(PathBuf, String)| {
+        fs::read_to_string(path).map_or(true, |found| found != *text)
+    };
+    Ok(expected.into_iter().filter(differs).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_vectors_on_disk_are_fresh() {
+        super::check().unwrap();
+    }
+}

@@ -1,0 +1,152 @@
+//! The invariants of ARCHITECTURE.md that a program can hold.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file longer than this hides a seam.
+const LINES_MAX: usize = 800;
+
+/// Which crates a crate may depend on. Those that are not named here are leaves: nobody depends on
+/// them, so they may depend on anybody.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("sluicegate-kernel", &[]),
+    ("sluicegate-policy", &["sluicegate-kernel"]),
+    ("sluicegate-store", &["sluicegate-kernel"]),
+    ("sluicegate", &["sluicegate-policy", "sluicegate-store", "sluicegate-kernel"]),
+    (
+        "sluicegate-server",
+        &["sluicegate", "sluicegate-store", "sluicegate-policy", "sluicegate-kernel"],
+    ),
+];
+
+/// Leaves, that nobody else may depend on but for tests.
+const LEAVES: &[&str] = &["sluicegate-conformance", "sluicegate-bench", "xtask", "sluicegate-fuzz"];
+
+/// Folders that are not ours to judge.
+const SKIPPED: &[&str] = &["target", ".git", ".tools", "corpus", "artifacts"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// Every file of the project with its text, if it has one.
+fn files() -> Vec<(String, String)> {
+    let (root, mut folders, mut files) = (root(), vec![root()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !SKIPPED.contains(&name.as_str()) {
+                    folders.push(path);
+                }
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let path = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+                files.push((path, text));
+            }
+        }
+    }
+    assert!(files.len() > 50, "only {} files found", files.len());
+    files
+}
+
+fn rust_files() -> impl Iterator<Item = (String, String)> {
+    files().into_iter().filter(|(path, _)| path.ends_with(".rs"))
+}
+
+fn manifests() -> Vec<toml::Table> {
+    let manifests = files().into_iter().filter(|(path, _)| path.ends_with("Cargo.toml"));
+    let tables = manifests.map(|(path, text)| {
+        text.parse::<toml::Table>().unwrap_or_else(|error| panic!("{path}: {error}"))
+    });
+    tables.filter(|table| table.contains_key("package")).collect()
+}
+
+fn name(manifest: &toml::Table) -> &str {
+    manifest["package"]["name"].as_str().unwrap()
+}
+
+/// Names under `[section]`, with those that are only there for some target or feature.
+fn names(manifest: &toml::Table, section: &str) -> Vec<String> {
+    let table = manifest.get(section).and_then(toml::Value::as_table);
+    table.into_iter().flat_map(toml::Table::keys).cloned().collect()
+}
+
+#[test]
+fn no_file_is_too_long_to_be_read() {
+    for (path, text) in rust_files() {
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{path} has {lines} lines, more than {LINES_MAX}");
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    for (path, text) in rust_files() {
+        assert!(text.starts_with("//!"), "{path} does not begin with `//!`");
+    }
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    let marks =
+        [["to", "do!("].concat(), ["unimple", "mented!("].concat(), ["#[ig", "nore"].concat()];
+    for (path, text) in rust_files() {
+        for mark in &marks {
+            assert!(!text.contains(mark), "{path} contains `{mark}`");
+        }
+    }
+}
+
+#[test]
+fn no_file_knows_the_folders_of_one_machine() {
+    let homes = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat(), ["/ho", "me/"].concat()];
+    for (path, text) in files() {
+        let home = homes.iter().find(|home| text.contains(home.as_str()));
+        assert!(home.is_none(), "{path} names a path of one machine: {home:?}");
+    }
+}
+
+#[test]
+fn the_pure_crates_have_no_standard_library() {
+    for folder in ["kernel", "policy"] {
+        let text = fs::read_to_string(root().join(format!("crates/{folder}/src/lib.rs"))).unwrap();
+        assert!(text.contains("\n#![no_std]\n"), "crates/{folder} is not `#![no_std]`");
+    }
+    let manifests = manifests();
+    let kernel = manifests.iter().find(|manifest| name(manifest) == "sluicegate-kernel").unwrap();
+    assert_eq!(names(kernel, "dependencies"), [""; 0], "the kernel depends on nothing");
+}
+
+#[test]
+fn dependencies_point_down_and_nowhere_else() {
+    for manifest in manifests() {
+        let arrows = ARROWS.iter().find(|(from, _)| *from == name(&manifest));
+        for to in names(&manifest, "dependencies") {
+            let ours =
+                ARROWS.iter().any(|(known, _)| *known == to) || LEAVES.contains(&to.as_str());
+            let allowed = match arrows {
+                Some((_, down)) => down.contains(&to.as_str()),
+                None => LEAVES.contains(&name(&manifest)),
+            };
+            assert!(!ours || allowed, "{} must not depend on {to}", name(&manifest));
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_forbidden_everywhere() {
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+    for manifest in manifests().iter().filter(|manifest| name(manifest) != "sluicegate-fuzz") {
+        let inherits = manifest.get("lints").and_then(|lints| lints.get("workspace"));
+        assert_eq!(
+            inherits.and_then(toml::Value::as_bool),
+            Some(true),
+            "{} does not take over the workspace's lints",
+            name(manifest),
+        );
+    }
+}
