@@ -1,1 +1,70 @@
-//! Stub.
+//! A rate limiter with every algorithm that never admits more than the limit.
+//!
+//! | you want | take | feature |
+//! |---|---|---|
+//! | to hold one thing to a rate | [`RateLimiter`] | – (`tokio` for `acquire().await`) |
+//! | the same rate for every user | [`KeyedRateLimiter`] | – |
+//! | at most so many at once | [`ConcurrencyLimiter`] | – |
+//! | a stream held to a rate of bytes | `Throttled` | `tokio` |
+//! | requests to a web service limited | the `tower` module | `tower`, `axum` |
+//! | policies written by operators | `Engine` | `engine` |
+//! | the clock read in half the time | `QuantaClock`, [`CachedClock`] | `quanta`, – |
+//!
+//! Every algorithm is a [`Rule`]: [`TokenBucket`], [`LeakyBucket`], [`SlidingWindow`] and the others
+//! each say what they promise. Time is passed in: a [`ManualClock`] makes your tests sleepless.
+//!
+//! ```
+//! use sluicegate::{ManualClock, Micros, RateLimiter, TokenBucket, Rate};
+//! use std::sync::Arc;
+//!
+//! let clock = Arc::new(ManualClock::default());
+//! let rule = TokenBucket::new(Rate::per_second(10)?, 1)?;
+//! let limiter = RateLimiter::with_clock(rule, Arc::clone(&clock))?;
+//! assert!(limiter.try_acquire());
+//! assert!(!limiter.try_acquire());
+//! clock.advance(Micros::from_millis(100));
+//! assert!(limiter.try_acquire());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod clock;
+mod concurrency;
+#[cfg(feature = "engine")]
+mod engine;
+#[cfg(feature = "http")]
+pub mod http;
+mod keyed;
+mod limiter;
+#[cfg(feature = "tokio")]
+mod throttle;
+#[cfg(feature = "tower")]
+pub mod tower;
+mod wait;
+
+#[cfg(feature = "quanta")]
+pub use clock::QuantaClock;
+pub use clock::{
+    CachedClock, CachedClockError, Clock, ClockError, ManualClock, MonotonicClock, WallClock,
+};
+pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
+#[cfg(feature = "engine")]
+pub use engine::{Answer, DecideError, Engine, Request};
+pub use keyed::{KeyedError, KeyedRateLimiter};
+pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
+pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
+pub use sluicegate_kernel::{
+    Concurrency, Cost, Decision, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Outcome,
+    PermitId, RangeError, Rate, Retry, Rule, RuleSet, RuleSetError, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, Unsupported, Verb,
+};
+#[cfg(feature = "engine")]
+pub use sluicegate_policy as policy;
+pub use sluicegate_store as store;
+#[cfg(feature = "tokio")]
+pub use throttle::Throttled;
+pub use wait::WAITERS_MAX;
+
+/// The README's Rust is run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

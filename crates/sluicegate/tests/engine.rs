@@ -23,7 +23,7 @@ policies:
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
 fn engine() -> Engine {
-    Engine::in_memory(PolicySet::new(Document::parse(POLICIES).unwrap()))
+    Engine::in_memory(PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid")))
 }
 
 fn orders(key: &str) -> Request<'_> {
@@ -31,7 +31,7 @@ fn orders(key: &str) -> Request<'_> {
 }
 
 fn at(engine: &Engine, request: &Request<'_>, secs: u64) -> Answer {
-    engine.decide_at(request, Micros::from_secs(secs)).unwrap()
+    engine.decide_at(request, Micros::from_secs(secs)).expect("the request can be decided")
 }
 
 #[test]

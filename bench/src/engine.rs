@@ -1,0 +1,55 @@
+//! What the engine costs on top of the store: finding the policy, its rules for the key, the answer.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::{MemoryStore, Request as StoreRequest};
+use sluicegate::{Cost, Engine, Micros, Moment, Request, Verb, WallClock};
+
+use crate::measure::{Case, Work};
+
+/// One policy whose limit no machine reaches: every check is allowed, and written.
+const POLICY: &str =
+    "policies: [{ name: orders, rules: [{ token_bucket: { rate: 4294967296/s } }] }]";
+
+const KEY: &[u8] = b"user:0123456789abcde";
+
+const CHECK: Verb = Verb::Check { cost: Cost::ONE };
+
+/// The engine beside the store alone, both told the time.
+///
+/// # Errors
+/// If the policy cannot be read.
+pub fn case() -> anyhow::Result<Case> {
+    let policies = PolicySet::new(Document::parse(POLICY)?);
+    Ok(Case {
+        work: "`Engine::decide_at`, one policy, one key",
+        threads: 1,
+        peer: Some(("the store alone", store(&policies)?)),
+        ours: engine(policies),
+        target: None,
+    })
+}
+
+fn engine(policies: PolicySet) -> Work {
+    let engine = Engine::new(policies, MemoryStore::default(), Arc::new(WallClock));
+    Box::new(move |ops| {
+        for op in 0..ops {
+            let request = Request::new(black_box("orders"), Some(black_box(KEY)), CHECK);
+            black_box(engine.decide_at(&request, Micros::new(op)).is_ok());
+        }
+    })
+}
+
+fn store(policies: &PolicySet) -> anyhow::Result<Work> {
+    let policy = policies.resolve("orders").ok_or_else(|| anyhow::anyhow!("no such policy"))?;
+    let (rules, store) = (Arc::clone(policy.rules().set()), MemoryStore::default());
+    Ok(Box::new(move |ops| {
+        for op in 0..ops {
+            let (policy, key) = (black_box("orders"), black_box(KEY));
+            let request = StoreRequest { policy, key, rules: &rules, verb: &CHECK };
+            black_box(store.decide_now(&request, &Moment::new(Micros::new(op))).is_ok());
+        }
+    }))
+}

@@ -1,0 +1,5 @@
+//! What is measured and how, shared by the table (`main.rs`) and the curves (`benches/`).
+
+pub mod engine;
+pub mod limiter;
+pub mod measure;

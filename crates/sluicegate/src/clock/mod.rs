@@ -1,0 +1,111 @@
+//! Time, passed in: the clocks that limiters and engines read, and one for tests.
+//!
+//! | Clock | One reading | Goes back | For |
+//! |---|---|---|---|
+//! | [`MonotonicClock`] | about 24 ns | never | limiters in one process; the default |
+//! | [`QuantaClock`] (feature `quanta`) | about 10 ns | never | the same, on the processor's counter |
+//! | [`CachedClock`] | under 1 ns | never | very hot limiters that can do with a coarse time |
+//! | [`WallClock`] | about 24 ns | when it is set | windows that follow the calendar or the epoch |
+//! | [`ManualClock`] | – | never | tests: it moves when it is told to |
+
+mod cached;
+mod manual;
+#[cfg(feature = "quanta")]
+mod quanta;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::{Instant, SystemTime};
+
+pub use cached::{CachedClock, CachedClockError};
+pub use manual::{ClockError, ManualClock};
+use sluicegate_kernel::Micros;
+
+#[cfg(feature = "quanta")]
+pub use self::quanta::QuantaClock;
+
+/// Tells the time in microseconds. Only [`now`](Self::now) must be written.
+///
+/// What zero means is the clock's own affair, but epoch-aligned and calendar windows need a clock
+/// that counts from the Unix epoch, such as [`WallClock`].
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The present instant.
+    fn now(&self) -> Micros;
+
+    /// Whether [`now`](Self::now) never gives less than it gave before, to any thread that could
+    /// know of it. A limiter on such a clock decides without a lock.
+    fn is_monotonic(&self) -> bool {
+        false
+    }
+
+    /// Promises to wake `waker` when the clock reaches `at`; waking too early or twice is fine.
+    ///
+    /// `false`, the default, promises nothing: the clock follows real time, and who waits sleeps
+    /// for as long as [`now`](Self::now) says is missing.
+    fn wake_at(&self, at: Micros, waker: &Waker) -> bool {
+        let _ = (at, waker);
+        false
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    #[inline]
+    fn now(&self) -> Micros {
+        (**self).now()
+    }
+
+    fn is_monotonic(&self) -> bool {
+        (**self).is_monotonic()
+    }
+
+    fn wake_at(&self, at: Micros, waker: &Waker) -> bool {
+        (**self).wake_at(at, waker)
+    }
+}
+
+/// Microseconds since the Unix epoch, by the system's clock. It may be set, also backwards.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    #[expect(clippy::disallowed_methods, reason = "the clock that everyone else is told about")]
+    fn now(&self) -> Micros {
+        let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // Rounded down: the future has not come yet.
+        Micros::new(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Microseconds since this process first asked, by a clock that never goes back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MonotonicClock;
+
+static START: OnceLock<Instant> = OnceLock::new();
+
+impl Clock for MonotonicClock {
+    #[inline]
+    #[expect(clippy::disallowed_methods, reason = "the clock that everyone else is told about")]
+    fn now(&self) -> Micros {
+        let now = Instant::now();
+        let elapsed = now.saturating_duration_since(*START.get_or_init(|| now));
+        // Rounded down: the future has not come yet.
+        Micros::new(elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()))
+    }
+
+    fn is_monotonic(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_monotonic_clock_never_goes_back() {
+        let clock = MonotonicClock;
+        let first = clock.now();
+        assert!(clock.now() >= first);
+    }
+}

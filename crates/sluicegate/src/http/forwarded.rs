@@ -1,0 +1,78 @@
+//! Who is behind the proxies: `X-Forwarded-For`, believed only as far as it can be.
+//!
+//! Every proxy appends the address it was called from. What a client wrote itself stands to the
+//! left of that, so the list is read from the right: each address vouches for the one before it, as
+//! long as it is a proxy that we trust.
+//!
+//! ```text
+//! X-Forwarded-For: 6.6.6.6,  203.0.113.7,  10.0.0.2      peer 10.0.0.1, trusted 10.0.0.0/8
+//!                  forged    the client ◀─ trusted ◀──── trusted
+//! ```
+
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::address::parse_address;
+
+/// The networks whose word is taken for who called them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies(Box<[IpNet]>);
+
+impl TrustedProxies {
+    /// These networks. A network of IPv4-mapped addresses is the IPv4 network that it maps.
+    pub fn new(networks: impl IntoIterator<Item = IpNet>) -> Self {
+        Self(networks.into_iter().map(unmapped).collect())
+    }
+
+    /// Whether `address` is in one of them.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// The client's address: `peer`, or, if that is a trusted proxy, the last address of
+    /// `forwarded_for` (the values of all `X-Forwarded-For` lines, in order) that is not one.
+    ///
+    /// Where the list ends, or has something that is no address, or passes 64 hops, the last
+    /// address that could be believed is the answer. It is never an error: a client that sends
+    /// garbage is held to the budget of the proxy that let it through.
+    ///
+    /// ```
+    /// use sluicegate::http::TrustedProxies;
+    ///
+    /// let trusted = TrustedProxies::new(["10.0.0.0/8".parse()?]);
+    /// let lines = [&b"6.6.6.6, 203.0.113.7"[..], b"10.0.0.2"];
+    /// let client = trusted.client_address("10.0.0.1".parse()?, lines);
+    /// assert_eq!(client.to_string(), "203.0.113.7");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn client_address<'a>(
+        &self,
+        peer: IpAddr,
+        forwarded_for: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+    ) -> IpAddr {
+        let lines = forwarded_for.into_iter().rev();
+        let mut hops = lines.flat_map(|line| line.rsplit(|byte| *byte == b',')).take(HOPS_MAX);
+        let mut client = peer.to_canonical();
+        while self.contains(client) {
+            match hops.next().and_then(parse_address) {
+                Some(hop) => client = hop,
+                None => break,
+            }
+        }
+        client
+    }
+}
+
+fn unmapped(network: IpNet) -> IpNet {
+    let IpNet::V6(v6) = network else { return network };
+    let mapped = v6.network().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96));
+    mapped
+        .and_then(|(address, bits)| Ipv4Net::new(address, bits).ok())
+        .map_or(network, |network| network.trunc().into())
+}
+
+/// Longest chain of proxies that is followed: far more than anybody has, and it bounds the work
+/// that a request can cause.
+const HOPS_MAX: usize = 64;

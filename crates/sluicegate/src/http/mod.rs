@@ -1,0 +1,15 @@
+//! What HTTP needs of a limit, whoever serves it: addresses as keys, the address behind proxies,
+//! the header fields of a decision, and the body of a refusal.
+//!
+//! The tower layer is made of these parts; they know no server and no framework, so that another
+//! one can be made of them too.
+
+pub mod address;
+pub mod forwarded;
+pub mod headers;
+pub mod problem;
+
+pub use address::{AddressKey, V6Prefix};
+pub use forwarded::TrustedProxies;
+pub use headers::Format;
+pub use ipnet::IpNet;

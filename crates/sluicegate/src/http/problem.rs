@@ -1,0 +1,97 @@
+//! Bodies that say what went wrong: problem details as JSON (RFC 9457).
+
+use std::fmt::Write;
+
+use ::http::StatusCode;
+use sluicegate_kernel::Decision;
+
+/// The media type of these bodies.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// The problem type of a request over its limit.
+///
+/// Source: draft-ietf-httpapi-ratelimit-headers-10, section 5.1.
+pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// The body of a 429: `decision` refused, and the policies or rules `violated` are why.
+///
+/// ```
+/// use sluicegate::{Decision, Micros, Outcome, Retry};
+///
+/// let outcome = Outcome::Deny { retry: Retry::After(Micros::SECOND) };
+/// let decision =
+///     Decision { outcome, limit: 10, remaining: 0, reset_after: Micros::from_secs(10) };
+/// let body = sluicegate::http::problem::quota_exceeded(["burst"], &decision);
+/// assert!(body.ends_with(r#""violated-policies":["burst"]}"#));
+/// ```
+pub fn quota_exceeded<'a>(
+    violated: impl IntoIterator<Item = &'a str>,
+    decision: &Decision,
+) -> String {
+    let detail = match decision.retry_after() {
+        Some(span) => format!("try again in {} s", span.ceil_secs().max(1)),
+        None => format!("the request costs more than the limit of {}", decision.limit),
+    };
+    let title = "Request cannot be satisfied as assigned quota has been exceeded";
+    let mut body = members(QUOTA_EXCEEDED, title, StatusCode::TOO_MANY_REQUESTS, &detail);
+    body.push_str(",\"violated-policies\":[");
+    for (place, name) in violated.into_iter().enumerate() {
+        if place > 0 {
+            body.push(',');
+        }
+        push_string(&mut body, name);
+    }
+    body.push_str("]}");
+    body
+}
+
+/// The body of any other problem: what `status` means, and in `detail` what happened here.
+pub fn plain(status: StatusCode, detail: &str) -> String {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let mut body = members("about:blank", title, status, detail);
+    body.push('}');
+    body
+}
+
+/// The members that every problem has; the object is left open.
+fn members(kind: &str, title: &str, status: StatusCode, detail: &str) -> String {
+    let mut body = String::from("{\"type\":");
+    push_string(&mut body, kind);
+    body.push_str(",\"title\":");
+    push_string(&mut body, title);
+    body.push_str(",\"status\":");
+    body.push_str(status.as_str());
+    body.push_str(",\"detail\":");
+    push_string(&mut body, detail);
+    body
+}
+
+fn push_string(body: &mut String, text: &str) {
+    body.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => body.push_str("\\\""),
+            '\\' => body.push_str("\\\\"),
+            control if control < ' ' => {
+                write!(body, "\\u{:04x}", u32::from(control)).expect("a String takes all text");
+            }
+            other => body.push(other),
+        }
+    }
+    body.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_as_json_wants_it() {
+        let body = plain(StatusCode::BAD_REQUEST, "a \"b\" \\ \n ü");
+        let detail = r#""detail":"a \"b\" \\ \u000a ü"}"#;
+        assert_eq!(
+            body,
+            format!(r#"{{"type":"about:blank","title":"Bad Request","status":400,{detail}"#)
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! One budget per key, in this process.
+
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use sluicegate_kernel::{Cost, Decision, Micros, Moment, Rule, RuleSet, Verb, Verdict};
+use sluicegate_store::MemoryStore;
+
+use crate::clock::{Clock, MonotonicClock};
+
+/// The same rules for every key of type `K`, each key with a budget of its own.
+///
+/// Keys are kept as keyed hashes, at most `keys_max` of them; at the cap the fullest budgets are
+/// forgotten first, so that a flood of new keys cannot wash away a used-up one.
+///
+/// ```
+/// use sluicegate::{Cost, KeyedRateLimiter, Rate, TokenBucket};
+///
+/// let rule = TokenBucket::new(Rate::per_second(10)?, 1)?;
+/// let limiter = KeyedRateLimiter::<str>::new(rule.into(), 100_000)?;
+/// assert!(limiter.check("alice", Cost::ONE).allowed());
+/// assert!(!limiter.check("alice", Cost::ONE).allowed());
+/// assert!(limiter.check("bob", Cost::ONE).allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct KeyedRateLimiter<K: ?Sized> {
+    rules: Arc<RuleSet>,
+    store: MemoryStore,
+    clock: Arc<dyn Clock>,
+    keys: PhantomData<fn(&K)>,
+}
+
+/// Rules that a [`KeyedRateLimiter`] cannot serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyedError {
+    /// A concurrency rule hands out permits; use an `Engine`.
+    #[error("rules: a concurrency rule needs `acquire` and `release`, which the engine has")]
+    Permits,
+    /// A calendar window needs a time zone; use an `Engine`.
+    #[error("rules: a calendar window needs a policy, which the engine has")]
+    Calendar,
+}
+
+impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
+    /// A limiter that holds every key to `rule`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`KeyedError`] for a rule that only the engine can serve.
+    pub fn new(rule: Rule, keys_max: usize) -> Result<Self, KeyedError> {
+        let rules = RuleSet::single(rule.algorithm(), rule);
+        Self::with_rules(rules, keys_max, Arc::new(MonotonicClock))
+    }
+
+    /// A limiter that holds every key to all of `rules`, told the time by `clock`.
+    ///
+    /// # Errors
+    /// [`KeyedError`] for rules that only the engine can serve.
+    pub fn with_rules(
+        rules: RuleSet,
+        keys_max: usize,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, KeyedError> {
+        for named in rules.rules() {
+            if named.rule.holds_permits() {
+                return Err(KeyedError::Permits);
+            }
+            if named.rule.calendar().is_some() {
+                return Err(KeyedError::Calendar);
+            }
+        }
+        let (rules, store) = (Arc::new(rules), MemoryStore::new(keys_max));
+        Ok(Self { rules, store, clock, keys: PhantomData })
+    }
+
+    /// Takes `cost` of the budget of `key`, or refuses.
+    pub fn check(&self, key: &K, cost: Cost) -> Decision {
+        self.verdict(key, &Verb::Check { cost }).decision
+    }
+
+    /// Whether one permit of `key` was there to take.
+    pub fn try_acquire(&self, key: &K) -> bool {
+        self.check(key, Cost::ONE).allowed()
+    }
+
+    /// Takes `cost` of the budget of `key`, if need be by booking the future: an allowed decision
+    /// then says how long to wait before going on. Algorithms that cannot book answer as a check.
+    pub fn reserve(&self, key: &K, cost: Cost, max_wait: Micros) -> Decision {
+        self.verdict(key, &Verb::Reserve { cost, max_wait }).decision
+    }
+
+    /// What a check would answer; changes nothing.
+    pub fn peek(&self, key: &K, cost: Cost) -> Decision {
+        self.verdict(key, &Verb::Peek { cost }).decision
+    }
+
+    /// Gives `cost` back to the budget of `key`, never above full.
+    pub fn refund(&self, key: &K, cost: Cost) -> Decision {
+        self.verdict(key, &Verb::Refund { cost }).decision
+    }
+
+    /// Forgets what `key` has used.
+    pub fn reset(&self, key: &K) -> Decision {
+        self.verdict(key, &Verb::Reset).decision
+    }
+
+    /// The rules that every key is held to.
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// Keys that are remembered now.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether no key is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+
+    /// Decides a verb that goes with every rule, and says which rule decided.
+    pub(crate) fn verdict(&self, key: &K, verb: &Verb) -> Verdict {
+        let moment = Moment::new(self.clock.now());
+        let verdict = self.store.decide_hashed(self.store.hash_of(key), &self.rules, verb, &moment);
+        verdict.expect("the constructor refused rules that do not know these verbs")
+    }
+}
+
+impl<K: ?Sized> fmt::Debug for KeyedRateLimiter<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rules, store, clock, keys: _ } = self;
+        f.debug_struct("KeyedRateLimiter")
+            .field("rules", rules)
+            .field("keys", &store.len())
+            .field("clock", clock)
+            .finish()
+    }
+}

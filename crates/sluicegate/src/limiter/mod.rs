@@ -1,0 +1,372 @@
+//! One budget for one process.
+//!
+//! Read it in this order: [`RateLimiter`] here, `budget` (rule and state, and the kernel deciding on
+//! them), `lane` (the same for the commonest rule, without a lock), `acquire` (waiting for permits),
+//! `reservation` (booking them ahead).
+//!
+//! A smooth token bucket is decided in the lane: one atomic word. Everything else — another
+//! algorithm, a booking, a refund, a change of the rule, callers that wait — closes the lane, is
+//! decided by the kernel under a lock, and opens the lane again if it can.
+
+mod acquire;
+mod budget;
+mod error;
+mod lane;
+mod reservation;
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use error::{AcquireError, LimiterError};
+pub use reservation::Reservation;
+use sluicegate_kernel::{
+    Ask, Cost, Decision, Micros, Moment, Outcome, Rate, Retry, Rule, TokenBucket,
+};
+
+use self::budget::Budget;
+use self::lane::{Lane, Taking, Terms};
+use crate::clock::{Clock, MonotonicClock};
+use crate::wait::{Calls, Line};
+
+/// The atomics of the lane, in one place so that a model checker can bring its own.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+}
+
+/// One budget, shared by all who hold a reference to it.
+///
+/// ```
+/// use sluicegate::RateLimiter;
+///
+/// let limiter = RateLimiter::per_second(100)?;
+/// if limiter.try_acquire() {
+///     // at most 100 at once, and 100 a second
+/// }
+/// # Ok::<(), sluicegate::LimiterError>(())
+/// ```
+///
+/// Any rule will do, but for `concurrency` and calendar windows:
+///
+/// ```
+/// use sluicegate::{LeakyBucket, Micros, Rate, RateLimiter, SlidingWindow};
+///
+/// let hourly = RateLimiter::new(SlidingWindow::new(1_000, Micros::from_secs(3_600), 60)?)?;
+/// assert!(hourly.try_acquire_n(600)?);
+/// assert!(!hourly.try_acquire_n(600)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Callers that wait (`acquire`, [`acquire_blocking`](Self::acquire_blocking)) are served in the order
+/// in which they came, threads and tasks in one line; while anybody waits, no one else is let
+/// through. Nothing is booked for them, so a future that is dropped leaves no trace. Timers ring up
+/// to a millisecond late: for waiters to reach the full rate, let the burst be worth some of them.
+///
+/// A smooth token bucket on a clock that never goes back is decided without a lock, in about the
+/// time it takes to read the clock.
+pub struct RateLimiter<C = MonotonicClock> {
+    lane: Lane,
+    desk: Mutex<Desk>,
+    clock: C,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+struct Desk {
+    budget: Budget,
+    line: Line,
+}
+
+/// The desk, with the lane closed for as long as it is held.
+struct Held<'a, C: Clock> {
+    limiter: &'a RateLimiter<C>,
+    desk: MutexGuard<'a, Desk>,
+    now: Micros,
+    settled: bool,
+}
+
+impl RateLimiter {
+    /// At most `permits` at once and `permits` a second, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`LimiterError::Range`] unless `1 <= permits <= 2^32`.
+    pub fn per_second(permits: u64) -> Result<Self, LimiterError> {
+        Self::new(TokenBucket::new(Rate::per_second(permits)?, permits)?)
+    }
+
+    /// A limiter that holds to `rule`, on the monotonic clock.
+    ///
+    /// # Errors
+    /// [`LimiterError`] for a concurrency rule or a calendar window.
+    pub fn new(rule: impl Into<Rule>) -> Result<Self, LimiterError> {
+        Self::with_clock(rule, MonotonicClock)
+    }
+}
+
+impl<C: Clock> RateLimiter<C> {
+    /// A limiter that holds to `rule`, told the time by `clock`.
+    ///
+    /// # Errors
+    /// [`LimiterError`] for a concurrency rule or a calendar window.
+    pub fn with_clock(rule: impl Into<Rule>, clock: C) -> Result<Self, LimiterError> {
+        let rule = servable(rule.into())?;
+        let desk = Desk { budget: Budget::new(rule, clock.now()), line: Line::default() };
+        let limiter = Self { lane: Lane::closed(), desk: Mutex::new(desk), clock };
+        drop(limiter.hold());
+        Ok(limiter)
+    }
+
+    /// Takes one permit, if it may pass now.
+    #[inline]
+    pub fn try_acquire(&self) -> bool {
+        match self.lane.take(1, || self.clock.now().get()) {
+            Taking::Taken { .. } => true,
+            Taking::Refused { .. } => false,
+            Taking::Closed => self.passes_at_desk(),
+        }
+    }
+
+    /// Takes `permits`, all of them, if they may pass now.
+    ///
+    /// # Errors
+    /// [`AcquireError::Cost`] unless `1 <= permits <= 2^31`; [`AcquireError::CostAboveLimit`] if they
+    /// can never pass under this rule.
+    pub fn try_acquire_n(&self, permits: u32) -> Result<bool, AcquireError> {
+        let cost = Cost::new(permits.into())?;
+        let taking = self.lane.take(cost.get(), || self.clock.now().get());
+        let decision = match taking {
+            Taking::Taken { .. } => return Ok(true),
+            Taking::Refused { used, terms } => refused(cost, used, &terms),
+            Taking::Closed => self.decide(&Ask::reserve(cost, Micros::ZERO)),
+        };
+        match decision.outcome {
+            Outcome::Deny { retry: Retry::Never } => {
+                Err(AcquireError::CostAboveLimit { cost: cost.get(), limit: decision.limit })
+            }
+            Outcome::Deny { .. } => Ok(false),
+            Outcome::Allow { .. } => Ok(true),
+        }
+    }
+
+    /// Takes `cost`, or refuses, and says what is left.
+    ///
+    /// Under a leaky bucket that delays, an allowed decision has a
+    /// [`wait`](Decision::wait): hold the request back for as long. (The other methods count
+    /// that as not passing now.)
+    pub fn check(&self, cost: Cost) -> Decision {
+        match self.lane.take(cost.get(), || self.clock.now().get()) {
+            Taking::Taken { used, terms } => {
+                let granted = Outcome::Allow { granted: cost.get(), wait: Micros::ZERO };
+                decision(granted, used, &terms)
+            }
+            Taking::Refused { used, terms } => refused(cost, used, &terms),
+            Taking::Closed => self.decide(&Ask::check(cost)),
+        }
+    }
+
+    /// Takes what there is now, up to `cost`; [`Decision::granted`] says how much.
+    pub fn at_most(&self, cost: Cost) -> Decision {
+        let mut held = self.hold();
+        let now = held.now;
+        match held.refused_behind_line(&Ask::reserve(Cost::ONE, Micros::ZERO)) {
+            Some(refused) => refused,
+            None => held.desk.budget.take_up_to(cost, now),
+        }
+    }
+
+    /// What [`check`](Self::check) would answer; changes nothing.
+    pub fn peek(&self, cost: Cost) -> Decision {
+        let desk = lock(&self.desk);
+        let in_lane = desk.budget.look(&self.lane);
+        let budget = in_lane.as_ref().unwrap_or(&desk.budget);
+        let (ask, now) = (Ask::check(cost), self.clock.now());
+        refused_behind_line(&desk.line, budget, &ask, now).unwrap_or_else(|| budget.peek(&ask, now))
+    }
+
+    /// Gives `cost` back, never above full. The decision says how much that was, a part of a permit
+    /// counting as one.
+    pub fn refund(&self, cost: Cost) -> Decision {
+        let mut held = self.hold();
+        let now = held.now;
+        let decision = held.desk.budget.refund(cost, now);
+        held.call_first();
+        decision
+    }
+
+    /// Holds to `rule` from now on. What is in use stays in use (Guava's stored permits are
+    /// rescaled), and the first caller in line asks again under the new rule.
+    ///
+    /// # Errors
+    /// [`LimiterError`] for a concurrency rule or a calendar window; the old rule stays.
+    pub fn set_rule(&self, rule: impl Into<Rule>) -> Result<(), LimiterError> {
+        let rule = servable(rule.into())?;
+        let mut held = self.hold();
+        let now = held.now;
+        held.desk.budget.set_rule(rule, now);
+        held.call_first();
+        Ok(())
+    }
+
+    /// Changes the rate of a token bucket and nothing else; for other rules there is
+    /// [`set_rule`](Self::set_rule).
+    ///
+    /// # Errors
+    /// [`LimiterError::NoRate`] if the rule is no token bucket; it stays as it is.
+    pub fn set_rate(&self, rate: Rate) -> Result<(), LimiterError> {
+        let mut held = self.hold();
+        let now = held.now;
+        let rule = with_rate(held.desk.budget.rule(), rate)?;
+        held.desk.budget.set_rule(rule, now);
+        held.call_first();
+        Ok(())
+    }
+
+    /// The rule it holds to.
+    pub fn rule(&self) -> Rule {
+        lock(&self.desk).budget.rule().clone()
+    }
+
+    /// Callers that wait.
+    pub fn waiting(&self) -> usize {
+        lock(&self.desk).line.len()
+    }
+
+    /// The clock that it is told the time by.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Out of the way of the lane, which fits where it is called.
+    #[cold]
+    #[inline(never)]
+    fn passes_at_desk(&self) -> bool {
+        self.decide(&Ask::reserve(Cost::ONE, Micros::ZERO)).allowed()
+    }
+
+    fn decide(&self, ask: &Ask) -> Decision {
+        let mut held = self.hold();
+        let now = held.now;
+        match held.refused_behind_line(ask) {
+            Some(refused) => refused,
+            None => held.desk.budget.take(ask, now),
+        }
+    }
+
+    /// Closes the lane and takes the lock; the time is read after both.
+    fn hold(&self) -> Held<'_, C> {
+        let mut desk = lock(&self.desk);
+        desk.budget.close(&self.lane);
+        Held { limiter: self, desk, now: self.clock.now(), settled: false }
+    }
+}
+
+impl<C: Clock> Held<'_, C> {
+    /// Opens the lane if it can be; otherwise leaves it closed. After this the budget is out of
+    /// hand: what is in the lane must not be written again from here.
+    fn settle(&mut self) {
+        if std::mem::replace(&mut self.settled, true) {
+            return;
+        }
+        if self.desk.line.is_empty() && self.limiter.clock.is_monotonic() {
+            self.desk.budget.open(&self.limiter.lane, self.now);
+        }
+    }
+
+    fn refused_behind_line(&self, ask: &Ask) -> Option<Decision> {
+        refused_behind_line(&self.desk.line, &self.desk.budget, ask, self.now)
+    }
+
+    /// Lets the lock go and wakes the first in line.
+    fn call_first(mut self) {
+        let calls = self.desk.line.call_first();
+        self.release(calls);
+    }
+
+    /// Lets the lock go and makes `calls`.
+    fn release(self, calls: Calls) {
+        drop(self);
+        calls.make();
+    }
+}
+
+impl<C: Clock> Drop for Held<'_, C> {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+impl<C: Clock> fmt::Debug for RateLimiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let desk = lock(&self.desk);
+        f.debug_struct("RateLimiter")
+            .field("rule", desk.budget.rule())
+            .field("waiting", &desk.line.len())
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The desk, also after a panic elsewhere: the state is written in one assignment.
+fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn servable(rule: Rule) -> Result<Rule, LimiterError> {
+    if rule.holds_permits() {
+        return Err(LimiterError::Permits);
+    }
+    if rule.calendar().is_some() {
+        return Err(LimiterError::Calendar);
+    }
+    Ok(rule)
+}
+
+fn with_rate(rule: &Rule, rate: Rate) -> Result<Rule, LimiterError> {
+    let Rule::TokenBucket(bucket) = rule else {
+        return Err(LimiterError::NoRate(rule.algorithm()));
+    };
+    let like = |rate| TokenBucket::new(rate, bucket.burst())?.with_initial(bucket.initial());
+    let smooth = like(bucket.rate())? == *bucket;
+    let changed = like(rate)?;
+    Ok(if smooth { changed } else { changed.refilled_by_interval() }.into())
+}
+
+/// The refusal that whoever has not waited gets while others wait: not before the first of them.
+fn refused_behind_line(line: &Line, budget: &Budget, ask: &Ask, now: Micros) -> Option<Decision> {
+    let first = Ask::reserve(line.first_cost()?, Micros::ZERO);
+    let soonest = Retry::After(Micros::new(1));
+    let retry_of = |ask| match budget.peek(ask, now).outcome {
+        Outcome::Deny { retry } => retry.max(soonest),
+        Outcome::Allow { .. } => soonest,
+    };
+    let retry = match (retry_of(ask), retry_of(&first)) {
+        // A first in line that can never pass is about to leave.
+        (own, Retry::Never) => own,
+        (own, first) => own.max(first),
+    };
+    Some(budget.decision(Outcome::Deny { retry }, &Moment::new(now)))
+}
+
+/// The refusal of `cost` by a bucket in the lane.
+fn refused(cost: Cost, used: u64, terms: &Terms) -> Decision {
+    let weight = cost.get().saturating_mul(terms.per_permit);
+    let retry = if weight > terms.depth {
+        Retry::Never
+    } else {
+        Retry::After(time_for(used + weight - terms.depth, terms))
+    };
+    decision(Outcome::Deny { retry }, used, terms)
+}
+
+/// `outcome` with what is left of a bucket in the lane, as the kernel would say it.
+fn decision(outcome: Outcome, used: u64, terms: &Terms) -> Decision {
+    Decision {
+        outcome,
+        limit: terms.depth / terms.per_permit,
+        remaining: terms.depth.saturating_sub(used) / terms.per_permit,
+        reset_after: time_for(used, terms),
+    }
+}
+
+fn time_for(units: u64, terms: &Terms) -> Micros {
+    Micros::new(units.div_ceil(terms.per_us)).capped()
+}

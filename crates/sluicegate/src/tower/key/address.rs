@@ -1,0 +1,83 @@
+//! Keys that are addresses.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ::http::HeaderValue;
+use ::http::request::Parts;
+use ipnet::IpNet;
+
+use super::{Key, KeyError, KeyExtractor};
+use crate::http::{AddressKey, TrustedProxies, V6Prefix};
+
+/// The address of whoever opened the connection: right where nothing stands in front of the
+/// service.
+///
+/// It is what axum's `ConnectInfo<SocketAddr>` says (feature `axum`), or a `SocketAddr` that the
+/// server put into the request's extensions. See [`AddressKey`] for what becomes of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerAddr {
+    v6_prefix: V6Prefix,
+}
+
+/// The address of the client in front of the trusted proxies, by `X-Forwarded-For`.
+///
+/// The field is believed only if the peer is a trusted proxy, and read from the right only past
+/// trusted proxies; see [`TrustedProxies::client_address`].
+///
+/// ```
+/// use sluicegate::tower::ForwardedFor;
+///
+/// let extractor = ForwardedFor::behind(["10.0.0.0/8".parse()?, "fd00::/8".parse()?]);
+/// # let _ = extractor;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ForwardedFor {
+    trusted: TrustedProxies,
+    v6_prefix: V6Prefix,
+}
+
+impl PeerAddr {
+    /// The same, with other than 64 bits of an IPv6 address.
+    #[must_use]
+    pub const fn with_v6_prefix(self, v6_prefix: V6Prefix) -> Self {
+        Self { v6_prefix }
+    }
+}
+
+impl ForwardedFor {
+    /// Takes the word of the proxies in the networks `trusted`, and of no others.
+    pub fn behind(trusted: impl IntoIterator<Item = IpNet>) -> Self {
+        Self { trusted: TrustedProxies::new(trusted), v6_prefix: V6Prefix::default() }
+    }
+
+    /// The same, with other than 64 bits of an IPv6 address.
+    #[must_use]
+    pub fn with_v6_prefix(self, v6_prefix: V6Prefix) -> Self {
+        Self { v6_prefix, ..self }
+    }
+}
+
+impl KeyExtractor for PeerAddr {
+    fn extract(&self, request: &Parts) -> Result<Key, KeyError> {
+        Ok(AddressKey::new(peer(request)?, self.v6_prefix).into())
+    }
+}
+
+impl KeyExtractor for ForwardedFor {
+    fn extract(&self, request: &Parts) -> Result<Key, KeyError> {
+        let peer = peer(request)?;
+        let lines = request.headers.get_all("x-forwarded-for").iter();
+        let client = self.trusted.client_address(peer, lines.map(HeaderValue::as_bytes));
+        Ok(AddressKey::new(client, self.v6_prefix).into())
+    }
+}
+
+fn peer(request: &Parts) -> Result<IpAddr, KeyError> {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(peer)) = request.extensions.get() {
+        let peer: &SocketAddr = peer;
+        return Ok(peer.ip());
+    }
+    request.extensions.get().map(SocketAddr::ip).ok_or(KeyError::NoPeer)
+}

@@ -1,0 +1,36 @@
+//! A [`tower`](https://docs.rs/tower) layer that holds the requests of an HTTP service to a limit.
+//!
+//! ```text
+//! request ─▶ KeyExtractor ─▶ KeyedRateLimiter ─▶ allowed ─▶ (held back) ─▶ inner service
+//!                 │                 └─▶ refused ─▶ 429 with Retry-After
+//!                 └─▶ no key ─▶ 400, or 500 if the server is set up wrong
+//! ```
+//!
+//! ```
+//! use std::sync::Arc;
+//! use sluicegate::tower::{Header, RateLimitLayer};
+//! use sluicegate::{KeyedRateLimiter, Rate, TokenBucket};
+//!
+//! // Ten requests a second for each API key, twenty at once.
+//! let rule = TokenBucket::new(Rate::per_second(10)?, 20)?;
+//! let limiter = Arc::new(KeyedRateLimiter::<[u8]>::new(rule.into(), 100_000)?);
+//! let layer = RateLimitLayer::new(limiter, Header::new("x-api-key")?);
+//! # let _ = layer;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The inner service is neither called nor polled for a request that is refused, so a refusal costs
+//! the same however busy it is. For the same reason the layer is always ready: it asks the inner
+//! service whether it is ready when a request has passed.
+
+mod future;
+mod key;
+mod layer;
+mod respond;
+mod service;
+
+pub use future::RateLimitFuture;
+pub use key::{ForwardedFor, Header, Key, KeyError, KeyExtractor, PeerAddr, Shared};
+pub use layer::{Hold, RateLimitLayer};
+pub use respond::Denied;
+pub use service::RateLimit;

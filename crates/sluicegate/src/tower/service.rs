@@ -1,0 +1,79 @@
+//! The service that decides before it calls.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::{Request, Response};
+use tower_service::Service;
+
+use super::future::RateLimitFuture;
+use super::key::KeyExtractor;
+use super::layer::Limit;
+use super::respond::no_key;
+
+/// A service behind a limit. Made by a [`RateLimitLayer`](super::RateLimitLayer).
+pub struct RateLimit<S, K> {
+    inner: S,
+    key: Arc<K>,
+    limit: Arc<Limit>,
+}
+
+impl<S, K> RateLimit<S, K> {
+    pub(super) const fn new(inner: S, key: Arc<K>, limit: Arc<Limit>) -> Self {
+        Self { inner, key, limit }
+    }
+}
+
+impl<S, K, In, Out> Service<Request<In>> for RateLimit<S, K>
+where
+    S: Service<Request<In>, Response = Response<Out>> + Clone,
+    K: KeyExtractor,
+    Out: From<String>,
+{
+    type Response = Response<Out>;
+    type Error = S::Error;
+    type Future = RateLimitFuture<S, In>;
+
+    /// Always ready: deciding takes no more than a moment, and a refusal must not wait for the inner
+    /// service.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<In>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let key = match self.key.extract(&parts) {
+            Ok(key) => key,
+            Err(error) => return RateLimitFuture::refused(no_key(&error)),
+        };
+        let verdict = self.limit.decide(&key, &parts);
+        if !verdict.decision.allowed() {
+            return RateLimitFuture::refused(self.limit.responder.denied(&verdict, &parts));
+        }
+        // The inner service was never asked whether it is ready, so its clone is as good as it.
+        let (inner, request) = (self.inner.clone(), Request::from_parts(parts, body));
+        RateLimitFuture::allowed(inner, request, verdict, Arc::clone(&self.limit))
+    }
+}
+
+impl<S: Clone, K> Clone for RateLimit<S, K> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            key: Arc::clone(&self.key),
+            limit: Arc::clone(&self.limit),
+        }
+    }
+}
+
+impl<S: fmt::Debug, K: fmt::Debug> fmt::Debug for RateLimit<S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { inner, key, limit } = self;
+        f.debug_struct("RateLimit")
+            .field("inner", inner)
+            .field("key", key)
+            .field("limit", limit)
+            .finish()
+    }
+}
