@@ -171,7 +171,7 @@ pub struct Answer {
     pub granted: u64,
     /// How long an allowed request must be held back.
     pub wait_us: u64,
-    /// The largest cost that the deciding rule ever lets pass at once.
+    /// The largest cost that the deciding rule ever lets pass at once, or what is stored at most.
     pub limit: u64,
     /// Permits left under that rule after this decision.
     pub remaining: u64,

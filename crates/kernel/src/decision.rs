@@ -139,7 +139,8 @@ pub struct Status {
 pub struct Decision {
     /// Yes or no.
     pub outcome: Outcome,
-    /// The largest cost that the rule ever lets pass at once.
+    /// The largest cost that the rule ever lets pass at once; of Guava's two, where any cost passes,
+    /// the permits that are stored at most.
     pub limit: u64,
     /// Permits left after this decision, rounded down.
     pub remaining: u64,

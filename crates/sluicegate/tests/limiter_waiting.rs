@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use sluicegate::{
     AcquireError, Clock, Cost, Decision, Delay, FixedWindow, LeakyBucket, ManualClock, Micros,
-    Rate, RateLimiter, Rule, SlidingLog, SlidingWindow, SmoothBursty, TokenBucket, WAITERS_MAX,
-    WindowKind,
+    Rate, RateLimiter, Rule, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
+    WAITERS_MAX, WindowKind,
 };
 
 type Limiter = RateLimiter<Arc<ManualClock>>;
@@ -483,10 +483,27 @@ fn usage_stays_when_the_rate_changes() {
     assert_eq!(limiter.peek(Cost::ONE).remaining, 4);
     limiter.set_rule(SlidingLog::new(5, Micros::SECOND).unwrap()).unwrap();
     let error = limiter.set_rate(Rate::per_second(2).unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "rate: only a `token_bucket` has a rate that can be changed alone, this is `sliding_log`"
-    );
+    assert_eq!(error.to_string(), "rate: a `sliding_log` has none; give the limiter another rule");
+}
+
+#[test]
+fn every_rule_with_a_rate_can_have_it_changed_alone() {
+    let (one, two) = (Rate::per_second(1).unwrap(), Rate::per_second(2).unwrap());
+    let rules = |rate| -> [Rule; 5] {
+        let bucket = TokenBucket::new(rate, 5).unwrap().with_initial(3).unwrap();
+        [
+            bucket.clone().into(),
+            bucket.refilled_by_interval().into(),
+            LeakyBucket::new(rate, 5, Delay::Above(2)).unwrap().into(),
+            SmoothBursty::new(rate, Micros::SECOND).unwrap().into(),
+            SmoothWarmup::new(rate, Micros::from_secs(4), 3.0).unwrap().into(),
+        ]
+    };
+    for (before, after) in rules(one).into_iter().zip(rules(two)) {
+        let (limiter, _) = manual(before);
+        limiter.set_rate(two).unwrap();
+        assert_eq!(limiter.rule(), after);
+    }
 }
 
 #[test]

@@ -203,4 +203,8 @@ impl Algorithm for LeakyBucket {
     fn books(&self) -> bool {
         true
     }
+
+    fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
+        Some(Self::new(rate, self.burst, self.delay))
+    }
 }

@@ -29,7 +29,7 @@ pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{TokenBucket, Units};
 
 use crate::decision::{Ask, Moment, Outcome, PermitId, Status};
-use crate::num::Micros;
+use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
 /// An algorithm with its parameters: pure functions of state, request and moment.
@@ -53,7 +53,8 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// [`RangeError`] naming the parameter that is missing or outside its range.
     fn from_params(params: &Params) -> Result<Self, RangeError>;
 
-    /// The largest cost that ever passes at once.
+    /// The largest cost that ever passes at once; of Guava's two, where any cost passes, the permits
+    /// that are stored at most.
     fn limit(&self) -> u64;
 
     /// Whether `ask` passes. Changes nothing.
@@ -129,5 +130,13 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// Whether a reservation books the future in one step (otherwise the caller tries again).
     fn books(&self) -> bool {
         false
+    }
+
+    /// The same rule at another rate; `None` if it has no rate.
+    ///
+    /// # Errors
+    /// [`RangeError`] if the other parameters do not go with it.
+    fn with_rate(&self, _: Rate) -> Option<Result<Self, RangeError>> {
+        None
     }
 }

@@ -5,7 +5,7 @@ use super::{
     SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
 };
 use crate::decision::{Ask, Moment, Outcome, PermitId, Status};
-use crate::num::Micros;
+use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
 /// Writes the enums over all algorithms and hands each call on to the right one.
@@ -179,6 +179,16 @@ macro_rules! algorithms {
             /// See [`Algorithm::books`].
             pub fn books(&self) -> bool {
                 match self { $(Self::$Name(rule) => rule.books(),)+ }
+            }
+
+            /// See [`Algorithm::with_rate`].
+            ///
+            /// # Errors
+            /// [`RangeError`] if the rule's other parameters do not go with the rate.
+            pub fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
+                match self { $(Self::$Name(rule) => {
+                    rule.with_rate(rate).map(|changed| changed.map(Self::$Name))
+                })+ }
             }
         }
     };

@@ -38,6 +38,7 @@ use crate::param::{Kind, Param, Params, RangeError, within};
 /// Stores up to `rate·max_burst` permits while idle; a debt is paid by the next request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmoothBursty {
+    max_burst: Micros,
     permits: f64,
     period_us: f64,
     max_stored: f64,
@@ -60,7 +61,7 @@ impl SmoothBursty {
         let (permits, period_us) = (rate.permits() as f64, rate.period().get() as f64);
         // Beyond that a double would not notice that a permit was taken.
         let max_stored = (permits * max_burst.get() as f64 / period_us).min(DEPTH_MAX as f64);
-        Ok(Self { permits, period_us, max_stored })
+        Ok(Self { max_burst, permits, period_us, max_stored })
     }
 
     fn balance(&self, state: Option<&SmoothBurstyState>, now: Micros) -> f64 {
@@ -188,5 +189,9 @@ impl Algorithm for SmoothBursty {
 
     fn books(&self) -> bool {
         true
+    }
+
+    fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
+        Some(Self::new(rate, self.max_burst))
     }
 }

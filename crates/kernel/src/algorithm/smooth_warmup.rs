@@ -35,6 +35,8 @@ use crate::param::{Kind, Param, Params, RangeError, within};
 /// Starts cold and reaches `rate` after `warmup` of steady use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmoothWarmup {
+    warmup: Micros,
+    cold_factor: f64,
     /// µs per permit when warm.
     stable: f64,
     /// Stored permits below this are handed out at the stable interval.
@@ -66,13 +68,14 @@ impl SmoothWarmup {
             let problem = alloc::format!("`{cold_factor}` is not above 1 and at most 1000");
             return Err(RangeError::new("cold_factor", problem));
         }
-        let warmup = warmup.get() as f64;
+        let warmup_us = warmup.get() as f64;
         let stable = rate.period().get() as f64 / rate.permits() as f64;
         let cold = stable * cold_factor;
-        let threshold = 0.5 * warmup / stable;
-        let max_stored = threshold + 2.0 * warmup / (stable + cold);
+        let threshold = 0.5 * warmup_us / stable;
+        let max_stored = threshold + 2.0 * warmup_us / (stable + cold);
         let slope = (cold - stable) / (max_stored - threshold);
-        Ok(Self { stable, threshold, max_stored, slope, cooldown: warmup / max_stored })
+        let cooldown = warmup_us / max_stored;
+        Ok(Self { warmup, cold_factor, stable, threshold, max_stored, slope, cooldown })
     }
 
     fn at(&self, state: Option<&SmoothWarmupState>, now: Micros) -> SmoothWarmupState {
@@ -206,5 +209,9 @@ impl Algorithm for SmoothWarmup {
 
     fn books(&self) -> bool {
         true
+    }
+
+    fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
+        Some(Self::new(rate, self.warmup, self.cold_factor))
     }
 }

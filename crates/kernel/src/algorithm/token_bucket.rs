@@ -267,4 +267,10 @@ impl Algorithm for TokenBucket {
     fn books(&self) -> bool {
         true
     }
+
+    fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
+        let stepped = self.flow.stepped;
+        let flow = if stepped { Flow::stepped(rate) } else { Flow::smooth(rate, self.burst) };
+        Some(Ok(Self { rate, flow, ..self.clone() }))
+    }
 }

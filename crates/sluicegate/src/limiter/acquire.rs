@@ -30,6 +30,9 @@ impl<C: Clock> RateLimiter<C> {
     ///
     /// # Errors
     /// [`AcquireError::QueueFull`] if too many wait already.
+    ///
+    /// # Panics
+    /// Where it has to wait outside a tokio runtime with its timer enabled.
     pub async fn acquire(&self) -> Result<Duration, AcquireError> {
         self.pass(Cost::ONE, None).await
     }
@@ -39,6 +42,9 @@ impl<C: Clock> RateLimiter<C> {
     /// # Errors
     /// [`AcquireError::Cost`] unless `1 <= permits <= 2^31`; [`AcquireError::CostAboveLimit`] at once
     /// if they can never pass; [`AcquireError::QueueFull`] if too many wait already.
+    ///
+    /// # Panics
+    /// Where it has to wait outside a tokio runtime with its timer enabled.
     pub async fn acquire_n(&self, permits: u32) -> Result<Duration, AcquireError> {
         self.pass(Cost::new(permits.into())?, None).await
     }
@@ -48,6 +54,9 @@ impl<C: Clock> RateLimiter<C> {
     ///
     /// # Errors
     /// As [`acquire_n`](Self::acquire_n), and [`AcquireError::TooSlow`].
+    ///
+    /// # Panics
+    /// Where it has to wait outside a tokio runtime with its timer enabled.
     pub async fn try_acquire_within(
         &self,
         permits: u32,

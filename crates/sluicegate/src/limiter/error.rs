@@ -17,8 +17,8 @@ pub enum LimiterError {
     /// A calendar window needs a time zone; use an engine.
     #[error("rule: a calendar window needs a policy, which the engine has")]
     Calendar,
-    /// The present rule is not a token bucket, so it has no rate alone; give it another rule.
-    #[error("rate: only a `token_bucket` has a rate that can be changed alone, this is `{0}`")]
+    /// The present rule has no rate; give it another rule.
+    #[error("rate: a `{0}` has none; give the limiter another rule")]
     NoRate(&'static str),
 }
 

@@ -206,15 +206,16 @@ impl<C: Clock> RateLimiter<C> {
         Ok(())
     }
 
-    /// Changes the rate of a token bucket and nothing else; for other rules there is
-    /// [`set_rule`](Self::set_rule).
+    /// Changes the rate of a rule that has one (buckets and Guava's two) and nothing else; for other
+    /// rules there is [`set_rule`](Self::set_rule).
     ///
     /// # Errors
-    /// [`LimiterError::NoRate`] if the rule is no token bucket; it stays as it is.
+    /// [`LimiterError::NoRate`] if the rule has none; it stays as it is.
     pub fn set_rate(&self, rate: Rate) -> Result<(), LimiterError> {
         let mut held = self.hold();
         let now = held.now;
-        let rule = with_rate(held.desk.budget.rule(), rate)?;
+        let old = held.desk.budget.rule();
+        let rule = old.with_rate(rate).ok_or(LimiterError::NoRate(old.algorithm()))??;
         held.desk.budget.set_rule(rule, now);
         held.call_first();
         Ok(())
@@ -318,16 +319,6 @@ fn servable(rule: Rule) -> Result<Rule, LimiterError> {
         return Err(LimiterError::Calendar);
     }
     Ok(rule)
-}
-
-fn with_rate(rule: &Rule, rate: Rate) -> Result<Rule, LimiterError> {
-    let Rule::TokenBucket(bucket) = rule else {
-        return Err(LimiterError::NoRate(rule.algorithm()));
-    };
-    let like = |rate| TokenBucket::new(rate, bucket.burst())?.with_initial(bucket.initial());
-    let smooth = like(bucket.rate())? == *bucket;
-    let changed = like(rate)?;
-    Ok(if smooth { changed } else { changed.refilled_by_interval() }.into())
 }
 
 /// The refusal that whoever has not waited gets while others wait: not before the first of them.

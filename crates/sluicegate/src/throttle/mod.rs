@@ -24,6 +24,8 @@ const CHUNK_BYTES_MAX: usize = 16 * 1024;
 /// not stand in line for it, since a stream that nobody reads for a while would hold up all others;
 /// each takes what there is, at most 16 KiB at a time.
 ///
+/// Polling it panics where it has to wait outside a tokio runtime with its timer enabled.
+///
 /// ```
 /// use std::sync::Arc;
 /// use sluicegate::{RateLimiter, Throttled};

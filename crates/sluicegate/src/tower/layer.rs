@@ -114,7 +114,8 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     ///
     /// A request that is held back has been charged; it stays charged if the client goes away. How
     /// many are held back at once is bounded by the burst or the longest wait of each key; to bound
-    /// them over all keys, put a limit on concurrency in front.
+    /// them over all keys, put a limit on concurrency in front. Holding back panics outside a tokio
+    /// runtime with its timer enabled.
     #[must_use]
     pub fn hold(mut self, hold: Hold) -> Self {
         self.limit.hold = hold;
