@@ -230,6 +230,15 @@ impl RuleSet {
         States::of(self.rules.iter().enumerate().map(take_over).collect())
     }
 
+    /// Puts down that `used` permits of the rule at `place` are in use; 0 is no state at all.
+    pub fn set_used(&self, states: &mut States, place: usize, used: u64, at: &Moment<'_>) {
+        states.fit(self.rules.len());
+        let mut rules = self.rules.iter().zip(states.as_mut_slice());
+        if let Some((named, state)) = rules.nth(place) {
+            *state = if used == 0 { None } else { named.rule.with_used(used, &at.for_rule(place)) };
+        }
+    }
+
     fn carried(&self, new: &Rule, old: &Rule, state: &State, at: &Moment<'_>) -> Option<State> {
         if new == old {
             return Some(state.clone());

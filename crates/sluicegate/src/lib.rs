@@ -48,7 +48,7 @@ pub use clock::{
 };
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
-pub use engine::{Answer, DecideError, Engine, Request};
+pub use engine::{Answer, DecideError, Engine, Mode, Request, StoreFailure};
 pub use keyed::{KeyedError, KeyedRateLimiter};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};

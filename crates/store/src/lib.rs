@@ -12,7 +12,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 pub use memory::{KEYS_MAX_DEFAULT, KeyHash, MemoryStore};
-use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
+pub use sluicegate_kernel::Verdict;
+use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb};
 
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,23 @@ pub enum StoreError {
     /// The rules do not know the verb; no state was changed.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// The store did not answer in time, or said that it cannot.
+    #[error("{reason}")]
+    Unavailable {
+        /// What happened, without secrets.
+        reason: String,
+        /// Whether the request took effect nevertheless.
+        executed: Executed,
+    },
+}
+
+/// Whether a request that was not answered took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executed {
+    /// It was not executed; asking again is safe.
+    No,
+    /// Nobody knows; asking again might charge twice.
+    Perhaps,
 }
 
 /// A place for state.

@@ -125,6 +125,28 @@ impl MemoryStore {
         Ok(verdict)
     }
 
+    /// Puts down that `used` permits of rule `rule` are in use, as somebody who knows better says.
+    pub fn learn(
+        &self,
+        key: KeyHash,
+        rules: &Arc<RuleSet>,
+        (rule, used): (usize, u64),
+        at: &Moment<'_>,
+    ) {
+        let mut shard = self.shard(key);
+        let entry = shard.entries.remove(&key.0);
+        let mut states = match entry {
+            Some(entry) if Arc::ptr_eq(&entry.rules, rules) => entry.states,
+            Some(entry) => rules.take_over(&entry.rules, &entry.states, at),
+            None => States::default(),
+        };
+        rules.set_used(&mut states, rule, used, at);
+        if !states.is_empty() {
+            self.make_room(&mut shard, at.now());
+            shard.entries.insert(key.0, Entry { rules: Arc::clone(rules), states });
+        }
+    }
+
     /// Keys that are remembered now.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).entries.len()).sum()

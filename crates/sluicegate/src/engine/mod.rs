@@ -4,18 +4,28 @@
 //! Request ─▶ PolicySet::resolve ─▶ rules for the key ─▶ Store::decide ─▶ Answer
 //! ```
 //!
+//! A store that may fail has a [`Guard`] around it: known refusals, a breaker, and what the policy
+//! says for the time without a store.
+//!
 //! The clock is read once per request, here; everything below is told the time.
 
+mod breaker;
+mod denials;
+mod fallback;
+mod guard;
+
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
-use sluicegate_kernel::{Decision, Micros, Moment, RuleSet, Unsupported, Verb};
+use sluicegate_kernel::{Decision, Micros, Moment, RuleSet, Unsupported, Verb, Verdict};
 use sluicegate_policy::{Policy, PolicySet, Rules};
-use sluicegate_store::{MemoryStore, Request as StoreRequest, Store, StoreError};
+use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Request as StoreRequest, Store, StoreError};
 
 use crate::clock::{Clock, WallClock};
+use guard::Guard;
 
 /// Decides requests by the policies that are in force, on a store.
 ///
@@ -36,7 +46,34 @@ use crate::clock::{Clock, WallClock};
 pub struct Engine<S = MemoryStore> {
     policies: ArcSwap<PolicySet>,
     store: S,
+    /// Where the store may fail.
+    guard: Option<Guard>,
     clock: Arc<dyn Clock>,
+}
+
+/// How an engine decides while its store does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreFailure {
+    /// Engines that share the store: under `on_store_failure: local` each enforces that part of the
+    /// limits.
+    pub nodes: NonZeroU32,
+    /// Keys whose usage is remembered for that time at most.
+    pub keys_max: usize,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The store.
+    Store,
+    /// This engine, which knows from the store that this is refused until then.
+    Remembered,
+    /// This engine without the store: its share of the limit.
+    Local,
+    /// Nobody: the store does not answer, and the policy says `allow`.
+    Allow,
+    /// Nobody: the store does not answer, and the policy says `deny`.
+    Deny,
 }
 
 /// What a caller asks of the engine.
@@ -57,6 +94,8 @@ pub struct Request<'a> {
 pub struct Answer {
     /// The decision.
     pub decision: Decision,
+    /// Who made it.
+    pub mode: Mode,
     rules: Arc<RuleSet>,
     rule: usize,
 }
@@ -104,15 +143,11 @@ impl Engine<MemoryStore> {
     /// [`DecideError`]; a refusal is an answer, not an error.
     pub fn decide_at(&self, request: &Request<'_>, now: Micros) -> Result<Answer, DecideError> {
         let policies = self.policies.load();
-        let (key, rules) = admit(&policies, request)?;
+        let (_, key, rules) = admit(&policies, request)?;
         let windows = rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
         let verdict = self.store.decide_now(&store_request(request, key, rules), &moment)?;
-        Ok(Answer {
-            decision: verdict.decision,
-            rules: Arc::clone(rules.set()),
-            rule: verdict.rule,
-        })
+        Ok(Answer::new(verdict, Mode::Store, rules))
     }
 
     /// Decides `request` now.
@@ -130,28 +165,49 @@ impl<S: Store> Engine<S> {
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
     pub async fn decide(&self, request: &Request<'_>) -> Result<Answer, DecideError> {
-        let now = self.clock.now();
+        self.decide_as_of(request, self.clock.now()).await
+    }
+
+    /// Decides `request` as if it were `now`, µs since the Unix epoch.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    pub async fn decide_as_of(
+        &self,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Result<Answer, DecideError> {
         let policies = self.policies.load_full();
-        let (key, rules) = admit(&policies, request)?;
+        let (policy, key, rules) = admit(&policies, request)?;
         let windows = rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
-        let verdict = self.store.decide(&store_request(request, key, rules), &moment).await;
-        let verdict = verdict.map_err(|error| match error {
-            StoreError::Unsupported(unsupported) => unsupported.into(),
-            other => DecideError::Store(other),
-        })?;
-        Ok(Answer {
-            decision: verdict.decision,
-            rules: Arc::clone(rules.set()),
-            rule: verdict.rule,
-        })
+        let asked = store_request(request, key, rules);
+        let (verdict, mode) = match &self.guard {
+            None => (self.store.decide(&asked, &moment).await?, Mode::Store),
+            Some(guard) => {
+                guard.decide(&self.store, policy.on_store_failure(), &asked, &moment).await?
+            }
+        };
+        Ok(Answer::new(verdict, mode, rules))
     }
 }
 
 impl<S> Engine<S> {
     /// An engine that decides by `policies` on `store`, told the time by `clock`.
     pub fn new(policies: PolicySet, store: S, clock: Arc<dyn Clock>) -> Self {
-        Self { policies: ArcSwap::from_pointee(policies), store, clock }
+        Self { policies: ArcSwap::from_pointee(policies), store, guard: None, clock }
+    }
+
+    /// The same engine on a store that may fail: it remembers refusals, stops asking a store that
+    /// does not answer, and decides then as each policy says under `on_store_failure`.
+    #[must_use]
+    pub fn surviving(self, failure: StoreFailure) -> Self {
+        Self { guard: Some(Guard::new(failure)), ..self }
+    }
+
+    /// Whether the store is given up for the moment.
+    pub fn is_without_store(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guard::is_open)
     }
 
     /// The policies in force.
@@ -177,7 +233,28 @@ impl<'a> Request<'a> {
     }
 }
 
+impl Default for StoreFailure {
+    /// The only engine, and as many keys as a memory store holds by default.
+    fn default() -> Self {
+        Self { nodes: NonZeroU32::MIN, keys_max: KEYS_MAX_DEFAULT }
+    }
+}
+
+impl From<StoreError> for DecideError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unsupported(unsupported) => unsupported.into(),
+            other => Self::Store(other),
+        }
+    }
+}
+
 impl Answer {
+    fn new(verdict: Verdict, mode: Mode, rules: &Rules) -> Self {
+        let Verdict { decision, rule } = verdict;
+        Self { decision, mode, rules: Arc::clone(rules.set()), rule }
+    }
+
     /// The name of the rule that decided.
     pub fn rule(&self) -> &str {
         &self.rules.rules()[self.rule].name
@@ -191,7 +268,7 @@ impl Answer {
 
 impl<S: fmt::Debug> fmt::Debug for Engine<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { policies: _, store, clock } = self;
+        let Self { policies: _, store, guard: _, clock } = self;
         f.debug_struct("Engine").field("store", store).field("clock", clock).finish_non_exhaustive()
     }
 }
@@ -200,7 +277,7 @@ impl<S: fmt::Debug> fmt::Debug for Engine<S> {
 fn admit<'p, 'r>(
     policies: &'p PolicySet,
     request: &Request<'r>,
-) -> Result<(&'r [u8], &'p Rules), DecideError> {
+) -> Result<(&'p Policy, &'r [u8], &'p Rules), DecideError> {
     let key = match request.key {
         None => &[],
         Some([]) => return Err(DecideError::EmptyKey),
@@ -213,7 +290,7 @@ fn admit<'p, 'r>(
     if !policy.admits(request.app) {
         return Err(unconfigured(policy, request.app));
     }
-    Ok((key, policy.rules_for(key)))
+    Ok((policy, key, policy.rules_for(key)))
 }
 
 fn store_request<'a>(

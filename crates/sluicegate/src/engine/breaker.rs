@@ -1,0 +1,183 @@
+//! When to stop asking a store that does not answer.
+//!
+//! A decision waits for its store up to a deadline. While the store is gone, every decision would
+//! wait that long for nothing; so after half of a second's calls have failed the breaker opens, and
+//! only a probe now and then finds out whether the store is back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluicegate_kernel::Micros;
+
+/// Slots that the last second is counted in; old ones fall out one by one.
+const SLOTS: usize = 10;
+
+/// The span of one slot.
+const SLOT: Micros = Micros::from_millis(100);
+
+/// Calls below which a failure or two say nothing.
+const CALLS_MIN: u32 = 5;
+
+/// Mean time between two probes: short, so that a store that is back is used again at once, and
+/// long beside a deadline, so that hardly any decision waits for a store that is gone.
+const PROBE_EVERY: Micros = Micros::from_millis(200);
+
+/// Counts calls and failures, and opens when too many fail.
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    slots: [Slot; SLOTS],
+    open: Option<Open>,
+}
+
+/// What became of the calls of a tenth of a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Which tenth that is.
+    number: u64,
+    calls: u32,
+    failures: u32,
+}
+
+/// Nobody calls in `from..until`; then one does.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    from: Micros,
+    until: Micros,
+}
+
+impl Breaker {
+    /// Whether to call the store at `now`.
+    pub(super) fn lets_pass(&self, now: Micros) -> bool {
+        let mut state = self.lock();
+        match state.open {
+            // A clock that went back must not keep it open for longer.
+            Some(Open { from, until }) if from <= now && now < until => false,
+            Some(_) => {
+                state.open = Some(open(now));
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// The store answered a call made at `now`.
+    pub(super) fn answered(&self, now: Micros) {
+        let mut state = self.lock();
+        if state.open.take().is_some() {
+            state.slots = Default::default();
+        }
+        state.slot(now).calls += 1;
+    }
+
+    /// The store did not answer a call made at `now`.
+    pub(super) fn failed(&self, now: Micros) {
+        let mut state = self.lock();
+        let slot = state.slot(now);
+        slot.calls += 1;
+        slot.failures += 1;
+        if state.open.is_none() && state.mostly_fails(now) {
+            state.open = Some(open(now));
+        }
+    }
+
+    /// Whether it is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().open.is_some()
+    }
+
+    /// The state, also after a panic elsewhere: it is counts, right or nearly so.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn slot(&mut self, now: Micros) -> &mut Slot {
+        let number = slot_number(now);
+        let place = number % SLOTS as u64;
+        let slot = &mut self.slots[usize::try_from(place).expect("a place in an array")];
+        if slot.number != number {
+            *slot = Slot { number, ..Slot::default() };
+        }
+        slot
+    }
+
+    fn mostly_fails(&self, now: Micros) -> bool {
+        let newest = slot_number(now);
+        let recent = self.slots.iter().filter(|slot| newest.abs_diff(slot.number) < SLOTS as u64);
+        let (calls, failures) = recent
+            .fold((0, 0), |(calls, failures), slot| (calls + slot.calls, failures + slot.failures));
+        calls >= CALLS_MIN && failures * 2 >= calls
+    }
+}
+
+/// Open from `now` until the next probe: half to one and a half times the mean, so that the nodes
+/// of a fleet do not all come back in the same moment.
+fn open(now: Micros) -> Open {
+    let span = PROBE_EVERY.get() / 2 + fastrand::u64(0..=PROBE_EVERY.get());
+    Open { from: now, until: now.plus(Micros::new(span)) }
+}
+
+fn slot_number(now: Micros) -> u64 {
+    now.get() / SLOT.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Micros = Micros::from_millis(301);
+
+    fn failed(breaker: &Breaker, times: u32, now: Micros) {
+        (0..times).for_each(|_| breaker.failed(now));
+    }
+
+    #[test]
+    fn it_opens_when_half_of_a_seconds_calls_fail() {
+        let breaker = Breaker::default();
+        let now = Micros::from_secs(100);
+        (0..6).for_each(|_| breaker.answered(now));
+        failed(&breaker, 5, now);
+        assert!(breaker.lets_pass(now));
+        breaker.failed(now);
+        assert!(!breaker.lets_pass(now));
+    }
+
+    #[test]
+    fn a_few_failures_say_nothing_and_old_ones_are_forgotten() {
+        let breaker = Breaker::default();
+        failed(&breaker, 4, Micros::from_secs(100));
+        assert!(!breaker.is_open());
+        failed(&breaker, 4, Micros::from_secs(102));
+        assert!(!breaker.is_open());
+        failed(&breaker, 1, Micros::from_secs(102));
+        assert!(breaker.is_open());
+    }
+
+    #[test]
+    fn an_open_one_lets_a_single_probe_pass_and_an_answer_closes_it() {
+        let breaker = Breaker::default();
+        let now = Micros::from_secs(100);
+        failed(&breaker, 5, now);
+        let later = now.plus(LONGEST);
+        assert!(breaker.lets_pass(later), "a probe");
+        assert!(!breaker.lets_pass(later), "and no other");
+        breaker.failed(later);
+        assert!(!breaker.lets_pass(later));
+        assert!(breaker.lets_pass(later.plus(LONGEST)));
+        breaker.answered(later.plus(LONGEST));
+        assert!(!breaker.is_open());
+        assert!(breaker.lets_pass(later.plus(LONGEST)));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_does_not_keep_it_open() {
+        let breaker = Breaker::default();
+        failed(&breaker, 5, Micros::from_secs(100));
+        assert!(breaker.lets_pass(Micros::from_secs(40)));
+    }
+}

@@ -1,0 +1,263 @@
+//! What the engine does while its store does not answer, and how seldom it asks one that does.
+#![cfg(feature = "engine")]
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::{
+    Executed, MemoryStore, Request as StoreRequest, Store, StoreError, Verdict,
+};
+use sluicegate::{
+    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Request, StoreFailure,
+    Verb,
+};
+
+const POLICIES: &str = "
+policies:
+  - { name: orders, rules: [ { token_bucket: { rate: 10/s, burst: 20 } } ] }
+  - { name: open, on_store_failure: allow, rules: [ { token_bucket: { rate: 1/s } } ] }
+  - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1/s } } ] }
+  - { name: tiny, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: jobs, rules: [ { concurrency: { limit: 1, ttl: 30s } } ] }
+";
+
+const CHECK: Verb = Verb::Check { cost: Cost::ONE };
+
+/// A store that can be switched off, and counts how often it is asked.
+#[derive(Debug, Default)]
+struct Switchable {
+    memory: MemoryStore,
+    is_off: AtomicBool,
+    asked: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+struct Shared(Arc<Switchable>);
+
+impl Store for Shared {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, StoreError> {
+        self.0.asked.fetch_add(1, Ordering::Relaxed);
+        if self.0.is_off.load(Ordering::Relaxed) {
+            let reason = "switched off".to_owned();
+            return Err(StoreError::Unavailable { reason, executed: Executed::No });
+        }
+        Ok(self.0.memory.decide_now(request, at)?)
+    }
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn switch(&self, on: bool) {
+        self.0.is_off.store(!on, Ordering::Relaxed);
+    }
+
+    fn asked(&self) -> u64 {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// One of `nodes` engines on this store.
+    fn engine(&self, nodes: u32) -> Engine<Self> {
+        let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
+        let nodes = NonZeroU32::new(nodes).expect("there is at least one");
+        Engine::new(policies, self.clone(), Arc::new(ManualClock::default()))
+            .surviving(StoreFailure { nodes, ..StoreFailure::default() })
+    }
+}
+
+fn try_ask(
+    engine: &Engine<Shared>,
+    policy: &str,
+    verb: Verb,
+    at_ms: u64,
+) -> Result<Answer, DecideError> {
+    let request = Request::new(policy, Some(b"key"), verb);
+    let mut deciding = pin!(engine.decide_as_of(&request, Micros::from_millis(at_ms)));
+    match deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("the store in these tests answers at once"),
+    }
+}
+
+fn ask(engine: &Engine<Shared>, policy: &str, verb: Verb, at_ms: u64) -> Answer {
+    try_ask(engine, policy, verb, at_ms).expect("the request can be decided")
+}
+
+fn passed(engine: &Engine<Shared>, policy: &str, times: u64, at_ms: u64) -> u64 {
+    (0..times).map(|_| ask(engine, policy, CHECK, at_ms).decision.granted()).sum()
+}
+
+#[test]
+fn a_refused_key_is_not_asked_about_again_until_it_may_pass() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    assert_eq!(passed(&engine, "orders", 25, now), 20);
+    assert_eq!(store.asked(), 21, "20 that pass, and the first that is refused");
+    let refused = ask(&engine, "orders", CHECK, now + 40);
+    assert_eq!((refused.mode, refused.decision.allowed()), (Mode::Remembered, false));
+    assert_eq!(refused.decision.retry_after(), Some(Micros::from_millis(60)));
+    assert_eq!(refused.decision.reset_after, Micros::from_millis(1_960));
+    let passes = ask(&engine, "orders", CHECK, now + 100);
+    assert_eq!((passes.mode, passes.decision.allowed()), (Mode::Store, true));
+}
+
+#[test]
+fn a_refusal_is_remembered_for_its_own_cost_and_policy_version_only() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    let dear = Verb::Check { cost: Cost::new(15).expect("a cost") };
+    assert!(ask(&engine, "orders", dear.clone(), now).decision.allowed());
+    assert!(!ask(&engine, "orders", dear.clone(), now).decision.allowed());
+    assert!(ask(&engine, "orders", CHECK, now).decision.allowed(), "5 are left");
+    assert_eq!(ask(&engine, "orders", dear.clone(), now).mode, Mode::Remembered);
+    let wider = POLICIES.replace("burst: 20", "burst: 40");
+    engine.set_policies(PolicySet::new(Document::parse(&wider).expect("still valid")));
+    let allowed = ask(&engine, "orders", dear, now);
+    assert_eq!((allowed.mode, allowed.decision.allowed()), (Mode::Store, true));
+}
+
+#[test]
+fn a_refund_or_a_reset_ends_what_is_remembered() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    for gives_back in [Verb::Refund { cost: Cost::ONE }, Verb::Reset] {
+        passed(&engine, "orders", 30, now);
+        assert_eq!(ask(&engine, "orders", CHECK, now).mode, Mode::Remembered);
+        ask(&engine, "orders", gives_back, now);
+        assert!(ask(&engine, "orders", CHECK, now).decision.allowed());
+    }
+}
+
+#[test]
+fn permits_that_may_be_released_at_any_time_are_always_asked_for() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    let acquire = |id| Verb::Acquire { cost: Cost::ONE, permit: sluicegate::PermitId(id) };
+    assert!(ask(&engine, "jobs", acquire(1), now).decision.allowed());
+    for _ in 0..3 {
+        let refused = ask(&engine, "jobs", acquire(2), now);
+        assert_eq!((refused.mode, refused.decision.allowed()), (Mode::Store, false));
+    }
+}
+
+#[test]
+fn each_policy_says_what_holds_without_the_store_and_the_answer_says_so() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    store.switch(false);
+    let mode_and_pass = |policy| {
+        let Answer { mode, decision, .. } = ask(&engine, policy, CHECK, now);
+        (mode, decision.allowed())
+    };
+    assert_eq!(mode_and_pass("orders"), (Mode::Local, true));
+    assert_eq!(mode_and_pass("open"), (Mode::Allow, true));
+    assert_eq!(mode_and_pass("closed"), (Mode::Deny, false));
+    let retry = ask(&engine, "closed", CHECK, now).decision.retry_after();
+    assert_eq!(retry, Some(Micros::SECOND), "the store may be back by then");
+}
+
+#[test]
+fn a_node_alone_goes_on_from_what_the_store_said_last() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    assert_eq!(passed(&engine, "orders", 15, now), 15);
+    store.switch(false);
+    assert_eq!(passed(&engine, "orders", 10, now), 5);
+    assert_eq!(passed(&engine, "orders", 10, now + 500), 5, "and refills at the rate");
+}
+
+#[test]
+fn each_of_several_nodes_enforces_its_share() {
+    let (store, now) = (Shared::new(), 1_000);
+    store.switch(false);
+    let engine = store.engine(4);
+    assert_eq!(passed(&engine, "orders", 20, now), 5, "a quarter of the burst");
+    assert_eq!(passed(&engine, "orders", 20, now + 2_000), 5, "a quarter of the rate");
+    let Answer { decision, .. } = ask(&engine, "orders", CHECK, now + 2_000);
+    assert_eq!(decision.limit, 5);
+    assert_eq!(decision.retry_after(), Some(Micros::from_millis(400)));
+}
+
+#[test]
+fn a_limit_below_one_permit_a_node_refuses_but_not_for_ever() {
+    let store = Shared::new();
+    store.switch(false);
+    let engine = store.engine(2);
+    let refused = ask(&engine, "tiny", CHECK, 1_000);
+    assert_eq!(refused.decision.retry_after(), Some(Micros::SECOND));
+    let never = Verb::Check { cost: Cost::new(2).expect("a cost") };
+    assert_eq!(ask(&engine, "tiny", never, 1_000).decision.retry_after(), None);
+}
+
+#[test]
+fn what_gives_back_is_an_error_without_the_store() {
+    let store = Shared::new();
+    let engine = store.engine(1);
+    store.switch(false);
+    for verb in [Verb::Refund { cost: Cost::ONE }, Verb::Reset] {
+        let error = try_ask(&engine, "open", verb, 1_000).expect_err("nobody took it");
+        assert_eq!(error.to_string(), "store: switched off");
+    }
+    let release = Verb::Release { permit: sluicegate::PermitId(1) };
+    assert!(matches!(try_ask(&engine, "jobs", release, 1_000), Err(DecideError::Store(_))));
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_left_alone_but_for_probes() {
+    let store = Shared::new();
+    let engine = store.engine(1);
+    store.switch(false);
+    for ms in 0..10_000 {
+        ask(&engine, "open", CHECK, 1_000 + ms);
+    }
+    let asked = store.asked();
+    assert!((5 + 33..=5 + 100).contains(&asked), "asked {asked} times in 10 s");
+    assert!(engine.is_without_store());
+    store.switch(true);
+    let back = (0..).find(|ms| ask(&engine, "open", CHECK, 11_000 + ms).mode == Mode::Store);
+    assert!(back.is_some_and(|ms| ms <= 301), "{back:?} ms after the store");
+    assert!(!engine.is_without_store());
+}
+
+proptest! {
+    /// However the traffic moves between the nodes, if each had heard from the store before it went.
+    #[test]
+    fn nodes_without_a_store_never_pass_more_than_the_limit_together(
+        nodes in 1_usize..6,
+        before in prop::collection::vec((0_usize..6, 0_u64..200), 0..40),
+        after in prop::collection::vec((0_usize..6, 0_u64..200), 1..200),
+    ) {
+        let store = Shared::new();
+        let nodes_of_fleet = u32::try_from(nodes).expect("a handful");
+        let engines: Vec<_> = (0..nodes).map(|_| store.engine(nodes_of_fleet)).collect();
+        // 10/s are 1 unit a ms, and a permit weighs 100 of them: 20 permits are 2,000.
+        let (mut now, mut level) = (1_000, 0_u64);
+        let mut pass = |(node, pause): (usize, u64)| {
+            now += pause;
+            let granted = ask(&engines[node % nodes], "orders", CHECK, now).decision.granted();
+            level = level.saturating_sub(pause) + 100 * granted;
+            (level, now)
+        };
+        let cut = before.into_iter().map(&mut pass).last().map_or(1_000, |(_, now)| now);
+        for engine in &engines {
+            ask(engine, "orders", Verb::Peek { cost: Cost::ONE }, cut);
+        }
+        store.switch(false);
+        for step in after {
+            let (level, _) = pass(step);
+            prop_assert!(level <= 2_000, "{level}");
+        }
+    }
+}
