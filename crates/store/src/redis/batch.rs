@@ -1,0 +1,196 @@
+//! Joins decisions that wait into one script call, and hands its replies out again.
+//!
+//! The script takes n keys with two arguments each and replies n values (one key: the value
+//! itself), so what waits while a call is in flight goes together when its reply comes: a script
+//! call over 16 keys costs the server well under 16 times a script call over one, and both sides
+//! handle fewer, larger packets. When nothing is in flight a decision goes at once, alone.
+//!
+//! Neighbours stay apart: each takes its own value of the reply, which may be an error of its own.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+use redis::{Cmd, Pipeline, Value};
+use tokio::sync::oneshot;
+
+use super::{LuaScript, RedisError};
+
+/// One key for the script, with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The key that the script may read and write.
+    pub key: Bytes,
+    /// The two arguments that belong to it.
+    pub args: [Bytes; 2],
+}
+
+/// A request and whoever awaits its reply.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) request: Request,
+    pub(super) reply: oneshot::Sender<Result<Value, RedisError>>,
+    pub(super) stage: std::sync::Arc<Stage>,
+    /// How often it has been sent and was refused without being executed.
+    pub(super) repeats: u32,
+}
+
+/// What is wanted of the server.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) what: What,
+    /// Whether the server is to answer for a slot that is still being moved to it.
+    pub(super) asking: bool,
+}
+
+/// The two kinds of calls.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A decision; it may be joined with others.
+    Script(Ask),
+    /// A command without the script.
+    Plain(Cmd),
+}
+
+/// How far a call has come; says for sure whether it can still be called back.
+#[derive(Debug, Default)]
+pub(super) struct Stage(AtomicU8);
+
+const WAITING: u8 = 0;
+const SENT: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+/// What is written to a connection in one piece.
+#[derive(Debug)]
+pub(super) enum Packet {
+    One(Cmd),
+    /// `ASKING` and the command that it is for.
+    Asking(Pipeline),
+}
+
+impl Stage {
+    /// Marks the call as sent, unless its caller has given up.
+    fn send(&self) -> bool {
+        self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Marks the call as not sent any more: it was surely not executed.
+    pub(super) fn call_back(&self) {
+        // A caller that gave up does not look any more.
+        self.0.store(WAITING, Ordering::Release);
+    }
+
+    /// Gives up: true if the call was not sent and never will be.
+    pub(super) fn give_up(&self) -> bool {
+        self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// Takes from the front of `waiting` what goes in one packet: up to `joined_max` decisions, or one
+/// request of another kind. Whoever gave up is left out; nobody is left: an empty list.
+pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    while calls.len() < joined_max {
+        let Some(next) = waiting.front() else { break };
+        let joinable = next.request.is_joinable();
+        if !joinable && !calls.is_empty() {
+            break;
+        }
+        let call = waiting.pop_front().expect("the front has just been seen");
+        if call.reply.is_closed() || !call.stage.send() {
+            continue;
+        }
+        calls.push(call);
+        if !joinable {
+            break;
+        }
+    }
+    calls
+}
+
+/// What to write for `calls`, which [`take`] has taken.
+pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
+    let command = match calls {
+        [Call { request: Request { what: What::Plain(command), .. }, .. }] => command.clone(),
+        _ => evalsha(script, calls),
+    };
+    if !calls.iter().any(|call| call.request.asking) {
+        return Packet::One(command);
+    }
+    let mut pipeline = Pipeline::with_capacity(2);
+    pipeline.cmd("ASKING").add_command(command);
+    Packet::Asking(pipeline)
+}
+
+/// Hands the values of `reply` to `calls`, each its own.
+pub(super) fn deliver(mut calls: Vec<Call>, reply: Value) {
+    if calls.len() == 1 {
+        let call = calls.pop().expect("there is one");
+        return call.finish(Ok(reply));
+    }
+    match reply {
+        Value::Array(values) if values.len() == calls.len() => {
+            for (call, value) in calls.into_iter().zip(values) {
+                call.finish(Ok(value));
+            }
+        }
+        // The call as a whole was refused: that holds for each in it.
+        Value::ServerError(error) => {
+            for call in calls {
+                call.finish(Ok(Value::ServerError(error.clone())));
+            }
+        }
+        _ => fail(calls, &RedisError::Malformed),
+    }
+}
+
+/// Tells all of `calls` the same error.
+pub(super) fn fail(calls: impl IntoIterator<Item = Call>, error: &RedisError) {
+    for call in calls {
+        call.finish(Err(error.clone()));
+    }
+}
+
+impl Call {
+    pub(super) fn finish(self, result: Result<Value, RedisError>) {
+        // Nobody there is no mistake: the caller may have given up.
+        let _ = self.reply.send(result);
+    }
+}
+
+impl Request {
+    /// A decision for whichever server the connection leads to.
+    pub(super) fn script(ask: Ask) -> Self {
+        Self { what: What::Script(ask), asking: false }
+    }
+
+    /// A command for whichever server the connection leads to.
+    pub(super) fn plain(command: Cmd) -> Self {
+        Self { what: What::Plain(command), asking: false }
+    }
+
+    fn is_joinable(&self) -> bool {
+        !self.asking && matches!(self.what, What::Script(_))
+    }
+}
+
+/// One script call for all of `calls`.
+fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
+    let asks = || {
+        calls.iter().filter_map(|call| match &call.request.what {
+            What::Script(ask) => Some(ask),
+            What::Plain(_) => None,
+        })
+    };
+    let bytes = |ask: &Ask| ask.key.len() + ask.args[0].len() + ask.args[1].len();
+    let size = script.sha1.len() + asks().map(bytes).sum::<usize>();
+    let mut command = Cmd::with_capacity(3 + 3 * calls.len(), size + 16);
+    command.arg("EVALSHA").arg(script.sha1).arg(calls.len());
+    for ask in asks() {
+        command.arg(&*ask.key);
+    }
+    for ask in asks() {
+        command.arg(&*ask.args[0]).arg(&*ask.args[1]);
+    }
+    command
+}

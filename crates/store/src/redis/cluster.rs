@@ -1,0 +1,355 @@
+//! A cluster: each key lives on the node that owns its slot, and goes there.
+//!
+//! redis-rs has a cluster client of its own; it is not used, since it repeats calls after IO errors
+//! at its own discretion, and one node that does not answer holds up calls to the others. Here, a
+//! node is a few lanes like any other server, and a call knows what became of it:
+//!
+//! - `MOVED`: the map learns the slot's new owner, and the call goes there.
+//! - `ASK`: the slot is being moved and the key has gone ahead; the call follows it, once.
+//! - A node that is down fails the calls to its own slots, at once; the others do not notice.
+//!
+//! Whatever looks wrong makes the map be read again, by one task for all calls, from whichever of
+//! a few nodes answers first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::{Cmd, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::batch::{Ask, Request, What};
+use super::config::Address;
+use super::error::{ConnectError, Outcome, RedisError, Refusal};
+use super::lane::{LaneSetup, REPEATS_MAX, Status, settled};
+use super::slots::{self, SLOTS, SlotRange, slot_of};
+use super::standalone::Standalone;
+use super::task::Task;
+
+/// Most nodes that the map knows: as many as a cluster is built for.
+const NODES_MAX: usize = 1000;
+
+/// Most nodes asked for the map at once: one of them will be well.
+const ASKED_MAX: usize = 5;
+
+/// The least time between two readings of the map, however many calls want one.
+const READ_PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// The same after readings that brought nothing new.
+const READ_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How often the map is read although nothing happened.
+const READ_EVERY: Duration = Duration::from_secs(30);
+
+/// How long a call waits where the slot's keys are between two nodes.
+const TRY_AGAIN_PAUSE: Duration = Duration::from_millis(1);
+
+/// No node is known for the slot.
+const NOBODY: u16 = u16::MAX;
+
+/// A cluster, as seen through its slots.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    nodes: Arc<Nodes>,
+    status: watch::Receiver<Status>,
+    _reader: Task,
+}
+
+#[derive(Debug)]
+struct Nodes {
+    setup: LaneSetup,
+    connections: usize,
+    map: ArcSwap<SlotMap>,
+}
+
+/// Who owns which slot.
+#[derive(Debug)]
+struct SlotMap {
+    /// Indices into `nodes`, or [`NOBODY`].
+    owners: Box<[AtomicU16]>,
+    nodes: Vec<Arc<Node>>,
+}
+
+#[derive(Debug)]
+struct Node {
+    address: Address,
+    server: Standalone,
+}
+
+/// Where a node sends a call that it does not execute itself.
+#[derive(Debug, PartialEq, Eq)]
+enum Redirect {
+    Moved(Address),
+    Ask(Address),
+    TryAgain,
+}
+
+impl Cluster {
+    pub(super) fn start(setup: LaneSetup, seeds: Vec<Address>, connections: usize) -> Self {
+        // Keys of one script call must be in one slot: nothing is joined.
+        let setup = LaneSetup { joined_max: 1, ..setup };
+        let map = ArcSwap::from_pointee(SlotMap::new(Vec::new()));
+        let nodes = Arc::new(Nodes { setup, connections, map });
+        let (sender, status) = watch::channel(Status::Connecting);
+        let reader = Task::start(Arc::clone(&nodes).read_for_ever(seeds, sender));
+        Self { nodes, status, _reader: reader }
+    }
+
+    /// Waits for the first map and the first connection to each node.
+    pub(super) async fn ready(&self) -> Result<(), ConnectError> {
+        settled(&self.status).await?;
+        let map = self.nodes.map.load_full();
+        for node in &map.nodes {
+            node.server.lanes.ready().await?;
+        }
+        Ok(())
+    }
+
+    /// The script's reply to `ask` from the node that has its key.
+    pub(super) async fn eval(&self, ask: Ask, deadline: Instant) -> Result<Value, RedisError> {
+        let slot = slot_of(&ask.key);
+        self.route(slot, deadline, |asking| Request { what: What::Script(ask.clone()), asking })
+            .await
+    }
+
+    /// The reply to `command` from the node that has `key`.
+    pub(super) async fn command(
+        &self,
+        key: &[u8],
+        command: Cmd,
+        deadline: Instant,
+    ) -> Result<Value, RedisError> {
+        let what = || What::Plain(command.clone());
+        self.route(slot_of(key), deadline, |asking| Request { what: what(), asking }).await
+    }
+
+    async fn route(
+        &self,
+        slot: u16,
+        deadline: Instant,
+        request: impl Fn(bool) -> Request,
+    ) -> Result<Value, RedisError> {
+        timeout_at(deadline, settled(&self.status)).await.unwrap_or(Err(ConnectError::NotYet))?;
+        let suspicion = &self.nodes.setup.suspicion;
+        let mut node = self.nodes.owner(slot).ok_or_else(|| {
+            suspicion.notify_one();
+            ConnectError::NoOwner { slot }
+        })?;
+        let mut asking = false;
+        let mut repeats = 0;
+        loop {
+            let reply = node.server.lanes.call(request(asking), deadline).await;
+            let refusal = match reply.inspect_err(|_| suspicion.notify_one())? {
+                Value::ServerError(error) => Refusal::from(&error),
+                value => return Ok(value),
+            };
+            let redirect = Redirect::read(&refusal, &node.address);
+            let (Some(redirect), true) = (redirect, repeats < REPEATS_MAX) else {
+                if &*refusal.code == "CLUSTERDOWN" {
+                    suspicion.notify_one();
+                }
+                return Err(RedisError::Refused(refusal));
+            };
+            repeats += 1;
+            self.nodes.setup.counters.redirects.add_one();
+            asking = matches!(redirect, Redirect::Ask(_));
+            match redirect {
+                Redirect::Moved(address) => {
+                    suspicion.notify_one();
+                    node = self.nodes.node(&address).ok_or(RedisError::Refused(refusal))?;
+                    self.nodes.learn(slot, &node);
+                }
+                Redirect::Ask(address) => {
+                    node = self.nodes.node(&address).ok_or(RedisError::Refused(refusal))?;
+                }
+                Redirect::TryAgain => timeout_at(deadline, sleep(TRY_AGAIN_PAUSE))
+                    .await
+                    .map_err(|_| RedisError::Timeout { outcome: Outcome::NotExecuted })?,
+            }
+        }
+    }
+}
+
+impl Nodes {
+    fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+        let map = self.map.load();
+        let owner = map.owners[usize::from(slot)].load(Ordering::Relaxed);
+        map.nodes.get(usize::from(owner)).cloned()
+    }
+
+    /// The node at `address`, which becomes known if it was not; `None` if too many are.
+    fn node(&self, address: &Address) -> Option<Arc<Node>> {
+        if let Some(node) = self.map.load().at(address) {
+            return Some(node);
+        }
+        let new = Arc::new(self.start_node(address));
+        self.map.rcu(|map| {
+            let mut map = SlotMap::clone(map);
+            if map.at(address).is_none() && map.nodes.len() < NODES_MAX {
+                map.nodes.push(Arc::clone(&new));
+            }
+            map
+        });
+        self.map.load().at(address)
+    }
+
+    /// Remembers that `slot` belongs to `node` from now on.
+    fn learn(&self, slot: u16, node: &Arc<Node>) {
+        let map = self.map.load();
+        let owner = map.nodes.iter().position(|known| Arc::ptr_eq(known, node));
+        if let Some(owner) = owner.and_then(|owner| u16::try_from(owner).ok()) {
+            map.owners[usize::from(slot)].store(owner, Ordering::Relaxed);
+        }
+    }
+
+    fn start_node(&self, address: &Address) -> Node {
+        let server = Standalone::start(&self.setup, address.clone(), self.connections);
+        Node { address: address.clone(), server }
+    }
+
+    async fn read_for_ever(self: Arc<Self>, seeds: Vec<Address>, status: watch::Sender<Status>) {
+        let mut pause = READ_PAUSE_MIN;
+        loop {
+            let read = self.read(&seeds).await;
+            let changed = match read {
+                Some(ranges) => {
+                    let changed = self.install(&ranges);
+                    status.send_replace(Status::Ready);
+                    changed
+                }
+                // Without news, the nodes that are known serve on.
+                None => {
+                    status.send_if_modified(|status| {
+                        let first = matches!(status, Status::Connecting);
+                        if first {
+                            *status = Status::Down(ConnectError::NoNode);
+                        }
+                        first
+                    });
+                    false
+                }
+            };
+            pause = if changed { READ_PAUSE_MIN } else { (pause * 2).min(READ_PAUSE_MAX) };
+            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            if matches!(*status.borrow(), Status::Ready) {
+                // Whether it was a suspicion or the time does not matter.
+                let _ = timeout(READ_EVERY, self.setup.suspicion.notified()).await;
+            }
+        }
+    }
+
+    /// The map as the first of a few nodes tells it that answers.
+    async fn read(&self, seeds: &[Address]) -> Option<Vec<SlotRange>> {
+        let known = self.map.load_full();
+        let mut candidates: Vec<_> = known.nodes.iter().map(|node| node.address.clone()).collect();
+        candidates.extend(seeds.iter().filter(|seed| known.at(seed).is_none()).cloned());
+        fastrand::shuffle(&mut candidates);
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        let mut answers: FuturesUnordered<_> = candidates
+            .iter()
+            .take(ASKED_MAX)
+            .map(async |address| {
+                let reply = self.setup.dialer.query(address, &question).await.ok()?;
+                slots::read_slots(&reply, address)
+            })
+            .collect();
+        while let Some(answer) = answers.next().await {
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        None
+    }
+
+    /// Makes the map say what `ranges` say; true if it said something else before.
+    fn install(&self, ranges: &[SlotRange]) -> bool {
+        let old = self.map.load_full();
+        let mut new = SlotMap::new(Vec::new());
+        let mut places: HashMap<&Address, u16> = HashMap::new();
+        let mut changed = false;
+        for SlotRange { first, last, address } in ranges {
+            let place = *places.entry(address).or_insert_with(|| {
+                let place = new.nodes.len();
+                new.nodes.push(old.at(address).unwrap_or_else(|| {
+                    changed = true;
+                    Arc::new(self.start_node(address))
+                }));
+                u16::try_from(place).unwrap_or(NOBODY)
+            });
+            for slot in *first..=*last {
+                new.owners[usize::from(slot)].store(place, Ordering::Relaxed);
+                changed |= old.address_of(slot) != Some(address);
+            }
+        }
+        changed |= old.nodes.len() != new.nodes.len();
+        self.map.store(Arc::new(new));
+        changed
+    }
+}
+
+impl SlotMap {
+    fn new(nodes: Vec<Arc<Node>>) -> Self {
+        Self { owners: (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect(), nodes }
+    }
+
+    fn at(&self, address: &Address) -> Option<Arc<Node>> {
+        self.nodes.iter().find(|node| node.address == *address).cloned()
+    }
+
+    fn address_of(&self, slot: u16) -> Option<&Address> {
+        let owner = self.owners[usize::from(slot)].load(Ordering::Relaxed);
+        self.nodes.get(usize::from(owner)).map(|node| &node.address)
+    }
+}
+
+impl Clone for SlotMap {
+    fn clone(&self) -> Self {
+        let Self { owners, nodes } = self;
+        let owner = |owner: &AtomicU16| AtomicU16::new(owner.load(Ordering::Relaxed));
+        Self { owners: owners.iter().map(owner).collect(), nodes: nodes.clone() }
+    }
+}
+
+impl Redirect {
+    /// Where `refusal`, which came from `from`, sends the call; `None` if nowhere.
+    fn read(refusal: &Refusal, from: &Address) -> Option<Self> {
+        let target = || {
+            let (_slot, target) = refusal.message.split_once(' ')?;
+            slots::read_target(target, from)
+        };
+        match &*refusal.code {
+            "MOVED" => target().map(Self::Moved),
+            "ASK" => target().map(Self::Ask),
+            "TRYAGAIN" => Some(Self::TryAgain),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(code: &str, message: &str) -> Option<Redirect> {
+        let refusal = Refusal { code: code.into(), message: message.into() };
+        Redirect::read(&refusal, &Address::Tcp("here".into(), 1))
+    }
+
+    #[test]
+    fn a_redirection_says_where_to_go() {
+        let at = |host: &str, port| Address::Tcp(host.into(), port);
+        assert_eq!(read("MOVED", "12 10.0.0.1:7000"), Some(Redirect::Moved(at("10.0.0.1", 7000))));
+        assert_eq!(read("MOVED", "12 ::1:7000"), Some(Redirect::Moved(at("::1", 7000))));
+        assert_eq!(read("ASK", "12 a.b.c:7000"), Some(Redirect::Ask(at("a.b.c", 7000))));
+        assert_eq!(read("ASK", "12 :7000"), Some(Redirect::Ask(at("here", 7000))));
+        assert_eq!(read("TRYAGAIN", "whatever"), Some(Redirect::TryAgain));
+        assert_eq!(read("MOVED", "12"), None);
+        assert_eq!(read("ERR", "12 a:1"), None);
+    }
+}

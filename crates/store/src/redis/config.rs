@@ -1,0 +1,288 @@
+//! Which Redis, and how: a URL and a few options, each error naming the field and its range.
+//!
+//! | Form | Topology |
+//! |---|---|
+//! | `redis://[user:password@]host[:6379][/database]` | one server |
+//! | `unix://[user:password@]/path/to/redis.sock` | one server, through a Unix socket |
+//! | `redis+sentinel://[user:password@]host[:26379],host,…/master-name[/database]` | the master that Sentinels name |
+//! | `redis+cluster://[user:password@]host[:6379],host,…` | a cluster; a few of its nodes |
+//! | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` | the same through TLS |
+//!
+//! User and password are those of the data servers; write `:password@` for the default user, and
+//! percent-encode `/ ? # @ %` in them. Options follow after `?`, joined by `&`:
+//!
+//! | Option | Means | Range (default) |
+//! |---|---|---|
+//! | `connections` | connections to each server | 1..=16 (2) |
+//! | `deadline_ms` | what a decision may take, in milliseconds | 1..=10000 (20) |
+//! | `connect_timeout_ms` | what a connection may take, handshakes included | 10..=30000 (1000) |
+//! | `joined_max` | decisions that travel in one script call | 1..=64 (16) |
+//! | `database` | the same as in the path | 0..=65535 (0) |
+//! | `ca_file` | PEM file of the authorities to trust instead of the system's | – |
+//! | `sentinel_user`, `sentinel_password` | for the Sentinels themselves | – |
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::url::{self, Parts};
+
+/// Most servers that a URL may name: a few suffice to find all others.
+pub const HOSTS_MAX: usize = 16;
+
+/// Where Redis is and how it is talked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisConfig {
+    pub(super) topology: Topology,
+    pub(super) login: Login,
+    pub(super) sentinel_login: Login,
+    pub(super) tls: bool,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) database: u16,
+    pub(super) connections: usize,
+    pub(super) joined_max: usize,
+    pub(super) deadline: Duration,
+    pub(super) connect_timeout: Duration,
+}
+
+/// How the servers belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One server.
+    Standalone(Address),
+    /// The master of a replicated set; Sentinels know which server that is.
+    Sentinel {
+        /// Some of the Sentinels.
+        sentinels: Vec<Address>,
+        /// The name that the Sentinels have for the master.
+        master: Arc<str>,
+    },
+    /// A cluster.
+    Cluster {
+        /// Some of its nodes.
+        seeds: Vec<Address>,
+    },
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A host name or IP address, and a port.
+    Tcp(Arc<str>, u16),
+    /// A Unix socket.
+    Unix(Arc<Path>),
+}
+
+/// Why a configuration cannot be used. No message contains a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The URL starts with no known scheme.
+    #[error(
+        "scheme: expected redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster \
+         or rediss+cluster, as in `redis://127.0.0.1:6379`"
+    )]
+    Scheme,
+    /// A part that must be there is not.
+    #[error("{field}: is missing")]
+    Missing {
+        /// The part.
+        field: &'static str,
+    },
+    /// A part cannot be read.
+    #[error("{field}: `{value}` is not {expected}")]
+    Malformed {
+        /// The part.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What can be read.
+        expected: &'static str,
+    },
+    /// User or password contain characters that end them.
+    #[error("user and password: percent-encode `/`, `?`, `#`, `@` and `%` in them")]
+    Credentials,
+    /// A number is outside its range.
+    #[error("{field}: `{value}` is outside {min}..={max}")]
+    Range {
+        /// The option.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// The smallest permitted.
+        min: u64,
+        /// The largest permitted.
+        max: u64,
+    },
+    /// There is no such option.
+    #[error("unknown option `{name}`")]
+    UnknownOption {
+        /// What was given.
+        name: String,
+    },
+    /// A part cannot be used as it is, or not with the others.
+    #[error("{field}: {reason}")]
+    Unusable {
+        /// The part.
+        field: &'static str,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The authorities to trust cannot be loaded.
+    #[error("ca_file: cannot use `{path}`: {reason}")]
+    Authorities {
+        /// The file, or `system`.
+        path: String,
+        /// What is wrong with it.
+        reason: Arc<str>,
+    },
+}
+
+/// Who we say we are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: Option<Arc<str>>,
+    pub(super) password: Option<Secret>,
+}
+
+/// Text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Secret(Arc<str>);
+
+impl RedisConfig {
+    /// How the servers belong together.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What a decision may take.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    fn with_option(&mut self, name: &str, value: String) -> Result<(), ConfigError> {
+        match name {
+            "connections" => self.connections = whole("connections", &value, 1..=16)?,
+            "joined_max" => self.joined_max = whole("joined_max", &value, 1..=64)?,
+            "database" => self.database = whole("database", &value, 0..=u16::MAX)?,
+            "deadline_ms" => {
+                self.deadline = Duration::from_millis(whole("deadline_ms", &value, 1..=10_000)?);
+            }
+            "connect_timeout_ms" => {
+                let ms = whole("connect_timeout_ms", &value, 10..=30_000)?;
+                self.connect_timeout = Duration::from_millis(ms);
+            }
+            "ca_file" => self.ca_file = Some(PathBuf::from(value)),
+            "sentinel_user" => self.sentinel_login.user = Some(value.into()),
+            "sentinel_password" => self.sentinel_login.password = Some(Secret::new(&value)),
+            _ => return Err(ConfigError::UnknownOption { name: name.to_owned() }),
+        }
+        Ok(())
+    }
+
+    fn check(self) -> Result<Self, ConfigError> {
+        let conflict = |field, reason| Err(ConfigError::Unusable { field, reason });
+        let cluster = matches!(self.topology, Topology::Cluster { .. });
+        let sentinel = matches!(self.topology, Topology::Sentinel { .. });
+        if cluster && self.database != 0 {
+            return conflict("database", "a cluster has database 0 only");
+        }
+        if !self.tls && self.ca_file.is_some() {
+            return conflict("ca_file", "is of use with `rediss://` only");
+        }
+        if !sentinel && self.sentinel_login != Login::default() {
+            return conflict("sentinel_user", "is of use with `redis+sentinel://` only");
+        }
+        if self.sentinel_login.user.is_some() && self.sentinel_login.password.is_none() {
+            return Err(ConfigError::Missing { field: "sentinel_password" });
+        }
+        Ok(self)
+    }
+}
+
+impl FromStr for RedisConfig {
+    type Err = ConfigError;
+
+    /// Reads a URL; the forms and options are listed at the top of this module.
+    fn from_str(url: &str) -> Result<Self, ConfigError> {
+        let Parts { topology, tls, login, database, options } = url::parse(url)?;
+        let mut config = Self {
+            topology,
+            login,
+            sentinel_login: Login::default(),
+            tls,
+            ca_file: None,
+            database: 0,
+            connections: 2,
+            joined_max: 16,
+            deadline: Duration::from_millis(20),
+            connect_timeout: Duration::from_secs(1),
+        };
+        if let Some(database) = database {
+            config.with_option("database", database)?;
+        }
+        for (name, value) in options {
+            config.with_option(&name, value)?;
+        }
+        config.check()
+    }
+}
+
+impl Address {
+    /// The host name that a certificate must be for.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(host, _) => Some(host),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Secret {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the server and nobody else.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+/// The plain decimal number that `value` says, if it is within `range`.
+fn whole<N>(
+    field: &'static str,
+    value: &str,
+    range: std::ops::RangeInclusive<N>,
+) -> Result<N, ConfigError>
+where
+    N: FromStr + PartialOrd + Copy + TryInto<u64>,
+{
+    let plain = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse().ok().filter(|number| plain && range.contains(number));
+    let bound = |number: N| number.try_into().unwrap_or(u64::MAX);
+    number.ok_or_else(|| ConfigError::Range {
+        field,
+        value: value.to_owned(),
+        min: bound(*range.start()),
+        max: bound(*range.end()),
+    })
+}

@@ -1,0 +1,285 @@
+//! One connection: made within its time, with the handshakes that it needs, and closed when dropped.
+//!
+//! The streams are opened here rather than by redis-rs, so that one deadline covers name lookup,
+//! TCP, TLS and login, Nagle's algorithm is off, the TLS settings are read once instead of at every
+//! connection, and aws-lc-rs is the crypto provider whatever else the process uses. What
+//! redis-rs does on the stream is what we want of it: RESP, login, and a pipeline that never
+//! repeats a command by itself (its multiplexed connection has no retries, and a future that is
+//! dropped leaves its reply to be read and thrown away).
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+
+use super::config::{Address, ConfigError, Login, RedisConfig};
+use super::error::{ConnectError, Refusal};
+use super::task::Task;
+
+/// Most requests handed to one connection and not yet answered: enough to fill a fast link, few
+/// enough that the last of them still has a chance to meet its deadline.
+pub(super) const FLIGHTS_MAX: usize = 1024;
+
+/// Opens connections of one kind.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    tls: Option<TlsConnector>,
+    login: RedisConnectionInfo,
+    connect_timeout: Duration,
+}
+
+/// An open connection that is logged in.
+pub(super) struct Connection {
+    pub(super) commands: MultiplexedConnection,
+    pub(super) address: Address,
+    _driver: Task,
+}
+
+/// A stream of bytes, whatever it goes through.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Dialer {
+    /// A dialer for the servers that hold data.
+    ///
+    /// # Errors
+    /// [`ConfigError::Authorities`] if the certificates to trust cannot be read.
+    pub(super) fn for_data(config: &RedisConfig) -> Result<Self, ConfigError> {
+        Self::new(config, &config.login, config.database)
+    }
+
+    /// A dialer for Sentinels.
+    ///
+    /// # Errors
+    /// [`ConfigError::Authorities`] if the certificates to trust cannot be read.
+    pub(super) fn for_sentinels(config: &RedisConfig) -> Result<Self, ConfigError> {
+        Self::new(config, &config.sentinel_login, 0)
+    }
+
+    fn new(config: &RedisConfig, login: &Login, database: u16) -> Result<Self, ConfigError> {
+        let mut info =
+            RedisConnectionInfo::default().set_db(database.into()).set_skip_set_lib_name();
+        if let Some(user) = &login.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = &login.password {
+            info = info.set_password(password.reveal());
+        }
+        let tls = config.tls.then(|| tls_connector(config.ca_file.as_deref())).transpose()?;
+        Ok(Self { tls, login: info, connect_timeout: config.connect_timeout })
+    }
+
+    /// A connection to `address`, logged in, on which `prepare` has been done; all of it within
+    /// the configured time.
+    pub(super) async fn open(
+        &self,
+        address: &Address,
+        prepare: impl AsyncFnOnce(&mut Connection) -> Result<(), ConnectError>,
+    ) -> Result<Connection, ConnectError> {
+        let opening = async {
+            let stream = self.stream(address).await?;
+            let settings = AsyncConnectionConfig::new()
+                .set_response_timeout(None)
+                .set_connection_timeout(None)
+                .set_pipeline_buffer_size(FLIGHTS_MAX);
+            let (commands, driver) =
+                MultiplexedConnection::new_with_config(&self.login, stream, settings)
+                    .await
+                    .map_err(|error| login_error(address, &error))?;
+            let address = address.clone();
+            let mut connection = Connection { commands, address, _driver: Task::start(driver) };
+            prepare(&mut connection).await?;
+            Ok(connection)
+        };
+        self.in_time(address, opening).await
+    }
+
+    /// The reply of `address` to one question, on a connection of its own.
+    pub(super) async fn query(
+        &self,
+        address: &Address,
+        question: &Cmd,
+    ) -> Result<Value, ConnectError> {
+        let mut reply = Value::Nil;
+        self.open(address, async |connection| {
+            reply = connection.ask(question).await?;
+            Ok(())
+        })
+        .await?;
+        Ok(reply)
+    }
+
+    /// A connection to `address` that listens to `channel`.
+    pub(super) async fn listen(
+        &self,
+        address: &Address,
+        channel: &str,
+    ) -> Result<PubSub, ConnectError> {
+        let opening = async {
+            let stream = self.stream(address).await?;
+            let error = |error| login_error(address, &error);
+            let mut messages = PubSub::new(&self.login, stream).await.map_err(error)?;
+            messages.subscribe(channel).await.map_err(error)?;
+            Ok(messages)
+        };
+        self.in_time(address, opening).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        address: &Address,
+        opening: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
+        timeout(self.connect_timeout, opening).await.unwrap_or_else(|_| {
+            Err(ConnectError::Timeout { address: address.clone(), timeout: self.connect_timeout })
+        })
+    }
+
+    async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>, ConnectError> {
+        let failed = |error| io_error(address, &error);
+        let (host, port) = match address {
+            Address::Unix(path) => {
+                return Ok(Box::new(UnixStream::connect(path).await.map_err(failed)?));
+            }
+            Address::Tcp(host, port) => (&**host, *port),
+        };
+        let tcp = TcpStream::connect((host, port)).await.map_err(failed)?;
+        tcp.set_nodelay(true).map_err(failed)?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(tcp)) };
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| ConnectError::Tls {
+            address: address.clone(),
+            reason: error.to_string().into(),
+        })?;
+        Ok(Box::new(tls.connect(name, tcp).await.map_err(failed)?))
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The login is left out: it contains the password.
+        let Self { tls, login: _, connect_timeout } = self;
+        f.debug_struct("Dialer")
+            .field("tls", &tls.is_some())
+            .field("connect_timeout", connect_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// The reply to `command`, which may be an error of the server.
+    pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, ConnectError> {
+        match self.commands.send_packed_command(command).await {
+            Ok(Value::ServerError(error)) => Err(refusal(&self.address, Refusal::from(&error))),
+            Ok(value) => Ok(value),
+            Err(error) => Err(login_error(&self.address, &error)),
+        }
+    }
+
+    /// The error that says that this server replies as no Redis would.
+    pub(super) fn foreign(&self, reason: &str) -> ConnectError {
+        ConnectError::Foreign { address: self.address.clone(), reason: reason.into() }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+fn refusal(address: &Address, refusal: Refusal) -> ConnectError {
+    let address = address.clone();
+    match &*refusal.code {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => {
+            ConnectError::Login { address, reason: refusal.to_string().into() }
+        }
+        _ => ConnectError::Refused { address, refusal },
+    }
+}
+
+/// What went wrong while redis-rs greeted the server.
+fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => ConnectError::Login {
+            address: address.clone(),
+            reason: error.detail().unwrap_or("no reason given").into(),
+        },
+        ErrorKind::Io => match std::error::Error::source(error)
+            .and_then(|source| source.downcast_ref::<io::Error>())
+        {
+            Some(source) => io_error(address, source),
+            None => ConnectError::Broken { address: address.clone() },
+        },
+        _ => match error.code() {
+            Some(code) => refusal(
+                address,
+                Refusal { code: code.into(), message: error.detail().unwrap_or_default().into() },
+            ),
+            None => {
+                ConnectError::Foreign { address: address.clone(), reason: error.to_string().into() }
+            }
+        },
+    }
+}
+
+fn io_error(address: &Address, error: &io::Error) -> ConnectError {
+    let address = address.clone();
+    let reason = error.to_string().into();
+    let tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+    if tls {
+        return ConnectError::Tls { address, reason };
+    }
+    ConnectError::Io { address, kind: error.kind(), reason }
+}
+
+/// TLS that trusts the authorities in `ca_file`, or those of the system.
+fn tls_connector(ca_file: Option<&Path>) -> Result<TlsConnector, ConfigError> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(path) => {
+            for certificate in authorities(path)? {
+                roots.add(certificate).map_err(|error| unusable(path, &error))?;
+            }
+        }
+        None => {
+            // Certificates of the system that cannot be read are left out: others may do.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        let path = ca_file.unwrap_or(Path::new("system"));
+        return Err(unusable(path, &"it contains no certificate"));
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("aws-lc-rs supports the default protocol versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let pem = fs::read(path).map_err(|error| unusable(path, &error))?;
+    CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, reason: &dyn fmt::Display) -> ConfigError {
+    ConfigError::Authorities { path: path.display().to_string(), reason: reason.to_string().into() }
+}

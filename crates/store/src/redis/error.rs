@@ -1,0 +1,231 @@
+//! What can go wrong between this process and Redis, and whether the call may have been executed.
+//!
+//! The second question is the important one. A call that was surely not executed may be made
+//! again; one with an unknown outcome may not, for it may have charged a budget already.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::Address;
+
+/// Whether a call that failed may have changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was surely not executed: it never left, or the server refused it before it began.
+    NotExecuted,
+    /// It was sent, and may have been executed: it must not be made again.
+    Unknown,
+}
+
+/// Why a call brought no reply of the script.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedisError {
+    /// There is no connection now; the call never left.
+    #[error("redis is unavailable: {cause}")]
+    Unavailable {
+        /// What keeps the connection from being there.
+        #[from]
+        cause: ConnectError,
+    },
+    /// Too many calls wait to be sent already; this one never left.
+    #[error("more than {waiting_max} calls wait for redis")]
+    Overloaded {
+        /// How many may wait for one connection.
+        waiting_max: usize,
+    },
+    /// The deadline passed before the reply came.
+    #[error("no reply from redis within the deadline")]
+    Timeout {
+        /// Unknown once the call was sent.
+        outcome: Outcome,
+    },
+    /// The connection was lost after the call was sent and before its reply came.
+    #[error("the connection to redis was lost before the reply came")]
+    Lost,
+    /// The server replied with an error.
+    #[error("redis refused the call: {0}")]
+    Refused(Refusal),
+    /// The reply has another shape than the script's; the call was executed.
+    #[error("redis sent a reply of an unexpected shape")]
+    Malformed,
+}
+
+/// An error reply of the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code} {message}")]
+pub struct Refusal {
+    /// The first word of the reply: `READONLY`, `OOM`, `ERR`...
+    pub code: Arc<str>,
+    /// The rest of it.
+    pub message: Arc<str>,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The first attempt is still under way.
+    #[error("the first connection is still being made")]
+    NotYet,
+    /// The operating system or the network said no.
+    #[error("cannot connect to {address}: {reason}")]
+    Io {
+        /// The server.
+        address: Address,
+        /// What kind of failure it is.
+        kind: io::ErrorKind,
+        /// What the operating system says.
+        reason: Arc<str>,
+    },
+    /// The server did not finish the handshake in time.
+    #[error("cannot connect to {address} within {} ms", timeout.as_millis())]
+    Timeout {
+        /// The server.
+        address: Address,
+        /// The configured bound.
+        timeout: Duration,
+    },
+    /// TLS failed: the certificate is not trusted, or there is no TLS at the other end.
+    #[error("no secure connection to {address}: {reason}")]
+    Tls {
+        /// The server.
+        address: Address,
+        /// What TLS says.
+        reason: Arc<str>,
+    },
+    /// The server does not accept the user and the password, or wants some.
+    #[error("{address} refuses user and password: {reason}")]
+    Login {
+        /// The server.
+        address: Address,
+        /// What the server says.
+        reason: Arc<str>,
+    },
+    /// The server refuses what a new connection needs: it is loading, or the user may not load
+    /// the script.
+    #[error("{address} refuses the connection: {refusal}")]
+    Refused {
+        /// The server.
+        address: Address,
+        /// What the server says.
+        refusal: Refusal,
+    },
+    /// The server keeps another script under the expected hash, or replies in no known way.
+    #[error("{address} does not speak as redis does: {reason}")]
+    Foreign {
+        /// The server.
+        address: Address,
+        /// What was expected.
+        reason: Arc<str>,
+    },
+    /// The server is not the master, although it was said to be.
+    #[error("{address} is a {role}, not the master")]
+    NotMaster {
+        /// The server.
+        address: Address,
+        /// The role that it has.
+        role: Arc<str>,
+    },
+    /// No sentinel that answers knows the master.
+    #[error("no sentinel knows the master `{name}`")]
+    NoMaster {
+        /// The configured name.
+        name: Arc<str>,
+    },
+    /// No node of the cluster tells which slots are where.
+    #[error("no node of the cluster answers")]
+    NoNode,
+    /// No node of the cluster serves the key's slot.
+    #[error("no node of the cluster serves slot {slot}")]
+    NoOwner {
+        /// The slot, 0..=16383.
+        slot: u16,
+    },
+    /// The connection broke.
+    #[error("the connection to {address} broke")]
+    Broken {
+        /// The server.
+        address: Address,
+    },
+    /// Requests were outstanding, and nothing was heard for too long.
+    #[error("{address} was silent for {} ms", silence.as_millis())]
+    Silent {
+        /// The server.
+        address: Address,
+        /// How long a reply was awaited.
+        silence: Duration,
+    },
+    /// Another server became the master; a connection to it is being made.
+    #[error("the master moved away from {address}")]
+    Moved {
+        /// The server that was the master.
+        address: Address,
+    },
+}
+
+impl RedisError {
+    /// Whether the call may have been executed.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unavailable { .. } | Self::Overloaded { .. } => Outcome::NotExecuted,
+            Self::Timeout { outcome } => *outcome,
+            Self::Lost | Self::Malformed => Outcome::Unknown,
+            Self::Refused(refusal) => refusal.outcome(),
+        }
+    }
+}
+
+impl Refusal {
+    /// Whether the call may have been executed in spite of the error.
+    pub fn outcome(&self) -> Outcome {
+        match &*self.code {
+            // Refused before the script began...
+            "NOSCRIPT" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT" | "LOADING"
+            | "MASTERDOWN" | "BUSY" | "NOAUTH" => Outcome::NotExecuted,
+            // ...or in a state in which no script can write anything.
+            "READONLY" | "NOREPLICAS" | "MISCONF" => Outcome::NotExecuted,
+            // A script may have written something before it ran into any other error.
+            _ => Outcome::Unknown,
+        }
+    }
+
+    /// Whether the server is no place for calls at present: the connection is of no use.
+    pub(super) fn means_wrong_server(&self) -> bool {
+        matches!(&*self.code, "READONLY" | "LOADING" | "MASTERDOWN")
+    }
+}
+
+impl From<&redis::ServerError> for Refusal {
+    fn from(error: &redis::ServerError) -> Self {
+        Self { code: error.code().into(), message: error.details().unwrap_or_default().into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: &str) -> Outcome {
+        RedisError::Refused(Refusal { code: code.into(), message: "".into() }).outcome()
+    }
+
+    #[test]
+    fn only_a_refusal_before_any_write_counts_as_not_executed() {
+        for code in ["NOSCRIPT", "MOVED", "ASK", "LOADING", "READONLY", "NOREPLICAS"] {
+            assert_eq!(refused(code), Outcome::NotExecuted, "{code}");
+        }
+        for code in ["ERR", "OOM", "WRONGTYPE", "NOPERM", "SOMETHING"] {
+            assert_eq!(refused(code), Outcome::Unknown, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_without_a_reply_has_an_unknown_outcome() {
+        assert_eq!(RedisError::Lost.outcome(), Outcome::Unknown);
+        assert_eq!(RedisError::Malformed.outcome(), Outcome::Unknown);
+        assert_eq!(RedisError::Overloaded { waiting_max: 1 }.outcome(), Outcome::NotExecuted);
+        assert_eq!(RedisError::from(ConnectError::NotYet).outcome(), Outcome::NotExecuted);
+    }
+}

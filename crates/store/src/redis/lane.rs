@@ -1,0 +1,500 @@
+//! One supervised connection: it is made, used, watched, lost and made again in a task of its own.
+//!
+//! ```text
+//!  callers ─▶ inbox ─▶ waiting ─▶ in flight ─▶ replies ─▶ callers
+//!             (bounded)   │ joined when nothing is in flight
+//! ```
+//!
+//! A caller waits until its deadline and no longer, whatever the connection does; what it leaves
+//! behind is thrown away when the reply comes. While there is no connection, calls fail at once.
+//! Only during the very first attempt do they wait (until their deadline), so that a process that
+//! has just started does not fail for want of a millisecond.
+//!
+//! Death is noticed by the age of the oldest request without a reply, since a connection into a
+//! black hole gives no error. Nothing that was sent is sent again, except when the server says
+//! that it did not know the script: then it was not executed, and goes again behind a reload.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+
+use super::LuaScript;
+use super::backoff::Backoff;
+use super::batch::{self, Call, Packet, Request, Stage};
+use super::config::Address;
+use super::connection::{Connection, Dialer, FLIGHTS_MAX};
+use super::error::{ConnectError, Outcome, RedisError, Refusal};
+use super::stats::Counters;
+use super::task::Task;
+
+/// Most calls that wait for one connection: more could not be served within a deadline anyway.
+pub(super) const WAITING_MAX: usize = 4096;
+
+/// Most times a call goes again after the server surely did not execute it.
+pub(super) const REPEATS_MAX: u32 = 3;
+
+/// How long a request may go without a reply before the connection counts as dead, unless the
+/// deadline of calls is longer: a server that forks pauses for less, and a black hole is still
+/// noticed well within a second.
+const SILENCE_MAX: Duration = Duration::from_millis(500);
+
+/// How often the age of the oldest request is looked at.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+/// After so much idleness the server is asked for a sign of life, so that neither a dead
+/// connection nor a forgetful firewall is discovered by a decision.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// A connection that held so long was a good one: the next pause is the shortest again.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+
+/// Where a lane leads: a server, or why none is known.
+pub(super) type Target = Result<Address, ConnectError>;
+
+/// What all lanes of a client have in common.
+#[derive(Clone, Debug)]
+pub(super) struct LaneSetup {
+    pub(super) dialer: Dialer,
+    pub(super) script: LuaScript,
+    /// Decisions that may travel in one script call; 1 where keys live on several servers.
+    pub(super) joined_max: usize,
+    /// Whether the server must say that it is a master before it is used.
+    pub(super) master_only: bool,
+    /// Told when a server turned out to be the wrong one or could not be reached.
+    pub(super) suspicion: Arc<Notify>,
+    pub(super) silence_max: Duration,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// The callers' end.
+#[derive(Debug)]
+pub(super) struct Lane {
+    inbox: mpsc::Sender<Call>,
+    status: watch::Receiver<Status>,
+    _worker: Task,
+}
+
+/// Whether there is a connection.
+#[derive(Clone, Debug)]
+pub(super) enum Status {
+    /// The first attempt is under way.
+    Connecting,
+    /// Calls are served.
+    Ready,
+    /// Calls are refused for this reason.
+    Down(ConnectError),
+}
+
+/// The task's end.
+struct Worker {
+    setup: LaneSetup,
+    target: watch::Receiver<Target>,
+    inbox: mpsc::Receiver<Call>,
+    status: watch::Sender<Status>,
+    /// Whether there has been a connection before.
+    connected_before: bool,
+}
+
+/// The lane's owner is gone.
+struct Closed;
+
+impl LaneSetup {
+    /// How long a connection may be silent while the calls on it may take `deadline`.
+    pub(super) fn silence_max(deadline: Duration) -> Duration {
+        SILENCE_MAX.max(deadline)
+    }
+}
+
+impl Lane {
+    /// A lane that leads to whatever `target` says, now and later.
+    pub(super) fn start(setup: LaneSetup, target: watch::Receiver<Target>) -> Self {
+        let (inbox, calls) = mpsc::channel(WAITING_MAX);
+        let (status_sender, status) = watch::channel(Status::Connecting);
+        let worker =
+            Worker { setup, target, inbox: calls, status: status_sender, connected_before: false };
+        Self { inbox, status, _worker: Task::start(worker.run()) }
+    }
+
+    /// Whether calls are served now.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(*self.status.borrow(), Status::Ready)
+    }
+
+    /// Waits for the end of the first attempt.
+    pub(super) async fn ready(&self) -> Result<(), ConnectError> {
+        settled(&self.status).await
+    }
+
+    /// The reply to `request`, which may be an error of the server, or why there is none by
+    /// `deadline`.
+    pub(super) async fn call(
+        &self,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Value, RedisError> {
+        let (reply, answer) = oneshot::channel();
+        let stage = Arc::new(Stage::default());
+        let call = Call { request, reply, stage: Arc::clone(&stage), repeats: 0 };
+        if self.inbox.try_send(call).is_err() {
+            return Err(RedisError::Overloaded { waiting_max: WAITING_MAX });
+        }
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(result)) => result,
+            // The worker let the call fall, which it does when its connection breaks.
+            Ok(Err(_)) if stage.give_up() => Err(self.unavailable()),
+            Ok(Err(_)) => Err(RedisError::Lost),
+            Err(_) if stage.give_up() => Err(RedisError::Timeout { outcome: Outcome::NotExecuted }),
+            Err(_) => Err(RedisError::Timeout { outcome: Outcome::Unknown }),
+        }
+    }
+
+    fn unavailable(&self) -> RedisError {
+        match &*self.status.borrow() {
+            Status::Down(cause) => cause.clone().into(),
+            Status::Connecting | Status::Ready => ConnectError::NotYet.into(),
+        }
+    }
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let cause = match self.connect().await {
+                Ok(Ok(connection)) => {
+                    self.greet();
+                    let since = Instant::now();
+                    let Err(cause) = Service::new(&mut self, connection).run().await else {
+                        return;
+                    };
+                    if since.elapsed() >= SETTLED_AFTER {
+                        backoff.reset();
+                    }
+                    cause
+                }
+                Ok(Err(cause)) => cause,
+                Err(Closed) => return,
+            };
+            self.setup.suspicion.notify_one();
+            self.status.send_replace(Status::Down(cause));
+            let pause = backoff.pause();
+            if self.refusing_calls(|_| sleep(pause)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn greet(&mut self) {
+        if self.connected_before {
+            self.setup.counters.reconnects.add_one();
+        }
+        self.connected_before = true;
+        self.status.send_replace(Status::Ready);
+    }
+
+    /// One attempt to connect to the present target; again if the target changes meanwhile.
+    async fn connect(&mut self) -> Result<Result<Connection, ConnectError>, Closed> {
+        loop {
+            let target = self.target.borrow_and_update().clone();
+            let address = match target {
+                Ok(address) => address,
+                Err(cause) => {
+                    if !matches!(cause, ConnectError::NotYet) {
+                        self.status.send_replace(Status::Down(cause));
+                    }
+                    let mut target = self.target.clone();
+                    self.refusing_calls(
+                        |_| async move { target.changed().await.map_err(|_| Closed) },
+                    )
+                    .await??;
+                    continue;
+                }
+            };
+            let mut target = self.target.clone();
+            let opening = self.refusing_calls(|setup| async move {
+                tokio::select! {
+                    opened = setup.dialer.open(&address, async |it| setup.prepare(it).await) => Ok(Some(opened)),
+                    changed = target.changed() => changed.map(|()| None).map_err(|_| Closed),
+                }
+            });
+            if let Some(opened) = opening.await?? {
+                return Ok(opened);
+            }
+        }
+    }
+
+    /// Does some work; refuses calls meanwhile, unless the first attempt is still under way.
+    async fn refusing_calls<T, F>(&mut self, work: impl FnOnce(LaneSetup) -> F) -> Result<T, Closed>
+    where
+        F: Future<Output = T>,
+    {
+        let mut work = std::pin::pin!(work(self.setup.clone()));
+        loop {
+            let down = match &*self.status.borrow() {
+                Status::Down(cause) => Some(RedisError::from(cause.clone())),
+                Status::Connecting | Status::Ready => None,
+            };
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                call = self.inbox.recv(), if down.is_some() => match (call, down) {
+                    (Some(call), Some(error)) => call.finish(Err(error)),
+                    _ => return Err(Closed),
+                },
+            }
+        }
+    }
+}
+
+impl LaneSetup {
+    /// What a new connection needs before it serves calls.
+    async fn prepare(&self, connection: &mut Connection) -> Result<(), ConnectError> {
+        if self.master_only {
+            let role = connection.ask(Cmd::new().arg("ROLE")).await?;
+            let role = first_text(&role).ok_or_else(|| connection.foreign("a role"))?;
+            if role != "master" {
+                let address = connection.address.clone();
+                return Err(ConnectError::NotMaster { address, role: role.into() });
+            }
+        }
+        let sha1 = connection.ask(&load(&self.script)).await?;
+        match first_text(&sha1) {
+            Some(sha1) if sha1 == self.script.sha1 => Ok(()),
+            _ => Err(connection.foreign("the hash of the script")),
+        }
+    }
+}
+
+/// A connection in use.
+struct Service<'a> {
+    worker: &'a mut Worker,
+    connection: Connection,
+    waiting: VecDeque<Call>,
+    flights: FuturesUnordered<Flight>,
+    /// When each packet in flight was sent, oldest first: replies come in order.
+    sent_at: VecDeque<Instant>,
+    heard_at: Instant,
+    /// Whether the script is being loaded again; decisions wait behind it.
+    reloading: bool,
+}
+
+type Flight = Pin<Box<dyn Future<Output = Landing> + Send>>;
+
+/// A packet whose reply has come, or whose connection is lost.
+struct Landing {
+    cargo: Cargo,
+    reply: RedisResult<Value>,
+}
+
+/// Whose reply it is.
+enum Cargo {
+    Calls(Vec<Call>),
+    Reload,
+    Ping,
+}
+
+impl<'a> Service<'a> {
+    fn new(worker: &'a mut Worker, connection: Connection) -> Self {
+        Self {
+            worker,
+            connection,
+            waiting: VecDeque::new(),
+            flights: FuturesUnordered::new(),
+            sent_at: VecDeque::new(),
+            heard_at: Instant::now(),
+            reloading: false,
+        }
+    }
+
+    /// Serves calls until the lane is closed (`Ok`) or the connection is of no use any more.
+    async fn run(mut self) -> Result<(), ConnectError> {
+        let mut watch = interval(WATCH_EVERY);
+        watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.send();
+            tokio::select! {
+                biased;
+                changed = self.worker.target.changed() => {
+                    let Ok(()) = changed else { return Ok(()) };
+                    return Err(ConnectError::Moved { address: self.connection.address.clone() });
+                }
+                Some(landing) = self.flights.next(), if !self.flights.is_empty() => {
+                    self.land(landing)?;
+                }
+                call = self.worker.inbox.recv(), if self.waiting.len() < WAITING_MAX => {
+                    let Some(call) = call else { return Ok(()) };
+                    self.accept(call);
+                    if self.flights.is_empty() {
+                        // Whoever else is about to call comes along.
+                        tokio::task::yield_now().await;
+                        self.accept_more();
+                    }
+                }
+                now = watch.tick() => self.watch(now)?,
+            }
+        }
+    }
+
+    fn accept(&mut self, call: Call) {
+        self.waiting.push_back(call);
+        self.accept_more();
+    }
+
+    fn accept_more(&mut self) {
+        while self.waiting.len() < WAITING_MAX
+            && let Ok(call) = self.worker.inbox.try_recv()
+        {
+            self.waiting.push_back(call);
+        }
+    }
+
+    /// Sends what may be sent now.
+    fn send(&mut self) {
+        let joined_max = self.worker.setup.joined_max;
+        let joins = joined_max > 1;
+        if self.reloading || (joins && !self.flights.is_empty()) {
+            return;
+        }
+        while self.flights.len() < FLIGHTS_MAX {
+            let calls = batch::take(&mut self.waiting, joined_max);
+            if calls.is_empty() {
+                return;
+            }
+            self.worker.setup.counters.batches.add_one();
+            let packet = batch::pack(&self.worker.setup.script, &calls);
+            self.fly(Cargo::Calls(calls), packet);
+        }
+    }
+
+    fn fly(&mut self, cargo: Cargo, packet: Packet) {
+        let connection = self.connection.commands.clone();
+        self.sent_at.push_back(Instant::now());
+        self.flights.push(Box::pin(async move {
+            let reply = exchange(connection, packet).await;
+            Landing { cargo, reply }
+        }));
+    }
+
+    fn land(&mut self, landing: Landing) -> Result<(), ConnectError> {
+        let Landing { cargo, reply } = landing;
+        self.sent_at.pop_front();
+        self.heard_at = Instant::now();
+        let address = || self.connection.address.clone();
+        let Ok(reply) = reply else {
+            // Calls in flight are let fall, which tells their callers that the outcome is unknown.
+            return Err(ConnectError::Broken { address: address() });
+        };
+        let refusal = match &reply {
+            Value::ServerError(error) => Some(Refusal::from(error)),
+            _ => None,
+        };
+        match (cargo, refusal) {
+            (Cargo::Calls(calls), Some(refusal)) if &*refusal.code == "NOSCRIPT" => {
+                self.repeat_behind_reload(calls, reply);
+            }
+            (Cargo::Calls(calls), Some(refusal)) if refusal.means_wrong_server() => {
+                batch::deliver(calls, reply);
+                return Err(ConnectError::Refused { address: address(), refusal });
+            }
+            (Cargo::Calls(calls), _) => batch::deliver(calls, reply),
+            (Cargo::Reload, Some(refusal)) => {
+                return Err(ConnectError::Refused { address: address(), refusal });
+            }
+            (Cargo::Reload, None) => self.reloading = false,
+            (Cargo::Ping, _) => {}
+        }
+        Ok(())
+    }
+
+    /// The script was not there, so `calls` were not executed: they go again once it is loaded.
+    fn repeat_behind_reload(&mut self, calls: Vec<Call>, reply: Value) {
+        let (again, tired): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|call| call.repeats < REPEATS_MAX);
+        for mut call in again.into_iter().rev() {
+            call.repeats += 1;
+            call.stage.call_back();
+            self.waiting.push_front(call);
+        }
+        for call in tired {
+            call.finish(Ok(reply.clone()));
+        }
+        if !self.reloading {
+            self.reloading = true;
+            self.worker.setup.counters.script_reloads.add_one();
+            let packet = Packet::One(load(&self.worker.setup.script));
+            self.fly(Cargo::Reload, packet);
+        }
+    }
+
+    fn watch(&mut self, now: Instant) -> Result<(), ConnectError> {
+        let silence_max = self.worker.setup.silence_max;
+        match self.sent_at.front() {
+            Some(&oldest) if now.duration_since(oldest) > silence_max => {
+                let address = self.connection.address.clone();
+                Err(ConnectError::Silent { address, silence: silence_max })
+            }
+            None if now.duration_since(self.heard_at) > IDLE_MAX => {
+                self.fly(Cargo::Ping, Packet::One(redis::cmd("PING")));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was not sent when the connection broke was surely not executed.
+impl Drop for Service<'_> {
+    fn drop(&mut self) {
+        let address = self.connection.address.clone();
+        let error = RedisError::from(ConnectError::Broken { address });
+        batch::fail(self.waiting.drain(..), &error);
+    }
+}
+
+async fn exchange(mut connection: MultiplexedConnection, packet: Packet) -> RedisResult<Value> {
+    match packet {
+        Packet::One(command) => connection.send_packed_command(&command).await,
+        Packet::Asking(pipeline) => {
+            // The reply to ASKING is left out.
+            let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
+            Ok(replies.pop().unwrap_or(Value::Nil))
+        }
+    }
+}
+
+fn load(script: &LuaScript) -> Cmd {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("LOAD").arg(script.text);
+    command
+}
+
+/// Waits for the end of the first attempt, whatever came of it.
+pub(super) async fn settled(status: &watch::Receiver<Status>) -> Result<(), ConnectError> {
+    if matches!(*status.borrow(), Status::Ready) {
+        return Ok(());
+    }
+    let mut status = status.clone();
+    let status = status.wait_for(|status| !matches!(status, Status::Connecting)).await;
+    match status.as_deref() {
+        Ok(Status::Ready) => Ok(()),
+        Ok(Status::Down(cause)) => Err(cause.clone()),
+        Ok(Status::Connecting) | Err(_) => Err(ConnectError::NotYet),
+    }
+}
+
+/// The text that `value` is or begins with.
+fn first_text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::Array(values) => first_text(values.first()?),
+        _ => None,
+    }
+}

@@ -1,0 +1,238 @@
+//! The way to Redis and Valkey: one script, called with keys and arguments.
+//!
+//! [`RedisClient`] neither knows rules nor decisions. It carries an [`Ask`], a key with two
+//! arguments, to the server that has the key, and brings back what the script says, or a
+//! [`RedisError`] that says whether the call may have been executed.
+//!
+//! ```no_run
+//! # use sluicegate_store::redis::{Ask, LuaScript, RedisClient, RedisConfig};
+//! # async fn example(script: LuaScript, ask: Ask) -> Result<(), Box<dyn std::error::Error>> {
+//! let config: RedisConfig = "redis://127.0.0.1:6379?connections=2&deadline_ms=20".parse()?;
+//! let client = RedisClient::start(&config, script)?;
+//! let reply = client.eval(ask, client.deadline()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What it promises:
+//!
+//! - No call returns later than its deadline. While there is no connection it fails at once.
+//! - What may have been executed is never sent again. The server forgot the script, or the key has
+//!   moved: then the call was surely not executed, and goes again within its deadline.
+//! - Connections come back by themselves, with jittered pauses, for ever.
+//! - The bounds: calls that wait, requests in flight, repeats and pauses have their maxima beside
+//!   the code that keeps them.
+
+mod acl;
+mod backoff;
+mod batch;
+mod cluster;
+mod config;
+mod connection;
+mod error;
+mod lane;
+mod sentinel;
+mod slots;
+mod standalone;
+mod stats;
+mod task;
+mod url;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub use self::acl::{acl, sentinel_acl};
+pub use self::batch::Ask;
+use self::batch::Request;
+use self::cluster::Cluster;
+pub use self::config::{Address, ConfigError, HOSTS_MAX, RedisConfig, Topology};
+use self::connection::Dialer;
+pub use self::error::{ConnectError, Outcome, RedisError, Refusal};
+use self::lane::LaneSetup;
+use self::sentinel::Sentinel;
+use self::standalone::Standalone;
+use self::stats::Counters;
+pub use self::stats::Stats;
+
+/// The one script that a client calls. Its reply for n keys is a list of n values, in their order;
+/// for one key it is the value itself. It reads and writes its keys only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LuaScript {
+    /// The source.
+    pub text: &'static str,
+    /// The SHA-1 of the source: 40 lower-case hexadecimal digits.
+    pub sha1: &'static str,
+}
+
+/// A client of one Redis server, one replicated set or one cluster.
+#[derive(Debug)]
+pub struct RedisClient {
+    servers: Servers,
+    deadline: Duration,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug)]
+enum Servers {
+    Standalone(Standalone),
+    Sentinel(Sentinel),
+    Cluster(Cluster),
+}
+
+impl RedisClient {
+    /// Starts to connect, in tasks of the present tokio runtime that end with this client.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the certificates to trust cannot be read. That a server cannot be
+    /// reached is no error here: it may come later.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and IO.
+    pub fn start(config: &RedisConfig, script: LuaScript) -> Result<Self, ConfigError> {
+        let counters = Arc::new(Counters::default());
+        let setup = LaneSetup {
+            dialer: Dialer::for_data(config)?,
+            script,
+            joined_max: config.joined_max,
+            master_only: false,
+            suspicion: Arc::new(Notify::new()),
+            silence_max: LaneSetup::silence_max(config.deadline),
+            counters: Arc::clone(&counters),
+        };
+        let connections = config.connections;
+        let servers = match &config.topology {
+            Topology::Standalone(address) => {
+                Servers::Standalone(Standalone::start(&setup, address.clone(), connections))
+            }
+            Topology::Sentinel { sentinels, master } => {
+                let dialer = Dialer::for_sentinels(config)?;
+                let watch = sentinel::Watch::new(dialer, sentinels, master);
+                Servers::Sentinel(Sentinel::start(setup, watch, connections))
+            }
+            Topology::Cluster { seeds } => {
+                Servers::Cluster(Cluster::start(setup, seeds.clone(), connections))
+            }
+        };
+        Ok(Self { servers, deadline: config.deadline, counters })
+    }
+
+    /// Waits for the end of the first attempt to connect, which the connect timeout bounds. Calls
+    /// may be made before.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the attempt failed; others go on in the background.
+    pub async fn ready(&self) -> Result<(), ConnectError> {
+        match &self.servers {
+            Servers::Standalone(servers) => servers.lanes.ready().await,
+            Servers::Sentinel(servers) => servers.lanes.ready().await,
+            Servers::Cluster(servers) => servers.ready().await,
+        }
+    }
+
+    /// When a call that is made now must have ended. A decision that takes several calls keeps to
+    /// one deadline.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// What the script says about `ask`.
+    ///
+    /// # Errors
+    /// [`RedisError`] if there is no answer by `deadline`;
+    /// [`RedisError::outcome`] says whether the script may have run.
+    pub async fn eval(&self, ask: Ask, deadline: Instant) -> Result<Bytes, RedisError> {
+        self.counters.calls.add_one();
+        let reply = match &self.servers {
+            Servers::Cluster(cluster) => cluster.eval(ask, deadline).await,
+            Servers::Standalone(servers) => {
+                servers.lanes.call(Request::script(ask), deadline).await
+            }
+            Servers::Sentinel(servers) => servers.lanes.call(Request::script(ask), deadline).await,
+        };
+        self.account(reply.and_then(bytes))
+    }
+
+    /// The string at `key`; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`eval`](Self::eval).
+    pub async fn get(&self, key: &[u8], deadline: Instant) -> Result<Option<Bytes>, RedisError> {
+        let mut command = redis::cmd("GET");
+        command.arg(key);
+        let reply = self.command(key, command, deadline).await;
+        self.account(reply.and_then(|value| match value {
+            Value::Nil => Ok(None),
+            value => bytes(value).map(Some),
+        }))
+    }
+
+    /// Writes `value` at `key`, to be forgotten after `ttl` (at least a millisecond).
+    ///
+    /// # Errors
+    /// As [`eval`](Self::eval).
+    pub async fn set(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        deadline: Instant,
+    ) -> Result<(), RedisError> {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
+        let mut command = redis::cmd("SET");
+        command.arg(key).arg(value).arg("PX").arg(ttl_ms);
+        let reply = self.command(key, command, deadline).await;
+        self.account(reply.and_then(|value| match value {
+            Value::Okay => Ok(()),
+            value => bytes(value).map(drop),
+        }))
+    }
+
+    /// What was done since the start.
+    pub fn stats(&self) -> Stats {
+        self.counters.read()
+    }
+
+    async fn command(
+        &self,
+        key: &[u8],
+        command: Cmd,
+        deadline: Instant,
+    ) -> Result<Value, RedisError> {
+        self.counters.calls.add_one();
+        match &self.servers {
+            Servers::Cluster(cluster) => cluster.command(key, command, deadline).await,
+            Servers::Standalone(servers) => {
+                servers.lanes.call(Request::plain(command), deadline).await
+            }
+            Servers::Sentinel(servers) => {
+                servers.lanes.call(Request::plain(command), deadline).await
+            }
+        }
+    }
+
+    fn account<T>(&self, result: Result<T, RedisError>) -> Result<T, RedisError> {
+        if let Err(error) = &result {
+            if matches!(error, RedisError::Timeout { .. }) {
+                self.counters.timeouts.add_one();
+            }
+            if error.outcome() == Outcome::Unknown {
+                self.counters.unknown_outcomes.add_one();
+            }
+        }
+        result
+    }
+}
+
+/// The string that the reply is.
+fn bytes(reply: Value) -> Result<Bytes, RedisError> {
+    match reply {
+        Value::BulkString(bytes) => Ok(Bytes::from(bytes)),
+        Value::ServerError(error) => Err(RedisError::Refused(Refusal::from(&error))),
+        _ => Err(RedisError::Malformed),
+    }
+}

@@ -1,0 +1,192 @@
+//! The master of a replicated set, followed wherever Sentinels say it goes.
+//!
+//! A listener on every Sentinel hears `+switch-master`; a lane that is refused, lost or led to a
+//! server that is no master raises a suspicion; and now and then nothing has to happen at all. Each
+//! makes the supervisor ask all Sentinels, and the answer with the highest configuration epoch
+//! counts: a Sentinel that was cut off together with an old master tells old news, and an epoch
+//! that has been seen is never gone behind again. Where the target moves, lanes drop their
+//! connections at once, and each new connection is used only after the server itself has said
+//! that it is a master.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use redis::Value;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use super::backoff::Backoff;
+use super::config::Address;
+use super::connection::Dialer;
+use super::error::ConnectError;
+use super::lane::{LaneSetup, Target};
+use super::standalone::Lanes;
+use super::task::Task;
+
+/// What a Sentinel publishes when the master has changed.
+const SWITCH_MASTER: &str = "+switch-master";
+
+/// How long a Sentinel may take to answer: one that is dead must not hold up the others' news.
+const ANSWER_MAX: Duration = Duration::from_millis(300);
+
+/// The least time between two questions to the Sentinels, however many suspicions there are.
+const ASK_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often Sentinels are asked although nothing happened: a message may have been lost.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+
+/// How often they are asked while no master is known.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// The lanes to the present master.
+#[derive(Debug)]
+pub(super) struct Sentinel {
+    pub(super) lanes: Lanes,
+    _supervisor: Task,
+}
+
+/// Which master to watch, and whom to ask.
+#[derive(Debug)]
+pub(super) struct Watch {
+    dialer: Dialer,
+    sentinels: Vec<Address>,
+    master: Arc<str>,
+}
+
+/// What one Sentinel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    epoch: u64,
+    address: Address,
+}
+
+impl Sentinel {
+    pub(super) fn start(setup: LaneSetup, watch: Watch, connections: usize) -> Self {
+        let setup = LaneSetup { master_only: true, ..setup };
+        let (publisher, target) = watch::channel(Err(ConnectError::NotYet));
+        let lanes = Lanes::start(&setup, &target, connections);
+        Self { lanes, _supervisor: Task::start(watch.run(publisher, setup.suspicion)) }
+    }
+}
+
+impl Watch {
+    pub(super) fn new(dialer: Dialer, sentinels: &[Address], master: &Arc<str>) -> Self {
+        Self { dialer, sentinels: sentinels.to_vec(), master: Arc::clone(master) }
+    }
+
+    async fn run(self, publisher: watch::Sender<Target>, suspicion: Arc<Notify>) {
+        let _listeners: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|sentinel| {
+                let (dialer, sentinel) = (self.dialer.clone(), sentinel.clone());
+                let (master, suspicion) = (Arc::clone(&self.master), Arc::clone(&suspicion));
+                Task::start(listen(dialer, sentinel, master, suspicion))
+            })
+            .collect();
+        let mut epoch_seen = 0;
+        loop {
+            match self.ask_all().await {
+                Some(Answer { epoch, address }) if epoch >= epoch_seen => {
+                    epoch_seen = epoch;
+                    publish(&publisher, Ok(address));
+                }
+                Some(_) => {}
+                None if publisher.borrow().is_err() => {
+                    let name = Arc::clone(&self.master);
+                    publish(&publisher, Err(ConnectError::NoMaster { name }));
+                }
+                // The master that was known serves on, Sentinels or not.
+                None => {}
+            }
+            let patience = if publisher.borrow().is_ok() { ASK_EVERY } else { ASK_AGAIN };
+            sleep(ASK_PAUSE).await;
+            // Whether it was a suspicion or the time does not matter.
+            let _ = timeout(patience, suspicion.notified()).await;
+        }
+    }
+
+    /// The newest of what the Sentinels say.
+    async fn ask_all(&self) -> Option<Answer> {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("MASTER").arg(&*self.master);
+        let questions = self.sentinels.iter().map(|sentinel| {
+            let question = &question;
+            async move {
+                let asking = self.dialer.query(sentinel, question);
+                let reply = timeout(ANSWER_MAX, asking).await.ok()?.ok()?;
+                read_answer(&reply)
+            }
+        });
+        let answers = join_all(questions).await;
+        answers.into_iter().flatten().max_by_key(|answer| answer.epoch)
+    }
+}
+
+fn publish(publisher: &watch::Sender<Target>, news: Target) {
+    publisher.send_if_modified(|target| {
+        let changed = *target != news;
+        *target = news;
+        changed
+    });
+}
+
+/// Raises a suspicion whenever `sentinel` says that the master has changed, for ever.
+async fn listen(dialer: Dialer, sentinel: Address, master: Arc<str>, suspicion: Arc<Notify>) {
+    let mut backoff = Backoff::default();
+    loop {
+        if let Ok(messages) = dialer.listen(&sentinel, SWITCH_MASTER).await {
+            backoff.reset();
+            // What was said before is lost.
+            suspicion.notify_one();
+            let mut messages = messages.into_on_message();
+            while let Some(message) = messages.next().await {
+                let text = message.get_payload_bytes();
+                if text.split(|&byte| byte == b' ').next() == Some(master.as_bytes()) {
+                    suspicion.notify_one();
+                }
+            }
+        }
+        sleep(backoff.pause()).await;
+    }
+}
+
+/// The reply to `SENTINEL MASTER`: names and values in turn.
+fn read_answer(reply: &Value) -> Option<Answer> {
+    let Value::Array(fields) = reply else { return None };
+    let field = |name: &str| {
+        let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name))?;
+        text(&pair[1])
+    };
+    let (host, port) = (field("ip")?, field("port")?.parse().ok()?);
+    let epoch = field("config-epoch")?.parse().ok()?;
+    Some(Answer { epoch, address: Address::Tcp(host.into(), port) })
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(fields: &[&str]) -> Value {
+        let bulk = |text: &&str| Value::BulkString(text.as_bytes().to_vec());
+        Value::Array(fields.iter().map(bulk).collect())
+    }
+
+    #[test]
+    fn the_answer_of_a_sentinel_is_read_by_name() {
+        let fields = ["name", "m", "ip", "10.0.0.1", "port", "7000", "x", "y", "config-epoch", "5"];
+        let expected = Answer { epoch: 5, address: Address::Tcp("10.0.0.1".into(), 7000) };
+        assert_eq!(read_answer(&reply(&fields)), Some(expected));
+        assert_eq!(read_answer(&reply(&fields[..8])), None);
+        assert_eq!(read_answer(&Value::Nil), None);
+    }
+}

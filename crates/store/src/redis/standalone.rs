@@ -1,0 +1,72 @@
+//! A few lanes to one server, taken in turn.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redis::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::batch::Request;
+use super::config::Address;
+use super::error::{ConnectError, RedisError};
+use super::lane::{Lane, LaneSetup, Target};
+
+/// Several connections to wherever the target leads.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    lanes: Box<[Lane]>,
+    next: AtomicUsize,
+}
+
+/// One server at a fixed address.
+#[derive(Debug)]
+pub(super) struct Standalone {
+    pub(super) lanes: Lanes,
+    _target: watch::Sender<Target>,
+}
+
+impl Standalone {
+    pub(super) fn start(setup: &LaneSetup, address: Address, connections: usize) -> Self {
+        let (sender, target) = watch::channel(Ok(address));
+        Self { lanes: Lanes::start(setup, &target, connections), _target: sender }
+    }
+}
+
+impl Lanes {
+    pub(super) fn start(
+        setup: &LaneSetup,
+        target: &watch::Receiver<Target>,
+        connections: usize,
+    ) -> Self {
+        let lanes = (0..connections).map(|_| Lane::start(setup.clone(), target.clone()));
+        Self { lanes: lanes.collect(), next: AtomicUsize::new(0) }
+    }
+
+    /// Waits until a lane serves calls, or until the first attempts of all have failed.
+    pub(super) async fn ready(&self) -> Result<(), ConnectError> {
+        let mut result = Err(ConnectError::NotYet);
+        for lane in &self.lanes {
+            result = lane.ready().await;
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    /// The reply to `request` over the next lane that serves calls.
+    pub(super) async fn call(
+        &self,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Value, RedisError> {
+        self.pick().call(request, deadline).await
+    }
+
+    /// The next lane, or the one after it that serves calls. If none does, the next one says why.
+    fn pick(&self) -> &Lane {
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let lane = |offset: usize| &self.lanes[first.wrapping_add(offset) % self.lanes.len()];
+        (0..self.lanes.len()).map(lane).find(|lane| lane.is_ready()).unwrap_or_else(|| lane(0))
+    }
+}

@@ -1,0 +1,21 @@
+//! A task that ends with its owner.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+/// A running task; it is ended when this is dropped.
+#[derive(Debug)]
+pub(super) struct Task(JoinHandle<()>);
+
+impl Task {
+    pub(super) fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,66 @@
+//! Why a server is not there, and what a test makes of it.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+/// What can go wrong with servers.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A program that the kit needs is not installed. See [`need!`](crate::need).
+    #[error("{0}")]
+    Missing(String),
+    /// The server that `SLUICEGATE_REDIS_SERVER` names was built without what the test asks for.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A server ended before it answered.
+    #[error("the server ended before it answered: {log}")]
+    Start {
+        /// The end of what it wrote.
+        log: String,
+    },
+    /// A server answered with an error.
+    #[error("the server answered `{0}`")]
+    Reply(String),
+    /// What was waited for did not come.
+    #[error("waited {patience:?} in vain until {what}")]
+    Timeout {
+        /// What.
+        what: String,
+        /// How long.
+        patience: Duration,
+    },
+    /// Files, sockets and processes.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The server that was started, or `None` if the test has to be skipped, which is then told on
+/// stderr, past the capture of tests that pass. [`need!`](crate::need) is the usual way to call it.
+///
+/// # Panics
+/// If the start failed, and if a program is missing while `CI=true`: a suite that was skipped must
+/// not look green. A server of the matrix that was built without a feature is skipped in CI too.
+pub fn needed<T>(started: Result<T, Error>) -> Option<T> {
+    let reason = match started {
+        Ok(started) => return Some(started),
+        Err(Error::Missing(reason)) if std::env::var("CI").as_deref() == Ok("true") => {
+            panic!("a test cannot run: {reason}")
+        }
+        Err(Error::Missing(reason) | Error::Unsupported(reason)) => reason,
+        Err(error) => panic!("{error}"),
+    };
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    writeln!(io::stderr(), "skipped: {test}: {reason}").ok();
+    None
+}
+
+/// What [`needed`] gives, or a return from the test, which returns `()`.
+#[macro_export]
+macro_rules! need {
+    ($started:expr) => {
+        match $crate::needed($started) {
+            Some(started) => started,
+            None => return,
+        }
+    };
+}

@@ -1,0 +1,71 @@
+//! An authority of the test's own, and what it signs for a server and its clients.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair,
+};
+
+use crate::Error;
+
+/// The files, in PEM, of one server's TLS.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The authority that clients trust.
+    pub ca: PathBuf,
+    /// The server's certificate, for `127.0.0.1` and `localhost`.
+    pub server_cert: PathBuf,
+    /// The server's key.
+    pub server_key: PathBuf,
+    /// A certificate for clients, signed by the same authority.
+    pub client_cert: PathBuf,
+    /// The client's key.
+    pub client_key: PathBuf,
+}
+
+impl TlsFiles {
+    /// New ones in `dir`.
+    pub(crate) fn write(dir: &Path) -> Result<Self, Error> {
+        let files = Self {
+            ca: dir.join("ca.crt"),
+            server_cert: dir.join("server.crt"),
+            server_key: dir.join("server.key"),
+            client_cert: dir.join("client.crt"),
+            client_key: dir.join("client.key"),
+        };
+        let authority = authority().map_err(io::Error::other)?;
+        fs::write(&files.ca, authority.pem())?;
+        for (cert, key, purpose) in [
+            (&files.server_cert, &files.server_key, ExtendedKeyUsagePurpose::ServerAuth),
+            (&files.client_cert, &files.client_key, ExtendedKeyUsagePurpose::ClientAuth),
+        ] {
+            let (cert_pem, key_pem) = signed(&authority, purpose).map_err(io::Error::other)?;
+            fs::write(cert, cert_pem)?;
+            fs::write(key, key_pem)?;
+        }
+        Ok(files)
+    }
+}
+
+fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "sluicegate tests");
+    CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+}
+
+/// A certificate and its key.
+fn signed(
+    authority: &CertifiedIssuer<'static, KeyPair>,
+    purpose: ExtendedKeyUsagePurpose,
+) -> Result<(String, String), rcgen::Error> {
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let mut params = CertificateParams::new(names)?;
+    params.extended_key_usages.push(purpose);
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, authority)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
