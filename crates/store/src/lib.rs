@@ -7,6 +7,8 @@
 //! [`MemoryStore`] keeps the state in this process. Other stores implement [`Store`] beside it.
 
 mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 use std::future::Future;
 use std::sync::Arc;
