@@ -5,6 +5,7 @@ use sluicegate_kernel::algorithm::twins;
 use sluicegate_store::redis::codec::Clock;
 
 use crate::lua::FakeRedis;
+use crate::server::RealRedis;
 use crate::subject::{Executor, Scripted};
 
 /// Whether every rule of the vector has a twin.
@@ -35,4 +36,11 @@ pub(crate) fn answers_every_vector(executor: impl Executor) {
 #[test]
 fn the_script_answers_every_vector_in_lua() {
     answers_every_vector(FakeRedis::new());
+}
+
+#[test]
+fn the_script_answers_every_vector_in_a_real_server() {
+    if let Some(server) = RealRedis::start() {
+        answers_every_vector(server);
+    }
 }
