@@ -65,6 +65,11 @@ impl<'a> Moment<'a> {
         self.now
     }
 
+    /// The calendar windows, one for each rule of the set; empty where no rule has one.
+    pub const fn windows(&self) -> &'a [Option<Window>] {
+        self.windows
+    }
+
     /// The calendar window of the rule that is being decided.
     pub(crate) fn window(&self) -> Option<Window> {
         self.windows.get(self.rule).copied().flatten()
@@ -93,10 +98,14 @@ impl PermitId {
     /// The id for a permit that the caller names (FNV-1a, 128 bits: the parameters of the IETF
     /// draft *The FNV Non-Cryptographic Hash Algorithm*).
     pub fn named(name: &str) -> Self {
-        const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-        const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-        Self(name.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)))
+        Self(fnv_1a(name.as_bytes()))
     }
+}
+
+pub(crate) fn fnv_1a(bytes: &[u8]) -> u128 {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
 /// Yes or no.

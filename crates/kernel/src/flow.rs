@@ -11,8 +11,10 @@
 //! `d` µs, where `d` divides the permit's weight, the permit weighs `d` times less and the rate is
 //! the same exact fraction. A longer tick only ever gives *later*, never more.
 
+use alloc::vec::Vec;
+
 use crate::limits::{DEPTH_MAX, SPAN_MAX_US};
-use crate::num::{Micros, Rate, gcd};
+use crate::num::{Micros, Rate, gcd, put};
 
 /// A rate in whole units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +109,35 @@ impl Flow {
         u64::try_from(converted).unwrap_or(u64::MAX)
     }
 }
+
+impl Flow {
+    /// What the twin in Lua needs to know.
+    pub(crate) fn numbers(&self) -> [f64; 4] {
+        let Self { tick_us, per_tick, per_permit, stepped } = *self;
+        [tick_us as f64, per_tick as f64, per_permit as f64, f64::from(u8::from(stepped))]
+    }
+}
+
+impl Level {
+    /// Appends the instant and the units, seven bytes each.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        put(out, self.at.get(), 7);
+        put(out, self.used, 7);
+    }
+
+    /// Appends six bytes of µs since the year 2026 began and three to seven of units; the long form
+    /// where the instant is earlier, or later by more than eight years.
+    pub(crate) fn write_short(self, out: &mut Vec<u8>) {
+        let since = self.at.get().checked_sub(YEAR_2026_US).filter(|since| *since < 1 << 48);
+        let Some(since) = since else { return self.write(out) };
+        put(out, since, 6);
+        let bytes = (u64::BITS - self.used.leading_zeros()).div_ceil(8);
+        put(out, self.used, bytes.clamp(3, 7) as usize);
+    }
+}
+
+/// The beginning of the year 2026, UTC, in µs since the Unix epoch.
+const YEAR_2026_US: u64 = 1_767_225_600_000_000;
 
 #[cfg(test)]
 mod tests {

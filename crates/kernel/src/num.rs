@@ -1,5 +1,6 @@
 //! Numbers that cannot be wrong: parsed once, trusted everywhere after.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX, SPAN_MAX_US};
@@ -165,6 +166,11 @@ pub(crate) fn ceil_f64(x: f64) -> u64 {
 )]
 pub(crate) fn floor_f64(x: f64) -> u64 {
     x as u64
+}
+
+/// Appends the lowest `bytes` bytes of `value`, little-endian.
+pub(crate) fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
+    out.extend_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use core::{fmt, slice};
 
 use crate::algorithm::{Rule, State};
 use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Retry};
-use crate::limits::{NAME_BYTES_MAX, RULES_MAX};
+use crate::limits::{NAME_BYTES_MAX, RULES_MAX, UNITS_MAX};
 use crate::num::{Cost, Micros};
 
 /// A rule with the name that decisions report.
@@ -151,6 +151,11 @@ impl RuleSet {
         Ok(Self { rules: rules.into_boxed_slice(), carry: Carry::default() })
     }
 
+    /// What becomes of usage when this set replaces another.
+    pub fn carry(&self) -> Carry {
+        self.carry
+    }
+
     /// The set of one rule.
     pub fn single(name: &str, rule: Rule) -> Self {
         let rules = vec![NamedRule { name: name.to_owned().into_boxed_str(), rule }];
@@ -246,7 +251,8 @@ impl RuleSet {
         if self.carry == Carry::Proportional && !new.holds_permits() {
             let used = u128::from(old.used(state, at)) * u128::from(new.limit());
             let scaled = used.div_ceil(u128::from(old.limit()));
-            return new.with_used(u64::try_from(scaled).unwrap_or(u64::MAX), at);
+            let scaled = u64::try_from(scaled).unwrap_or(UNITS_MAX).min(UNITS_MAX);
+            return new.with_used(scaled, at);
         }
         new.convert(old, state, at)
     }
@@ -265,7 +271,11 @@ impl RuleSet {
         self.rules.iter().zip(states.as_slice()).filter_map(full_at).max().unwrap_or(Micros::ZERO)
     }
 
-    fn supports(&self, verb: &Verb) -> Result<(), Unsupported> {
+    /// Whether these rules know `verb`.
+    ///
+    /// # Errors
+    /// [`Unsupported`] as [`decide`](Self::decide).
+    pub fn supports(&self, verb: &Verb) -> Result<(), Unsupported> {
         let holds_permits = self.rules.iter().any(|named| named.rule.holds_permits());
         let (verb, wants_permits) = match verb {
             Verb::Check { .. } => ("check", false),
@@ -468,7 +478,8 @@ impl States {
         }
     }
 
-    fn as_slice(&self) -> &[Option<State>] {
+    /// What each rule remembers, in the order of the rules; at most one slot if nothing is.
+    pub fn as_slice(&self) -> &[Option<State>] {
         match &self.0 {
             Slots::One(state) => slice::from_ref(state),
             Slots::Many(states) => states,

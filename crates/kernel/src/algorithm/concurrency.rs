@@ -25,12 +25,13 @@
 //!
 //! Source: the counting semaphore (Dijkstra, 1965), with leases (Gray and Cheriton, 1989).
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, PermitId, Retry, Status};
 use crate::limits::{HOLDERS_MAX, PERIOD_MAX_US};
-use crate::num::Micros;
+use crate::num::{Micros, put};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits held at once.
@@ -107,6 +108,8 @@ impl Algorithm for Concurrency {
     type State = ConcurrencyState;
 
     const NAME: &'static str = "concurrency";
+    const CODE: u8 = 9;
+    const TWIN: &'static str = include_str!("concurrency.lua");
     const ABOUT: &'static str = "At most `limit` permits held at once; acquire, release and renew.";
     const PARAMS: &'static [Param] = &[
         Param {
@@ -228,5 +231,18 @@ impl Algorithm for Concurrency {
 
     fn holds(&self, state: &ConcurrencyState, id: PermitId, at: &Moment<'_>) -> bool {
         state.holders.iter().any(|holder| holder.permit == id && holder.lapses > at.now())
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        vec![self.limit as f64, self.ttl.get() as f64, self.queue as f64]
+    }
+
+    fn write_state(&self, state: &ConcurrencyState, out: &mut Vec<u8>) {
+        put(out, state.holders.len() as u64, 4);
+        for Holder { permit, cost, lapses } in &state.holders {
+            out.extend(permit.0.to_be_bytes());
+            put(out, (*cost).into(), 4);
+            put(out, lapses.get(), 7);
+        }
     }
 }

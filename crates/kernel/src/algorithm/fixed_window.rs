@@ -27,10 +27,13 @@
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::Algorithm;
-use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window};
+use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window, fnv_1a};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX};
-use crate::num::Micros;
+use crate::num::{Micros, put};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits per window.
@@ -114,6 +117,8 @@ impl Algorithm for FixedWindow {
     type State = FixedWindowState;
 
     const NAME: &'static str = "fixed_window";
+    const CODE: u8 = 5;
+    const TWIN: &'static str = include_str!("fixed_window.lua");
     const ABOUT: &'static str =
         "At most `limit` per window; around a boundary twice the limit can pass in a moment.";
     const PARAMS: &'static [Param] = &[
@@ -257,5 +262,24 @@ impl Algorithm for FixedWindow {
             WindowKind::Calendar(unit, zone) => Some((*unit, zone)),
             _ => None,
         }
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        let limit = self.limit as f64;
+        match &self.kind {
+            WindowKind::Epoch(span) => vec![limit, 0.0, span.get() as f64, 0.0, 0.0],
+            WindowKind::First(span) => vec![limit, 1.0, span.get() as f64, 0.0, 0.0],
+            WindowKind::Calendar(unit, zone) => {
+                let unit = f64::from(*unit as u8);
+                // Zones are only told apart: 48 bits of a hash are exact in a double.
+                let zone = fnv_1a(zone.as_bytes()) & ((1 << 48) - 1);
+                vec![limit, 2.0, 0.0, unit, zone as f64]
+            }
+        }
+    }
+
+    fn write_state(&self, state: &FixedWindowState, out: &mut Vec<u8>) {
+        put(out, state.count, 7);
+        put(out, state.end.get(), 7);
     }
 }

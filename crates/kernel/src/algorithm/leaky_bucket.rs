@@ -29,6 +29,8 @@
 //! Source: nginx `ngx_http_limit_req_module` (`rate`, `burst`, `delay`, `nodelay`) and
 //! `resty.limit.req`, in exact fractions instead of milliseconds.
 
+use alloc::vec::Vec;
+
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
@@ -95,6 +97,9 @@ impl Algorithm for LeakyBucket {
     type State = LeakyBucketState;
 
     const NAME: &'static str = "leaky_bucket";
+    const CODE: u8 = 4;
+    const TWIN: &'static str =
+        concat!(include_str!("../flow.lua"), include_str!("leaky_bucket.lua"));
     const ABOUT: &'static str = "nginx's limit_req: requests leave at `rate`, up to `burst` wait.";
     const PARAMS: &'static [Param] = &[
         Param { name: "rate", kind: Kind::Rate, default: None, about: "How fast it leaks." },
@@ -206,5 +211,25 @@ impl Algorithm for LeakyBucket {
 
     fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
         Some(Self::new(rate, self.burst, self.delay))
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        let (delayed, delay) = match self.delay {
+            Delay::None => (0.0, 0),
+            Delay::Above(n) => (1.0, n * self.flow.per_permit),
+        };
+        let [tick_us, per_tick, per_permit, _] = self.flow.numbers();
+        let (permits, period) = (self.rate.permits(), self.rate.period().get());
+        let (depth, limit) = (self.depth() as f64, self.limit() as f64);
+        let numbers = [tick_us, per_tick, per_permit, depth, limit, delayed, delay as f64];
+        numbers.into_iter().chain([permits as f64, period as f64]).collect()
+    }
+
+    fn write_state(&self, state: &LeakyBucketState, out: &mut Vec<u8>) {
+        state.0.write(out);
+    }
+
+    fn write_only_state(&self, state: &LeakyBucketState, out: &mut Vec<u8>) {
+        state.0.write_short(out);
     }
 }

@@ -1,7 +1,7 @@
 //! The algorithms: one file each, one line in the registry below.
 //!
-//! To add one, write its file (the essay, the rule, its state, [`Algorithm`] for it), add its line
-//! to `algorithms!`, and give it a folder of vectors. Documents, schemas, `replay`, stores and the
+//! To add one, write its file (the essay, the rule, its state, [`Algorithm`] for it) and its twin in
+//! Lua beside it, add its line to `algorithms!`, and give it a folder of vectors. Documents, schemas, `replay`, stores and the
 //! server then know it.
 
 mod concurrency;
@@ -15,12 +15,13 @@ mod smooth_bursty;
 mod smooth_warmup;
 mod token_bucket;
 
+use alloc::vec::Vec;
 use core::fmt::Debug;
 
 pub use concurrency::Concurrency;
 pub use fixed_window::{CalendarUnit, FixedWindow, WindowKind};
 pub use leaky_bucket::{Delay, LeakyBucket};
-pub use registry::{Rule, State, algorithms};
+pub use registry::{Rule, State, algorithms, twins};
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -42,6 +43,10 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
 
     /// Its name in documents, such as `token_bucket`.
     const NAME: &'static str;
+    /// Its number in what is stored outside this process: never changed, never used again.
+    const CODE: u8;
+    /// The same functions in Lua, for stores that decide where the state lives.
+    const TWIN: &'static str;
     /// One sentence for the schema.
     const ABOUT: &'static str;
     /// Its parameters.
@@ -138,5 +143,16 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// [`RangeError`] if the other parameters do not go with it.
     fn with_rate(&self, _: Rate) -> Option<Result<Self, RangeError>> {
         None
+    }
+
+    /// What the twin needs to know of this rule, in its order. Equal rules have equal numbers.
+    fn numbers(&self) -> Vec<f64>;
+
+    /// Appends `state` as the twin packs it.
+    fn write_state(&self, state: &Self::State, out: &mut Vec<u8>);
+
+    /// Appends `state` as the twin packs it for a policy of one rule, where its length is known.
+    fn write_only_state(&self, state: &Self::State, out: &mut Vec<u8>) {
+        self.write_state(state, out);
     }
 }

@@ -1,5 +1,7 @@
 //! The registry: every algorithm, one line each, at the end of this file.
 
+use alloc::vec::Vec;
+
 use super::{
     Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
@@ -40,6 +42,11 @@ macro_rules! algorithms {
         /// Name, sentence and parameters of every algorithm, for documents and schemas.
         pub fn algorithms() -> &'static [(&'static str, &'static str, &'static [Param])] {
             &[$(($Name::NAME, $Name::ABOUT, $Name::PARAMS),)+]
+        }
+
+        /// Code, name and twin in Lua of every algorithm, for stores that decide where the state lives.
+        pub fn twins() -> &'static [(u8, &'static str, &'static str)] {
+            &[$(($Name::CODE, $Name::NAME, $Name::TWIN),)+]
         }
 
         impl Rule {
@@ -189,6 +196,32 @@ macro_rules! algorithms {
                 match self { $(Self::$Name(rule) => {
                     rule.with_rate(rate).map(|changed| changed.map(Self::$Name))
                 })+ }
+            }
+
+            /// See [`Algorithm::CODE`].
+            pub fn code(&self) -> u8 {
+                match self { $(Self::$Name(_) => $Name::CODE,)+ }
+            }
+
+            /// See [`Algorithm::numbers`].
+            pub fn numbers(&self) -> Vec<f64> {
+                match self { $(Self::$Name(rule) => rule.numbers(),)+ }
+            }
+
+            /// See [`Algorithm::write_state`].
+            pub fn write_state(&self, state: &State, out: &mut Vec<u8>) {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.write_state(own, out),)+
+                    _ => {}
+                }
+            }
+
+            /// See [`Algorithm::write_only_state`].
+            pub fn write_only_state(&self, state: &State, out: &mut Vec<u8>) {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.write_only_state(own, out),)+
+                    _ => {}
+                }
             }
         }
     };

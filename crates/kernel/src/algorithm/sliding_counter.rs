@@ -22,6 +22,8 @@
 //! Source: Cloudflare, "How we built rate limiting capable of scaling to millions of domains"
 //! (2017).
 
+use alloc::vec::Vec;
+
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
@@ -124,6 +126,8 @@ impl Algorithm for SlidingCounter {
     type State = SlidingCounterState;
 
     const NAME: &'static str = "sliding_counter";
+    const CODE: u8 = 7;
+    const TWIN: &'static str = "";
     const ABOUT: &'static str = "The two-counter estimate of a sliding window: small and close.";
     const PARAMS: &'static [Param] = &[
         Param {
@@ -238,6 +242,12 @@ impl Algorithm for SlidingCounter {
         let (previous, current) = (state.previous.min(limit), state.current.min(limit));
         Some(SlidingCounterState { window: state.window, previous, current })
     }
+
+    fn numbers(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
+    fn write_state(&self, _: &SlidingCounterState, _: &mut Vec<u8>) {}
 }
 
 fn counter(count: u64) -> u32 {

@@ -23,10 +23,13 @@
 
 use alloc::collections::VecDeque;
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{LOG_ENTRIES_MAX, PERIOD_MAX_US};
-use crate::num::Micros;
+use crate::num::{Micros, put};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits in any interval of length `window`, exactly.
@@ -89,6 +92,8 @@ impl Algorithm for SlidingLog {
     type State = SlidingLogState;
 
     const NAME: &'static str = "sliding_log";
+    const CODE: u8 = 8;
+    const TWIN: &'static str = include_str!("sliding_log.lua");
     const ABOUT: &'static str = "Exact: every granted request counts for exactly `window`.";
     const PARAMS: &'static [Param] = &[
         Param {
@@ -193,5 +198,18 @@ impl Algorithm for SlidingLog {
         let mut state = state.clone();
         old.forget_gone(&mut state, at.now());
         Some(state)
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        vec![self.limit as f64, self.window.get() as f64]
+    }
+
+    fn write_state(&self, state: &SlidingLogState, out: &mut Vec<u8>) {
+        put(out, state.sum, 4);
+        put(out, state.entries.len() as u64, 4);
+        for Entry { at, cost } in &state.entries {
+            put(out, at.get(), 7);
+            put(out, (*cost).into(), 4);
+        }
     }
 }

@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX};
-use crate::num::Micros;
+use crate::num::{Micros, put};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits in any interval of length `window`.
@@ -131,6 +131,8 @@ impl Algorithm for SlidingWindow {
     type State = SlidingWindowState;
 
     const NAME: &'static str = "sliding_window";
+    const CODE: u8 = 6;
+    const TWIN: &'static str = include_str!("sliding_window.lua");
     const ABOUT: &'static str =
         "At most `limit` in any interval of length `window`; may hold back one bucket's worth.";
     const PARAMS: &'static [Param] = &[
@@ -250,5 +252,19 @@ impl Algorithm for SlidingWindow {
             return Some(state.clone());
         }
         self.with_used(old.used(state, at), at)
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        [self.limit, self.window_us, self.bucket_us, self.buckets].map(|n| n as f64).to_vec()
+    }
+
+    fn write_state(&self, state: &SlidingWindowState, out: &mut Vec<u8>) {
+        put(out, state.newest, 7);
+        let small = state.counts.iter().all(|count| *count <= u64::from(u32::MAX));
+        let width: u8 = if small { 4 } else { 7 };
+        out.push(width);
+        for count in &state.counts {
+            put(out, *count, width.into());
+        }
     }
 }

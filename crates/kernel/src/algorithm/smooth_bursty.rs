@@ -29,10 +29,13 @@
 //! Source: Guava `SmoothRateLimiter.SmoothBursty` (Apache-2.0, described in its class comment);
 //! written anew. It counts in doubles, with the same operations in the same order in every language.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US};
-use crate::num::{Micros, Rate, ceil_f64, floor_f64};
+use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, UNITS_MAX};
+use crate::num::{Micros, Rate, ceil_f64, floor_f64, put};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// Stores up to `rate·max_burst` permits while idle; a debt is paid by the next request.
@@ -97,6 +100,8 @@ impl Algorithm for SmoothBursty {
     type State = SmoothBurstyState;
 
     const NAME: &'static str = "smooth_bursty";
+    const CODE: u8 = 2;
+    const TWIN: &'static str = include_str!("smooth_bursty.lua");
     const ABOUT: &'static str =
         "Guava's SmoothBursty: any cost passes when there is no debt, and the next one pays.";
     const PARAMS: &'static [Param] = &[
@@ -164,7 +169,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn used(&self, state: &SmoothBurstyState, at: &Moment<'_>) -> u64 {
-        ceil_f64(self.max_stored - self.balance(Some(state), at.now()))
+        ceil_f64(self.max_stored - self.balance(Some(state), at.now())).min(UNITS_MAX)
     }
 
     fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<SmoothBurstyState> {
@@ -193,5 +198,14 @@ impl Algorithm for SmoothBursty {
 
     fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
         Some(Self::new(rate, self.max_burst))
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        vec![self.permits, self.period_us, self.max_stored]
+    }
+
+    fn write_state(&self, state: &SmoothBurstyState, out: &mut Vec<u8>) {
+        out.extend(state.balance.to_le_bytes());
+        put(out, state.at.get(), 7);
     }
 }

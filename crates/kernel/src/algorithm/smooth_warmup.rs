@@ -26,10 +26,13 @@
 //! written anew, keeping fractions of a microsecond. It counts in doubles, with the same operations
 //! in the same order in every language.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US};
-use crate::num::{Micros, Rate, ceil_f64, floor_f64};
+use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US, UNITS_MAX};
+use crate::num::{Micros, Rate, ceil_f64, floor_f64, put};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// Starts cold and reaches `rate` after `warmup` of steady use.
@@ -110,6 +113,8 @@ impl Algorithm for SmoothWarmup {
     type State = SmoothWarmupState;
 
     const NAME: &'static str = "smooth_warmup";
+    const CODE: u8 = 3;
+    const TWIN: &'static str = include_str!("smooth_warmup.lua");
     const ABOUT: &'static str =
         "Guava's SmoothWarmingUp: a cold start is slower and reaches `rate` after `warmup`.";
     const PARAMS: &'static [Param] = &[
@@ -187,7 +192,8 @@ impl Algorithm for SmoothWarmup {
 
     fn used(&self, state: &SmoothWarmupState, at: &Moment<'_>) -> u64 {
         let state = self.at(Some(state), at.now());
-        ceil_f64(self.max_stored - state.stored + state.debt_us / self.stable)
+        let used = self.max_stored - state.stored + state.debt_us / self.stable;
+        ceil_f64(used).min(UNITS_MAX)
     }
 
     fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<SmoothWarmupState> {
@@ -213,5 +219,15 @@ impl Algorithm for SmoothWarmup {
 
     fn with_rate(&self, rate: Rate) -> Option<Result<Self, RangeError>> {
         Some(Self::new(rate, self.warmup, self.cold_factor))
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        vec![self.stable, self.threshold, self.max_stored, self.slope, self.cooldown]
+    }
+
+    fn write_state(&self, state: &SmoothWarmupState, out: &mut Vec<u8>) {
+        out.extend(state.stored.to_le_bytes());
+        out.extend(state.debt_us.to_le_bytes());
+        put(out, state.at.get(), 7);
     }
 }

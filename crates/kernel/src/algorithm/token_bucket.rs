@@ -32,6 +32,8 @@
 //!
 //! Source: the continuous form of RFC 2697/2698's token bucket (IETF, 1999), evaluated lazily.
 
+use alloc::vec::Vec;
+
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
@@ -138,6 +140,9 @@ impl Algorithm for TokenBucket {
     type State = TokenBucketState;
 
     const NAME: &'static str = "token_bucket";
+    const CODE: u8 = 1;
+    const TWIN: &'static str =
+        concat!(include_str!("../flow.lua"), include_str!("token_bucket.lua"));
     const ABOUT: &'static str =
         "A bucket of `burst` permits refilled at `rate`; never more than burst + rate·Δ in any Δ.";
     const PARAMS: &'static [Param] = &[
@@ -272,5 +277,23 @@ impl Algorithm for TokenBucket {
         let stepped = self.flow.stepped;
         let flow = if stepped { Flow::stepped(rate) } else { Flow::smooth(rate, self.burst) };
         Some(Ok(Self { rate, flow, ..self.clone() }))
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        let spent = (self.burst - self.initial) * self.flow.per_permit;
+        let [tick_us, per_tick, per_permit, stepped] = self.flow.numbers();
+        let (permits, period) = (self.rate.permits(), self.rate.period().get());
+        let burst = self.burst as f64;
+        let depth = self.depth() as f64;
+        let numbers = [tick_us, per_tick, per_permit, depth, burst, spent as f64, stepped];
+        numbers.into_iter().chain([permits as f64, period as f64]).collect()
+    }
+
+    fn write_state(&self, state: &TokenBucketState, out: &mut Vec<u8>) {
+        state.0.write(out);
+    }
+
+    fn write_only_state(&self, state: &TokenBucketState, out: &mut Vec<u8>) {
+        state.0.write_short(out);
     }
 }

@@ -1,0 +1,114 @@
+-- The twin of sliding_log.rs: the same steps, names and order. `state.entries` is the log as it is
+-- stored, 11 bytes an entry, oldest first, so that nobody unpacks what has not changed.
+
+local function gone(rule, at, now)
+  return at + rule.window_us <= now
+end
+
+-- The place of the first entry that counts, and the costs of those before it.
+local function first_live(rule, state, now)
+  local entries, pos, sum = state.entries, 1, 0
+  while pos < #entries do
+    local at, cost = struct.unpack('<I7I4', entries, pos)
+    if not gone(rule, at, now) then break end
+    pos, sum = pos + 11, sum + cost
+  end
+  return pos, sum
+end
+
+local function sum_at(rule, state, now)
+  if not state then return 0 end
+  local _, sum = first_live(rule, state, now)
+  return state.sum - sum
+end
+
+local function forget_gone(rule, state, now)
+  local pos, sum = first_live(rule, state, now)
+  if pos > 1 then
+    state.entries, state.sum = state.entries:sub(pos), state.sum - sum
+  end
+end
+
+return function(act, rule, state, now, cost, more)
+  if act == 'new' then
+    if now ~= 2 then return nil end
+    local limit, window_us = struct.unpack('<dd', rule, state)
+    if not (limit >= 1 and limit <= 10000 and window_us >= 1 and window_us <= UNITS_MAX) then
+      return nil
+    end
+    return { limit = limit, window_us = window_us, full_is_fresh = true }
+  elseif act == 'unpack' then
+    if #state < now + 3 then return nil end
+    local pos, entries = now + 8, 0
+    local sum, count = struct.unpack('<I4I4', state, now)
+    if #state < pos + count * 11 - 1 then return nil end
+    return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
+  elseif act == 'pack' then
+    return struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
+  elseif act == 'check' then
+    if cost > rule.limit then return nil, NEVER end
+    local wanted = sum_at(rule, state, now) + cost
+    if wanted <= rule.limit or not state then return 0 end
+    local retry, pos = 0, (first_live(rule, state, now))
+    while pos < #state.entries and wanted > rule.limit do
+      local at, granted = struct.unpack('<I7I4', state.entries, pos)
+      wanted, retry, pos = wanted - granted, at + rule.window_us - now, pos + 11
+    end
+    return nil, retry
+  elseif act == 'charge' then
+    state = state or { sum = 0, entries = '' }
+    forget_gone(rule, state, now)
+    state.entries = state.entries .. struct.pack('<I7I4', now, cost)
+    state.sum = state.sum + cost
+    return state
+  elseif act == 'available' then
+    local left = rule.limit - sum_at(rule, state, now)
+    return left > 0 and left or 0
+  elseif act == 'status' then
+    local left, reset_after = rule.limit - sum_at(rule, state, now), 0
+    if state and #state.entries > 0 then
+      reset_after = struct.unpack('<I7', state.entries, #state.entries - 10) + rule.window_us - now
+    end
+    return left > 0 and left or 0, reset_after > 0 and reset_after or 0
+  elseif act == 'refund' then
+    -- The newest entries give first: they would have counted the longest.
+    forget_gone(rule, state, now)
+    local entries, left = state.entries, cost
+    while left > 0 and #entries > 0 do
+      local at, granted = struct.unpack('<I7I4', entries, #entries - 10)
+      local back = granted < left and granted or left
+      entries, left = entries:sub(1, -12), left - back
+      if granted > back then entries = entries .. struct.pack('<I7I4', at, granted - back) end
+    end
+    state.entries, state.sum = entries, state.sum - (cost - left)
+    return cost - left
+  elseif act == 'rewind' then
+    -- What was granted later than now was granted now.
+    local entries = state.entries
+    local pos, moved = #entries - 10, {}
+    while pos > 0 do
+      local at, granted = struct.unpack('<I7I4', entries, pos)
+      if at <= now then break end
+      table.insert(moved, struct.pack('<I7I4', now, granted))
+      pos = pos - 11
+    end
+    if #moved == 0 then return false end
+    for place = 1, #moved / 2 do
+      local other = #moved + 1 - place
+      moved[place], moved[other] = moved[other], moved[place]
+    end
+    state.entries = entries:sub(1, pos + 10) .. table.concat(moved)
+    return true
+  elseif act == 'latest' then
+    return #state.entries > 0 and (struct.unpack('<I7', state.entries, #state.entries - 10)) or 0
+  elseif act == 'used' then
+    return sum_at(rule, state, now)
+  elseif act == 'with_used' then
+    local used = cost < rule.limit and cost or rule.limit
+    return { sum = used, entries = used > 0 and struct.pack('<I7I4', now, used) or '' }
+  elseif act == 'convert' then
+    -- Entries are facts: they hold under any limit and window.
+    forget_gone(more, state, now)
+    return state
+  end
+end

@@ -1,0 +1,86 @@
+-- The twin of smooth_bursty.rs: the same steps, names and order, in the same doubles.
+
+-- The balance `wait` after `now`.
+local function balance_at(rule, state, now, wait)
+  if not state then return 0 end
+  local elapsed = (now > state.at and now - state.at or 0) + wait
+  local balance = state.balance + elapsed * rule.permits / rule.period_us
+  return balance < rule.max_stored and balance or rule.max_stored
+end
+
+local function time_for(rule, permits)
+  local span = ceil_f64(permits * rule.period_us / rule.permits)
+  return span < SPAN_MAX_US and span or SPAN_MAX_US
+end
+
+-- Until the first moment at which the balance is not negative.
+local function wait_for(rule, state, now)
+  local balance = balance_at(rule, state, now, 0)
+  if balance >= 0 then return 0 end
+  -- Doubles round one way from a debt to a time and another from a time to permits: what the
+  -- balance will be then is what counts, so that who waits as told is not refused.
+  local wait = time_for(rule, -balance)
+  while wait < SPAN_MAX_US and balance_at(rule, state, now, wait) < 0 do wait = wait + 1 end
+  while balance_at(rule, state, now, wait - 1) >= 0 do wait = wait - 1 end
+  return wait
+end
+
+return function(act, rule, state, now, cost, more)
+  if act == 'new' then
+    if now ~= 3 then return nil end
+    local permits, period_us, max_stored = struct.unpack('<ddd', rule, state)
+    if not (permits >= 1 and period_us >= 1 and max_stored > 0
+      and permits + period_us + max_stored <= UNITS_MAX) then
+      return nil
+    end
+    local limit = max_stored - max_stored % 1
+    return {
+      permits = permits, period_us = period_us, max_stored = max_stored,
+      limit = limit > 1 and limit or 1, full_is_fresh = false,
+    }
+  elseif act == 'unpack' then
+    if #state < now + 14 then return nil end
+    local balance, at = struct.unpack('<dI7', state, now)
+    return { balance = balance, at = at }, now + 15
+  elseif act == 'pack' then
+    return struct.pack('<dI7', state.balance, state.at)
+  elseif act == 'check' then
+    local wait = wait_for(rule, state, now)
+    if wait > (more or 0) then return nil, wait - (more or 0) end
+    return wait
+  elseif act == 'charge' then
+    return { balance = balance_at(rule, state, now, 0) - cost, at = now }
+  elseif act == 'available' then
+    return balance_at(rule, state, now, 0) < 0 and 0 or UNITS_MAX
+  elseif act == 'status' then
+    local balance = balance_at(rule, state, now, 0)
+    return balance > 0 and balance - balance % 1 or 0, time_for(rule, rule.max_stored - balance)
+  elseif act == 'refund' then
+    local balance = balance_at(rule, state, now, 0)
+    local refunded = balance + cost
+    if refunded > rule.max_stored then refunded = rule.max_stored end
+    state.balance, state.at = refunded, now
+    return ceil_f64(refunded - balance)
+  elseif act == 'rewind' then
+    if state.at <= now then return false end
+    state.at = now
+    return true
+  elseif act == 'latest' then
+    return state.at
+  elseif act == 'used' then
+    local used = ceil_f64(rule.max_stored - balance_at(rule, state, now, 0))
+    return used < UNITS_MAX and used or UNITS_MAX
+  elseif act == 'with_used' then
+    return { balance = rule.max_stored - cost, at = now }
+  elseif act == 'convert' then
+    -- Guava's setRate: what is stored is rescaled, and a debt keeps its time.
+    local old = more
+    local balance = balance_at(old, state, now, 0)
+    if balance >= 0 then
+      balance = balance * rule.max_stored / old.max_stored
+    else
+      balance = (balance * old.period_us / old.permits) * rule.permits / rule.period_us
+    end
+    return { balance = balance, at = now }
+  end
+end

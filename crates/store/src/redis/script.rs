@@ -1,0 +1,14 @@
+//! The one script: `prelude.lua`, the twin of every algorithm, `epilogue.lua`.
+//!
+//! `EVALSHA <sha1> n key.. rules ask ..` decides one request for each of `n` keys; what `rules`,
+//! `ask` and the replies are, [`codec`](super::codec) knows. It reads and writes its keys only,
+//! each at most once, and reads the server's clock at most once.
+
+/// The source, in the Lua 5.1 of Redis 6.2 and later and of Valkey.
+pub const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/script.lua"));
+
+/// The SHA-1 of [`TEXT`]: 40 lower-case hexadecimal digits.
+pub const SHA1: &str = include_str!(concat!(env!("OUT_DIR"), "/script.sha1"));
+
+/// Most keys of one call: together they keep the server for well under a millisecond.
+pub const KEYS_MAX: usize = 64;
