@@ -179,6 +179,8 @@ impl Cluster {
         for (index, node) in self.nodes.iter().enumerate() {
             let epoch = (index + 1).to_string();
             node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await?;
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[index + 1..] {
                 let port = other.address().port().to_string();
                 node.cli(&["CLUSTER", "MEET", "127.0.0.1", &port]).await?;
@@ -205,9 +207,11 @@ impl Cluster {
     }
 
     fn owner(&self, slots: &Reply, slot: u16) -> Option<usize> {
-        let range = slots.list().iter().map(Reply::list).find(|range| {
-            (range[0].int()..=range[1].int()).contains(&i64::from(slot))
-        })?;
+        let range = slots
+            .list()
+            .iter()
+            .map(Reply::list)
+            .find(|range| (range[0].int()..=range[1].int()).contains(&i64::from(slot)))?;
         let id = range[2].list()[2].text();
         self.ids.iter().position(|known| *known == id)
     }

@@ -8,6 +8,10 @@ use crate::server::{Credentials, Setup};
 use crate::{Error, Options, RedisServer, until};
 
 /// One master with replicas under the watch of three sentinels. They end when it is dropped.
+///
+/// As in the field, a master that died and is [restarted](RedisServer::restart) after it was
+/// replaced takes itself for the master, and writes, until the sentinels make it a replica some ten
+/// seconds later.
 #[derive(Debug)]
 pub struct Sentinels {
     sentinels: Vec<RedisServer>,
@@ -167,7 +171,12 @@ impl Sentinels {
 
 /// The configuration of the sentinel at `port`. It already names the other sentinels and the
 /// replicas, as it would after a restart: left to themselves they take seconds to meet.
-fn lines(options: &SentinelOptions, nodes: &[RedisServer], ports: &[u16], port: u16) -> Vec<String> {
+fn lines(
+    options: &SentinelOptions,
+    nodes: &[RedisServer],
+    ports: &[u16],
+    port: u16,
+) -> Vec<String> {
     let name = Sentinels::NAME;
     let SentinelOptions { down_after, failover_timeout, min_replicas: _, node } = options;
     let mut lines = vec![
@@ -182,10 +191,7 @@ fn lines(options: &SentinelOptions, nodes: &[RedisServer], ports: &[u16], port: 
         lines.push(format!("sentinel auth-pass {name} {password}"));
     }
     for replica in &nodes[1..] {
-        lines.push(format!(
-            "sentinel known-replica {name} 127.0.0.1 {}",
-            replica.address().port()
-        ));
+        lines.push(format!("sentinel known-replica {name} 127.0.0.1 {}", replica.address().port()));
     }
     for &other in ports.iter().filter(|&&other| other != port) {
         let id = sentinel_id(other);
