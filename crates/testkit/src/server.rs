@@ -189,7 +189,7 @@ impl RedisServer {
     /// # Errors
     /// As for [`Client::call`].
     pub async fn info(&self, name: &str) -> Result<String, Error> {
-        let info = self.cli(&["INFO", "everything"]).await?.text();
+        let info = self.cli(&["INFO", "all"]).await?.text();
         Ok(field(&info, name).unwrap_or_default().to_owned())
     }
 
@@ -257,7 +257,7 @@ impl RedisServer {
                 return Some(Err(Error::Start { log: tail(&log) }));
             }
             let mut client = log_in(address, who).await.ok()?;
-            let info = client.call(&["INFO", "everything"]).await.ok()?.text();
+            let info = client.call(&["INFO", "all"]).await.ok()?.text();
             let ready = field(&info, "process_id") == Some(&id)
                 && field(&info, "loading").is_none_or(|loading| loading == "0");
             Version::from_info(&info).filter(|_| ready).map(Ok)

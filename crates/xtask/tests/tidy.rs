@@ -22,7 +22,13 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Leaves, that nobody else may depend on but for tests.
-const LEAVES: &[&str] = &["sluicegate-conformance", "sluicegate-bench", "xtask", "sluicegate-fuzz"];
+const LEAVES: &[&str] = &[
+    "sluicegate-conformance",
+    "sluicegate-testkit",
+    "sluicegate-bench",
+    "xtask",
+    "sluicegate-fuzz",
+];
 
 /// Folders that are not ours to judge.
 const SKIPPED: &[&str] = &["target", ".git", ".tools", "corpus", "artifacts"];
