@@ -83,13 +83,23 @@ impl Sentinels {
         self.sentinels.iter().map(RedisServer::address).collect()
     }
 
-    /// The sentinels, to be killed or frozen.
-    pub fn sentinels(&mut self) -> &mut [RedisServer] {
+    /// The sentinels.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The sentinels, to be killed and restarted.
+    pub fn sentinels_mut(&mut self) -> &mut [RedisServer] {
         &mut self.sentinels
     }
 
     /// The master and the replicas, in the order in which they were started.
-    pub fn nodes(&mut self) -> &mut [RedisServer] {
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// The master and the replicas, to be killed and restarted.
+    pub fn nodes_mut(&mut self) -> &mut [RedisServer] {
         &mut self.nodes
     }
 
@@ -131,7 +141,7 @@ impl Sentinels {
     pub async fn master_other_than(&self, old: usize) -> Result<usize, Error> {
         until("another node was master", FAILOVER_MAX, async || {
             let named = self.named().await.filter(|&named| named != old)?;
-            let role = self.nodes[named].cli(&["ROLE"]).await.ok()?;
+            let role = self.nodes[named].answer(&["ROLE"]).await?;
             (role.list()[0].text() == "master").then_some(named)
         })
         .await
@@ -141,7 +151,7 @@ impl Sentinels {
     async fn named(&self) -> Option<usize> {
         let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME];
         for sentinel in &self.sentinels {
-            let Ok(answer) = sentinel.cli(&command).await else { continue };
+            let Some(answer) = sentinel.answer(&command).await else { continue };
             let port = answer.list().get(1)?.text();
             return self.nodes.iter().position(|node| node.address().port().to_string() == port);
         }

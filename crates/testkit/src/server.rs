@@ -284,6 +284,11 @@ impl RedisServer {
         format!("{scheme}://{login}{host}:{}", address.port())
     }
 
+    /// The answer to one command if it comes soon; a server that is frozen or dead has none.
+    pub(crate) async fn answer(&self, command: &[&str]) -> Option<Reply> {
+        tokio::time::timeout(ANSWER_MAX, self.cli(command)).await.ok()?.ok()
+    }
+
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
@@ -373,5 +378,7 @@ async fn log_in(address: SocketAddr, who: Option<&Credentials>) -> Result<Client
     Ok(client)
 }
 
+/// Longest wait for a server that may be frozen, before another is asked.
+const ANSWER_MAX: Duration = Duration::from_millis(200);
 /// Longest wait for a server to answer: it takes 10 ms, and seconds where a machine is overloaded.
 const START_MAX: Duration = Duration::from_secs(20);

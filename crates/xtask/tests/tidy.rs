@@ -30,7 +30,7 @@ const LEAVES: &[&str] = &[
     "sluicegate-fuzz",
 ];
 
-/// Folders that are not ours to judge.
+/// Folders that are not ours to judge; `.git` can be a file.
 const SKIPPED: &[&str] = &["target", ".git", ".tools", "corpus", "artifacts"];
 
 fn root() -> PathBuf {
@@ -44,10 +44,11 @@ fn files() -> Vec<(String, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if SKIPPED.contains(&name.as_str()) {
+                continue;
+            }
             if path.is_dir() {
-                if !SKIPPED.contains(&name.as_str()) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if let Ok(text) = fs::read_to_string(&path) {
                 let path = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
                 files.push((path, text));

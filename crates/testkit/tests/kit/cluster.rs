@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The answer's text, also if it is an error.
 async fn ask(cluster: &Cluster, node: usize, command: &[&str]) -> String {
-    match cluster.cli(node, command).await {
+    match cluster.nodes()[node].cli(command).await {
         Ok(reply) => reply.text(),
         Err(Error::Reply(text)) => text,
         Err(error) => panic!("{error}"),
@@ -27,6 +27,10 @@ async fn every_slot_is_served_by_one_of_three_masters() {
     assert_eq!((a, b), (15_495, 15_495));
     let moved = ask(&cluster, 0, &["GET", "a"]).await;
     assert_eq!(moved, format!("MOVED 15495 {}", cluster.addresses()[2]));
+    // Those who are asked need not be well.
+    cluster.nodes()[0].stop_process().unwrap();
+    let node = tokio::time::timeout(Duration::from_secs(5), cluster.node_of(0)).await.unwrap();
+    assert_eq!(node.unwrap(), 0);
 }
 
 #[tokio::test]

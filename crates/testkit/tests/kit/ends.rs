@@ -19,9 +19,12 @@ async fn a_server_ends_with_a_process_that_is_killed() {
         std::future::pending::<()>().await;
     }
     need!(RedisServer::start(Options::default()).await);
+    // It cannot tidy up after itself.
+    let dir = tempfile::tempdir().unwrap();
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "ends::a_server_ends_with_a_process_that_is_killed"])
         .env(VICTIM, "1")
+        .env("TMPDIR", dir.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

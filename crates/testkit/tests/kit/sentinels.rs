@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 #[tokio::test]
 async fn a_failover_makes_a_replica_the_master_with_the_data() {
-    let mut group = need!(Sentinels::start(SentinelOptions::default()).await);
+    let group = need!(Sentinels::start(SentinelOptions::default()).await);
     assert_eq!(group.master().await.unwrap(), 0);
     assert_eq!((group.addresses().len(), group.nodes().len()), (3, 3));
     // One connection: what is waited for are its own writes.
@@ -45,7 +45,7 @@ async fn a_dead_master_is_replaced_and_not_at_once_aware_of_it() {
     group.nodes()[new].cli(&["SET", "key", "value"]).await.unwrap();
 
     // It knows nothing of all that until the sentinels tell it.
-    group.nodes()[old].restart().await.unwrap();
+    group.nodes_mut()[old].restart().await.unwrap();
     let role = group.nodes()[old].cli(&["ROLE"]).await.unwrap();
     assert_eq!(role.list()[0].text(), "master");
     assert_eq!(group.master().await.unwrap(), new);
@@ -55,7 +55,7 @@ async fn a_dead_master_is_replaced_and_not_at_once_aware_of_it() {
 async fn a_master_that_needs_replicas_takes_no_writes_without_them() {
     let options = SentinelOptions { min_replicas: Some(1), ..SentinelOptions::default() };
     let mut group = need!(Sentinels::start(options).await);
-    let nodes = group.nodes();
+    let nodes = group.nodes_mut();
     nodes[0].cli(&["SET", "key", "value"]).await.unwrap();
     nodes[1].kill();
     nodes[2].kill();
