@@ -34,7 +34,8 @@ pub struct RedisServer {
 pub struct Options {
     /// The program; by default what [`SERVER_VARIABLE`] names, or else `redis-server`.
     pub binary: Option<PathBuf>,
-    /// The password of the user `default` (`requirepass`).
+    /// The password of the user `default` (`requirepass`): letters and digits, as it becomes part of
+    /// the configuration and of URLs as it is.
     pub password: Option<String>,
     /// Users, as ACL lines without the word `user`: `app on >secret ~sg:* +@read`. The kit adds
     /// one for itself, so `default` may be turned off.
@@ -132,13 +133,13 @@ impl RedisServer {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:PORT`, with the password if it has one.
+    /// `redis://127.0.0.1:PORT`, with the name and password of somebody who may do everything.
     pub fn url(&self) -> String {
         self.url_with("redis", self.address())
     }
 
-    /// `rediss://localhost:PORT`, with the password if it has one; to be trusted by
-    /// [`tls_files`](Self::tls_files). `None` without TLS.
+    /// `rediss://localhost:PORT`, likewise; [`tls_files`](Self::tls_files) has whom to trust. `None`
+    /// without TLS.
     pub fn tls_url(&self) -> Option<String> {
         self.tls_address().map(|address| self.url_with("rediss", address))
     }
@@ -189,7 +190,7 @@ impl RedisServer {
     /// # Errors
     /// As for [`Client::call`].
     pub async fn info(&self, name: &str) -> Result<String, Error> {
-        let info = self.cli(&["INFO", "everything"]).await?.text();
+        let info = self.cli(&["INFO", "all"]).await?.text();
         Ok(field(&info, name).unwrap_or_default().to_owned())
     }
 
@@ -257,7 +258,7 @@ impl RedisServer {
                 return Some(Err(Error::Start { log: tail(&log) }));
             }
             let mut client = log_in(address, who).await.ok()?;
-            let info = client.call(&["INFO", "everything"]).await.ok()?.text();
+            let info = client.call(&["INFO", "all"]).await.ok()?.text();
             let ready = field(&info, "process_id") == Some(&id)
                 && field(&info, "loading").is_none_or(|loading| loading == "0");
             Version::from_info(&info).filter(|_| ready).map(Ok)
@@ -282,6 +283,11 @@ impl RedisServer {
             None => String::new(),
         };
         format!("{scheme}://{login}{host}:{}", address.port())
+    }
+
+    /// The answer to one command if it comes soon; a server that is frozen or dead has none.
+    pub(crate) async fn answer(&self, command: &[&str]) -> Option<Reply> {
+        tokio::time::timeout(ANSWER_MAX, self.cli(command)).await.ok()?.ok()
     }
 
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
@@ -373,5 +379,7 @@ async fn log_in(address: SocketAddr, who: Option<&Credentials>) -> Result<Client
     Ok(client)
 }
 
+/// Longest wait for a server that may be frozen, before another is asked.
+const ANSWER_MAX: Duration = Duration::from_millis(200);
 /// Longest wait for a server to answer: it takes 10 ms, and seconds where a machine is overloaded.
 const START_MAX: Duration = Duration::from_secs(20);
