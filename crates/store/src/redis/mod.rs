@@ -37,6 +37,7 @@ mod sentinel;
 mod slots;
 mod standalone;
 mod stats;
+mod store;
 mod task;
 mod url;
 
@@ -60,6 +61,7 @@ use self::sentinel::Sentinel;
 use self::standalone::Standalone;
 use self::stats::Counters;
 pub use self::stats::Stats;
+pub use self::store::RedisStore;
 
 /// The one script that a client calls. Its reply for n keys is a list of n values, in their order;
 /// for one key it is the value itself. It reads and writes its keys only.
