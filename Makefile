@@ -16,6 +16,10 @@ run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examp
 test: deps ## Run every test and lint (what CI runs)
 	scripts/test
 
+.PHONY: matrix
+matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey 8
+	scripts/matrix
+
 .PHONY: deps
 deps: ## Install what the tests need, or say what to install
 	scripts/deps

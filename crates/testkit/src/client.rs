@@ -58,8 +58,8 @@ impl Client {
         command: &[A],
     ) -> Result<Reply, Error> {
         let call = async {
-            self.stream.write_all(&encode(command)).await?;
-            self.read().await
+            self.send(command).await?;
+            self.receive().await
         };
         match tokio::time::timeout(patience, call).await {
             Ok(reply) => reply,
@@ -70,7 +70,20 @@ impl Client {
         }
     }
 
-    async fn read(&mut self) -> Result<Reply, Error> {
+    /// Sends one command; its reply is to be [received](Self::receive) after those of the commands
+    /// before it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the connection breaks.
+    pub async fn send<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<(), Error> {
+        Ok(self.stream.write_all(&encode(command)).await?)
+    }
+
+    /// Waits for the next reply, as long as it takes.
+    ///
+    /// # Errors
+    /// [`Error::Reply`] if it is an error, [`Error::Io`] if the connection breaks.
+    pub async fn receive(&mut self) -> Result<Reply, Error> {
         let line = self.line().await?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(|| malformed(&line))?;
         let number = || rest.parse::<i64>().map_err(|_error| malformed(&line));
@@ -103,7 +116,7 @@ impl Client {
     async fn list(&mut self, length: usize) -> Result<Reply, Error> {
         let mut items = Vec::new();
         for _ in 0..length {
-            items.push(match Box::pin(self.read()).await {
+            items.push(match Box::pin(self.receive()).await {
                 Err(Error::Reply(error)) => Reply::Bytes(error.into_bytes()),
                 item => item?,
             });

@@ -84,25 +84,24 @@ impl Cluster {
     }
 
     /// The masters, then the replicas: node `n` began as a replica of node `n % 3`.
-    pub fn nodes(&mut self) -> &mut [RedisServer] {
-        &mut self.nodes
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
     }
 
-    /// One command to one node.
-    ///
-    /// # Errors
-    /// As for [`Client::call`](crate::Client::call), among others `MOVED` and `ASK`.
-    pub async fn cli<A: AsRef<[u8]>>(&self, node: usize, command: &[A]) -> Result<Reply, Error> {
-        self.nodes[node].cli(command).await
+    /// The nodes, to be killed and restarted.
+    pub fn nodes_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.nodes
     }
 
     /// The slot of a key.
     ///
     /// # Errors
-    /// As for [`Client::call`](crate::Client::call).
-    pub async fn slot_of(&self, key: impl AsRef<[u8]>) -> Result<u16, Error> {
-        let slot = self.cli(0, &["CLUSTER".as_bytes(), b"KEYSLOT", key.as_ref()]).await?.int();
-        Ok(u16::try_from(slot).expect("a slot is below 16,384"))
+    /// [`Error::Timeout`] if no node answers.
+    pub async fn slot_of(&self, key: &str) -> Result<u16, Error> {
+        let slot = until("a node answered", SETTLE_MAX, async || {
+            self.any(&["CLUSTER", "KEYSLOT", key]).await
+        });
+        Ok(u16::try_from(slot.await?.int()).expect("a slot is below 16,384"))
     }
 
     /// The master that serves `slot`, as the first node that answers sees it: an index of
@@ -112,12 +111,8 @@ impl Cluster {
     /// [`Error::Timeout`] if nobody serves it.
     pub async fn node_of(&self, slot: u16) -> Result<usize, Error> {
         until("a node served the slot", SETTLE_MAX, async || {
-            for node in &self.nodes {
-                if let Ok(slots) = node.cli(&["CLUSTER", "SLOTS"]).await {
-                    return self.owner(&slots, slot);
-                }
-            }
-            None
+            let slots = self.any(&["CLUSTER", "SLOTS"]).await?;
+            self.owner(&slots, slot)
         })
         .await
     }
@@ -161,7 +156,7 @@ impl Cluster {
     pub async fn settled(&self) -> Result<(), Error> {
         until("every node found the cluster well", SETTLE_MAX, async || {
             for node in &self.nodes {
-                let Ok(info) = node.cli(&["CLUSTER", "INFO"]).await else { continue };
+                let Some(info) = node.answer(&["CLUSTER", "INFO"]).await else { continue };
                 let info = info.text();
                 let known = field(&info, "cluster_known_nodes")?.parse() == Ok(self.nodes.len());
                 if field(&info, "cluster_state")? != "ok" || !known {
@@ -179,6 +174,8 @@ impl Cluster {
         for (index, node) in self.nodes.iter().enumerate() {
             let epoch = (index + 1).to_string();
             node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await?;
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[index + 1..] {
                 let port = other.address().port().to_string();
                 node.cli(&["CLUSTER", "MEET", "127.0.0.1", &port]).await?;
@@ -198,16 +195,29 @@ impl Cluster {
     async fn replicate(&self, replica: usize, master: usize) -> Result<(), Error> {
         let id = &self.ids[master];
         until("a replica had heard of its master", SETTLE_MAX, async || {
-            self.cli(replica, &["CLUSTER", "REPLICATE", id]).await.ok()
+            self.nodes[replica].cli(&["CLUSTER", "REPLICATE", id]).await.ok()
         })
         .await?;
         self.nodes[replica].synchronised().await
     }
 
+    /// The answer of the first node that has one.
+    async fn any(&self, command: &[&str]) -> Option<Reply> {
+        for node in &self.nodes {
+            let answer = node.answer(command).await;
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        None
+    }
+
     fn owner(&self, slots: &Reply, slot: u16) -> Option<usize> {
-        let range = slots.list().iter().map(Reply::list).find(|range| {
-            (range[0].int()..=range[1].int()).contains(&i64::from(slot))
-        })?;
+        let range = slots
+            .list()
+            .iter()
+            .map(Reply::list)
+            .find(|range| (range[0].int()..=range[1].int()).contains(&i64::from(slot)))?;
         let id = range[2].list()[2].text();
         self.ids.iter().position(|known| *known == id)
     }
@@ -230,7 +240,7 @@ impl SlotMigration<'_> {
         let login = self.cluster.nodes[self.to].credentials();
         loop {
             let keys = ["CLUSTER", "GETKEYSINSLOT", &slot, BATCH];
-            let keys = self.cluster.cli(self.from, &keys).await?;
+            let keys = self.cluster.nodes[self.from].cli(&keys).await?;
             if keys.list().is_empty() {
                 return Ok(moved);
             }
@@ -245,7 +255,7 @@ impl SlotMigration<'_> {
                 command.push(key.clone());
                 moved += 1;
             }
-            self.cluster.cli(self.from, &command).await?;
+            self.cluster.nodes[self.from].cli(&command).await?;
         }
     }
 
@@ -266,7 +276,7 @@ impl SlotMigration<'_> {
     /// `CLUSTER SETSLOT` on `node`.
     async fn set(&self, node: usize, state: &str, other: usize) -> Result<(), Error> {
         let (slot, id) = (self.slot.to_string(), &self.cluster.ids[other]);
-        self.cluster.cli(node, &["CLUSTER", "SETSLOT", &slot, state, id]).await.map(drop)
+        self.cluster.nodes[node].cli(&["CLUSTER", "SETSLOT", &slot, state, id]).await.map(drop)
     }
 }
 

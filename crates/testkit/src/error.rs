@@ -41,17 +41,23 @@ pub enum Error {
 /// If the start failed, and if a program is missing while `CI=true`: a suite that was skipped must
 /// not look green. A server of the matrix that was built without a feature is skipped in CI too.
 pub fn needed<T>(started: Result<T, Error>) -> Option<T> {
-    let reason = match started {
+    let ci = std::env::var("CI").as_deref() == Ok("true");
+    let reason = match verdict(started, ci) {
         Ok(started) => return Some(started),
-        Err(Error::Missing(reason)) if std::env::var("CI").as_deref() == Ok("true") => {
-            panic!("a test cannot run: {reason}")
-        }
-        Err(Error::Missing(reason) | Error::Unsupported(reason)) => reason,
-        Err(error) => panic!("{error}"),
+        Err(reason) => reason,
     };
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     writeln!(io::stderr(), "skipped: {test}: {reason}").ok();
     None
+}
+
+/// The server, or why its test is skipped.
+fn verdict<T>(started: Result<T, Error>, ci: bool) -> Result<T, String> {
+    started.map_err(|error| match error {
+        Error::Missing(reason) if ci => panic!("a test cannot run: {reason}"),
+        Error::Missing(reason) | Error::Unsupported(reason) => reason,
+        error => panic!("{error}"),
+    })
 }
 
 /// What [`needed`] gives, or a return from the test, which returns `()`.
@@ -63,4 +69,27 @@ macro_rules! need {
             None => return,
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_skipped_by_hand_and_fails_in_ci() {
+        let missing = || Err::<(), _>(Error::Missing("no server".to_owned()));
+        assert_eq!(verdict(missing(), false), Err("no server".to_owned()));
+        assert!(std::panic::catch_unwind(|| verdict(missing(), true)).is_err());
+    }
+
+    #[test]
+    fn what_a_server_of_the_matrix_lacks_is_skipped_and_what_fails_fails() {
+        let unsupported = || Err::<(), _>(Error::Unsupported("no TLS".to_owned()));
+        assert_eq!(verdict(unsupported(), true), Err("no TLS".to_owned()));
+        let failed = || Err::<(), _>(Error::Start { log: String::new() });
+        for ci in [false, true] {
+            assert!(std::panic::catch_unwind(|| verdict(failed(), ci)).is_err());
+            assert_eq!(verdict(Ok(1), ci), Ok(1));
+        }
+    }
 }

@@ -51,11 +51,11 @@ pub use version::Version;
 
 use std::time::Duration;
 
-/// Waits until `ask` gives an answer, asking every [`ASK_EVERY`], for at most `patience`.
+/// Waits until `ask` gives an answer, asking every few milliseconds, for at most `patience`.
 ///
 /// # Errors
 /// [`Error::Timeout`] with `what`.
-pub(crate) async fn until<T>(
+pub async fn until<T>(
     what: &str,
     patience: Duration,
     mut ask: impl AsyncFnMut() -> Option<T>,

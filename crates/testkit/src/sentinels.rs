@@ -8,6 +8,10 @@ use crate::server::{Credentials, Setup};
 use crate::{Error, Options, RedisServer, until};
 
 /// One master with replicas under the watch of three sentinels. They end when it is dropped.
+///
+/// As in the field, a master that died and is [restarted](RedisServer::restart) after it was
+/// replaced takes itself for the master, and writes, until the sentinels make it a replica some ten
+/// seconds later.
 #[derive(Debug)]
 pub struct Sentinels {
     sentinels: Vec<RedisServer>,
@@ -79,13 +83,23 @@ impl Sentinels {
         self.sentinels.iter().map(RedisServer::address).collect()
     }
 
-    /// The sentinels, to be killed or frozen.
-    pub fn sentinels(&mut self) -> &mut [RedisServer] {
+    /// The sentinels.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The sentinels, to be killed and restarted.
+    pub fn sentinels_mut(&mut self) -> &mut [RedisServer] {
         &mut self.sentinels
     }
 
     /// The master and the replicas, in the order in which they were started.
-    pub fn nodes(&mut self) -> &mut [RedisServer] {
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// The master and the replicas, to be killed and restarted.
+    pub fn nodes_mut(&mut self) -> &mut [RedisServer] {
         &mut self.nodes
     }
 
@@ -127,7 +141,7 @@ impl Sentinels {
     pub async fn master_other_than(&self, old: usize) -> Result<usize, Error> {
         until("another node was master", FAILOVER_MAX, async || {
             let named = self.named().await.filter(|&named| named != old)?;
-            let role = self.nodes[named].cli(&["ROLE"]).await.ok()?;
+            let role = self.nodes[named].answer(&["ROLE"]).await?;
             (role.list()[0].text() == "master").then_some(named)
         })
         .await
@@ -137,7 +151,7 @@ impl Sentinels {
     async fn named(&self) -> Option<usize> {
         let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME];
         for sentinel in &self.sentinels {
-            let Ok(answer) = sentinel.cli(&command).await else { continue };
+            let Some(answer) = sentinel.answer(&command).await else { continue };
             let port = answer.list().get(1)?.text();
             return self.nodes.iter().position(|node| node.address().port().to_string() == port);
         }
@@ -167,7 +181,12 @@ impl Sentinels {
 
 /// The configuration of the sentinel at `port`. It already names the other sentinels and the
 /// replicas, as it would after a restart: left to themselves they take seconds to meet.
-fn lines(options: &SentinelOptions, nodes: &[RedisServer], ports: &[u16], port: u16) -> Vec<String> {
+fn lines(
+    options: &SentinelOptions,
+    nodes: &[RedisServer],
+    ports: &[u16],
+    port: u16,
+) -> Vec<String> {
     let name = Sentinels::NAME;
     let SentinelOptions { down_after, failover_timeout, min_replicas: _, node } = options;
     let mut lines = vec![
@@ -182,10 +201,7 @@ fn lines(options: &SentinelOptions, nodes: &[RedisServer], ports: &[u16], port: 
         lines.push(format!("sentinel auth-pass {name} {password}"));
     }
     for replica in &nodes[1..] {
-        lines.push(format!(
-            "sentinel known-replica {name} 127.0.0.1 {}",
-            replica.address().port()
-        ));
+        lines.push(format!("sentinel known-replica {name} 127.0.0.1 {}", replica.address().port()));
     }
     for &other in ports.iter().filter(|&&other| other != port) {
         let id = sentinel_id(other);

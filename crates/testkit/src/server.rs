@@ -189,7 +189,7 @@ impl RedisServer {
     /// # Errors
     /// As for [`Client::call`].
     pub async fn info(&self, name: &str) -> Result<String, Error> {
-        let info = self.cli(&["INFO", "everything"]).await?.text();
+        let info = self.cli(&["INFO", "all"]).await?.text();
         Ok(field(&info, name).unwrap_or_default().to_owned())
     }
 
@@ -257,7 +257,7 @@ impl RedisServer {
                 return Some(Err(Error::Start { log: tail(&log) }));
             }
             let mut client = log_in(address, who).await.ok()?;
-            let info = client.call(&["INFO", "everything"]).await.ok()?.text();
+            let info = client.call(&["INFO", "all"]).await.ok()?.text();
             let ready = field(&info, "process_id") == Some(&id)
                 && field(&info, "loading").is_none_or(|loading| loading == "0");
             Version::from_info(&info).filter(|_| ready).map(Ok)
@@ -282,6 +282,11 @@ impl RedisServer {
             None => String::new(),
         };
         format!("{scheme}://{login}{host}:{}", address.port())
+    }
+
+    /// The answer to one command if it comes soon; a server that is frozen or dead has none.
+    pub(crate) async fn answer(&self, command: &[&str]) -> Option<Reply> {
+        tokio::time::timeout(ANSWER_MAX, self.cli(command)).await.ok()?.ok()
     }
 
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
@@ -373,5 +378,7 @@ async fn log_in(address: SocketAddr, who: Option<&Credentials>) -> Result<Client
     Ok(client)
 }
 
+/// Longest wait for a server that may be frozen, before another is asked.
+const ANSWER_MAX: Duration = Duration::from_millis(200);
 /// Longest wait for a server to answer: it takes 10 ms, and seconds where a machine is overloaded.
 const START_MAX: Duration = Duration::from_secs(20);

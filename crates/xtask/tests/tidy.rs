@@ -22,9 +22,15 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Leaves, that nobody else may depend on but for tests.
-const LEAVES: &[&str] = &["sluicegate-conformance", "sluicegate-bench", "xtask", "sluicegate-fuzz"];
+const LEAVES: &[&str] = &[
+    "sluicegate-conformance",
+    "sluicegate-testkit",
+    "sluicegate-bench",
+    "xtask",
+    "sluicegate-fuzz",
+];
 
-/// Folders that are not ours to judge.
+/// Folders that are not ours to judge; `.git` can be a file.
 const SKIPPED: &[&str] = &["target", ".git", ".tools", "corpus", "artifacts"];
 
 fn root() -> PathBuf {
@@ -38,10 +44,11 @@ fn files() -> Vec<(String, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if SKIPPED.contains(&name.as_str()) {
+                continue;
+            }
             if path.is_dir() {
-                if !SKIPPED.contains(&name.as_str()) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if let Ok(text) = fs::read_to_string(&path) {
                 let path = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
                 files.push((path, text));

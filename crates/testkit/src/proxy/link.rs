@@ -90,7 +90,11 @@ impl Direction<'_> {
     }
 
     /// Writes what is queued when it is due. What is lost, is lost with all that follows.
-    async fn write(&self, mut to: WriteHalf<'_>, mut queue: mpsc::Receiver<Chunk>) -> io::Result<()> {
+    async fn write(
+        &self,
+        mut to: WriteHalf<'_>,
+        mut queue: mpsc::Receiver<Chunk>,
+    ) -> io::Result<()> {
         let (mut scan, mut lost) = (Requests::default(), false);
         while let Some((due, bytes)) = queue.recv().await {
             sleep_until(due).await;

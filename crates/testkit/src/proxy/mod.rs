@@ -227,11 +227,7 @@ impl Service {
         }
     }
 
-    async fn listen(
-        &self,
-        listener: &mut Option<TcpListener>,
-        faults: Faults,
-    ) -> io::Result<()> {
+    async fn listen(&self, listener: &mut Option<TcpListener>, faults: Faults) -> io::Result<()> {
         if faults.refuse {
             *listener = None;
         } else if listener.is_none() {

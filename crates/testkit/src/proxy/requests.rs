@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn commands_are_counted_when_they_end_wherever_the_stream_is_cut() {
-        let stream = b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$2\r\n\r\n\r\n$0\r\n\r\n*2\r\n$3\r\nGET\r\n";
+        let stream =
+            b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$2\r\n\r\n\r\n$0\r\n\r\n*2\r\n$3\r\nGET\r\n";
         for cut in 0..stream.len() {
             let mut requests = Requests::default();
             let count = requests.feed(&stream[..cut]) + requests.feed(&stream[cut..]);

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sluicegate_testkit::{Client, Options, RedisServer, need};
+use sluicegate_testkit::{Client, Options, RedisServer, need, until};
 
 /// Set for the process that is to be killed.
 const VICTIM: &str = "SLUICEGATE_TESTKIT_VICTIM";
@@ -19,9 +19,12 @@ async fn a_server_ends_with_a_process_that_is_killed() {
         std::future::pending::<()>().await;
     }
     need!(RedisServer::start(Options::default()).await);
+    // It cannot tidy up after itself.
+    let dir = tempfile::tempdir().unwrap();
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "ends::a_server_ends_with_a_process_that_is_killed"])
         .env(VICTIM, "1")
+        .env("TMPDIR", dir.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -32,12 +35,8 @@ async fn a_server_ends_with_a_process_that_is_killed() {
 
     victim.kill().unwrap();
     victim.wait().unwrap();
-    let gone = async {
-        while Client::connect(address).await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, gone).await.expect("the server ends with its process");
+    let gone = async || Client::connect(address).await.err();
+    until("the server had ended", PATIENCE, gone).await.unwrap();
 }
 
 #[test]

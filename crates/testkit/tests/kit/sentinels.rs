@@ -1,15 +1,21 @@
 //! Sentinels that fail over, because they are told to and because they must.
 
-use sluicegate_testkit::{Client, Error, Options, Reply, SentinelOptions, Sentinels, need};
+use std::time::Duration;
+
+use sluicegate_testkit::{Client, Error, Options, SentinelOptions, Sentinels, need, until};
+
+/// Longest wait for a failover, which takes a few seconds.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 #[tokio::test]
 async fn a_failover_makes_a_replica_the_master_with_the_data() {
     let group = need!(Sentinels::start(SentinelOptions::default()).await);
-    let mut group = group;
     assert_eq!(group.master().await.unwrap(), 0);
     assert_eq!((group.addresses().len(), group.nodes().len()), (3, 3));
-    group.nodes()[0].cli(&["SET", "key", "value"]).await.unwrap();
-    assert_eq!(group.nodes()[0].cli(&["WAIT", "2", "5000"]).await.unwrap().int(), 2);
+    // One connection: what is waited for are its own writes.
+    let mut client = group.nodes()[0].client().await.unwrap();
+    client.call(&["SET", "key", "value"]).await.unwrap();
+    assert_eq!(client.call(&["WAIT", "2", "5000"]).await.unwrap().int(), 2);
 
     let new = group.failover().await.unwrap();
     assert_ne!(new, 0);
@@ -18,31 +24,30 @@ async fn a_failover_makes_a_replica_the_master_with_the_data() {
     for sentinel in group.addresses() {
         let mut client = Client::connect(sentinel).await.unwrap();
         let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Sentinels::NAME];
-        while client.call(&command).await.unwrap().list()[1].text()
-            != group.nodes()[new].address().port().to_string()
-        {
-            tokio::task::yield_now().await;
-        }
+        let port = group.nodes()[new].address().port().to_string();
+        let told = async || {
+            let answer = client.call(&command).await.unwrap();
+            (answer.list()[1].text() == port).then_some(())
+        };
+        until("the sentinel knew", PATIENCE, told).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_dead_master_is_replaced_and_returns_as_a_replica() {
+async fn a_dead_master_is_replaced_and_not_at_once_aware_of_it() {
     let node = Options { password: Some("secret".to_owned()), ..Options::default() };
     let options = SentinelOptions { node, ..SentinelOptions::default() };
     let mut group = need!(Sentinels::start(options).await);
     let old = group.kill_master().await.unwrap();
     let new = group.master_other_than(old).await.unwrap();
     assert_ne!(new, old);
+    assert_eq!(group.master().await.unwrap(), new);
     group.nodes()[new].cli(&["SET", "key", "value"]).await.unwrap();
 
-    group.nodes()[old].restart().await.unwrap();
-    let node = &group.nodes()[old];
-    while node.cli(&["ROLE"]).await.unwrap().list()[0].text() != "slave"
-        || node.cli(&["GET", "key"]).await.unwrap() == Reply::Nil
-    {
-        tokio::task::yield_now().await;
-    }
+    // It knows nothing of all that until the sentinels tell it.
+    group.nodes_mut()[old].restart().await.unwrap();
+    let role = group.nodes()[old].cli(&["ROLE"]).await.unwrap();
+    assert_eq!(role.list()[0].text(), "master");
     assert_eq!(group.master().await.unwrap(), new);
 }
 
@@ -50,19 +55,14 @@ async fn a_dead_master_is_replaced_and_returns_as_a_replica() {
 async fn a_master_that_needs_replicas_takes_no_writes_without_them() {
     let options = SentinelOptions { min_replicas: Some(1), ..SentinelOptions::default() };
     let mut group = need!(Sentinels::start(options).await);
-    let nodes = group.nodes();
+    let nodes = group.nodes_mut();
     nodes[0].cli(&["SET", "key", "value"]).await.unwrap();
     nodes[1].kill();
     nodes[2].kill();
-    let refused = async {
-        loop {
-            match nodes[0].cli(&["SET", "key", "value"]).await {
-                Err(Error::Reply(text)) => break text,
-                other => drop(other.unwrap()),
-            }
-        }
+    let refused = async || match nodes[0].cli(&["SET", "key", "value"]).await {
+        Err(Error::Reply(text)) => Some(text),
+        _ => None,
     };
-    let patience = std::time::Duration::from_secs(10);
-    let refused = tokio::time::timeout(patience, refused).await.unwrap();
+    let refused = until("writes were refused", PATIENCE, refused).await.unwrap();
     assert!(refused.starts_with("NOREPLICAS"), "{refused}");
 }

@@ -6,8 +6,7 @@ use sluicegate_testkit::{Error, Options, RedisServer, need};
 
 #[tokio::test]
 async fn tls_is_proved_by_the_tests_own_authority() {
-    let options =
-        Options { tls: true, password: Some("secret".to_owned()), ..Options::default() };
+    let options = Options { tls: true, password: Some("secret".to_owned()), ..Options::default() };
     let redis = need!(RedisServer::start(options).await);
     let (files, address) = (redis.tls_files().unwrap(), redis.tls_address().unwrap());
     assert_eq!(redis.tls_url(), Some(format!("rediss://:secret@localhost:{}", address.port())));
