@@ -255,7 +255,7 @@ fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
 fn io_error(address: &Address, error: &io::Error) -> ConnectError {
     let address = address.clone();
     let reason = error.to_string().into();
-    let tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some();
     if tls {
         return ConnectError::Tls { address, reason };
     }

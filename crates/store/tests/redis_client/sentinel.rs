@@ -19,7 +19,7 @@ async fn get(node: &RedisServer, key: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ordered_failover_is_followed_under_load() {
-    let mut group = need!(Sentinels::start(SentinelOptions::default()).await);
+    let group = need!(Sentinels::start(SentinelOptions::default()).await);
     let client = connect(&format!("{}?deadline_ms=20", url(&group))).await;
     let load = Load::start(&client, 4, Duration::from_millis(1));
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -42,7 +42,7 @@ async fn an_ordered_failover_is_followed_under_load() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_hangs_is_left_and_never_used_again_when_it_wakes_up() {
-    let mut group = need!(Sentinels::start(SentinelOptions::default()).await);
+    let group = need!(Sentinels::start(SentinelOptions::default()).await);
     let client = connect(&format!("{}?deadline_ms=20", url(&group))).await;
     assert_eq!(count(&client, "a").await, Ok(1));
     let load = Load::start(&client, 4, Duration::from_millis(1));
@@ -69,7 +69,7 @@ async fn a_master_that_hangs_is_left_and_never_used_again_when_it_wakes_up() {
 #[tokio::test]
 async fn a_server_that_is_no_master_is_refused() {
     // A Sentinel that names a replica: its news are old, and the replica itself knows better.
-    let mut group = need!(Sentinels::start(SentinelOptions::default()).await);
+    let group = need!(Sentinels::start(SentinelOptions::default()).await);
     let master = group.master().await.expect("a master");
     let replica = (master + 1) % 3;
     let address = group.nodes()[replica].address().to_string();
@@ -106,7 +106,7 @@ async fn the_least_privileged_users_suffice_behind_sentinels() {
     };
     let mut options = SentinelOptions::default();
     options.node.users.push(line(acl(&config)));
-    let mut group = need!(Sentinels::start(options).await);
+    let group = need!(Sentinels::start(options).await);
     let rules = line(sentinel_acl(&config).expect("Sentinels have users of their own"));
     for sentinel in group.sentinels() {
         let mut command = vec!["ACL", "SETUSER"];
