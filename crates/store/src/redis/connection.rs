@@ -18,7 +18,7 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -46,6 +46,13 @@ pub(super) struct Connection {
     pub(super) commands: MultiplexedConnection,
     pub(super) address: Address,
     _driver: Task,
+}
+
+/// By when one connection must be there.
+struct Limit<'a> {
+    address: &'a Address,
+    timeout: Duration,
+    deadline: Instant,
 }
 
 /// A stream of bytes, whatever it goes through.
@@ -90,22 +97,19 @@ impl Dialer {
         address: &Address,
         prepare: impl AsyncFnOnce(&mut Connection) -> Result<(), ConnectError>,
     ) -> Result<Connection, ConnectError> {
-        let opening = async {
-            let stream = self.stream(address).await?;
-            let settings = AsyncConnectionConfig::new()
-                .set_response_timeout(None)
-                .set_connection_timeout(None)
-                .set_pipeline_buffer_size(FLIGHTS_MAX);
-            let (commands, driver) =
-                MultiplexedConnection::new_with_config(&self.login, stream, settings)
-                    .await
-                    .map_err(|error| login_error(address, &error))?;
-            let address = address.clone();
-            let mut connection = Connection { commands, address, _driver: Task::start(driver) };
-            prepare(&mut connection).await?;
-            Ok(connection)
-        };
-        self.in_time(address, opening).await
+        let limit = self.limit(address);
+        let stream = self.stream(&limit).await?;
+        let settings = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(None)
+            .set_pipeline_buffer_size(FLIGHTS_MAX);
+        let login = MultiplexedConnection::new_with_config(&self.login, stream, settings);
+        let (commands, driver) =
+            limit.step("the login", login).await?.map_err(|error| login_error(address, &error))?;
+        let address = address.clone();
+        let mut connection = Connection { commands, address, _driver: Task::start(driver) };
+        limit.step("the first commands", prepare(&mut connection)).await??;
+        Ok(connection)
     }
 
     /// The reply of `address` to one question, on a connection of its own.
@@ -129,42 +133,54 @@ impl Dialer {
         address: &Address,
         channel: &str,
     ) -> Result<PubSub, ConnectError> {
-        let opening = async {
-            let stream = self.stream(address).await?;
-            let error = |error| login_error(address, &error);
-            let mut messages = PubSub::new(&self.login, stream).await.map_err(error)?;
-            messages.subscribe(channel).await.map_err(error)?;
+        let limit = self.limit(address);
+        let stream = self.stream(&limit).await?;
+        let listening = async {
+            let mut messages = PubSub::new(&self.login, stream).await?;
+            messages.subscribe(channel).await?;
             Ok(messages)
         };
-        self.in_time(address, opening).await
+        let messages = limit.step("the login", listening).await?;
+        messages.map_err(|error| login_error(address, &error))
     }
 
-    async fn in_time<T>(
-        &self,
-        address: &Address,
-        opening: impl Future<Output = Result<T, ConnectError>>,
-    ) -> Result<T, ConnectError> {
-        timeout(self.connect_timeout, opening).await.unwrap_or_else(|_| {
-            Err(ConnectError::Timeout { address: address.clone(), timeout: self.connect_timeout })
-        })
+    fn limit<'a>(&self, address: &'a Address) -> Limit<'a> {
+        let timeout = self.connect_timeout;
+        Limit { address, timeout, deadline: Instant::now() + timeout }
     }
 
-    async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>, ConnectError> {
-        let failed = |error| io_error(address, &error);
-        let (host, port) = match address {
+    async fn stream(&self, limit: &Limit<'_>) -> Result<Box<dyn Stream>, ConnectError> {
+        let failed = |error| io_error(limit.address, &error);
+        let (host, port) = match limit.address {
             Address::Unix(path) => {
-                return Ok(Box::new(UnixStream::connect(path).await.map_err(failed)?));
+                let stream = limit.step("the socket", UnixStream::connect(path)).await?;
+                return Ok(Box::new(stream.map_err(failed)?));
             }
             Address::Tcp(host, port) => (&**host, *port),
         };
-        let tcp = TcpStream::connect((host, port)).await.map_err(failed)?;
+        let tcp = limit.step("TCP", TcpStream::connect((host, port))).await?.map_err(failed)?;
         tcp.set_nodelay(true).map_err(failed)?;
         let Some(tls) = &self.tls else { return Ok(Box::new(tcp)) };
         let name = ServerName::try_from(host.to_owned()).map_err(|error| ConnectError::Tls {
-            address: address.clone(),
+            address: limit.address.clone(),
             reason: error.to_string().into(),
         })?;
-        Ok(Box::new(tls.connect(name, tcp).await.map_err(failed)?))
+        let tls = limit.step("TLS", tls.connect(name, tcp)).await?;
+        Ok(Box::new(tls.map_err(failed)?))
+    }
+}
+
+impl Limit<'_> {
+    /// What `work` gives, unless there is no time left for it.
+    async fn step<T>(
+        &self,
+        step: &'static str,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ConnectError> {
+        timeout_at(self.deadline, work).await.map_err(|_| {
+            let (address, timeout) = (self.address.clone(), self.timeout);
+            ConnectError::Timeout { address, timeout, step }
+        })
     }
 }
 
@@ -239,7 +255,7 @@ fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
 fn io_error(address: &Address, error: &io::Error) -> ConnectError {
     let address = address.clone();
     let reason = error.to_string().into();
-    let tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some();
     if tls {
         return ConnectError::Tls { address, reason };
     }

@@ -80,8 +80,10 @@ pub enum ConnectError {
         reason: Arc<str>,
     },
     /// The server did not finish the handshake in time.
-    #[error("cannot connect to {address} within {} ms", timeout.as_millis())]
+    #[error("cannot connect to {address}: {step} took more than {} ms", timeout.as_millis())]
     Timeout {
+        /// What was under way when the time was over: TCP, TLS, the login...
+        step: &'static str,
         /// The server.
         address: Address,
         /// The configured bound.

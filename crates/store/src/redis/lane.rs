@@ -397,7 +397,7 @@ impl<'a> Service<'a> {
         };
         match (cargo, refusal) {
             (Cargo::Calls(calls), Some(refusal)) if &*refusal.code == "NOSCRIPT" => {
-                self.repeat_behind_reload(calls, reply);
+                self.repeat_behind_reload(calls, &reply);
             }
             (Cargo::Calls(calls), Some(refusal)) if refusal.means_wrong_server() => {
                 batch::deliver(calls, reply);
@@ -414,7 +414,7 @@ impl<'a> Service<'a> {
     }
 
     /// The script was not there, so `calls` were not executed: they go again once it is loaded.
-    fn repeat_behind_reload(&mut self, calls: Vec<Call>, reply: Value) {
+    fn repeat_behind_reload(&mut self, calls: Vec<Call>, reply: &Value) {
         let (again, tired): (Vec<_>, Vec<_>) =
             calls.into_iter().partition(|call| call.repeats < REPEATS_MAX);
         for mut call in again.into_iter().rev() {

@@ -1,0 +1,141 @@
+//! What the Redis client promises, held against real servers and real faults.
+#![cfg(feature = "redis")]
+
+mod acl;
+mod cluster;
+mod faults;
+mod login;
+mod sentinel;
+mod standalone;
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluicegate_store::redis::{Ask, LuaScript, RedisClient, RedisConfig, RedisError};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Adds the first argument to each key; says `BOOM` for that key instead if it is `boom`. It uses
+/// the commands that the script of the limits uses, and no others.
+const COUNT: &str = r"
+local replies = {}
+for i, key in ipairs(KEYS) do
+  local by = ARGV[2 * i - 1]
+  if by == 'boom' then
+    replies[i] = redis.error_reply('BOOM as asked')
+  else
+    redis.call('TIME')
+    local count = (tonumber(redis.call('GET', key)) or 0) + tonumber(by)
+    redis.call('SET', key, string.format('%.0f', count), 'PX', 600000)
+    replies[i] = string.format('%.0f', count)
+  end
+end
+if #KEYS == 1 then return replies[1] end
+return replies
+";
+
+static COUNT_SHA1: LazyLock<String> =
+    LazyLock::new(|| sha1_smol::Sha1::from(COUNT).digest().to_string());
+
+/// Late by more than this is late: timers tick in milliseconds, and machines have other work.
+const GRACE: Duration = Duration::from_millis(5);
+
+fn script() -> LuaScript {
+    LuaScript { text: COUNT, sha1: &COUNT_SHA1 }
+}
+
+fn start(url: &str) -> RedisClient {
+    let config: RedisConfig = url.parse().expect("a URL of the test");
+    RedisClient::start(&config, script()).expect("a configuration of the test")
+}
+
+/// A client with its connections made.
+async fn connect(url: &str) -> Arc<RedisClient> {
+    let client = start(url);
+    client.ready().await.expect("the server of the test is there");
+    Arc::new(client)
+}
+
+fn ask(key: impl AsRef<str>, by: &str) -> Ask {
+    let key = Bytes::from(format!("sg:{}", key.as_ref()));
+    Ask { key, args: [Bytes::from(by.to_owned()), Bytes::new()] }
+}
+
+/// Adds one to `key`; the count.
+async fn count(client: &RedisClient, key: impl AsRef<str>) -> Result<u64, RedisError> {
+    let reply = client.eval(ask(key, "1"), client.deadline()).await?;
+    Ok(number(&reply))
+}
+
+fn number(reply: &Bytes) -> u64 {
+    let text = std::str::from_utf8(reply).expect("the script replies in digits");
+    text.parse().expect("the script replies in digits")
+}
+
+/// What happened to a call, and when.
+#[derive(Debug)]
+struct Record {
+    begun: Instant,
+    took: Duration,
+    result: Result<u64, RedisError>,
+}
+
+/// Load in the background: some tasks, each with one call at a time.
+struct Load {
+    tasks: JoinSet<Vec<Record>>,
+    until: tokio::sync::watch::Sender<bool>,
+}
+
+impl Load {
+    /// `callers` of `client`; each pauses for `pause` between calls.
+    fn start(client: &Arc<RedisClient>, callers: usize, pause: Duration) -> Self {
+        let (until, stop) = tokio::sync::watch::channel(false);
+        let mut tasks = JoinSet::new();
+        for caller in 0..callers {
+            let (client, stop) = (Arc::clone(client), stop.clone());
+            tasks.spawn(async move {
+                let mut records = Vec::new();
+                while !*stop.borrow() {
+                    let begun = Instant::now();
+                    let result = count(&client, format!("{{load-{caller}}}")).await;
+                    records.push(Record { begun, took: begun.elapsed(), result });
+                    tokio::time::sleep(pause).await;
+                }
+                records
+            });
+        }
+        Self { tasks, until }
+    }
+
+    async fn stop(self) -> Vec<Record> {
+        self.until.send_replace(true);
+        let mut records: Vec<_> = self.tasks.join_all().await.into_iter().flatten().collect();
+        records.sort_by_key(|record| record.begun);
+        records
+    }
+}
+
+/// The time that 99 of 100 calls take at most.
+fn p99(records: &[Record]) -> Duration {
+    let mut times: Vec<_> = records.iter().map(|record| record.took).collect();
+    times.sort();
+    times[times.len() * 99 / 100]
+}
+
+/// The first success at or after `since`, as the time from then.
+fn back_after(records: &[Record], since: Instant) -> Duration {
+    let mut later = records.iter().filter(|record| record.begun >= since);
+    let success = later.find(|record| record.result.is_ok()).expect("the service came back");
+    success.begun + success.took - since
+}
+
+/// Waits until `happened`, for at most five seconds.
+async fn until(what: &str, mut happened: impl AsyncFnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(5);
+    while !happened().await {
+        assert!(Instant::now() < limit, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
