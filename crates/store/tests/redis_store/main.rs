@@ -1,0 +1,58 @@
+//! The Redis store decides as the kernel does, on every kind of Redis, whoever shares it.
+#![cfg(feature = "redis")]
+
+mod sharing;
+mod vectors;
+
+use std::sync::Arc;
+
+use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb, Verdict};
+use sluicegate_store::redis::codec::Clock;
+use sluicegate_store::redis::{RedisConfig, RedisStore};
+use sluicegate_store::{Request, Store, StoreError};
+
+/// Long deadlines: what is told here is what is decided, not how fast on a busy machine.
+const OPTIONS: &str = "deadline_ms=5000&connect_timeout_ms=5000";
+
+fn start(url: &str) -> RedisStore {
+    let config: RedisConfig = format!("{url}?{OPTIONS}").parse().expect("a URL of the test");
+    RedisStore::start(&config).expect("a configuration of the test").with_clock(Clock::Given)
+}
+
+async fn connect(url: &str) -> RedisStore {
+    let store = start(url);
+    store.ready().await.expect("the server of the test is there");
+    store
+}
+
+fn bucket(permits: u64, burst: u64) -> Arc<RuleSet> {
+    let rate = Rate::per_second(permits).expect("a rate");
+    let bucket = TokenBucket::new(rate, burst).expect("a bucket");
+    Arc::new(RuleSet::single("burst", bucket.into()))
+}
+
+async fn ask(
+    store: &RedisStore,
+    key: &[u8],
+    rules: &Arc<RuleSet>,
+    verb: &Verb,
+    at: Micros,
+) -> Result<Verdict, StoreError> {
+    store.decide(&Request { policy: "p", key, rules, verb }, &Moment::new(at)).await
+}
+
+/// Permits that pass of `times` checks at `at`.
+async fn passed(
+    store: &RedisStore,
+    key: &[u8],
+    rules: &Arc<RuleSet>,
+    times: u64,
+    at: Micros,
+) -> u64 {
+    let mut passed = 0;
+    for _ in 0..times {
+        let verdict = ask(store, key, rules, &Verb::Check { cost: Cost::ONE }, at).await;
+        passed += verdict.expect("the store answers").decision.granted();
+    }
+    passed
+}
