@@ -170,7 +170,7 @@ fn pack(lua: &Lua, args: Variadic<Value>) -> mlua::Result<mlua::String> {
             (_, value) => {
                 let number = double(value);
                 assert!(number.fract() == 0.0, "`{number}` as an integer");
-                assert!((-1.0..2_f64.powi(53) + 1.0).contains(&number), "`{number}` is packed");
+                assert!((-1.0..=2_f64.powi(53)).contains(&number), "`{number}` is packed");
                 #[expect(clippy::cast_possible_truncation, reason = "within the range above")]
                 bytes.extend_from_slice(&(number as i64).to_le_bytes()[..size]);
             }

@@ -1,7 +1,9 @@
 //! The script decides as the kernel does: in Lua 5.1 in this process, and in a real server.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod differential;
 mod lua;
+mod random;
 mod server;
 mod subject;
 mod vectors;

@@ -1,0 +1,92 @@
+//! What is asked of the server.
+
+use anyhow::Context as _;
+use sha1_smol::Sha1;
+use sluicegate_kernel::{
+    Cost, FixedWindow, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingWindow, TokenBucket,
+    Verb,
+};
+use sluicegate_store::redis::codec::{Before, Clock, Question, RulesBlob, state_key};
+use sluicegate_store::redis::script;
+
+use crate::server::Server;
+
+const GCRA: &str = include_str!("gcra.lua");
+
+/// One kind of request.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    /// Keys of one request, each with a decision of its own.
+    pub(crate) decisions: u64,
+    sha1: String,
+    /// What follows the keys, for each of them.
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Case {
+    /// Appends the request for `keys` in the server's protocol.
+    pub(crate) fn write(&self, keys: &[u64], out: &mut Vec<u8>) {
+        let words = 3 + keys.len() * (1 + self.arguments.len());
+        out.extend_from_slice(format!("*{words}\r\n").as_bytes());
+        word(b"EVALSHA", out);
+        word(self.sha1.as_bytes(), out);
+        word(keys.len().to_string().as_bytes(), out);
+        for key in keys {
+            word(state_key(&self.name, &key.to_le_bytes()).as_bytes(), out);
+        }
+        for _ in keys {
+            for argument in &self.arguments {
+                word(argument, out);
+            }
+        }
+    }
+}
+
+fn word(word: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Every case; the first is the smallest limiter.
+pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
+    server.load(GCRA)?;
+    server.load(script::TEXT)?;
+    // 100 permits a second, 200 of them at once: what policies look like.
+    let bucket = |permits| -> anyhow::Result<Rule> {
+        Ok(TokenBucket::new(Rate::per_second(permits)?, 200)?.into())
+    };
+    let four = RuleSet::new(
+        (1..=4)
+            .map(|n| Ok(NamedRule { name: format!("rule{n}").into(), rule: bucket(n * 50)? }))
+            .collect::<anyhow::Result<_>>()?,
+    )?;
+    let window = SlidingWindow::new(1_000_000, Micros::from_secs(60), 10)?.into();
+    let fixed = sluicegate_kernel::algorithm::WindowKind::Epoch(Micros::from_secs(60));
+    let fixed = FixedWindow::new(1_000_000, fixed)?.into();
+    let one = |rule| RuleSet::single("rule", rule);
+    let never = RuleSet::single("rule", TokenBucket::new(Rate::per_second(1)?, 1)?.into());
+    Ok(vec![
+        Case {
+            name: "the smallest: one instant on a string".into(),
+            decisions: 1,
+            sha1: Sha1::from(GCRA).digest().to_string(),
+            arguments: vec![b"10000".to_vec(), b"2000000".to_vec()],
+        },
+        ours("`token_bucket`", &one(bucket(100)?), 1, 1)?,
+        ours("`token_bucket`, refused", &never, 2, 1)?,
+        ours("`token_bucket`, 16 keys a call", &one(bucket(100)?), 1, 16)?,
+        ours("`fixed_window`", &one(fixed), 1, 1)?,
+        ours("`sliding_window` of 10", &one(window), 1, 1)?,
+        ours("a policy of four `token_bucket`s", &four, 1, 1)?,
+    ])
+}
+
+fn ours(name: &str, rules: &RuleSet, cost: u64, decisions: u64) -> anyhow::Result<Case> {
+    let (verb, at) = (Verb::Check { cost: Cost::new(cost)? }, Moment::new(Micros::ZERO));
+    let question = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
+    let arguments = vec![RulesBlob::new(rules).as_bytes().to_vec(), question.encode(rules)];
+    let sha1 = script::SHA1.parse().context("a digest is text")?;
+    Ok(Case { name: name.into(), decisions, sha1, arguments })
+}

@@ -1,0 +1,78 @@
+//! What a decision costs a Redis server: its own CPU time, read from the kernel's accounts, for
+//! Sluicegate's script and for the smallest limiter. `bench/README.md` says how to run it.
+
+mod cases;
+mod server;
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use cases::Case;
+use server::Server;
+
+/// Rounds of each case, all cases in turn; a figure is the median of as many.
+const ROUNDS: usize = 9;
+
+/// Decisions of one case in one round: half a second of the server's time.
+const DECISIONS_PER_ROUND: u64 = 48_000;
+
+/// Keys that decisions are spread over.
+const KEYS: u64 = 1_000_000;
+
+fn main() -> anyhow::Result<()> {
+    let mut server = Server::start()?;
+    let cases = cases::all(&mut server)?;
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    if wanted == "memory" {
+        return memory(&mut server, &cases);
+    }
+    let cases: Vec<_> = cases.into_iter().filter(|case| case.name.contains(&wanted)).collect();
+    cpu(&mut server, &cases)
+}
+
+/// CPU time of the server per decision.
+fn cpu(server: &mut Server, cases: &[Case]) -> anyhow::Result<()> {
+    let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for round in 0..=ROUNDS {
+        for (place, case) in cases.iter().enumerate() {
+            let before = server.cpu_ns()?;
+            server.run(case, DECISIONS_PER_ROUND, KEYS)?;
+            let spent = server.cpu_ns()? - before;
+            // The first round fills the keys.
+            if round > 0 {
+                let each = spent as f64 / DECISIONS_PER_ROUND as f64 / 1_000.0;
+                figures.entry(place).or_default().push(each);
+            }
+        }
+    }
+    println!("| script | server CPU, µs a decision | × the smallest |");
+    println!("|---|--:|--:|");
+    let smallest = figures.get(&0).context("the first case is the smallest limiter")?.clone();
+    for (place, case) in cases.iter().enumerate() {
+        let own = &figures[&place];
+        let mut ratios: Vec<_> =
+            own.iter().zip(&smallest).map(|(own, least)| own / least).collect();
+        let mut sorted = own.clone();
+        sorted.sort_by(f64::total_cmp);
+        ratios.sort_by(f64::total_cmp);
+        let (least, median, most) = (sorted[0], sorted[ROUNDS / 2], sorted[ROUNDS - 1]);
+        let ratio = ratios[ROUNDS / 2];
+        println!("| {} | {median:.2} [{least:.2}..{most:.2}] | {ratio:.2} |", case.name);
+    }
+    Ok(())
+}
+
+/// Memory of the server per key.
+fn memory(server: &mut Server, cases: &[Case]) -> anyhow::Result<()> {
+    println!("| script | used_memory, bytes a key | keys |");
+    println!("|---|--:|--:|");
+    for case in cases {
+        server.flush()?;
+        let before = server.used_memory()?;
+        server.run_in_order(case, KEYS)?;
+        let keys = server.keys()?;
+        let each = (server.used_memory()? - before) as f64 / keys.max(1) as f64;
+        println!("| {} | {each:.1} | {keys} |", case.name);
+    }
+    Ok(())
+}

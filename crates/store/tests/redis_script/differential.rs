@@ -1,0 +1,142 @@
+//! The kernel and the script live through the same random histories, bit for bit: every verdict,
+//! and what is remembered after every step.
+
+use std::env;
+
+use fastrand::Rng;
+use sluicegate_conformance::Subject;
+use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_store::redis::codec::{Clock, RulesBlob, state_value};
+
+use crate::lua::FakeRedis;
+use crate::random;
+use crate::subject::Scripted;
+
+/// Steps of each of the four parts; `SLUICEGATE_STEPS` takes as many from a fresh seed.
+const STEPS: u64 = 300_000;
+
+/// Steps of one history.
+const STEPS_PER_HISTORY: u64 = 50;
+
+/// How long the script remembers a budget that does not start full after it is full.
+const IDLE_US: u64 = 30 * 86_400 * 1_000_000;
+
+/// The kernel with a store's memory: states are written when they change, and forgotten when they
+/// say no more than no state.
+struct Model {
+    rules: RuleSet,
+    written_by: RuleSet,
+    states: States,
+}
+
+impl Model {
+    fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
+        let taken_over = !self.states.is_empty()
+            && RulesBlob::new(&self.rules) != RulesBlob::new(&self.written_by);
+        let mut states = match taken_over {
+            true => self.rules.take_over(&self.written_by, &self.states, at),
+            false => self.states.clone(),
+        };
+        let verdict = self.rules.decide(&mut states, verb, at)?;
+        if matches!(verb, Verb::Peek { .. }) || (!taken_over && states == self.states) {
+            return Ok(verdict);
+        }
+        let forgettable = self.rules.forgettable_at(&states).is_some_and(|end| end <= at.now());
+        self.states = if forgettable { States::default() } else { states };
+        self.written_by = self.rules.clone();
+        Ok(verdict)
+    }
+
+    /// What the store should hold.
+    fn value(&self) -> Option<Vec<u8>> {
+        state_value(&self.written_by, &self.states)
+    }
+
+    /// The store has forgotten the key: it may, if that makes no difference.
+    fn forgotten(&mut self, now: u64) {
+        let full_at = self.written_by.full_at(&self.states).get();
+        let idle = self.written_by.forgettable_at(&self.states).is_none();
+        assert!(full_at + if idle { IDLE_US } else { 0 } <= now, "forgotten before {full_at}");
+        self.states = States::default();
+    }
+}
+
+/// When the verdict says that something changes.
+fn hint(verdict: &Verdict) -> u64 {
+    let decision = &verdict.decision;
+    let spans = [decision.retry_after().unwrap_or_default(), decision.wait(), decision.reset_after];
+    spans.into_iter().find(|span| *span > Micros::ZERO).map_or(0, Micros::get)
+}
+
+fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let mut pool: Vec<_> = (0..3).map(|_| random::rules(&mut rng)).collect();
+    let first = pool.pop().expect("there are three");
+    let mut model = Model { rules: first.clone(), written_by: first, states: States::default() };
+    let on_server = scripted.clock == Clock::Server;
+    let mut now = random::start(&mut rng).min(if on_server { 1 << 51 } else { u64::MAX });
+    let mut hinted = 0;
+    scripted.executor.server.borrow_mut().keys.clear();
+    scripted.start(&model.rules);
+    for step in 0..STEPS_PER_HISTORY {
+        if rng.u32(0..12) == 0 {
+            let place = rng.usize(0..pool.len());
+            std::mem::swap(&mut model.rules, &mut pool[place]);
+            scripted.configure(&model.rules);
+        }
+        now = random::next(&mut rng, now, hinted, !on_server);
+        if on_server {
+            scripted.executor.server.borrow_mut().now_us = now;
+            if scripted.executor.value(&scripted.key).is_none() && !model.states.is_empty() {
+                model.forgotten(now);
+            }
+        }
+        let verb = random::verb(&mut rng, &model.rules);
+        let windows = random::windows(&model.rules, now);
+        let at = Moment::with_windows(Micros::new(now), &windows);
+        let before = model.value();
+        let expected = model.decide(&verb, &at);
+        let got = scripted.decide(&verb, &at);
+        let context = || {
+            format!(
+                "seed {seed}, step {step} at {now}: {verb:?} of {:?}\nbefore {before:?}",
+                model.rules
+            )
+        };
+        assert_eq!(got, expected, "{}", context());
+        let value = scripted.executor.value(&scripted.key);
+        assert_eq!(value, model.value(), "{}", context());
+        hinted = expected.map_or(0, |verdict| hint(&verdict));
+    }
+}
+
+fn histories(part: u64, clock: Clock) {
+    let (steps, base) = match env::var("SLUICEGATE_STEPS") {
+        Ok(steps) => (steps.parse().unwrap(), fastrand::u64(0..1 << 40)),
+        Err(_) => (STEPS, 0),
+    };
+    let mut scripted = Scripted::new(FakeRedis::new(), clock);
+    for number in 0..steps / STEPS_PER_HISTORY {
+        history(&mut scripted, (part << 60) + base + number);
+    }
+}
+
+#[test]
+fn the_script_is_the_kernel_bit_for_bit_1() {
+    histories(1, Clock::Given);
+}
+
+#[test]
+fn the_script_is_the_kernel_bit_for_bit_2() {
+    histories(2, Clock::Given);
+}
+
+#[test]
+fn the_script_is_the_kernel_bit_for_bit_3() {
+    histories(3, Clock::Given);
+}
+
+#[test]
+fn nothing_is_forgotten_too_early_on_the_servers_clock() {
+    histories(4, Clock::Server);
+}
