@@ -32,6 +32,7 @@ mod connection;
 mod error;
 mod lane;
 mod sentinel;
+mod service;
 mod slots;
 mod standalone;
 mod stats;
