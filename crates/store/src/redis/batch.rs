@@ -194,3 +194,90 @@ fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
     }
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    type Answer = oneshot::Receiver<Result<Value, RedisError>>;
+
+    const SCRIPT: LuaScript = LuaScript { text: "return 1", sha1: "abc" };
+
+    fn script(key: &'static str) -> Request {
+        Request::script(Ask { key: key.into(), args: ["r".into(), "a".into()] })
+    }
+
+    fn calls(requests: impl IntoIterator<Item = Request>) -> (VecDeque<Call>, Vec<Answer>) {
+        let pair = |request| {
+            let (reply, answer) = oneshot::channel();
+            (Call { request, reply, stage: Arc::new(Stage::default()), repeats: 0 }, answer)
+        };
+        requests.into_iter().map(pair).unzip()
+    }
+
+    fn value(answer: &mut Answer) -> Result<Value, RedisError> {
+        answer.try_recv().expect("an answer was given")
+    }
+
+    #[test]
+    fn decisions_are_joined_up_to_the_maximum_and_commands_go_alone() {
+        let asking = Request { asking: true, ..script("k") };
+        let requests = vec![
+            script("a"),
+            script("b"),
+            script("c"),
+            Request::plain(redis::cmd("GET")),
+            asking,
+            script("d"),
+        ];
+        let (mut waiting, _answers) = calls(requests);
+        let sizes: Vec<_> = std::iter::from_fn(|| {
+            let calls = take(&mut waiting, 2);
+            (!calls.is_empty()).then_some(calls.len())
+        })
+        .collect();
+        assert_eq!(sizes, [2, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn keys_go_first_and_each_has_its_arguments_in_the_same_order() {
+        let (mut waiting, _answers) = calls([script("a"), script("b")]);
+        let Packet::One(command) = pack(&SCRIPT, &take(&mut waiting, 16)) else { panic!() };
+        let packed = String::from_utf8(command.get_packed_command()).expect("text");
+        let words: Vec<_> = packed.split("\r\n").filter(|word| !word.starts_with('$')).collect();
+        assert_eq!(words, ["*9", "EVALSHA", "abc", "2", "a", "b", "r", "a", "r", "a", ""]);
+    }
+
+    #[test]
+    fn whoever_gave_up_is_not_sent() {
+        let (mut waiting, mut answers) = calls([script("a"), script("b"), script("c")]);
+        drop(answers.remove(0));
+        assert!(waiting[1].stage.give_up(), "it was not sent yet");
+        let sent = take(&mut waiting, 16);
+        assert_eq!(sent.len(), 1);
+        assert!(!sent[0].stage.give_up(), "it is too late for this one");
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn each_gets_its_own_value_and_its_own_error() {
+        let (mut waiting, mut answers) = calls([script("a"), script("b")]);
+        let reply = Value::Array(vec![Value::Int(1), Value::Int(2)]);
+        deliver(take(&mut waiting, 16), reply);
+        assert_eq!(value(&mut answers[0]), Ok(Value::Int(1)));
+        assert_eq!(value(&mut answers[1]), Ok(Value::Int(2)));
+    }
+
+    #[test]
+    fn a_reply_that_does_not_fit_is_given_to_nobody() {
+        for reply in [Value::Nil, Value::Array(vec![Value::Int(1)]), Value::Int(1)] {
+            let (mut waiting, mut answers) = calls([script("a"), script("b")]);
+            deliver(take(&mut waiting, 16), reply);
+            for answer in &mut answers {
+                assert_eq!(value(answer), Err(RedisError::Malformed));
+            }
+        }
+    }
+}

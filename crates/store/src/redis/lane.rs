@@ -14,24 +14,20 @@
 //! black hole gives no error. Nothing that was sent is sent again, except when the server says
 //! that it did not know the script: then it was not executed, and goes again behind a reload.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, Value};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::LuaScript;
 use super::backoff::Backoff;
-use super::batch::{self, Call, Packet, Request, Stage};
+use super::batch::{Call, Request, Stage};
 use super::config::Address;
-use super::connection::{Connection, Dialer, FLIGHTS_MAX};
-use super::error::{ConnectError, Outcome, RedisError, Refusal};
+use super::connection::{Connection, Dialer};
+use super::error::{ConnectError, Outcome, RedisError};
+use super::service::{Service, load};
 use super::stats::Counters;
 use super::task::Task;
 
@@ -45,13 +41,6 @@ pub(super) const REPEATS_MAX: u32 = 3;
 /// deadline of calls is longer: a server that forks pauses for less, and a black hole is still
 /// noticed well within a second.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
-
-/// How often the age of the oldest request is looked at.
-const WATCH_EVERY: Duration = Duration::from_millis(100);
-
-/// After so much idleness the server is asked for a sign of life, so that neither a dead
-/// connection nor a forgetful firewall is discovered by a decision.
-const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// A connection that held so long was a good one: the next pause is the shortest again.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
@@ -172,9 +161,9 @@ impl Worker {
                 Ok(Ok(connection)) => {
                     self.greet();
                     let since = Instant::now();
-                    let Err(cause) = Service::new(&mut self, connection).run().await else {
-                        return;
-                    };
+                    let Self { setup, target, inbox, .. } = &mut self;
+                    let service = Service::new(setup, target, inbox, connection);
+                    let Err(cause) = service.run().await else { return };
                     if since.elapsed() >= SETTLED_AFTER {
                         backoff.reset();
                     }
@@ -270,209 +259,6 @@ impl LaneSetup {
             _ => Err(connection.foreign("the hash of the script")),
         }
     }
-}
-
-/// A connection in use.
-struct Service<'a> {
-    worker: &'a mut Worker,
-    connection: Connection,
-    waiting: VecDeque<Call>,
-    flights: FuturesUnordered<Flight>,
-    /// When each packet in flight was sent, oldest first: replies come in order.
-    sent_at: VecDeque<Instant>,
-    heard_at: Instant,
-    /// Whether the script is being loaded again; decisions wait behind it.
-    reloading: bool,
-}
-
-type Flight = Pin<Box<dyn Future<Output = Landing> + Send>>;
-
-/// A packet whose reply has come, or whose connection is lost.
-struct Landing {
-    cargo: Cargo,
-    reply: RedisResult<Value>,
-}
-
-/// Whose reply it is.
-enum Cargo {
-    Calls(Vec<Call>),
-    Reload,
-    Ping,
-}
-
-impl<'a> Service<'a> {
-    fn new(worker: &'a mut Worker, connection: Connection) -> Self {
-        Self {
-            worker,
-            connection,
-            waiting: VecDeque::new(),
-            flights: FuturesUnordered::new(),
-            sent_at: VecDeque::new(),
-            heard_at: Instant::now(),
-            reloading: false,
-        }
-    }
-
-    /// Serves calls until the lane is closed (`Ok`) or the connection is of no use any more.
-    async fn run(mut self) -> Result<(), ConnectError> {
-        let mut watch = interval(WATCH_EVERY);
-        watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            self.send();
-            tokio::select! {
-                biased;
-                changed = self.worker.target.changed() => {
-                    let Ok(()) = changed else { return Ok(()) };
-                    return Err(ConnectError::Moved { address: self.connection.address.clone() });
-                }
-                Some(landing) = self.flights.next(), if !self.flights.is_empty() => {
-                    self.land(landing)?;
-                }
-                call = self.worker.inbox.recv(), if self.waiting.len() < WAITING_MAX => {
-                    let Some(call) = call else { return Ok(()) };
-                    self.accept(call);
-                    if self.flights.is_empty() {
-                        // Whoever else is about to call comes along.
-                        tokio::task::yield_now().await;
-                        self.accept_more();
-                    }
-                }
-                now = watch.tick() => self.watch(now)?,
-            }
-        }
-    }
-
-    fn accept(&mut self, call: Call) {
-        self.waiting.push_back(call);
-        self.accept_more();
-    }
-
-    fn accept_more(&mut self) {
-        while self.waiting.len() < WAITING_MAX
-            && let Ok(call) = self.worker.inbox.try_recv()
-        {
-            self.waiting.push_back(call);
-        }
-    }
-
-    /// Sends what may be sent now.
-    fn send(&mut self) {
-        let joined_max = self.worker.setup.joined_max;
-        let joins = joined_max > 1;
-        if self.reloading || (joins && !self.flights.is_empty()) {
-            return;
-        }
-        while self.flights.len() < FLIGHTS_MAX {
-            let calls = batch::take(&mut self.waiting, joined_max);
-            if calls.is_empty() {
-                return;
-            }
-            self.worker.setup.counters.batches.add_one();
-            let packet = batch::pack(&self.worker.setup.script, &calls);
-            self.fly(Cargo::Calls(calls), packet);
-        }
-    }
-
-    fn fly(&mut self, cargo: Cargo, packet: Packet) {
-        let connection = self.connection.commands.clone();
-        self.sent_at.push_back(Instant::now());
-        self.flights.push(Box::pin(async move {
-            let reply = exchange(connection, packet).await;
-            Landing { cargo, reply }
-        }));
-    }
-
-    fn land(&mut self, landing: Landing) -> Result<(), ConnectError> {
-        let Landing { cargo, reply } = landing;
-        self.sent_at.pop_front();
-        self.heard_at = Instant::now();
-        let address = || self.connection.address.clone();
-        let Ok(reply) = reply else {
-            // Calls in flight are let fall, which tells their callers that the outcome is unknown.
-            return Err(ConnectError::Broken { address: address() });
-        };
-        let refusal = match &reply {
-            Value::ServerError(error) => Some(Refusal::from(error)),
-            _ => None,
-        };
-        match (cargo, refusal) {
-            (Cargo::Calls(calls), Some(refusal)) if &*refusal.code == "NOSCRIPT" => {
-                self.repeat_behind_reload(calls, &reply);
-            }
-            (Cargo::Calls(calls), Some(refusal)) if refusal.means_wrong_server() => {
-                batch::deliver(calls, reply);
-                return Err(ConnectError::Refused { address: address(), refusal });
-            }
-            (Cargo::Calls(calls), _) => batch::deliver(calls, reply),
-            (Cargo::Reload, Some(refusal)) => {
-                return Err(ConnectError::Refused { address: address(), refusal });
-            }
-            (Cargo::Reload, None) => self.reloading = false,
-            (Cargo::Ping, _) => {}
-        }
-        Ok(())
-    }
-
-    /// The script was not there, so `calls` were not executed: they go again once it is loaded.
-    fn repeat_behind_reload(&mut self, calls: Vec<Call>, reply: &Value) {
-        let (again, tired): (Vec<_>, Vec<_>) =
-            calls.into_iter().partition(|call| call.repeats < REPEATS_MAX);
-        for mut call in again.into_iter().rev() {
-            call.repeats += 1;
-            call.stage.call_back();
-            self.waiting.push_front(call);
-        }
-        for call in tired {
-            call.finish(Ok(reply.clone()));
-        }
-        if !self.reloading {
-            self.reloading = true;
-            self.worker.setup.counters.script_reloads.add_one();
-            let packet = Packet::One(load(&self.worker.setup.script));
-            self.fly(Cargo::Reload, packet);
-        }
-    }
-
-    fn watch(&mut self, now: Instant) -> Result<(), ConnectError> {
-        let silence_max = self.worker.setup.silence_max;
-        match self.sent_at.front() {
-            Some(&oldest) if now.duration_since(oldest) > silence_max => {
-                let address = self.connection.address.clone();
-                Err(ConnectError::Silent { address, silence: silence_max })
-            }
-            None if now.duration_since(self.heard_at) > IDLE_MAX => {
-                self.fly(Cargo::Ping, Packet::One(redis::cmd("PING")));
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What was not sent when the connection broke was surely not executed.
-impl Drop for Service<'_> {
-    fn drop(&mut self) {
-        let address = self.connection.address.clone();
-        let error = RedisError::from(ConnectError::Broken { address });
-        batch::fail(self.waiting.drain(..), &error);
-    }
-}
-
-async fn exchange(mut connection: MultiplexedConnection, packet: Packet) -> RedisResult<Value> {
-    match packet {
-        Packet::One(command) => connection.send_packed_command(&command).await,
-        Packet::Asking(pipeline) => {
-            // The reply to ASKING is left out.
-            let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
-            Ok(replies.pop().unwrap_or(Value::Nil))
-        }
-    }
-}
-
-fn load(script: &LuaScript) -> Cmd {
-    let mut command = redis::cmd("SCRIPT");
-    command.arg("LOAD").arg(script.text);
-    command
 }
 
 /// Waits for the end of the first attempt, whatever came of it.

@@ -34,6 +34,7 @@ mod error;
 mod lane;
 pub mod script;
 mod sentinel;
+mod service;
 mod slots;
 mod standalone;
 mod stats;

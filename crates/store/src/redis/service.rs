@@ -1,0 +1,238 @@
+//! A connection while it serves: what waits is sent, replies are handed out, silence is noticed.
+//!
+//! Where decisions may be joined, one flush is in flight at a time: whoever comes meanwhile waits
+//! in the inbox and goes with the next one, in script calls of several keys each. When nothing is
+//! in flight a call goes at once. Where nothing may be joined, every call goes at once, behind
+//! those that are in flight already.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::LuaScript;
+use super::batch::{self, Call, Packet};
+use super::connection::{Connection, FLIGHTS_MAX};
+use super::error::{ConnectError, RedisError, Refusal};
+use super::lane::{LaneSetup, REPEATS_MAX, Target, WAITING_MAX};
+
+/// How often the age of the oldest request is looked at.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+/// After so much idleness the server is asked for a sign of life, so that neither a dead
+/// connection nor a forgetful firewall is discovered by a decision.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// A connection in use.
+pub(super) struct Service<'a> {
+    setup: &'a LaneSetup,
+    target: &'a mut watch::Receiver<Target>,
+    inbox: &'a mut mpsc::Receiver<Call>,
+    connection: Connection,
+    /// Taken from the inbox and not yet sent, or to be sent again.
+    waiting: VecDeque<Call>,
+    flights: FuturesUnordered<Flight>,
+    /// When each packet in flight was sent, oldest first: replies come in order.
+    sent_at: VecDeque<Instant>,
+    heard_at: Instant,
+    /// Whether the script is being loaded again; decisions wait behind it.
+    reloading: bool,
+}
+
+type Flight = Pin<Box<dyn Future<Output = Landing> + Send>>;
+
+/// A packet whose reply has come, or whose connection is lost.
+struct Landing {
+    cargo: Cargo,
+    reply: RedisResult<Value>,
+}
+
+/// Whose reply it is.
+enum Cargo {
+    Calls(Vec<Call>),
+    Reload,
+    Ping,
+}
+
+impl<'a> Service<'a> {
+    pub(super) fn new(
+        setup: &'a LaneSetup,
+        target: &'a mut watch::Receiver<Target>,
+        inbox: &'a mut mpsc::Receiver<Call>,
+        connection: Connection,
+    ) -> Self {
+        Self {
+            setup,
+            target,
+            inbox,
+            connection,
+            waiting: VecDeque::new(),
+            flights: FuturesUnordered::new(),
+            sent_at: VecDeque::new(),
+            heard_at: Instant::now(),
+            reloading: false,
+        }
+    }
+
+    /// Serves calls until the lane is closed (`Ok`) or the connection is of no use any more.
+    pub(super) async fn run(mut self) -> Result<(), ConnectError> {
+        let mut watch = interval(WATCH_EVERY);
+        watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.has_room() {
+                self.send();
+            }
+            let has_room = self.has_room();
+            tokio::select! {
+                biased;
+                changed = self.target.changed() => {
+                    let Ok(()) = changed else { return Ok(()) };
+                    return Err(ConnectError::Moved { address: self.connection.address.clone() });
+                }
+                Some(landing) = self.flights.next(), if !self.flights.is_empty() => {
+                    self.land(landing)?;
+                }
+                call = self.inbox.recv(), if has_room => {
+                    let Some(call) = call else { return Ok(()) };
+                    self.waiting.push_back(call);
+                    // Whoever else is about to call comes along.
+                    tokio::task::yield_now().await;
+                }
+                now = watch.tick() => self.watch(now)?,
+            }
+        }
+    }
+
+    /// Whether something may be sent now.
+    fn has_room(&self) -> bool {
+        let joins = self.setup.joined_max > 1;
+        let flights_max = if joins { 1 } else { FLIGHTS_MAX };
+        !self.reloading && self.flights.len() < flights_max
+    }
+
+    /// Sends what waits.
+    fn send(&mut self) {
+        while self.waiting.len() < WAITING_MAX
+            && let Ok(call) = self.inbox.try_recv()
+        {
+            self.waiting.push_back(call);
+        }
+        while self.flights.len() < FLIGHTS_MAX {
+            let calls = batch::take(&mut self.waiting, self.setup.joined_max);
+            if calls.is_empty() {
+                return;
+            }
+            self.setup.counters.batches.add_one();
+            let packet = batch::pack(&self.setup.script, &calls);
+            self.fly(Cargo::Calls(calls), packet);
+        }
+    }
+
+    fn fly(&mut self, cargo: Cargo, packet: Packet) {
+        let connection = self.connection.commands.clone();
+        self.sent_at.push_back(Instant::now());
+        self.flights.push(Box::pin(async move {
+            let reply = exchange(connection, packet).await;
+            Landing { cargo, reply }
+        }));
+    }
+
+    fn land(&mut self, landing: Landing) -> Result<(), ConnectError> {
+        let Landing { cargo, reply } = landing;
+        self.sent_at.pop_front();
+        self.heard_at = Instant::now();
+        let address = || self.connection.address.clone();
+        let Ok(reply) = reply else {
+            // Calls in flight are let fall, which tells their callers that the outcome is unknown.
+            return Err(ConnectError::Broken { address: address() });
+        };
+        let refusal = match &reply {
+            Value::ServerError(error) => Some(Refusal::from(error)),
+            _ => None,
+        };
+        match (cargo, refusal) {
+            (Cargo::Calls(calls), Some(refusal)) if &*refusal.code == "NOSCRIPT" => {
+                self.repeat_behind_reload(calls, &reply);
+            }
+            (Cargo::Calls(calls), Some(refusal)) if refusal.means_wrong_server() => {
+                batch::deliver(calls, reply);
+                return Err(ConnectError::Refused { address: address(), refusal });
+            }
+            (Cargo::Calls(calls), _) => batch::deliver(calls, reply),
+            (Cargo::Reload, Some(refusal)) => {
+                return Err(ConnectError::Refused { address: address(), refusal });
+            }
+            (Cargo::Reload, None) => self.reloading = false,
+            (Cargo::Ping, _) => {}
+        }
+        Ok(())
+    }
+
+    /// The script was not there, so `calls` were not executed: they go again once it is loaded.
+    fn repeat_behind_reload(&mut self, calls: Vec<Call>, reply: &Value) {
+        let (again, tired): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|call| call.repeats < REPEATS_MAX);
+        for mut call in again.into_iter().rev() {
+            call.repeats += 1;
+            call.stage.call_back();
+            self.waiting.push_front(call);
+        }
+        for call in tired {
+            call.finish(Ok(reply.clone()));
+        }
+        if !self.reloading {
+            self.reloading = true;
+            self.setup.counters.script_reloads.add_one();
+            let packet = Packet::One(load(&self.setup.script));
+            self.fly(Cargo::Reload, packet);
+        }
+    }
+
+    fn watch(&mut self, now: Instant) -> Result<(), ConnectError> {
+        let silence_max = self.setup.silence_max;
+        match self.sent_at.front() {
+            Some(&oldest) if now.duration_since(oldest) > silence_max => {
+                let address = self.connection.address.clone();
+                Err(ConnectError::Silent { address, silence: silence_max })
+            }
+            None if now.duration_since(self.heard_at) > IDLE_MAX => {
+                self.fly(Cargo::Ping, Packet::One(redis::cmd("PING")));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was not sent when the connection broke was surely not executed.
+impl Drop for Service<'_> {
+    fn drop(&mut self) {
+        let address = self.connection.address.clone();
+        let error = RedisError::from(ConnectError::Broken { address });
+        batch::fail(self.waiting.drain(..), &error);
+    }
+}
+
+async fn exchange(mut connection: MultiplexedConnection, packet: Packet) -> RedisResult<Value> {
+    match packet {
+        Packet::One(command) => connection.send_packed_command(&command).await,
+        Packet::Asking(pipeline) => {
+            // The reply to ASKING is left out.
+            let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
+            Ok(replies.pop().unwrap_or(Value::Nil))
+        }
+    }
+}
+
+/// The command that makes the script known to the server.
+pub(super) fn load(script: &LuaScript) -> Cmd {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("LOAD").arg(script.text);
+    command
+}
