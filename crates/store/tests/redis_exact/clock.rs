@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluicegate_testkit::{Options, RedisServer, need};
+use sluicegate_testkit::{Options, RedisServer, needed};
 
 use crate::{Load, bucket, connect};
 
@@ -15,7 +15,7 @@ const SECOND_US: i64 = 1_000_000;
 /// above `burst + rate · elapsed` and those below it.
 async fn excess_and_lack(offsets_us: &[i64]) -> Option<(f64, f64)> {
     let redis = RedisServer::start(Options { clock: true, ..Options::default() }).await;
-    let redis = sluicegate_testkit::needed(redis)?;
+    let redis = needed(redis)?;
     let store = connect(&redis.url()).await;
     let load = Load::start(&store, &bucket(RATE, BURST), 400);
     tokio::time::sleep(Duration::from_secs(1)).await;

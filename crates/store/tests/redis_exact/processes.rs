@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 
+use sluicegate_kernel::{Micros, Rate, RuleSet, TokenBucket};
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use crate::{connect, passes};
@@ -65,11 +67,10 @@ fn burst_of(trial: u64) -> u64 {
     trial % BURST_MAX + 1
 }
 
-fn rules_of(trial: u64) -> std::sync::Arc<sluicegate_kernel::RuleSet> {
-    use sluicegate_kernel::{Micros, Rate, RuleSet, TokenBucket};
+fn rules_of(trial: u64) -> Arc<RuleSet> {
     let rate = Rate::new(1, Micros::from_secs(30 * 86_400)).expect("a rate");
     let bucket = TokenBucket::new(rate, burst_of(trial)).expect("a bucket");
-    std::sync::Arc::new(RuleSet::single("burst", bucket.into()))
+    Arc::new(RuleSet::single("burst", bucket.into()))
 }
 
 /// What a process does: for every trial it is told, all it can get.
