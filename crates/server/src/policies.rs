@@ -1,13 +1,15 @@
 //! `sluicegate policies`, and how every command reads a policy document.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use sluicegate_policy::Document;
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
+
+use crate::say;
 
 /// The document at `path` (`-` is standard input).
 pub(crate) fn load(path: &Path) -> Result<Document> {
@@ -23,11 +25,12 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
         Ok(document) => {
             let count = document.policies().len();
             let noun = if count == 1 { "policy" } else { "policies" };
-            println!("{}: {count} {noun}, no errors", path.display());
+            let found = format!("{}: {count} {noun}, no errors\n", path.display());
+            say::print(found.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            eprintln!("{errors}");
+            say::note(errors);
             Ok(ExitCode::FAILURE)
         }
     }
@@ -35,8 +38,9 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
 
 /// Prints the JSON Schema of policy documents.
 pub(crate) fn print_schema() -> Result<ExitCode> {
-    let schema = serde_json::to_string_pretty(&sluicegate_policy::schema::document())?;
-    writeln!(io::stdout(), "{schema}")?;
+    let mut schema = serde_json::to_vec_pretty(&sluicegate_policy::schema::document())?;
+    schema.push(b'\n');
+    say::print(&schema).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

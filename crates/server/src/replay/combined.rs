@@ -15,7 +15,7 @@ use jiff::tz::Offset;
 use sluicegate::Micros;
 use sluicegate_policy::Attributes;
 
-use super::words::one_line;
+use crate::say::one_line;
 
 /// One request of a log, borrowed from its line.
 #[derive(Clone, Copy, Debug)]

@@ -38,7 +38,7 @@ use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
 use sluicegate_policy::{KeyAttribute, PolicySet};
 
-use crate::policies;
+use crate::{policies, say};
 use logs::Logs;
 use output::Output;
 use progress::Progress;
@@ -134,7 +134,8 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     let elapsed = MonotonicClock.now().since(begin);
     if let Err(error) = &read {
-        eprintln!("error: {input}: cannot be read beyond line {}: {error}", source.line_number());
+        let line = source.line_number();
+        say::note(format_args!("error: {input}: cannot be read beyond line {line}: {error}"));
     }
     tell(args, &session, format, read.is_ok())?;
     tell_speed(session.tally.events(), elapsed);
@@ -192,21 +193,19 @@ fn tell(args: &ReplayArgs, session: &Session, format: Format, complete: bool) ->
         summary.write(&mut text, &input, (era, bad))?;
     }
     let written = if args.decisions.as_deref().is_some_and(is_dash) {
-        io::stderr().write_all(&text)
+        say::unless_closed(io::stderr().write_all(&text))
     } else {
-        io::stdout().write_all(&text)
+        say::print(&text)
     };
-    match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("the summary"),
-    }
+    written.context("the summary")
 }
 
 fn tell_speed(events: u64, elapsed: Micros) {
     let per_second = u128::from(events) * 1_000_000 / u128::from(elapsed.get().max(1));
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
     let (events, per_second) = (words::thousands(events), words::thousands(per_second));
-    eprintln!("replayed {events} events in {}: {per_second} events/s", words::span(elapsed));
+    let elapsed = words::span(elapsed);
+    say::note(format_args!("replayed {events} events in {elapsed}: {per_second} events/s"));
 }
 
 fn open_decisions(args: &ReplayArgs) -> Result<Option<Box<dyn Write>>> {
@@ -240,7 +239,7 @@ fn name(path: &Path) -> String {
     if is_dash(path) {
         return "standard input".to_owned();
     }
-    words::one_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
+    say::one_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
 }
 
 fn is_dash(path: &Path) -> bool {

@@ -12,7 +12,7 @@ use sluicegate_kernel::param::within;
 use super::names::{Field, Op};
 use super::{Act, Event};
 use crate::replay::error::EventError;
-use crate::replay::words::one_line;
+use crate::say::one_line;
 
 /// Longest name of a permit: that of a key.
 const ID_BYTES_MAX: usize = 1024;
