@@ -5,6 +5,8 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
+use sluicegate::DecideError;
+
 /// Most characters of one piece of input that a message repeats.
 const SHOWN_CHARS_MAX: usize = 100;
 
@@ -55,6 +57,20 @@ pub(crate) fn escaped(text: &str) -> String {
     line
 }
 
+/// Why a request was not decided, with what the caller wrote on one line.
+pub(crate) fn decide_error(error: &DecideError) -> String {
+    match error {
+        DecideError::UnknownPolicy(policy) => {
+            DecideError::UnknownPolicy(one_line(policy)).to_string()
+        }
+        DecideError::Unconfigured { policy, app } => {
+            let (policy, app) = (policy.clone(), app.as_deref().map(one_line));
+            DecideError::Unconfigured { policy, app }.to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +84,20 @@ mod tests {
     fn a_long_text_is_cut_and_shows_that_it_was() {
         assert_eq!(one_line(&"é".repeat(100)), "é".repeat(100));
         assert_eq!(one_line(&"é".repeat(101)), "é".repeat(100) + "…");
+    }
+
+    #[test]
+    fn what_the_caller_wrote_is_on_one_line_of_an_error() {
+        let wrote = format!("\u{1b}[2J{}", "x".repeat(60_000));
+        let policy = "p".to_owned();
+        for error in [
+            DecideError::UnknownPolicy(wrote.clone()),
+            DecideError::Unconfigured { policy, app: Some(wrote) },
+        ] {
+            let said = decide_error(&error);
+            assert!(said.contains("`\\u{1b}[2Jxxx") && said.ends_with("x…`"), "{said}");
+            assert!(said.len() < 200, "{} bytes", said.len());
+        }
     }
 
     #[test]

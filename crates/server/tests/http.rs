@@ -116,6 +116,17 @@ fn bad_requests_get_a_problem_that_names_the_field_and_spend_nothing() {
 }
 
 #[test]
+fn a_problem_repeats_no_more_of_the_request_than_a_line() {
+    let server = Server::start();
+    let long = "x".repeat(60_000);
+    for body in [json!({"policy": long}), json!({"policy": long, "cost": 2})] {
+        let (status, problem) = server.post("/v1/check", &body);
+        assert!((400..500).contains(&status), "{problem}");
+        assert!(problem.to_string().len() < 500, "{problem}");
+    }
+}
+
+#[test]
 fn what_is_no_request_for_a_decision_is_told_so() {
     let server = Server::start();
     let body = r#"{"policy":"login"}"#;

@@ -8,6 +8,7 @@ use sluicegate_policy::DocumentErrors;
 
 use super::jsonl::{Field, Op};
 use super::source::LINE_BYTES_MAX;
+use crate::say::{self, one_line};
 
 /// Why an event was not decided. It changed nothing.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +78,7 @@ pub enum EventError {
     #[error("id: `{0}` bytes are outside 1..=1024")]
     IdLength(usize),
     /// The new document is for another policy than the event.
-    #[error("document.name: `{document}` is not `{policy}`, the policy of the event")]
+    #[error("document.name: `{document}` is not `{}`, the policy of the event", one_line(.policy))]
     OtherPolicy {
         /// The name in the document.
         document: String,
@@ -88,7 +89,7 @@ pub enum EventError {
     #[error("{}", in_document(.0))]
     Document(#[from] DocumentErrors),
     /// The engine did not decide.
-    #[error(transparent)]
+    #[error("{}", say::decide_error(.0))]
     Decide(#[from] DecideError),
     /// Too many reservations wait.
     #[error("max_wait_us: `{0}` reservations wait already, which is the most at a time")]

@@ -11,6 +11,7 @@ use super::combined::{self, LogLine};
 use super::jsonl::Op;
 use super::reorder::Reorder;
 use super::session::{Ask, Session};
+use crate::say::one_line;
 
 /// Lines on their way to the session: which policy they are a check of, with which key, and when.
 pub(crate) struct Logs {
@@ -99,7 +100,7 @@ fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
     if let Some(name) = policy {
         return match policies.resolve(name) {
             Some(policy) => Ok(Choice::One(Arc::clone(policy))),
-            None => bail!("--policy: there is no policy `{name}`"),
+            None => bail!("--policy: there is no policy `{}`", one_line(name)),
         };
     }
     if policies.policies().iter().any(|policy| policy.matcher().is_some()) {

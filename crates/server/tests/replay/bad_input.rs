@@ -84,6 +84,29 @@ fn what_only_the_engine_knows_is_told_the_same_way() {
 }
 
 #[test]
+fn what_a_bad_event_says_reaches_the_terminal_on_one_line() {
+    let escape = "\\u001b[31m\\n".repeat(10_000);
+    for event in [
+        format!(r#""policy":"{}""#, &escape[..60_000 / 2]),
+        format!(r#""policy":"p","op":"{}""#, &escape[..6_000]),
+        format!(r#""policy":"p","{}":1"#, &escape[..6_000]),
+        format!(r#""policy":"p","cost":"{}""#, &escape[..6_000]),
+        format!(
+            r#""policy":"{}","op":"configure","document":{{"name":"c","rules":[{{"token_bucket":{{"rate":"1/s"}}}}]}}"#,
+            &escape[..6_000]
+        ),
+    ] {
+        let event = format!(r#"{{"at_us":1,{event}}}"#);
+        let replayed = replay(POLICIES, &event, &[]);
+        let said = replayed.stderr.lines().next().unwrap();
+        assert!(said.starts_with("standard input:1: ") && said.len() < 700, "{said}");
+        assert!(!replayed.stderr.contains('\u{1b}'), "{said}");
+    }
+    let said = replay(POLICIES, "", &["--format", "combined", "--policy", "\u{1b}[31m"]).stderr;
+    assert!(said.contains("there is no policy `\\u{1b}[31m`"), "{said}");
+}
+
+#[test]
 fn lines_that_are_no_text_or_too_long_are_bad_events() {
     let long = format!("{{\"at_us\":1,\"policy\":\"p\",\"key\":\"{}\"}}", "x".repeat(70_000));
     let good = br#"{"at_us":1,"policy":"p"}"#;

@@ -5,6 +5,8 @@ use axum::http::{Response, StatusCode, header};
 use serde::Serialize;
 use sluicegate::DecideError;
 
+use crate::say;
+
 /// A request that was not answered with a decision.
 #[derive(Debug)]
 pub(super) struct Problem {
@@ -68,6 +70,6 @@ impl From<DecideError> for Problem {
             DecideError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
-        Self::new(status, error.to_string())
+        Self::new(status, say::decide_error(&error))
     }
 }
