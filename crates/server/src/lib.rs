@@ -9,6 +9,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
+pub mod fields;
 mod policies;
 pub mod replay;
 mod say;

@@ -100,17 +100,20 @@ fn bad_requests_get_a_problem_that_names_the_field_and_spend_nothing() {
     };
     for (field, value, status, detail) in [
         ("cost", json!(0), 400, "cost: `0` is outside 1..=2147483648"),
-        ("cost", json!(-1), 400, "cost: `-1` is no whole number of 1..=2147483648"),
+        ("cost", json!(-1), 400, "cost: `-1` is not a whole number 1..=2147483648"),
         ("key", json!(""), 400, "key: is empty, expected 1..=1024 bytes"),
         ("key", json!("x".repeat(2048)), 400, "key: `2048` bytes are outside 1..=1024"),
         ("policy", json!("nope"), 404, "policy: there is no policy `nope`"),
         ("kee", json!("k"), 400, "unknown field `kee`"),
+        ("key", json!(5), 400, "key: `5` is not a string of 1..=1024 bytes"),
+        ("cost", Value::Null, 400, "cost: `null` is not a whole number 1..=2147483648"),
     ] {
         let (given, problem) = bob(field, value);
         assert_eq!(given, status, "{problem}");
         assert!(problem["detail"].as_str().unwrap().starts_with(detail), "{problem}");
         assert_eq!(problem["status"], status);
     }
+    assert_eq!(server.post("/v1/check", &json!(["login", "bob"])).0, 400);
     let (_, decision) = server.post("/v1/peek", &json!({"policy": "login", "key": "bob"}));
     assert_eq!(decision["remaining"], 5);
 }
@@ -119,7 +122,13 @@ fn bad_requests_get_a_problem_that_names_the_field_and_spend_nothing() {
 fn a_problem_repeats_no_more_of_the_request_than_a_line() {
     let server = Server::start();
     let long = "x".repeat(60_000);
-    for body in [json!({"policy": long}), json!({"policy": long, "cost": 2})] {
+    for body in [
+        json!({"policy": long}),
+        json!({"policy": "login", "key": [long]}),
+        json!({"policy": "login", "cost": long}),
+        json!({"policy": "login", (&long): 1}),
+        json!(long),
+    ] {
         let (status, problem) = server.post("/v1/check", &body);
         assert!((400..500).contains(&status), "{problem}");
         assert!(problem.to_string().len() < 500, "{problem}");

@@ -1,13 +1,12 @@
 //! What can be wrong with one event, in words that name the field and what is permitted there.
 
-use std::fmt::Write as _;
-
 use sluicegate::DecideError;
 use sluicegate_kernel::RangeError;
 use sluicegate_policy::DocumentErrors;
 
-use super::jsonl::{Field, Op};
+use super::jsonl::Op;
 use super::source::LINE_BYTES_MAX;
+use crate::fields::{Field, FieldError, listed};
 use crate::say::{self, one_line};
 
 /// Why an event was not decided. It changed nothing.
@@ -20,33 +19,14 @@ pub enum EventError {
     /// The line is no text.
     #[error("byte {0} of the line is not UTF-8")]
     Utf8(usize),
-    /// The line is not JSON; if the trouble lies in a field, which.
-    #[error("{}", not_json(.field, .problem))]
-    Json {
-        /// The field that was being read.
-        field: Option<Field>,
-        /// What is wrong and where.
-        problem: String,
-    },
-    /// There is no such field.
-    #[error("unknown field `{0}`, expected one of {fields}", fields = names(Field::ALL.map(Field::name)))]
-    UnknownField(String),
-    /// A field comes twice.
-    #[error("{}: is given twice", .0.name())]
-    Twice(Field),
-    /// A field's value is of the wrong kind.
-    #[error("{}: `{given}` is not {}", .field.name(), .field.expected())]
-    Kind {
-        /// The field.
-        field: Field,
-        /// What was given, in short.
-        given: String,
-    },
+    /// The line is no object of known fields.
+    #[error(transparent)]
+    Fields(#[from] FieldError),
     /// A number is outside its range.
     #[error(transparent)]
     Range(#[from] RangeError),
     /// There is no such operation.
-    #[error("op: unknown op `{0}`, expected one of {ops}", ops = names(Op::ALL.map(Op::name)))]
+    #[error("op: unknown op `{0}`, expected one of {ops}", ops = listed(Op::ALL.map(Op::name)))]
     UnknownOp(String),
     /// The operation needs this field.
     #[error("{}: is missing, `{}` needs {}", .field.name(), .op.name(), .field.expected())]
@@ -99,15 +79,6 @@ pub enum EventError {
     HeldBack(usize),
 }
 
-fn not_json(field: &Option<Field>, problem: &str) -> String {
-    match field {
-        None => format!("not JSON: {problem}"),
-        Some(field) => {
-            format!("{}: not JSON ({problem}), expected {}", field.name(), field.expected())
-        }
-    }
-}
-
 /// On one line: `document.rules[0].token_bucket.rate: ..; and 2 more`.
 fn in_document(errors: &DocumentErrors) -> String {
     let Some((first, others)) = errors.errors().split_first() else { return String::new() };
@@ -117,14 +88,4 @@ fn in_document(errors: &DocumentErrors) -> String {
         0 => format!("document{dot}{first}"),
         _ => format!("document{dot}{first}; and {more} more"),
     }
-}
-
-/// "`a`, `b`, `c`".
-fn names<const N: usize>(names: [&str; N]) -> String {
-    let mut list = String::new();
-    for name in names {
-        let comma = if list.is_empty() { "" } else { ", " };
-        write!(list, "{comma}`{name}`").expect("a string takes everything");
-    }
-    list
 }

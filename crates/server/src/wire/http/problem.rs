@@ -5,6 +5,7 @@ use axum::http::{Response, StatusCode, header};
 use serde::Serialize;
 use sluicegate::DecideError;
 
+use crate::fields::FieldError;
 use crate::say;
 
 /// A request that was not answered with a decision.
@@ -34,11 +35,6 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// One field of the request makes no sense.
-    pub(super) fn bad_field(field: &str, problem: &str) -> Self {
-        Self::bad_request(format!("{field}: {problem}"))
-    }
-
     /// What went wrong, for people.
     #[cfg(test)]
     pub(super) fn detail(&self) -> &str {
@@ -59,6 +55,12 @@ impl Problem {
             .header(header::CONTENT_TYPE, "application/problem+json")
             .body(Body::from(body))
             .expect("a known status and a constant header")
+    }
+}
+
+impl From<FieldError> for Problem {
+    fn from(error: FieldError) -> Self {
+        Self::bad_request(error.to_string())
     }
 }
 
