@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sluicegate::{Clock, Micros, MonotonicClock};
 
 /// Longest time a test waits for the program, which answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,6 +41,18 @@ impl Server {
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         (status, head.to_owned(), body.to_owned())
+    }
+
+    /// A client that has sent the head of a check and `rest`, and was accepted.
+    fn half_sent(&self, rest: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
+        let head = "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n";
+        stream.write_all(format!("{head}{rest}").as_bytes()).expect("the server reads");
+        // Connections are accepted in their order: this one comes behind.
+        let live = self.raw(b"GET /livez HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
+        assert_eq!(live.0, 200);
+        stream
     }
 
     fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> (u16, Value) {
@@ -150,12 +163,60 @@ fn what_is_no_request_for_a_decision_is_told_so() {
     assert_eq!((live.0, live.2.as_str()), (200, "ok\n"));
 }
 
+/// Tells `server` to stop, and returns once it no longer listens.
+fn stop(server: &Server) {
+    signal(server);
+    let begin = MonotonicClock.now();
+    while TcpStream::connect(server.address).is_ok() {
+        assert!(since(begin) < PATIENCE, "the server still listens");
+        std::thread::yield_now();
+    }
+}
+
+fn since(begin: Micros) -> Duration {
+    Duration::from_micros(MonotonicClock.now().since(begin).get())
+}
+
+fn signal(server: &Server) {
+    let id = server.process.id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &id]).status().expect("there is a `kill`");
+    assert!(sent.success());
+}
+
 #[test]
 fn a_server_that_is_told_to_stop_ends_with_success() {
     let mut server = Server::start();
-    let id = server.process.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    stop(&server);
     assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_waits_for_a_request_that_is_half_sent() {
+    let mut server = Server::start();
+    let body = r#"{"policy":"login"}"#;
+    let mut client = server.half_sent(&format!("content-length: {}\r\n\r\n{{", body.len()));
+    stop(&server);
+    client.write_all(&body.as_bytes()[1..]).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains(r#""allowed":true"#));
+    assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_twice_ends_at_once_whatever_is_half_sent() {
+    for rest in ["x-half: ", "content-length: 10\r\n\r\n{"] {
+        let mut server = Server::start();
+        let mut client = server.half_sent(rest);
+        stop(&server);
+        let begin = MonotonicClock.now();
+        signal(&server);
+        assert_eq!(server.process.wait().unwrap().code(), Some(1));
+        assert!(since(begin) < Duration::from_secs(5), "{:?}", since(begin));
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).ok();
+        assert_eq!(answer, "");
+    }
 }
 
 #[test]
