@@ -101,12 +101,20 @@ impl Logs {
     }
 }
 
+/// The policy that `--policy` names.
+///
+/// # Errors
+/// If there is none of this name.
+pub(crate) fn named<'a>(policies: &'a PolicySet, name: &str) -> Result<&'a Arc<Policy>> {
+    match policies.resolve(name) {
+        Some(policy) => Ok(policy),
+        None => bail!("--policy: there is no policy `{}`", one_line(name)),
+    }
+}
+
 fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
     if let Some(name) = policy {
-        return match policies.resolve(name) {
-            Some(policy) => Ok(Choice::One(Arc::clone(policy))),
-            None => bail!("--policy: there is no policy `{}`", one_line(name)),
-        };
+        return named(policies, name).map(|policy| Choice::One(Arc::clone(policy)));
     }
     if policies.policies().iter().any(|policy| policy.matcher().is_some()) {
         return Ok(Choice::Matching(policies.clone()));
