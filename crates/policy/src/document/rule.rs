@@ -151,7 +151,7 @@ fn wanted(kind: &Kind) -> String {
             let words = listed(words.iter().copied(), "or");
             alloc::format!("{words}, or a whole number from 0 to {max}")
         }
-        Kind::Factor { min, max } => alloc::format!("a number from {min} to {max}"),
+        Kind::Factor { min, max } => alloc::format!("a number above {min}, at most {max}"),
         Kind::TimeZone => "a time zone such as `Europe/Berlin`".to_owned(),
     }
 }

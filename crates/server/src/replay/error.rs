@@ -82,10 +82,10 @@ pub enum EventError {
 /// On one line: `document.rules[0].token_bucket.rate: ..; and 2 more`.
 fn in_document(errors: &DocumentErrors) -> String {
     let Some((first, others)) = errors.errors().split_first() else { return String::new() };
-    let dot = if first.path().is_empty() { "" } else { "." };
+    let separator = if first.path().is_empty() { ": " } else { "." };
     let more = others.len() + errors.omitted();
     match more {
-        0 => format!("document{dot}{first}"),
-        _ => format!("document{dot}{first}; and {more} more"),
+        0 => format!("document{separator}{first}"),
+        _ => format!("document{separator}{first}; and {more} more"),
     }
 }

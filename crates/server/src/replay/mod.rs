@@ -111,7 +111,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     // Who may use a policy is not recorded; what it would have done is the question.
     let policies = PolicySet::new(policies::load(&args.policies)?.for_every_app());
-    let input = name(&args.input);
+    let input = shown(&args.input);
     let mut source = Source::open(&args.input).with_context(|| input.clone())?;
     let format = args.format.unwrap_or_else(|| guess(source.peek()));
     let mut logs = match format {
@@ -196,7 +196,7 @@ fn tell(
     picture: Option<Box<dyn Write>>,
 ) -> Result<()> {
     let summary = session.tally.summary(complete);
-    let input = name(&args.input);
+    let input = title(&args.input);
     let (era, bad) = match format {
         Format::Combined => (Era::Unix, "bad lines"),
         Format::Jsonl => (summary.era(), "bad events"),
@@ -244,12 +244,14 @@ fn guess(head: &[u8]) -> Format {
     Format::Jsonl
 }
 
-/// What an input is called: its file name, or what `-` stands for.
-fn name(path: &Path) -> String {
-    if is_dash(path) {
-        return "standard input".to_owned();
-    }
-    say::one_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
+/// What an input is called in errors: its path as it was given, or what `-` stands for.
+fn shown(path: &Path) -> String {
+    if is_dash(path) { "standard input".to_owned() } else { say::escaped(&path.to_string_lossy()) }
+}
+
+/// What an input is called above its summary: its file name, or what `-` stands for.
+fn title(path: &Path) -> String {
+    shown(path.file_name().map_or(path, Path::new))
 }
 
 fn is_dash(path: &Path) -> bool {

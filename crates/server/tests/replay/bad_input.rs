@@ -1,6 +1,8 @@
 //! Bad events: each is told with its line and field, changes nothing, and the run goes on.
 
-use crate::{decisions_and_errors, replay, summary};
+use std::process::Command;
+
+use crate::{decisions_and_errors, file, replay, summary};
 
 const POLICIES: &str = "policies: [{ name: p, rules: [{ token_bucket: { rate: 1/s, burst: 2 } }] },\
     { name: c, rules: [{ concurrency: { limit: 1, ttl: 1s } }] }]";
@@ -70,6 +72,10 @@ fn what_only_the_engine_knows_is_told_the_same_way() {
         (
             r#""op":"configure","document":{"name":"p","rules":[{"token_bucket":{"rate":"fast"}}]}"#.to_owned(),
             "document.rules[0].token_bucket.rate: ",
+        ),
+        (
+            r#""op":"configure","document":5"#.to_owned(),
+            "document: expected a map with `name`, `apps`, ",
         ),
         (
             r#""op":"configure","document":{"name":"p","rules":[{"token_buckt":{"rate":"1/s"}}]}"#.to_owned(),
@@ -159,4 +165,21 @@ fn without_events_the_summary_is_empty_and_right() {
     let summary = summary(POLICIES, "", &[]);
     assert_eq!((&summary["requests"], &summary["complete"]), (&0.into(), &true.into()));
     assert!(summary["first_at_us"].is_null() && summary["busiest_second_after"].is_null());
+}
+
+#[test]
+fn errors_of_the_input_name_it_as_it_was_given() {
+    let input = file("events.jsonl", "{\n");
+    let input = input.to_str().expect("paths of tests are text");
+    let policies = file("policies.yaml", POLICIES);
+    for (input, problem) in [
+        (input, format!("{input}:1: not JSON: ")),
+        ("no/such/file.jsonl", "error: no/such/file.jsonl: No such file".to_owned()),
+        ("/", "error: /: is a directory".to_owned()),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+        let output = command.arg("replay").arg("--policies").arg(&policies).arg(input).output();
+        let said = String::from_utf8(output.unwrap().stderr).unwrap();
+        assert!(said.starts_with(&problem), "{said}");
+    }
 }
