@@ -355,6 +355,16 @@ fn of_parameters() {
 }
 
 #[test]
+fn a_queue_of_callers_is_refused_until_somebody_serves_it() {
+    let queue = |queue: &str, expected: &str| {
+        rule(&format!("{{ concurrency: {{ limit: 1, ttl: 1s, queue: {queue} }} }}"), expected);
+    };
+    queue("0", "ok");
+    queue("5", "~.concurrency.queue: `5` is not served yet, expected 0");
+    queue("10001", "~.concurrency.queue: `10001` is no whole number from 0 to 10000");
+}
+
+#[test]
 fn json_numbers_are_named_as_they_were_written() {
     for bad in ["0", "-5", "1e400", "9223372036854775808", "184467440737095516160", "1.0"] {
         let text = format!(

@@ -96,6 +96,11 @@ fn algorithm_rule(algorithm: &str, table: &[Param], node: &Node, at: &At<'_>) ->
         return None;
     }
     match Rule::from_params(algorithm, &params)? {
+        // Nobody queues callers yet, so that a rule which counts on it would refuse them.
+        Ok(Rule::Concurrency(rule)) if rule.queue() > 0 => {
+            let queue = rule.queue();
+            at.field("queue").report(alloc::format!("`{queue}` is not served yet, expected 0"))
+        }
         Ok(rule) => Some(rule),
         Err(error) => out_of_range(&error, at),
     }
