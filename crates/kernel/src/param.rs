@@ -87,9 +87,9 @@ pub enum Kind {
         /// Largest number.
         max: u64,
     },
-    /// A real number from `min` to `max`.
+    /// A real number above `min`, at most `max`.
     Factor {
-        /// Smallest.
+        /// It is larger than this.
         min: f64,
         /// Largest.
         max: f64,

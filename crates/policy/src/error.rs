@@ -176,7 +176,8 @@ pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>, last: &str) -
     }
 }
 
-fn excerpt(given: &str) -> String {
+/// `given` on one line and not too long.
+pub(crate) fn excerpt(given: &str) -> String {
     let mut excerpt = String::new();
     for (place, char) in given.chars().enumerate() {
         if place == EXCERPT_CHARS_MAX {

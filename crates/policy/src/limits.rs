@@ -44,3 +44,6 @@ pub const ERRORS_MAX: usize = 100;
 
 /// Most characters of what was given that a message repeats.
 pub(crate) const EXCERPT_CHARS_MAX: usize = 60;
+
+/// Longest message of the YAML library that is repeated as it is: its own words are shorter.
+pub(crate) const PROBLEM_BYTES_MAX: usize = 200;

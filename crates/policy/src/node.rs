@@ -16,8 +16,8 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Spanned};
 
-use crate::error::quoted;
-use crate::limits::{DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX};
+use crate::error::{excerpt, quoted};
+use crate::limits::{DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX};
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -192,8 +192,18 @@ fn yaml_problem(error: &Error) -> String {
         Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => {
             "what anchors and aliases stand for is too large".to_owned()
         }
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias within what it stands for".to_owned()
+        }
         Error::AliasError { error, .. } => return yaml_problem(error),
-        other => return other.to_string().replace(", column", " column"),
+        other => {
+            let problem = other.to_string().replace(", column", " column");
+            if problem.len() <= PROBLEM_BYTES_MAX {
+                return problem;
+            }
+            // Such as a tag that goes on for pages.
+            excerpt(&problem)
+        }
     };
     match error.location() {
         Some(at) => alloc::format!("{problem} at line {} column {}", at.line(), at.column()),
@@ -381,6 +391,20 @@ mod tests {
             let problem = Node::read(text).unwrap_err();
             assert!(problem.contains("line ") && problem.contains("column "), "{problem}");
         }
+    }
+
+    #[test]
+    fn an_alias_within_what_it_stands_for_is_refused_with_its_place() {
+        check("a: &a [*a]", "an alias within what it stands for at line 1 column 8");
+        check("- &a\n  b: { c: *a }", "an alias within what it stands for at line 2 column 11");
+    }
+
+    #[test]
+    fn what_the_text_says_is_not_repeated_without_end() {
+        let tag = alloc::format!("a: !{} b", "x".repeat(5_000));
+        let expected =
+            alloc::format!("unsupported tag `!{}… at line 1 column 5006", "x".repeat(42));
+        check(&tag, &expected);
     }
 
     #[test]

@@ -205,7 +205,9 @@ fn parameter(param: &Param) -> Value {
         Kind::WordOrPermits { words, max } => json!({
             "anyOf": [{ "enum": words }, { "type": "integer", "minimum": 0, "maximum": max }],
         }),
-        Kind::Factor { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
+        Kind::Factor { min, max } => {
+            json!({ "type": "number", "exclusiveMinimum": min, "maximum": max })
+        }
         Kind::TimeZone => json!({ "type": "string", "examples": ["UTC", "Europe/Berlin"] }),
     };
     let description = match default {

@@ -80,13 +80,14 @@ pub fn whole(text: &str, min: u64, max: u64) -> Result<u64, TextError> {
 /// The real number that `text` says.
 ///
 /// # Errors
-/// [`TextError`] unless it is plain decimal (`3`, `3.5`, `3e2`) and `min <= number <= max`.
-pub fn factor(text: &str, min: f64, max: f64) -> Result<f64, TextError> {
+/// [`TextError`] unless it is plain decimal (`3`, `3.5`, `3e2`) and `above < number <= max`.
+pub fn factor(text: &str, above: f64, max: f64) -> Result<f64, TextError> {
     let plain = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'-'));
-    let number = text.parse().ok().filter(|number| plain && (min..=max).contains(number));
+    let number = text.parse().ok();
+    let number = number.filter(|number| plain && *number > above && *number <= max);
     number.ok_or_else(|| {
         let given = quoted(text);
-        TextError(alloc::format!("{given} is no number from {min} to {max}"))
+        TextError(alloc::format!("{given} is no number above {above}, at most {max}"))
     })
 }
 
@@ -309,8 +310,10 @@ mod tests {
         }
         assert_eq!(whole("10", 1, 10), Ok(10));
         assert_eq!(factor("3.5", 1.0, 10.0), Ok(3.5));
-        for text in ["0.5", "1e400", "NaN", ".nan", "inf", "-1", "", "0x2"] {
-            assert!(factor(text, 1.0, 10.0).is_err(), "{text}");
+        assert_eq!(factor("10", 1.0, 10.0), Ok(10.0));
+        for text in ["1", "10.1", "0.5", "1e400", "NaN", ".nan", "inf", "-1", "", "0x2"] {
+            let error = factor(text, 1.0, 10.0).unwrap_err();
+            assert_eq!(error.0, alloc::format!("`{text}` is no number above 1, at most 10"));
         }
     }
 

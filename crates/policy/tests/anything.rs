@@ -42,7 +42,7 @@ fn full() -> Value {
             "overrides": [{ "key": "é", "rules": [{ "fixed_window": { "limit": 1, "window": "1s", "align": "first" } }] }],
             "carry": "proportional",
         },
-        { "name": "b", "rules": [{ "concurrency": { "limit": 5, "ttl": "1m", "queue": 3 } }], "overflow": { "queue": { "max_wait": "1s" } } },
+        { "name": "b", "rules": [{ "concurrency": { "limit": 5, "ttl": "1m", "queue": 0 } }], "overflow": { "queue": { "max_wait": "1s" } } },
         { "name": "c", "rules": [{ "leaky_bucket": { "rate": "1/s", "delay": "none" } }], "overflow": { "divert": { "target": "b" } } },
         { "name": "d", "rules": [{ "token_bucket": { "rate": "1/s" } }], "overflow": "shadow", "match": { "path": { "prefix": "/" } } },
     ]})

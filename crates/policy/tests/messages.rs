@@ -287,8 +287,13 @@ fn of_numbers() {
         let expected = format!("~.sliding_log.window: `{bad}` {span}");
         rule(&format!("{{ sliding_log: {{ limit: 1, window: {bad} }} }}"), &expected);
     }
-    for bad in ["0.5", "1e400", ".nan", "-3", "0x3", "1001"] {
-        let expected = format!("~.smooth_warmup.cold_factor: `{bad}` is no number from 1 to 1000");
+    rule(
+        "{ smooth_warmup: { rate: 1/s, warmup: 1s, cold_factor: inf } }",
+        "~.smooth_warmup.cold_factor: expected a number above 1, at most 1000, found the text `inf`",
+    );
+    for bad in ["1", "0.5", "1e400", ".nan", "-3", "0x3", "1001"] {
+        let expected =
+            format!("~.smooth_warmup.cold_factor: `{bad}` is no number above 1, at most 1000");
         rule(
             &format!("{{ smooth_warmup: {{ rate: 1/s, warmup: 1s, cold_factor: {bad} }} }}"),
             &expected,
@@ -347,6 +352,16 @@ fn of_parameters() {
         "{ fixed_window: { limit: 1 } }",
         "~.fixed_window.window: is missing, expected a duration such as `250ms`",
     );
+}
+
+#[test]
+fn a_queue_of_callers_is_refused_until_somebody_serves_it() {
+    let queue = |queue: &str, expected: &str| {
+        rule(&format!("{{ concurrency: {{ limit: 1, ttl: 1s, queue: {queue} }} }}"), expected);
+    };
+    queue("0", "ok");
+    queue("5", "~.concurrency.queue: `5` is not served yet, expected 0");
+    queue("10001", "~.concurrency.queue: `10001` is no whole number from 0 to 10000");
 }
 
 #[test]

@@ -6,9 +6,13 @@
 //!              └─▶ policies  check a document, print its schema
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
+
 mod cli;
+pub mod fields;
 mod policies;
 pub mod replay;
+mod say;
 mod serve;
 mod wire;
 
@@ -22,7 +26,7 @@ pub fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say::note(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

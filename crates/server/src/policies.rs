@@ -1,13 +1,15 @@
 //! `sluicegate policies`, and how every command reads a policy document.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use sluicegate_policy::Document;
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
+
+use crate::say;
 
 /// The document at `path` (`-` is standard input).
 pub(crate) fn load(path: &Path) -> Result<Document> {
@@ -23,11 +25,14 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
         Ok(document) => {
             let count = document.policies().len();
             let noun = if count == 1 { "policy" } else { "policies" };
-            println!("{}: {count} {noun}, no errors", path.display());
+            let found = format!("{}: {count} {noun}, no errors\n", path.display());
+            say::print(found.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            eprintln!("{errors}");
+            for error in errors.to_string().lines() {
+                say::note(format_args!("{}: {error}", path.display()));
+            }
             Ok(ExitCode::FAILURE)
         }
     }
@@ -35,19 +40,23 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
 
 /// Prints the JSON Schema of policy documents.
 pub(crate) fn print_schema() -> Result<ExitCode> {
-    let schema = serde_json::to_string_pretty(&sluicegate_policy::schema::document())?;
-    writeln!(io::stdout(), "{schema}")?;
+    let mut schema = serde_json::to_vec_pretty(&sluicegate_policy::schema::document())?;
+    schema.push(b'\n');
+    say::print(&schema).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The text at `path`, no more of it than a document may have plus one byte, so that one that is
-/// too long is refused as such.
-fn read(path: &Path) -> io::Result<String> {
+/// The text at `path`, of which no more is read than shows that it is too long.
+fn read(path: &Path) -> Result<String> {
     let source: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path)?),
     };
-    let mut text = String::new();
-    source.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    source.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > DOCUMENT_BYTES_MAX {
+        bail!("more than {DOCUMENT_BYTES_MAX} bytes");
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| anyhow!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
 }

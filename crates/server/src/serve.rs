@@ -6,15 +6,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sluicegate::Engine;
 use sluicegate_policy::PolicySet;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
-use crate::{policies, wire};
+use crate::wire::DRAIN_MAX;
+use crate::{policies, say, wire};
 
 /// Serves until the process is told to stop (SIGINT or SIGTERM), then lets requests in flight end.
+/// Whoever tells it again does not want to wait for them.
 pub(crate) fn run(policies: Option<&Path>, listen: SocketAddr) -> Result<ExitCode> {
     let policies = match policies {
         Some(path) => PolicySet::new(policies::load(path)?),
@@ -28,11 +31,26 @@ pub(crate) fn run(policies: Option<&Path>, listen: SocketAddr) -> Result<ExitCod
 async fn serve(policies: PolicySet, listen: SocketAddr) -> Result<()> {
     let listener =
         TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
-    let stop = stop_signal()?;
+    let mut signals = Signals::new()?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&policies, listener.local_addr()?).ok();
-    wire::http::serve(Arc::new(Engine::in_memory(policies)), listener, stop).await?;
-    Ok(())
+    let stop = CancellationToken::new();
+    let told_twice = async {
+        signals.next().await;
+        stop.cancel();
+        signals.next().await;
+    };
+    let engine = Arc::new(Engine::in_memory(policies));
+    tokio::select! {
+        cut_off = wire::http::serve(engine, listener, stop.clone()) => {
+            if cut_off > 0 {
+                let seconds = DRAIN_MAX.as_secs();
+                say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
+            }
+            Ok(())
+        }
+        () = told_twice => bail!("told to stop twice: requests in flight were cut off"),
+    }
 }
 
 /// Says where the server is, and a command that works now.
@@ -49,13 +67,23 @@ fn greet(policies: &PolicySet, address: SocketAddr) -> io::Result<()> {
     writeln!(out, "       -d '{body}'")
 }
 
-fn stop_signal() -> Result<impl Future<Output = ()> + Send> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
+/// What the process is told.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits until it is told to stop.
+    async fn next(&mut self) {
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
-    })
+    }
 }

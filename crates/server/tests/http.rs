@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sluicegate::{Clock, Micros, MonotonicClock};
 
 /// Longest time a test waits for the program, which answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,6 +41,18 @@ impl Server {
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         (status, head.to_owned(), body.to_owned())
+    }
+
+    /// A client that has sent the head of a check and `rest`, and was accepted.
+    fn half_sent(&self, rest: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
+        let head = "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n";
+        stream.write_all(format!("{head}{rest}").as_bytes()).expect("the server reads");
+        // Connections are accepted in their order: this one comes behind.
+        let live = self.raw(b"GET /livez HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
+        assert_eq!(live.0, 200);
+        stream
     }
 
     fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> (u16, Value) {
@@ -100,19 +113,39 @@ fn bad_requests_get_a_problem_that_names_the_field_and_spend_nothing() {
     };
     for (field, value, status, detail) in [
         ("cost", json!(0), 400, "cost: `0` is outside 1..=2147483648"),
-        ("cost", json!(-1), 400, "cost: `-1` is no whole number of 1..=2147483648"),
+        ("cost", json!(-1), 400, "cost: `-1` is not a whole number 1..=2147483648"),
         ("key", json!(""), 400, "key: is empty, expected 1..=1024 bytes"),
         ("key", json!("x".repeat(2048)), 400, "key: `2048` bytes are outside 1..=1024"),
         ("policy", json!("nope"), 404, "policy: there is no policy `nope`"),
         ("kee", json!("k"), 400, "unknown field `kee`"),
+        ("key", json!(5), 400, "key: `5` is not a string of 1..=1024 bytes"),
+        ("cost", Value::Null, 400, "cost: `null` is not a whole number 1..=2147483648"),
     ] {
         let (given, problem) = bob(field, value);
         assert_eq!(given, status, "{problem}");
         assert!(problem["detail"].as_str().unwrap().starts_with(detail), "{problem}");
         assert_eq!(problem["status"], status);
     }
+    assert_eq!(server.post("/v1/check", &json!(["login", "bob"])).0, 400);
     let (_, decision) = server.post("/v1/peek", &json!({"policy": "login", "key": "bob"}));
     assert_eq!(decision["remaining"], 5);
+}
+
+#[test]
+fn a_problem_repeats_no_more_of_the_request_than_a_line() {
+    let server = Server::start();
+    let long = "x".repeat(60_000);
+    for body in [
+        json!({"policy": long}),
+        json!({"policy": "login", "key": [long]}),
+        json!({"policy": "login", "cost": long}),
+        json!({"policy": "login", (&long): 1}),
+        json!(long),
+    ] {
+        let (status, problem) = server.post("/v1/check", &body);
+        assert!((400..500).contains(&status), "{problem}");
+        assert!(problem.to_string().len() < 500, "{problem}");
+    }
 }
 
 #[test]
@@ -130,12 +163,60 @@ fn what_is_no_request_for_a_decision_is_told_so() {
     assert_eq!((live.0, live.2.as_str()), (200, "ok\n"));
 }
 
+/// Tells `server` to stop, and returns once it no longer listens.
+fn stop(server: &Server) {
+    signal(server);
+    let begin = MonotonicClock.now();
+    while TcpStream::connect(server.address).is_ok() {
+        assert!(since(begin) < PATIENCE, "the server still listens");
+        std::thread::yield_now();
+    }
+}
+
+fn since(begin: Micros) -> Duration {
+    Duration::from_micros(MonotonicClock.now().since(begin).get())
+}
+
+fn signal(server: &Server) {
+    let id = server.process.id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &id]).status().expect("there is a `kill`");
+    assert!(sent.success());
+}
+
 #[test]
 fn a_server_that_is_told_to_stop_ends_with_success() {
     let mut server = Server::start();
-    let id = server.process.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    stop(&server);
     assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_waits_for_a_request_that_is_half_sent() {
+    let mut server = Server::start();
+    let body = r#"{"policy":"login"}"#;
+    let mut client = server.half_sent(&format!("content-length: {}\r\n\r\n{{", body.len()));
+    stop(&server);
+    client.write_all(&body.as_bytes()[1..]).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains(r#""allowed":true"#));
+    assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_twice_ends_at_once_whatever_is_half_sent() {
+    for rest in ["x-half: ", "content-length: 10\r\n\r\n{"] {
+        let mut server = Server::start();
+        let mut client = server.half_sent(rest);
+        stop(&server);
+        let begin = MonotonicClock.now();
+        signal(&server);
+        assert_eq!(server.process.wait().unwrap().code(), Some(1));
+        assert!(since(begin) < Duration::from_secs(5), "{:?}", since(begin));
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).ok();
+        assert_eq!(answer, "");
+    }
 }
 
 #[test]

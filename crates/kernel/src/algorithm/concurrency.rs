@@ -128,7 +128,7 @@ impl Algorithm for Concurrency {
             name: "queue",
             kind: Kind::Permits { min: 0, max: HOLDERS_MAX },
             default: Some("0"),
-            about: "Callers that may wait for a permit.",
+            about: "Callers that may wait for a permit; only 0 is served yet.",
         },
     ];
 

@@ -96,6 +96,11 @@ fn algorithm_rule(algorithm: &str, table: &[Param], node: &Node, at: &At<'_>) ->
         return None;
     }
     match Rule::from_params(algorithm, &params)? {
+        // Nobody queues callers yet, so that a rule which counts on it would refuse them.
+        Ok(Rule::Concurrency(rule)) if rule.queue() > 0 => {
+            let queue = rule.queue();
+            at.field("queue").report(alloc::format!("`{queue}` is not served yet, expected 0"))
+        }
         Ok(rule) => Some(rule),
         Err(error) => out_of_range(&error, at),
     }
@@ -151,7 +156,7 @@ fn wanted(kind: &Kind) -> String {
             let words = listed(words.iter().copied(), "or");
             alloc::format!("{words}, or a whole number from 0 to {max}")
         }
-        Kind::Factor { min, max } => alloc::format!("a number from {min} to {max}"),
+        Kind::Factor { min, max } => alloc::format!("a number above {min}, at most {max}"),
         Kind::TimeZone => "a time zone such as `Europe/Berlin`".to_owned(),
     }
 }

@@ -8,14 +8,15 @@
 //! Pure: a line in, a [`LogLine`] or a [`LogError`] out. Values stay as they are written in the log,
 //! escapes included, for the same value is always escaped alike. What comes after the user agent
 //! (many logs append fields) is not looked at, and neither is what the request line says if it is
-//! no request line: clients send anything, and the server logged it.
+//! no request line: clients send anything, and the server logged it. Of a line that a limit of its
+//! length has cut, what is left of the last field is that field.
 
 use jiff::civil;
 use jiff::tz::Offset;
 use sluicegate::Micros;
 use sluicegate_policy::Attributes;
 
-use super::words::one_line;
+use crate::say::one_line;
 
 /// One request of a log, borrowed from its line.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub struct LogLine<'a> {
     /// What the line says of the request; `None` where it says `-`. The path is without query,
     /// scheme and host.
     pub request: Attributes<'a>,
+    /// Whether the line was cut before its user agent: that there is none in `request` says nothing.
+    pub is_cut: bool,
 }
 
 /// Why a line is no line of a log.
@@ -76,11 +79,7 @@ pub fn parse(line: &[u8]) -> Result<LogLine<'_>, LogError> {
     if bytes != "-" && !is_digits(bytes) {
         return Err(LogError::Bytes(one_line(bytes)));
     }
-    let mut user_agent = "-";
-    if rest.trim_ascii_start().starts_with('"') {
-        let (_, rest) = quoted("referer", rest)?;
-        (user_agent, _) = quoted("user_agent", rest)?;
-    }
+    let (user_agent, is_cut) = user_agent(rest);
     let (method, path) = method_and_path(request).unzip();
     let request = Attributes {
         remote_ip: given(remote_ip),
@@ -91,7 +90,7 @@ pub fn parse(line: &[u8]) -> Result<LogLine<'_>, LogError> {
         host: None,
         headers: &[],
     };
-    Ok(LogLine { at, request })
+    Ok(LogLine { at, request, is_cut })
 }
 
 /// The next field that ends at a space.
@@ -114,6 +113,19 @@ fn quoted<'a>(field: &'static str, rest: &'a str) -> Result<(&'a str, &'a str), 
         escaped = byte == b'\\' && !escaped;
     }
     Err(LogError::Open(field, '"'))
+}
+
+/// What follows the size: the user agent behind the referer, and whether the line was cut before it.
+/// A line of the `common` format has neither and is whole.
+fn user_agent(rest: &str) -> (&str, bool) {
+    if !rest.trim_ascii_start().starts_with('"') {
+        return ("-", false);
+    }
+    let Ok((_, rest)) = quoted("referer", rest) else { return ("-", true) };
+    match rest.trim_ascii_start().strip_prefix('"') {
+        Some(cut) => (quoted("user_agent", rest).map_or(cut, |(whole, _)| whole), false),
+        None => ("-", true),
+    }
 }
 
 /// `17/May/2015:10:05:03 +0000` as µs since the Unix epoch.
@@ -218,7 +230,8 @@ mod tests {
     #[test]
     fn a_combined_line_gives_all_attributes() {
         let line = line(TIME, "GET /a?b=1 HTTP/1.1", r#"200 2326 "http://x/" "curl/8.5""#);
-        let LogLine { at, request } = parse(line.as_bytes()).unwrap();
+        let LogLine { at, request, is_cut } = parse(line.as_bytes()).unwrap();
+        assert!(!is_cut);
         assert_eq!(at, Micros::from_secs(1_431_857_103));
         assert_eq!((request.remote_ip, request.status), (Some("203.0.113.7"), Some("200")));
         assert_eq!((request.method, request.path), (Some("GET"), Some("/a")));
@@ -292,15 +305,33 @@ mod tests {
             (&line(TIME, "GET /", "2x0 1"), "status: `2x0` is not three digits or `-`"),
             (&line(TIME, "GET /", "200"), "bytes: is missing"),
             (&line(TIME, "GET /", "200 1.5"), "bytes: `1.5` is not a number or `-`"),
-            (&line(TIME, "GET /", "200 1 \"-"), "referer: the closing `\"` is missing"),
             (
-                &line(TIME, "GET /", "200 1 \"-\" \"x\\\""),
-                "user_agent: the closing `\"` is missing",
+                &line(TIME, "GET /", "").trim_end().replace("GET /\"", "GET /"),
+                "request: the closing `\"` is missing",
             ),
-            (&line(TIME, "GET /", "200 1 \"-\""), "user_agent: is missing"),
             (&format!("1.1.1.1 - - [{TIME}] GET"), "request: is missing"),
         ] {
             assert_eq!(parse(line.as_bytes()).unwrap_err().to_string(), problem, "{line}");
+        }
+    }
+
+    #[test]
+    fn of_a_line_that_was_cut_the_last_field_is_what_is_left_of_it() {
+        for (rest, user_agent, is_cut) in [
+            (r#"200 1 "-" "curl/8.5"#, Some("curl/8.5"), false),
+            (r#"200 1 "-" "curl\""#, Some(r#"curl\""#), false),
+            (r#"200 1 "-" "curl\"#, Some(r"curl\"), false),
+            (r#"200 1 "-" ""#, None, false),
+            (r#"200 1 "-" "#, None, true),
+            (r#"200 1 "http://x/" cu"#, None, true),
+            (r#"200 1 "http://x/"#, None, true),
+            (r#"200 1 ""#, None, true),
+            ("200 1 ", None, false),
+        ] {
+            let line = line(TIME, "GET /a HTTP/1.1", rest);
+            let parsed = parse(line.as_bytes()).unwrap();
+            assert_eq!((parsed.request.user_agent, parsed.is_cut), (user_agent, is_cut), "{rest}");
+            assert_eq!((parsed.request.path, parsed.request.status), (Some("/a"), Some("200")));
         }
     }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use sluicegate::{Cost, Micros, Verb};
 use sluicegate_policy::attribute::key_of;
-use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet};
+use sluicegate_policy::{KeyAttribute, Policy, PolicySet};
 
-use super::combined::{self, LogLine};
+use super::combined::{self, LogError, LogLine};
 use super::jsonl::Op;
 use super::reorder::Reorder;
 use super::session::{Ask, Session};
+use crate::say::one_line;
 
 /// Lines on their way to the session: which policy they are a check of, with which key, and when.
 pub(crate) struct Logs {
@@ -63,7 +64,7 @@ impl Logs {
     pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut Session) {
         // Servers escape what is not text. Where one did not, the rest of the line still counts.
         let text = String::from_utf8_lossy(bytes);
-        let LogLine { at, request } = match combined::parse(text.as_bytes()) {
+        let LogLine { at, request, is_cut } = match combined::parse(text.as_bytes()) {
             Ok(parsed) => parsed,
             Err(error) => return session.failed(line, None, &error),
         };
@@ -74,7 +75,11 @@ impl Logs {
                 None => return session.tally.unmatched += 1,
             },
         };
-        let key = self.key_of(policy, &request).into();
+        let attributes = self.attributes(policy);
+        if is_cut && attributes.contains(&KeyAttribute::UserAgent) {
+            return session.failed(line, Some(at), &LogError::Missing("user_agent"));
+        }
+        let key = key_of(attributes, &request).into();
         self.reorder.push(at, Check { line, policy: Arc::clone(policy), key });
         while let Some((at, check)) = self.reorder.pop_due() {
             decide(at, &check, session);
@@ -89,18 +94,27 @@ impl Logs {
         session.tally.late = self.reorder.late();
     }
 
-    fn key_of(&self, policy: &Policy, request: &Attributes<'_>) -> String {
+    /// What the keys of `policy` are made of.
+    fn attributes<'a>(&'a self, policy: &'a Policy) -> &'a [KeyAttribute] {
         let own = self.key.as_deref().unwrap_or(policy.key());
-        key_of(if own.is_empty() { &[KeyAttribute::RemoteIp] } else { own }, request)
+        if own.is_empty() { &[KeyAttribute::RemoteIp] } else { own }
+    }
+}
+
+/// The policy that `--policy` names.
+///
+/// # Errors
+/// If there is none of this name.
+pub(crate) fn named<'a>(policies: &'a PolicySet, name: &str) -> Result<&'a Arc<Policy>> {
+    match policies.resolve(name) {
+        Some(policy) => Ok(policy),
+        None => bail!("--policy: there is no policy `{}`", one_line(name)),
     }
 }
 
 fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
     if let Some(name) = policy {
-        return match policies.resolve(name) {
-            Some(policy) => Ok(Choice::One(Arc::clone(policy))),
-            None => bail!("--policy: there is no policy `{name}`"),
-        };
+        return named(policies, name).map(|policy| Choice::One(Arc::clone(policy)));
     }
     if policies.policies().iter().any(|policy| policy.matcher().is_some()) {
         return Ok(Choice::Matching(policies.clone()));

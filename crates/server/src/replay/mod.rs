@@ -16,6 +16,7 @@
 mod chart;
 pub mod combined;
 pub mod error;
+mod files;
 pub mod jsonl;
 mod logs;
 mod output;
@@ -27,7 +28,6 @@ mod source;
 mod summary;
 mod words;
 
-use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +38,8 @@ use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
 use sluicegate_policy::{KeyAttribute, PolicySet};
 
-use crate::policies;
+use crate::{policies, say};
+use files::Files;
 use logs::Logs;
 use output::Output;
 use progress::Progress;
@@ -105,22 +106,36 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if is_dash(&args.policies) && is_dash(&args.input) {
         bail!("--policies: the policies and the input cannot both be standard input");
     }
+    if args.svg.as_deref().is_some_and(is_dash) {
+        bail!("--svg: expected a file, standard output is for the summary");
+    }
     // Who may use a policy is not recorded; what it would have done is the question.
     let policies = PolicySet::new(policies::load(&args.policies)?.for_every_app());
-    let input = name(&args.input);
+    let input = shown(&args.input);
     let mut source = Source::open(&args.input).with_context(|| input.clone())?;
     let format = args.format.unwrap_or_else(|| guess(source.peek()));
     let mut logs = match format {
         Format::Jsonl if args.key.is_some() => {
             bail!("--key: events name their keys; it goes with `--format combined`");
         }
-        Format::Jsonl => None,
+        Format::Jsonl => {
+            if let Some(name) = &args.policy {
+                logs::named(&policies, name)?;
+            }
+            None
+        }
         Format::Combined => {
             let (policy, key) = (args.policy.as_deref(), args.key.clone());
             Some(Logs::new(&policies, policy, key, args.reorder)?)
         }
     };
-    let output = Output::new(open_decisions(args)?);
+    let mut files = Files::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
+    let mut create = |option, path: &Option<PathBuf>| {
+        path.as_deref().map(|path| files.create(option, path)).transpose()
+    };
+    let decisions = create("--decisions", &args.decisions)?;
+    let picture = create("--svg", &args.svg)?;
+    let output = Output::new(decisions);
     let progress = Progress::new(input.clone(), &source);
     let session = Session::new(policies, args.keys_max, output, progress);
     let mut session = session.with_policy(args.policy.clone());
@@ -134,9 +149,10 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     let elapsed = MonotonicClock.now().since(begin);
     if let Err(error) = &read {
-        eprintln!("error: {input}: cannot be read beyond line {}: {error}", source.line_number());
+        let line = source.line_number();
+        say::note(format_args!("error: {input}: cannot be read beyond line {line}: {error}"));
     }
-    tell(args, &session, format, read.is_ok())?;
+    tell(args, &session, (format, read.is_ok()), picture)?;
     tell_speed(session.tally.events(), elapsed);
     let is_bad = read.is_err() || (format == Format::Jsonl && session.tally.errors > 0);
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -172,18 +188,19 @@ fn read_all(
     read
 }
 
-/// The summary and the picture.
-fn tell(args: &ReplayArgs, session: &Session, format: Format, complete: bool) -> Result<()> {
+/// The summary and the picture. The input was of `format`, and read to its end if it is `complete`.
+fn tell(
+    args: &ReplayArgs,
+    session: &Session,
+    (format, complete): (Format, bool),
+    picture: Option<Box<dyn Write>>,
+) -> Result<()> {
     let summary = session.tally.summary(complete);
-    let input = name(&args.input);
+    let input = title(&args.input);
     let (era, bad) = match format {
         Format::Combined => (Era::Unix, "bad lines"),
         Format::Jsonl => (summary.era(), "bad events"),
     };
-    if let Some(path) = &args.svg {
-        let svg = chart::svg(&input, era, &summary.timeline);
-        fs::write(path, svg).with_context(|| format!("--svg: {}", path.display()))?;
-    }
     let mut text = Vec::new();
     if args.json {
         serde_json::to_writer_pretty(&mut text, &summary)?;
@@ -192,33 +209,25 @@ fn tell(args: &ReplayArgs, session: &Session, format: Format, complete: bool) ->
         summary.write(&mut text, &input, (era, bad))?;
     }
     let written = if args.decisions.as_deref().is_some_and(is_dash) {
-        io::stderr().write_all(&text)
+        say::unless_closed(io::stderr().write_all(&text))
     } else {
-        io::stdout().write_all(&text)
+        say::print(&text)
     };
-    match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("the summary"),
+    written.context("the summary")?;
+    if let Some(mut picture) = picture {
+        let svg = chart::svg(&input, era, &summary.timeline);
+        let drawn = picture.write_all(svg.as_bytes()).and_then(|()| picture.flush());
+        say::unless_closed(drawn).context("--svg")?;
     }
+    Ok(())
 }
 
 fn tell_speed(events: u64, elapsed: Micros) {
     let per_second = u128::from(events) * 1_000_000 / u128::from(elapsed.get().max(1));
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
     let (events, per_second) = (words::thousands(events), words::thousands(per_second));
-    eprintln!("replayed {events} events in {}: {per_second} events/s", words::span(elapsed));
-}
-
-fn open_decisions(args: &ReplayArgs) -> Result<Option<Box<dyn Write>>> {
-    Ok(match &args.decisions {
-        None => None,
-        Some(path) if is_dash(path) => Some(Box::new(io::stdout())),
-        Some(path) => {
-            let file =
-                File::create(path).with_context(|| format!("--decisions: {}", path.display()))?;
-            Some(Box::new(file))
-        }
-    })
+    let elapsed = words::span(elapsed);
+    say::note(format_args!("replayed {events} events in {elapsed}: {per_second} events/s"));
 }
 
 /// The format of an input that begins with `head`: that of the first line which is one or the
@@ -235,12 +244,14 @@ fn guess(head: &[u8]) -> Format {
     Format::Jsonl
 }
 
-/// What an input is called: its file name, or what `-` stands for.
-fn name(path: &Path) -> String {
-    if is_dash(path) {
-        return "standard input".to_owned();
-    }
-    words::one_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
+/// What an input is called in errors: its path as it was given, or what `-` stands for.
+fn shown(path: &Path) -> String {
+    if is_dash(path) { "standard input".to_owned() } else { say::escaped(&path.to_string_lossy()) }
+}
+
+/// What an input is called above its summary: its file name, or what `-` stands for.
+fn title(path: &Path) -> String {
+    shown(path.file_name().map_or(path, Path::new))
 }
 
 fn is_dash(path: &Path) -> bool {

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::source::Source;
+use crate::say;
 
 /// Problems that are told one by one; the rest are only counted, for nobody reads a million lines.
 const TOLD_MAX: u64 = 20;
@@ -51,7 +52,7 @@ impl Progress {
     }
 
     fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| say::note(line));
     }
 }
 

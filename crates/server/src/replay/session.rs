@@ -12,11 +12,12 @@ use sluicegate_kernel::{Moment, States};
 use sluicegate_policy::{Policy, PolicySet};
 
 use super::error::EventError;
-use super::jsonl::{self, Act, BadEvent, Event, Field, Op};
+use super::jsonl::{self, Act, BadEvent, Event, Op};
 use super::output::{DecisionLine, HELD_LINES_MAX, Output, Place, write_configured, write_error};
 use super::pending::{PENDING_MAX, Pending, Reservation};
 use super::progress::Progress;
 use super::summary::Tally;
+use crate::fields::Field;
 
 /// A replay while it runs.
 pub(crate) struct Session {

@@ -77,26 +77,6 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// A key or a name on one line: control characters are escaped, and a long one is cut.
-pub(crate) fn one_line(text: &str) -> String {
-    const SHOWN_CHARS_MAX: usize = 100;
-    let mut line = String::new();
-    for (place, char) in text.chars().enumerate() {
-        if place == SHOWN_CHARS_MAX {
-            line.push('…');
-            break;
-        }
-        // Those that reverse or hide text are no better than control characters.
-        let hides = matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-        if char.is_control() || hides {
-            line.extend(char.escape_default());
-        } else {
-            line.push(char);
-        }
-    }
-    line
-}
-
 /// `units / per` with as many decimals as it needs; `per` is a power of ten.
 fn decimal(units: u64, per: u64) -> String {
     let (whole, mut rest) = (units / per, units % per);
@@ -155,11 +135,5 @@ mod tests {
         assert_eq!(Era::of(at).instant(at), "2015-05-17 10:05:03");
         assert_eq!(Era::Unix.instant(at.plus(Micros::new(5))), "2015-05-17 10:05:03.000005");
         assert_eq!(Era::of(Micros::SECOND).instant(Micros::SECOND), "1 s");
-    }
-
-    #[test]
-    fn control_characters_never_reach_the_terminal() {
-        assert_eq!(one_line("a\u{1b}[31mb\n\u{202e}"), "a\\u{1b}[31mb\\n\\u{202e}");
-        assert_eq!(one_line(&"x".repeat(200)).chars().count(), 101);
     }
 }

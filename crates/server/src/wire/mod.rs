@@ -2,4 +2,7 @@
 //!
 //! A wire owns its types and its status mapping; nothing of it leaves its folder.
 
+mod accept;
 pub(crate) mod http;
+
+pub(crate) use accept::DRAIN_MAX;

@@ -1,6 +1,8 @@
 //! Bad events: each is told with its line and field, changes nothing, and the run goes on.
 
-use crate::{decisions_and_errors, replay, summary};
+use std::process::Command;
+
+use crate::{decisions_and_errors, file, replay, summary};
 
 const POLICIES: &str = "policies: [{ name: p, rules: [{ token_bucket: { rate: 1/s, burst: 2 } }] },\
     { name: c, rules: [{ concurrency: { limit: 1, ttl: 1s } }] }]";
@@ -72,6 +74,10 @@ fn what_only_the_engine_knows_is_told_the_same_way() {
             "document.rules[0].token_bucket.rate: ",
         ),
         (
+            r#""op":"configure","document":5"#.to_owned(),
+            "document: expected a map with `name`, `apps`, ",
+        ),
+        (
             r#""op":"configure","document":{"name":"p","rules":[{"token_buckt":{"rate":"1/s"}}]}"#.to_owned(),
             "document.rules[0]",
         ),
@@ -81,6 +87,29 @@ fn what_only_the_engine_knows_is_told_the_same_way() {
         assert!(error.starts_with(problem), "{error}, not {problem}");
         assert_eq!((lines.len(), lines[0]["line"].as_u64()), (1, Some(1)));
     }
+}
+
+#[test]
+fn what_a_bad_event_says_reaches_the_terminal_on_one_line() {
+    let escape = "\\u001b[31m\\n".repeat(10_000);
+    for event in [
+        format!(r#""policy":"{}""#, &escape[..60_000 / 2]),
+        format!(r#""policy":"p","op":"{}""#, &escape[..6_000]),
+        format!(r#""policy":"p","{}":1"#, &escape[..6_000]),
+        format!(r#""policy":"p","cost":"{}""#, &escape[..6_000]),
+        format!(
+            r#""policy":"{}","op":"configure","document":{{"name":"c","rules":[{{"token_bucket":{{"rate":"1/s"}}}}]}}"#,
+            &escape[..6_000]
+        ),
+    ] {
+        let event = format!(r#"{{"at_us":1,{event}}}"#);
+        let replayed = replay(POLICIES, &event, &[]);
+        let said = replayed.stderr.lines().next().unwrap();
+        assert!(said.starts_with("standard input:1: ") && said.len() < 700, "{said}");
+        assert!(!replayed.stderr.contains('\u{1b}'), "{said}");
+    }
+    let said = replay(POLICIES, "", &["--format", "combined", "--policy", "\u{1b}[31m"]).stderr;
+    assert!(said.contains("there is no policy `\\u{1b}[31m`"), "{said}");
 }
 
 #[test]
@@ -116,16 +145,18 @@ fn what_cannot_begin_says_why() {
         (POLICIES, &["--reorder", "soon"], "`soon`"),
         (POLICIES, &["--format", "combined"], "--policy: name one of the 2 policies"),
         (POLICIES, &["--format", "combined", "--policy", "q"], "there is no policy `q`"),
+        (POLICIES, &["--format", "jsonl", "--policy", "q"], "--policy: there is no policy `q`"),
         (
             POLICIES,
             &["--format", "combined", "--policy", "p", "--key", "host"],
             "logs do not know `host`",
         ),
+        (POLICIES, &["--svg", "-"], "--svg: expected a file, standard output is for the summary"),
         (POLICIES, &["--decisions", "/no/such/folder/x"], "--decisions: /no/such/folder/x: "),
     ] {
         let replayed = replay(policies, "{}", options);
         assert!(replayed.stderr.contains(problem), "{problem} in {}", replayed.stderr);
-        assert_ne!(replayed.code, 0);
+        assert_eq!((replayed.stdout.as_str(), replayed.code == 0), ("", false));
     }
 }
 
@@ -134,4 +165,21 @@ fn without_events_the_summary_is_empty_and_right() {
     let summary = summary(POLICIES, "", &[]);
     assert_eq!((&summary["requests"], &summary["complete"]), (&0.into(), &true.into()));
     assert!(summary["first_at_us"].is_null() && summary["busiest_second_after"].is_null());
+}
+
+#[test]
+fn errors_of_the_input_name_it_as_it_was_given() {
+    let input = file("events.jsonl", "{\n");
+    let input = input.to_str().expect("paths of tests are text");
+    let policies = file("policies.yaml", POLICIES);
+    for (input, problem) in [
+        (input, format!("{input}:1: not JSON: ")),
+        ("no/such/file.jsonl", "error: no/such/file.jsonl: No such file".to_owned()),
+        ("/", "error: /: is a directory".to_owned()),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+        let output = command.arg("replay").arg("--policies").arg(&policies).arg(input).output();
+        let said = String::from_utf8(output.unwrap().stderr).unwrap();
+        assert!(said.starts_with(&problem), "{said}");
+    }
 }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::Value;
 
 use crate::{allowed, lines, replay, summary};
 
@@ -71,6 +72,22 @@ fn keys_are_made_of_any_attributes() {
 fn a_request_without_the_attribute_takes_the_budget_of_all_who_lack_it() {
     let lines = lines(&replay(POLICY, LOG, &["--key", "path", "--decisions", "-"]).stdout);
     assert!(lines.last().unwrap()["key"].is_null());
+}
+
+#[test]
+fn a_line_that_was_cut_is_decided_unless_the_key_needs_what_is_missing() {
+    let start = r#"a - - [17/May/2015:10:00:00 +0000] "GET / HTTP/1.1" 200 1"#;
+    let log = format!("{start} \"-\" \"curl\"\n{start} \"-\" \"cu\n{start} \"http://x\n");
+    let counts = |key: &str| {
+        let summary = summary(POLICY, &log, &["--format", "combined", "--key", key]);
+        (summary["requests"].clone(), summary["errors"].clone())
+    };
+    assert_eq!(counts("remote_ip"), (3.into(), 0.into()));
+    assert_eq!(counts("user_agent,path"), (2.into(), 1.into()));
+    let replayed = replay(POLICY, &log, &["--key", "user_agent", "--decisions", "-"]);
+    assert!(replayed.stderr.contains("standard input:3: user_agent: is missing"));
+    let keys: Vec<_> = lines(&replayed.stdout).iter().map(|line| line["key"].clone()).collect();
+    assert_eq!(keys, [Value::Null, "curl".into(), "cu".into()], "the bad line has no key");
 }
 
 #[test]

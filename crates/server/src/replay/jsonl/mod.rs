@@ -13,19 +13,33 @@
 //! The permit of an `acquire` without `id` is called `p1`, `p2`, .. in turn; who mixes both chooses
 //! other names. `configure` may leave `policy` out, for its document has the name.
 
-mod fields;
+mod event;
 mod names;
 
 use std::borrow::Cow;
 
-use serde::de::Deserializer;
 use serde_json::value::RawValue;
 use sluicegate::{Cost, Micros};
 use sluicegate_kernel::limits::SPAN_MAX_US;
 
 use super::error::EventError;
-use fields::Fields;
-pub use names::{Field, Op};
+use crate::fields::{Field, Fields, Form};
+pub use names::Op;
+
+/// The fields of an event.
+static FORM: Form = Form {
+    fields: &[
+        Field::AtUs,
+        Field::Policy,
+        Field::Key,
+        Field::Cost,
+        Field::Op,
+        Field::MaxWaitUs,
+        Field::Id,
+        Field::Document,
+    ],
+    example: r#"{"at_us":0,"policy":"p","key":"k"}"#,
+};
 
 /// One event, parsed.
 #[derive(Debug)]
@@ -89,8 +103,8 @@ pub struct BadEvent {
 /// # Errors
 /// [`BadEvent`], which names the field and what is permitted there.
 pub fn parse(line: &[u8]) -> Result<Event<'_>, BadEvent> {
-    let mut fields = Fields::default();
-    read(line, &mut fields).and_then(|()| fields.event()).map_err(|error| {
+    let mut fields = Fields::new(&FORM);
+    read(line, &mut fields).and_then(|()| event::event(&mut fields)).map_err(|error| {
         let at = fields.at_us.filter(|at| *at <= SPAN_MAX_US).map(Micros::new);
         BadEvent { at, error }
     })
@@ -98,18 +112,7 @@ pub fn parse(line: &[u8]) -> Result<Event<'_>, BadEvent> {
 
 fn read<'a>(line: &'a [u8], fields: &mut Fields<'a>) -> Result<(), EventError> {
     let line = std::str::from_utf8(line).map_err(|error| EventError::Utf8(error.valid_up_to()))?;
-    let mut json = serde_json::Deserializer::from_str(line);
-    let end = json.deserialize_map(&mut *fields).and_then(|()| json.end());
-    end.map_err(|error| EventError::Json { field: fields.reading, problem: problem(&error) })?;
-    match fields.problem.take() {
-        Some(problem) => Err(problem),
-        None => Ok(()),
-    }
-}
-
-/// The error without its "at line 1": the line is known.
-fn problem(error: &serde_json::Error) -> String {
-    error.to_string().replacen(" at line 1 column ", " at column ", 1)
+    Ok(fields.read(line)?)
 }
 
 impl Act<'_> {
@@ -209,12 +212,21 @@ mod tests {
             assert_eq!(error(cost), format!("cost: not JSON ({problem}), {expected}"));
         }
         assert!(error("0x10").starts_with("not JSON: expected `,` or `}` at column "));
-        assert!(whole_error(b"[]").1.starts_with("not JSON: invalid type: sequence"));
+        assert!(whole_error(b"{5:1}").1.starts_with("not JSON: key must be a string at column "));
         assert_eq!(whole_error(b"{}x").1, "not JSON: trailing characters at column 3");
         assert_eq!(
             whole_error(b"{\"at_us\":3,\"key\":\"\xff\"}"),
             (None, "byte 18 of the line is not UTF-8".into())
         );
+    }
+
+    #[test]
+    fn only_an_object_is_an_event() {
+        let example = r#"expected an object such as `{"at_us":0,"policy":"p","key":"k"}`, found"#;
+        for line in [r#"[0,"p"]"#, r#""p""#, "5", "null", "this is no event"] {
+            assert_eq!(whole_error(line.as_bytes()), (None, format!("{example} `{line}`")));
+        }
+        assert_eq!(whole_error(b"  "), (None, format!("{example} nothing")));
     }
 
     #[test]
@@ -266,7 +278,7 @@ mod tests {
         #[test]
         fn no_mixture_of_fields_makes_the_parser_panic(
             fields in proptest::collection::vec(
-                (0..Field::ALL.len(), 0_usize..16, any::<u64>(), "\\PC{0,9}"), 0..9,
+                (0..FORM.fields.len(), 0_usize..16, any::<u64>(), "\\PC{0,9}"), 0..9,
             ),
         ) {
             let value = |kind, number: u64, text: &str| match kind {
@@ -278,7 +290,7 @@ mod tests {
             let fields: Vec<_> = fields
                 .iter()
                 .map(|(field, kind, number, text)| {
-                    format!("\"{}\":{}", Field::ALL[*field].name(), value(*kind, *number, text))
+                    format!("\"{}\":{}", FORM.fields[*field].name(), value(*kind, *number, text))
                 })
                 .collect();
             let _ = parse(format!("{{{}}}", fields.join(",")).as_bytes());

@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sluicegate::{Decision, Micros};
 
-use super::words::{Era, one_line, percent, span, thousands};
+use super::words::{Era, percent, span, thousands};
+use crate::say::one_line;
 use busiest::{Busiest, Second};
 use keys::Keys;
 use timeline::{Fate, Timeline};

@@ -2,11 +2,18 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
 use sluicegate::{Answer, Cost, Micros, Request, Verb};
 
 use super::problem::Problem;
+use crate::fields::{Field, FieldError, Fields, Form};
+
+/// The fields of a body. `null` as `key` is the budget that all share, as `app` nobody in
+/// particular: both as if they were left out.
+static FORM: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Cost],
+    example: r#"{"policy":"p","key":"k"}"#,
+};
 
 /// What is done with the budget; the last part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +25,12 @@ pub(super) enum Operation {
 }
 
 /// A request's body.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 pub(super) struct Body<'a> {
-    #[serde(borrow)]
     policy: Cow<'a, str>,
-    #[serde(borrow, default)]
     key: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     app: Option<Cow<'a, str>>,
-    /// As written, so that an error can show it.
-    #[serde(borrow, default)]
-    cost: Option<&'a RawValue>,
+    cost: Option<Cost>,
 }
 
 /// A decision's body.
@@ -49,33 +50,33 @@ struct Decided<'a> {
 impl<'a> Body<'a> {
     /// Reads a body.
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Problem> {
-        serde_json::from_slice(bytes).map_err(|error| Problem::bad_request(error.to_string()))
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            Problem::bad_request(format!("byte {} of the body is not UTF-8", error.valid_up_to()))
+        })?;
+        let mut fields = Fields::new(&FORM);
+        fields.read(text)?;
+        let Fields { policy, key, app, cost, .. } = fields;
+        let policy = policy.ok_or(FieldError::Missing(Field::Policy))?;
+        let cost = cost.map(Cost::new).transpose();
+        let cost = cost.map_err(|error| Problem::bad_request(error.to_string()))?;
+        Ok(Self { policy, key, app, cost })
     }
 
     /// The request that the body makes under `operation`.
     pub(super) fn request(&self, operation: Operation) -> Result<Request<'_>, Problem> {
-        let cost = self.cost.map_or(Ok(Cost::ONE), cost)?;
+        let cost = self.cost.unwrap_or(Cost::ONE);
         let verb = match operation {
             Operation::Check => Verb::Check { cost },
             Operation::Peek => Verb::Peek { cost },
             Operation::Refund => Verb::Refund { cost },
             Operation::Reset if self.cost.is_some() => {
-                return Err(Problem::bad_field("cost", "does not go with `reset`"));
+                return Err(Problem::bad_request("cost: does not go with `reset`"));
             }
             Operation::Reset => Verb::Reset,
         };
         let key = self.key.as_ref().map(|key| key.as_bytes());
         Ok(Request { policy: &self.policy, key, app: self.app.as_deref(), verb })
     }
-}
-
-fn cost(raw: &RawValue) -> Result<Cost, Problem> {
-    let written = raw.get();
-    let permits = written.parse().map_err(|_| {
-        let detail = format!("`{written}` is no whole number of 1..=2147483648");
-        Problem::bad_field("cost", &detail)
-    })?;
-    Cost::new(permits).map_err(|error| Problem::bad_field("cost", error.problem()))
 }
 
 /// Writes an answer.
@@ -96,6 +97,8 @@ pub(super) fn encode(answer: &Answer) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn detail(body: &str) -> String {
@@ -114,25 +117,84 @@ mod tests {
     }
 
     #[test]
-    fn bad_costs_are_named_with_the_range() {
-        for (written, problem) in [
-            ("0", "cost: `0` is outside 1..=2147483648"),
-            ("2147483649", "cost: `2147483649` is outside 1..=2147483648"),
-            ("-1", "cost: `-1` is no whole number of 1..=2147483648"),
-            ("1.5", "cost: `1.5` is no whole number of 1..=2147483648"),
-            ("1e400", "cost: `1e400` is no whole number of 1..=2147483648"),
-            ("9223372036854775808", "cost: `9223372036854775808` is outside 1..=2147483648"),
-            ("\"1\"", "cost: `\"1\"` is no whole number of 1..=2147483648"),
+    fn a_value_of_the_wrong_kind_is_named_with_its_field_and_what_is_permitted() {
+        let whole = "is not a whole number 1..=2147483648";
+        let string = "is not a string of 1..=1024 bytes";
+        for (field, given, problem) in [
+            ("cost", "0", "`0` is outside 1..=2147483648".to_owned()),
+            ("cost", "2147483649", "`2147483649` is outside 1..=2147483648".to_owned()),
+            (
+                "cost",
+                "9223372036854775808",
+                "`9223372036854775808` is outside 1..=2147483648".to_owned(),
+            ),
+            ("cost", "-1", format!("`-1` {whole}")),
+            ("cost", "1.5", format!("`1.5` {whole}")),
+            ("cost", "null", format!("`null` {whole}")),
+            ("cost", r#""1""#, format!(r#"`"1"` {whole}"#)),
+            ("cost", "[1]", format!("`[..]` {whole}")),
+            ("key", "5", format!("`5` {string}")),
+            ("key", "true", format!("`true` {string}")),
+            ("key", r#"{"a":1}"#, format!("`{{..}}` {string}")),
+            ("app", "[]", "`[..]` is not the name of an application, a string".to_owned()),
         ] {
-            assert_eq!(detail(&format!(r#"{{"policy":"p","cost":{written}}}"#)), problem);
+            let body = format!(r#"{{"policy":"p","{field}":{given}}}"#);
+            assert_eq!(detail(&body), format!("{field}: {problem}"));
+        }
+        assert_eq!(detail(r#"{"policy":5}"#), "policy: `5` is not the name of a policy, a string");
+        for (given, problem) in [
+            ("NaN", "expected value at column 22"),
+            ("Infinity", "expected value at column 22"),
+            ("1e400", "number out of range at column 26"),
+        ] {
+            assert_eq!(
+                detail(&format!(r#"{{"policy":"p","cost":{given}}}"#)),
+                format!("cost: not JSON ({problem}), expected a whole number 1..=2147483648")
+            );
         }
     }
 
     #[test]
-    fn unknown_fields_and_other_shapes_are_refused_with_their_place() {
-        assert!(detail(r#"{"policy":"p","kee":"k"}"#).starts_with("unknown field `kee`"));
-        assert!(detail(r#"{"key":"k"}"#).starts_with("missing field `policy`"));
-        assert!(detail("[1").contains("line 1 column"));
-        assert!(detail(r#"{"policy":"p","cost":NaN}"#).contains("line 1 column"));
+    fn only_an_object_of_known_fields_is_a_request() {
+        let known = "expected one of `policy`, `key`, `app`, `cost`";
+        let example = r#"expected an object such as `{"policy":"p","key":"k"}`, found"#;
+        for (body, problem) in [
+            (r#"["tb","k"]"#, format!(r#"{example} `["tb","k"]`"#)),
+            (r#""tb""#, format!(r#"{example} `"tb"`"#)),
+            ("null", format!("{example} `null`")),
+            ("", format!("{example} nothing")),
+            (r#"{"policy":"p","kee":"k"}"#, format!("unknown field `kee`, {known}")),
+            (r#"{"policy":"p","op":"reset"}"#, format!("unknown field `op`, {known}")),
+            (r#"{"policy":"p","policy":"q"}"#, "policy: is given twice".to_owned()),
+            (
+                r#"{"key":"k"}"#,
+                "policy: is missing, expected the name of a policy, a string".to_owned(),
+            ),
+            ("{", "not JSON: EOF while parsing an object at column 1".to_owned()),
+            ("{\n}}", "not JSON: trailing characters at line 2 column 2".to_owned()),
+        ] {
+            assert_eq!(detail(body), problem);
+        }
+    }
+
+    #[test]
+    fn null_is_the_budget_that_all_share_and_nobody_in_particular() {
+        let body = Body::decode(br#"{"policy":"p","key":null,"app":null}"#).unwrap();
+        let request = body.request(Operation::Check).unwrap();
+        assert_eq!((request.key, request.app), (None, None));
+    }
+
+    #[test]
+    fn a_reset_takes_no_cost() {
+        let body = Body::decode(br#"{"policy":"p","cost":1}"#).unwrap();
+        let problem = body.request(Operation::Reset).unwrap_err();
+        assert_eq!(problem.detail(), "cost: does not go with `reset`");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Body::decode(&bytes).map(drop);
+        }
     }
 }

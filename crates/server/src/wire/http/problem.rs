@@ -5,6 +5,9 @@ use axum::http::{Response, StatusCode, header};
 use serde::Serialize;
 use sluicegate::DecideError;
 
+use crate::fields::FieldError;
+use crate::say;
+
 /// A request that was not answered with a decision.
 #[derive(Debug)]
 pub(super) struct Problem {
@@ -32,11 +35,6 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// One field of the request makes no sense.
-    pub(super) fn bad_field(field: &str, problem: &str) -> Self {
-        Self::bad_request(format!("{field}: {problem}"))
-    }
-
     /// What went wrong, for people.
     #[cfg(test)]
     pub(super) fn detail(&self) -> &str {
@@ -60,6 +58,12 @@ impl Problem {
     }
 }
 
+impl From<FieldError> for Problem {
+    fn from(error: FieldError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
 impl From<DecideError> for Problem {
     fn from(error: DecideError) -> Self {
         let status = match &error {
@@ -68,6 +72,6 @@ impl From<DecideError> for Problem {
             DecideError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
-        Self::new(status, error.to_string())
+        Self::new(status, say::decide_error(&error))
     }
 }

@@ -1,29 +1,75 @@
 //! The IO of the HTTP wire.
 
-use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body as HttpBody, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request as HttpRequest, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::{get, post};
-use axum::{Router, serve as axum_serve};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use sluicegate::Engine;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::codec::{Body, Operation, encode};
 use super::problem::Problem;
+use crate::wire::accept::{self, CONNECTIONS_MAX};
 
 /// Largest body: a key of 1 KiB with every byte escaped fits ten times over.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Answers requests until `stop` completes, then lets those in flight end.
+/// Largest head of a request, and what is buffered of a connection: four times what clients send
+/// that carry cookies and tokens.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How long the head of a request may take, from the end of the request before: so long an idle
+/// connection is kept, which is longer than most clients keep theirs.
+const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How long a body may take once its head is there: clients have it ready.
+const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
+/// cut off because they did not.
 pub(crate) async fn serve(
     engine: Arc<Engine>,
     listener: TcpListener,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    axum_serve(listener, router(engine)).with_graceful_shutdown(stop).await
+    stop: CancellationToken,
+) -> usize {
+    let router = router(engine);
+    accept::serve(listener, CONNECTIONS_MAX, &stop, |stream| {
+        connection(router.clone(), stream, stop.clone())
+    })
+    .await
+}
+
+/// Answers the requests of one connection, one after the other.
+async fn connection(
+    router: Router,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let service = TowerToHyperService::new(router);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WAIT_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // An error is the client's: what it sent is no HTTP, or it went away. It has been answered, or
+    // nobody is there.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await.ok();
 }
 
 fn router(engine: Arc<Engine>) -> Router {
@@ -55,20 +101,27 @@ async fn decide(
     request: HttpRequest,
 ) -> Result<Response<HttpBody>, Problem> {
     require_json(request.headers())?;
-    let bytes =
-        Bytes::from_request(request, &()).await.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                let detail = format!("body: more than {BODY_BYTES_MAX} bytes");
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-            }
-            status => Problem::new(status, rejection.body_text()),
-        })?;
+    let bytes = read_body(request).await?;
     let body = Body::decode(&bytes)?;
     let answer = engine.decide(&body.request(operation)?).await?;
     Ok(Response::builder()
         .header(header::CONTENT_TYPE, "application/json")
         .body(HttpBody::from(encode(&answer)))
         .expect("a constant header"))
+}
+
+async fn read_body(request: HttpRequest) -> Result<Bytes, Problem> {
+    let Ok(body) = timeout(BODY_WAIT_MAX, Bytes::from_request(request, &())).await else {
+        let detail = format!("body: is not there after {} s", BODY_WAIT_MAX.as_secs());
+        return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail));
+    };
+    body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let detail = format!("body: more than {BODY_BYTES_MAX} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        }
+        status => Problem::new(status, rejection.body_text()),
+    })
 }
 
 /// A page in a browser can send other types to a loopback server unasked; JSON it cannot.
@@ -80,4 +133,110 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let detail = "content-type: expected `application/json`";
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_policy::PolicySet;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::task::JoinHandle;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
+
+    /// A client, and what it talks to, told to stop by the token.
+    fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
+        let (client, server) = tokio::io::duplex(BODY_BYTES_MAX);
+        let stop = CancellationToken::new();
+        let router = router(Arc::new(Engine::in_memory(PolicySet::default())));
+        let serving = tokio::spawn(connection(router, server, stop.clone()));
+        (client, stop, serving)
+    }
+
+    /// What the server says to `request` until it closes the connection, and the seconds it took.
+    async fn answer(request: &[u8]) -> (String, u64) {
+        let (mut client, _, _) = connect();
+        let begin = Instant::now();
+        client.write_all(request).await.expect("the server reads");
+        let mut said = String::new();
+        client.read_to_string(&mut said).await.expect("the server says text");
+        (said, begin.elapsed().as_secs())
+    }
+
+    /// What the server says to [`LIVE`] on a connection that goes on.
+    async fn live(client: &mut DuplexStream) {
+        client.write_all(LIVE).await.expect("the server reads");
+        let mut said = Vec::new();
+        while !said.ends_with(b"\r\n\r\nok\n") {
+            said.push(client.read_u8().await.expect("the server answers"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_does_not_end_is_waited_for_so_long_and_no_longer() {
+        for head in [&b""[..], b"POST /v1/check HTTP/1.1\r\nhost: t"] {
+            assert_eq!(answer(head).await, (String::new(), HEAD_WAIT_MAX.as_secs()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_kept_so_long_and_no_longer() {
+        let (said, seconds) = answer(LIVE).await;
+        assert!(said.starts_with("HTTP/1.1 200 OK"), "{said}");
+        assert_eq!(seconds, HEAD_WAIT_MAX.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_gets_a_problem_and_the_connection_ends() {
+        let head = "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n";
+        for body in ["content-length: 9\r\n\r\n{", "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"] {
+            let (said, seconds) = answer(format!("{head}{body}").as_bytes()).await;
+            assert!(said.starts_with("HTTP/1.1 408 Request Timeout"), "{said}");
+            assert!(said.contains(r#""detail":"body: is not there after 10 s""#), "{said}");
+            assert_eq!(seconds, BODY_WAIT_MAX.as_secs());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_is_too_long_is_refused_before_it_ends() {
+        let head = format!("GET /livez HTTP/1.1\r\nx: {}", "x".repeat(HEAD_BYTES_MAX));
+        let (said, seconds) = answer(head.as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 431 "), "{said}");
+        assert_eq!(seconds, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_waits_for_its_next_request_ends_when_told_to_stop() {
+        for asked_before in [true, false] {
+            let (mut client, stop, serving) = connect();
+            if asked_before {
+                live(&mut client).await;
+            }
+            tokio::task::yield_now().await;
+            let begin = Instant::now();
+            stop.cancel();
+            serving.await.unwrap();
+            assert_eq!(begin.elapsed(), Duration::ZERO, "{asked_before}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_in_flight_is_answered_after_the_server_is_told_to_stop() {
+        let (mut client, stop, serving) = connect();
+        let (begin, rest) = LIVE.split_at(9);
+        client.write_all(begin).await.unwrap();
+        tokio::task::yield_now().await;
+        stop.cancel();
+        tokio::task::yield_now().await;
+        client.write_all(rest).await.unwrap();
+        let mut said = String::new();
+        client.read_to_string(&mut said).await.unwrap();
+        assert!(
+            said.starts_with("HTTP/1.1 200 OK") && said.contains("connection: close"),
+            "{said}"
+        );
+        serving.await.unwrap();
+    }
 }

@@ -1,0 +1,163 @@
+//! One JSON object taken apart: fields in any order, each once, each of its kind.
+//!
+//! The bodies of the HTTP wire and the events of `replay` are such objects; each says which of the
+//! fields it knows. What is wrong is told in our words, not the parser's: with the field's name and
+//! what is permitted there. What the text says is borrowed from it unless it uses escapes.
+
+mod error;
+mod names;
+mod value;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::say::one_line;
+pub use error::FieldError;
+pub use names::Field;
+pub(crate) use names::listed;
+use value::{AnyValue, FieldName, Value};
+
+/// Which fields an object may have, and an example of it.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) fields: &'static [Field],
+    pub(crate) example: &'static str,
+}
+
+/// The fields as they come in; the first problem is kept while the rest is read on, so that every
+/// other field is known wherever it stands. `None`: left out, or `null` where that may be.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    pub(crate) at_us: Option<u64>,
+    pub(crate) policy: Option<Cow<'a, str>>,
+    pub(crate) key: Option<Cow<'a, str>>,
+    pub(crate) app: Option<Cow<'a, str>>,
+    pub(crate) cost: Option<u64>,
+    pub(crate) op: Option<Cow<'a, str>>,
+    pub(crate) max_wait_us: Option<u64>,
+    pub(crate) id: Option<Cow<'a, str>>,
+    pub(crate) document: Option<&'a RawValue>,
+    form: &'static Form,
+    /// The fields that have come, a bit each.
+    seen: u16,
+    /// The field whose value is being read.
+    reading: Option<Field>,
+    problem: Option<FieldError>,
+}
+
+impl<'a> Fields<'a> {
+    /// None yet, of an object of this form.
+    pub(crate) const fn new(form: &'static Form) -> Self {
+        Self {
+            at_us: None,
+            policy: None,
+            key: None,
+            app: None,
+            cost: None,
+            op: None,
+            max_wait_us: None,
+            id: None,
+            document: None,
+            form,
+            seen: 0,
+            reading: None,
+            problem: None,
+        }
+    }
+
+    /// Reads the object that `text` is.
+    ///
+    /// # Errors
+    /// The first [`FieldError`]; the fields that were read are there all the same.
+    pub(crate) fn read(&mut self, text: &'a str) -> Result<(), FieldError> {
+        if !text.trim_ascii_start().starts_with('{') {
+            let (example, found) = (self.form.example, one_line(text.trim_ascii()));
+            return Err(FieldError::NoObject { example, found });
+        }
+        let mut json = serde_json::Deserializer::from_str(text);
+        let end = json.deserialize_map(&mut *self).and_then(|()| json.end());
+        if let Err(error) = end {
+            return Err(FieldError::Json { field: self.reading, problem: problem(&error) });
+        }
+        self.problem.take().map_or(Ok(()), Err)
+    }
+
+    fn note(&mut self, problem: FieldError) {
+        self.problem.get_or_insert(problem);
+    }
+
+    /// Reads the value of `field`.
+    fn value<M: MapAccess<'a>>(&mut self, field: Field, map: &mut M) -> Result<(), M::Error> {
+        if self.seen & field.bit() != 0 {
+            self.note(FieldError::Twice(field));
+            return map.next_value::<IgnoredAny>().map(drop);
+        }
+        self.seen |= field.bit();
+        self.reading = Some(field);
+        if field == Field::Document {
+            self.document = Some(map.next_value()?);
+        } else {
+            match map.next_value_seed(AnyValue)? {
+                Value::Whole(number) if field.is_number() => self.number(field, number),
+                Value::Text(text) if !field.is_number() => self.text(field, text),
+                Value::Null if field.may_be_null() => {}
+                other => self.note(FieldError::Kind { field, given: other.in_short() }),
+            }
+        }
+        self.reading = None;
+        Ok(())
+    }
+
+    fn number(&mut self, field: Field, number: u64) {
+        let place = match field {
+            Field::AtUs => &mut self.at_us,
+            Field::Cost => &mut self.cost,
+            Field::MaxWaitUs => &mut self.max_wait_us,
+            Field::Policy | Field::Key | Field::App | Field::Op | Field::Id | Field::Document => {
+                return;
+            }
+        };
+        *place = Some(number);
+    }
+
+    fn text(&mut self, field: Field, text: Cow<'a, str>) {
+        let place = match field {
+            Field::Policy => &mut self.policy,
+            Field::Key => &mut self.key,
+            Field::App => &mut self.app,
+            Field::Op => &mut self.op,
+            Field::Id => &mut self.id,
+            Field::AtUs | Field::Cost | Field::MaxWaitUs | Field::Document => return,
+        };
+        *place = Some(text);
+    }
+}
+
+impl<'a> Visitor<'a> for &mut Fields<'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
+        while let Some(name) = map.next_key_seed(FieldName(self.form))? {
+            match name {
+                Ok(field) => self.value(field, &mut map)?,
+                Err(unknown) => {
+                    self.note(FieldError::Unknown { name: unknown, known: self.form.fields });
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error without its "at line 1": most objects are on one line.
+fn problem(error: &serde_json::Error) -> String {
+    error.to_string().replacen(" at line 1 column ", " at column ", 1)
+}

@@ -1,0 +1,110 @@
+//! Names and values as they stand in the text, before they are judged.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::Form;
+use super::names::Field;
+use crate::say::one_line;
+
+/// A field's name, or one that is none.
+pub(super) struct FieldName(pub(super) &'static Form);
+
+impl<'a> DeserializeSeed<'a> for FieldName {
+    type Value = Result<Field, String>;
+
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for FieldName {
+    type Value = Result<Field, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        let field = self.0.fields.iter().copied().find(|field| field.name() == name);
+        Ok(field.ok_or_else(|| one_line(name)))
+    }
+}
+
+/// A value of any kind: whether it fits its field is said in our words, not the parser's.
+pub(super) enum Value<'a> {
+    Whole(u64),
+    Text(Cow<'a, str>),
+    Null,
+    Other(String),
+}
+
+impl Value<'_> {
+    pub(super) fn in_short(self) -> String {
+        match self {
+            Self::Whole(number) => number.to_string(),
+            Self::Text(text) => format!("\"{}\"", one_line(&text)),
+            Self::Null => "null".to_owned(),
+            Self::Other(given) => given,
+        }
+    }
+}
+
+/// Reads a [`Value`].
+pub(super) struct AnyValue;
+
+impl<'a> DeserializeSeed<'a> for AnyValue {
+    type Value = Value<'a>;
+
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Value<'a>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'a> Visitor<'a> for AnyValue {
+    type Value = Value<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value<'a>, E> {
+        Ok(Value::Whole(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value<'a>, E> {
+        Ok(Value::Other(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value<'a>, E> {
+        Ok(Value::Other(format!("{number:?}")))
+    }
+
+    fn visit_bool<E>(self, given: bool) -> Result<Value<'a>, E> {
+        Ok(Value::Other(given.to_string()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value<'a>, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Value<'a>, E> {
+        Ok(Value::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value<'a>, E> {
+        Ok(Value::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<S: SeqAccess<'a>>(self, mut seq: S) -> Result<Value<'a>, S::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Other("[..]".to_owned()))
+    }
+
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Value<'a>, M::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Other("{..}".to_owned()))
+    }
+}

@@ -1,0 +1,59 @@
+//! The files that a replay writes: none of them is one that it reads, or the other one.
+//!
+//! Files are told apart by device and inode, so that a link does not hide that two are one. Both
+//! are created before the replay begins: what cannot be written is not worth waiting for.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::is_dash;
+
+/// The files that are taken, each with the name under which people know it.
+pub(crate) struct Files(Vec<(&'static str, Id)>);
+
+/// Device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Id(u64, u64);
+
+impl Files {
+    /// Takes the files that are read: names, and paths of which `-` is standard input.
+    pub(crate) fn reading(files: &[(&'static str, &Path)]) -> Self {
+        let id = |path: &Path| {
+            let path = if is_dash(path) { Path::new("/dev/stdin") } else { path };
+            fs::metadata(path).ok().as_ref().and_then(Id::of)
+        };
+        Self(files.iter().filter_map(|(name, path)| Some((*name, id(path)?))).collect())
+    }
+
+    /// Creates the file that `option` asks for at `path`; `-` is standard output.
+    ///
+    /// # Errors
+    /// If the file is taken, or those of creating it.
+    pub(crate) fn create(&mut self, option: &'static str, path: &Path) -> Result<Box<dyn Write>> {
+        let (is_output, shown) = (is_dash(path), path.display());
+        let place = if is_output { Path::new("/dev/stdout") } else { path };
+        let before = fs::metadata(place).ok().as_ref().and_then(Id::of);
+        if let Some((other, _)) = self.0.iter().find(|(_, taken)| Some(*taken) == before) {
+            bail!("{option}: {shown} is the same file as {other}");
+        }
+        if is_output {
+            self.0.extend(before.map(|id| (option, id)));
+            return Ok(Box::new(io::stdout()));
+        }
+        let file = File::create(path).with_context(|| format!("{option}: {shown}"))?;
+        self.0.extend(file.metadata().ok().as_ref().and_then(Id::of).map(|id| (option, id)));
+        Ok(Box::new(file))
+    }
+}
+
+impl Id {
+    /// That of a regular file. Of others nothing is lost by writing to them, and `/dev/null` may be
+    /// named as often as one likes.
+    fn of(metadata: &Metadata) -> Option<Self> {
+        metadata.is_file().then(|| Self(metadata.dev(), metadata.ino()))
+    }
+}

@@ -1,0 +1,46 @@
+//! What `sluicegate policies check` says about a document.
+
+use std::fs;
+use std::process::{Command, Output};
+
+/// What it says about a file of this content and name, without the folder, and whether it is sound.
+fn check(name: &str, document: &[u8]) -> (String, bool) {
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    let path = format!("{folder}/{}-{name}", std::process::id());
+    fs::write(&path, document).expect("the folder is for tests");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+    let checked = command.args(["policies", "check", &path]).output();
+    let Output { status, stdout, stderr } = checked.expect("the program starts");
+    let said = String::from_utf8([stdout, stderr].concat()).expect("it says text");
+    (said.replace(&path, name), status.success())
+}
+
+#[test]
+fn a_sound_document_is_told_with_its_name_and_the_number_of_its_policies() {
+    let (said, is_sound) = check("one.yaml", b"policies: []");
+    assert_eq!((said.as_str(), is_sound), ("one.yaml: 0 policies, no errors\n", true));
+}
+
+#[test]
+fn every_error_names_the_file_and_the_path_in_it() {
+    let (said, is_sound) = check("two.yaml", b"policies: [{ name: A }]");
+    let expected = "\
+        two.yaml: policies[0].name: `A` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`\n\
+        two.yaml: policies[0].rules: is missing, expected a list of rules\n";
+    assert_eq!((said.as_str(), is_sound), (expected, false));
+    let (said, _) = check("cycle.yaml", b"a: &a [*a]");
+    assert_eq!(said, "cycle.yaml: an alias within what it stands for at line 1 column 8\n");
+}
+
+#[test]
+fn a_document_that_is_too_long_or_no_text_is_told_as_such() {
+    let long = "\u{20ac}".repeat(4_000_000);
+    for (document, problem) in [
+        (long.as_bytes(), "more than 8388608 bytes"),
+        (b"policies: []\n# \xff", "byte 15 is not UTF-8"),
+    ] {
+        let (said, is_sound) = check("bytes.yaml", document);
+        let expected = format!("error: cannot read bytes.yaml: {problem}\n");
+        assert_eq!((said, is_sound), (expected, false));
+    }
+}
