@@ -47,7 +47,9 @@ pub fn needed<T>(started: Result<T, Error>) -> Option<T> {
         Err(reason) => reason,
     };
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    writeln!(io::stderr(), "skipped: {test}: {reason}").ok();
+    // At once, and on a line of its own, also after the dots of a quiet run.
+    let told = format!("\nskipped: {test}: {reason}\n");
+    io::stderr().write_all(told.as_bytes()).ok();
     None
 }
 

@@ -34,7 +34,8 @@ pub struct RedisServer {
 pub struct Options {
     /// The program; by default what [`SERVER_VARIABLE`] names, or else `redis-server`.
     pub binary: Option<PathBuf>,
-    /// The password of the user `default` (`requirepass`).
+    /// The password of the user `default` (`requirepass`): letters and digits, as it becomes part of
+    /// the configuration and of URLs as it is.
     pub password: Option<String>,
     /// Users, as ACL lines without the word `user`: `app on >secret ~sg:* +@read`. The kit adds
     /// one for itself, so `default` may be turned off.
@@ -132,13 +133,13 @@ impl RedisServer {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:PORT`, with the password if it has one.
+    /// `redis://127.0.0.1:PORT`, with the name and password of somebody who may do everything.
     pub fn url(&self) -> String {
         self.url_with("redis", self.address())
     }
 
-    /// `rediss://localhost:PORT`, with the password if it has one; to be trusted by
-    /// [`tls_files`](Self::tls_files). `None` without TLS.
+    /// `rediss://localhost:PORT`, likewise; [`tls_files`](Self::tls_files) has whom to trust. `None`
+    /// without TLS.
     pub fn tls_url(&self) -> Option<String> {
         self.tls_address().map(|address| self.url_with("rediss", address))
     }
