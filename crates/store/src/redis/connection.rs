@@ -242,10 +242,7 @@ fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
             None => ConnectError::Broken { address: address.clone() },
         },
         _ => match error.code() {
-            Some(code) => refusal(
-                address,
-                Refusal { code: code.into(), message: error.detail().unwrap_or_default().into() },
-            ),
+            Some(code) => refusal(address, Refusal::new(code, error.detail().unwrap_or_default())),
             None => {
                 ConnectError::Foreign { address: address.clone(), reason: error.to_string().into() }
             }
