@@ -1,13 +1,12 @@
 //! What can be said on the command line.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{policies, replay, serve};
+use crate::{policies, replay, serve, store};
 
 /// A rate limiter with every algorithm that never admits more than the limit.
 #[derive(Debug, Parser)]
@@ -20,19 +19,18 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answer requests over HTTP.
-    Serve {
-        /// The policies in force (YAML or JSON); without them every policy is unknown.
-        #[arg(long, value_name = "FILE")]
-        policies: Option<PathBuf>,
-        /// Where to listen; port 0 takes a free one.
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-        listen: SocketAddr,
-    },
+    Serve(serve::ServeArgs),
     /// Run a file of requests against policies in virtual time.
     Replay(replay::ReplayArgs),
     /// Work with policy documents.
     #[command(subcommand)]
     Policies(PoliciesCommand),
+    /// Print the ACL lines of Redis users that may do what a store needs, and nothing else.
+    RedisAcl {
+        /// The store's URL, as for `serve --store`.
+        #[arg(value_name = "URL", default_value = "redis://127.0.0.1:6379")]
+        url: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,9 +47,10 @@ enum PoliciesCommand {
 /// Does what was said; the exit code is 1 where the command itself found something wrong.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Serve { policies, listen } => serve::run(policies.as_deref(), listen),
+        Command::Serve(args) => serve::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Policies(PoliciesCommand::Check { file }) => policies::check(&file),
         Command::Policies(PoliciesCommand::Schema) => policies::print_schema(),
+        Command::RedisAcl { url } => store::print_acl(&url),
     }
 }

@@ -2,36 +2,69 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sluicegate::Engine;
+use sluicegate::{Engine, StoreFailure, WallClock};
 use sluicegate_policy::PolicySet;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::store::{AnyStore, StoreName, TimeSource};
 use crate::wire::DRAIN_MAX;
 use crate::{policies, say, wire};
 
+/// What can be said to `sluicegate serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// The policies in force (YAML or JSON); without them every policy is unknown.
+    #[arg(long, value_name = "FILE")]
+    policies: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Where state is kept: `memory`, or a Redis or Valkey that servers share, such as
+    /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
+    #[arg(
+        long,
+        value_name = "STORE",
+        default_value = "memory",
+        env = "SLUICEGATE_STORE",
+        hide_env_values = true
+    )]
+    store: String,
+    /// Whose clock rules on Redis.
+    #[arg(long, value_enum, default_value_t = TimeSource::Server)]
+    time_source: TimeSource,
+    /// Servers that share the store. While it does not answer, each enforces that part of the
+    /// limits.
+    #[arg(long, value_name = "N", default_value = "1")]
+    nodes: NonZeroU32,
+}
+
 /// Serves until the process is told to stop (SIGINT or SIGTERM), then lets requests in flight end.
 /// Whoever tells it again does not want to wait for them.
-pub(crate) fn run(policies: Option<&Path>, listen: SocketAddr) -> Result<ExitCode> {
-    let policies = match policies {
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    let store = StoreName::parse(&args.store)?;
+    let policies = match &args.policies {
         Some(path) => PolicySet::new(policies::load(path)?),
         None => PolicySet::default(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(policies, listen))?;
+    runtime.block_on(serve(policies, &store, args))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(policies: PolicySet, listen: SocketAddr) -> Result<()> {
+async fn serve(policies: PolicySet, store: &StoreName, args: &ServeArgs) -> Result<()> {
+    let listen = args.listen;
     let listener =
         TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let mut signals = Signals::new()?;
+    let store = AnyStore::open(store, args.time_source).await?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&policies, listener.local_addr()?).ok();
     let stop = CancellationToken::new();
@@ -40,7 +73,10 @@ async fn serve(policies: PolicySet, listen: SocketAddr) -> Result<()> {
         stop.cancel();
         signals.next().await;
     };
-    let engine = Arc::new(Engine::in_memory(policies));
+    let failure = StoreFailure { nodes: args.nodes, ..StoreFailure::default() };
+    let may_fail = matches!(store, AnyStore::Redis(_));
+    let engine = Engine::new(policies, store, Arc::new(WallClock));
+    let engine = Arc::new(if may_fail { engine.surviving(failure) } else { engine });
     tokio::select! {
         cut_off = wire::http::serve(engine, listener, stop.clone()) => {
             if cut_off > 0 {

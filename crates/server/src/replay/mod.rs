@@ -15,6 +15,7 @@
 
 mod chart;
 pub mod combined;
+mod decider;
 pub mod error;
 mod files;
 pub mod jsonl;
@@ -38,7 +39,9 @@ use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
 use sluicegate_policy::{KeyAttribute, PolicySet};
 
+use crate::store::StoreName;
 use crate::{policies, say};
+use decider::Decider;
 use files::Files;
 use logs::Logs;
 use output::Output;
@@ -80,6 +83,10 @@ pub struct ReplayArgs {
     /// How far log lines may be out of order. What comes later is decided at the time reached.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
+    /// Where state is kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys of this
+    /// replay's own. The decisions are the same.
+    #[arg(long, value_name = "STORE", default_value = "memory")]
+    store: String,
     /// Keys that are remembered at most; beyond, the fullest budgets are forgotten.
     #[arg(long, value_name = "N", default_value_t = KEYS_MAX_DEFAULT, value_parser = keys_max)]
     keys_max: usize,
@@ -137,7 +144,11 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let picture = create("--svg", &args.svg)?;
     let output = Output::new(decisions);
     let progress = Progress::new(input.clone(), &source);
-    let session = Session::new(policies, args.keys_max, output, progress);
+    let decider = match StoreName::parse(&args.store)? {
+        StoreName::Memory => Decider::in_memory(policies, args.keys_max),
+        StoreName::Redis(config) => Decider::in_redis(policies, &config).context("--store")?,
+    };
+    let session = Session::new(decider, output, progress);
     let mut session = session.with_policy(args.policy.clone());
 
     let begin = MonotonicClock.now();

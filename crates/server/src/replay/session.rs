@@ -2,15 +2,14 @@
 
 use std::fmt::Display;
 use std::io;
-use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use sluicegate::store::MemoryStore;
-use sluicegate::{Answer, DecideError, Engine, ManualClock, Micros, PermitId, Request, Verb};
+use sluicegate::{Answer, DecideError, Micros, PermitId, Request, Verb};
 use sluicegate_kernel::limits::SPAN_MAX_US;
 use sluicegate_kernel::{Moment, States};
-use sluicegate_policy::{Policy, PolicySet};
+use sluicegate_policy::Policy;
 
+use super::decider::Decider;
 use super::error::EventError;
 use super::jsonl::{self, Act, BadEvent, Event, Op};
 use super::output::{DecisionLine, HELD_LINES_MAX, Output, Place, write_configured, write_error};
@@ -21,7 +20,7 @@ use crate::fields::Field;
 
 /// A replay while it runs.
 pub(crate) struct Session {
-    engine: Engine,
+    decider: Decider,
     /// The policy of events that name none.
     policy: Option<String>,
     output: Output,
@@ -48,16 +47,10 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Session {
-    /// A replay against `policies` that remembers at most `keys_max` keys.
-    pub(crate) fn new(
-        policies: PolicySet,
-        keys_max: usize,
-        output: Output,
-        progress: Progress,
-    ) -> Self {
-        let store = MemoryStore::new(keys_max);
+    /// A replay that `decider` decides.
+    pub(crate) fn new(decider: Decider, output: Output, progress: Progress) -> Self {
         Self {
-            engine: Engine::new(policies, store, Arc::new(ManualClock::default())),
+            decider,
             policy: None,
             output,
             tally: Tally::new(),
@@ -98,7 +91,7 @@ impl Session {
             self.probe(&request, *at)?;
             self.advance(*at);
         }
-        let answer = self.engine.decide_at(&request, *at)?;
+        let answer = self.decider.decide_at(&request, *at)?;
         if let Some(due) = due_again(&answer, verb, *at) {
             return self.hold(ask, due);
         }
@@ -144,7 +137,7 @@ impl Session {
     /// Those of writing, also earlier ones.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.advance(Micros::MAX);
-        self.tally.evicted = self.engine.store().evictions();
+        self.tally.evicted = self.decider.evictions();
         self.progress.finish();
         self.output.finish()
     }
@@ -195,14 +188,14 @@ impl Session {
             return Err(EventError::OtherPolicy { document, policy });
         }
         let name = policy.name().to_owned();
-        let policies = self.engine.policies();
+        let policies = self.decider.policies();
         if policies.resolve(&name).is_none() {
             return Err(DecideError::UnknownPolicy(name).into());
         }
         self.advance(at);
         self.reached = at;
         let policies = policies.with(policy).expect("one in the place of another adds none");
-        self.engine.set_policies(policies);
+        self.decider.set_policies(policies);
         self.tally.other(at);
         self.output.put(|out| write_configured(out, at, &name));
         self.give_up_overdue();
@@ -212,7 +205,7 @@ impl Session {
     /// Whether `request` would be decided at all. Changes nothing.
     fn probe(&self, request: &Request<'_>, at: Micros) -> Result<(), DecideError> {
         let peek = Request { verb: Verb::Peek { cost: sluicegate::Cost::ONE }, ..request.clone() };
-        let rules = self.engine.decide_at(&peek, at)?;
+        let rules = self.decider.decide_at(&peek, at)?;
         let (mut nobody, moment) = (States::default(), Moment::new(at));
         rules.rules().decide(&mut nobody, &request.verb, &moment)?;
         Ok(())
@@ -247,7 +240,7 @@ impl Session {
         let Reservation { line: _, at, deadline, policy, key, cost } = &reservation;
         let verb = Verb::Reserve { cost: *cost, max_wait: deadline.since(now) };
         let request = Request::new(policy, key.as_ref().map(|key| key.as_bytes()), verb);
-        let answer = match self.engine.decide_at(&request, now) {
+        let answer = match self.decider.decide_at(&request, now) {
             Ok(answer) => answer,
             Err(error) => return self.withdraw(place, &reservation, &error.into()),
         };

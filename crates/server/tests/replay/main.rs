@@ -7,6 +7,7 @@ mod guava;
 mod logs;
 mod operations;
 mod pictures;
+mod redis;
 mod waiting;
 
 use std::fs;

@@ -337,8 +337,7 @@ mod tests {
     use super::*;
 
     fn read(code: &str, message: &str) -> Option<Redirect> {
-        let refusal = Refusal { code: code.into(), message: message.into() };
-        Redirect::read(&refusal, &Address::Tcp("here".into(), 1))
+        Redirect::read(&Refusal::new(code, message), &Address::Tcp("here".into(), 1))
     }
 
     #[test]

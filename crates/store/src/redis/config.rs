@@ -1,25 +1,4 @@
 //! Which Redis, and how: a URL and a few options, each error naming the field and its range.
-//!
-//! | Form | Topology |
-//! |---|---|
-//! | `redis://[user:password@]host[:6379][/database]` | one server |
-//! | `unix://[user:password@]/path/to/redis.sock` | one server, through a Unix socket |
-//! | `redis+sentinel://[user:password@]host[:26379],host,…/master-name[/database]` | the master that Sentinels name |
-//! | `redis+cluster://[user:password@]host[:6379],host,…` | a cluster; a few of its nodes |
-//! | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` | the same through TLS |
-//!
-//! User and password are those of the data servers; write `:password@` for the default user, and
-//! percent-encode `/ ? # @ %` in them. Options follow after `?`, joined by `&`:
-//!
-//! | Option | Means | Range (default) |
-//! |---|---|---|
-//! | `connections` | connections to each server | 1..=16 (2) |
-//! | `deadline_ms` | what a decision may take, in milliseconds | 1..=10000 (20) |
-//! | `connect_timeout_ms` | what a connection may take, handshakes included | 10..=30000 (1000) |
-//! | `joined_max` | decisions that travel in one script call | 1..=64 (16) |
-//! | `database` | the same as in the path | 0..=65535 (0) |
-//! | `ca_file` | PEM file of the authorities to trust instead of the system's | – |
-//! | `sentinel_user`, `sentinel_password` | for the Sentinels themselves | – |
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,7 +11,39 @@ use super::url::{self, Parts};
 /// Most servers that a URL may name: a few suffice to find all others.
 pub const HOSTS_MAX: usize = 16;
 
-/// Where Redis is and how it is talked to.
+/// Where Redis is and how it is talked to: read from a URL.
+///
+/// | Form | Topology |
+/// |---|---|
+/// | `redis://[user:password@]host[:6379][/database]` | one server |
+/// | `unix://[user:password@]/path/to/redis.sock` | one server, through a Unix socket |
+/// | `redis+sentinel://[user:password@]host[:26379],host,…/master-name[/database]` | the master that Sentinels name |
+/// | `redis+cluster://[user:password@]host[:6379],host,…` | a cluster; a few of its nodes |
+/// | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` | the same through TLS |
+///
+/// User and password are those of the data servers; write `:password@` for the default user, and
+/// percent-encode `/ ? # @ %` in them. Options follow after `?`, joined by `&`:
+///
+/// | Option | Means | Range (default) |
+/// |---|---|---|
+/// | `connections` | connections to each server | 1..=16 (2) |
+/// | `deadline_ms` | what a decision may take, in milliseconds | 1..=10000 (20) |
+/// | `connect_timeout_ms` | what a connection may take, handshakes included | 10..=30000 (1000) |
+/// | `joined_max` | decisions that travel in one script call | 1..=64 (16) |
+/// | `database` | the same as in the path | 0..=65535 (0) |
+/// | `ca_file` | PEM file of the authorities to trust instead of the system's | – |
+/// | `sentinel_user`, `sentinel_password` | for the Sentinels themselves | – |
+///
+/// ```
+/// use sluicegate_store::redis::RedisConfig;
+///
+/// let config: RedisConfig = "rediss://app:secret@10.0.0.1/1?deadline_ms=10".parse()?;
+/// assert_eq!(config.deadline().as_millis(), 10);
+/// assert!(!format!("{config:?}").contains("secret"));
+/// let error = "redis://h?connections=99".parse::<RedisConfig>().unwrap_err();
+/// assert_eq!(error.to_string(), "connections: `99` is outside 1..=16");
+/// # Ok::<(), sluicegate_store::redis::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisConfig {
     pub(super) topology: Topology,
@@ -205,7 +216,7 @@ impl RedisConfig {
 impl FromStr for RedisConfig {
     type Err = ConfigError;
 
-    /// Reads a URL; the forms and options are listed at the top of this module.
+    /// Reads a URL.
     fn from_str(url: &str) -> Result<Self, ConfigError> {
         let Parts { topology, tls, login, database, options } = url::parse(url)?;
         let mut config = Self {

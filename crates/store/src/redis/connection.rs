@@ -45,7 +45,8 @@ pub(super) struct Dialer {
 pub(super) struct Connection {
     pub(super) commands: MultiplexedConnection,
     pub(super) address: Address,
-    _driver: Task,
+    /// Reads and writes the stream; ends when the stream does.
+    pub(super) driver: Task,
 }
 
 /// By when one connection must be there.
@@ -107,7 +108,7 @@ impl Dialer {
         let (commands, driver) =
             limit.step("the login", login).await?.map_err(|error| login_error(address, &error))?;
         let address = address.clone();
-        let mut connection = Connection { commands, address, _driver: Task::start(driver) };
+        let mut connection = Connection { commands, address, driver: Task::start(driver) };
         limit.step("the first commands", prepare(&mut connection)).await??;
         Ok(connection)
     }
@@ -241,10 +242,7 @@ fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
             None => ConnectError::Broken { address: address.clone() },
         },
         _ => match error.code() {
-            Some(code) => refusal(
-                address,
-                Refusal { code: code.into(), message: error.detail().unwrap_or_default().into() },
-            ),
+            Some(code) => refusal(address, Refusal::new(code, error.detail().unwrap_or_default())),
             None => {
                 ConnectError::Foreign { address: address.clone(), reason: error.to_string().into() }
             }

@@ -201,7 +201,21 @@ impl Refusal {
 
 impl From<&redis::ServerError> for Refusal {
     fn from(error: &redis::ServerError) -> Self {
-        Self { code: error.code().into(), message: error.details().unwrap_or_default().into() }
+        Self::new(error.code(), error.details().unwrap_or_default())
+    }
+}
+
+impl Refusal {
+    /// The error `code message`. Redis before 7 wraps what a command in a script was refused with,
+    /// `ERR Error running script (..): @user_script:8: @user_script: 8: -READONLY You can't..`:
+    /// then it is the inner error.
+    pub(super) fn new(code: &str, message: &str) -> Self {
+        let inner = message.strip_prefix("Error running script").and_then(|rest| {
+            let (_place, inner) = rest.split_once(": -")?;
+            inner.split_once(' ')
+        });
+        let (code, message) = inner.unwrap_or((code, message));
+        Self { code: code.into(), message: message.into() }
     }
 }
 
@@ -210,7 +224,7 @@ mod tests {
     use super::*;
 
     fn refused(code: &str) -> Outcome {
-        RedisError::Refused(Refusal { code: code.into(), message: "".into() }).outcome()
+        RedisError::Refused(Refusal::new(code, "")).outcome()
     }
 
     #[test]
@@ -221,6 +235,19 @@ mod tests {
         for code in ["ERR", "OOM", "WRONGTYPE", "NOPERM", "SOMETHING"] {
             assert_eq!(refused(code), Outcome::Unknown, "{code}");
         }
+    }
+
+    #[test]
+    fn what_an_old_server_wraps_is_unwrapped() {
+        let wrapped = |inner: &str| {
+            let message = format!("Error running script (call to f_0a): @user_script:8: {inner}");
+            Refusal::new("ERR", &message)
+        };
+        let refusal = wrapped("@user_script: 8: -READONLY You can't write");
+        assert_eq!(refusal.to_string(), "READONLY You can't write");
+        assert!(refusal.means_wrong_server());
+        let refusal = wrapped("WRONGTYPE Operation against a key");
+        assert_eq!((&*refusal.code, refusal.outcome()), ("ERR", Outcome::Unknown));
     }
 
     #[test]

@@ -126,11 +126,11 @@ impl RedisClient {
         Ok(Self { servers, deadline: config.deadline, counters })
     }
 
-    /// Waits for the end of the first attempt to connect, which the connect timeout bounds. Calls
-    /// may be made before.
+    /// Waits for the end of the first attempt to connect, which the connect timeout bounds; says
+    /// whether there is a connection now. Calls may be made before.
     ///
     /// # Errors
-    /// [`ConnectError`] if the attempt failed; others go on in the background.
+    /// [`ConnectError`] if there is none; further attempts go on in the background.
     pub async fn ready(&self) -> Result<(), ConnectError> {
         match &self.servers {
             Servers::Standalone(servers) => servers.lanes.ready().await,

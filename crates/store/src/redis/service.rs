@@ -98,6 +98,9 @@ impl<'a> Service<'a> {
                 Some(landing) = self.flights.next(), if !self.flights.is_empty() => {
                     self.land(landing)?;
                 }
+                () = self.connection.driver.ended() => {
+                    return Err(ConnectError::Broken { address: self.connection.address.clone() });
+                }
                 call = self.inbox.recv(), if has_room => {
                     let Some(call) = call else { return Ok(()) };
                     self.waiting.push_back(call);

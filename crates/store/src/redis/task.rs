@@ -12,6 +12,12 @@ impl Task {
     pub(super) fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
     }
+
+    /// Waits until the task has ended by itself; to be called once.
+    pub(super) async fn ended(&mut self) {
+        // How it ended does not matter: it is not there any more.
+        let _ = (&mut self.0).await;
+    }
 }
 
 impl Drop for Task {

@@ -153,6 +153,42 @@ async fn a_server_that_answers_late_gets_a_timeout_and_no_second_call() {
     assert_eq!(client.stats().reconnects, 0, "lateness below the bound breaks no connection");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_calls_than_may_wait_are_refused_at_once() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let client = connect(&format!("{}?connections=1&deadline_ms=300", redis.url())).await;
+    redis.stop_process().expect("it hangs");
+    let mut calls = JoinSet::new();
+    for _ in 0..6000 {
+        let client = Arc::clone(&client);
+        calls.spawn(async move { count(&client, "a").await });
+    }
+    let mut refused = 0;
+    for result in calls.join_all().await {
+        let error = result.expect_err("the server hangs");
+        if let RedisError::Overloaded { waiting_max } = error {
+            assert_eq!(error.outcome(), Outcome::NotExecuted);
+            assert_eq!(waiting_max, 4096);
+            refused += 1;
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+    redis.continue_process().expect("it goes on");
+    until("the service was back", async || count(&client, "b").await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_closed_while_idle_costs_no_call_its_outcome() {
+    let mut redis = need!(RedisServer::start(Options::default()).await);
+    let client = connect(&redis.url()).await;
+    count(&client, "a").await.expect("all is well");
+    redis.kill();
+    until("it was noticed", async || client.ready().await.is_err()).await;
+    let error = count(&client, "a").await.expect_err("nobody is there");
+    assert_eq!(error.outcome(), Outcome::NotExecuted);
+    assert_eq!(client.stats().unknown_outcomes, 0);
+}
+
 #[tokio::test]
 async fn a_connection_that_dies_in_silence_while_idle_is_found_without_a_call() {
     let redis = need!(RedisServer::start(Options::default()).await);

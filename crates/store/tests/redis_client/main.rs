@@ -3,6 +3,7 @@
 
 mod acl;
 mod cluster;
+mod fake;
 mod faults;
 mod login;
 mod sentinel;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use sluicegate::{Answer, Cost, Micros, Request, Verb};
+use sluicegate::{Answer, Cost, Micros, Mode, Request, Verb};
 
 use super::problem::Problem;
 use crate::fields::{Field, FieldError, Fields, Form};
@@ -45,6 +45,9 @@ struct Decided<'a> {
     retry_after_us: Option<u64>,
     reset_after_us: u64,
     rule: &'a str,
+    /// Left out where the store decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
 }
 
 impl<'a> Body<'a> {
@@ -91,8 +94,19 @@ pub(super) fn encode(answer: &Answer) -> Vec<u8> {
         retry_after_us: decision.retry_after().map(Micros::get),
         reset_after_us: decision.reset_after.get(),
         rule: answer.rule(),
+        mode: without_store(answer.mode),
     };
     serde_json::to_vec(&decided).expect("numbers and a name are always JSON")
+}
+
+/// How it was decided, where the store did not.
+fn without_store(mode: Mode) -> Option<&'static str> {
+    match mode {
+        Mode::Store | Mode::Remembered => None,
+        Mode::Local => Some("local"),
+        Mode::Allow => Some("allow"),
+        Mode::Deny => Some("deny"),
+    }
 }
 
 #[cfg(test)]

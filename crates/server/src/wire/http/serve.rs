@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use sluicegate::Engine;
+use sluicegate::store::Store;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -39,7 +40,7 @@ const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
 /// cut off because they did not.
 pub(crate) async fn serve(
-    engine: Arc<Engine>,
+    engine: Arc<Engine<impl Store + 'static>>,
     listener: TcpListener,
     stop: CancellationToken,
 ) -> usize {
@@ -72,9 +73,9 @@ async fn connection(
     connection.await.ok();
 }
 
-fn router(engine: Arc<Engine>) -> Router {
+fn router<S: Store + 'static>(engine: Arc<Engine<S>>) -> Router {
     let decide = |operation| {
-        post(move |State(engine): State<Arc<Engine>>, request: HttpRequest| async move {
+        post(move |State(engine): State<Arc<Engine<S>>>, request: HttpRequest| async move {
             decide(&engine, operation, request).await.unwrap_or_else(Problem::into_response)
         })
     };
@@ -96,7 +97,7 @@ fn router(engine: Arc<Engine>) -> Router {
 }
 
 async fn decide(
-    engine: &Engine,
+    engine: &Engine<impl Store>,
     operation: Operation,
     request: HttpRequest,
 ) -> Result<Response<HttpBody>, Problem> {

@@ -1,6 +1,8 @@
 //! What a client of the HTTP wire sees: the real program, started as users start it.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
+mod redis;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -19,9 +21,15 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// With these options beside.
+    fn start_with(options: &[&str]) -> Self {
         let policies = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/policies.yaml");
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--policies", policies])
+            .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

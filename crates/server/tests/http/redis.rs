@@ -1,0 +1,93 @@
+//! Servers that share a Redis, and what they do when it goes.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sluicegate_testkit::{Options, RedisServer, need};
+
+use super::Server;
+
+/// Room for a busy machine beside the deadline of a call.
+const DEADLINE_MS: u64 = 20;
+
+/// Whether `done` comes true soon.
+fn soon(mut done: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
+        if done() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+fn login(server: &Server, key: &str) -> Value {
+    let (status, decision) = server.post("/v1/check", &json!({"policy": "login", "key": key}));
+    assert_eq!(status, 200, "{decision}");
+    decision
+}
+
+#[tokio::test]
+async fn two_servers_on_one_redis_share_every_budget() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?deadline_ms=5000", redis.url());
+    let servers = [(); 2].map(|()| Server::start_with(&["--store", &url]));
+    for remaining in (0..5).rev() {
+        let decision = login(&servers[remaining % 2], "alice");
+        assert_eq!(decision["remaining"], remaining, "{decision}");
+        assert!(decision.get("mode").is_none(), "{decision}");
+    }
+    for server in &servers {
+        assert_eq!(login(server, "alice")["allowed"], false);
+    }
+    let (_, reset) = servers[0].post("/v1/reset", &json!({"policy": "login", "key": "alice"}));
+    assert_eq!(reset["remaining"], 5);
+    // The other has remembered the refusal for a second at most.
+    assert!(soon(|| login(&servers[1], "alice")["allowed"] == true));
+}
+
+#[tokio::test]
+async fn without_redis_a_server_answers_at_once_says_so_and_is_back_with_it() {
+    let mut redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?deadline_ms={DEADLINE_MS}", redis.url());
+    let server = Server::start_with(&["--store", &url]);
+    assert!(soon(|| login(&server, "bob").get("mode").is_none()));
+    redis.kill();
+    assert!(soon(|| login(&server, "carol")["mode"] == "local"));
+    for left in (0..5).rev() {
+        let decision = login(&server, "dave");
+        assert_eq!((&decision["mode"], &decision["remaining"]), (&json!("local"), &json!(left)));
+    }
+    assert_eq!(login(&server, "dave")["allowed"], false);
+    let (status, problem) = server.post("/v1/reset", &json!({"policy": "login", "key": "dave"}));
+    assert_eq!(status, 503, "{problem}");
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.starts_with("store: ")));
+    redis.restart().await.expect("it comes back on its port");
+    assert!(soon(|| login(&server, "erin").get("mode").is_none()));
+}
+
+#[tokio::test]
+async fn a_server_starts_without_its_redis_and_finds_it_later() {
+    let mut redis = need!(RedisServer::start(Options::default()).await);
+    redis.kill();
+    let server = Server::start_with(&["--store", &redis.url()]);
+    assert_eq!(login(&server, "alice")["mode"], "local");
+    redis.restart().await.expect("it comes back on its port");
+    assert!(soon(|| login(&server, "bob").get("mode").is_none()));
+}
+
+#[test]
+fn a_store_that_makes_no_sense_is_refused_without_repeating_a_password() {
+    for (url, problem) in [
+        ("rediss//:hunter2@h", "--store: scheme: expected redis, rediss, unix"),
+        ("redis://:hunter2@h/1?deadline_ms=0", "--store: deadline_ms: `0` is outside 1..=10000"),
+    ] {
+        let program = env!("CARGO_BIN_EXE_sluicegate");
+        let output = Command::new(program).args(["serve", "--store", url]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && stderr.contains(problem), "{stderr}");
+        assert!(!stderr.contains("hunter2"), "{stderr}");
+    }
+}
