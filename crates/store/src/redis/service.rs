@@ -104,8 +104,6 @@ impl<'a> Service<'a> {
                 call = self.inbox.recv(), if has_room => {
                     let Some(call) = call else { return Ok(()) };
                     self.waiting.push_back(call);
-                    // Whoever else is about to call comes along.
-                    tokio::task::yield_now().await;
                 }
                 now = watch.tick() => self.watch(now)?,
             }

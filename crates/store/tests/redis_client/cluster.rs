@@ -60,9 +60,6 @@ async fn a_hot_slot_that_moves_under_load_is_followed_without_an_error() {
     assert!(failures(&records).is_empty(), "{:?}", failures(&records)[0]);
     let stats = client.stats();
     assert!(stats.redirects >= 20, "each move gave an ASK and a MOVED at least: {stats:?}");
-    let counts = records.iter().filter_map(|record| record.result.as_ref().ok());
-    let hot = number(&client.eval(ask("{load-0}", "0"), client.deadline()).await.expect("a count"));
-    assert!(counts.max() >= Some(&hot), "every key was counted on in one place only");
     let mut sum = 0;
     for caller in 0..4 {
         let key = ask(format!("{{load-{caller}}}"), "0");

