@@ -242,6 +242,32 @@ impl RuleSet {
         new.convert(old, state, at)
     }
 
+    /// Whether all states of these rules fit 16 bytes: one rule, of an algorithm of constant size.
+    #[inline]
+    pub fn packs(&self) -> bool {
+        matches!(&*self.rules, [only] if only.rule.unpack(0).is_some())
+    }
+
+    /// These states in 16 bytes; `None` if they say nothing, or if these rules do not
+    /// [pack](Self::packs).
+    #[inline]
+    pub fn pack(&self, states: &States) -> Option<u128> {
+        match &states.0 {
+            Slots::One(state) => state.as_ref()?.pack(),
+            Slots::Many(_) => None,
+        }
+    }
+
+    /// The states that [`pack`](Self::pack) of these rules made 16 bytes of; none at all if these
+    /// rules do not [pack](Self::packs).
+    #[inline]
+    pub fn unpack(&self, packed: u128) -> States {
+        match &*self.rules {
+            [only] => States(Slots::One(only.rule.unpack(packed))),
+            _ => States::default(),
+        }
+    }
+
     /// When these states say no more than no state at all; `None` if they never do.
     pub fn forgettable_at(&self, states: &States) -> Option<Micros> {
         let fresh = self.rules.iter().all(|named| named.rule.full_is_fresh());

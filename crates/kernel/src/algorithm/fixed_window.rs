@@ -27,7 +27,7 @@
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX};
 use crate::num::Micros;
@@ -257,5 +257,17 @@ impl Algorithm for FixedWindow {
             WindowKind::Calendar(unit, zone) => Some((*unit, zone)),
             _ => None,
         }
+    }
+
+    #[inline]
+    fn pack(state: &FixedWindowState) -> Option<u128> {
+        let FixedWindowState { count, end } = *state;
+        Some(pack_words(count, end.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<FixedWindowState> {
+        let (count, end) = unpack_words(packed);
+        Some(FixedWindowState { count, end: Micros::new(end) })
     }
 }

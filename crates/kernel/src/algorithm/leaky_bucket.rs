@@ -29,7 +29,7 @@
 //! Source: nginx `ngx_http_limit_req_module` (`rate`, `burst`, `delay`, `nodelay`) and
 //! `resty.limit.req`, in exact fractions instead of milliseconds.
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
@@ -202,5 +202,17 @@ impl Algorithm for LeakyBucket {
 
     fn books(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn pack(state: &LeakyBucketState) -> Option<u128> {
+        let Level { used, at } = state.0;
+        Some(pack_words(used, at.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<LeakyBucketState> {
+        let (used, at) = unpack_words(packed);
+        Some(LeakyBucketState(Level { used, at: Micros::new(at) }))
     }
 }

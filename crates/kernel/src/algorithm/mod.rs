@@ -126,8 +126,30 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
         None
     }
 
+    /// The state in 16 bytes, for stores that keep millions of them; `None` if this algorithm's
+    /// states do not fit. Says all that the state says: see [`unpack`](Self::unpack).
+    fn pack(_: &Self::State) -> Option<u128> {
+        None
+    }
+
+    /// The state that [`pack`](Self::pack) made these 16 bytes of; `None` if it makes none.
+    fn unpack(_: u128) -> Option<Self::State> {
+        None
+    }
+
     /// Whether a reservation books the future in one step (otherwise the caller tries again).
     fn books(&self) -> bool {
         false
     }
+}
+
+/// Two words in 16 bytes.
+pub(crate) const fn pack_words(low: u64, high: u64) -> u128 {
+    low as u128 | (high as u128) << 64
+}
+
+/// The two words that [`pack_words`] packed, low and high.
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of 128 bits")]
+pub(crate) const fn unpack_words(packed: u128) -> (u64, u64) {
+    (packed as u64, (packed >> 64) as u64)
 }

@@ -176,9 +176,23 @@ macro_rules! algorithms {
                 match self { $(Self::$Name(rule) => rule.calendar(),)+ }
             }
 
+            /// See [`Algorithm::unpack`].
+            #[inline]
+            pub fn unpack(&self, packed: u128) -> Option<State> {
+                match self { $(Self::$Name(_) => $Name::unpack(packed).map(State::$Name),)+ }
+            }
+
             /// See [`Algorithm::books`].
             pub fn books(&self) -> bool {
                 match self { $(Self::$Name(rule) => rule.books(),)+ }
+            }
+        }
+
+        impl State {
+            /// See [`Algorithm::pack`].
+            #[inline]
+            pub fn pack(&self) -> Option<u128> {
+                match self { $(Self::$Name(own) => $Name::pack(own),)+ }
             }
         }
     };

@@ -29,7 +29,7 @@
 //! Source: Guava `SmoothRateLimiter.SmoothBursty` (Apache-2.0, described in its class comment);
 //! written anew. It counts in doubles, with the same operations in the same order in every language.
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64};
@@ -188,5 +188,17 @@ impl Algorithm for SmoothBursty {
 
     fn books(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn pack(state: &SmoothBurstyState) -> Option<u128> {
+        let SmoothBurstyState { balance, at } = *state;
+        Some(pack_words(balance.to_bits(), at.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<SmoothBurstyState> {
+        let (balance, at) = unpack_words(packed);
+        Some(SmoothBurstyState { balance: f64::from_bits(balance), at: Micros::new(at) })
     }
 }

@@ -32,7 +32,7 @@
 //!
 //! Source: the continuous form of RFC 2697/2698's token bucket (IETF, 1999), evaluated lazily.
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
@@ -266,5 +266,17 @@ impl Algorithm for TokenBucket {
 
     fn books(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn pack(state: &TokenBucketState) -> Option<u128> {
+        let Level { used, at } = state.0;
+        Some(pack_words(used, at.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<TokenBucketState> {
+        let (used, at) = unpack_words(packed);
+        Some(TokenBucketState(Level { used, at: Micros::new(at) }))
     }
 }
