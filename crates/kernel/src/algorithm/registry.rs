@@ -2,9 +2,9 @@
 
 use super::{
     Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
+    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
-use crate::decision::{Ask, Moment, Outcome, PermitId, Status};
+use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Status};
 use crate::num::Micros;
 use crate::param::{Param, Params, RangeError};
 
@@ -174,6 +174,17 @@ macro_rules! algorithms {
             /// See [`Algorithm::calendar`].
             pub fn calendar(&self) -> Option<(CalendarUnit, &str)> {
                 match self { $(Self::$Name(rule) => rule.calendar(),)+ }
+            }
+
+            /// See [`check_packed`].
+            #[inline]
+            pub(crate) fn check_packed(
+                &self,
+                packed: Option<u128>,
+                ask: &Ask,
+                at: &Moment<'_>,
+            ) -> Option<(Decision, Option<u128>)> {
+                match self { $(Self::$Name(rule) => check_packed(rule, packed, ask, at),)+ }
             }
 
             /// See [`Algorithm::unpack`].

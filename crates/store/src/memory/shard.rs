@@ -88,25 +88,16 @@ impl Shard {
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         let Some(place) = self.find(arena, tag) else {
-            let mut states = States::default();
-            let verdict = rules.decide(&mut states, verb, at)?;
-            if !states.is_empty() {
-                self.insert(arena, tag, (rules, states), at.now());
-            }
-            return Ok(verdict);
+            return self.decide_first(arena, tag, (rules, verb), at);
         };
         if !self.rules.is(place.id(), rules) {
             return self.decide_under_new_rules(place, tag, (rules, verb), at);
         }
         let verdict = if rules.packs() {
             let before = place.state();
-            let mut states = rules.unpack(before);
-            let verdict = rules.decide(&mut states, verb, at)?;
-            match rules.pack(&states) {
-                Some(after) if after != before => {
-                    bucket::set_state(place.bucket, place.slot, after)
-                }
-                _ => {}
+            let (verdict, after) = rules.decide_packed(Some(before), verb, at)?;
+            if let Some(after) = after.filter(|after| *after != before) {
+                bucket::set_state(place.bucket, place.slot, after);
             }
             verdict
         } else {
@@ -126,6 +117,22 @@ impl Shard {
     /// Budgets that were dropped although they were not full.
     pub(super) const fn evictions(&self) -> u64 {
         self.evictions
+    }
+
+    /// The first decision on a key, or one that was forgotten.
+    fn decide_first(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (rules, verb): (&Arc<RuleSet>, &Verb),
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        let mut states = States::default();
+        let verdict = rules.decide(&mut states, verb, at)?;
+        if !states.is_empty() {
+            self.insert(arena, tag, (rules, states), at.now());
+        }
+        Ok(verdict)
     }
 
     /// The first decision under rules other than those that wrote the state: the state is taken over
