@@ -17,8 +17,12 @@
 
 mod arena;
 mod bucket;
+#[cfg(test)]
+mod model;
 mod rules;
 mod shard;
+#[cfg(test)]
+mod tests;
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
@@ -28,8 +32,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
 
 use self::arena::Arena;
-use self::bucket::SLOTS;
-use self::shard::{Limits, Shard};
+use self::shard::Shard;
 use crate::Request;
 
 /// Keys that a store holds at most unless told otherwise: about 40 MB.
@@ -72,37 +75,41 @@ struct Line<T>(T);
 impl MemoryStore {
     /// A store for at most `keys_max` keys (at least 1, at most [`KEYS_MAX`]).
     ///
-    /// Address space is reserved for all of them, memory is only used for those that there are.
+    /// Address space is reserved for all of them, memory is only used for those that there are. The
+    /// cap is shared out evenly to the shards, so a store is full when it holds a few keys less.
     ///
     /// # Panics
     /// If the system has no address space for so many.
     pub fn new(keys_max: usize) -> Self {
-        Self::with_limits(keys_max, usize::MAX)
-    }
-
-    /// A store for at most `keys_max` keys, of which at most `keys_per_policy_max` (at least 1) are
-    /// held to the same rules, so that a flood of keys of one policy does not push out others.
-    ///
-    /// Both limits are shared out evenly to the store's shards, so that a policy with few keys may
-    /// reach its limit some per cent early.
-    ///
-    /// # Panics
-    /// If the system has no address space for so many.
-    pub fn with_limits(keys_max: usize, keys_per_policy_max: usize) -> Self {
         let keys_max = keys_max.clamp(1, KEYS_MAX);
         let shards = (keys_max / KEYS_PER_SHARD_MIN).clamp(1, SHARDS_MAX);
-        let limits = Limits {
-            keys_max: keys_max / shards,
-            keys_per_rules_max: (keys_per_policy_max / shards).max(1),
-        };
+        Self::with_shards(shards, keys_max / shards, SEGMENT_BUCKETS_MIN)
+    }
+
+    fn with_shards(shards: usize, keys_per_shard_max: usize, segment_buckets_min: usize) -> Self {
         let lengths =
-            (0..shards).map(|shard| SEGMENT_BUCKETS_MIN + SEGMENT_BUCKETS_MIN * shard / shards);
-        // Split segments are at least a quarter full, save for a few.
-        let arena = Arena::new(lengths.clone().sum::<usize>() * 2 + keys_max.div_ceil(SLOTS) * 4);
-        let shard = |length| Line(Mutex::new(Shard::new(&arena, length, limits)));
-        let shards = lengths.map(shard).collect();
+            (0..shards).map(|shard| segment_buckets_min + segment_buckets_min * shard / shards);
+        // Segments that were split are a quarter full at least, save for a few.
+        let split = shards * keys_per_shard_max.div_ceil(bucket::SLOTS) * 4;
+        let arena = Arena::new(lengths.clone().sum::<usize>() * 2 + split);
+        let shards = lengths
+            .map(|length| Line(Mutex::new(Shard::new(&arena, length, keys_per_shard_max))))
+            .collect();
         let random = RandomState::new();
         Self { shards, arena, seed: (random.hash_one(0), random.hash_one(1)) }
+    }
+
+    /// The same store, but at most `keys_max` keys (at least 1) are held to the same rules, so that
+    /// a flood of keys of one policy does not push out those of others.
+    ///
+    /// This cap is shared out to the shards as well, rounded up.
+    #[must_use]
+    pub fn with_keys_per_policy_max(mut self, keys_max: usize) -> Self {
+        let keys_per_shard_max = keys_max.div_ceil(self.shards.len()).max(1);
+        for shard in &mut self.shards {
+            shard.0.get_mut().set_keys_per_rules_max(keys_per_shard_max);
+        }
+        self
     }
 
     /// The hash that stands for `key` under `policy`.
@@ -173,95 +180,5 @@ impl MemoryStore {
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new(KEYS_MAX_DEFAULT)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use sluicegate_kernel::{Cost, Micros, Rate, TokenBucket};
-
-    use super::*;
-
-    fn per_second(permits: u64) -> Arc<RuleSet> {
-        let bucket = TokenBucket::new(Rate::per_second(permits).unwrap(), permits).unwrap();
-        Arc::new(RuleSet::single("burst", bucket.into()))
-    }
-
-    fn check(store: &MemoryStore, rules: &Arc<RuleSet>, key: &str, at_us: u64) -> bool {
-        let verb = Verb::Check { cost: Cost::ONE };
-        let request = Request { policy: "p", key: key.as_bytes(), rules, verb: &verb };
-        let moment = Moment::new(Micros::new(at_us));
-        store.decide_now(&request, &moment).unwrap().decision.allowed()
-    }
-
-    #[test]
-    fn keys_and_policies_have_budgets_of_their_own() {
-        let (store, rules) = (MemoryStore::default(), per_second(1));
-        assert!(check(&store, &rules, "a", 0));
-        assert!(!check(&store, &rules, "a", 0));
-        assert!(check(&store, &rules, "b", 0));
-        assert_ne!(store.hash("p", b"qr"), store.hash("pq", b"r"));
-    }
-
-    #[test]
-    fn a_refusal_or_a_peek_leaves_no_key_behind() {
-        let (store, rules) = (MemoryStore::default(), per_second(1));
-        let verb = Verb::Peek { cost: Cost::ONE };
-        let request = Request { policy: "p", key: b"a", rules: &rules, verb: &verb };
-        store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap();
-        let verb = Verb::Check { cost: Cost::new(2).unwrap() };
-        let request = Request { verb: &verb, ..request };
-        store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap();
-        assert!(store.is_empty());
-    }
-
-    #[test]
-    fn full_budgets_are_forgotten_before_any_other_is_evicted() {
-        let (store, rules) = (MemoryStore::new(100), per_second(1));
-        for key in 0..100 {
-            check(&store, &rules, &key.to_string(), 0);
-        }
-        assert!(check(&store, &rules, "late", 1_000_000));
-        assert_eq!((store.len(), store.evictions()), (1, 0));
-    }
-
-    #[test]
-    fn the_cap_holds_and_the_fullest_budgets_make_room() {
-        let (store, rules) = (MemoryStore::new(10), per_second(10));
-        for _ in 0..10 {
-            check(&store, &rules, "busy", 0);
-        }
-        for key in 0..1_000 {
-            check(&store, &rules, &key.to_string(), 0);
-        }
-        assert_eq!((store.len(), store.evictions()), (10, 991));
-        assert!(!check(&store, &rules, "busy", 0), "the emptiest budget must stay");
-    }
-
-    #[test]
-    fn a_new_limit_holds_from_the_next_request_and_usage_stays() {
-        let store = MemoryStore::default();
-        let (before, after) = (per_second(10), per_second(12));
-        for _ in 0..10 {
-            assert!(check(&store, &before, "a", 0));
-        }
-        assert!(!check(&store, &before, "a", 0));
-        assert!(check(&store, &after, "a", 0));
-        assert!(check(&store, &after, "a", 0));
-        assert!(!check(&store, &after, "a", 0));
-    }
-
-    #[test]
-    fn threads_never_take_more_than_there_is() {
-        let (store, rules) = (MemoryStore::default(), per_second(1_000));
-        let passed = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| (0..1_000).filter(|_| check(&store, &rules, "a", 0)).count())
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
-        });
-        assert_eq!(passed, 1_000);
     }
 }

@@ -39,20 +39,13 @@ pub(super) struct Shard {
     depth: u32,
     segment_buckets: usize,
     keys: usize,
-    limits: Limits,
+    keys_max: usize,
+    /// Most keys that are held to the same rules.
+    keys_per_rules_max: usize,
     rules: RuleTable,
     /// States that are longer than a slot; the slot holds their place.
     spilled: Slab<States>,
     evictions: u64,
-}
-
-/// What a shard may hold.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Keys in all, at least 1.
-    pub(super) keys_max: usize,
-    /// Keys of one rule set, at least 1.
-    pub(super) keys_per_rules_max: usize,
 }
 
 /// A slot of a bucket.
@@ -63,19 +56,26 @@ struct Place<'a> {
 }
 
 impl Shard {
-    /// An empty shard of segments of `segment_buckets` buckets, the first one of `arena`.
-    pub(super) fn new(arena: &Arena, segment_buckets: usize, limits: Limits) -> Self {
+    /// An empty shard for at most `keys_max` keys (at least 1), in segments of `segment_buckets`
+    /// buckets.
+    pub(super) fn new(arena: &Arena, segment_buckets: usize, keys_max: usize) -> Self {
         let first = arena.take(segment_buckets).expect("an arena has a segment for every shard");
         Self {
             directory: vec![place_in_directory(first)],
             depth: 0,
             segment_buckets,
             keys: 0,
-            limits,
+            keys_max,
+            keys_per_rules_max: usize::MAX,
             rules: RuleTable::default(),
             spilled: Slab::new(),
             evictions: 0,
         }
+    }
+
+    /// Holds at most so many keys (at least 1) to the same rules from now on.
+    pub(super) const fn set_keys_per_rules_max(&mut self, keys_max: usize) {
+        self.keys_per_rules_max = keys_max;
     }
 
     /// Decides `verb` on the key with this tag.
@@ -210,11 +210,10 @@ impl Shard {
 
     /// Makes room for one key of `rules`, so that it will be within the limits.
     fn keep_limits(&mut self, arena: &Arena, tag: u64, rules: &Arc<RuleSet>, now: Micros) {
-        let Limits { keys_max, keys_per_rules_max } = self.limits;
-        if self.rules.slots(rules) >= keys_per_rules_max {
+        if self.rules.slots(rules) >= self.keys_per_rules_max {
             self.evict(arena, tag, self.rules.id(rules), now);
         }
-        while self.keys >= keys_max {
+        while self.keys >= self.keys_max {
             self.evict(arena, tag, None, now);
         }
         while !self.rules.has_room_for(rules) {
