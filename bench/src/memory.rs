@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use governor::Quota;
 use governor::clock::QuantaClock as PeerClock;
@@ -25,8 +26,11 @@ const KEYS_MAX: usize = 16_000_000;
 /// Keys asked for before a trace begins anew: many more than a processor caches.
 const TRACE: usize = 4_000_000;
 
-/// A rate that no machine reaches: every check is allowed, and written.
-const NEVER_REACHED: u32 = u32::MAX;
+/// So much that every check is allowed, and written, ...
+const BURST: u32 = 1_000_000;
+
+/// ... and so slowly refilled that no budget is full again, and thus forgotten, before the end.
+const PERIOD: Duration = Duration::from_secs(3_600);
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
@@ -80,8 +84,7 @@ impl Peer {
 }
 
 fn rules() -> anyhow::Result<RuleSet> {
-    let permits = NEVER_REACHED.into();
-    let bucket = TokenBucket::new(Rate::per_second(permits)?, permits)?;
+    let bucket = TokenBucket::new(Rate::new(1, PERIOD.into())?, BURST.into())?;
     Ok(RuleSet::single("rule", bucket.into()))
 }
 
@@ -98,9 +101,9 @@ impl Keyed for KeyedRateLimiter<str> {
 type Governor<S> = governor::RateLimiter<String, DashMapStateStore<String, S>, PeerClock>;
 
 fn governor<S: BuildHasher + Clone + Default>() -> Governor<S> {
-    let permits = NonZeroU32::new(NEVER_REACHED).expect("it is not zero");
-    let state = DashMapStateStore::default();
-    governor::RateLimiter::new(Quota::per_second(permits), state, PeerClock::default())
+    let burst = NonZeroU32::new(BURST).expect("it is not zero");
+    let quota = Quota::with_period(PERIOD).expect("it is not zero").allow_burst(burst);
+    governor::RateLimiter::new(quota, DashMapStateStore::default(), PeerClock::default())
 }
 
 impl<S: BuildHasher + Clone + Send + Sync> Keyed for Governor<S> {

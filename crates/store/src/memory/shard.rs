@@ -19,7 +19,7 @@ use super::rules::RuleTable;
 
 /// Buckets from its home on in which a new key may lie: what a look-up goes through at most as long
 /// as keys are only added.
-const PROBES_MAX: usize = 4;
+const PROBES_MAX: usize = 8;
 
 /// Most leading bits of a tag that choose a segment: the low half of the tag chooses the bucket, and
 /// a directory is copied when it grows.
