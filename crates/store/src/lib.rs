@@ -11,7 +11,9 @@ mod memory;
 use std::future::Future;
 use std::sync::Arc;
 
-pub use memory::{KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore};
+pub use memory::{
+    KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore, Restored, Saved, SnapshotError,
+};
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
 
 /// One request as a store sees it.

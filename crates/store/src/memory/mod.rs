@@ -21,6 +21,7 @@ mod bucket;
 mod model;
 mod rules;
 mod shard;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -31,11 +32,13 @@ use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
 
+pub use self::snapshot::{Restored, Saved, SnapshotError};
+
 use self::arena::Arena;
 use self::shard::Shard;
 use crate::Request;
 
-/// Keys that a store holds at most unless told otherwise: about 40 MB.
+/// Keys that a store holds at most unless told otherwise: about 50 MB.
 pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
 
 /// Keys that a store holds at most, whatever it is told: what 32 bits of bucket numbers can address

@@ -48,6 +48,14 @@ pub(super) struct Shard {
     evictions: u64,
 }
 
+/// What is remembered of a key, for those who write it down.
+pub(super) struct Kept<'a> {
+    pub(super) tag: u64,
+    pub(super) rules: &'a Arc<RuleSet>,
+    /// The state, if it fits 16 bytes.
+    pub(super) packed: Option<u128>,
+}
+
 /// A slot of a bucket.
 #[derive(Clone, Copy)]
 struct Place<'a> {
@@ -117,6 +125,36 @@ impl Shard {
     /// Budgets that were dropped although they were not full.
     pub(super) const fn evictions(&self) -> u64 {
         self.evictions
+    }
+
+    /// All that is remembered.
+    pub(super) fn kept<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = Kept<'a>> {
+        let all = self.segments(arena).flat_map(|(_, segment)| segment).flat_map(contents);
+        all.map(|(_, Content { tag, id, state })| {
+            let rules = self.rules.rules(id);
+            Kept { tag, rules, packed: rules.packs().then_some(state) }
+        })
+    }
+
+    /// The rules that keys are held to.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Arc<RuleSet>> {
+        self.rules.all()
+    }
+
+    /// Remembers a state again, unless it has become forgettable; says whether.
+    pub(super) fn restore(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (rules, packed): (&Arc<RuleSet>, u128),
+        now: Micros,
+    ) -> bool {
+        let states = rules.unpack(packed);
+        let is_full = rules.forgettable_at(&states).is_some_and(|at| at <= now);
+        if !is_full && !states.is_empty() && self.find(arena, tag).is_none() {
+            self.insert(arena, tag, (rules, states), now);
+        }
+        !is_full
     }
 
     /// The first decision on a key, or one that was forgotten.
