@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluicegate_kernel::{
@@ -43,7 +43,7 @@ fn saved() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-fn restore(path: &PathBuf, keys_max: usize, now: u64) -> Result<(MemoryStore, Restored), String> {
+fn restore(path: &Path, keys_max: usize, now: u64) -> Result<(MemoryStore, Restored), String> {
     let restored = MemoryStore::restore(path, keys_max, &[bucket(5)], Micros::new(now));
     restored.map_err(|error| error.to_string())
 }
