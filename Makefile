@@ -32,6 +32,10 @@ toolchain:
 bench: toolchain ## Measure against the peers and print the ratios
 	$(CARGO) run --release --package sluicegate-bench
 
+.PHONY: bench-memory
+bench-memory: toolchain ## Measure ten million keys in memory beside governor (minutes, 3 GB)
+	$(CARGO) run --release --package sluicegate-bench --bin memory
+
 .PHONY: vectors
 vectors: toolchain ## Write the expected decisions of spec/vectors anew
 	$(CARGO) xtask vectors

@@ -3,3 +3,6 @@
 pub mod engine;
 pub mod limiter;
 pub mod measure;
+pub mod memory;
+pub mod process;
+pub mod table;

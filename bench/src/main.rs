@@ -1,6 +1,7 @@
 //! Measures Sluicegate beside its peers and prints one table in Markdown. `bench/README.md` says how.
 
-use sluicegate_bench::measure::{Case, Row, measure};
+use sluicegate_bench::measure::{Row, measure};
+use sluicegate_bench::table::{print, print_head};
 use sluicegate_bench::{engine, limiter};
 
 /// Rounds of each table; a figure is the median of as many.
@@ -16,8 +17,7 @@ fn main() -> anyhow::Result<()> {
         cases.retain(|case| case.work.contains(&wanted));
     }
     let engine = engine::case()?;
-    println!("| work | threads | sluicegate, ns | peer | peer, ns | ratio | to reach |");
-    println!("|---|--:|--:|---|--:|--:|--:|");
+    print_head();
     for row in measure(&cases, ROUNDS) {
         print(&row);
     }
@@ -33,17 +33,5 @@ fn print_on_top(row: &Row<'_>) {
     if let Some(peers) = &row.peers {
         let more = row.ours.median - peers.median;
         println!("\n{} on top of it: {more:.1} ns (to reach ≤ {ENGINE_NS_MAX:.0})", row.case.work);
-    }
-}
-
-fn print(row: &Row<'_>) {
-    let Case { work, threads, peer, target, .. } = row.case;
-    let target = target.map_or("–".to_owned(), |target| format!("≤ {target:.2}"));
-    let ours = &row.ours;
-    match (peer, &row.peers, row.ratio) {
-        (Some((name, _)), Some(peers), Some(ratio)) => {
-            println!("| {work} | {threads} | {ours} | {name} | {peers} | {ratio:.2} | {target} |");
-        }
-        _ => println!("| {work} | {threads} | {ours} | – | – | – | {target} |"),
     }
 }

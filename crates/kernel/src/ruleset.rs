@@ -257,6 +257,52 @@ impl RuleSet {
         new.convert(old, state, at)
     }
 
+    /// Whether all states of these rules fit 16 bytes: one rule, of an algorithm of constant size.
+    #[inline]
+    pub fn packs(&self) -> bool {
+        matches!(&*self.rules, [only] if only.rule.unpack(0).is_some())
+    }
+
+    /// [`decide`](Self::decide) for rules that [pack](Self::packs), on a state of 16 bytes: the
+    /// verdict, and the state from now on. `None` is the state of a key that was never seen.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if these rules do not know the verb.
+    #[inline]
+    pub fn decide_packed(
+        &self,
+        packed: Option<u128>,
+        verb: &Verb,
+        at: &Moment<'_>,
+    ) -> Result<(Verdict, Option<u128>), Unsupported> {
+        if let ([only], Verb::Check { cost }) = (&*self.rules, verb)
+            && let Some((decision, packed)) = only.rule.check_packed(packed, &Ask::check(*cost), at)
+        {
+            return Ok((Verdict { decision, rule: 0 }, packed));
+        }
+        let mut states = packed.map_or_else(States::default, |packed| self.unpack(packed));
+        let verdict = self.decide(&mut states, verb, at)?;
+        Ok((verdict, self.pack(&states)))
+    }
+
+    /// These states in 16 bytes; `None` if they say nothing, or if these rules do not
+    /// [pack](Self::packs).
+    pub fn pack(&self, states: &States) -> Option<u128> {
+        match &states.0 {
+            Slots::One(state) => state.as_ref()?.pack(),
+            Slots::Many(_) => None,
+        }
+    }
+
+    /// The states that [`pack`](Self::pack) of these rules made 16 bytes of; none at all if these
+    /// rules do not [pack](Self::packs).
+    pub fn unpack(&self, packed: u128) -> States {
+        match &*self.rules {
+            [only] => States(Slots::One(only.rule.unpack(packed))),
+            _ => States::default(),
+        }
+    }
+
     /// When these states say no more than no state at all; `None` if they never do.
     pub fn forgettable_at(&self, states: &States) -> Option<Micros> {
         let fresh = self.rules.iter().all(|named| named.rule.full_is_fresh());

@@ -13,7 +13,9 @@ pub mod redis;
 use std::future::Future;
 use std::sync::Arc;
 
-pub use memory::{KEYS_MAX_DEFAULT, KeyHash, MemoryStore};
+pub use memory::{
+    KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore, Restored, Saved, SnapshotError,
+};
 pub use sluicegate_kernel::Verdict;
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb};
 

@@ -30,7 +30,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window, fnv_1a};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX};
 use crate::num::{Micros, put};
@@ -281,5 +281,17 @@ impl Algorithm for FixedWindow {
     fn write_state(&self, state: &FixedWindowState, out: &mut Vec<u8>) {
         put(out, state.count, 7);
         put(out, state.end.get(), 7);
+    }
+
+    #[inline]
+    fn pack(state: &FixedWindowState) -> Option<u128> {
+        let FixedWindowState { count, end } = *state;
+        Some(pack_words(count, end.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<FixedWindowState> {
+        let (count, end) = unpack_words(packed);
+        Some(FixedWindowState { count, end: Micros::new(end) })
     }
 }

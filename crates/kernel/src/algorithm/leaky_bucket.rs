@@ -31,7 +31,7 @@
 
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
@@ -231,5 +231,17 @@ impl Algorithm for LeakyBucket {
 
     fn write_only_state(&self, state: &LeakyBucketState, out: &mut Vec<u8>) {
         state.0.write_short(out);
+    }
+
+    #[inline]
+    fn pack(state: &LeakyBucketState) -> Option<u128> {
+        let Level { used, at } = state.0;
+        Some(pack_words(used, at.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<LeakyBucketState> {
+        let (used, at) = unpack_words(packed);
+        Some(LeakyBucketState(Level { used, at: Micros::new(at) }))
     }
 }

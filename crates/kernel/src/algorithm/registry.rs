@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use super::{
     Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
+    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
-use crate::decision::{Ask, Moment, Outcome, PermitId, Status};
+use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Status};
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
@@ -183,6 +183,23 @@ macro_rules! algorithms {
                 match self { $(Self::$Name(rule) => rule.calendar(),)+ }
             }
 
+            /// See [`check_packed`].
+            #[inline]
+            pub(crate) fn check_packed(
+                &self,
+                packed: Option<u128>,
+                ask: &Ask,
+                at: &Moment<'_>,
+            ) -> Option<(Decision, Option<u128>)> {
+                match self { $(Self::$Name(rule) => check_packed(rule, packed, ask, at),)+ }
+            }
+
+            /// See [`Algorithm::unpack`].
+            #[inline]
+            pub fn unpack(&self, packed: u128) -> Option<State> {
+                match self { $(Self::$Name(_) => $Name::unpack(packed).map(State::$Name),)+ }
+            }
+
             /// See [`Algorithm::books`].
             pub fn books(&self) -> bool {
                 match self { $(Self::$Name(rule) => rule.books(),)+ }
@@ -222,6 +239,14 @@ macro_rules! algorithms {
                     $((Self::$Name(rule), State::$Name(own)) => rule.write_only_state(own, out),)+
                     _ => {}
                 }
+            }
+        }
+
+        impl State {
+            /// See [`Algorithm::pack`].
+            #[inline]
+            pub fn pack(&self) -> Option<u128> {
+                match self { $(Self::$Name(own) => $Name::pack(own),)+ }
             }
         }
     };

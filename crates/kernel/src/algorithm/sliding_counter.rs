@@ -24,7 +24,7 @@
 
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
 use crate::num::Micros;
@@ -248,6 +248,20 @@ impl Algorithm for SlidingCounter {
     }
 
     fn write_state(&self, _: &SlidingCounterState, _: &mut Vec<u8>) {}
+
+    #[inline]
+    fn pack(state: &SlidingCounterState) -> Option<u128> {
+        let SlidingCounterState { window, previous, current } = *state;
+        Some(pack_words(window, u64::from(previous) | u64::from(current) << 32))
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a word")]
+    fn unpack(packed: u128) -> Option<SlidingCounterState> {
+        let (window, counts) = unpack_words(packed);
+        let (previous, current) = (counts as u32, (counts >> 32) as u32);
+        Some(SlidingCounterState { window, previous, current })
+    }
 }
 
 fn counter(count: u64) -> u32 {

@@ -32,7 +32,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, UNITS_MAX};
 use crate::num::{Micros, Rate, ceil_f64, floor_f64, put};
@@ -207,5 +207,17 @@ impl Algorithm for SmoothBursty {
     fn write_state(&self, state: &SmoothBurstyState, out: &mut Vec<u8>) {
         out.extend(state.balance.to_le_bytes());
         put(out, state.at.get(), 7);
+    }
+
+    #[inline]
+    fn pack(state: &SmoothBurstyState) -> Option<u128> {
+        let SmoothBurstyState { balance, at } = *state;
+        Some(pack_words(balance.to_bits(), at.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<SmoothBurstyState> {
+        let (balance, at) = unpack_words(packed);
+        Some(SmoothBurstyState { balance: f64::from_bits(balance), at: Micros::new(at) })
     }
 }

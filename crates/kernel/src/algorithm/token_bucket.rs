@@ -34,7 +34,7 @@
 
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
@@ -295,5 +295,17 @@ impl Algorithm for TokenBucket {
 
     fn write_only_state(&self, state: &TokenBucketState, out: &mut Vec<u8>) {
         state.0.write_short(out);
+    }
+
+    #[inline]
+    fn pack(state: &TokenBucketState) -> Option<u128> {
+        let Level { used, at } = state.0;
+        Some(pack_words(used, at.get()))
+    }
+
+    #[inline]
+    fn unpack(packed: u128) -> Option<TokenBucketState> {
+        let (used, at) = unpack_words(packed);
+        Some(TokenBucketState(Level { used, at: Micros::new(at) }))
     }
 }

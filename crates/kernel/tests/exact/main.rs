@@ -10,6 +10,7 @@
 //! | `bounds` | in no interval is more admitted than the algorithm promises |
 //! | `honest` | a retry is the moment it says; a refusal and a peek change nothing; no panic |
 //! | `changes` | what a changed rule takes over |
+//! | `packed` | a state of 16 bytes decides as the state does |
 //! | `sets` | several rules: all are charged or none |
 //! | `long_run` | after 10^9 permits the rate is the configured one |
 //!
@@ -23,6 +24,7 @@ mod changes;
 mod honest;
 mod long_run;
 mod oracle;
+mod packed;
 mod permits;
 mod rules;
 mod sets;

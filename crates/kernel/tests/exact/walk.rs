@@ -35,6 +35,7 @@ pub(crate) const BUDGETS: &[(&str, u32, usize)] = &[
     ("arbitrary instants", 2_000, 40),
     ("configure", 2_000, 30),
     ("token_bucket configured", 1_000, 60),
+    ("packed states", 2_000, 60),
     ("sets of rules", 1_500, 60),
 ];
 

@@ -1,0 +1,100 @@
+//! The memory that buckets lie in: one mapping, reserved at once and resident only where used.
+//!
+//! Reserved is not used: the system gives a page when it is first written to. So the table grows in
+//! place, from a few pages to gigabytes, and nothing that it holds is ever moved to make room.
+//!
+//! Everything behind the first [`SMALL_BYTES`] asks for huge pages (2 MiB): a look-up of a cold key
+//! then misses the cache once, and not a second time for the page table. A small store does without,
+//! so that a handful of keys does not cost megabytes.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use memmap2::{MmapMut, MmapOptions};
+use self_cell::{MutBorrow, self_cell};
+use zerocopy::FromBytes;
+
+/// 128 bytes: two neighbouring cache lines, which processors like to fetch together.
+///
+/// Whoever touches a bucket holds the lock of the shard that took it; the words are atomic so that
+/// this needs no unsafe code, and are only ever read and written plainly (`Relaxed`).
+pub(super) type Bucket = [AtomicU64; BUCKET_WORDS];
+
+/// Words of a [`Bucket`].
+pub(super) const BUCKET_WORDS: usize = 16;
+
+/// How far a store grows on small pages: about what the processor's caches hold anyway.
+const SMALL_BYTES: usize = 4 << 20;
+
+type Buckets<'a> = &'a [Bucket];
+
+self_cell!(
+    struct Mapping {
+        owner: MutBorrow<MmapMut>,
+        #[covariant]
+        dependent: Buckets,
+    }
+);
+
+/// Zeroed buckets, handed out one after the other and never taken back.
+pub(super) struct Arena {
+    mapping: Mapping,
+    /// Buckets handed out so far.
+    used: AtomicUsize,
+}
+
+impl Arena {
+    /// Room for `buckets` buckets.
+    ///
+    /// # Panics
+    /// If the system has no address space for them, as an allocation would.
+    pub(super) fn new(buckets: usize) -> Self {
+        let bytes = buckets * size_of::<Bucket>();
+        let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
+        let map = map.unwrap_or_else(|error| panic!("no room for {bytes} bytes of keys: {error}"));
+        ask_for_huge_pages(&map);
+        let mapping = Mapping::new(MutBorrow::new(map), |map| {
+            <[Bucket]>::mut_from_bytes(map.borrow_mut())
+                .expect("a mapping begins at a page and is whole buckets long")
+        });
+        Self { mapping, used: AtomicUsize::new(0) }
+    }
+
+    /// Where the next `count` buckets begin, all zero; `None` if there are no more.
+    pub(super) fn take(&self, count: usize) -> Option<usize> {
+        let all = self.buckets().len();
+        let fits = |used: usize| used.checked_add(count).filter(|end| *end <= all);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()
+    }
+
+    /// `count` buckets from `begin` on.
+    #[inline]
+    pub(super) fn slice(&self, begin: usize, count: usize) -> &[Bucket] {
+        &self.buckets()[begin..begin + count]
+    }
+
+    #[inline]
+    fn buckets(&self) -> &[Bucket] {
+        self.mapping.borrow_dependent()
+    }
+}
+
+/// A wish, not a need: where the system does not know of huge pages, small ones do.
+fn ask_for_huge_pages(map: &MmapMut) {
+    #[cfg(target_os = "linux")]
+    if let Some(bytes) = map.len().checked_sub(SMALL_BYTES).filter(|bytes| *bytes > 0) {
+        map.advise_range(memmap2::Advice::HugePage, SMALL_BYTES, bytes).ok();
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = map;
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mapping: _, used } = self;
+        f.debug_struct("Arena")
+            .field("buckets", &self.buckets().len())
+            .field("used", used)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,199 @@
+//! The store in this process: shards of small tables, bounded.
+//!
+//! A key is remembered by a keyed hash of (policy, key), never as text, so that neither memory dumps
+//! nor chosen collisions give anything away. One lock covers a decision, so several rules are
+//! charged together or not at all.
+//!
+//! ```text
+//! (policy, key) ─▶ SipHash-1-3, 128 bits ─▶ shard (a lock) ─▶ segment ─▶ bucket: tag, rules, state
+//! ```
+//!
+//! The state of one rule of constant size lies in the bucket itself, beside 64 bits of the key's
+//! hash: a decision on a cold key misses the cache once. What is longer (several rules, logs) lies
+//! in a second place that the bucket leads to.
+//!
+//! A state that says no more than no state at all is forgotten before a segment grows, and at the
+//! hard cap the fullest budget among a few makes room: whoever used the least loses the least.
+
+mod arena;
+mod bucket;
+#[cfg(test)]
+mod model;
+mod rules;
+mod shard;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use siphasher::sip128::{Hasher128, SipHasher13};
+use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
+
+pub use self::snapshot::{Restored, Saved, SnapshotError};
+
+use self::arena::Arena;
+use self::shard::Shard;
+use crate::Request;
+
+/// Keys that a store holds at most unless told otherwise: about 50 MB.
+pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
+
+/// Keys that a store holds at most, whatever it is told: what 32 bits of bucket numbers can address
+/// at the loosest packing.
+pub const KEYS_MAX: usize = u32::MAX as usize;
+
+/// Most shards: enough that dozens of threads seldom meet, few enough to stay in the caches.
+const SHARDS_MAX: usize = 1024;
+
+/// Keys below which another shard is not worth its unevenness.
+const KEYS_PER_SHARD_MIN: usize = 4096;
+
+/// Buckets of the shortest segments; the longest have twice as many. The lengths in between let the
+/// shards' segments fill up at different times: they never are all half empty at once.
+const SEGMENT_BUCKETS_MIN: usize = 64;
+
+/// State in memory, shared by all threads of this process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    shards: Box<[Line<Mutex<Shard>>]>,
+    arena: Arena,
+    seed: (u64, u64),
+}
+
+/// A keyed hash that stands for (policy, key) in one store of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyHash {
+    shard: u64,
+    tag: u64,
+}
+
+/// A value with cache lines of its own, so that threads do not take them from each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+impl MemoryStore {
+    /// A store for at most `keys_max` keys (at least 1, at most [`KEYS_MAX`]).
+    ///
+    /// Address space is reserved for all of them, memory is only used for those that there are. The
+    /// cap is shared out evenly to the shards, so a store is full when it holds a few keys less.
+    ///
+    /// # Panics
+    /// If the system has no address space for so many.
+    pub fn new(keys_max: usize) -> Self {
+        let keys_max = keys_max.clamp(1, KEYS_MAX);
+        let shards = (keys_max / KEYS_PER_SHARD_MIN).clamp(1, SHARDS_MAX);
+        Self::with_shards(shards, keys_max / shards, SEGMENT_BUCKETS_MIN)
+    }
+
+    fn with_shards(shards: usize, keys_per_shard_max: usize, segment_buckets_min: usize) -> Self {
+        let lengths =
+            (0..shards).map(|shard| segment_buckets_min + segment_buckets_min * shard / shards);
+        // Segments that were split are a quarter full at least, save for a few.
+        let split = shards * keys_per_shard_max.div_ceil(bucket::SLOTS) * 4;
+        let arena = Arena::new(lengths.clone().sum::<usize>() * 2 + split);
+        let shards = lengths
+            .map(|length| Line(Mutex::new(Shard::new(&arena, length, keys_per_shard_max))))
+            .collect();
+        let random = RandomState::new();
+        Self { shards, arena, seed: (random.hash_one(0), random.hash_one(1)) }
+    }
+
+    /// The same store, but at most `keys_max` keys (at least 1) are held to the same rules, so that
+    /// a flood of keys of one policy does not push out those of others.
+    ///
+    /// This cap is shared out to the shards as well, rounded up.
+    #[must_use]
+    pub fn with_keys_per_policy_max(mut self, keys_max: usize) -> Self {
+        let keys_per_shard_max = keys_max.div_ceil(self.shards.len()).max(1);
+        for shard in &mut self.shards {
+            shard.0.get_mut().set_keys_per_rules_max(keys_per_shard_max);
+        }
+        self
+    }
+
+    /// The hash that stands for `key` under `policy`.
+    pub fn hash(&self, policy: &str, key: &[u8]) -> KeyHash {
+        self.hash_of(&(policy, key))
+    }
+
+    /// The hash that stands for any value that can be hashed.
+    #[inline]
+    pub fn hash_of(&self, key: &(impl Hash + ?Sized)) -> KeyHash {
+        let mut hasher = SipHasher13::new_with_keys(self.seed.0, self.seed.1);
+        key.hash(&mut hasher);
+        let hash = hasher.finish128();
+        KeyHash { shard: hash.h1, tag: hash.h2 }
+    }
+
+    /// Decides `request` at the moment `at`.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the rules do not know the verb; no state was changed.
+    pub fn decide_now(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        let key = self.hash(request.policy, request.key);
+        self.decide_hashed(key, request.rules, request.verb, at)
+    }
+
+    /// Decides `verb` on the key that `key` stands for.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the rules do not know the verb; no state was changed.
+    #[inline]
+    pub fn decide_hashed(
+        &self,
+        key: KeyHash,
+        rules: &Arc<RuleSet>,
+        verb: &Verb,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        self.shard(key).decide(&self.arena, key.tag, (rules, verb), at)
+    }
+
+    /// Puts down that `used` permits of the rule at `rule` are in use at `at`, because somebody who
+    /// knows says so. What the other rules remember stays.
+    pub fn learn(
+        &self,
+        key: KeyHash,
+        rules: &Arc<RuleSet>,
+        (rule, used): (usize, u64),
+        at: &Moment<'_>,
+    ) {
+        self.shard(key).learn(&self.arena, key.tag, (rules, rule, used), at);
+    }
+
+    /// Keys that are remembered now.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().keys()).sum()
+    }
+
+    /// Whether no key is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Budgets that were dropped at the cap although they were not full.
+    pub fn evictions(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.0.lock().evictions()).sum()
+    }
+
+    #[inline]
+    fn shard(&self, key: KeyHash) -> MutexGuard<'_, Shard> {
+        let place = (u128::from(key.shard) * self.shards.len() as u128) >> 64;
+        let place = usize::try_from(place).expect("a part of the number of shards");
+        self.shards[place].0.lock()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(KEYS_MAX_DEFAULT)
+    }
+}

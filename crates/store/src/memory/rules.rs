@@ -1,0 +1,122 @@
+//! Which rules wrote which state: small numbers in the slots instead of pointers.
+
+use std::sync::Arc;
+
+use sluicegate_kernel::RuleSet;
+
+use super::bucket::ID_MAX;
+
+/// The rule sets of one shard's keys, by id.
+#[derive(Debug, Default)]
+pub(super) struct RuleTable {
+    /// The rules with id `i + 1` are at `i`.
+    held: Vec<Option<Held>>,
+    /// Who was asked for last: nearly always the one that is asked for next.
+    last: Last,
+}
+
+#[derive(Debug)]
+struct Held {
+    rules: Arc<RuleSet>,
+    /// Slots that carry this id.
+    slots: usize,
+}
+
+/// The address of rules that the table holds, and their id. An address that is held is not used
+/// again for other rules.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    address: usize,
+    id: u16,
+}
+
+impl RuleTable {
+    /// Whether `id` stands for these very rules.
+    #[inline]
+    pub(super) fn is(&self, id: u16, rules: &Arc<RuleSet>) -> bool {
+        if self.last.id == id {
+            return self.last.address == address(rules);
+        }
+        Arc::ptr_eq(self.rules(id), rules)
+    }
+
+    /// The rules that `id` stands for.
+    pub(super) fn rules(&self, id: u16) -> &Arc<RuleSet> {
+        &self.held(id).rules
+    }
+
+    /// All rules that a slot needs.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<RuleSet>> {
+        self.held.iter().flatten().map(|held| &held.rules)
+    }
+
+    /// How many slots carry the id of `rules`.
+    pub(super) fn slots(&self, rules: &Arc<RuleSet>) -> usize {
+        self.id(rules).map_or(0, |id| self.held(id).slots)
+    }
+
+    /// Whether `rules` have an id or can get one.
+    pub(super) fn has_room_for(&self, rules: &Arc<RuleSet>) -> bool {
+        self.held.len() < usize::from(ID_MAX)
+            || self.id(rules).is_some()
+            || self.held.iter().any(Option::is_none)
+    }
+
+    /// The id of `rules`, for one slot more. There must be [room](Self::has_room_for) for them.
+    pub(super) fn hold(&mut self, rules: &Arc<RuleSet>) -> u16 {
+        let id = self.id(rules).unwrap_or_else(|| self.add(rules));
+        self.last = Last { address: address(rules), id };
+        self.held[index(id)].as_mut().expect("the id was just found or added").slots += 1;
+        id
+    }
+
+    /// One slot less carries `id`; rules that no slot needs are let go.
+    pub(super) fn release(&mut self, id: u16) {
+        let place = &mut self.held[index(id)];
+        let held = place.as_mut().expect("an id in a slot is held");
+        held.slots -= 1;
+        if held.slots == 0 {
+            *place = None;
+            if self.last.id == id {
+                self.last = Last::default();
+            }
+        }
+    }
+
+    /// The id with the fewest slots.
+    pub(super) fn rarest(&self) -> Option<u16> {
+        let held = (1..=ID_MAX).zip(&self.held).filter_map(|(id, held)| Some((id, held.as_ref()?)));
+        held.min_by_key(|(_, held)| held.slots).map(|(id, _)| id)
+    }
+
+    /// The id of `rules`, if a slot carries it.
+    pub(super) fn id(&self, rules: &Arc<RuleSet>) -> Option<u16> {
+        if self.last.id != 0 && self.last.address == address(rules) {
+            return Some(self.last.id);
+        }
+        let is_theirs =
+            |held: &Option<Held>| held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.rules, rules));
+        (1..=ID_MAX).zip(&self.held).find(|(_, held)| is_theirs(held)).map(|(id, _)| id)
+    }
+
+    fn add(&mut self, rules: &Arc<RuleSet>) -> u16 {
+        let place = self.held.iter().position(Option::is_none).unwrap_or(self.held.len());
+        if place == self.held.len() {
+            self.held.push(None);
+        }
+        self.held[place] = Some(Held { rules: Arc::clone(rules), slots: 0 });
+        u16::try_from(place + 1).ok().filter(|id| *id <= ID_MAX).expect("there is an id left")
+    }
+
+    fn held(&self, id: u16) -> &Held {
+        self.held[index(id)].as_ref().expect("an id in a slot is held")
+    }
+}
+
+fn index(id: u16) -> usize {
+    usize::from(id) - 1
+}
+
+fn address(rules: &Arc<RuleSet>) -> usize {
+    Arc::as_ptr(rules).addr()
+}

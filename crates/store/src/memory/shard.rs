@@ -1,0 +1,450 @@
+//! A shard: a directory of segments, each a small table of buckets that splits when it is full.
+//!
+//! ```text
+//! tag ─▶ leading bits ─▶ directory ─▶ segment ─▶ low bits ─▶ home bucket, or the next ones
+//! ```
+//!
+//! The table grows by one segment at a time (extendible hashing): a full segment is swept first, of
+//! budgets that are full again, and only if that frees too little is it split in two. So no request
+//! ever waits for more than a few hundred keys to be moved.
+
+use std::sync::Arc;
+
+use slab::Slab;
+use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+
+use super::arena::{Arena, Bucket};
+use super::bucket::{self, Content, SLOTS};
+use super::rules::RuleTable;
+
+/// Buckets from its home on in which a new key may lie: what a look-up goes through at most as long
+/// as keys are only added.
+const PROBES_MAX: usize = 8;
+
+/// Most leading bits of a tag that choose a segment: the low half of the tag chooses the bucket, and
+/// a directory is copied when it grows.
+const DEPTH_MAX: u32 = 24;
+
+/// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
+const EVICTION_SAMPLE_MAX: usize = 16;
+
+/// A sweep is worth not splitting if it frees one slot in so many.
+const SWEEP_WORTH: usize = 8;
+
+/// The keys whose hashes begin alike, under one lock.
+#[derive(Debug)]
+pub(super) struct Shard {
+    /// Where the segment begins in the arena, by the leading `depth` bits of the tag.
+    directory: Vec<u32>,
+    depth: u32,
+    segment_buckets: usize,
+    keys: usize,
+    keys_max: usize,
+    /// Most keys that are held to the same rules.
+    keys_per_rules_max: usize,
+    rules: RuleTable,
+    /// States that are longer than a slot; the slot holds their place.
+    spilled: Slab<States>,
+    evictions: u64,
+}
+
+/// What is remembered of a key, for those who write it down.
+pub(super) struct Kept<'a> {
+    pub(super) tag: u64,
+    pub(super) rules: &'a Arc<RuleSet>,
+    /// The state, if it fits 16 bytes.
+    pub(super) packed: Option<u128>,
+}
+
+/// A slot of a bucket.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    bucket: &'a Bucket,
+    slot: usize,
+}
+
+impl Shard {
+    /// An empty shard for at most `keys_max` keys (at least 1), in segments of `segment_buckets`
+    /// buckets.
+    pub(super) fn new(arena: &Arena, segment_buckets: usize, keys_max: usize) -> Self {
+        let first = arena.take(segment_buckets).expect("an arena has a segment for every shard");
+        Self {
+            directory: vec![place_in_directory(first)],
+            depth: 0,
+            segment_buckets,
+            keys: 0,
+            keys_max,
+            keys_per_rules_max: usize::MAX,
+            rules: RuleTable::default(),
+            spilled: Slab::new(),
+            evictions: 0,
+        }
+    }
+
+    /// Holds at most so many keys (at least 1) to the same rules from now on.
+    pub(super) const fn set_keys_per_rules_max(&mut self, keys_max: usize) {
+        self.keys_per_rules_max = keys_max;
+    }
+
+    /// Decides `verb` on the key with this tag.
+    #[inline]
+    pub(super) fn decide(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (rules, verb): (&Arc<RuleSet>, &Verb),
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        let Some(place) = self.find(arena, tag) else {
+            return self.decide_first(arena, tag, (rules, verb), at);
+        };
+        if !self.rules.is(place.id(), rules) {
+            return self.decide_under_new_rules(place, tag, (rules, verb), at);
+        }
+        let verdict = if rules.packs() {
+            let before = place.state();
+            let (verdict, after) = rules.decide_packed(Some(before), verb, at)?;
+            if let Some(after) = after.filter(|after| *after != before) {
+                bucket::set_state(place.bucket, place.slot, after);
+            }
+            verdict
+        } else {
+            rules.decide(&mut self.spilled[spilled_at(place.state())], verb, at)?
+        };
+        if matches!(verb, Verb::Reset) {
+            self.remove(place);
+        }
+        Ok(verdict)
+    }
+
+    /// Puts down that `used` permits of the rule at `rule` are in use by the key with this tag.
+    pub(super) fn learn(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (rules, rule, used): (&Arc<RuleSet>, usize, u64),
+        at: &Moment<'_>,
+    ) {
+        let mut states = States::default();
+        if let Some(place) = self.find(arena, tag) {
+            let content = Content { tag, id: place.id(), state: place.state() };
+            states =
+                self.look(content, |old, states| match std::ptr::eq(old, &raw const **rules) {
+                    true => states.clone(),
+                    false => rules.take_over(old, states, at),
+                });
+            self.remove(place);
+        }
+        rules.set_used(&mut states, rule, used, at);
+        if !states.is_empty() {
+            self.insert(arena, tag, (rules, states), at.now());
+        }
+    }
+
+    /// Keys that are remembered now.
+    pub(super) const fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// Budgets that were dropped although they were not full.
+    pub(super) const fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// All that is remembered.
+    pub(super) fn kept<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = Kept<'a>> {
+        let all = self.segments(arena).flat_map(|(_, segment)| segment).flat_map(contents);
+        all.map(|(_, Content { tag, id, state })| {
+            let rules = self.rules.rules(id);
+            Kept { tag, rules, packed: rules.packs().then_some(state) }
+        })
+    }
+
+    /// The rules that keys are held to.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Arc<RuleSet>> {
+        self.rules.all()
+    }
+
+    /// Remembers a state again, unless it has become forgettable; says whether.
+    pub(super) fn restore(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (rules, packed): (&Arc<RuleSet>, u128),
+        now: Micros,
+    ) -> bool {
+        let states = rules.unpack(packed);
+        let is_full = rules.forgettable_at(&states).is_some_and(|at| at <= now);
+        if !is_full && !states.is_empty() && self.find(arena, tag).is_none() {
+            self.insert(arena, tag, (rules, states), now);
+        }
+        !is_full
+    }
+
+    /// The first decision on a key, or one that was forgotten.
+    fn decide_first(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (rules, verb): (&Arc<RuleSet>, &Verb),
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        let mut states = States::default();
+        let verdict = rules.decide(&mut states, verb, at)?;
+        if !states.is_empty() {
+            self.insert(arena, tag, (rules, states), at.now());
+        }
+        Ok(verdict)
+    }
+
+    /// The first decision under rules other than those that wrote the state: the state is taken over
+    /// first. If the verb is refused as unsupported, the old state stays.
+    #[cold]
+    fn decide_under_new_rules(
+        &mut self,
+        place: Place<'_>,
+        tag: u64,
+        (rules, verb): (&Arc<RuleSet>, &Verb),
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        let content = Content { tag, id: place.id(), state: place.state() };
+        let mut states = self.look(content, |old, states| rules.take_over(old, states, at));
+        let verdict = rules.decide(&mut states, verb, at)?;
+        if !matches!(verb, Verb::Peek { .. }) {
+            self.remove(place);
+            if !states.is_empty() {
+                self.write(place, tag, (rules, states));
+            }
+        }
+        Ok(verdict)
+    }
+
+    #[inline]
+    fn find<'a>(&self, arena: &'a Arena, tag: u64) -> Option<Place<'a>> {
+        let segment = self.segment(arena, tag);
+        let mut next = home(tag, segment.len());
+        for _ in 0..segment.len() {
+            let bucket = &segment[next];
+            if let Some(slot) = bucket::find(bucket, tag) {
+                return Some(Place { bucket, slot });
+            }
+            if !bucket::overflows(bucket) {
+                return None;
+            }
+            next = after(next, segment.len());
+        }
+        None
+    }
+
+    #[inline]
+    fn segment<'a>(&self, arena: &'a Arena, tag: u64) -> &'a [Bucket] {
+        arena.slice(self.directory[self.entry(tag)] as usize, self.segment_buckets)
+    }
+
+    /// The entry of the directory that a tag leads to.
+    #[inline]
+    fn entry(&self, tag: u64) -> usize {
+        usize::try_from(tag >> 1 >> (63 - self.depth)).expect("at most DEPTH_MAX bits are left")
+    }
+
+    #[cold]
+    fn insert(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (rules, states): (&Arc<RuleSet>, States),
+        now: Micros,
+    ) {
+        self.keep_limits(arena, tag, rules, now);
+        loop {
+            let segment = self.segment(arena, tag);
+            if let Some(place) = free(segment, tag, PROBES_MAX) {
+                return self.write(place, tag, (rules, states));
+            }
+            let swept = self.sweep(segment, now);
+            if swept * SWEEP_WORTH >= segment.len() * SLOTS {
+                self.rebuild(arena, segment);
+            } else if !self.split(arena, tag) {
+                self.evict(arena, tag, None, now);
+            }
+        }
+    }
+
+    /// Makes room for one key of `rules`, so that it will be within the limits.
+    fn keep_limits(&mut self, arena: &Arena, tag: u64, rules: &Arc<RuleSet>, now: Micros) {
+        if self.rules.slots(rules) >= self.keys_per_rules_max {
+            self.evict(arena, tag, self.rules.id(rules), now);
+        }
+        while self.keys >= self.keys_max {
+            self.evict(arena, tag, None, now);
+        }
+        while !self.rules.has_room_for(rules) {
+            self.evict(arena, tag, self.rules.rarest(), now);
+        }
+    }
+
+    /// Drops the fullest budget among a few neighbours of `tag`, of those with rules `only` if given.
+    fn evict(&mut self, arena: &Arena, tag: u64, only: Option<u16>, now: Micros) {
+        let sample = self
+            .neighbours(arena, tag)
+            .filter(|(_, content)| only.is_none_or(|id| id == content.id))
+            .take(EVICTION_SAMPLE_MAX);
+        let full_at = |content| self.look(content, RuleSet::full_at);
+        let Some((place, content)) = sample.min_by_key(|(_, content)| full_at(*content)) else {
+            return;
+        };
+        let is_loss = !self.is_forgettable(content, now);
+        self.evictions += u64::from(is_loss);
+        self.remove(place);
+        if !is_loss {
+            // Where one is full again, others are: they need not be found one by one.
+            self.sweep(self.segment(arena, tag), now);
+        }
+    }
+
+    /// The keys of this shard, those first that a search for `tag` passes.
+    fn neighbours<'a>(
+        &self,
+        arena: &'a Arena,
+        tag: u64,
+    ) -> impl Iterator<Item = (Place<'a>, Content)> {
+        let own = self.segment(arena, tag);
+        let (before, from) = own.split_at(home(tag, own.len()));
+        let own_begin = self.directory[self.entry(tag)];
+        let others = self.segments(arena).filter(move |(begin, _)| *begin != own_begin);
+        let buckets = from.iter().chain(before).chain(others.flat_map(|(_, segment)| segment));
+        buckets.flat_map(contents)
+    }
+
+    /// All segments with where they begin: a segment's entries of the directory are neighbours.
+    fn segments<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = (u32, &'a [Bucket])> {
+        self.directory
+            .chunk_by(|a, b| a == b)
+            .map(|entries| (entries[0], arena.slice(entries[0] as usize, self.segment_buckets)))
+    }
+
+    /// Forgets what is forgettable and says how much it was.
+    fn sweep(&mut self, segment: &[Bucket], now: Micros) -> usize {
+        let before = self.keys;
+        for (place, content) in segment.iter().flat_map(contents) {
+            if self.is_forgettable(content, now) {
+                self.remove(place);
+            }
+        }
+        before - self.keys
+    }
+
+    /// Gives the segment of `tag` half of its keys away; `false` if the table has grown to its end.
+    fn split(&mut self, arena: &Arena, tag: u64) -> bool {
+        let full = self.directory[self.entry(tag)];
+        let leads_there = |entry: &&u32| **entry == full;
+        if self.directory.iter().filter(leads_there).count() == 1 {
+            if self.depth == DEPTH_MAX {
+                return false;
+            }
+            self.directory = self.directory.iter().flat_map(|entry| [*entry, *entry]).collect();
+            self.depth += 1;
+        }
+        let Some(new) = arena.take(self.segment_buckets) else { return false };
+        let span = self.directory.iter().filter(leads_there).count();
+        let later_half = self.directory.iter_mut().filter(|entry| **entry == full).skip(span / 2);
+        later_half.for_each(|entry| *entry = place_in_directory(new));
+        self.rebuild(arena, arena.slice(full as usize, self.segment_buckets));
+        true
+    }
+
+    /// Puts the keys of a segment where they belong now, as near to their homes as possible.
+    fn rebuild(&mut self, arena: &Arena, segment: &[Bucket]) {
+        let contents: Vec<_> = segment.iter().flat_map(contents).map(|(_, it)| it).collect();
+        segment.iter().for_each(bucket::clear_all);
+        for content in contents {
+            let segment = self.segment(arena, content.tag);
+            let place = free(segment, content.tag, segment.len());
+            let Place { bucket, slot } = place.expect("they fitted before, and not more are there");
+            bucket::put(bucket, slot, content);
+        }
+    }
+
+    /// Fills a free slot.
+    fn write(&mut self, place: Place<'_>, tag: u64, (rules, states): (&Arc<RuleSet>, States)) {
+        let id = self.rules.hold(rules);
+        let state = match rules.pack(&states) {
+            Some(packed) => packed,
+            None => self.spilled.insert(states) as u128,
+        };
+        bucket::put(place.bucket, place.slot, Content { tag, id, state });
+        self.keys += 1;
+    }
+
+    fn remove(&mut self, place: Place<'_>) {
+        let id = place.id();
+        if !self.rules.rules(id).packs() {
+            self.spilled.remove(spilled_at(place.state()));
+        }
+        self.rules.release(id);
+        bucket::clear(place.bucket, place.slot);
+        self.keys -= 1;
+    }
+
+    fn is_forgettable(&self, content: Content, now: Micros) -> bool {
+        self.look(content, RuleSet::forgettable_at).is_some_and(|at| at <= now)
+    }
+
+    /// What `see` sees in the rules and states of a slot.
+    fn look<T>(&self, content: Content, see: impl FnOnce(&RuleSet, &States) -> T) -> T {
+        let rules = self.rules.rules(content.id);
+        if rules.packs() {
+            see(rules, &rules.unpack(content.state))
+        } else {
+            see(rules, &self.spilled[spilled_at(content.state)])
+        }
+    }
+}
+
+impl Place<'_> {
+    #[inline]
+    fn id(&self) -> u16 {
+        bucket::id(self.bucket, self.slot)
+    }
+
+    #[inline]
+    fn state(&self) -> u128 {
+        bucket::state(self.bucket, self.slot)
+    }
+}
+
+/// A free slot in the first `probes` buckets from the home of `tag` on. Searches are led there.
+fn free(segment: &[Bucket], tag: u64, probes: usize) -> Option<Place<'_>> {
+    let (before, from) = segment.split_at(home(tag, segment.len()));
+    let way = || from.iter().chain(before).take(probes);
+    let (passed, place) = way().enumerate().find_map(|(passed, bucket)| {
+        Some((passed, Place { bucket, slot: bucket::free(bucket)? }))
+    })?;
+    way().take(passed).for_each(bucket::set_overflows);
+    Some(place)
+}
+
+fn contents(bucket: &Bucket) -> impl Iterator<Item = (Place<'_>, Content)> {
+    (0..SLOTS)
+        .filter_map(move |slot| Some((Place { bucket, slot }, bucket::content(bucket, slot)?)))
+}
+
+/// The bucket that a tag belongs into: its low half, scaled to the number of buckets.
+#[inline]
+fn home(tag: u64, buckets: usize) -> usize {
+    let scaled = ((tag & u64::from(u32::MAX)) * buckets as u64) >> 32;
+    usize::try_from(scaled).expect("a part of the number of buckets")
+}
+
+#[inline]
+fn after(bucket: usize, buckets: usize) -> usize {
+    if bucket + 1 == buckets { 0 } else { bucket + 1 }
+}
+
+fn place_in_directory(begin: usize) -> u32 {
+    u32::try_from(begin).expect("an arena has at most BUCKETS_MAX buckets, which fit 32 bits")
+}
+
+fn spilled_at(state: u128) -> usize {
+    usize::try_from(state).expect("such a slot holds a place in `spilled`")
+}
