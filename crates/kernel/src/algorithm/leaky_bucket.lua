@@ -10,28 +10,28 @@ return function(act, rule, state, now, cost, more)
     end
     return {
       tick_us = tick_us, per_tick = per_tick, per_permit = per_permit, depth = depth,
-      limit = limit, delayed = delayed == 1, delay = delay, stepped = 0, full_is_fresh = true,
+      limit = limit, delayed = delayed == 1, delay = delay, full_is_fresh = true,
     }
   elseif act == 'unpack' then
-    return unpack_level(state, now, more)
+    return flow('unpack', state, now, more)
   elseif act == 'pack' then
-    return pack_level(state, more)
+    return flow('pack', now, state.used, state.at, more)
   end
 
   -- level
   local used, at = 0, now
-  if state then used, at = drain(rule, state.used, state.at, now) end
+  if state then used, at = flow('drain', rule, state.used, state.at, now) end
 
   if act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     local spilled = used - rule.depth + cost * rule.per_permit
-    local retry = time_to_drain(rule, spilled, at, now)
-    local wait = rule.delayed and time_to_drain(rule, used - rule.delay, at, now) or 0
+    local retry = flow('time_to_drain', rule, spilled, at, now)
+    local wait = rule.delayed and flow('time_to_drain', rule, used - rule.delay, at, now) or 0
     if more and wait - more > retry then retry = wait - more end
     if retry <= 0 then return wait end
     return nil, retry
   elseif act == 'charge' then
-    used, at = fill(rule, used, at, cost * rule.per_permit, now)
+    used, at = flow('fill', rule, used, at, now, cost * rule.per_permit)
     return { used = used, at = at }
   elseif act == 'available' then
     local left = rule.depth - used
@@ -39,12 +39,13 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'status' then
     local left = rule.depth - used
     return left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0,
-      time_to_drain(rule, used, at, now)
+      flow('time_to_drain', rule, used, at, now)
   elseif act == 'refund' then
     local back = cost * rule.per_permit
     if back > used then back = used end
     state.used, state.at = used - back, at
-    return ceil(back / rule.per_permit)
+    back = back / rule.per_permit
+    return back + -back % 1
   elseif act == 'rewind' then
     if state.at <= now then return false end
     state.at = now
@@ -52,14 +53,15 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'latest' then
     return state.at
   elseif act == 'used' then
-    return ceil(used / rule.per_permit)
+    used = used / rule.per_permit
+    return used + -used % 1
   elseif act == 'with_used' then
     local units = cost * rule.per_permit
     return { used = units < UNITS_MAX and units or UNITS_MAX, at = now }
   elseif act == 'convert' then
     local old = more
-    used, at = drain(old, state.used, state.at, now)
-    -- A part of a tick that was not counted yet counts for nothing when the tick changes.
-    return { used = convert(rule, used, old), at = same_flow(rule, old) and at or now }
+    used, at = flow('drain', old, state.used, state.at, now)
+    used, at = flow('convert', rule, used, at, old, now)
+    return { used = used, at = at }
   end
 end

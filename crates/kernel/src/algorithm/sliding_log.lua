@@ -44,7 +44,7 @@ return function(act, rule, state, now, cost, more)
     if #state < pos + count * 11 - 1 then return nil end
     return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
   elseif act == 'pack' then
-    return struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
+    return now .. struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
   elseif act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     local wanted = sum_at(rule, state, now) + cost

@@ -43,7 +43,7 @@ return function(act, rule, state, now, cost, more)
     local balance, at = struct.unpack('<dI7', state, now)
     return { balance = balance, at = at }, now + 15
   elseif act == 'pack' then
-    return struct.pack('<dI7', state.balance, state.at)
+    return now .. struct.pack('<dI7', state.balance, state.at)
   elseif act == 'check' then
     local wait = wait_for(rule, state, now)
     if wait > (more or 0) then return nil, wait - (more or 0) end

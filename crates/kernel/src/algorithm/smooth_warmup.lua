@@ -48,7 +48,7 @@ return function(act, rule, state, now, cost, more)
     local stored, debt_us, at = struct.unpack('<ddI7', state, now)
     return { stored = stored, debt_us = debt_us, at = at }, now + 23
   elseif act == 'pack' then
-    return struct.pack('<ddI7', state.stored, state.debt_us, state.at)
+    return now .. struct.pack('<ddI7', state.stored, state.debt_us, state.at)
   elseif act == 'check' then
     local wait = ceil_f64(as_of(rule, state, now).debt_us)
     if wait > SPAN_MAX_US then wait = SPAN_MAX_US end

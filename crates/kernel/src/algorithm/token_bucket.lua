@@ -13,29 +13,29 @@ return function(act, rule, state, now, cost, more)
       limit = burst, spent = spent, stepped = stepped, full_is_fresh = spent == 0,
     }
   elseif act == 'unpack' then
-    return unpack_level(state, now, more)
+    return flow('unpack', state, now, more)
   elseif act == 'pack' then
-    return pack_level(state, more)
+    return flow('pack', now, state.used, state.at, more)
   end
 
   -- level
   local used, at = rule.spent, now
-  if state then used, at = drain(rule, state.used, state.at, now) end
+  if state then used, at = flow('drain', rule, state.used, state.at, now) end
 
   if act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     local units = cost * rule.per_permit
     local excess = used - rule.depth + units
     if excess <= 0 then return 0 end
-    local wait = time_to_drain(rule, excess, at, now)
+    local wait = flow('time_to_drain', rule, excess, at, now)
     local retry = wait - (more or 0)
     -- A debt beyond this would leave the numbers that are exact everywhere.
-    local too_deep = time_to_drain(rule, used - UNITS_MAX + units, at, now)
+    local too_deep = flow('time_to_drain', rule, used - UNITS_MAX + units, at, now)
     if too_deep > retry then retry = too_deep end
     if retry <= 0 then return wait end
     return nil, retry
   elseif act == 'charge' then
-    used, at = fill(rule, used, at, cost * rule.per_permit, now)
+    used, at = flow('fill', rule, used, at, now, cost * rule.per_permit)
     return { used = used, at = at }
   elseif act == 'first_seen' then
     if rule.spent > 0 then return { used = used, at = at } end
@@ -45,12 +45,13 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'status' then
     local left = rule.depth - used
     return left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0,
-      time_to_drain(rule, used, at, now)
+      flow('time_to_drain', rule, used, at, now)
   elseif act == 'refund' then
     local back = cost * rule.per_permit
     if back > used then back = used end
     state.used, state.at = used - back, at
-    return ceil(back / rule.per_permit)
+    back = back / rule.per_permit
+    return back + -back % 1
   elseif act == 'rewind' then
     if state.at <= now then return false end
     state.at = now
@@ -58,14 +59,15 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'latest' then
     return state.at
   elseif act == 'used' then
-    return ceil(used / rule.per_permit)
+    used = used / rule.per_permit
+    return used + -used % 1
   elseif act == 'with_used' then
     local units = cost * rule.per_permit
     return { used = units < UNITS_MAX and units or UNITS_MAX, at = now }
   elseif act == 'convert' then
     local old = more
-    used, at = drain(old, state.used, state.at, now)
-    -- A part of a tick that was not counted yet counts for nothing when the tick changes.
-    return { used = convert(rule, used, old), at = same_flow(rule, old) and at or now }
+    used, at = flow('drain', old, state.used, state.at, now)
+    used, at = flow('convert', rule, used, at, old, now)
+    return { used = used, at = at }
   end
 end
