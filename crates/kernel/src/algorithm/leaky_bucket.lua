@@ -1,11 +1,16 @@
 -- The twin of leaky_bucket.rs: the same steps, names and order.
 return function(act, rule, state, now, cost, more)
-  if act == 'new' then
+  if act == 'rewind' then
+    if state.at <= now then return false end
+    state.at = now
+    return true
+  elseif act == 'new' then
     if now ~= 9 then return nil end
     local tick_us, per_tick, per_permit, depth, limit, delayed, delay =
       struct.unpack('<ddddddd', rule, state)
-    if not (tick_us >= 1 and per_tick >= 1 and per_permit >= 1 and limit >= 1 and delayed >= 0
-      and delay >= 0 and depth >= delay and tick_us + per_tick + depth + limit <= UNITS_MAX) then
+    if not (tick_us >= 1 and per_tick >= 1 and per_permit >= 1 and depth >= per_permit and limit >= 1
+      and delayed >= 0 and delayed <= 1 and delay >= 0 and depth >= delay
+      and tick_us + per_tick + depth + limit <= UNITS_MAX) then
       return nil
     end
     return {
@@ -20,7 +25,10 @@ return function(act, rule, state, now, cost, more)
 
   -- level
   local used, at = 0, now
-  if state then used, at = flow('drain', rule, state.used, state.at, now) end
+  if state then
+    used, at = state.used, state.at
+    if at ~= now then used, at = flow('drain', rule, used, at, now) end
+  end
 
   if act == 'check' then
     if cost > rule.limit then return nil, NEVER end
@@ -46,10 +54,6 @@ return function(act, rule, state, now, cost, more)
     state.used, state.at = used - back, at
     back = back / rule.per_permit
     return back + -back % 1
-  elseif act == 'rewind' then
-    if state.at <= now then return false end
-    state.at = now
-    return true
   elseif act == 'latest' then
     return state.at
   elseif act == 'used' then

@@ -38,7 +38,7 @@ return function(act, rule, state, now, cost, more)
     end
     return { limit = limit, window_us = window_us, full_is_fresh = true }
   elseif act == 'unpack' then
-    if #state < now + 3 then return nil end
+    if #state < now + 7 then return nil end
     local pos, entries = now + 8, 0
     local sum, count = struct.unpack('<I4I4', state, now)
     if #state < pos + count * 11 - 1 then return nil end

@@ -208,7 +208,7 @@ for place = 1, #KEYS do
         if clock == CLIENT then
           for place = 1, #rules do
             local state = states[place]
-            local latest = state and twins[place]('latest', rules[place], state) or 0
+            local latest = state and twins[place]('latest', rules[place], state, now) or 0
             if latest > now then now = latest end
           end
         end
