@@ -38,10 +38,10 @@ local function flow(act, rule, used, at, now, units)
     -- A part of a tick that was not counted yet counts for nothing when the tick changes.
     return converted < UNITS_MAX and converted or UNITS_MAX, same and at or units
   elseif act == 'pack' then
-    -- `rule` and the level in 14 bytes. The only level of a key is shorter while it can be: six
-    -- bytes of µs since the year 2026 began and three to seven of units.
+    -- `rule` and the only level of a key, short while it can be: six bytes of µs since the year
+    -- 2026 began and three to seven of units. Otherwise seven of each, as among other rules.
     local since = at - YEAR_2026_US
-    if not now or since < 0 or since >= 281474976710656 then
+    if since < 0 or since >= 281474976710656 then
       return rule .. struct.pack('<I7I7', at, used)
     elseif used < 16777216 then
       return struct.pack('<c3I6I3', rule, since, used)
@@ -50,16 +50,15 @@ local function flow(act, rule, used, at, now, units)
       or used < 281474976710656 and 6 or 7
     return struct.pack('<c3I6I' .. width, rule, since, used)
   elseif act == 'unpack' then
-    -- The level at `used` of the text `rule`, and where it ends; nil if there is none.
-    local text, pos, alone = rule, used, at
-    local length = #text - pos + 1
-    if alone and length == 9 then
+    -- The only level of a key, from `used` to the end of the text `rule`; nil if there is none.
+    local text, pos, length = rule, used, #rule - used + 1
+    if length == 9 then
       at, used = struct.unpack('<I6I3', text, pos)
       return { used = used, at = at + YEAR_2026_US }, pos + 9
-    elseif alone and length > 9 and length < 14 then
+    elseif length > 9 and length < 14 then
       at, used = struct.unpack('<I6I' .. length - 6, text, pos)
       return { used = used, at = at + YEAR_2026_US }, pos + length
-    elseif length >= 14 then
+    elseif length == 14 then
       at, used = struct.unpack('<I7I7', text, pos)
       return { used = used, at = at }, pos + 14
     end

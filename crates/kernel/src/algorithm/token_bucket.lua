@@ -18,9 +18,13 @@ return function(act, rule, state, now, cost, more)
       limit = burst, spent = spent, stepped = stepped, full_is_fresh = spent == 0,
     }
   elseif act == 'unpack' then
-    return flow('unpack', state, now, more)
+    if more then return flow('unpack', state, now) end
+    if #state < now + 13 then return nil end
+    local at, used = struct.unpack('<I7I7', state, now)
+    return { used = used, at = at }, now + 14
   elseif act == 'pack' then
-    return flow('pack', now, state.used, state.at, more)
+    if more then return flow('pack', now, state.used, state.at) end
+    return now .. struct.pack('<I7I7', state.at, state.used)
   end
 
   -- level
@@ -43,8 +47,21 @@ return function(act, rule, state, now, cost, more)
     if retry <= 0 then return wait end
     return nil, retry
   elseif act == 'charge' then
-    used, at = flow('fill', rule, used, at, now, cost * rule.per_permit)
-    return { used = used, at = at }
+    local units = cost * rule.per_permit
+    if rule.tick_us == 1 then
+      used = used + units
+    else
+      used, at = flow('fill', rule, used, at, now, units)
+    end
+    if state then
+      state.used, state.at = used, at
+    else
+      state = { used = used, at = at }
+    end
+    -- Who charges wants to know what is left.
+    local left = rule.depth - used
+    return state, left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0,
+      flow('time_to_drain', rule, used, at, now)
   elseif act == 'first_seen' then
     if rule.spent > 0 then return { used = used, at = at } end
   elseif act == 'available' then

@@ -38,13 +38,15 @@ for place = 1, #KEYS do
       reply = '\4state'
     else
       local wait, retry = twin('check', rule, state, now_us, cost)
+      local remaining, reset_after
       if wait then
-        state, touched = twin('charge', rule, state, now_us, cost), true
+        state, remaining, reset_after = twin('charge', rule, state, now_us, cost)
+        touched = true
       elseif not state then
         state = twin('first_seen', rule, nil, now_us)
         touched = state
       end
-      local remaining, reset_after = twin('status', rule, state, now_us)
+      if not remaining then remaining, reset_after = twin('status', rule, state, now_us) end
       if touched then
         local packed = twin('pack', rule, state, generation, nil, true)
         remember(key, value, packed, reset_after, rule.full_is_fresh, SERVER, 0)
@@ -55,32 +57,28 @@ for place = 1, #KEYS do
   else
     -- Any verb, any rules; the twin of ruleset.rs.
     decide_any = decide_any or (function()
-      -- A set of rules; nil if `text` is none.
+      -- The rules of a set, their twins, what becomes of usage; nil if `text` is no set.
       local function parse(text)
         if #text < 6 then return nil end
-        local generation, version, carry, count = struct.unpack('<c3BBB', text)
+        local version, carry, count = struct.unpack('<BBB', text, 4)
         if version ~= 1 or carry > FORGET or count < 1 or count > 8 then return nil end
-        local pos, rules, twins, starts, known = 7, {}, {}, {}, {}
+        local pos, rules, twins, known = 7, {}, {}, {}
         for place = 1, count do
           if #text < pos + 9 then return nil end
-          local code, numbers = struct.unpack('<BB', text, pos)
-          if #text < pos + 9 + 8 * numbers then return nil end
+          local code, numbers = text:byte(pos, pos + 1)
+          local last = pos + 9 + 8 * numbers
+          if #text < last then return nil end
           local twin = known[code] or twin_of(code)
           local rule = twin and twin('new', text, pos + 10, numbers)
           if not rule then return nil end
-          rules[place], twins[place], starts[place], known[code] = rule, twin, pos, twin
-          pos = pos + 10 + 8 * numbers
+          rules[place], twins[place], known[code], pos = rule, twin, twin, last + 1
         end
-        starts[count + 1] = pos
-        return pos == #text + 1 and {
-          generation = generation, carry = carry, rules = rules, twins = twins, starts = starts,
-          text = text,
-        } or nil
+        if pos == #text + 1 then return rules, twins, carry end
       end
 
-      -- What is remembered under the rules of `set`; nil if `value` is not of them.
-      local function recall(set, value)
-        local rules, twins, states, pos = set.rules, set.twins, {}, 5
+      -- What is remembered under these rules; nil if `value` is not of them.
+      local function recall(rules, twins, value)
+        local states, pos = {}, 5
         if #rules == 1 then
           states[1], pos = twins[1]('unpack', rules[1], value, 4, nil, true)
           return pos == #value + 1 and states or nil
@@ -97,10 +95,9 @@ for place = 1, #KEYS do
       end
 
       return function(key, value, text, ask)
-        local set = parse(text)
-        if not set then return '\4rules' end
+        local rules, twins, carry = parse(text)
+        if not rules then return '\4rules' end
         if #ask < 6 then return '\4ask' end
-        local rules, twins = set.rules, set.twins
         local verb, clock, cost = struct.unpack('<BBI4', ask)
         if verb < CHECK or verb > RENEW or clock > CLIENT or cost < 1 or cost > COST_MAX then
           return '\4ask'
@@ -149,44 +146,50 @@ for place = 1, #KEYS do
           return '\2'
         end
 
-        local states, touched = {}, false
-        if value and value:sub(1, 3) == set.generation then
-          states = recall(set, value)
+        local states, touched, generation = {}, false, text:sub(1, 3)
+        local written = value and value:sub(1, 3)
+        if written == generation then
+          states = recall(rules, twins, value)
           if not states then return '\4state' end
         elseif value and how == RULES then
           -- take_over: `states` of `old`, the set that this one replaces, in the units of this one.
-          local old = parse(ask:sub(pos + 1))
+          local old_text = ask:sub(pos + 1)
+          local old, old_twins = parse(old_text)
           if not old then return '\4ask' end
-          if old.generation ~= value:sub(1, 3) then return '\3' .. value:sub(1, 3) end
-          local before = recall(old, value)
+          if old_text:sub(1, 3) ~= written then return '\3' .. written end
+          local before = recall(old, old_twins, value)
           if not before then return '\4state' end
           touched = true
-          for place = 1, set.carry == FORGET and 0 or #rules do
-            local start = set.starts[place]
-            local name = text:sub(start + 2, start + 9)
-            for other = 1, #old.rules do
-              local state, from = before[other], old.starts[other]
-              if state and old.text:sub(from + 2, from + 9) == name then
+          local start = 7
+          for place = 1, carry == FORGET and 0 or #rules do
+            local rule, twin, old_start = rules[place], twins[place], 7
+            local stop = start + 10 + 8 * text:byte(start + 1)
+            for other = 1, #old do
+              local old_rule, old_twin, state = old[other], old_twins[other], before[other]
+              local old_stop = old_start + 10 + 8 * old_text:byte(old_start + 1)
+              if state and old_text:sub(old_start + 2, old_start + 9)
+                == text:sub(start + 2, start + 9) then
                 -- carried
-                local rule, old_rule = rules[place], old.rules[other]
-                local alike = text:byte(start) == old.text:byte(from)
-                if alike and text:sub(start + 10, set.starts[place + 1] - 1)
-                  == old.text:sub(from + 10, old.starts[other + 1] - 1) then
+                local alike = text:byte(start) == old_text:byte(old_start)
+                if alike and text:sub(start + 10, stop - 1)
+                  == old_text:sub(old_start + 10, old_stop - 1) then
                   states[place] = state
-                elseif set.carry == PROPORTIONAL and not rule.holds_permits then
-                  local used = old.twins[other]('used', old_rule, state, now)
+                elseif carry == PROPORTIONAL and not rule.holds_permits then
+                  local used = old_twin('used', old_rule, state, now)
                   local scaled, left = mul_div(used, rule.limit, old_rule.limit)
                   if left > 0 then scaled = scaled + 1 end
                   if scaled > UNITS_MAX then scaled = UNITS_MAX end
-                  states[place] = twins[place]('with_used', rule, nil, now, scaled)
+                  states[place] = twin('with_used', rule, nil, now, scaled)
                 elseif alike then
-                  states[place] = twins[place]('convert', rule, state, now, nil, old_rule)
+                  states[place] = twin('convert', rule, state, now, nil, old_rule)
                 else
-                  local used = old.twins[other]('used', old_rule, state, now)
-                  states[place] = twins[place]('with_used', rule, nil, now, used)
+                  local used = old_twin('used', old_rule, state, now)
+                  states[place] = twin('with_used', rule, nil, now, used)
                 end
               end
+              old_start = old_stop
             end
+            start = stop
           end
         elseif value and how == LOST then
           -- Nobody knows the rules that wrote the state: every budget is used up.
@@ -201,7 +204,7 @@ for place = 1, #KEYS do
             end
           end
         elseif value then
-          return '\3' .. value:sub(1, 3)
+          return '\3' .. written
         end
 
         local asked_at = now
@@ -218,13 +221,13 @@ for place = 1, #KEYS do
           if state and twins[place]('rewind', rules[place], state, now) then touched = true end
         end
 
-        local refused_by, retry, granted, wait, slowest = nil, 0, cost, 0, nil
+        local refused_by, retry, granted, wait, slowest, held = nil, 0, cost, 0, nil, false
         if verb == ACQUIRE then
           for place = #rules, 1, -1 do
             local state = states[place]
             if state and rules[place].holds_permits
               and twins[place]('holds', rules[place], state, now, nil, permit) then
-              refused_by, retry = place, NEVER
+              refused_by, retry, held = place, NEVER, true
             end
           end
         elseif verb == AT_MOST then
@@ -236,7 +239,7 @@ for place = 1, #KEYS do
           if granted < 1 then granted = 1 end
         end
 
-        if (verb <= PEEK or verb == ACQUIRE) and not refused_by then
+        if (verb <= PEEK or verb == ACQUIRE) and not held then
           -- ask_all
           for place = 1, #rules do
             local pause, after =
@@ -247,20 +250,6 @@ for place = 1, #KEYS do
               end
             elseif pause > wait then
               wait, slowest = pause, place
-            end
-          end
-          for place = 1, verb == PEEK and 0 or #rules do
-            if not refused_by then
-              -- Nothing is charged until every rule has agreed: a refused request must not spend
-              -- one budget on its way to being refused by another.
-              states[place] =
-                twins[place]('charge', rules[place], states[place], now, granted, permit)
-              touched = true
-            elseif not states[place] then
-              -- A budget that starts below full fills from the first request on, or it would be
-              -- refused for ever.
-              states[place] = twins[place]('first_seen', rules[place], nil, now)
-              touched = touched or states[place]
             end
           end
         elseif verb == REFUND then
@@ -294,29 +283,43 @@ for place = 1, #KEYS do
           end
         end
 
-        -- verdict: what is left under the rule that decided; and until every budget is full.
+        -- Nothing is charged until every rule has agreed: a refused request must not spend one
+        -- budget on its way to being refused by another. Then the verdict: what is left under the
+        -- rule that decided; and how long until every budget is full.
+        local takes = (verb < PEEK or verb == ACQUIRE) and not held
         local deciding, remaining, reset_after = refused_by or slowest, nil, nil
         local full_is_fresh, full_after = true, 0
         for place = 1, #rules do
-          local left, after = twins[place]('status', rules[place], states[place], now)
+          local rule, twin, state, left, after = rules[place], twins[place], states[place], nil, nil
+          if takes and not refused_by then
+            state, left, after = twin('charge', rule, state, now, granted, permit)
+            states[place], touched = state, true
+          elseif takes and not state then
+            -- A budget that starts below full fills from the first request on, or it would be
+            -- refused for ever.
+            state = twin('first_seen', rule, nil, now)
+            states[place], touched = state, touched or state
+          end
+          if not left then left, after = twin('status', rule, state, now) end
           if place == (refused_by or slowest)
             or not refused_by and not slowest and (not remaining or left < remaining) then
             deciding, remaining, reset_after = place, left, after
           end
           if after > full_after then full_after = after end
-          full_is_fresh = full_is_fresh and rules[place].full_is_fresh
+          full_is_fresh = full_is_fresh and rule.full_is_fresh
         end
 
         if touched and verb ~= PEEK then
-          local packed, present = set.generation, 0
-          for place = #rules, 1, -1 do present = present * 2 + (states[place] and 1 or 0) end
-          if #rules > 1 then packed = packed .. string.char(present) end
+          local packed, present, bit = #rules == 1 and generation or '', 0, 1
           for place = 1, #rules do
             local state = states[place]
             if state then
               packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1)
+              present = present + bit
             end
+            bit = bit * 2
           end
+          if #rules > 1 then packed = generation .. string.char(present) .. packed end
           if present == 0 then
             if value then redis.call('DEL', key) end
           elseif packed ~= value then
