@@ -2,9 +2,10 @@
 
 use anyhow::Context as _;
 use sha1_smol::Sha1;
+use sluicegate_kernel::algorithm::{Delay, WindowKind};
 use sluicegate_kernel::{
-    Cost, FixedWindow, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingWindow, TokenBucket,
-    Verb,
+    Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingWindow,
+    TokenBucket, Verb,
 };
 use sluicegate_store::redis::codec::{Before, Clock, Question, RulesBlob, state_key};
 use sluicegate_store::redis::script;
@@ -63,8 +64,10 @@ pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
             .collect::<anyhow::Result<_>>()?,
     )?;
     let window = SlidingWindow::new(1_000_000, Micros::from_secs(60), 10)?.into();
-    let fixed = sluicegate_kernel::algorithm::WindowKind::Epoch(Micros::from_secs(60));
+    let fixed = WindowKind::Epoch(Micros::from_secs(60));
     let fixed = FixedWindow::new(1_000_000, fixed)?.into();
+    let slow = TokenBucket::new(Rate::new(1, Micros::from_secs(3_600))?, 100)?.into();
+    let leaky = LeakyBucket::new(Rate::per_second(100)?, 200, Delay::None)?.into();
     let one = |rule| RuleSet::single("rule", rule);
     let never = RuleSet::single("rule", TokenBucket::new(Rate::per_second(1)?, 1)?.into());
     Ok(vec![
@@ -75,10 +78,12 @@ pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
             arguments: vec![b"10000".to_vec(), b"2000000".to_vec()],
         },
         ours("`token_bucket`", &one(bucket(100)?), 1, 1)?,
+        ours("`token_bucket`, full in an hour", &one(slow), 1, 1)?,
         ours("`token_bucket`, refused", &never, 2, 1)?,
         ours("`token_bucket`, 16 keys a call", &one(bucket(100)?), 1, 16)?,
         ours("`fixed_window`", &one(fixed), 1, 1)?,
         ours("`sliding_window` of 10", &one(window), 1, 1)?,
+        ours("`leaky_bucket`", &one(leaky), 1, 1)?,
         ours("a policy of four `token_bucket`s", &four, 1, 1)?,
     ])
 }

@@ -27,7 +27,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start(options: &[&str]) -> anyhow::Result<Self> {
         if let Some(core) = core_affinity::get_core_ids().unwrap_or_default().get(1) {
             core_affinity::set_for_current(*core);
         }
@@ -39,6 +39,7 @@ impl Server {
             .args(["-c", "0", &binary, "--save", "", "--appendonly", "no", "--port", &port])
             .arg("--dir")
             .arg(&folder)
+            .args(options)
             .stdout(Stdio::null())
             .spawn()
             .context("taskset and redis-server must be installed")?;
@@ -105,6 +106,11 @@ impl Server {
 
     pub(crate) fn load(&mut self, script: &str) -> anyhow::Result<()> {
         self.call(&["SCRIPT", "LOAD", script]).map(drop)
+    }
+
+    /// Keys whose end has come stay in memory until somebody asks for them.
+    pub(crate) fn keep_what_has_ended(&mut self) -> anyhow::Result<()> {
+        self.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).map(drop)
     }
 
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {

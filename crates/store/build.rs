@@ -1,6 +1,8 @@
 //! Joins the prelude, the twins of all algorithms and the epilogue into the one script of the Redis
 //! store, and works out the digest by which Redis knows it.
 
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{env, fs};
 
@@ -9,21 +11,61 @@ use sluicegate_kernel::algorithm::twins;
 fn main() {
     println!("cargo::rerun-if-changed=src/redis/prelude.lua");
     println!("cargo::rerun-if-changed=src/redis/epilogue.lua");
-    let script = script();
+    let script = condense(&joined());
     let digest = sha1_smol::Sha1::from(&script).digest().to_string();
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names the folder"));
     fs::write(folder.join("script.lua"), script).expect("the folder can be written");
     fs::write(folder.join("script.sha1"), digest).expect("the folder can be written");
 }
 
-fn script() -> String {
+fn joined() -> String {
     let mut script = String::from(include_str!("src/redis/prelude.lua"));
     let mut branch = "if";
-    for (code, name, twin) in twins() {
-        script.push_str(&format!("{branch} code == {code} then -- {name}\n{twin}"));
+    for (code, _, twin) in twins() {
+        writeln!(script, "{branch} code == {code} then\n{twin}").expect("a string takes all");
         branch = "elseif";
     }
     script.push_str("end\n");
     script.push_str(include_str!("src/redis/epilogue.lua"));
     script
+}
+
+/// The script without comments and indentation, and with each constant's number in its place: a
+/// local that functions share costs every call.
+fn condense(script: &str) -> String {
+    let mut constants = HashMap::new();
+    let mut condensed = String::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.starts_with("--")) {
+        let constant = line.strip_prefix("local ").and_then(|rest| rest.split_once(" = "));
+        match constant.filter(|(name, _)| name.chars().all(is_of_constants)) {
+            Some((name, number)) => drop(constants.insert(name, number)),
+            None if line.is_empty() => {}
+            None => {
+                condensed.push_str(&with_numbers(line, &constants));
+                condensed.push('\n');
+            }
+        }
+    }
+    condensed
+}
+
+fn with_numbers(line: &str, constants: &HashMap<&str, &str>) -> String {
+    let mut replaced = String::new();
+    let mut rest = line;
+    while let Some(start) = rest.find(is_of_words) {
+        let end = rest[start..].find(|c| !is_of_words(c)).map_or(rest.len(), |end| start + end);
+        let word = &rest[start..end];
+        replaced.push_str(&rest[..start]);
+        replaced.push_str(constants.get(word).unwrap_or(&word));
+        rest = &rest[end..];
+    }
+    replaced + rest
+}
+
+fn is_of_constants(c: char) -> bool {
+    c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
+}
+
+fn is_of_words(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }

@@ -66,9 +66,9 @@ return function(act, rule, state, now, cost, more)
     end
     return holders, pos
   elseif act == 'pack' then
-    local packed = { struct.pack('<I4', #state) }
+    local packed = { now, struct.pack('<I4', #state) }
     for place, holder in ipairs(state) do
-      packed[place + 1] = struct.pack('<c16I4I7', holder.permit, holder.cost, holder.lapses)
+      packed[place + 2] = struct.pack('<c16I4I7', holder.permit, holder.cost, holder.lapses)
     end
     return table.concat(packed)
   elseif act == 'check' then

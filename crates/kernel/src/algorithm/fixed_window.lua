@@ -30,7 +30,7 @@ return function(act, rule, state, now, cost, more)
     local count, till = struct.unpack('<I7I7', state, now)
     return { count = count, till = till }, now + 14
   elseif act == 'pack' then
-    return struct.pack('<I7I7', state.count, state.till)
+    return now .. struct.pack('<I7I7', state.count, state.till)
   elseif act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     if count_at(state, now) + cost <= rule.limit then return 0 end

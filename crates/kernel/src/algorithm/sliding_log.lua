@@ -38,13 +38,13 @@ return function(act, rule, state, now, cost, more)
     end
     return { limit = limit, window_us = window_us, full_is_fresh = true }
   elseif act == 'unpack' then
-    if #state < now + 3 then return nil end
+    if #state < now + 7 then return nil end
     local pos, entries = now + 8, 0
     local sum, count = struct.unpack('<I4I4', state, now)
     if #state < pos + count * 11 - 1 then return nil end
     return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
   elseif act == 'pack' then
-    return struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
+    return now .. struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
   elseif act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     local wanted = sum_at(rule, state, now) + cost

@@ -79,7 +79,7 @@ return function(act, rule, state, now, cost, more)
       if state.counts[slot] >= 4294967296 then width = 7 end
     end
     local format = '<I7B' .. ('I' .. width):rep(rule.len)
-    return struct.pack(format, state.newest, width, unpack(state.counts))
+    return now .. struct.pack(format, state.newest, width, unpack(state.counts))
   elseif act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     local wanted = sum_at(rule, state, now) + cost

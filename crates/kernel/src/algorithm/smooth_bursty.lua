@@ -41,9 +41,10 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'unpack' then
     if #state < now + 14 then return nil end
     local balance, at = struct.unpack('<dI7', state, now)
+    if not (balance <= UNITS_MAX and balance >= -LARGEST) then return nil end
     return { balance = balance, at = at }, now + 15
   elseif act == 'pack' then
-    return struct.pack('<dI7', state.balance, state.at)
+    return now .. struct.pack('<dI7', state.balance, state.at)
   elseif act == 'check' then
     local wait = wait_for(rule, state, now)
     if wait > (more or 0) then return nil, wait - (more or 0) end

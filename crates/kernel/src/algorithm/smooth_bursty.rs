@@ -101,7 +101,8 @@ impl Algorithm for SmoothBursty {
 
     const NAME: &'static str = "smooth_bursty";
     const CODE: u8 = 2;
-    const TWIN: &'static str = include_str!("smooth_bursty.lua");
+    const TWIN: &'static str =
+        concat!(include_str!("../num.lua"), include_str!("smooth_bursty.lua"));
     const ABOUT: &'static str =
         "Guava's SmoothBursty: any cost passes when there is no debt, and the next one pays.";
     const PARAMS: &'static [Param] = &[

@@ -35,7 +35,7 @@ return function(act, rule, state, now, cost, more)
     if now ~= 5 then return nil end
     local stable, threshold, max_stored, slope, cooldown = struct.unpack('<ddddd', rule, state)
     if not (stable > 0 and threshold > 0 and max_stored > threshold and slope > 0 and cooldown > 0
-      and stable + max_stored + slope + cooldown < math.huge) then
+      and stable + max_stored + slope + cooldown <= LARGEST) then
       return nil
     end
     local limit = max_stored < DEPTH_MAX and max_stored - max_stored % 1 or DEPTH_MAX
@@ -46,9 +46,10 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'unpack' then
     if #state < now + 22 then return nil end
     local stored, debt_us, at = struct.unpack('<ddI7', state, now)
+    if not (stored >= 0 and debt_us >= 0 and stored + debt_us <= LARGEST) then return nil end
     return { stored = stored, debt_us = debt_us, at = at }, now + 23
   elseif act == 'pack' then
-    return struct.pack('<ddI7', state.stored, state.debt_us, state.at)
+    return now .. struct.pack('<ddI7', state.stored, state.debt_us, state.at)
   elseif act == 'check' then
     local wait = ceil_f64(as_of(rule, state, now).debt_us)
     if wait > SPAN_MAX_US then wait = SPAN_MAX_US end

@@ -114,7 +114,8 @@ impl Algorithm for SmoothWarmup {
 
     const NAME: &'static str = "smooth_warmup";
     const CODE: u8 = 3;
-    const TWIN: &'static str = include_str!("smooth_warmup.lua");
+    const TWIN: &'static str =
+        concat!(include_str!("../num.lua"), include_str!("smooth_warmup.lua"));
     const ABOUT: &'static str =
         "Guava's SmoothWarmingUp: a cold start is slower and reaches `rate` after `warmup`.";
     const PARAMS: &'static [Param] = &[

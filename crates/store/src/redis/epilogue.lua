@@ -1,372 +1,341 @@
 end
 
--- Verbs.
-local CHECK, RESERVE, AT_MOST, PEEK, REFUND, RESET, ACQUIRE, RELEASE, RENEW = 1, 2, 3, 4, 5, 6, 7, 8, 9
--- Whose time it is: the server's, the caller's in place of it, or the caller's beside others'.
-local SERVER, GIVEN, CLIENT = 0, 1, 2
--- Replies.
-local REFUSED, ALLOWED, UNSUPPORTED, UNKNOWN, MALFORMED = 0, 1, 2, 3, 4
--- What becomes of usage when rules change.
-local PROPORTIONAL, FORGET = 1, 2
--- How long a budget that does not start full is remembered after it is full: 30 days.
-local IDLE_MS = 2592000000
--- How long a key outlives its budget where time is passed in and need not be the server's: a day.
-local GIVEN_MS = 86400000
+local now_us, decide_any, replies
+local last_text, last_ask, rule, twin, generation, cost
 
-local now_us
+for place = 1, #KEYS do
+  local key, text, ask = KEYS[place], ARGV[2 * place - 1], ARGV[2 * place]
+  local value, reply = redis.call('GET', key), nil
 
-local function server_time()
-  if not now_us then
-    local time = redis.call('TIME')
-    now_us = time[1] * 1000000 + time[2]
-  end
-  return now_us
-end
-
-local function malformed(what)
-  return string.char(MALFORMED) .. what
-end
-
--- Remembers `value` until every budget is full again; a full budget is no key at all.
-local function remember(key, before, value, reset_after, full_is_fresh, clock, ahead)
-  if full_is_fresh and reset_after <= 0 then
-    if before then redis.call('DEL', key) end
-    return
-  end
-  -- A clock that is ahead of the caller's is ahead of the server's.
-  local span = reset_after + ahead
-  local ttl = (span - span % 1000) / 1000 + 1
-  if not full_is_fresh then ttl = ttl + IDLE_MS end
-  if clock == GIVEN then ttl = ttl + GIVEN_MS end
-  redis.call('SET', key, value, 'PX', ttl)
-end
-
--- Any verb, any rules; the twin of ruleset.rs.
-local function decide_any(key, value, text, ask)
-  -- A set of rules; nil if `text` is none.
-  local function parse(text)
-    if #text < 6 then return nil end
-    local generation, version, carry, count = struct.unpack('<c3BBB', text)
-    if version ~= 1 or carry > 2 or count < 1 or count > 8 then return nil end
-    local rules, pos = { generation = generation, carry = carry }, 7
-    for place = 1, count do
-      if #text < pos + 9 then return nil end
-      local code, numbers, name = struct.unpack('<BBc8', text, pos)
-      local twin = twin_of(code)
-      if not twin or #text < pos + 9 + 8 * numbers then return nil end
-      local rule = twin('new', text, pos + 10, numbers)
-      if not rule then return nil end
-      rule.twin, rule.code, rule.name = twin, code, name
-      rule.numbers = text:sub(pos + 10, pos + 9 + 8 * numbers)
-      rules[place], pos = rule, pos + 10 + 8 * numbers
-    end
-    return pos == #text + 1 and rules or nil
-  end
-
-  -- What is remembered under `rules`; nil if `value` is not of them.
-  local function recall(rules, value)
-    local states, pos = {}, 4
-    if #rules == 1 then
-      states[1], pos = rules[1].twin('unpack', rules[1], value, 4, nil, true)
-      return pos == #value + 1 and states or nil
-    end
-    local present = value:byte(4) or 0
-    pos = 5
-    for place = 1, #rules do
-      if present % 2 == 1 then
-        states[place], pos = rules[place].twin('unpack', rules[place], value, pos)
-        if not pos then return nil end
-      end
-      present = (present - present % 2) / 2
-    end
-    return present == 0 and pos == #value + 1 and states or nil
-  end
-
-  local rules = parse(text)
-  if not rules then return malformed('rules') end
-  local verb, clock, cost = struct.unpack('<BBI4', ask)
-  if verb < CHECK or verb > RENEW or clock > CLIENT or cost < 1 or cost > 2147483648 then
-    return malformed('ask')
-  end
-
-  local pos, max_wait, permit, now = 7, nil, nil, nil
-  if verb == RESERVE then
-    if #ask < pos + 6 then return malformed('ask') end
-    max_wait, pos = struct.unpack('<I7', ask, pos)
-  elseif verb >= ACQUIRE then
-    if #ask < pos + 15 then return malformed('ask') end
-    permit, pos = struct.unpack('<c16', ask, pos)
-  end
-  if clock == SERVER then
-    now = server_time()
-  else
-    if #ask < pos + 6 then return malformed('ask') end
-    now, pos = struct.unpack('<I7', ask, pos)
-    if now > DEPTH_MAX then return malformed('ask') end
-  end
-  for _, rule in ipairs(rules) do
-    if rule.kind == 2 then
-      if #ask < pos + 13 then return malformed('ask') end
-      local from, till
-      from, till, pos = struct.unpack('<I7I7', ask, pos)
-      if from >= till or till > UNITS_MAX then return malformed('ask') end
-      -- The server's clock may be in the window before or after the caller's.
-      if now < from then
-        till = from
-      elseif now >= till then
-        till = now + (till - from) - (now - till) % (till - from)
-      end
-      rule.till = till
-    end
-  end
-
-  -- supports
-  local holds_permits = false
-  for _, rule in ipairs(rules) do
-    if rule.holds_permits then holds_permits = true end
-  end
-  if verb >= ACQUIRE and not holds_permits or verb < PEEK and holds_permits then
-    return string.char(UNSUPPORTED)
-  end
-
-  -- `states` of `old`, the set that this one replaces, in the units of this one.
-  local function take_over(old, before)
-    local function carried(new, old, state)
-      if new.code == old.code and new.numbers == old.numbers then return state end
-      if rules.carry == PROPORTIONAL and not new.holds_permits then
-        local scaled, left = mul_div(old.twin('used', old, state, now), new.limit, old.limit)
-        if left > 0 then scaled = scaled + 1 end
-        return new.twin('with_used', new, nil, now, scaled < UNITS_MAX and scaled or UNITS_MAX)
-      end
-      if new.code == old.code then return new.twin('convert', new, state, now, nil, old) end
-      return new.twin('with_used', new, nil, now, old.twin('used', old, state, now))
-    end
-
-    local states = {}
-    if rules.carry == FORGET then return states end
-    for place, new in ipairs(rules) do
-      for before_place, rule in ipairs(old) do
-        if rule.name == new.name and before[before_place] then
-          states[place] = carried(new, rule, before[before_place])
-        end
+  -- The ordinary case: a check by one rule, on the server's time. Its steps are those of
+  -- `decide_any`, without the lists.
+  if text ~= last_text or ask ~= last_ask then
+    last_text, last_ask, rule = text, ask, nil
+    if #ask == 6 and #text > 16 then
+      local version, _, count, code, numbers, verb, clock
+      generation, version, _, count, code, numbers = struct.unpack('<c3BBBBB', text)
+      verb, clock, cost = struct.unpack('<BBI4', ask)
+      if version == 1 and count == 1 and verb == CHECK and clock == SERVER
+        and cost >= 1 and cost <= COST_MAX and #text == 16 + 8 * numbers then
+        twin = twin_of(code)
+        rule = twin and twin('new', text, 17, numbers)
+        if rule and (rule.holds_permits or rule.kind == 2) then rule = nil end
       end
     end
-    return states
   end
 
-  -- Every budget is used up: what is left when nobody knows the rules that wrote the state.
-  local function used_up()
-    local states = {}
-    for place, rule in ipairs(rules) do
-      if rule.holds_permits then
-        states[place] = rule.twin('charge', rule, nil, now, rule.limit, ('\0'):rep(16))
-      else
-        states[place] = rule.twin('with_used', rule, nil, now, rule.limit)
-      end
+  if rule and (not value or value:sub(1, 3) == generation) then
+    if not now_us then
+      local time = redis.call('TIME')
+      now_us = time[1] * 1000000 + time[2]
     end
-    return states
-  end
-
-  local states, touched = {}, false
-  if value then
-    if value:sub(1, 3) == rules.generation then
-      states = recall(rules, value)
+    local state, pos, touched
+    if value then
+      state, pos = twin('unpack', rule, value, 4, nil, true)
+      touched = pos == #value + 1 and twin('rewind', rule, state, now_us)
+    end
+    if value and pos ~= #value + 1 then
+      reply = '\4state'
     else
-      touched = true
-      local how = ask:byte(pos)
-      if how == 1 then
-        local old = parse(ask:sub(pos + 1))
-        if not old then return malformed('ask') end
-        if old.generation ~= value:sub(1, 3) then how = nil end
-        local before = how and recall(old, value)
-        if how and not before then return malformed('state') end
-        states = how and take_over(old, before)
-      elseif how == 2 then
-        states = used_up()
+      local wait, retry = twin('check', rule, state, now_us, cost)
+      local remaining, reset_after
+      if wait then
+        state, remaining, reset_after = twin('charge', rule, state, now_us, cost)
+        touched = true
+      elseif not state then
+        state = twin('first_seen', rule, nil, now_us)
+        touched = state
       end
-      if not how or how > 2 then return string.char(UNKNOWN) .. value:sub(1, 3) end
-    end
-    if not states then return malformed('state') end
-  end
-
-  local asked_at = now
-  if clock == CLIENT then
-    for place, rule in ipairs(rules) do
-      local latest = states[place] and rule.twin('latest', rule, states[place]) or 0
-      if latest > now then now = latest end
-    end
-  end
-  -- rewind
-  for place, rule in ipairs(rules) do
-    if states[place] and rule.twin('rewind', rule, states[place], now) then touched = true end
-  end
-
-  local refused_by, retry, granted, wait, slowest = nil, 0, cost, 0, nil
-
-  local function ask_all(cost)
-    granted = cost
-    for place, rule in ipairs(rules) do
-      local pause, after = rule.twin('check', rule, states[place], now, cost, max_wait)
-      if not pause then
-        if not refused_by or (retry ~= NEVER and (after == NEVER or after > retry)) then
-          refused_by, retry = place, after
-        end
-      elseif not refused_by and pause > wait then
-        wait, slowest = pause, place
+      if not remaining then remaining, reset_after = twin('status', rule, state, now_us) end
+      if touched then
+        local packed = twin('pack', rule, state, generation, nil, true)
+        remember(key, value, packed, reset_after, rule.full_is_fresh, SERVER, 0)
       end
+      reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
+        remaining, reset_after)
     end
-  end
-
-  -- Charges all rules if all allow.
-  local function take(cost)
-    ask_all(cost)
-    for place, rule in ipairs(rules) do
-      if not refused_by then
-        -- Nothing is charged until every rule has agreed: a refused request must not spend one
-        -- budget on its way to being refused by another.
-        states[place], touched = rule.twin('charge', rule, states[place], now, cost, permit), true
-      elseif not states[place] then
-        -- A budget that starts below full fills from the first request on, or it would be refused
-        -- for ever.
-        states[place] = rule.twin('first_seen', rule, nil, now)
-        touched = touched or states[place] ~= nil
-      end
-    end
-  end
-
-  if verb == CHECK or verb == RESERVE then
-    take(cost)
-  elseif verb == ACQUIRE then
-    for place, rule in ipairs(rules) do
-      if rule.holds_permits and states[place] and not refused_by
-        and rule.twin('holds', rule, states[place], now, nil, permit) then
-        refused_by, retry = place, NEVER
-      end
-    end
-    if not refused_by then take(cost) end
-  elseif verb == AT_MOST then
-    local available = cost
-    for place, rule in ipairs(rules) do
-      local left = rule.twin('available', rule, states[place], now)
-      if left < available then available = left end
-    end
-    -- With nothing to grant, one permit says when there will be.
-    take(available > 0 and available or 1)
-  elseif verb == PEEK then
-    ask_all(cost)
-  elseif verb == REFUND then
-    -- Gives back to every rule; the least that one of them took back is what counts.
-    local least
-    for place, rule in ipairs(rules) do
-      if not rule.holds_permits then
-        local back = 0
-        if states[place] then
-          back, touched = rule.twin('refund', rule, states[place], now, cost), true
-        end
-        if not least or back < least then least = back end
-      end
-    end
-    granted = least or 0
-  elseif verb == RESET then
-    states, touched, granted = {}, true, 0
   else
-    local act, least = verb == RELEASE and 'release' or 'renew', nil
-    for place, rule in ipairs(rules) do
-      if rule.holds_permits then
-        local back, state
-        if states[place] then
-          back, state = rule.twin(act, rule, states[place], now, nil, permit)
+    -- Any verb, any rules; the twin of ruleset.rs.
+    decide_any = decide_any or (function()
+      -- The rules of a set, their twins, what becomes of usage; nil if `text` is no set.
+      local function parse(text)
+        if #text < 6 then return nil end
+        local version, carry, count = struct.unpack('<BBB', text, 4)
+        if version ~= 1 or carry > FORGET or count < 1 or count > 8 then return nil end
+        local pos, rules, twins, known = 7, {}, {}, {}
+        for place = 1, count do
+          if #text < pos + 9 then return nil end
+          local code, numbers = text:byte(pos, pos + 1)
+          local last = pos + 9 + 8 * numbers
+          if #text < last then return nil end
+          local twin = known[code] or twin_of(code)
+          local rule = twin and twin('new', text, pos + 10, numbers)
+          if not rule then return nil end
+          rules[place], twins[place], known[code], pos = rule, twin, twin, last + 1
         end
-        if back then
-          states[place], least, touched, refused_by = state, back, true, nil
-        elseif not least and not refused_by then
-          refused_by, retry = place, NEVER
+        if pos == #text + 1 then return rules, twins, carry end
+      end
+
+      -- What is remembered under these rules; nil if `value` is not of them.
+      local function recall(rules, twins, value)
+        local states, pos = {}, 5
+        if #rules == 1 then
+          states[1], pos = twins[1]('unpack', rules[1], value, 4, nil, true)
+          return pos == #value + 1 and states or nil
         end
+        local present = value:byte(4) or 256
+        for place = 1, #rules do
+          if present % 2 == 1 then
+            states[place], pos = twins[place]('unpack', rules[place], value, pos)
+            if not pos then return nil end
+          end
+          present = (present - present % 2) / 2
+        end
+        return present == 0 and pos == #value + 1 and states or nil
       end
-    end
-    granted = least
-  end
 
-  -- What is left under the rule that decided, and how long until every budget is full.
-  local deciding, remaining, reset_after = refused_by or slowest, nil, nil
-  local full_is_fresh, full_after = true, 0
-  for place, rule in ipairs(rules) do
-    local left, after = rule.twin('status', rule, states[place], now)
-    if place == (refused_by or slowest) or not (refused_by or slowest)
-      and (not remaining or left < remaining) then
-      deciding, remaining, reset_after = place, left, after
-    end
-    if after > full_after then full_after = after end
-    full_is_fresh = full_is_fresh and rule.full_is_fresh
-  end
+      return function(key, value, text, ask)
+        local rules, twins, carry = parse(text)
+        if not rules then return '\4rules' end
+        if #ask < 6 then return '\4ask' end
+        local verb, clock, cost = struct.unpack('<BBI4', ask)
+        if verb < CHECK or verb > RENEW or clock > CLIENT or cost < 1 or cost > COST_MAX then
+          return '\4ask'
+        end
 
-  if touched and verb ~= PEEK then
-    local packed, present = {}, 0
-    for place = #rules, 1, -1 do
-      present = present * 2
-      if states[place] then
-        present = present + 1
-        local body = rules[place].twin('pack', rules[place], states[place], nil, nil, #rules == 1)
-        table.insert(packed, 1, body)
+        local pos, max_wait, permit, now = 7, nil, nil, now_us
+        if verb == RESERVE then
+          if #ask < pos + 6 then return '\4ask' end
+          max_wait, pos = struct.unpack('<I7', ask, pos)
+        elseif verb >= ACQUIRE then
+          if #ask < pos + 15 then return '\4ask' end
+          permit, pos = struct.unpack('<c16', ask, pos)
+        end
+        if clock ~= SERVER then
+          if #ask < pos + 6 then return '\4ask' end
+          now, pos = struct.unpack('<I7', ask, pos)
+          if now > INSTANT_MAX_US then return '\4ask' end
+        elseif not now then
+          local time = redis.call('TIME')
+          now = time[1] * 1000000 + time[2]
+          now_us = now
+        end
+        local holds_permits = false
+        for place = 1, #rules do
+          local rule = rules[place]
+          holds_permits = holds_permits or rule.holds_permits
+          if rule.kind == 2 then
+            if #ask < pos + 13 then return '\4ask' end
+            local from, till
+            from, till, pos = struct.unpack('<I7I7', ask, pos)
+            if from >= till or till > UNITS_MAX then return '\4ask' end
+            -- The server's clock may be in the window before or after the caller's.
+            if now < from then
+              till = from
+            elseif now >= till then
+              till = now + (till - from) - (now - till) % (till - from)
+            end
+            rule.till = till
+          end
+        end
+        local how = ask:byte(pos)
+        if how and (how > LOST or how < RULES or how == LOST and #ask > pos) then return '\4ask' end
+
+        -- supports
+        if verb >= ACQUIRE and not holds_permits or verb < PEEK and holds_permits then
+          return '\2'
+        end
+
+        local states, touched, generation = {}, false, text:sub(1, 3)
+        local written = value and value:sub(1, 3)
+        if written == generation then
+          states = recall(rules, twins, value)
+          if not states then return '\4state' end
+        elseif value and how == RULES then
+          -- take_over: `states` of `old`, the set that this one replaces, in the units of this one.
+          local old_text = ask:sub(pos + 1)
+          local old, old_twins = parse(old_text)
+          if not old then return '\4ask' end
+          if old_text:sub(1, 3) ~= written then return '\3' .. written end
+          local before = recall(old, old_twins, value)
+          if not before then return '\4state' end
+          touched = true
+          local start = 7
+          for place = 1, carry == FORGET and 0 or #rules do
+            local rule, twin, old_start = rules[place], twins[place], 7
+            local stop = start + 10 + 8 * text:byte(start + 1)
+            for other = 1, #old do
+              local old_rule, old_twin, state = old[other], old_twins[other], before[other]
+              local old_stop = old_start + 10 + 8 * old_text:byte(old_start + 1)
+              if state and old_text:sub(old_start + 2, old_start + 9)
+                == text:sub(start + 2, start + 9) then
+                -- carried
+                local alike = text:byte(start) == old_text:byte(old_start)
+                if alike and text:sub(start + 10, stop - 1)
+                  == old_text:sub(old_start + 10, old_stop - 1) then
+                  states[place] = state
+                elseif carry == PROPORTIONAL and not rule.holds_permits then
+                  local used = old_twin('used', old_rule, state, now)
+                  local scaled, left = mul_div(used, rule.limit, old_rule.limit)
+                  if left > 0 then scaled = scaled + 1 end
+                  if scaled > UNITS_MAX then scaled = UNITS_MAX end
+                  states[place] = twin('with_used', rule, nil, now, scaled)
+                elseif alike then
+                  states[place] = twin('convert', rule, state, now, nil, old_rule)
+                else
+                  local used = old_twin('used', old_rule, state, now)
+                  states[place] = twin('with_used', rule, nil, now, used)
+                end
+              end
+              old_start = old_stop
+            end
+            start = stop
+          end
+        elseif value and how == LOST then
+          -- Nobody knows the rules that wrote the state: every budget is used up.
+          touched = true
+          for place = 1, #rules do
+            local rule = rules[place]
+            if rule.holds_permits then
+              local nobody = ('\0'):rep(16)
+              states[place] = twins[place]('charge', rule, nil, now, rule.limit, nobody)
+            else
+              states[place] = twins[place]('with_used', rule, nil, now, rule.limit)
+            end
+          end
+        elseif value then
+          return '\3' .. written
+        end
+
+        local asked_at = now
+        if clock == CLIENT then
+          for place = 1, #rules do
+            local state = states[place]
+            local latest = state and twins[place]('latest', rules[place], state, now) or 0
+            if latest > now then now = latest end
+          end
+        end
+        -- rewind
+        for place = 1, #rules do
+          local state = states[place]
+          if state and twins[place]('rewind', rules[place], state, now) then touched = true end
+        end
+
+        local refused_by, retry, granted, wait, slowest, held = nil, 0, cost, 0, nil, false
+        if verb == ACQUIRE then
+          for place = #rules, 1, -1 do
+            local state = states[place]
+            if state and rules[place].holds_permits
+              and twins[place]('holds', rules[place], state, now, nil, permit) then
+              refused_by, retry, held = place, NEVER, true
+            end
+          end
+        elseif verb == AT_MOST then
+          for place = 1, #rules do
+            local left = twins[place]('available', rules[place], states[place], now)
+            if left < granted then granted = left end
+          end
+          -- With nothing to grant, one permit says when there will be.
+          if granted < 1 then granted = 1 end
+        end
+
+        if (verb <= PEEK or verb == ACQUIRE) and not held then
+          -- ask_all
+          for place = 1, #rules do
+            local pause, after =
+              twins[place]('check', rules[place], states[place], now, granted, max_wait)
+            if not pause then
+              if not refused_by or (retry ~= NEVER and (after == NEVER or after > retry)) then
+                refused_by, retry = place, after
+              end
+            elseif pause > wait then
+              wait, slowest = pause, place
+            end
+          end
+        elseif verb == REFUND then
+          -- Gives back to every rule; the least that one of them took back is what counts.
+          granted = nil
+          for place = 1, #rules do
+            if not rules[place].holds_permits then
+              local state, back = states[place], 0
+              if state then
+                back, touched = twins[place]('refund', rules[place], state, now, cost), true
+              end
+              if not granted or back < granted then granted = back end
+            end
+          end
+          granted = granted or 0
+        elseif verb == RESET then
+          states, touched, granted = {}, true, 0
+        elseif verb ~= ACQUIRE then
+          local act = verb == RELEASE and 'release' or 'renew'
+          granted = nil
+          for place = 1, #rules do
+            if rules[place].holds_permits then
+              local state, back = states[place], nil
+              if state then back, state = twins[place](act, rules[place], state, now, nil, permit) end
+              if back then
+                states[place], granted, touched, refused_by = state, back, true, nil
+              elseif not granted and not refused_by then
+                refused_by, retry = place, NEVER
+              end
+            end
+          end
+        end
+
+        -- Nothing is charged until every rule has agreed: a refused request must not spend one
+        -- budget on its way to being refused by another. Then the verdict: what is left under the
+        -- rule that decided; and how long until every budget is full.
+        local takes = (verb < PEEK or verb == ACQUIRE) and not held
+        local deciding, remaining, reset_after = refused_by or slowest, nil, nil
+        local full_is_fresh, full_after = true, 0
+        for place = 1, #rules do
+          local rule, twin, state, left, after = rules[place], twins[place], states[place], nil, nil
+          if takes and not refused_by then
+            state, left, after = twin('charge', rule, state, now, granted, permit)
+            states[place], touched = state, true
+          elseif takes and not state then
+            -- A budget that starts below full fills from the first request on, or it would be
+            -- refused for ever.
+            state = twin('first_seen', rule, nil, now)
+            states[place], touched = state, touched or state
+          end
+          if not left then left, after = twin('status', rule, state, now) end
+          if place == (refused_by or slowest)
+            or not refused_by and not slowest and (not remaining or left < remaining) then
+            deciding, remaining, reset_after = place, left, after
+          end
+          if after > full_after then full_after = after end
+          full_is_fresh = full_is_fresh and rule.full_is_fresh
+        end
+
+        if touched and verb ~= PEEK then
+          local packed, present, bit = #rules == 1 and generation or '', 0, 1
+          for place = 1, #rules do
+            local state = states[place]
+            if state then
+              packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1)
+              present = present + bit
+            end
+            bit = bit * 2
+          end
+          if #rules > 1 then packed = generation .. string.char(present) .. packed end
+          if present == 0 then
+            if value then redis.call('DEL', key) end
+          elseif packed ~= value then
+            remember(key, value, packed, full_after, full_is_fresh, clock, now - asked_at)
+          end
+        end
+        if refused_by then wait, granted = retry, 0 end
+        return struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait,
+          remaining, reset_after)
       end
-    end
-    if #rules > 1 then table.insert(packed, 1, string.char(present)) end
-    local after = rules.generation .. table.concat(packed)
-    if present == 0 then
-      if value then redis.call('DEL', key) end
-    elseif after ~= value then
-      remember(key, value, after, full_after, full_is_fresh, clock, now - asked_at)
-    end
-  end
-  if refused_by then
-    return struct.pack('<BBI4I7I7I7', REFUSED, deciding - 1, 0, retry, remaining, reset_after)
-  end
-  return struct.pack('<BBI4I7I7I7', ALLOWED, deciding - 1, granted, wait, remaining, reset_after)
-end
-
-local function decide(key, text, ask)
-  if #ask < 6 or #text < 16 then return malformed('length') end
-  local value = redis.call('GET', key)
-  if #ask > 6 then return decide_any(key, value, text, ask) end
-  local generation, version, _, count, code, numbers = struct.unpack('<c3BBBBB', text)
-  local verb, clock, cost = struct.unpack('<BBI4', ask)
-  local twin = count == 1 and version == 1 and verb == CHECK and clock == SERVER
-    and #text == 16 + 8 * numbers and twin_of(code)
-  local rule = twin and twin('new', text, 17, numbers)
-  if not rule or rule.holds_permits or rule.kind == 2 or cost < 1 or cost > 2147483648
-    or value and value:sub(1, 3) ~= generation then
-    return decide_any(key, value, text, ask)
+    end)()
+    reply = decide_any(key, value, text, ask)
   end
 
-  -- The ordinary case: a check by one rule. The same steps as above, without the lists.
-  local now, state, touched = server_time(), nil, false
-  if value then
-    local stop
-    state, stop = twin('unpack', rule, value, 4, nil, true)
-    if stop ~= #value + 1 then return malformed('state') end
-    touched = twin('rewind', rule, state, now)
-  end
-  local wait, retry = twin('check', rule, state, now, cost)
-  if wait then
-    state, touched = twin('charge', rule, state, now, cost), true
-  elseif not state then
-    state = twin('first_seen', rule, nil, now)
-    touched = state ~= nil
-  end
-  local remaining, reset_after = twin('status', rule, state, now)
-  if touched then
-    local after = generation .. twin('pack', rule, state, nil, nil, true)
-    remember(key, value, after, reset_after, rule.full_is_fresh, clock, 0)
-  end
-  if wait then
-    return struct.pack('<BBI4I7I7I7', ALLOWED, 0, cost, wait, remaining, reset_after)
-  end
-  return struct.pack('<BBI4I7I7I7', REFUSED, 0, 0, retry, remaining, reset_after)
-end
-
-if #KEYS == 1 then return decide(KEYS[1], ARGV[1], ARGV[2]) end
-local replies = {}
-for place, key in ipairs(KEYS) do
-  replies[place] = decide(key, ARGV[2 * place - 1], ARGV[2 * place])
+  if #KEYS == 1 then return reply end
+  replies = replies or {}
+  replies[place] = reply
 end
 return replies

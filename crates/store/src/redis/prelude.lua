@@ -3,30 +3,55 @@
 -- Every number here is an integer of at most 2^53, exact in a double, or one of Guava's doubles.
 -- For integers 0 <= a <= 2^53 and b > 0 the rounded a / b lies between the same two integers as the
 -- exact quotient (or on the same one), so its floor, its ceiling and a % b are exact.
+--
+-- Every function that is made and every local that a function shares costs every call, as Redis
+-- runs the whole script anew: so functions are few, and constants are replaced by their numbers
+-- when the script is put together.
 
 local NEVER = -1
 local UNITS_MAX = 9007199254740992
 local DEPTH_MAX = 4503599627370496
 local SPAN_MAX_US = 9007199254740991
+-- No double of Guava's algorithms comes near it (2^128), and no product of two overflows.
+local LARGEST = 340282366920938463463374607431768211456
+local INSTANT_MAX_US = 4503599627370496
 local YEAR_2026_US = 1767225600000000
 
--- The least integer that is not below `x`.
-local function ceil(x)
-  return x + -x % 1
-end
+-- Verbs.
+local CHECK = 1
+local RESERVE = 2
+local AT_MOST = 3
+local PEEK = 4
+local REFUND = 5
+local RESET = 6
+local ACQUIRE = 7
+local RELEASE = 8
+local RENEW = 9
+local COST_MAX = 2147483648
 
--- The same for any double: never below 0, and as it is where every double is an integer.
-local function ceil_f64(x)
-  if not (x > 0) then return 0 end
-  return x < UNITS_MAX and x + -x % 1 or x
-end
+-- Whose time it is: the server's, the caller's in place of it, or the caller's beside others'.
+local SERVER = 0
+local GIVEN = 1
+local CLIENT = 2
 
--- floor(a * b / c) and what is left, for integers a <= 2^53, b <= 2^52 and 1 <= c <= 2^52. Exact up
--- to 2^53; above that no more than a number above 2^53.
+-- What becomes of usage when rules change.
+local PROPORTIONAL = 1
+local FORGET = 2
+
+-- The rules that wrote a state: those that follow, or nobody knows.
+local RULES = 1
+local LOST = 2
+
+-- How long a budget that does not start full is remembered after it is full: 30 days.
+local IDLE_MS = 2592000000
+-- How long a key outlives its budget where time is passed in and need not be the server's: a day.
+local GIVEN_MS = 86400000
+
+-- floor(a * b / c) and what is left, for integers a <= 2^53, b < 2^53 and 1 <= c <= 2^52. Exact up
+-- to 2^53; above that it is some number above 2^53.
 local function mul_div(a, b, c)
   local left = a % c
-  local quotient, rest, low = (a - left) / c * b, 0, 0
-  local bit = DEPTH_MAX
+  local quotient, rest, low, bit = (a - left) / c * b, 0, 0, DEPTH_MAX
   while bit >= 1 do
     rest, low = rest * 2, low * 2
     if rest >= c then rest, low = rest - c, low + 1 end
@@ -37,6 +62,20 @@ local function mul_div(a, b, c)
     bit = bit / 2
   end
   return quotient + low, rest
+end
+
+-- Remembers `value` until every budget is full again; a full budget is no key at all.
+local function remember(key, before, value, reset_after, full_is_fresh, clock, ahead)
+  if full_is_fresh and reset_after <= 0 then
+    if before then redis.call('DEL', key) end
+    return
+  end
+  -- A state that is ahead of the caller's clock is ahead of the server's.
+  local span = reset_after + ahead
+  local ttl = (span - span % 1000) / 1000 + 1
+  if not full_is_fresh then ttl = ttl + IDLE_MS end
+  if clock == GIVEN then ttl = ttl + GIVEN_MS end
+  redis.call('SET', key, value, 'PX', ttl)
 end
 
 -- The twin of the algorithm whose code this is; nil if there is none.

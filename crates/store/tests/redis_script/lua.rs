@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use mlua::{Function, Lua, Value, Variadic};
+use mlua::{Function, Lua, LuaString, Value, Variadic};
 use sluicegate_store::redis::script;
 
 use crate::subject::Executor;
@@ -52,7 +52,7 @@ impl FakeRedis {
         self.server.borrow().live(key.as_bytes()).cloned()
     }
 
-    /// Runs Lua of the prelude's scope: `code` follows the prelude's functions.
+    /// The Lua that the script runs in.
     pub(crate) fn lua(&self) -> &Lua {
         &self.lua
     }
@@ -67,7 +67,7 @@ impl Executor for FakeRedis {
         match self.script.call(()).map_err(|error| error.to_string())? {
             Value::String(reply) => Ok(vec![reply.as_bytes().to_vec()]),
             Value::Table(replies) => Ok(replies
-                .sequence_values::<mlua::String>()
+                .sequence_values::<LuaString>()
                 .map(|reply| reply.unwrap().as_bytes().to_vec())
                 .collect()),
             other => Err(format!("{other:?} is no reply")),
@@ -160,7 +160,8 @@ fn items(format: &str) -> Vec<(char, usize)> {
 }
 
 /// `struct.pack` for the items that the script uses.
-fn pack(lua: &Lua, args: Variadic<Value>) -> mlua::Result<mlua::String> {
+#[expect(clippy::needless_pass_by_value, reason = "what a function of Lua takes")]
+fn pack(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
     let format = String::from_utf8(argument(&args[0])).unwrap();
     let mut bytes = Vec::new();
     for ((letter, size), value) in items(&format).into_iter().zip(&args[1..]) {
@@ -190,7 +191,7 @@ fn double(value: &Value) -> f64 {
 /// `struct.unpack` for the items that the script uses; the place after them comes last.
 fn unpack(
     lua: &Lua,
-    (format, text, start): (String, mlua::String, Option<usize>),
+    (format, text, start): (String, LuaString, Option<usize>),
 ) -> mlua::Result<Variadic<Value>> {
     let (text, mut pos) = (text.as_bytes(), start.unwrap_or(1) - 1);
     let mut values = Variadic::new();
