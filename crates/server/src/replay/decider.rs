@@ -12,8 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Decides one request after the other, in virtual time.
 pub(crate) enum Decider {
-    Memory(Engine),
-    /// Boxed: it is a few times larger.
+    Memory(Box<Engine>),
     Redis(Box<OnRedis>),
 }
 
@@ -26,7 +25,7 @@ impl Decider {
     /// In this process, remembering at most `keys_max` keys.
     pub(crate) fn in_memory(policies: PolicySet, keys_max: usize) -> Self {
         let clock = Arc::new(ManualClock::default());
-        Self::Memory(Engine::new(policies, MemoryStore::new(keys_max), clock))
+        Self::Memory(Box::new(Engine::new(policies, MemoryStore::new(keys_max), clock)))
     }
 
     /// In Redis, with budgets that no other replay and no server sees.

@@ -156,7 +156,7 @@ async fn a_server_that_answers_late_gets_a_timeout_and_no_second_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_calls_than_may_wait_are_refused_at_once() {
     let redis = need!(RedisServer::start(Options::default()).await);
-    let client = connect(&format!("{}?connections=1&deadline_ms=300", redis.url())).await;
+    let client = connect(&format!("{}?connections=1&deadline_ms=3000", redis.url())).await;
     redis.stop_process().expect("it hangs");
     let mut calls = JoinSet::new();
     for _ in 0..6000 {
