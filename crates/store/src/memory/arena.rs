@@ -3,12 +3,20 @@
 //! Reserved is not used: the system gives a page when it is first written to. So the table grows in
 //! place, from a few pages to gigabytes, and nothing that it holds is ever moved to make room.
 //!
+//! ```text
+//! row 0 │ segment 0 of shard 0 │ segment 0 of shard 1 │ … │
+//! row 1 │ segment 1 of shard 0 │ segment 1 of shard 1 │ … │
+//! ```
+//!
+//! Shards grow alike, so the rows fill up one after the other; and where a segment lies need not be
+//! looked up, it follows from its number.
+//!
 //! Everything behind the first [`SMALL_BYTES`] asks for huge pages (2 MiB): a look-up of a cold key
 //! then misses the cache once, and not a second time for the page table. A small store does without,
 //! so that a handful of keys does not cost megabytes.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapMut, MmapOptions};
 use self_cell::{MutBorrow, self_cell};
@@ -36,20 +44,19 @@ self_cell!(
     }
 );
 
-/// Zeroed buckets, handed out one after the other and never taken back.
+/// Rows of zeroed buckets.
 pub(super) struct Arena {
     mapping: Mapping,
-    /// Buckets handed out so far.
-    used: AtomicUsize,
+    buckets_per_row: usize,
 }
 
 impl Arena {
-    /// Room for `buckets` buckets.
+    /// Room for `rows` rows of `buckets_per_row` buckets.
     ///
     /// # Panics
     /// If the system has no address space for them, as an allocation would.
-    pub(super) fn new(buckets: usize) -> Self {
-        let bytes = buckets * size_of::<Bucket>();
+    pub(super) fn new(rows: usize, buckets_per_row: usize) -> Self {
+        let bytes = rows * buckets_per_row * size_of::<Bucket>();
         let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
         let map = map.unwrap_or_else(|error| panic!("no room for {bytes} bytes of keys: {error}"));
         ask_for_huge_pages(&map);
@@ -57,19 +64,18 @@ impl Arena {
             <[Bucket]>::mut_from_bytes(map.borrow_mut())
                 .expect("a mapping begins at a page and is whole buckets long")
         });
-        Self { mapping, used: AtomicUsize::new(0) }
+        Self { mapping, buckets_per_row }
     }
 
-    /// Where the next `count` buckets begin, all zero; `None` if there are no more.
-    pub(super) fn take(&self, count: usize) -> Option<usize> {
-        let all = self.buckets().len();
-        let fits = |used: usize| used.checked_add(count).filter(|end| *end <= all);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()
+    /// Rows that there are.
+    pub(super) fn rows(&self) -> usize {
+        self.buckets().len() / self.buckets_per_row
     }
 
-    /// `count` buckets from `begin` on.
+    /// `count` buckets of a row, from its bucket number `begin` on.
     #[inline]
-    pub(super) fn slice(&self, begin: usize, count: usize) -> &[Bucket] {
+    pub(super) fn slice(&self, row: usize, begin: usize, count: usize) -> &[Bucket] {
+        let begin = row * self.buckets_per_row + begin;
         &self.buckets()[begin..begin + count]
     }
 
@@ -91,10 +97,10 @@ fn ask_for_huge_pages(map: &MmapMut) {
 
 impl fmt::Debug for Arena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mapping: _, used } = self;
+        let Self { mapping: _, buckets_per_row } = self;
         f.debug_struct("Arena")
-            .field("buckets", &self.buckets().len())
-            .field("used", used)
+            .field("rows", &self.rows())
+            .field("buckets_per_row", buckets_per_row)
             .finish_non_exhaustive()
     }
 }

@@ -35,7 +35,7 @@ use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
 pub use self::snapshot::{Restored, Saved, SnapshotError};
 
 use self::arena::Arena;
-use self::shard::Shard;
+use self::shard::{Plot, Shard};
 use crate::Request;
 
 /// Keys that a store holds at most unless told otherwise: about 50 MB.
@@ -46,14 +46,14 @@ pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
 pub const KEYS_MAX: usize = u32::MAX as usize;
 
 /// Most shards: enough that dozens of threads seldom meet, few enough to stay in the caches.
-const SHARDS_MAX: usize = 1024;
+const SHARDS_MAX: u32 = 1024;
 
 /// Keys below which another shard is not worth its unevenness.
 const KEYS_PER_SHARD_MIN: usize = 4096;
 
 /// Buckets of the shortest segments; the longest have twice as many. The lengths in between let the
 /// shards' segments fill up at different times: they never are all half empty at once.
-const SEGMENT_BUCKETS_MIN: usize = 64;
+const SEGMENT_BUCKETS_MIN: u32 = 64;
 
 /// State in memory, shared by all threads of this process.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub struct KeyHash {
 
 /// A value with cache lines of its own, so that threads do not take them from each other.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(align(64))]
 struct Line<T>(T);
 
 impl MemoryStore {
@@ -85,19 +85,24 @@ impl MemoryStore {
     /// If the system has no address space for so many.
     pub fn new(keys_max: usize) -> Self {
         let keys_max = keys_max.clamp(1, KEYS_MAX);
-        let shards = (keys_max / KEYS_PER_SHARD_MIN).clamp(1, SHARDS_MAX);
-        Self::with_shards(shards, keys_max / shards, SEGMENT_BUCKETS_MIN)
+        let shards = u32::try_from(keys_max / KEYS_PER_SHARD_MIN).unwrap_or(u32::MAX);
+        let shards = shards.clamp(1, SHARDS_MAX);
+        Self::with_shards(shards, keys_max / shards as usize, SEGMENT_BUCKETS_MIN)
     }
 
-    fn with_shards(shards: usize, keys_per_shard_max: usize, segment_buckets_min: usize) -> Self {
-        let lengths =
-            (0..shards).map(|shard| segment_buckets_min + segment_buckets_min * shard / shards);
-        // Segments that were split are a quarter full at least, save for a few.
-        let split = shards * keys_per_shard_max.div_ceil(bucket::SLOTS) * 4;
-        let arena = Arena::new(lengths.clone().sum::<usize>() * 2 + split);
-        let shards = lengths
-            .map(|length| Line(Mutex::new(Shard::new(&arena, length, keys_per_shard_max))))
+    fn with_shards(shards: u32, keys_per_shard_max: usize, segment_buckets_min: u32) -> Self {
+        let mut begin = 0;
+        let mut plot = |shard: u32| {
+            let buckets = segment_buckets_min + segment_buckets_min * shard / shards;
+            begin += buckets;
+            Plot { begin: begin - buckets, buckets }
+        };
+        let shards = (0..shards)
+            .map(|shard| Line(Mutex::new(Shard::new(plot(shard), keys_per_shard_max))))
             .collect();
+        // Segments that were split are a quarter full at least, save for a few.
+        let slots = segment_buckets_min as usize * bucket::SLOTS;
+        let arena = Arena::new(2 + 4 * keys_per_shard_max.div_ceil(slots), begin as usize);
         let random = RandomState::new();
         Self { shards, arena, seed: (random.hash_one(0), random.hash_one(1)) }
     }

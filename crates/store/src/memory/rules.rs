@@ -6,13 +6,14 @@ use sluicegate_kernel::RuleSet;
 
 use super::bucket::ID_MAX;
 
-/// The rule sets of one shard's keys, by id.
+/// The rule sets of one shard's keys, by id. What every decision needs comes first.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct RuleTable {
-    /// The rules with id `i + 1` are at `i`.
-    held: Vec<Option<Held>>,
     /// Who was asked for last: nearly always the one that is asked for next.
     last: Last,
+    /// The rules with id `i + 1` are at `i`.
+    held: Vec<Option<Held>>,
 }
 
 #[derive(Debug)]

@@ -1,12 +1,14 @@
-//! A shard: a directory of segments, each a small table of buckets that splits when it is full.
+//! A shard: segments, each a small table of buckets, of which one at a time is split in two.
 //!
 //! ```text
-//! tag ─▶ leading bits ─▶ directory ─▶ segment ─▶ low bits ─▶ home bucket, or the next ones
+//! tag ─▶ high half ─▶ number of the segment ─▶ low half ─▶ home bucket, or the next ones
 //! ```
 //!
-//! The table grows by one segment at a time (extendible hashing): a full segment is swept first, of
-//! budgets that are full again, and only if that frees too little is it split in two. So no request
-//! ever waits for more than a few hundred keys to be moved.
+//! The table grows by linear hashing: when a key does not find a slot near its home, its segment is
+//! swept of budgets that are full again, and if that frees too little, the segment whose turn it is
+//! gives half of its keys to a new one. So no request ever waits for more than some hundred keys to
+//! be moved, and there is no directory to look into: a segment's number follows from the tag and
+//! from how many there are, and where it lies from its number.
 
 use std::sync::Arc;
 
@@ -17,13 +19,8 @@ use super::arena::{Arena, Bucket};
 use super::bucket::{self, Content, SLOTS};
 use super::rules::RuleTable;
 
-/// Buckets from its home on in which a new key may lie: what a look-up goes through at most as long
-/// as keys are only added.
+/// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
 const PROBES_MAX: usize = 8;
-
-/// Most leading bits of a tag that choose a segment: the low half of the tag chooses the bucket, and
-/// a directory is copied when it grows.
-const DEPTH_MAX: u32 = 24;
 
 /// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
 const EVICTION_SAMPLE_MAX: usize = 16;
@@ -31,21 +28,31 @@ const EVICTION_SAMPLE_MAX: usize = 16;
 /// A sweep is worth not splitting if it frees one slot in so many.
 const SWEEP_WORTH: usize = 8;
 
-/// The keys whose hashes begin alike, under one lock.
+/// The keys whose hashes begin alike, under one lock. What every decision needs comes first, so that
+/// it lies in one cache line with the lock.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Shard {
-    /// Where the segment begins in the arena, by the leading `depth` bits of the tag.
-    directory: Vec<u32>,
-    depth: u32,
-    segment_buckets: usize,
+    plot: Plot,
+    /// How many segments there are, at least 1.
+    segments: u32,
+    rules: RuleTable,
     keys: usize,
     keys_max: usize,
     /// Most keys that are held to the same rules.
     keys_per_rules_max: usize,
-    rules: RuleTable,
     /// States that are longer than a slot; the slot holds their place.
     spilled: Slab<States>,
     evictions: u64,
+}
+
+/// Where in every row of the arena a shard's segment lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plot {
+    /// Its first bucket.
+    pub(super) begin: u32,
+    /// How many buckets it has.
+    pub(super) buckets: u32,
 }
 
 /// What is remembered of a key, for those who write it down.
@@ -64,18 +71,15 @@ struct Place<'a> {
 }
 
 impl Shard {
-    /// An empty shard for at most `keys_max` keys (at least 1), in segments of `segment_buckets`
-    /// buckets.
-    pub(super) fn new(arena: &Arena, segment_buckets: usize, keys_max: usize) -> Self {
-        let first = arena.take(segment_buckets).expect("an arena has a segment for every shard");
+    /// An empty shard for at most `keys_max` keys (at least 1), with this plot in every row.
+    pub(super) fn new(plot: Plot, keys_max: usize) -> Self {
         Self {
-            directory: vec![place_in_directory(first)],
-            depth: 0,
-            segment_buckets,
+            plot,
+            segments: 1,
+            rules: RuleTable::default(),
             keys: 0,
             keys_max,
             keys_per_rules_max: usize::MAX,
-            rules: RuleTable::default(),
             spilled: Slab::new(),
             evictions: 0,
         }
@@ -153,8 +157,7 @@ impl Shard {
 
     /// All that is remembered.
     pub(super) fn kept<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = Kept<'a>> {
-        let all = self.segments(arena).flat_map(|(_, segment)| segment).flat_map(contents);
-        all.map(|(_, Content { tag, id, state })| {
+        self.all(arena).map(|(_, Content { tag, id, state })| {
             let rules = self.rules.rules(id);
             Kept { tag, rules, packed: rules.packs().then_some(state) }
         })
@@ -238,13 +241,13 @@ impl Shard {
 
     #[inline]
     fn segment<'a>(&self, arena: &'a Arena, tag: u64) -> &'a [Bucket] {
-        arena.slice(self.directory[self.entry(tag)] as usize, self.segment_buckets)
+        self.segment_at(arena, number(tag, self.segments))
     }
 
-    /// The entry of the directory that a tag leads to.
     #[inline]
-    fn entry(&self, tag: u64) -> usize {
-        usize::try_from(tag >> 1 >> (63 - self.depth)).expect("at most DEPTH_MAX bits are left")
+    fn segment_at<'a>(&self, arena: &'a Arena, number: u32) -> &'a [Bucket] {
+        let Plot { begin, buckets } = self.plot;
+        arena.slice(number as usize, begin as usize, buckets as usize)
     }
 
     #[cold]
@@ -256,18 +259,26 @@ impl Shard {
         now: Micros,
     ) {
         self.keep_limits(arena, tag, rules, now);
-        loop {
-            let segment = self.segment(arena, tag);
-            if let Some(place) = free(segment, tag, PROBES_MAX) {
-                return self.write(place, tag, (rules, states));
-            }
-            let swept = self.sweep(segment, now);
-            if swept * SWEEP_WORTH >= segment.len() * SLOTS {
+        let segment = self.segment(arena, tag);
+        let mut place = free(segment, tag, PROBES_MAX);
+        if place.is_none() {
+            if self.sweep(segment, now) * SWEEP_WORTH >= segment.len() * SLOTS {
                 self.rebuild(arena, segment);
-            } else if !self.split(arena, tag) {
+            } else {
+                self.split(arena);
+            }
+        }
+        // If it was not the turn of its segment, the key lies further from its home until it is; in a
+        // segment without any slot left the turn comes at once.
+        while place.is_none() {
+            let segment = self.segment(arena, tag);
+            place = free(segment, tag, segment.len());
+            if place.is_none() && !self.split(arena) {
                 self.evict(arena, tag, None, now);
             }
         }
+        let place = place.expect("the loop ends with a place");
+        self.write(place, tag, (rules, states));
     }
 
     /// Makes room for one key of `rules`, so that it will be within the limits.
@@ -308,19 +319,16 @@ impl Shard {
         arena: &'a Arena,
         tag: u64,
     ) -> impl Iterator<Item = (Place<'a>, Content)> {
-        let own = self.segment(arena, tag);
-        let (before, from) = own.split_at(home(tag, own.len()));
-        let own_begin = self.directory[self.entry(tag)];
-        let others = self.segments(arena).filter(move |(begin, _)| *begin != own_begin);
-        let buckets = from.iter().chain(before).chain(others.flat_map(|(_, segment)| segment));
-        buckets.flat_map(contents)
+        let own = number(tag, self.segments);
+        let segment = self.segment_at(arena, own);
+        let (before, from) = segment.split_at(home(tag, segment.len()));
+        let others = (0..self.segments).filter(move |number| *number != own);
+        let others = others.flat_map(|number| self.segment_at(arena, number));
+        from.iter().chain(before).chain(others).flat_map(contents)
     }
 
-    /// All segments with where they begin: a segment's entries of the directory are neighbours.
-    fn segments<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = (u32, &'a [Bucket])> {
-        self.directory
-            .chunk_by(|a, b| a == b)
-            .map(|entries| (entries[0], arena.slice(entries[0] as usize, self.segment_buckets)))
+    fn all<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = (Place<'a>, Content)> {
+        (0..self.segments).flat_map(|number| self.segment_at(arena, number)).flat_map(contents)
     }
 
     /// Forgets what is forgettable and says how much it was.
@@ -334,22 +342,16 @@ impl Shard {
         before - self.keys
     }
 
-    /// Gives the segment of `tag` half of its keys away; `false` if the table has grown to its end.
-    fn split(&mut self, arena: &Arena, tag: u64) -> bool {
-        let full = self.directory[self.entry(tag)];
-        let leads_there = |entry: &&u32| **entry == full;
-        if self.directory.iter().filter(leads_there).count() == 1 {
-            if self.depth == DEPTH_MAX {
-                return false;
-            }
-            self.directory = self.directory.iter().flat_map(|entry| [*entry, *entry]).collect();
-            self.depth += 1;
+    /// One segment more, with half of the keys of the one whose turn it is; `false` if the arena has
+    /// no row for it.
+    fn split(&mut self, arena: &Arena) -> bool {
+        let new = self.segments;
+        if new as usize == arena.rows() {
+            return false;
         }
-        let Some(new) = arena.take(self.segment_buckets) else { return false };
-        let span = self.directory.iter().filter(leads_there).count();
-        let later_half = self.directory.iter_mut().filter(|entry| **entry == full).skip(span / 2);
-        later_half.for_each(|entry| *entry = place_in_directory(new));
-        self.rebuild(arena, arena.slice(full as usize, self.segment_buckets));
+        self.segments += 1;
+        // Its keys have been where the number without its highest bit leads.
+        self.rebuild(arena, self.segment_at(arena, new & !(1 << new.ilog2())));
         true
     }
 
@@ -429,6 +431,18 @@ fn contents(bucket: &Bucket) -> impl Iterator<Item = (Place<'_>, Content)> {
         .filter_map(move |slot| Some((Place { bucket, slot }, bucket::content(bucket, slot)?)))
 }
 
+/// The segment that a tag belongs into, of so many: as many bits of its high half as there are
+/// numbers for, or one less.
+#[inline]
+fn number(tag: u64, segments: u32) -> u32 {
+    let bits = u32::try_from(tag >> 32).expect("the high half of 64 bits");
+    let mask = segments.next_power_of_two() - 1;
+    match bits & mask {
+        number if number < segments => number,
+        number => number & (mask >> 1),
+    }
+}
+
 /// The bucket that a tag belongs into: its low half, scaled to the number of buckets.
 #[inline]
 fn home(tag: u64, buckets: usize) -> usize {
@@ -439,10 +453,6 @@ fn home(tag: u64, buckets: usize) -> usize {
 #[inline]
 fn after(bucket: usize, buckets: usize) -> usize {
     if bucket + 1 == buckets { 0 } else { bucket + 1 }
-}
-
-fn place_in_directory(begin: usize) -> u32 {
-    u32::try_from(begin).expect("an arena has at most BUCKETS_MAX buckets, which fit 32 bits")
 }
 
 fn spilled_at(state: u128) -> usize {

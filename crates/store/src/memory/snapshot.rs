@@ -122,9 +122,9 @@ impl MemoryStore {
         let file = File::open(path).map_err(SnapshotError::Io)?;
         let mut source = Source { from: BufReader::new(file), crc: crc32fast::Hasher::new() };
         let Head { seed, shards } = source.head()?;
-        let keys_max = keys_max.clamp(shards, KEYS_MAX);
+        let keys_per_shard_max = (keys_max.min(KEYS_MAX) / shards as usize).max(1);
         let store =
-            Self { seed, ..Self::with_shards(shards, keys_max / shards, SEGMENT_BUCKETS_MIN) };
+            Self { seed, ..Self::with_shards(shards, keys_per_shard_max, SEGMENT_BUCKETS_MIN) };
         let rules = source.rules(rules)?;
         let mut restored = Restored::default();
         for shard in &store.shards {
@@ -191,7 +191,7 @@ impl MemoryStore {
 /// What comes before the rules.
 struct Head {
     seed: (u64, u64),
-    shards: usize,
+    shards: u32,
 }
 
 /// Writes, and adds up what it writes.
@@ -238,8 +238,10 @@ impl Source {
             newer => return Err(SnapshotError::Newer(newer)),
         }
         let seed = (self.u64()?, self.u64()?);
-        let shards = usize::try_from(self.u32()?).ok().filter(|it| (1..=SHARDS_MAX).contains(it));
-        let shards = shards.ok_or(SnapshotError::Torn("the number of shards"))?;
+        let shards = self.u32()?;
+        if !(1..=SHARDS_MAX).contains(&shards) {
+            return Err(SnapshotError::Torn("the number of shards"));
+        }
         Ok(Head { seed, shards })
     }
 
