@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
-use crate::num::Micros;
+use crate::num::{Micros, put};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits by the two-counter estimate of the last `window`.
@@ -127,7 +127,7 @@ impl Algorithm for SlidingCounter {
 
     const NAME: &'static str = "sliding_counter";
     const CODE: u8 = 7;
-    const TWIN: &'static str = "";
+    const TWIN: &'static str = include_str!("sliding_counter.lua");
     const ABOUT: &'static str = "The two-counter estimate of a sliding window: small and close.";
     const PARAMS: &'static [Param] = &[
         Param {
@@ -244,10 +244,14 @@ impl Algorithm for SlidingCounter {
     }
 
     fn numbers(&self) -> Vec<f64> {
-        Vec::new()
+        [self.limit, self.window_us, self.step_us, self.steps].map(|n| n as f64).to_vec()
     }
 
-    fn write_state(&self, _: &SlidingCounterState, _: &mut Vec<u8>) {}
+    fn write_state(&self, state: &SlidingCounterState, out: &mut Vec<u8>) {
+        put(out, state.window, 7);
+        put(out, state.previous.into(), 4);
+        put(out, state.current.into(), 4);
+    }
 }
 
 fn counter(count: u64) -> u32 {

@@ -7,7 +7,8 @@ use sluicegate_kernel::limits::{
 };
 use sluicegate_kernel::{
     Carry, Concurrency, Cost, FixedWindow, LeakyBucket, Micros, NamedRule, PermitId, Rate, Rule,
-    RuleSet, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, Verb, Window,
+    RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
+    Verb, Window,
 };
 use sluicegate_store::redis::codec::INSTANT_MAX_US;
 
@@ -49,7 +50,7 @@ fn rule(rng: &mut Rng, holds_permits: bool) -> Rule {
         let (limit, queue) = (permits(rng, 1, HOLDERS_MAX), number(rng, 0, HOLDERS_MAX));
         return Concurrency::new(limit, span(rng, 1), queue).unwrap().into();
     }
-    match rng.u32(0..9) {
+    match rng.u32(0..10) {
         0 | 1 => {
             let burst = permits(rng, 1, PERMITS_MAX);
             let bucket = TokenBucket::new(rate(rng), burst).unwrap();
@@ -89,6 +90,10 @@ fn rule(rng: &mut Rng, holds_permits: bool) -> Rule {
             let buckets = number(rng, 1, most);
             let limit = permits(rng, 1, PERMITS_MAX);
             SlidingWindow::new(limit, span(rng, buckets), buckets).unwrap().into()
+        }
+        8 => {
+            let limit = permits(rng, 1, PERMITS_MAX - 1);
+            SlidingCounter::new(limit, span(rng, 1)).unwrap().into()
         }
         _ => SlidingLog::new(permits(rng, 1, LOG_ENTRIES_MAX), span(rng, 1)).unwrap().into(),
     }

@@ -1,0 +1,116 @@
+-- The twin of sliding_counter.rs: the same steps, names and order.
+
+-- The counters as they stand in the window that is running now: its number, how much of it is
+-- over, and both counts.
+local function view(rule, state, now)
+  local elapsed_us = now % rule.window_us
+  local window = (now - elapsed_us) / rule.window_us
+  if not state then return window, elapsed_us, 0, 0 end
+  if window < state.window then
+    -- Time went back: what later windows counted belongs to the one that is running.
+    local sum = state.previous + state.current
+    return window, elapsed_us, 0, sum < rule.limit and sum or rule.limit
+  end
+  if window == state.window then return window, elapsed_us, state.previous, state.current end
+  return window, elapsed_us, window == state.window + 1 and state.current or 0, 0
+end
+
+-- The estimate times `steps`: how many steps of the previous window still count is rounded up.
+local function estimate(rule, elapsed_us, previous, current)
+  local weight = (rule.window_us - elapsed_us) / rule.step_us
+  weight = weight + -weight % 1
+  if weight > rule.steps then weight = rule.steps end
+  return previous * weight + current * rule.steps
+end
+
+local function free(rule, elapsed_us, previous, current)
+  local left = rule.limit * rule.steps - estimate(rule, elapsed_us, previous, current)
+  return left > 0 and (left - left % rule.steps) / rule.steps or 0
+end
+
+-- The first elapsed time of a window at which `previous` weighs little enough for `room`.
+local function elapsed_until(rule, previous, room)
+  if previous == 0 then return 0 end
+  local weight = (room * rule.steps - room * rule.steps % previous) / previous
+  return weight < rule.steps and rule.window_us - weight * rule.step_us or 0
+end
+
+return function(act, rule, state, now, cost, more)
+  if act == 'new' then
+    if now ~= 4 then return nil end
+    local limit, window_us, step_us, steps = struct.unpack('<dddd', rule, state)
+    if not (limit >= 1 and limit < 4294967296 and window_us >= 1 and window_us <= UNITS_MAX
+      and step_us >= 1 and step_us <= window_us and steps >= 1 and steps <= window_us) then
+      return nil
+    end
+    return { limit = limit, window_us = window_us, step_us = step_us, steps = steps }
+  elseif act == 'limit' then
+    return rule.limit
+  elseif act == 'unpack' then
+    if #state < now + 14 then return nil end
+    local window, previous, current = struct.unpack('<I7I4I4', state, now)
+    return { window = window, previous = previous, current = current }, now + 15
+  elseif act == 'pack' then
+    return now .. struct.pack('<I7I4I4', state.window, state.previous, state.current)
+  elseif act == 'latest' then
+    return state.window * rule.window_us
+  elseif act == 'with_used' then
+    local window = (now - now % rule.window_us) / rule.window_us
+    local current = cost < rule.limit and cost or rule.limit
+    return { window = window, previous = 0, current = current }
+  elseif act == 'convert' then
+    -- The same window keeps both counters; another takes the estimate over.
+    local old, limit = more, rule.limit
+    if rule.window_us == old.window_us then
+      -- What a lower limit cannot hold counts as all of it.
+      return {
+        window = state.window,
+        previous = state.previous < limit and state.previous or limit,
+        current = state.current < limit and state.current or limit,
+      }
+    end
+    local _, elapsed_us, previous, current = view(old, state, now)
+    local used = estimate(old, elapsed_us, previous, current) / old.steps
+    used = used + -used % 1
+    local window = (now - now % rule.window_us) / rule.window_us
+    return { window = window, previous = 0, current = used < limit and used or limit }
+  end
+
+  local window, elapsed_us, previous, current = view(rule, state, now)
+
+  if act == 'check' then
+    if cost > rule.limit then return nil, NEVER end
+    if cost <= free(rule, elapsed_us, previous, current) then return 0 end
+    local room, at_us = rule.limit - current - cost, nil
+    if room >= 0 then
+      at_us = elapsed_until(rule, previous, room)
+    else
+      -- Only when this window has become the previous one.
+      at_us = rule.window_us + elapsed_until(rule, current, rule.limit - cost)
+    end
+    return nil, at_us > elapsed_us and at_us - elapsed_us or 0
+  elseif act == 'charge' then
+    return { window = window, previous = previous, current = current + cost }
+  elseif act == 'available' then
+    return free(rule, elapsed_us, previous, current)
+  elseif act == 'status' then
+    local full_after = current > 0 and 2 * rule.window_us or previous > 0 and rule.window_us or 0
+    return free(rule, elapsed_us, previous, current),
+      full_after > elapsed_us and full_after - elapsed_us or 0
+  elseif act == 'refund' then
+    -- The running window gives first: it would have counted the longest.
+    local from_current = current < cost and current or cost
+    local from_previous = cost - from_current
+    if previous < from_previous then from_previous = previous end
+    state.window, state.previous = window, previous - from_previous
+    state.current = current - from_current
+    return from_current + from_previous
+  elseif act == 'rewind' then
+    if window >= state.window then return false end
+    state.window, state.previous, state.current = window, previous, current
+    return true
+  elseif act == 'used' then
+    local used = estimate(rule, elapsed_us, previous, current) / rule.steps
+    return used + -used % 1
+  end
+end
