@@ -41,5 +41,6 @@ vectors: toolchain ## Write the expected decisions of spec/vectors anew
 	$(CARGO) xtask vectors
 
 .PHONY: soak
-soak: toolchain ## Run 10^9 decisions of one limiter and compare the rate (minutes)
+soak: toolchain ## Run 10^9 decisions of one limiter and compare the rate; 10^7 steps of kernel and Lua (minutes)
 	$(CARGO) run --release --package xtask -- soak
+	SLUICEGATE_STEPS=2500000 $(CARGO) test --release --package sluicegate-store --features redis --test redis_script differential

@@ -54,20 +54,21 @@ fn word(word: &[u8], out: &mut Vec<u8>) {
 pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
     server.load(GCRA)?;
     server.load(script::TEXT)?;
-    // 100 permits a second, 200 of them at once: what policies look like.
+    // Six permits a minute, 100 of them at once: slow enough that a key is still there when it is
+    // asked for again.
     let bucket = |permits| -> anyhow::Result<Rule> {
-        Ok(TokenBucket::new(Rate::per_second(permits)?, 200)?.into())
+        Ok(TokenBucket::new(Rate::new(permits, Micros::from_secs(60))?, 100)?.into())
     };
     let four = RuleSet::new(
         (1..=4)
-            .map(|n| Ok(NamedRule { name: format!("rule{n}").into(), rule: bucket(n * 50)? }))
+            .map(|n| Ok(NamedRule { name: format!("rule{n}").into(), rule: bucket(n * 6)? }))
             .collect::<anyhow::Result<_>>()?,
     )?;
     let window = SlidingWindow::new(1_000_000, Micros::from_secs(60), 10)?.into();
     let fixed = WindowKind::Epoch(Micros::from_secs(60));
     let fixed = FixedWindow::new(1_000_000, fixed)?.into();
-    let slow = TokenBucket::new(Rate::new(1, Micros::from_secs(3_600))?, 100)?.into();
-    let leaky = LeakyBucket::new(Rate::per_second(100)?, 200, Delay::None)?.into();
+    let fast = TokenBucket::new(Rate::per_second(1)?, 10)?.into();
+    let leaky = LeakyBucket::new(Rate::new(6, Micros::from_secs(60))?, 100, Delay::None)?.into();
     let one = |rule| RuleSet::single("rule", rule);
     let never = RuleSet::single("rule", TokenBucket::new(Rate::per_second(1)?, 1)?.into());
     Ok(vec![
@@ -75,17 +76,23 @@ pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
             name: "the smallest: one instant on a string".into(),
             decisions: 1,
             sha1: Sha1::from(GCRA).digest().to_string(),
-            arguments: vec![b"10000".to_vec(), b"2000000".to_vec()],
+            arguments: vec![b"10000000".to_vec(), b"1000000000".to_vec()],
         },
-        ours("`token_bucket`", &one(bucket(100)?), 1, 1)?,
-        ours("`token_bucket`, full in an hour", &one(slow), 1, 1)?,
+        ours("`token_bucket`", &one(bucket(6)?), 1, 1)?,
+        ours("`token_bucket`, full in a second", &one(fast), 1, 1)?,
         ours("`token_bucket`, refused", &never, 2, 1)?,
-        ours("`token_bucket`, 16 keys a call", &one(bucket(100)?), 1, 16)?,
+        ours("`token_bucket`, 16 keys a call", &one(bucket(6)?), 1, 16)?,
         ours("`fixed_window`", &one(fixed), 1, 1)?,
         ours("`sliding_window` of 10", &one(window), 1, 1)?,
         ours("`leaky_bucket`", &one(leaky), 1, 1)?,
         ours("a policy of four `token_bucket`s", &four, 1, 1)?,
     ])
+}
+
+/// A budget of which so much is in use that the number takes four bytes.
+pub(crate) fn deep() -> anyhow::Result<Case> {
+    let bucket = TokenBucket::new(Rate::new(6, Micros::from_secs(60))?, 100)?.into();
+    ours("`token_bucket`, 50 permits in use", &RuleSet::single("rule", bucket), 50, 1)
 }
 
 fn ours(name: &str, rules: &RuleSet, cost: u64, decisions: u64) -> anyhow::Result<Case> {

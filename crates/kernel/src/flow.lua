@@ -1,19 +1,28 @@
 -- The twin of flow.rs: what flows per tick, and what one permit weighs. A level is `used` units as
--- of the instant `at`; `rule` has tick_us, per_tick, per_permit and stepped. One function for all,
--- as every function costs every call.
+-- of the instant `at`. One function for all, as every function costs every call; and a rule is the
+-- list of its numbers, as they came.
+
+-- Places of the numbers that every rule with a flow has.
+local TICK_US = 1
+local PER_TICK = 2
+local PER_PERMIT = 3
+local DEPTH = 4
+local LIMIT = 5
+local STEPPED = 7
+
 local function flow(act, rule, used, at, now, units)
   if act == 'drain' then
     -- What is in use at `now`. Time that went backwards carries nothing.
-    local ticks, tick_us = now - at, rule.tick_us
+    local ticks, tick_us = now - at, rule[TICK_US]
     if ticks < 0 then ticks = 0 end
     if tick_us ~= 1 then ticks = (ticks - ticks % tick_us) / tick_us end
-    local carried = ticks * rule.per_tick
+    local carried = ticks * rule[PER_TICK]
     if carried >= used then return 0, now end
     return used - carried, at + ticks * tick_us
   elseif act == 'fill' then
     -- A drained level with `units` more in use.
-    local tick_us, per_tick = rule.tick_us, rule.per_tick
-    if tick_us == 1 or rule.stepped == 1 or used >= per_tick then return used + units, at end
+    local tick_us, per_tick = rule[TICK_US], rule[PER_TICK]
+    if tick_us == 1 or rule[STEPPED] == 1 or used >= per_tick then return used + units, at end
     -- The running tick will carry more than is in use: of the time that it has run for, only as
     -- much counts as emptied the bucket. The rest found nothing to carry.
     local emptied = mul_div(used, tick_us, per_tick)
@@ -22,7 +31,7 @@ local function flow(act, rule, used, at, now, units)
   elseif act == 'time_to_drain' then
     -- From `now` until `used` units of a drained level have flowed out, rounded up, capped.
     if used <= 0 then return 0 end
-    local ticks, tick_us = used / rule.per_tick, rule.tick_us
+    local ticks, tick_us = used / rule[PER_TICK], rule[TICK_US]
     ticks = ticks + -ticks % 1
     -- The last tick apart: up to the cap both parts and their sum are exact.
     local span = (ticks - 1) * tick_us + (tick_us - (now > at and now - at or 0))
@@ -31,10 +40,10 @@ local function flow(act, rule, used, at, now, units)
   elseif act == 'convert' then
     -- A level of `now`, the old rule, in units of `rule`, rounded up (against the caller).
     local old = now
-    local converted, left = mul_div(used, rule.per_permit, old.per_permit)
+    local converted, left = mul_div(used, rule[PER_PERMIT], old[PER_PERMIT])
     if left > 0 then converted = converted + 1 end
-    local same = rule.tick_us == old.tick_us and rule.per_tick == old.per_tick
-      and rule.per_permit == old.per_permit and rule.stepped == old.stepped
+    local same = rule[TICK_US] == old[TICK_US] and rule[PER_TICK] == old[PER_TICK]
+      and rule[PER_PERMIT] == old[PER_PERMIT] and rule[STEPPED] == old[STEPPED]
     -- A part of a tick that was not counted yet counts for nothing when the tick changes.
     return converted < UNITS_MAX and converted or UNITS_MAX, same and at or units
   elseif act == 'pack' then
@@ -45,22 +54,26 @@ local function flow(act, rule, used, at, now, units)
       return rule .. struct.pack('<I7I7', at, used)
     elseif used < 16777216 then
       return struct.pack('<c3I6I3', rule, since, used)
+    elseif used < 4294967296 then
+      return struct.pack('<c3I6I4', rule, since, used)
+    elseif used < 1099511627776 then
+      return struct.pack('<c3I6I5', rule, since, used)
+    elseif used < 281474976710656 then
+      return struct.pack('<c3I6I6', rule, since, used)
     end
-    local width = used < 4294967296 and 4 or used < 1099511627776 and 5
-      or used < 281474976710656 and 6 or 7
-    return struct.pack('<c3I6I' .. width, rule, since, used)
+    return struct.pack('<c3I6I7', rule, since, used)
   elseif act == 'unpack' then
     -- The only level of a key, from `used` to the end of the text `rule`; nil if there is none.
     local text, pos, length = rule, used, #rule - used + 1
-    if length == 9 then
-      at, used = struct.unpack('<I6I3', text, pos)
-      return { used = used, at = at + YEAR_2026_US }, pos + 9
-    elseif length > 9 and length < 14 then
-      at, used = struct.unpack('<I6I' .. length - 6, text, pos)
-      return { used = used, at = at + YEAR_2026_US }, pos + length
-    elseif length == 14 then
+    if length == 14 then
       at, used = struct.unpack('<I7I7', text, pos)
       return { used = used, at = at }, pos + 14
+    elseif length < 9 or length > 14 then
+      return nil
     end
+    local format = length == 9 and '<I6I3' or length == 10 and '<I6I4' or length == 11 and '<I6I5'
+      or length == 12 and '<I6I6' or '<I6I7'
+    at, used = struct.unpack(format, text, pos)
+    return { used = used, at = at + YEAR_2026_US }, pos + length
   end
 end

@@ -7,9 +7,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sluicegate_kernel::algorithm::WindowKind;
+use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
 use sluicegate_kernel::{
     Cost, Decision, FixedWindow, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingLog,
-    SlidingWindow, SmoothBursty, States, TokenBucket, Verb,
+    SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Verb,
 };
 
 const MS: u64 = 1_000;
@@ -247,4 +248,24 @@ fn a_bucket_that_starts_empty_fills_from_the_first_request_on() {
     assert_eq!(key.check(1, 5 * SECOND).retry_after(), Some(Micros::new(100 * MS)));
     assert!(!key.passes(5 * SECOND + 100 * MS - 1));
     assert!(key.passes(5 * SECOND + 100 * MS));
+}
+
+/// A debt of µs under a much faster rate is a number of permits beyond 2^64: a fixed window that took
+/// it over stopped with an overflow at the next request.
+#[test]
+fn a_debt_beyond_all_numbers_is_taken_over_as_a_full_budget() {
+    let warmup = |rate: Rate| SmoothWarmup::new(rate, Micros::SECOND, 3.0).unwrap();
+    let mut key = Key::new(warmup(Rate::new(1, Micros::new(PERIOD_MAX_US)).unwrap()));
+    for _ in 0..4 {
+        key.acquire(COST_MAX, 0);
+    }
+    let moment = Moment::new(Micros::ZERO);
+    let fast = Rate::new(PERMITS_MAX, Micros::new(1)).unwrap();
+    for rule in [warmup(fast).into(), fixed_window(5, WindowKind::Epoch, SECOND).into()] {
+        let rules = RuleSet::single("rule", rule);
+        key.states = rules.take_over(&key.rules, &key.states, &moment);
+        key.rules = rules;
+    }
+    assert!(!key.passes(0));
+    assert!(key.passes(SECOND));
 }

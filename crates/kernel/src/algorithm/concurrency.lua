@@ -54,7 +54,9 @@ return function(act, rule, state, now, cost, more)
     if not (limit >= 1 and limit <= 10000 and ttl_us >= 1 and ttl_us <= UNITS_MAX) then
       return nil
     end
-    return { limit = limit, ttl_us = ttl_us, full_is_fresh = true, holds_permits = true }
+    return { limit = limit, ttl_us = ttl_us }
+  elseif act == 'limit' then
+    return rule.limit
   elseif act == 'unpack' then
     if #state < now + 3 then return nil end
     local count, pos = struct.unpack('<I4', state, now)

@@ -22,9 +22,11 @@ return function(act, rule, state, now, cost, more)
       return nil
     end
     return {
-      limit = limit, kind = kind, span_us = span_us, full_is_fresh = true,
+      limit = limit, kind = kind, span_us = span_us,
       window = rule:sub(state + 8, state + 39),
     }
+  elseif act == 'limit' then
+    return rule.limit
   elseif act == 'unpack' then
     if #state < now + 13 then return nil end
     local count, till = struct.unpack('<I7I7', state, now)

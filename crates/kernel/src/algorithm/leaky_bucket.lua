@@ -1,22 +1,26 @@
 -- The twin of leaky_bucket.rs: the same steps, names and order.
+-- Places of the numbers besides those of a flow.
+local DELAYED = 6
+local DELAY = 8
+
 return function(act, rule, state, now, cost, more)
   if act == 'rewind' then
     if state.at <= now then return false end
     state.at = now
     return true
   elseif act == 'new' then
-    if now ~= 9 then return nil end
-    local tick_us, per_tick, per_permit, depth, limit, delayed, delay =
-      struct.unpack('<ddddddd', rule, state)
-    if not (tick_us >= 1 and per_tick >= 1 and per_permit >= 1 and depth >= per_permit and limit >= 1
-      and delayed >= 0 and delayed <= 1 and delay >= 0 and depth >= delay
-      and tick_us + per_tick + depth + limit <= UNITS_MAX) then
-      return nil
+    if now ~= 10 then return nil end
+    rule = { struct.unpack('<dddddddd', rule, state) }
+    local depth = rule[DEPTH]
+    if rule[TICK_US] >= 1 and rule[PER_TICK] >= 1 and rule[PER_PERMIT] >= 1 and rule[LIMIT] >= 1
+      and rule[DELAYED] >= 0 and rule[DELAYED] <= 1 and rule[DELAY] >= 0
+      and depth >= rule[DELAY] and depth >= rule[PER_PERMIT] and rule[STEPPED] == 0
+      and rule[TICK_US] + rule[PER_TICK] + depth + rule[LIMIT] <= UNITS_MAX then
+      return rule
     end
-    return {
-      tick_us = tick_us, per_tick = per_tick, per_permit = per_permit, depth = depth,
-      limit = limit, delayed = delayed == 1, delay = delay, full_is_fresh = true,
-    }
+    return nil
+  elseif act == 'limit' then
+    return rule[LIMIT]
   elseif act == 'unpack' then
     if more then return flow('unpack', state, now) end
     if #state < now + 13 then return nil end
@@ -35,16 +39,16 @@ return function(act, rule, state, now, cost, more)
   end
 
   if act == 'check' then
-    if cost > rule.limit then return nil, NEVER end
-    local spilled = used - rule.depth + cost * rule.per_permit
+    if cost > rule[LIMIT] then return nil, NEVER end
+    local spilled = used - rule[DEPTH] + cost * rule[PER_PERMIT]
     local retry = flow('time_to_drain', rule, spilled, at, now)
-    local wait = rule.delayed and flow('time_to_drain', rule, used - rule.delay, at, now) or 0
+    local wait = rule[DELAYED] == 1 and flow('time_to_drain', rule, used - rule[DELAY], at, now) or 0
     if more and wait - more > retry then retry = wait - more end
     if retry <= 0 then return wait end
     return nil, retry
   elseif act == 'charge' then
-    local units = cost * rule.per_permit
-    if rule.tick_us == 1 then
+    local units = cost * rule[PER_PERMIT]
+    if rule[TICK_US] == 1 then
       used = used + units
     else
       used, at = flow('fill', rule, used, at, now, units)
@@ -55,29 +59,29 @@ return function(act, rule, state, now, cost, more)
       state = { used = used, at = at }
     end
     -- Who charges wants to know what is left.
-    local left = rule.depth - used
-    return state, left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0,
+    local left = rule[DEPTH] - used
+    return state, left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0,
       flow('time_to_drain', rule, used, at, now)
   elseif act == 'available' then
-    local left = rule.depth - used
-    return left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0
+    local left = rule[DEPTH] - used
+    return left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0
   elseif act == 'status' then
-    local left = rule.depth - used
-    return left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0,
+    local left = rule[DEPTH] - used
+    return left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0,
       flow('time_to_drain', rule, used, at, now)
   elseif act == 'refund' then
-    local back = cost * rule.per_permit
+    local back = cost * rule[PER_PERMIT]
     if back > used then back = used end
     state.used, state.at = used - back, at
-    back = back / rule.per_permit
+    back = back / rule[PER_PERMIT]
     return back + -back % 1
   elseif act == 'latest' then
     return state.at
   elseif act == 'used' then
-    used = used / rule.per_permit
+    used = used / rule[PER_PERMIT]
     return used + -used % 1
   elseif act == 'with_used' then
-    local units = cost * rule.per_permit
+    local units = cost * rule[PER_PERMIT]
     return { used = units < UNITS_MAX and units or UNITS_MAX, at = now }
   elseif act == 'convert' then
     local old = more

@@ -218,10 +218,10 @@ impl Algorithm for LeakyBucket {
             Delay::None => (0.0, 0),
             Delay::Above(n) => (1.0, n * self.flow.per_permit),
         };
-        let [tick_us, per_tick, per_permit, _] = self.flow.numbers();
+        let [tick_us, per_tick, per_permit, stepped] = self.flow.numbers();
         let (permits, period) = (self.rate.permits(), self.rate.period().get());
         let (depth, limit) = (self.depth() as f64, self.limit() as f64);
-        let numbers = [tick_us, per_tick, per_permit, depth, limit, delayed, delay as f64];
+        let numbers = [tick_us, per_tick, per_permit, depth, limit, delayed, stepped, delay as f64];
         numbers.into_iter().chain([permits as f64, period as f64]).collect()
     }
 

@@ -43,9 +43,9 @@ return function(act, rule, state, now, cost, more)
       and step_us >= 1 and step_us <= window_us and steps >= 1 and steps <= window_us) then
       return nil
     end
-    return {
-      limit = limit, window_us = window_us, step_us = step_us, steps = steps, full_is_fresh = true,
-    }
+    return { limit = limit, window_us = window_us, step_us = step_us, steps = steps }
+  elseif act == 'limit' then
+    return rule.limit
   elseif act == 'unpack' then
     if #state < now + 14 then return nil end
     local window, previous, current = struct.unpack('<I7I4I4', state, now)

@@ -36,7 +36,9 @@ return function(act, rule, state, now, cost, more)
     if not (limit >= 1 and limit <= 10000 and window_us >= 1 and window_us <= UNITS_MAX) then
       return nil
     end
-    return { limit = limit, window_us = window_us, full_is_fresh = true }
+    return { limit = limit, window_us = window_us }
+  elseif act == 'limit' then
+    return rule.limit
   elseif act == 'unpack' then
     if #state < now + 7 then return nil end
     local pos, entries = now + 8, 0

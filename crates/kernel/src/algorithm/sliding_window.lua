@@ -63,8 +63,9 @@ return function(act, rule, state, now, cost, more)
     end
     return {
       limit = limit, window_us = window_us, bucket_us = bucket_us, len = buckets + 1,
-      full_is_fresh = true,
     }
+  elseif act == 'limit' then
+    return rule.limit
   elseif act == 'unpack' then
     if #state < now + 7 then return nil end
     local newest, width = struct.unpack('<I7B', state, now)

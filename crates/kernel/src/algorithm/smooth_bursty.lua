@@ -36,8 +36,10 @@ return function(act, rule, state, now, cost, more)
     local limit = max_stored - max_stored % 1
     return {
       permits = permits, period_us = period_us, max_stored = max_stored,
-      limit = limit > 1 and limit or 1, full_is_fresh = false,
+      limit = limit > 1 and limit or 1,
     }
+  elseif act == 'limit' then
+    return rule.limit
   elseif act == 'unpack' then
     if #state < now + 14 then return nil end
     local balance, at = struct.unpack('<dI7', state, now)

@@ -41,8 +41,10 @@ return function(act, rule, state, now, cost, more)
     local limit = max_stored < DEPTH_MAX and max_stored - max_stored % 1 or DEPTH_MAX
     return {
       stable = stable, threshold = threshold, max_stored = max_stored, slope = slope,
-      cooldown = cooldown, limit = limit > 1 and limit or 1, full_is_fresh = true,
+      cooldown = cooldown, limit = limit > 1 and limit or 1,
     }
+  elseif act == 'limit' then
+    return rule.limit
   elseif act == 'unpack' then
     if #state < now + 22 then return nil end
     local stored, debt_us, at = struct.unpack('<ddI7', state, now)

@@ -1,4 +1,7 @@
 -- The twin of token_bucket.rs: the same steps, names and order.
+-- Places of the numbers besides those of a flow.
+local SPENT = 6
+
 return function(act, rule, state, now, cost, more)
   if act == 'rewind' then
     if state.at <= now then return false end
@@ -6,17 +9,17 @@ return function(act, rule, state, now, cost, more)
     return true
   elseif act == 'new' then
     if now ~= 9 then return nil end
-    local tick_us, per_tick, per_permit, depth, burst, spent, stepped =
-      struct.unpack('<ddddddd', rule, state)
-    if not (tick_us >= 1 and per_tick >= 1 and per_permit >= 1 and depth >= per_permit and burst >= 1
-      and spent >= 0 and depth >= spent and stepped >= 0 and stepped <= 1
-      and tick_us + per_tick + depth + burst <= UNITS_MAX) then
-      return nil
+    rule = { struct.unpack('<ddddddd', rule, state) }
+    local depth = rule[DEPTH]
+    if rule[TICK_US] >= 1 and rule[PER_TICK] >= 1 and rule[PER_PERMIT] >= 1 and rule[LIMIT] >= 1
+      and rule[SPENT] >= 0 and depth >= rule[SPENT] and depth >= rule[PER_PERMIT]
+      and rule[STEPPED] >= 0 and rule[STEPPED] <= 1
+      and rule[TICK_US] + rule[PER_TICK] + depth + rule[LIMIT] <= UNITS_MAX then
+      return rule
     end
-    return {
-      tick_us = tick_us, per_tick = per_tick, per_permit = per_permit, depth = depth,
-      limit = burst, spent = spent, stepped = stepped, full_is_fresh = spent == 0,
-    }
+    return nil
+  elseif act == 'limit' then
+    return rule[LIMIT]
   elseif act == 'unpack' then
     if more then return flow('unpack', state, now) end
     if #state < now + 13 then return nil end
@@ -28,16 +31,16 @@ return function(act, rule, state, now, cost, more)
   end
 
   -- level
-  local used, at = rule.spent, now
+  local used, at = rule[SPENT], now
   if state then
     used, at = state.used, state.at
     if at ~= now then used, at = flow('drain', rule, used, at, now) end
   end
 
   if act == 'check' then
-    if cost > rule.limit then return nil, NEVER end
-    local units = cost * rule.per_permit
-    local excess = used - rule.depth + units
+    if cost > rule[LIMIT] then return nil, NEVER end
+    local units = cost * rule[PER_PERMIT]
+    local excess = used - rule[DEPTH] + units
     if excess <= 0 then return 0 end
     local wait = flow('time_to_drain', rule, excess, at, now)
     local retry = wait - (more or 0)
@@ -47,8 +50,8 @@ return function(act, rule, state, now, cost, more)
     if retry <= 0 then return wait end
     return nil, retry
   elseif act == 'charge' then
-    local units = cost * rule.per_permit
-    if rule.tick_us == 1 then
+    local units = cost * rule[PER_PERMIT]
+    if rule[TICK_US] == 1 then
       used = used + units
     else
       used, at = flow('fill', rule, used, at, now, units)
@@ -59,31 +62,31 @@ return function(act, rule, state, now, cost, more)
       state = { used = used, at = at }
     end
     -- Who charges wants to know what is left.
-    local left = rule.depth - used
-    return state, left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0,
+    local left = rule[DEPTH] - used
+    return state, left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0,
       flow('time_to_drain', rule, used, at, now)
   elseif act == 'first_seen' then
-    if rule.spent > 0 then return { used = used, at = at } end
+    if rule[SPENT] > 0 then return { used = used, at = at } end
   elseif act == 'available' then
-    local left = rule.depth - used
-    return left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0
+    local left = rule[DEPTH] - used
+    return left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0
   elseif act == 'status' then
-    local left = rule.depth - used
-    return left > 0 and (left - left % rule.per_permit) / rule.per_permit or 0,
+    local left = rule[DEPTH] - used
+    return left > 0 and (left - left % rule[PER_PERMIT]) / rule[PER_PERMIT] or 0,
       flow('time_to_drain', rule, used, at, now)
   elseif act == 'refund' then
-    local back = cost * rule.per_permit
+    local back = cost * rule[PER_PERMIT]
     if back > used then back = used end
     state.used, state.at = used - back, at
-    back = back / rule.per_permit
+    back = back / rule[PER_PERMIT]
     return back + -back % 1
   elseif act == 'latest' then
     return state.at
   elseif act == 'used' then
-    used = used / rule.per_permit
+    used = used / rule[PER_PERMIT]
     return used + -used % 1
   elseif act == 'with_used' then
-    local units = cost * rule.per_permit
+    local units = cost * rule[PER_PERMIT]
     return { used = units < UNITS_MAX and units or UNITS_MAX, at = now }
   elseif act == 'convert' then
     local old = more

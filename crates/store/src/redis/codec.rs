@@ -8,8 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use sluicegate_kernel::limits::{SPAN_MAX_US, UNITS_MAX};
 use sluicegate_kernel::{
-    Carry, Decision, Micros, Moment, Outcome, Retry, RuleSet, States, Unsupported, Verb, Verdict,
-    Window,
+    Carry, Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, States, Unsupported, Verb,
+    Verdict, Window,
 };
 
 /// Latest instant that the script decides at, in µs since the epoch (the year 2112): an instant and
@@ -61,7 +61,7 @@ impl RulesBlob {
         for named in rules.rules() {
             let numbers = named.rule.numbers();
             let count = u8::try_from(numbers.len()).expect("a rule has a handful of numbers");
-            bytes.extend([named.rule.code(), count]);
+            bytes.extend([named.rule.code(), count, flags(&named.rule)]);
             bytes.extend_from_slice(&Sha256::digest(named.name.as_bytes())[..8]);
             bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         }
@@ -251,6 +251,13 @@ pub fn state_value(rules: &RuleSet, states: &States) -> Option<Vec<u8>> {
         }
     }
     Some(bytes)
+}
+
+/// What the script must know of a rule whatever its algorithm: whether a full budget is a new key,
+/// whether it hands out permits, whether a request brings its window along.
+fn flags(rule: &Rule) -> u8 {
+    let flags = [rule.full_is_fresh(), rule.holds_permits(), rule.calendar().is_some()];
+    flags.into_iter().enumerate().map(|(bit, set)| u8::from(set) << bit).sum()
 }
 
 /// Appends the lowest `bytes` bytes of `value`, little-endian.

@@ -1,32 +1,35 @@
 end
 
+local keys, args, call = KEYS, ARGV, redis.call
 local now_us, decide_any, replies
-local last_text, last_ask, rule, twin, generation, cost
+local last_text, last_ask, rule, twin, generation, cost, starts_full
 
-for place = 1, #KEYS do
-  local key, text, ask = KEYS[place], ARGV[2 * place - 1], ARGV[2 * place]
-  local value, reply = redis.call('GET', key), nil
+for place = 1, #keys do
+  local key, text, ask = keys[place], args[2 * place - 1], args[2 * place]
+  local value, reply = call('GET', key), nil
+  -- What to remember, and for how long; nil: what is remembered stays.
+  local packed, full_after, full_is_fresh, clock, ahead
 
   -- The ordinary case: a check by one rule, on the server's time. Its steps are those of
   -- `decide_any`, without the lists.
   if text ~= last_text or ask ~= last_ask then
     last_text, last_ask, rule = text, ask, nil
-    if #ask == 6 and #text > 16 then
-      local version, _, count, code, numbers, verb, clock
-      generation, version, _, count, code, numbers = struct.unpack('<c3BBBBB', text)
-      verb, clock, cost = struct.unpack('<BBI4', ask)
+    if #ask == 6 and #text > 17 then
+      local version, _, count, code, numbers, flags = text:byte(4, 9)
+      local verb, clock, c1, c2, c3, c4 = ask:byte(1, 6)
+      cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216
       if version == 1 and count == 1 and verb == CHECK and clock == SERVER
-        and cost >= 1 and cost <= COST_MAX and #text == 16 + 8 * numbers then
-        twin = twin_of(code)
-        rule = twin and twin('new', text, 17, numbers)
-        if rule and (rule.holds_permits or rule.kind == 2) then rule = nil end
+        and cost >= 1 and cost <= COST_MAX and #text == 17 + 8 * numbers and flags < PERMITS then
+        generation, twin = text:sub(1, 3), twin_of(code)
+        rule = twin and twin('new', text, 18, numbers)
+        starts_full = flags == FULL_IS_FRESH
       end
     end
   end
 
   if rule and (not value or value:sub(1, 3) == generation) then
     if not now_us then
-      local time = redis.call('TIME')
+      local time = call('TIME')
       now_us = time[1] * 1000000 + time[2]
     end
     local state, pos, touched
@@ -38,42 +41,43 @@ for place = 1, #KEYS do
       reply = '\4state'
     else
       local wait, retry = twin('check', rule, state, now_us, cost)
-      local remaining, reset_after
+      local remaining
       if wait then
-        state, remaining, reset_after = twin('charge', rule, state, now_us, cost)
+        state, remaining, full_after = twin('charge', rule, state, now_us, cost)
         touched = true
       elseif not state then
         state = twin('first_seen', rule, nil, now_us)
         touched = state
       end
-      if not remaining then remaining, reset_after = twin('status', rule, state, now_us) end
+      if not remaining then remaining, full_after = twin('status', rule, state, now_us) end
       if touched then
-        local packed = twin('pack', rule, state, generation, nil, true)
-        remember(key, value, packed, reset_after, rule.full_is_fresh, SERVER, 0)
+        packed = twin('pack', rule, state, generation, nil, true)
+        full_is_fresh, ahead = starts_full, 0
       end
       reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
-        remaining, reset_after)
+        remaining, full_after)
     end
   else
     -- Any verb, any rules; the twin of ruleset.rs.
     decide_any = decide_any or (function()
-      -- The rules of a set, their twins, what becomes of usage; nil if `text` is no set.
+      -- The rules of a set, their twins and flags, what becomes of usage; nil if `text` is none.
       local function parse(text)
         if #text < 6 then return nil end
         local version, carry, count = struct.unpack('<BBB', text, 4)
         if version ~= 1 or carry > FORGET or count < 1 or count > 8 then return nil end
-        local pos, rules, twins, known = 7, {}, {}, {}
+        local pos, rules, twins, flags, known = 7, {}, {}, {}, {}
         for place = 1, count do
-          if #text < pos + 9 then return nil end
-          local code, numbers = text:byte(pos, pos + 1)
-          local last = pos + 9 + 8 * numbers
-          if #text < last then return nil end
+          if #text < pos + 10 then return nil end
+          local code, numbers, flag = text:byte(pos, pos + 2)
+          local last = pos + 10 + 8 * numbers
+          if #text < last or flag > 7 then return nil end
           local twin = known[code] or twin_of(code)
-          local rule = twin and twin('new', text, pos + 10, numbers)
+          local rule = twin and twin('new', text, pos + 11, numbers)
           if not rule then return nil end
-          rules[place], twins[place], known[code], pos = rule, twin, twin, last + 1
+          rules[place], twins[place], flags[place] = rule, twin, flag
+          known[code], pos = twin, last + 1
         end
-        if pos == #text + 1 then return rules, twins, carry end
+        if pos == #text + 1 then return rules, twins, flags, carry end
       end
 
       -- What is remembered under these rules; nil if `value` is not of them.
@@ -94,8 +98,8 @@ for place = 1, #KEYS do
         return present == 0 and pos == #value + 1 and states or nil
       end
 
-      return function(key, value, text, ask)
-        local rules, twins, carry = parse(text)
+      return function(value, text, ask)
+        local rules, twins, flags, carry = parse(text)
         if not rules then return '\4rules' end
         if #ask < 6 then return '\4ask' end
         local verb, clock, cost = struct.unpack('<BBI4', ask)
@@ -116,15 +120,15 @@ for place = 1, #KEYS do
           now, pos = struct.unpack('<I7', ask, pos)
           if now > INSTANT_MAX_US then return '\4ask' end
         elseif not now then
-          local time = redis.call('TIME')
+          local time = call('TIME')
           now = time[1] * 1000000 + time[2]
           now_us = now
         end
         local holds_permits = false
         for place = 1, #rules do
-          local rule = rules[place]
-          holds_permits = holds_permits or rule.holds_permits
-          if rule.kind == 2 then
+          local flag = flags[place]
+          if flag % CALENDAR >= PERMITS then holds_permits = true end
+          if flag >= CALENDAR then
             if #ask < pos + 13 then return '\4ask' end
             local from, till
             from, till, pos = struct.unpack('<I7I7', ask, pos)
@@ -135,7 +139,7 @@ for place = 1, #KEYS do
             elseif now >= till then
               till = now + (till - from) - (now - till) % (till - from)
             end
-            rule.till = till
+            rules[place].till = till
           end
         end
         local how = ask:byte(pos)
@@ -163,20 +167,21 @@ for place = 1, #KEYS do
           local start = 7
           for place = 1, carry == FORGET and 0 or #rules do
             local rule, twin, old_start = rules[place], twins[place], 7
-            local stop = start + 10 + 8 * text:byte(start + 1)
+            local stop = start + 11 + 8 * text:byte(start + 1)
             for other = 1, #old do
               local old_rule, old_twin, state = old[other], old_twins[other], before[other]
-              local old_stop = old_start + 10 + 8 * old_text:byte(old_start + 1)
-              if state and old_text:sub(old_start + 2, old_start + 9)
-                == text:sub(start + 2, start + 9) then
+              local old_stop = old_start + 11 + 8 * old_text:byte(old_start + 1)
+              if state and old_text:sub(old_start + 3, old_start + 10)
+                == text:sub(start + 3, start + 10) then
                 -- carried
                 local alike = text:byte(start) == old_text:byte(old_start)
-                if alike and text:sub(start + 10, stop - 1)
-                  == old_text:sub(old_start + 10, old_stop - 1) then
+                if alike and text:sub(start + 11, stop - 1)
+                  == old_text:sub(old_start + 11, old_stop - 1) then
                   states[place] = state
-                elseif carry == PROPORTIONAL and not rule.holds_permits then
+                elseif carry == PROPORTIONAL and flags[place] % CALENDAR < PERMITS then
                   local used = old_twin('used', old_rule, state, now)
-                  local scaled, left = mul_div(used, rule.limit, old_rule.limit)
+                  local limit, old_limit = twin('limit', rule), old_twin('limit', old_rule)
+                  local scaled, left = mul_div(used, limit, old_limit)
                   if left > 0 then scaled = scaled + 1 end
                   if scaled > UNITS_MAX then scaled = UNITS_MAX end
                   states[place] = twin('with_used', rule, nil, now, scaled)
@@ -195,13 +200,10 @@ for place = 1, #KEYS do
           -- Nobody knows the rules that wrote the state: every budget is used up.
           touched = true
           for place = 1, #rules do
-            local rule = rules[place]
-            if rule.holds_permits then
-              local nobody = ('\0'):rep(16)
-              states[place] = twins[place]('charge', rule, nil, now, rule.limit, nobody)
-            else
-              states[place] = twins[place]('with_used', rule, nil, now, rule.limit)
-            end
+            local rule, twin = rules[place], twins[place]
+            local limit, act = twin('limit', rule), 'with_used'
+            if flags[place] % CALENDAR >= PERMITS then act = 'charge' end
+            states[place] = twin(act, rule, nil, now, limit, ('\0'):rep(16)) or nil
           end
         elseif value then
           return '\3' .. written
@@ -225,7 +227,7 @@ for place = 1, #KEYS do
         if verb == ACQUIRE then
           for place = #rules, 1, -1 do
             local state = states[place]
-            if state and rules[place].holds_permits
+            if state and flags[place] % CALENDAR >= PERMITS
               and twins[place]('holds', rules[place], state, now, nil, permit) then
               refused_by, retry, held = place, NEVER, true
             end
@@ -256,7 +258,7 @@ for place = 1, #KEYS do
           -- Gives back to every rule; the least that one of them took back is what counts.
           granted = nil
           for place = 1, #rules do
-            if not rules[place].holds_permits then
+            if flags[place] % CALENDAR < PERMITS then
               local state, back = states[place], 0
               if state then
                 back, touched = twins[place]('refund', rules[place], state, now, cost), true
@@ -271,7 +273,7 @@ for place = 1, #KEYS do
           local act = verb == RELEASE and 'release' or 'renew'
           granted = nil
           for place = 1, #rules do
-            if rules[place].holds_permits then
+            if flags[place] % CALENDAR >= PERMITS then
               local state, back = states[place], nil
               if state then back, state = twins[place](act, rules[place], state, now, nil, permit) end
               if back then
@@ -306,11 +308,13 @@ for place = 1, #KEYS do
             deciding, remaining, reset_after = place, left, after
           end
           if after > full_after then full_after = after end
-          full_is_fresh = full_is_fresh and rule.full_is_fresh
+          full_is_fresh = full_is_fresh and flags[place] % 2 == FULL_IS_FRESH
         end
 
+        local packed
         if touched and verb ~= PEEK then
-          local packed, present, bit = #rules == 1 and generation or '', 0, 1
+          local present, bit = 0, 1
+          packed = #rules == 1 and generation or ''
           for place = 1, #rules do
             local state = states[place]
             if state then
@@ -320,21 +324,32 @@ for place = 1, #KEYS do
             bit = bit * 2
           end
           if #rules > 1 then packed = generation .. string.char(present) .. packed end
-          if present == 0 then
-            if value then redis.call('DEL', key) end
-          elseif packed ~= value then
-            remember(key, value, packed, full_after, full_is_fresh, clock, now - asked_at)
-          end
+          if present == 0 then full_is_fresh, full_after = true, 0 end
         end
         if refused_by then wait, granted = retry, 0 end
-        return struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait,
+        local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait,
           remaining, reset_after)
+        return reply, packed, full_after, full_is_fresh, clock, now - asked_at
       end
     end)()
-    reply = decide_any(key, value, text, ask)
+    reply, packed, full_after, full_is_fresh, clock, ahead = decide_any(value, text, ask)
   end
 
-  if #KEYS == 1 then return reply end
+  if packed and packed ~= value then
+    if full_is_fresh and full_after <= 0 then
+      -- A full budget is no key at all.
+      if value then call('DEL', key) end
+    else
+      -- Until every budget is full. A state that is ahead of the caller's clock is ahead of the
+      -- server's.
+      local span = full_after + ahead
+      local ttl = (span - span % 1000) / 1000 + 1
+      if not full_is_fresh then ttl = ttl + IDLE_MS end
+      if clock == GIVEN then ttl = ttl + GIVEN_MS end
+      call('SET', key, packed, 'PX', ttl)
+    end
+  end
+  if #keys == 1 then return reply end
   replies = replies or {}
   replies[place] = reply
 end

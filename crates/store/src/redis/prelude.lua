@@ -38,6 +38,11 @@ local CLIENT = 2
 local PROPORTIONAL = 1
 local FORGET = 2
 
+-- Flags of a rule: a full budget is a new key; it hands out permits; its window comes along.
+local FULL_IS_FRESH = 1
+local PERMITS = 2
+local CALENDAR = 4
+
 -- The rules that wrote a state: those that follow, or nobody knows.
 local RULES = 1
 local LOST = 2
@@ -62,20 +67,6 @@ local function mul_div(a, b, c)
     bit = bit / 2
   end
   return quotient + low, rest
-end
-
--- Remembers `value` until every budget is full again; a full budget is no key at all.
-local function remember(key, before, value, reset_after, full_is_fresh, clock, ahead)
-  if full_is_fresh and reset_after <= 0 then
-    if before then redis.call('DEL', key) end
-    return
-  end
-  -- A state that is ahead of the caller's clock is ahead of the server's.
-  local span = reset_after + ahead
-  local ttl = (span - span % 1000) / 1000 + 1
-  if not full_is_fresh then ttl = ttl + IDLE_MS end
-  if clock == GIVEN then ttl = ttl + GIVEN_MS end
-  redis.call('SET', key, value, 'PX', ttl)
 end
 
 -- The twin of the algorithm whose code this is; nil if there is none.

@@ -13,7 +13,7 @@ use crate::random;
 use crate::subject::Scripted;
 
 /// Steps of each of the four parts; `SLUICEGATE_STEPS` takes as many from a fresh seed.
-const STEPS: u64 = 300_000;
+const STEPS: u64 = 260_000;
 
 /// Steps of one history.
 const STEPS_PER_HISTORY: u64 = 50;

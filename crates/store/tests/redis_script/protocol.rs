@@ -75,14 +75,15 @@ fn numbers_that_are_none_are_refused_and_change_nothing() {
         let blob = RulesBlob::new(&rules).as_bytes().to_vec();
         // A number that only tells rules apart may be anything.
         let used = match named.rule {
-            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => 7,
+            Rule::TokenBucket(_) => 7,
+            Rule::LeakyBucket(_) => 8,
             Rule::FixedWindow(_) => 3,
             _ => named.rule.numbers().len(),
         };
         for place in 0..used {
             for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300] {
                 let mut blob = blob.clone();
-                blob[16 + 8 * place..24 + 8 * place].copy_from_slice(&odd.to_le_bytes());
+                blob[17 + 8 * place..25 + 8 * place].copy_from_slice(&odd.to_le_bytes());
                 let mut redis = FakeRedis::new();
                 redis.server.borrow_mut().now_us = NOW_US;
                 let reply = eval(&mut redis, &blob, &ask);
