@@ -95,10 +95,15 @@ pub(crate) fn deep() -> anyhow::Result<Case> {
     ours("`token_bucket`, 50 permits in use", &RuleSet::single("rule", bucket), 50, 1)
 }
 
-fn ours(name: &str, rules: &RuleSet, cost: u64, decisions: u64) -> anyhow::Result<Case> {
+/// What follows a key: the rules, and a check of this cost on the server's time.
+pub(crate) fn arguments(rules: &RuleSet, cost: u64) -> anyhow::Result<[Vec<u8>; 2]> {
     let (verb, at) = (Verb::Check { cost: Cost::new(cost)? }, Moment::new(Micros::ZERO));
     let question = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
-    let arguments = vec![RulesBlob::new(rules).as_bytes().to_vec(), question.encode(rules)];
+    Ok([RulesBlob::new(rules).as_bytes().to_vec(), question.encode(rules)])
+}
+
+fn ours(name: &str, rules: &RuleSet, cost: u64, decisions: u64) -> anyhow::Result<Case> {
+    let arguments = arguments(rules, cost)?.to_vec();
     let sha1 = script::SHA1.parse().context("a digest is text")?;
     Ok(Case { name: name.into(), decisions, sha1, arguments })
 }

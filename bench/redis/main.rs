@@ -2,6 +2,7 @@
 //! Sluicegate's script and for the smallest limiter. `bench/README.md` says how to run it.
 
 mod cases;
+mod engine;
 mod server;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ fn main() -> anyhow::Result<()> {
         return memory(&mut server, &cases);
     }
     let mut server = Server::start(&[])?;
+    if wanted == "engine" {
+        return engine::run(&mut server);
+    }
     let cases = cases::all(&mut server)?;
     let (smallest, others) = (cases.first(), cases.iter().skip(1));
     let others = others.filter(|case| case.name.contains(&wanted));

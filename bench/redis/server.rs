@@ -22,6 +22,7 @@ const PIPELINED: u64 = 16;
 pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
+    port: String,
     connections: Vec<BufReader<TcpStream>>,
     random: u64,
 }
@@ -43,12 +44,17 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .context("taskset and redis-server must be installed")?;
-        let mut server = Self { child, folder, connections: Vec::new(), random: 1 };
+        let mut server = Self { child, folder, port, connections: Vec::new(), random: 1 };
         for _ in 0..CONNECTIONS {
-            let stream = connect(&port)?;
+            let stream = connect(&server.port)?;
             server.connections.push(BufReader::with_capacity(1 << 16, stream));
         }
         Ok(server)
+    }
+
+    /// Where it listens on the loopback interface.
+    pub(crate) fn port(&self) -> &str {
+        &self.port
     }
 
     /// CPU time that the server has used, in ns.
