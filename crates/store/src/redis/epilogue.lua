@@ -182,12 +182,25 @@ for place = 1, #keys do
                   == old_text:sub(old_start + 11, old_stop - 1) then
                   states[place] = state
                 elseif carry == PROPORTIONAL and flags[place] % CALENDAR < PERMITS then
-                  local used = old_twin('used', old_rule, state, now)
                   local limit, old_limit = twin('limit', rule), old_twin('limit', old_rule)
-                  local scaled, left = mul_div(used, limit, old_limit)
-                  if left > 0 then scaled = scaled + 1 end
-                  if scaled > UNITS_MAX then scaled = UNITS_MAX end
-                  states[place] = twin('with_used', rule, nil, now, scaled)
+                  local function scaled(used)
+                    if used > UNITS_MAX then used = UNITS_MAX end
+                    local product, left = used * limit, nil
+                    if product < UNITS_MAX then
+                      left = product % old_limit
+                      product = (product - left) / old_limit
+                    else
+                      product, left = mul_div(used, limit, old_limit)
+                    end
+                    if left > 0 then product = product + 1 end
+                    return product < UNITS_MAX and product or UNITS_MAX
+                  end
+                  -- A twin without `rescale` says nothing, as do those whose windows differ.
+                  states[place] = alike and twin('rescale', rule, state, now, scaled, old_rule)
+                  if not states[place] then
+                    local used = scaled(old_twin('used', old_rule, state, now))
+                    states[place] = twin('with_used', rule, nil, now, used)
+                  end
                 elseif alike then
                   states[place] = twin('convert', rule, state, now, nil, old_rule)
                 else
