@@ -30,7 +30,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, pack_words, unpack_words};
+use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window, fnv_1a};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX};
 use crate::num::{Micros, put};
@@ -255,6 +255,17 @@ impl Algorithm for FixedWindow {
         at: &Moment<'_>,
     ) -> Option<FixedWindowState> {
         if self.kind == old.kind { Some(*state) } else { self.with_used(old.used(state, at), at) }
+    }
+
+    /// The same window keeps its end.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &FixedWindowState,
+        scale: Scale,
+    ) -> Option<FixedWindowState> {
+        let same = self.kind == old.kind;
+        same.then(|| FixedWindowState { count: scale.of(state.count), end: state.end })
     }
 
     fn calendar(&self) -> Option<(CalendarUnit, &str)> {

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
+    Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, Scale, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
 use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Status};
 use crate::num::{Micros, Rate};
@@ -146,6 +146,16 @@ macro_rules! algorithms {
                         rule.convert(old, own, at).map(State::$Name)
                     })+
                     _ => self.with_used(old.used(state, at), at),
+                }
+            }
+
+            /// See [`Algorithm::rescale`]; of another algorithm nothing is known but the usage.
+            pub fn rescale(&self, old: &Self, state: &State, scale: Scale) -> Option<State> {
+                match (self, old, state) {
+                    $((Self::$Name(rule), Self::$Name(old), State::$Name(own)) => {
+                        rule.rescale(old, own, scale).map(State::$Name)
+                    })+
+                    _ => None,
                 }
             }
 

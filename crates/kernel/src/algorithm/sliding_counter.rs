@@ -24,7 +24,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Algorithm, pack_words, unpack_words};
+use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, put};
@@ -240,6 +240,24 @@ impl Algorithm for SlidingCounter {
         // What a lower limit cannot hold counts as all of it.
         let limit = counter(self.limit);
         let (previous, current) = (state.previous.min(limit), state.current.min(limit));
+        Some(SlidingCounterState { window: state.window, previous, current })
+    }
+
+    /// The same window keeps both counters. Their sum is rounded once: the older one gets what the
+    /// newer one leaves of it, so that as little is rounded up as never lowers the estimate.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SlidingCounterState,
+        scale: Scale,
+    ) -> Option<SlidingCounterState> {
+        if self.window_us != old.window_us {
+            return None;
+        }
+        let current = scale.of(state.current.into());
+        let sum = scale.of(u64::from(state.previous) + u64::from(state.current));
+        let (previous, current) = ((sum - current).min(self.limit), current.min(self.limit));
+        let (previous, current) = (counter(previous), counter(current));
         Some(SlidingCounterState { window: state.window, previous, current })
     }
 

@@ -26,7 +26,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{LOG_ENTRIES_MAX, PERIOD_MAX_US};
 use crate::num::{Micros, put};
@@ -198,6 +198,32 @@ impl Algorithm for SlidingLog {
         let mut state = state.clone();
         old.forget_gone(&mut state, at.now());
         Some(state)
+    }
+
+    /// The same window keeps its entries, of which those that count for nothing now are left out.
+    /// Sums are scaled, from the newest entry on: so at every later instant the sum of those that
+    /// still count is rounded once. What is more than the limit counts as all of it.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SlidingLogState,
+        scale: Scale,
+    ) -> Option<SlidingLogState> {
+        if self.window != old.window {
+            return None;
+        }
+        let mut rescaled = SlidingLogState::default();
+        let mut sum = 0;
+        for Entry { at, cost } in state.entries.iter().rev() {
+            sum += u64::from(*cost);
+            let after = scale.of(sum).min(self.limit);
+            let cost = u32::try_from(after - rescaled.sum).expect("at most the limit");
+            if cost > 0 {
+                rescaled.entries.push_front(Entry { at: *at, cost });
+            }
+            rescaled.sum = after;
+        }
+        Some(rescaled)
     }
 
     fn numbers(&self) -> Vec<f64> {

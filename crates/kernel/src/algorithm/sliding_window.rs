@@ -27,7 +27,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX};
 use crate::num::{Micros, put};
@@ -252,6 +252,29 @@ impl Algorithm for SlidingWindow {
             return Some(state.clone());
         }
         self.with_used(old.used(state, at), at)
+    }
+
+    /// The same buckets keep what is scaled of them. Sums are scaled, from the newest bucket on: so
+    /// at every later instant the sum of those that still count is rounded once.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SlidingWindowState,
+        scale: Scale,
+    ) -> Option<SlidingWindowState> {
+        if (self.window_us, self.buckets) != (old.window_us, old.buckets) {
+            return None;
+        }
+        let mut rescaled = state.clone();
+        let (mut sum, mut before) = (0, 0);
+        for bucket in (self.oldest_remembered(state)..=state.newest).rev() {
+            sum += self.count(state, bucket);
+            let slot = self.slot(bucket);
+            let after = scale.of(sum);
+            rescaled.counts[slot] = after - before;
+            before = after;
+        }
+        Some(rescaled)
     }
 
     fn numbers(&self) -> Vec<f64> {

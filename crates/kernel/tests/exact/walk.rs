@@ -34,6 +34,7 @@ pub(crate) const BUDGETS: &[(&str, u32, usize)] = &[
     ("honest answers", 3_000, 60),
     ("arbitrary instants", 2_000, 40),
     ("configure", 2_000, 30),
+    ("proportional windows", 1_500, 30),
     ("token_bucket configured", 1_000, 60),
     ("packed states", 2_000, 60),
     ("sets of rules", 1_500, 60),
