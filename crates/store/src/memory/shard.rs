@@ -330,10 +330,6 @@ impl Shard {
         from.iter().chain(before).chain(others).flat_map(contents)
     }
 
-    fn all<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = (Place<'a>, Content)> {
-        (0..self.segments).flat_map(|number| self.segment_at(arena, number)).flat_map(contents)
-    }
-
     /// Forgets what is forgettable and says how much it was.
     fn sweep(&mut self, segment: &[Bucket], now: Micros) -> usize {
         let before = self.keys;
