@@ -32,7 +32,7 @@ fn walk_over(
 }
 
 fn reads_back(rules: &RuleSet, states: &States, bytes: &[u8]) -> Proof {
-    holds(bytes.len() <= STORED_BYTES_MAX, || format!("{} bytes", bytes.len()))?;
+    holds(bytes.len() as u64 <= STORED_BYTES_MAX, || format!("{} bytes", bytes.len()))?;
     let read = rules.read_states(bytes);
     if states.is_empty() {
         return holds(read.is_some_and(|read| read.is_empty()), || format!("{bytes:?}"));

@@ -316,11 +316,9 @@ impl Source {
         }
         let rules = *theirs.get(place).ok_or(SnapshotError::Torn("a key without rules"))?;
         let tag = self.u64()?;
-        let length = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
-        if length > STORED_BYTES_MAX {
-            return Err(SnapshotError::Torn("a state that is too long"));
-        }
-        self.states.resize(length, 0);
+        let length = u64::from(self.u32()?);
+        let length = usize::try_from(length).ok().filter(|_| length <= STORED_BYTES_MAX);
+        self.states.resize(length.ok_or(SnapshotError::Torn("a state that is too long"))?, 0);
         self.from.read_exact(&mut self.states).map_err(torn)?;
         self.crc.update(&self.states);
         Ok(Some(Record { rules, tag, states: &self.states }))
