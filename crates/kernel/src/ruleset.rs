@@ -512,7 +512,7 @@ impl States {
         self.as_slice().iter().all(Option::is_none)
     }
 
-    fn of(mut slots: Vec<Option<State>>) -> Self {
+    pub(crate) fn of(mut slots: Vec<Option<State>>) -> Self {
         Self(if slots.len() == 1 { Slots::One(slots.remove(0)) } else { Slots::Many(slots) })
     }
 

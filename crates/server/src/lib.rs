@@ -14,6 +14,7 @@ mod policies;
 pub mod replay;
 mod say;
 mod serve;
+mod snapshot;
 mod store;
 mod wire;
 

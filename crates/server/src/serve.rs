@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sluicegate::{Engine, StoreFailure, WallClock};
+use sluicegate::{Clock, Engine, StoreFailure, WallClock};
 use sluicegate_policy::PolicySet;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::snapshot::{MemoryArgs, Snapshots};
 use crate::store::{AnyStore, StoreName, TimeSource};
 use crate::wire::DRAIN_MAX;
 use crate::{policies, say, wire};
@@ -44,12 +45,15 @@ pub(crate) struct ServeArgs {
     /// limits.
     #[arg(long, value_name = "N", default_value = "1")]
     nodes: NonZeroU32,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 /// Serves until the process is told to stop (SIGINT or SIGTERM), then lets requests in flight end.
 /// Whoever tells it again does not want to wait for them.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let store = StoreName::parse(&args.store)?;
+    args.memory.go_with(&store)?;
     let policies = match &args.policies {
         Some(path) => PolicySet::new(policies::load(path)?),
         None => PolicySet::default(),
@@ -64,7 +68,13 @@ async fn serve(policies: PolicySet, store: &StoreName, args: &ServeArgs) -> Resu
     let listener =
         TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let mut signals = Signals::new()?;
-    let store = AnyStore::open(store, args.time_source).await?;
+    let (store, snapshots) = match store {
+        StoreName::Memory => {
+            let (store, snapshots) = args.memory.open(&policies, WallClock.now())?;
+            (AnyStore::Memory(store), snapshots)
+        }
+        StoreName::Redis(config) => (AnyStore::open(config, args.time_source).await?, None),
+    };
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&policies, listener.local_addr()?).ok();
     let stop = CancellationToken::new();
@@ -78,14 +88,31 @@ async fn serve(policies: PolicySet, store: &StoreName, args: &ServeArgs) -> Resu
     let engine = Engine::new(policies, store, Arc::new(WallClock));
     let engine = Arc::new(if may_fail { engine.surviving(failure) } else { engine });
     tokio::select! {
-        cut_off = wire::http::serve(engine, listener, stop.clone()) => {
-            if cut_off > 0 {
-                let seconds = DRAIN_MAX.as_secs();
-                say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
-            }
-            Ok(())
-        }
+        served = answer(engine, listener, snapshots, &stop) => served,
         () = told_twice => bail!("told to stop twice: requests in flight were cut off"),
+    }
+}
+
+/// Answers until `stop`. What is written last is what was decided last.
+async fn answer(
+    engine: Arc<Engine<AnyStore>>,
+    listener: TcpListener,
+    snapshots: Option<Snapshots>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let kept = async {
+        if let Some(snapshots) = &snapshots {
+            snapshots.keep(stop).await;
+        }
+    };
+    let (cut_off, ()) = tokio::join!(wire::http::serve(engine, listener, stop.clone()), kept);
+    if cut_off > 0 {
+        let seconds = DRAIN_MAX.as_secs();
+        say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
+    }
+    match snapshots {
+        Some(snapshots) => snapshots.write().await,
+        None => Ok(()),
     }
 }
 

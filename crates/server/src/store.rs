@@ -1,6 +1,7 @@
 //! The stores that the command line can name. Nobody else in the server knows which one it is.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sluicegate::store::redis::codec::Clock;
@@ -31,7 +32,7 @@ pub(crate) enum TimeSource {
 /// A store that was named.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
-    Memory(MemoryStore),
+    Memory(Arc<MemoryStore>),
     Redis(RedisStore),
 }
 
@@ -62,11 +63,8 @@ fn config(url: &str) -> Result<RedisConfig, ConfigError> {
 }
 
 impl AnyStore {
-    /// The store called `name`. A Redis that cannot be reached yet is told and waited for.
-    pub(crate) async fn open(name: &StoreName, time: TimeSource) -> Result<Self> {
-        let StoreName::Redis(config) = name else {
-            return Ok(Self::Memory(MemoryStore::default()));
-        };
+    /// The store on this Redis. One that cannot be reached yet is told and waited for.
+    pub(crate) async fn open(config: &RedisConfig, time: TimeSource) -> Result<Self> {
         let clock = match time {
             TimeSource::Server => Clock::Server,
             TimeSource::Client => Clock::Client,

@@ -174,6 +174,15 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     fn write_only_state(&self, state: &Self::State, out: &mut Vec<u8>) {
         self.write_state(state, out);
     }
+
+    /// Reads what [`write_state`](Self::write_state) appended, and leaves in `from` what comes
+    /// behind it. `None` if these bytes are no state that a key under this rule can have.
+    fn read_state(&self, from: &mut &[u8]) -> Option<Self::State>;
+
+    /// Reads what [`write_only_state`](Self::write_only_state) appended, likewise.
+    fn read_only_state(&self, from: &mut &[u8]) -> Option<Self::State> {
+        self.read_state(from)
+    }
 }
 
 /// How much of a new limit is the same part of it as some permits are of the old one.

@@ -250,6 +250,16 @@ macro_rules! algorithms {
                     _ => {}
                 }
             }
+
+            /// See [`Algorithm::read_state`].
+            pub fn read_state(&self, from: &mut &[u8]) -> Option<State> {
+                match self { $(Self::$Name(rule) => rule.read_state(from).map(State::$Name),)+ }
+            }
+
+            /// See [`Algorithm::read_only_state`].
+            pub fn read_only_state(&self, from: &mut &[u8]) -> Option<State> {
+                match self { $(Self::$Name(rule) => rule.read_only_state(from).map(State::$Name),)+ }
+            }
         }
 
         impl State {

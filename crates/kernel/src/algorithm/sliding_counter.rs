@@ -26,8 +26,8 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
-use crate::num::{Micros, put};
+use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
+use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits by the two-counter estimate of the last `window`.
@@ -269,6 +269,12 @@ impl Algorithm for SlidingCounter {
         put(out, state.window, 7);
         put(out, state.previous.into(), 4);
         put(out, state.current.into(), 4);
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SlidingCounterState> {
+        let window = take(from, 7).filter(|n| *n <= STORED_INSTANT_MAX_US / self.window_us)?;
+        let mut count = || take(from, 4).filter(|count| *count <= self.limit).map(counter);
+        Some(SlidingCounterState { window, previous: count()?, current: count()? })
     }
 
     #[inline]

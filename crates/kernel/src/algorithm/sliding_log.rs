@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{LOG_ENTRIES_MAX, PERIOD_MAX_US};
-use crate::num::{Micros, put};
+use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits in any interval of length `window`, exactly.
@@ -237,5 +237,21 @@ impl Algorithm for SlidingLog {
             put(out, at.get(), 7);
             put(out, (*cost).into(), 4);
         }
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SlidingLogState> {
+        let sum = take(from, 4).filter(|sum| *sum <= LOG_ENTRIES_MAX)?;
+        // Every entry has a cost, so there are no more of them than their sum.
+        let count = take(from, 4).filter(|count| *count <= sum)?;
+        let mut state = SlidingLogState::default();
+        for _ in 0..count {
+            let (at, cost) = (take_instant(from)?, u32::try_from(take(from, 4)?).ok()?);
+            if cost == 0 || state.entries.back().is_some_and(|before| before.at > at) {
+                return None;
+            }
+            state.entries.push_back(Entry { at, cost });
+            state.sum += u64::from(cost);
+        }
+        (state.sum == sum).then_some(state)
     }
 }

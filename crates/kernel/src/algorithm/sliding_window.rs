@@ -29,8 +29,8 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX};
-use crate::num::{Micros, put};
+use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
+use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits in any interval of length `window`.
@@ -289,5 +289,15 @@ impl Algorithm for SlidingWindow {
         for count in &state.counts {
             put(out, *count, width.into());
         }
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SlidingWindowState> {
+        let newest = take(from, 7).filter(|n| *n <= STORED_INSTANT_MAX_US / self.bucket_us)?;
+        let width = take(from, 1).filter(|width| matches!(width, 4 | 7))?;
+        let count = |_| take(from, if width == 4 { 4 } else { 7 });
+        let counts: Vec<u64> = (0..self.len()).map(count).collect::<Option<_>>()?;
+        // What was taken over from other rules is at most one counter of so many.
+        let sum = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        (sum <= 2 * UNITS_MAX).then_some(SlidingWindowState { newest, counts })
     }
 }

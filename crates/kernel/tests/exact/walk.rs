@@ -38,6 +38,9 @@ pub(crate) const BUDGETS: &[(&str, u32, usize)] = &[
     ("token_bucket configured", 1_000, 60),
     ("packed states", 2_000, 60),
     ("sets of rules", 1_500, 60),
+    ("stored states", 1_500, 40),
+    ("stored sets", 300, 30),
+    ("stored garbage", 1_500, 20),
 ];
 
 #[test]
