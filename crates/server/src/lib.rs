@@ -9,7 +9,9 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
+mod config;
 pub mod fields;
+mod gate;
 mod policies;
 pub mod replay;
 mod say;
@@ -17,6 +19,7 @@ mod serve;
 mod snapshot;
 mod store;
 mod wire;
+mod workers;
 
 use std::process::ExitCode;
 

@@ -9,36 +9,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use sluicegate::store::{KEYS_MAX, KEYS_MAX_DEFAULT, MemoryStore, Restored, SnapshotError};
+use anyhow::{Context, Result};
+use sluicegate::store::{KEYS_MAX_DEFAULT, MemoryStore, Restored, SnapshotError};
 use sluicegate_kernel::{Micros, RuleSet};
-use sluicegate_policy::{PolicySet, text};
+use sluicegate_policy::PolicySet;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::{Span, StoreConfig};
 use crate::say;
-use crate::store::StoreName;
 
 /// How often the file is written unless it is said: what a crash may forgive is a minute.
 const EVERY_DEFAULT: Duration = Duration::from_secs(60);
 
 /// How often it may be written: more only wears the disk out.
-const EVERY_MIN: Micros = Micros::from_millis(100);
-
-/// What can be said about the memory store.
-#[derive(Debug, clap::Args)]
-pub(crate) struct MemoryArgs {
-    /// Keys that the memory store holds at most (1,000,000 unless said otherwise); beyond, the
-    /// fullest budgets are forgotten.
-    #[arg(long, value_name = "N", value_parser = keys_max)]
-    keys_max: Option<usize>,
-    /// A file that the memory store is restored from at start, and written to now and then and when
-    /// the server is told to stop.
-    #[arg(long, value_name = "FILE")]
-    snapshot: Option<PathBuf>,
-    /// How often it is written [default: 60s].
-    #[arg(long, value_name = "DURATION", value_parser = every, requires = "snapshot")]
-    snapshot_every: Option<Duration>,
-}
+pub(crate) const EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// A memory store's file, and when it is written.
 #[derive(Debug)]
@@ -48,42 +32,25 @@ pub(crate) struct Snapshots {
     every: Duration,
 }
 
-impl MemoryArgs {
-    /// Whether what was said goes with `store`.
-    ///
-    /// # Errors
-    /// The first flag that does not.
-    pub(crate) fn go_with(&self, store: &StoreName) -> Result<()> {
-        let flags =
-            [("--snapshot", self.snapshot.is_some()), ("--keys-max", self.keys_max.is_some())];
-        match (store, flags.iter().find(|(_, given)| *given)) {
-            (StoreName::Redis(_), Some((flag, _))) => {
-                bail!("{flag}: only goes with --store memory")
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The store as it is `now`, with its file if it has one.
-    ///
-    /// # Errors
-    /// If the file cannot be read or written, is torn, or is none of a memory store.
-    pub(crate) fn open(
-        &self,
-        policies: &PolicySet,
-        now: Micros,
-    ) -> Result<(Arc<MemoryStore>, Option<Snapshots>)> {
-        let keys_max = self.keys_max.unwrap_or(KEYS_MAX_DEFAULT);
-        let Some(path) = self.snapshot.clone() else {
-            return Ok((Arc::new(MemoryStore::new(keys_max)), None));
-        };
-        let store = Arc::new(match restore(&path, keys_max, policies, now)? {
-            Some(store) => store,
-            None => MemoryStore::new(keys_max),
-        });
-        let every = self.snapshot_every.unwrap_or(EVERY_DEFAULT);
-        Ok((Arc::clone(&store), Some(Snapshots { store, path, every })))
-    }
+/// The memory store that `config` describes as it is `now`, with its file if it has one.
+///
+/// # Errors
+/// If the file cannot be read or written, is torn, or is none of a memory store.
+pub(crate) fn open(
+    config: &StoreConfig,
+    policies: &PolicySet,
+    now: Micros,
+) -> Result<(Arc<MemoryStore>, Option<Snapshots>)> {
+    let keys_max = config.keys_max.unwrap_or(KEYS_MAX_DEFAULT);
+    let Some(path) = config.snapshot.clone() else {
+        return Ok((Arc::new(MemoryStore::new(keys_max)), None));
+    };
+    let store = Arc::new(match restore(&path, keys_max, policies, now)? {
+        Some(store) => store,
+        None => MemoryStore::new(keys_max),
+    });
+    let every = config.snapshot_every.map_or(EVERY_DEFAULT, |Span(every)| every);
+    Ok((Arc::clone(&store), Some(Snapshots { store, path, every })))
 }
 
 impl Snapshots {
@@ -165,17 +132,4 @@ fn rule_sets(policies: &PolicySet) -> Vec<Arc<RuleSet>> {
         overrides.chain([policy.rules()]).map(|rules| Arc::clone(rules.set()))
     });
     of_all.collect()
-}
-
-fn keys_max(text: &str) -> Result<usize, String> {
-    let keys = text.parse().ok().filter(|keys| (1..=KEYS_MAX).contains(keys));
-    keys.ok_or_else(|| format!("`{text}` is not a whole number 1..={KEYS_MAX}"))
-}
-
-fn every(text: &str) -> Result<Duration, String> {
-    let every = text::span(text).map_err(|error| error.to_string())?;
-    if every < EVERY_MIN {
-        return Err(format!("`{text}` is less than {}", text::span_text(EVERY_MIN)));
-    }
-    Ok(every.into())
 }

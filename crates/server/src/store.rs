@@ -4,6 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
 use sluicegate::store::redis::{ConfigError, RedisConfig, RedisStore, acl, sentinel_acl};
 use sluicegate::store::{MemoryStore, Request, Store, StoreError, Verdict};
@@ -21,7 +23,8 @@ pub(crate) enum StoreName {
 }
 
 /// Whose clock a store on Redis goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum TimeSource {
     /// Redis' own: one clock for all servers.
     Server,
@@ -37,12 +40,15 @@ pub(crate) enum AnyStore {
 }
 
 impl StoreName {
-    /// The store that `--store` names. An error does not repeat what was given: there may be a
-    /// password in it.
-    pub(crate) fn parse(name: &str) -> Result<Self> {
+    /// The store of this name. An error does not repeat what was given: there may be a password in
+    /// it.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub(crate) fn parse(name: &str) -> Result<Self, ConfigError> {
         match name {
-            "memory" => Ok(Self::Memory),
-            url => Ok(Self::Redis(Box::new(config(url).context("--store")?))),
+            "memory" | "memory://" => Ok(Self::Memory),
+            url => Ok(Self::Redis(Box::new(config(url)?))),
         }
     }
 }

@@ -4,9 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sluicegate::store::KEYS_MAX;
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, StoreConfig};
+use crate::snapshot::EVERY_MIN;
+use crate::store::StoreName;
 
 /// What names of variables in the environment begin with.
 const PREFIX: &str = "SLUICEGATE__";
@@ -89,9 +92,6 @@ pub(crate) fn load(
 
 /// What types cannot say.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |path: &str, problem: String| {
-        Err(ConfigError::Value { path: path.to_owned(), problem })
-    };
     let Config { server, admin, log, store, .. } = config;
     if server.workers > 256 {
         return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
@@ -99,20 +99,41 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if !(0.0..=1.0).contains(&log.trace_ratio) {
         return wrong("log.trace_ratio", format!("`{}` is outside 0..=1", log.trace_ratio));
     }
+    let name = StoreName::parse(store.url.expose());
+    let name = name.or_else(|error| wrong("store.url", error.to_string()))?;
+    let StoreConfig { keys_max, snapshot, snapshot_every, .. } = store;
+    if let Some(keys) = keys_max.filter(|keys| !(1..=KEYS_MAX).contains(keys)) {
+        return wrong("store.keys_max", format!("`{keys}` is outside 1..={KEYS_MAX}"));
+    }
+    if let Some(every) = snapshot_every.filter(|every| every.0 < EVERY_MIN) {
+        return wrong("store.snapshot_every", format!("`{every}` is less than 100ms"));
+    }
+    let of_memory =
+        [("store.snapshot", snapshot.is_some()), ("store.keys_max", keys_max.is_some())];
+    if let (StoreName::Redis(_), Some((path, _))) = (name, of_memory.iter().find(|(_, is)| *is)) {
+        return wrong(path, "only goes with a store in memory".to_owned());
+    }
     if store.snapshot_every.is_some() && store.snapshot.is_none() {
         return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
     }
     let open = admin.listen.as_slice().iter().find(|listen| !listen.is_local());
     if let Some(open) = open.filter(|_| admin.tls.is_none() && !admin.insecure) {
-        let problem = format!("`{open}` can be reached from elsewhere: expected `admin.tls`, or `admin.insecure = true`");
+        let problem = format!(
+            "`{open}` can be reached from elsewhere: expected `admin.tls`, or `admin.insecure = true`"
+        );
         return wrong("admin.listen", problem);
     }
     Ok(())
 }
 
+fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
+    Err(ConfigError::Value { path: path.to_owned(), problem })
+}
+
 fn parse(path: &Path) -> Result<Table, ConfigError> {
-    read(path)?.parse().map_err(|error: toml::de::Error| {
-        ConfigError::Syntax { path: path.to_owned(), problem: error.to_string() }
+    read(path)?.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
+        path: path.to_owned(),
+        problem: error.to_string(),
     })
 }
 
@@ -131,7 +152,8 @@ fn read(path: &Path) -> Result<String, ConfigError> {
 fn scalar(text: &str) -> Value {
     let number = text.parse().map(Value::Integer).ok();
     let number = number.or_else(|| text.parse().map(Value::Boolean).ok());
-    let number = number.or_else(|| text.parse::<f64>().ok().filter(|f| f.is_finite()).map(Value::Float));
+    let number =
+        number.or_else(|| text.parse::<f64>().ok().filter(|f| f.is_finite()).map(Value::Float));
     number.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
@@ -203,7 +225,7 @@ mod tests {
             ("SLUICEGATE_OTHER", "x"),
         ];
         let config = from_text(text, &environment).unwrap();
-        assert_eq!((config.server.workers, config.store.keys_max), (1, 20));
+        assert_eq!((config.server.workers, config.store.keys_max), (1, Some(20)));
         assert_eq!(config.store.nodes.get(), 2);
         let listen = [Listen::Tcp("127.0.0.1:2".parse().unwrap()), Listen::Unix("/run/s".into())];
         assert_eq!(config.http.listen.as_slice(), listen);
@@ -211,7 +233,7 @@ mod tests {
         let flags: Flags = vec![(&["store", "keys_max"], 30.into())];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let config = load(None, environment.into_iter(), flags).unwrap();
-        assert_eq!(config.store.keys_max, 30);
+        assert_eq!(config.store.keys_max, Some(30));
     }
 
     #[test]

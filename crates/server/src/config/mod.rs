@@ -16,9 +16,8 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluicegate::store::KEYS_MAX_DEFAULT;
 
-pub(crate) use load::{ConfigError, Flags, load};
+pub(crate) use load::{Flags, load};
 pub(crate) use value::{Listen, OneOrMany, Secret, Span};
 
 use crate::store::TimeSource;
@@ -61,15 +60,16 @@ pub(crate) struct StoreConfig {
     /// `memory://`, or a Redis or Valkey that servers share: `redis://`, `rediss://`,
     /// `redis+sentinel://` or `redis+cluster://`.
     pub(crate) url: Secret,
-    /// Keys that a memory store holds at most.
-    pub(crate) keys_max: usize,
+    /// Keys that a memory store holds at most, 1..=4294967295; none: 1,000,000. Beyond, the fullest
+    /// budgets are forgotten.
+    pub(crate) keys_max: Option<usize>,
     /// Servers that share the store. While it does not answer, each enforces that part of the limits.
     pub(crate) nodes: NonZeroU32,
     /// Whose clock rules on Redis.
     pub(crate) time_source: TimeSource,
     /// Where a memory store is written to at shutdown, and read from at start.
     pub(crate) snapshot: Option<PathBuf>,
-    /// How often it is written besides.
+    /// How often it is written besides, at least 100ms; none: 60s.
     pub(crate) snapshot_every: Option<Span>,
 }
 
@@ -186,7 +186,7 @@ impl Default for StoreConfig {
     fn default() -> Self {
         Self {
             url: Secret::new("memory://"),
-            keys_max: KEYS_MAX_DEFAULT,
+            keys_max: None,
             nodes: NonZeroU32::MIN,
             time_source: TimeSource::Server,
             snapshot: None,

@@ -32,7 +32,8 @@ pub(crate) struct Span(pub(crate) Duration);
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
-/// A list, of which one member may stand alone. In the environment members are separated by commas.
+/// A list, of which one member may stand alone. In one text members are separated by commas, and
+/// `off` is the empty list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct OneOrMany<T>(Vec<T>);
@@ -62,7 +63,9 @@ impl FromStr for Listen {
             return Ok(Self::Unix(path.into()));
         }
         text.parse().map(Self::Tcp).map_err(|_| {
-            format!("`{text}` is no address: expected `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`")
+            format!(
+                "`{text}` is no address: expected `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`"
+            )
         })
     }
 }
@@ -149,7 +152,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
-                let members = text.split(',').map(str::trim).filter(|member| !member.is_empty());
+                let members =
+                    text.split(',').map(str::trim).filter(|member| !matches!(*member, "" | "off"));
                 members.map(|member| T::deserialize(member.into_deserializer())).collect()
             }
 

@@ -90,9 +90,7 @@ impl Listener {
                 stream.set_nodelay(true).ok();
                 Ok((Either::Left(stream), Peer::from(address)))
             }
-            Self::Unix(listener, _) => {
-                Ok((Either::Right(listener.accept().await?.0), Peer::Local))
-            }
+            Self::Unix(listener, _) => Ok((Either::Right(listener.accept().await?.0), Peer::Local)),
         }
     }
 }

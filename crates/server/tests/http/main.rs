@@ -36,6 +36,9 @@ impl Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--policies", policies])
             .args(options)
+            .envs(
+                ["RESP", "RLS", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")),
+            )
             .stdout(Stdio::piped())
             .stderr(told)
             .spawn()

@@ -169,12 +169,15 @@ fn flags_of_the_memory_store_are_refused_where_they_make_no_sense() {
     for (options, problem) in [
         (
             &["--store", redis, "--snapshot", &state][..],
-            "--snapshot: only goes with --store memory",
+            "store.snapshot: only goes with a store in memory",
         ),
-        (&["--store", redis, "--keys-max", "5"], "--keys-max: only goes with --store memory"),
-        (&["--keys-max", "0"], "`0` is not a whole number 1..=4294967295"),
+        (&["--store", redis, "--keys-max", "5"], "store.keys_max: only goes with a store"),
+        (&["--keys-max", "0"], "store.keys_max: `0` is outside 1..=4294967295"),
         (&["--snapshot-every", "1s"], "--snapshot <FILE>"),
-        (&["--snapshot", &state, "--snapshot-every", "1ms"], "`1ms` is less than 100ms"),
+        (
+            &["--snapshot", &state, "--snapshot-every", "1ms"],
+            "store.snapshot_every: `1ms` is less than 100ms",
+        ),
         (&["--snapshot", &nowhere], "cannot write"),
     ] {
         let told = place.refusal(options);
