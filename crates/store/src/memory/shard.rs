@@ -20,7 +20,7 @@ use super::bucket::{self, Content, SLOTS};
 use super::rules::RuleTable;
 
 /// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
-const PROBES_MAX: usize = 8;
+const PROBES_MAX: usize = 32;
 
 /// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
 const EVICTION_SAMPLE_MAX: usize = 16;
