@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{policies, replay, serve, store};
+use crate::{config, policies, replay, serve, store};
 
 /// A rate limiter with every algorithm that never admits more than the limit.
 #[derive(Debug, Parser)]
@@ -20,6 +20,9 @@ pub(crate) struct Cli {
 enum Command {
     /// Answer requests over HTTP.
     Serve(serve::ServeArgs),
+    /// Work with the configuration of a server.
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Run a file of requests against policies in virtual time.
     Replay(replay::ReplayArgs),
     /// Work with policy documents.
@@ -48,6 +51,7 @@ enum PoliciesCommand {
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args),
+        Command::Config(command) => config::run(&command),
         Command::Replay(args) => replay::run(&args),
         Command::Policies(PoliciesCommand::Check { file }) => policies::check(&file),
         Command::Policies(PoliciesCommand::Schema) => policies::print_schema(),

@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use sluicegate::{Clock, Engine, StoreFailure, WallClock};
@@ -12,13 +13,14 @@ use sluicegate_policy::PolicySet;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, Config, Flags, Listen, StoreConfig};
+use crate::config::{self, Config, Flags, Listen, Span, StoreConfig};
 use crate::gate::Gate;
+use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
 use crate::wire::{Bound, DRAIN_MAX, House, Wire};
 use crate::workers::Workers;
-use crate::{policies, say, wire};
+use crate::{say, wire};
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
@@ -33,8 +35,9 @@ pub(crate) struct ServeArgs {
 /// What is set by a flag: a section and a key of the configuration each.
 #[derive(Debug, clap::Args)]
 struct Overrides {
-    /// The policies in force (YAML or JSON); without them every policy is unknown.
-    #[arg(long, value_name = "FILE")]
+    /// The policies in force: a document (YAML or JSON) or a directory of them, watched; without
+    /// them every policy is unknown.
+    #[arg(long, value_name = "PATH")]
     policies: Option<String>,
     /// Where HTTP listens [default: 127.0.0.1:8080]; port 0 takes a free one, `off` is nowhere.
     #[arg(long, value_name = "ADDRESS")]
@@ -99,16 +102,13 @@ impl Overrides {
 /// Whoever tells it again does not want to wait for them.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = args.config()?;
-    let policies = match &config.policies.path {
-        Some(path) => PolicySet::new(policies::load(path)?),
-        None => PolicySet::default(),
-    };
+    let (live, policies) = Live::start(config.policies.path.clone().map(Source::new))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(policies, &config))?;
+    runtime.block_on(serve(live, policies, &config))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(policies: PolicySet, config: &Config) -> Result<()> {
+async fn serve(live: Live, policies: PolicySet, config: &Config) -> Result<()> {
     let bound = wire::bind(config).await?;
     let mut signals = Signals::new()?;
     let (engine, snapshots) = open(policies, &config.store).await?;
@@ -117,11 +117,17 @@ async fn serve(policies: PolicySet, config: &Config) -> Result<()> {
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let house = House {
         gate: Arc::new(Gate::new(engine)),
+        live: Arc::new(live),
         workers: Arc::new(Workers::start(workers)?),
+        leaving: CancellationToken::new(),
         stop: CancellationToken::new(),
     };
+    let delay = config.server.drain_delay.map_or(Duration::ZERO, |Span(delay)| delay);
     let told_twice = async {
         signals.next().await;
+        house.leaving.cancel();
+        // Whoever tells it again does not want to wait for this either.
+        tokio::time::timeout(delay, signals.next()).await.ok();
         house.stop.cancel();
         signals.next().await;
     };
@@ -158,7 +164,8 @@ async fn answer(bound: Vec<Bound>, snapshots: Option<Snapshots>, house: &House) 
             snapshots.keep(&house.stop).await;
         }
     };
-    let (cut_off, ()) = tokio::join!(wire::serve(bound, house), kept);
+    let watched = house.live.watch(&house.gate, &house.stop);
+    let (cut_off, (), ()) = tokio::join!(wire::serve(bound, house), kept, watched);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
         say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));

@@ -9,11 +9,11 @@ mod overflow;
 mod policy;
 mod rule;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::error::{At, DocumentErrors, quoted};
+use crate::error::{At, DocumentError, DocumentErrors, quoted};
 use crate::limits::POLICIES_MAX;
 use crate::node::Node;
 use crate::policy::Policy;
@@ -42,6 +42,36 @@ impl Document {
     /// The policies, in their order.
     pub fn policies(&self) -> &[Policy] {
         &self.policies
+    }
+
+    /// The policies of all of `documents`, in their order.
+    ///
+    /// # Errors
+    /// The place of the first document that has a name which an earlier one has, or with which there
+    /// are more policies than [`POLICIES_MAX`], and where in it.
+    pub fn joined(
+        documents: impl IntoIterator<Item = Self>,
+    ) -> Result<Self, (usize, DocumentError)> {
+        let mut names = BTreeSet::new();
+        let mut all = Vec::new();
+        for (place, document) in documents.into_iter().enumerate() {
+            for (index, policy) in document.policies.into_iter().enumerate() {
+                let wrong = |path: &str, problem| {
+                    let path = alloc::format!("policies[{index}]{path}");
+                    Err((place, DocumentError::new(path, problem)))
+                };
+                if all.len() == POLICIES_MAX {
+                    return wrong("", alloc::format!("expected at most {POLICIES_MAX} policies"));
+                }
+                if !names.insert(policy.name.clone()) {
+                    let name = quoted(&policy.name);
+                    let problem = alloc::format!("{name} is the name of a policy elsewhere too");
+                    return wrong(".name", problem);
+                }
+                all.push(policy);
+            }
+        }
+        Ok(Self { policies: all })
     }
 
     /// The same policies, each for every app: what guards a resource, whoever may use it.

@@ -9,6 +9,7 @@
 //! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
 
 mod load;
+mod print;
 mod value;
 
 use std::num::NonZeroU32;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use load::{Flags, load};
+pub(crate) use print::{ConfigCommand, run};
 pub(crate) use value::{Listen, OneOrMany, Secret, Span};
 
 use crate::store::TimeSource;
@@ -51,6 +53,9 @@ pub(crate) struct ServerConfig {
     /// Threads that serve, 1..=256; 0: one for each core.
     #[schemars(range(max = 256))]
     pub(crate) workers: u16,
+    /// How long a server that was told to stop still accepts connections, while it says that it is
+    /// not ready: until those in front of it have noticed. None: not at all.
+    pub(crate) drain_delay: Option<Span>,
 }
 
 /// Where state is kept.

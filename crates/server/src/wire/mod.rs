@@ -4,6 +4,7 @@
 //! folder, and here a name with where it listens and who serves it.
 
 pub(crate) mod accept;
+mod admin;
 pub(crate) mod http;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Listen};
 use crate::gate::Gate;
+use crate::policies::Live;
 use crate::workers::Workers;
 use accept::Listener;
 
@@ -26,22 +28,26 @@ pub(crate) use accept::DRAIN_MAX;
 pub(crate) enum Wire {
     /// HTTP/JSON and forward-auth.
     Http,
+    /// For operators: health, policies.
+    Admin,
 }
 
 impl Wire {
     /// All of them.
-    pub(crate) const ALL: [Self; 1] = [Self::Http];
+    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Admin];
 
     /// What it is called: its section in the configuration, its label in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
+            Self::Admin => "admin",
         }
     }
 
     fn listen(self, config: &Config) -> &[Listen] {
         match self {
             Self::Http => config.http.listen.as_slice(),
+            Self::Admin => config.admin.listen.as_slice(),
         }
     }
 }
@@ -63,7 +69,11 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug)]
 pub(crate) struct House {
     pub(crate) gate: Arc<Gate>,
+    pub(crate) live: Arc<Live>,
     pub(crate) workers: Arc<Workers>,
+    /// The server is told to stop, and does not say any more that it is ready.
+    pub(crate) leaving: CancellationToken,
+    /// Nothing more is accepted; what is in flight ends.
     pub(crate) stop: CancellationToken,
 }
 
@@ -108,6 +118,7 @@ pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
         serving.spawn(async move {
             match wire {
                 Wire::Http => http::serve(listener, &house).await,
+                Wire::Admin => admin::serve(listener, &house).await,
             }
         });
     }

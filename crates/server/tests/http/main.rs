@@ -1,6 +1,7 @@
 //! What a client of the HTTP wire sees: the real program, started as users start it.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
+mod live;
 mod redis;
 mod snapshot;
 
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Server {
     process: Child,
     address: SocketAddr,
+    /// Where operators ask.
+    admin: SocketAddr,
 }
 
 impl Server {
@@ -36,31 +39,25 @@ impl Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--policies", policies])
             .args(options)
-            .envs(
-                ["RESP", "RLS", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")),
-            )
+            .envs(["RESP", "RLS"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")))
+            .env("SLUICEGATE__ADMIN__LISTEN", "127.0.0.1:0")
             .stdout(Stdio::piped())
             .stderr(told)
             .spawn()
             .unwrap();
-        let mut first = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut first).unwrap();
-        let address = first.trim().strip_prefix("listening on http://").unwrap().parse().unwrap();
-        Self { process, address }
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut address_of = |wire: &str| {
+            let line = lines.next().unwrap().unwrap();
+            line.strip_prefix(&format!("listening on {wire}://")).unwrap().parse().unwrap()
+        };
+        let (address, admin) = (address_of("http"), address_of("admin"));
+        Self { process, address, admin }
     }
 
     /// Sends `request` as it is and returns status, headers and body.
     fn raw(&self, request: &[u8]) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(request).unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        let (head, body) = response.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, head.to_owned(), body.to_owned())
+        raw(self.address, request)
     }
-
     /// A client that has sent the head of a check and `rest`, and was accepted.
     fn half_sent(&self, rest: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
@@ -88,6 +85,24 @@ impl Server {
     fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         self.send("POST", path, "application/json", &body.to_string())
     }
+}
+
+fn raw(address: SocketAddr, request: &[u8]) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+    stream.write_all(request).expect("the server reads");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("the server says text");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), head.to_owned(), body.to_owned())
+}
+
+/// What is at `path`.
+fn ask(address: SocketAddr, path: &str) -> (u16, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    let (status, _, body) = raw(address, request.as_bytes());
+    (status, body)
 }
 
 impl Drop for Server {

@@ -4,4 +4,4 @@ mod codec;
 mod problem;
 mod serve;
 
-pub(crate) use serve::serve;
+pub(crate) use serve::{connection, serve};

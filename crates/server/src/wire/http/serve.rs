@@ -39,7 +39,7 @@ const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
 /// cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, workers, stop } = house;
+    let House { gate, workers, stop, .. } = house;
     let (router, stopping) = (router(Arc::clone(gate)), stop.clone());
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
         connection(router.clone(), stream, stopping.clone())
@@ -48,7 +48,7 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
 }
 
 /// Answers the requests of one connection, one after the other.
-async fn connection(
+pub(crate) async fn connection(
     router: Router,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,

@@ -1,5 +1,8 @@
 //! `sluicegate policies`, and how every command reads a policy document.
 
+mod live;
+mod source;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -10,11 +13,17 @@ use sluicegate_policy::Document;
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 
 use crate::say;
+pub(crate) use live::{Live, Status};
+pub(crate) use source::Source;
 
 /// The document at `path` (`-` is standard input).
 pub(crate) fn load(path: &Path) -> Result<Document> {
     let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let document = Document::parse(&text);
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Document> {
+    let document = Document::parse(text);
     document.with_context(|| format!("{} is no policy document", path.display()))
 }
 

@@ -1,0 +1,111 @@
+//! Where policies come from: a document, or a directory of them.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
+use sluicegate_policy::Document;
+
+use super::{parse, read};
+
+/// Most documents of one directory: a file for each of the teams of a large company.
+const FILES_MAX: usize = 1_000;
+
+/// The endings of documents; other files of a directory are not looked at.
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// A document, or a directory of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+}
+
+/// What was there when it was read.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) document: Document,
+    /// SHA-256 of all texts with their lengths, in hexadecimal digits.
+    pub(crate) hash: String,
+}
+
+/// What changes when a file does: cheap to look at every second. Following links, it also changes
+/// when a link is turned to another directory, as Kubernetes does with all files at once.
+pub(crate) type Fingerprint = Vec<(PathBuf, u64, u64, i64, i64)>;
+
+impl Source {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it looks like now.
+    ///
+    /// # Errors
+    /// If it is not there or cannot be looked at.
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint> {
+        let of_file = |path: PathBuf| {
+            let metadata = fs::metadata(&path).with_context(|| cannot_read(&path))?;
+            let changed = (metadata.mtime(), metadata.mtime_nsec());
+            Ok((path, metadata.ino(), metadata.len(), changed.0, changed.1))
+        };
+        self.files()?.into_iter().map(of_file).collect()
+    }
+
+    /// Reads and checks all of it.
+    ///
+    /// # Errors
+    /// What is wrong, with the file and the path in it.
+    pub(crate) fn load(&self) -> Result<Loaded> {
+        let files = self.files()?;
+        let mut hash = Sha256::new();
+        let mut documents = Vec::with_capacity(files.len());
+        for file in &files {
+            let text = read(file).with_context(|| cannot_read(file))?;
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(&text);
+            documents.push(parse(file, &text)?);
+        }
+        let document = Document::joined(documents).map_err(|(place, error)| {
+            anyhow!(error).context(format!("{} is no policy document", files[place].display()))
+        })?;
+        Ok(Loaded { document, hash: format!("{:x}", hash.finalize()) })
+    }
+
+    /// The documents, in the order of their names.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        // `-` is standard input: read once, and no file.
+        if self.path.as_os_str() == "-" {
+            return Ok(vec![self.path.clone()]);
+        }
+        let is_dir = fs::metadata(&self.path).map(|metadata: Metadata| metadata.is_dir());
+        if !is_dir.with_context(|| cannot_read(&self.path))? {
+            return Ok(vec![self.path.clone()]);
+        }
+        let entries = fs::read_dir(&self.path).with_context(|| cannot_read(&self.path))?;
+        let mut files = Vec::new();
+        for entry in entries {
+            let path = entry.map(|entry| entry.path()).with_context(|| cannot_read(&self.path))?;
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            if name.starts_with('.') || !ending.is_some_and(|ending| ENDINGS.contains(&ending)) {
+                continue;
+            }
+            if files.len() == FILES_MAX {
+                bail!("{}: more than {FILES_MAX} documents", self.path.display());
+            }
+            files.push(path);
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
+}

@@ -1,0 +1,65 @@
+//! For operators, on an address of its own: health, and what is in force.
+//!
+//! | path | what |
+//! |---|---|
+//! | `/livez` | `ok` while the process answers |
+//! | `/readyz` | `ok` while it should be sent traffic, 503 once it was told to stop |
+//! | `/v1/policies` | which policies are in force, and why a change was refused |
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Serialize;
+
+use super::accept::{self, CONNECTIONS_MAX, Listener};
+use super::{House, http};
+use crate::policies::Status;
+
+/// The policies in force.
+#[derive(Serialize)]
+struct Policies {
+    #[serde(flatten)]
+    status: Status,
+    /// Their names, in the order of the documents.
+    policies: Vec<String>,
+}
+
+/// Answers requests until told to stop, then lets those in flight end. Returns how many connections
+/// were cut off because they did not.
+pub(super) async fn serve(listener: Listener, house: &House) -> usize {
+    let House { workers, stop, .. } = house;
+    let (router, stopping) = (router(house.clone()), stop.clone());
+    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
+        http::connection(router.clone(), stream, stopping.clone())
+    })
+    .await
+}
+
+fn router(house: House) -> Router {
+    Router::new()
+        .route("/livez", get(async || "ok\n"))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/v1/policies", get(policies))
+        .with_state(house)
+}
+
+async fn ready(State(house): State<House>) -> (StatusCode, &'static str) {
+    if house.leaving.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "told to stop\n");
+    }
+    (StatusCode::OK, "ok\n")
+}
+
+async fn policies(State(house): State<House>) -> Response {
+    let policies = house.gate.engine().policies();
+    let policies = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
+    json(&Policies { status: house.live.status(), policies })
+}
+
+fn json(body: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(body).expect("texts and numbers are always JSON");
+    ([(axum::http::header::CONTENT_TYPE, "application/json")], body).into_response()
+}
