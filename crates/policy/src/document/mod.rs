@@ -4,7 +4,7 @@
 //! apart field by field, `rule` builds the rules from the tables of parameters that the kernel
 //! keeps beside each algorithm.
 
-mod fields;
+pub(crate) mod fields;
 mod overflow;
 mod policy;
 mod rule;
@@ -67,7 +67,8 @@ impl Policy {
     }
 }
 
-fn read<T>(
+/// What `build` makes of the tree of values that `text` is.
+pub(crate) fn read<T>(
     text: &str,
     build: impl FnOnce(&Node, &At<'_>) -> Option<T>,
 ) -> Result<T, DocumentErrors> {
