@@ -3,19 +3,21 @@
 //! ```text
 //! main ─▶ cli ─┬─▶ serve     the server: one engine, one folder per wire
 //!              ├─▶ replay    the same engine in virtual time, over a file
-//!              └─▶ policies  check a document, print its schema
+//!              ├─▶ policies  check a document, print its schema
+//!              └─▶ descriptors  import what others configure
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
+mod descriptors;
 pub mod fields;
 mod policies;
 pub mod replay;
 mod say;
 mod serve;
 mod store;
-mod wire;
+pub mod wire;
 
 use std::process::ExitCode;
 

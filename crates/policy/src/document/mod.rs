@@ -9,7 +9,7 @@ mod overflow;
 mod policy;
 mod rule;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -48,6 +48,16 @@ impl Document {
     #[must_use]
     pub fn for_every_app(self) -> Self {
         Self { policies: self.policies.into_iter().map(Policy::for_every_app).collect() }
+    }
+
+    /// These policies, and after them those of `other` whose names none of these has.
+    #[must_use]
+    pub fn or_else_of(mut self, other: Self) -> Self {
+        let names: BTreeSet<_> = self.policies.iter().map(|policy| policy.name.clone()).collect();
+        let mut others = other.policies;
+        others.retain(|policy| !names.contains(&policy.name));
+        self.policies.append(&mut others);
+        self
     }
 
     /// The policies, in their order.

@@ -37,14 +37,15 @@ const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a body may take once its head is there: clients have it ready.
 const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
-/// cut off because they did not.
+/// Answers requests, with the paths that other wires have `beside` these, until `stop`, then lets
+/// those in flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(
     engine: Arc<Engine<impl Store + 'static>>,
+    beside: Router,
     listener: TcpListener,
     stop: CancellationToken,
 ) -> usize {
-    let router = router(engine);
+    let router = router(engine).merge(beside);
     accept::serve(listener, CONNECTIONS_MAX, &stop, |stream| {
         connection(router.clone(), stream, stop.clone())
     })

@@ -1,0 +1,240 @@
+//! The IO of the rls wire: HTTP/2 connections, and the services on them.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::http::{Request, Response};
+use futures_util::future::{Either, join, poll_immediate};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use sluicegate::store::Store;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt};
+
+use super::proto::{DESCRIPTORS, RateLimitServiceServer};
+use super::service::RateLimits;
+use crate::wire::accept::{self, CONNECTIONS_MAX};
+
+/// Largest message: a hundred descriptors of two entries of 300 bytes.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Most requests of a connection at a time; the next waits for one of them to be answered.
+const STREAMS_MAX: u32 = 128;
+
+/// Largest list of header fields, as for other wires. It bounds how many frames a client may spread
+/// one over, too.
+const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+
+/// Streams that a client opened and reset again before they were looked at. More of them, and the
+/// connection ends: who does so wants to make work.
+const RESETS_PENDING_MAX: usize = 20;
+
+/// Streams that were reset here because of what the client sent. More of them, and the connection
+/// ends.
+const RESETS_LOCAL_MAX: usize = 128;
+
+/// What a client may send ahead on one stream: the largest message.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+
+/// What a client may send ahead on all streams of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// Bytes of answers that wait to be written on one stream; an answer is some hundred.
+const SEND_BYTES_MAX: usize = 64 * 1024;
+
+/// How often a client is asked whether it is still there, and how long it may take to say so.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection may take until its first request: who opens one has something to ask.
+const FIRST_REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How long a request may take to come in and be answered. Its message comes with its head, and a
+/// store has its own deadline, which is shorter.
+const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How old connections become, give or take a tenth: then their clients connect anew, and find the
+/// servers that there are by now.
+const AGE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// How long requests in flight may take on a connection that is to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
+/// cut off because they did not.
+pub(crate) async fn serve(
+    limits: Arc<RateLimits<impl Store + 'static>>,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> usize {
+    let health = HealthReporter::new();
+    let services = Services::new(limits, &health);
+    let told_to_stop = async {
+        stop.cancelled().await;
+        not_serving(health).await;
+    };
+    let serving = accept::serve(listener, CONNECTIONS_MAX, &stop, |stream| {
+        connection(services.clone(), stream, stop.clone())
+    });
+    join(serving, told_to_stop).await.0
+}
+
+/// Tells those who watch that this server is going away, and ends their watch.
+async fn not_serving(mut health: HealthReporter) {
+    for service in HEALTHY {
+        health.set_service_status(service, ServingStatus::NotServing).await;
+        // Who watches still gets the last word.
+        health.clear_service_status(service).await;
+    }
+}
+
+/// Whose health can be asked for; the empty name is the whole server's.
+const HEALTHY: [&str; 2] = ["", "envoy.service.ratelimit.v3.RateLimitService"];
+
+/// Answers the requests of one connection.
+async fn connection<S: Store + 'static>(
+    services: Services<S>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = service_fn(|request| {
+        if !asked.load(Ordering::Relaxed) {
+            asked.store(true, Ordering::Relaxed);
+        }
+        services.call(request)
+    });
+    let mut connection = pin!(builder().serve_connection(TokioIo::new(stream), service));
+    let first_request = async {
+        sleep(FIRST_REQUEST_WAIT_MAX).await;
+        if asked.load(Ordering::Relaxed) {
+            sleep_until(Instant::now() + age()).await;
+        }
+    };
+    // An error is the client's: what it sent is no HTTP/2, or it went away.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        () = first_request => connection.as_mut().graceful_shutdown(),
+    }
+    timeout(GRACE, connection).await.ok();
+}
+
+/// How old this connection may become: not all that were opened together end together.
+fn age() -> Duration {
+    AGE_MAX.mul_f64(0.9 + 0.2 * fastrand::f64())
+}
+
+fn builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADERS_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        .max_local_error_reset_streams(RESETS_LOCAL_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE_WAIT_MAX);
+    builder
+}
+
+/// What a connection is answered by.
+struct Services<S> {
+    limits: RateLimitServiceServer<RateLimits<S>>,
+    /// The others, by the name that a path begins with.
+    others: Arc<[(String, Other)]>,
+}
+
+/// A service that is asked now and then.
+type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
+
+impl<S: Store + 'static> Services<S> {
+    fn new(limits: Arc<RateLimits<S>>, health: &HealthReporter) -> Self {
+        let limits =
+            RateLimitServiceServer::from_arc(limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let health = HealthServer::new(HealthService::from_health_reporter(health.clone()))
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let made = "the protocols were compiled with this program";
+        let v1 = reflection().build_v1().expect(made).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let v1alpha =
+            reflection().build_v1alpha().expect(made).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        Self { limits, others: Arc::new([other(health), other(v1), other(v1alpha)]) }
+    }
+
+    /// Answers one request.
+    fn call(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static {
+        let path = request.uri().path();
+        let is = |name: &str| {
+            path.strip_prefix('/')
+                .and_then(|path| path.strip_prefix(name))
+                .is_some_and(|method| method.starts_with('/'))
+        };
+        let other = self.others.iter().find(|(name, _)| is(name));
+        let answering = match other {
+            Some((_, other)) => Either::Left(other.clone().oneshot(request)),
+            // It says itself what it does not know.
+            None => Either::Right(self.limits.clone().call(request)),
+        };
+        in_time(answering)
+    }
+}
+
+/// What `answering` says, or that it took too long. Most requests are there whole when their head is,
+/// and are answered at once: they need no timer.
+async fn in_time(
+    answering: impl Future<Output = Result<Response<Body>, Infallible>>,
+) -> Result<Response<Body>, Infallible> {
+    let mut answering = pin!(answering);
+    if let Some(answer) = poll_immediate(answering.as_mut()).await {
+        return answer;
+    }
+    timeout(REQUEST_WAIT_MAX, answering).await.unwrap_or_else(|_| {
+        let seconds = REQUEST_WAIT_MAX.as_secs();
+        Ok(Status::deadline_exceeded(format!("not there after {seconds} s")).into_http())
+    })
+}
+
+fn other<T>(service: T) -> (String, Other)
+where
+    T: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    T::Future: Send + 'static,
+{
+    (T::NAME.to_owned(), BoxCloneSyncService::new(service))
+}
+
+impl<S> Clone for Services<S> {
+    fn clone(&self) -> Self {
+        Self { limits: self.limits.clone(), others: Arc::clone(&self.others) }
+    }
+}
