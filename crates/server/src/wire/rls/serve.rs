@@ -31,7 +31,7 @@ use super::service::RateLimits;
 use crate::wire::accept::{self, CONNECTIONS_MAX};
 
 /// Largest message: a hundred descriptors of two entries of 300 bytes.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Most requests of a connection at a time; the next waits for one of them to be answered.
 const STREAMS_MAX: u32 = 128;
@@ -66,7 +66,7 @@ const FIRST_REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a request may take to come in and be answered. Its message comes with its head, and a
 /// store has its own deadline, which is shorter.
-const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How old connections become, give or take a tenth: then their clients connect anew, and find the
 /// servers that there are by now.
@@ -236,5 +236,107 @@ where
 impl<S> Clone for Services<S> {
     fn clone(&self) -> Self {
         Self { limits: self.limits.clone(), others: Arc::clone(&self.others) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate::Engine;
+    use sluicegate_policy::{DescriptorTree, PolicySet};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::task::JoinHandle;
+    use tonic::transport::Endpoint;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
+    use super::*;
+    use crate::wire::rls::codec::Headers;
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    /// An empty frame of settings.
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+    /// A client, and what it talks to, told to stop by the token.
+    fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
+        let (client, server) = tokio::io::duplex(MESSAGE_BYTES_MAX);
+        let stop = CancellationToken::new();
+        let engine = Arc::new(Engine::in_memory(PolicySet::default()));
+        let limits = RateLimits::new(engine, DescriptorTree::default(), Headers::None);
+        let services = Services::new(Arc::new(limits), &HealthReporter::new());
+        let serving = tokio::spawn(connection(services, server, stop.clone()));
+        (client, stop, serving)
+    }
+
+    /// A client that speaks the protocol, and has asked once.
+    async fn asked(client: DuplexStream) -> HealthClient<tonic::transport::Channel> {
+        let mut client = Some(TokioIo::new(client));
+        let connector = tower::service_fn(move |_| {
+            let client = client.take();
+            async move { client.ok_or_else(|| std::io::Error::other("it connects once")) }
+        });
+        let endpoint = Endpoint::from_static("http://test");
+        let channel = endpoint.connect_with_connector(connector).await.expect("it connects");
+        let mut client = HealthClient::new(channel);
+        let health = client.check(HealthCheckRequest::default()).await;
+        health.expect("it is healthy");
+        client
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asks_nothing_ends() {
+        for said in [Vec::new(), PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
+            let (mut client, _, serving) = connect();
+            let begin = Instant::now();
+            client.write_all(&said).await.unwrap();
+            serving.await.unwrap();
+            let longest = FIRST_REQUEST_WAIT_MAX + GRACE;
+            let took = begin.elapsed();
+            assert!((FIRST_REQUEST_WAIT_MAX..=longest).contains(&took), "{said:?}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_come_in_is_answered_with_that() {
+        let (mut client, _, _serving) = connect();
+        let path = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+        let mut head = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+        head.extend(path);
+        let length = u8::try_from(head.len()).unwrap();
+        // A head that ends, on stream 1, whose body does not come.
+        let frame = [&[0, 0, length, 1, 4, 0, 0, 0, 1], &head[..]].concat();
+        let begin = Instant::now();
+        client.write_all(&[PREFACE, SETTINGS, &frame].concat()).await.unwrap();
+        loop {
+            let mut head = [0; 9];
+            client.read_exact(&mut head).await.unwrap();
+            let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+            client.read_exact(&mut payload).await.unwrap();
+            if head[3] == 1 {
+                break;
+            }
+        }
+        assert_eq!(begin.elapsed().as_secs(), REQUEST_WAIT_MAX.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asked_is_kept_and_ends_of_old_age() {
+        let (client, _, serving) = connect();
+        let begin = Instant::now();
+        let _client = asked(client).await;
+        serving.await.unwrap();
+        let (least, most) = (AGE_MAX.mul_f64(0.9), AGE_MAX.mul_f64(1.1));
+        let took = begin.elapsed();
+        assert!(least <= took && took <= most + FIRST_REQUEST_WAIT_MAX + GRACE, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_waits_for_its_next_request_ends_when_told_to_stop() {
+        let (client, stop, serving) = connect();
+        let _client = asked(client).await;
+        let begin = Instant::now();
+        stop.cancel();
+        serving.await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO);
     }
 }

@@ -78,3 +78,6 @@ impl<S: Store + 'static> RateLimitService for RateLimits<S> {
         Ok(Response::new(self.decide(request.get_ref()).await?))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,16 +6,19 @@
 
 mod ask;
 mod headers;
+pub(super) mod json;
 mod limit;
 mod refusal;
 mod reply;
+#[cfg(test)]
+mod tests;
 
 use prost::Message;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
 pub(super) use ask::{Ask, Budget, decode};
 pub(crate) use headers::Headers;
-pub(super) use limit::{KnownLimits, UNITS};
+pub(super) use limit::KnownLimits;
 pub(super) use refusal::Refusal;
 pub(super) use reply::{Decided, Reply};
 
