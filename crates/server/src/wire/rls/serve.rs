@@ -83,6 +83,9 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) -> usize {
     let health = HealthReporter::new();
+    for service in HEALTHY {
+        health.set_service_status(service, ServingStatus::Serving).await;
+    }
     let services = Services::new(limits, &health);
     let told_to_stop = async {
         stop.cancelled().await;
