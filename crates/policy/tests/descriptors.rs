@@ -1,5 +1,7 @@
 //! Descriptors: which leaf they lead to, whose budget that is, and what is wrong with a tree.
 
+use std::borrow::Cow;
+
 use proptest::prelude::*;
 use sluicegate_policy::DescriptorTree;
 use sluicegate_policy::descriptor::{Action, join};
@@ -25,8 +27,8 @@ fn check(entries: &[(&str, &str)], expected: Option<(&str, Option<&str>)>) {
     let tree = tree(TREE);
     let found = tree.find("d", entries.iter().copied());
     let found = found.map(|(leaf, key)| match &leaf.action {
-        Action::Policy(name) => (name.to_string(), key.map(|key| key.into_owned())),
-        action => (format!("{action:?}"), key.map(|key| key.into_owned())),
+        Action::Policy(name) => (name.to_string(), key.map(Cow::into_owned)),
+        action => (format!("{action:?}"), key.map(Cow::into_owned)),
     });
     let expected = expected.map(|(policy, key)| (policy.to_owned(), key.map(str::to_owned)));
     assert_eq!(found, expected, "{entries:?}");

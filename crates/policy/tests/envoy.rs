@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
 use sluicegate_policy::descriptor::Action;
 use sluicegate_policy::descriptor::envoy::{Import, import};
-use sluicegate_policy::{DescriptorTree, Document, Overflow, PolicySet};
+use sluicegate_policy::{DescriptorTree, Document, Overflow, Policy, PolicySet};
 
 fn imported(files: &[(&str, &str)]) -> Import {
     import(files.iter().copied()).unwrap_or_else(|errors| panic!("{errors}"))
@@ -318,7 +318,7 @@ fn files_are_domains_and_policies_are_named_after_where_they_stand() {
     );
     let import = imported(&[("one.yaml", &first), ("two.yaml", &second)]);
     let document = Document::parse(&import.policies).unwrap();
-    let names: Vec<_> = document.policies().iter().map(|policy| policy.name()).collect();
+    let names: Vec<_> = document.policies().iter().map(Policy::name).collect();
     assert_eq!(
         names,
         ["shop.a_b", "edge.path_-x-98a72084b214ce5c", "edge.shop.a_b-ff4981e463de61be"],
