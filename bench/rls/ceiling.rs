@@ -25,11 +25,8 @@ impl RateLimitService for Fixed {
         &self,
         _: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let limit = RateLimit {
-            requests_per_unit: u32::MAX,
-            unit: Unit::Year.into(),
-            name: String::new(),
-        };
+        let limit =
+            RateLimit { requests_per_unit: u32::MAX, unit: Unit::Year.into(), name: String::new() };
         let status = DescriptorStatus {
             code: Code::Ok.into(),
             current_limit: Some(limit),
@@ -50,7 +47,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        println!("listening on grpc://{}", listener.local_addr()?);
+        println!("listening on rls://{}", listener.local_addr()?);
         tonic::transport::Server::builder()
             .tcp_nodelay(true)
             .add_service(RateLimitServiceServer::new(Fixed))

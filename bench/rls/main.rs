@@ -23,9 +23,8 @@ fn main() -> anyhow::Result<()> {
     let load = Load::new()?;
     let cases = [
         ("a fixed reply, tonic", Server::ceiling()?),
-        ("one descriptor of a tree", Server::sluicegate(&["--rls-headers", "retry-after"])?),
-        ("the same without header fields", Server::sluicegate(&["--rls-headers", "none"])?),
-        ("the same with all of them", Server::sluicegate(&["--rls-headers", "all"])?),
+        ("one descriptor of a tree", Server::sluicegate("off")?),
+        ("the same, told in header fields", Server::sluicegate("ratelimit,x-ratelimit")?),
     ];
     for (_, server) in &cases {
         load.run(server.port(), DECISIONS_PER_ROUND / 10)?;

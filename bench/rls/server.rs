@@ -30,10 +30,10 @@ impl Server {
         Self::start(Command::new("taskset").args(["-c", "0"]).arg(this).arg(ceiling::CHILD), None)
     }
 
-    /// Sluicegate with these options, built beside this program.
-    pub(crate) fn sluicegate(options: &[&str]) -> anyhow::Result<Self> {
+    /// Sluicegate that tells clients with these header fields, built beside this program.
+    pub(crate) fn sluicegate(headers: &str) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("sluicegate");
-        let name = format!("sluicegate-bench-{}-{}.yaml", std::process::id(), options.join(""));
+        let name = format!("sluicegate-bench-{}-{headers}.yaml", std::process::id());
         let config = std::env::temp_dir().join(name);
         fs::write(&config, CONFIG)?;
         let mut command = Command::new("taskset");
@@ -42,7 +42,8 @@ impl Server {
             .arg(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--rls", "127.0.0.1:0", "--envoy-config"])
             .arg(&config)
-            .args(options);
+            .envs(["RESP", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")))
+            .env("SLUICEGATE__RLS__HEADERS", headers);
         Self::start(&mut command, Some(config))
     }
 
@@ -55,7 +56,7 @@ impl Server {
         let mut server = Self { child, port: 0, config };
         for line in lines {
             let line = line?;
-            if let Some(address) = line.strip_prefix("listening on grpc://") {
+            if let Some(address) = line.strip_prefix("listening on rls://") {
                 let (_, port) = address.rsplit_once(':').context("an address has a port")?;
                 server.port = port.parse()?;
                 return Ok(server);

@@ -13,12 +13,15 @@ const GROWTHS: usize = 3;
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    if args.next().as_deref() == Some(CHILD) {
+    let first = args.next();
+    if first.as_deref() == Some(CHILD) {
         let name = args.next().unwrap_or_default();
         let peer = Peer::named(&name);
         return process::child(peer.ok_or_else(|| anyhow::anyhow!("nobody is called `{name}`"))?);
     }
-    print_growth()?;
+    if first.as_deref() != Some("cases") {
+        print_growth()?;
+    }
     println!();
     let cases = memory::cases()?;
     print_head();

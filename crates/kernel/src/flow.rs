@@ -13,8 +13,8 @@
 
 use alloc::vec::Vec;
 
-use crate::limits::{DEPTH_MAX, SPAN_MAX_US};
-use crate::num::{Micros, Rate, gcd, put};
+use crate::limits::{DEPTH_MAX, SPAN_MAX_US, UNITS_MAX};
+use crate::num::{Micros, Rate, gcd, put, take, take_instant};
 
 /// A rate in whole units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +133,29 @@ impl Level {
         put(out, since, 6);
         let bytes = (u64::BITS - self.used.leading_zeros()).div_ceil(8);
         put(out, self.used, bytes.clamp(3, 7) as usize);
+    }
+
+    /// Reads what [`write`](Self::write) appended; `None` if no bucket counts so far.
+    pub(crate) fn read(from: &mut &[u8]) -> Option<Self> {
+        let at = take_instant(from)?;
+        Self::counted(at, take(from, 7)?)
+    }
+
+    /// Reads what [`write_short`](Self::write_short) appended: all of `from`, whose length says
+    /// which form it is.
+    pub(crate) fn read_short(from: &mut &[u8]) -> Option<Self> {
+        match from.len() {
+            14 => Self::read(from),
+            length @ 9..14 => {
+                let at = Micros::new(YEAR_2026_US + take(from, 6)?);
+                Self::counted(at, take(from, length - 6)?)
+            }
+            _ => None,
+        }
+    }
+
+    fn counted(at: Micros, used: u64) -> Option<Self> {
+        (used <= UNITS_MAX).then_some(Self { used, at })
     }
 }
 

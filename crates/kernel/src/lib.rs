@@ -36,6 +36,7 @@ pub mod limits;
 pub mod num;
 pub mod param;
 pub mod ruleset;
+mod stored;
 
 pub use algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Rule, SlidingCounter, SlidingLog,

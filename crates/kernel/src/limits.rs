@@ -40,3 +40,14 @@ pub const HOLDERS_MAX: u64 = 10_000;
 
 /// Largest `cold_factor` of `smooth_warmup`.
 pub const COLD_FACTOR_MAX: f64 = 1_000.0;
+
+/// Latest instant that is stored: what seven bytes hold, the year 4253.
+pub const STORED_INSTANT_MAX_US: u64 = (1 << 56) - 1;
+
+/// Largest double that is stored, and smallest with a minus: 2^128, far beyond every debt, so that
+/// sums and products of a few stay finite.
+pub const STORED_F64_MAX: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_456.0;
+
+/// Longest form in which the states of one policy are stored, in bytes: all rules hold as many
+/// permits as one may, 27 bytes each.
+pub const STORED_BYTES_MAX: u64 = 1 + RULES_MAX as u64 * (4 + 27 * HOLDERS_MAX);

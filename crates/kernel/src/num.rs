@@ -173,6 +173,23 @@ pub(crate) fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
     out.extend_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
+/// The next `bytes` bytes (at most 8) of `from` as a little-endian number; `None` if it has less.
+pub(crate) fn take(from: &mut &[u8], bytes: usize) -> Option<u64> {
+    let (number, rest) = from.split_at_checked(bytes)?;
+    *from = rest;
+    Some(number.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// The next seven bytes of `from` as an instant.
+pub(crate) fn take_instant(from: &mut &[u8]) -> Option<Micros> {
+    take(from, 7).map(Micros::new)
+}
+
+/// The next eight bytes of `from` as a double; `None` if it is outside `least..=most`.
+pub(crate) fn take_f64(from: &mut &[u8], least: f64, most: f64) -> Option<f64> {
+    take(from, 8).map(f64::from_bits).filter(|number| (least..=most).contains(number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,9 +7,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::{fmt, slice};
 
-use crate::algorithm::{Rule, State};
+use crate::algorithm::{Rule, Scale, State};
 use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Retry};
-use crate::limits::{NAME_BYTES_MAX, RULES_MAX, UNITS_MAX};
+use crate::limits::{NAME_BYTES_MAX, RULES_MAX};
 use crate::num::{Cost, Micros};
 
 /// A rule with the name that decisions report.
@@ -249,10 +249,9 @@ impl RuleSet {
             return Some(state.clone());
         }
         if self.carry == Carry::Proportional && !new.holds_permits() {
-            let used = u128::from(old.used(state, at)) * u128::from(new.limit());
-            let scaled = used.div_ceil(u128::from(old.limit()));
-            let scaled = u64::try_from(scaled).unwrap_or(UNITS_MAX).min(UNITS_MAX);
-            return new.with_used(scaled, at);
+            let scale = Scale { to: new.limit(), from: old.limit() };
+            let kept = new.rescale(old, state, scale);
+            return kept.or_else(|| new.with_used(scale.of(old.used(state, at)), at));
         }
         new.convert(old, state, at)
     }
@@ -513,7 +512,7 @@ impl States {
         self.as_slice().iter().all(Option::is_none)
     }
 
-    fn of(mut slots: Vec<Option<State>>) -> Self {
+    pub(crate) fn of(mut slots: Vec<Option<State>>) -> Self {
         Self(if slots.len() == 1 { Slots::One(slots.remove(0)) } else { Slots::Many(slots) })
     }
 

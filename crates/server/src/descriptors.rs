@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,42 +10,30 @@ use sluicegate_policy::descriptor::envoy::{self, Import};
 use sluicegate_policy::limits::{DOCUMENT_BYTES_MAX, POLICIES_MAX};
 use sluicegate_policy::{DescriptorTree, Document, PolicySet};
 
+use crate::config::Config;
 use crate::{policies, say};
 
 /// Most files of one configuration: each is a domain, and people have a handful.
 const FILES_MAX: usize = 1_000;
 
-/// Where descriptors come from.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DescriptorArgs {
-    /// Which policies guard which descriptors (YAML or JSON), for gateways that send descriptors.
-    #[arg(long, value_name = "FILE", requires = "rls")]
-    descriptors: Option<PathBuf>,
-    /// A configuration of envoyproxy/ratelimit to serve as it is: a directory of YAML files, or one
-    /// file. Policies of --policies are in force beside its limits, and in the place of those whose
-    /// names they have.
-    #[arg(long, value_name = "DIR", requires = "rls", conflicts_with = "descriptors")]
-    envoy_config: Option<PathBuf>,
-}
-
-impl DescriptorArgs {
-    /// The tree, and the policies in force: those at `path`, and those that come with the tree.
-    pub(crate) fn load(&self, path: Option<&Path>) -> Result<(PolicySet, DescriptorTree)> {
-        let given = path.map(policies::load).transpose()?;
-        let (set, tree) = match (&self.descriptors, &self.envoy_config) {
-            (Some(path), _) => (given, policies::read_tree(path)?),
-            (None, Some(path)) => {
-                let (imported, tree) = documents(&import(path)?)?;
-                (Some(beside(given, imported)?), tree)
-            }
-            (None, None) => (given, DescriptorTree::default()),
-        };
-        let set = set.map_or_else(PolicySet::default, PolicySet::new);
-        if let Some(unknown) = tree.policies().iter().find(|name| set.resolve(name).is_none()) {
-            bail!("descriptors lead to the policy `{unknown}`, which there is not");
+/// The policies in force, those that come with descriptors among them, and the tree that leads to
+/// them.
+pub(crate) fn load(config: &Config) -> Result<(PolicySet, DescriptorTree)> {
+    let given = config.policies.path.as_deref().map(policies::load).transpose()?;
+    let (set, tree) = match (&config.rls.descriptors, &config.rls.envoy_config) {
+        (Some(_), Some(_)) => bail!("rls.descriptors: does not go with `rls.envoy_config`"),
+        (Some(path), None) => (given, policies::read_tree(path)?),
+        (None, Some(path)) => {
+            let (imported, tree) = documents(&import(path)?)?;
+            (Some(beside(given, imported)?), tree)
         }
-        Ok((set, tree))
+        (None, None) => (given, DescriptorTree::default()),
+    };
+    let set = set.map_or_else(PolicySet::default, PolicySet::new);
+    if let Some(unknown) = tree.policies().iter().find(|name| set.resolve(name).is_none()) {
+        bail!("descriptors lead to the policy `{unknown}`, which there is not");
     }
+    Ok((set, tree))
 }
 
 /// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.

@@ -10,14 +10,18 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
+mod config;
 mod descriptors;
 pub mod fields;
+mod gate;
 mod policies;
 pub mod replay;
 mod say;
 mod serve;
+mod snapshot;
 mod store;
 pub mod wire;
+mod workers;
 
 use std::process::ExitCode;
 

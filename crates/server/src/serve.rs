@@ -1,136 +1,206 @@
 //! `sluicegate serve`: one engine behind the wires.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use sluicegate::{Engine, StoreFailure, WallClock};
+use anyhow::{Result, bail};
+use sluicegate::{Clock, Engine, StoreFailure, WallClock};
 use sluicegate_policy::{DescriptorTree, PolicySet};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::descriptors::DescriptorArgs;
-use crate::store::{AnyStore, StoreName, TimeSource};
-use crate::wire::DRAIN_MAX;
-use crate::wire::rls::RateLimits;
-use crate::{say, wire};
+use crate::config::{self, Config, Flags, Listen, StoreConfig};
+use crate::gate::Gate;
+use crate::snapshot::{self, Snapshots};
+use crate::store::{AnyStore, StoreName};
+use crate::wire::rls::{Headers, RateLimits};
+use crate::wire::{Bound, DRAIN_MAX, House, Wire};
+use crate::workers::Workers;
+use crate::{descriptors, say, wire};
 
-/// What can be said to `sluicegate serve`.
+/// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
+    /// The configuration (TOML); see `sluicegate config print`.
+    #[arg(long, value_name = "FILE", env = "SLUICEGATE_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    over: Overrides,
+}
+
+/// What is set by a flag: a section and a key of the configuration each.
+#[derive(Debug, clap::Args)]
+struct Overrides {
     /// The policies in force (YAML or JSON); without them every policy is unknown.
     #[arg(long, value_name = "FILE")]
-    policies: Option<PathBuf>,
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
-    /// Where to listen for gateways that speak Envoy's rate limit service; without it they are not
-    /// listened for.
+    policies: Option<String>,
+    /// Where HTTP listens [default: 127.0.0.1:8080]; port 0 takes a free one, `off` is nowhere.
     #[arg(long, value_name = "ADDRESS")]
-    rls: Option<SocketAddr>,
-    /// Which header fields such gateways are told to add to answers.
-    #[arg(long, value_enum, default_value_t, requires = "rls")]
-    rls_headers: wire::rls::Headers,
-    #[command(flatten)]
-    descriptors: DescriptorArgs,
+    listen: Option<String>,
+    /// Where gateways that speak Envoy's rate limit service are listened for [default:
+    /// 127.0.0.1:8081]; `off` is nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    rls: Option<String>,
+    /// Which policies guard which descriptors (YAML or JSON), for such gateways.
+    #[arg(long, value_name = "FILE")]
+    descriptors: Option<String>,
+    /// A configuration of envoyproxy/ratelimit to serve as it is: a directory of YAML files, or one
+    /// file. Policies of --policies are in force beside its limits, and in the place of those whose
+    /// names they have.
+    #[arg(long, value_name = "DIR", conflicts_with = "descriptors")]
+    envoy_config: Option<String>,
     /// Where state is kept: `memory`, or a Redis or Valkey that servers share, such as
     /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
-    #[arg(
-        long,
-        value_name = "STORE",
-        default_value = "memory",
-        env = "SLUICEGATE_STORE",
-        hide_env_values = true
-    )]
-    store: String,
-    /// Whose clock rules on Redis.
-    #[arg(long, value_enum, default_value_t = TimeSource::Server)]
-    time_source: TimeSource,
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Whose clock rules on Redis: `server` (the default) or `client`.
+    #[arg(long, value_name = "WHOSE")]
+    time_source: Option<String>,
     /// Servers that share the store. While it does not answer, each enforces that part of the
     /// limits.
-    #[arg(long, value_name = "N", default_value = "1")]
-    nodes: NonZeroU32,
+    #[arg(long, value_name = "N")]
+    nodes: Option<i64>,
+    /// Keys that the memory store holds at most (1,000,000 unless said otherwise); beyond, the
+    /// fullest budgets are forgotten.
+    #[arg(long, value_name = "N")]
+    keys_max: Option<i64>,
+    /// A file that the memory store is restored from at start, and written to now and then and when
+    /// the server is told to stop.
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<String>,
+    /// How often it is written [default: 60s].
+    #[arg(long, value_name = "DURATION", requires = "snapshot")]
+    snapshot_every: Option<String>,
+}
+
+impl ServeArgs {
+    /// The configuration that holds: file, environment, command line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn config(&self) -> Result<Config> {
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Ok(config::load(self.config.as_deref(), environment, self.over.flags())?)
+    }
+}
+
+impl Overrides {
+    fn flags(&self) -> Flags {
+        let Self { policies, listen, rls, descriptors, envoy_config, store, time_source, .. } =
+            self;
+        let Self { nodes, keys_max, snapshot, snapshot_every, .. } = self;
+        let text = |text: &Option<String>| text.clone().map(Into::into);
+        let flags: [(&'static [&'static str], Option<toml::Value>); _] = [
+            (&["policies", "path"], text(policies)),
+            (&["http", "listen"], text(listen)),
+            (&["rls", "listen"], text(rls)),
+            (&["rls", "descriptors"], text(descriptors)),
+            (&["rls", "envoy_config"], text(envoy_config)),
+            (&["store", "url"], text(store)),
+            (&["store", "time_source"], text(time_source)),
+            (&["store", "nodes"], nodes.map(Into::into)),
+            (&["store", "keys_max"], keys_max.map(Into::into)),
+            (&["store", "snapshot"], text(snapshot)),
+            (&["store", "snapshot_every"], text(snapshot_every)),
+        ];
+        flags.into_iter().filter_map(|(path, value)| Some((path, value?))).collect()
+    }
 }
 
 /// Serves until the process is told to stop (SIGINT or SIGTERM), then lets requests in flight end.
 /// Whoever tells it again does not want to wait for them.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    let store = StoreName::parse(&args.store)?;
-    let (policies, tree) = args.descriptors.load(args.policies.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve((policies, tree), &store, args))?;
+    let config = args.config()?;
+    let policies = descriptors::load(&config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(policies, &config))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(
-    (policies, tree): (PolicySet, DescriptorTree),
-    store: &StoreName,
-    args: &ServeArgs,
-) -> Result<()> {
-    let listener = bind(args.listen).await?;
-    let rls = match args.rls {
-        Some(address) => Some(bind(address).await?),
-        None => None,
-    };
+async fn serve((policies, tree): (PolicySet, DescriptorTree), config: &Config) -> Result<()> {
+    let bound = wire::bind(config).await?;
     let mut signals = Signals::new()?;
-    let store = AnyStore::open(store, args.time_source).await?;
+    let (engine, snapshots) = open(policies, &config.store).await?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
-    let rls_address = rls.as_ref().map(TcpListener::local_addr).transpose()?;
-    greet(&policies, listener.local_addr()?, rls_address).ok();
-    let stop = CancellationToken::new();
+    greet(&engine.policies(), &bound).ok();
+    let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
+    let gate = Arc::new(Gate::new(engine));
+    let headers = Headers::of(config.rls.headers.as_slice());
+    let house = House {
+        limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
+        gate,
+        workers: Arc::new(Workers::start(workers)?),
+        stop: CancellationToken::new(),
+    };
     let told_twice = async {
         signals.next().await;
-        stop.cancel();
+        house.stop.cancel();
         signals.next().await;
     };
-    let failure = StoreFailure { nodes: args.nodes, ..StoreFailure::default() };
-    let may_fail = matches!(store, AnyStore::Redis(_));
-    let engine = Engine::new(policies, store, Arc::new(WallClock));
-    let engine = Arc::new(if may_fail { engine.surviving(failure) } else { engine });
-    let limits = Arc::new(RateLimits::new(Arc::clone(&engine), tree, args.rls_headers));
-    let wires = async {
-        let json = wire::rls::routes(Arc::clone(&limits));
-        let http = wire::http::serve(engine, json, listener, stop.clone());
-        let rls = async {
-            match rls {
-                Some(listener) => wire::rls::serve(limits, listener, stop.clone()).await,
-                None => 0,
-            }
-        };
-        let (http, rls) = tokio::join!(http, rls);
-        http + rls
-    };
     tokio::select! {
-        cut_off = wires => {
-            if cut_off > 0 {
-                let seconds = DRAIN_MAX.as_secs();
-                say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
-            }
-            Ok(())
-        }
+        served = answer(bound, snapshots, &house) => served,
         () = told_twice => bail!("told to stop twice: requests in flight were cut off"),
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+/// The engine on its store, and what keeps that store over a restart.
+async fn open(
+    policies: PolicySet,
+    config: &StoreConfig,
+) -> Result<(Engine<AnyStore>, Option<Snapshots>)> {
+    match StoreName::parse(config.url.expose())? {
+        StoreName::Memory => {
+            let (store, snapshots) = snapshot::open(config, &policies, WallClock.now())?;
+            let store = AnyStore::Memory(store);
+            Ok((Engine::new(policies, store, Arc::new(WallClock)), snapshots))
+        }
+        StoreName::Redis(redis) => {
+            let store = AnyStore::open(&redis, config.time_source).await?;
+            let failure = StoreFailure { nodes: config.nodes, ..StoreFailure::default() };
+            let engine = Engine::new(policies, store, Arc::new(WallClock));
+            Ok((engine.surviving(failure), None))
+        }
+    }
+}
+
+/// Answers until told to stop. What is written last is what was decided last.
+async fn answer(bound: Vec<Bound>, snapshots: Option<Snapshots>, house: &House) -> Result<()> {
+    let kept = async {
+        if let Some(snapshots) = &snapshots {
+            snapshots.keep(&house.stop).await;
+        }
+    };
+    let (cut_off, ()) = tokio::join!(wire::serve(bound, house), kept);
+    if cut_off > 0 {
+        let seconds = DRAIN_MAX.as_secs();
+        say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
+    }
+    match snapshots {
+        Some(snapshots) => snapshots.write().await,
+        None => Ok(()),
+    }
 }
 
 /// Says where the server is, and a command that works now.
-fn greet(policies: &PolicySet, address: SocketAddr, rls: Option<SocketAddr>) -> io::Result<()> {
+fn greet(policies: &PolicySet, bound: &[Bound]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "listening on http://{address}")?;
-    if let Some(rls) = rls {
-        writeln!(out, "listening on grpc://{rls}")?;
+    let mut http = None;
+    for bound in bound {
+        let (wire, address) = (bound.wire(), bound.address()?);
+        writeln!(out, "listening on {wire}://{address}")?;
+        if let (Wire::Http, Listen::Tcp(address)) = (wire, address) {
+            http.get_or_insert(address);
+        }
     }
     let Some(policy) = policies.policies().first() else {
         return writeln!(out, "no policies: start with --policies FILE");
     };
+    let Some(address) = http else { return Ok(()) };
     let app = policy.apps().and_then(|mut apps| apps.next());
     let app = app.map_or_else(String::new, |app| format!(r#","app":"{app}""#));
     let body = format!(r#"{{"policy":"{}","key":"alice"{app}}}"#, policy.name());

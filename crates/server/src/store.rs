@@ -1,8 +1,11 @@
 //! The stores that the command line can name. Nobody else in the server knows which one it is.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
 use sluicegate::store::redis::{ConfigError, RedisConfig, RedisStore, acl, sentinel_acl};
 use sluicegate::store::{MemoryStore, Request, Store, StoreError, Verdict};
@@ -20,7 +23,8 @@ pub(crate) enum StoreName {
 }
 
 /// Whose clock a store on Redis goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum TimeSource {
     /// Redis' own: one clock for all servers.
     Server,
@@ -31,17 +35,20 @@ pub(crate) enum TimeSource {
 /// A store that was named.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
-    Memory(MemoryStore),
+    Memory(Arc<MemoryStore>),
     Redis(RedisStore),
 }
 
 impl StoreName {
-    /// The store that `--store` names. An error does not repeat what was given: there may be a
-    /// password in it.
-    pub(crate) fn parse(name: &str) -> Result<Self> {
+    /// The store of this name. An error does not repeat what was given: there may be a password in
+    /// it.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub(crate) fn parse(name: &str) -> Result<Self, ConfigError> {
         match name {
-            "memory" => Ok(Self::Memory),
-            url => Ok(Self::Redis(Box::new(config(url).context("--store")?))),
+            "memory" | "memory://" => Ok(Self::Memory),
+            url => Ok(Self::Redis(Box::new(config(url)?))),
         }
     }
 }
@@ -62,11 +69,8 @@ fn config(url: &str) -> Result<RedisConfig, ConfigError> {
 }
 
 impl AnyStore {
-    /// The store called `name`. A Redis that cannot be reached yet is told and waited for.
-    pub(crate) async fn open(name: &StoreName, time: TimeSource) -> Result<Self> {
-        let StoreName::Redis(config) = name else {
-            return Ok(Self::Memory(MemoryStore::default()));
-        };
+    /// The store on this Redis. One that cannot be reached yet is told and waited for.
+    pub(crate) async fn open(config: &RedisConfig, time: TimeSource) -> Result<Self> {
         let clock = match time {
             TimeSource::Server => Clock::Server,
             TimeSource::Client => Clock::Client,

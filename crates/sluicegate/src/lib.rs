@@ -49,6 +49,8 @@ pub use clock::{
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{Answer, DecideError, Engine, Mode, Request, StoreFailure};
+#[cfg(all(feature = "engine", feature = "tokio"))]
+pub use engine::{HELD_MAX, Passage, Way};
 pub use keyed::{KeyedError, KeyedRateLimiter};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};

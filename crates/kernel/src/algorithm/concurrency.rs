@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, PermitId, Retry, Status};
 use crate::limits::{HOLDERS_MAX, PERIOD_MAX_US};
-use crate::num::{Micros, put};
+use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits held at once.
@@ -244,5 +244,19 @@ impl Algorithm for Concurrency {
             put(out, (*cost).into(), 4);
             put(out, lapses.get(), 7);
         }
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<ConcurrencyState> {
+        let count = take(from, 4).filter(|count| *count <= HOLDERS_MAX)?;
+        let mut holder = |_| {
+            let (id, rest) = from.split_first_chunk()?;
+            *from = rest;
+            let cost = u32::try_from(take(from, 4)?).ok().filter(|cost| *cost > 0)?;
+            let permit = PermitId(u128::from_be_bytes(*id));
+            Some(Holder { permit, cost, lapses: take_instant(from)? })
+        };
+        let holders: Vec<_> = (0..count).map(&mut holder).collect::<Option<_>>()?;
+        let held: u64 = holders.iter().map(|holder| u64::from(holder.cost)).sum();
+        (held <= HOLDERS_MAX).then_some(ConcurrencyState { holders })
     }
 }

@@ -73,5 +73,11 @@ return function(act, rule, state, now, cost, more)
     local old = more
     if rule.window == old.window then return state end
     return { count = count_at(state, now), till = window_end(rule, nil, now) }
+  elseif act == 'rescale' then
+    -- The same window keeps its end.
+    local scaled, old = cost, more
+    if rule.window == old.window then
+      return { count = scaled(state.count), till = state.till }
+    end
   end
 end

@@ -30,10 +30,10 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, pack_words, unpack_words};
+use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window, fnv_1a};
-use crate::limits::{PERIOD_MAX_US, PERMITS_MAX};
-use crate::num::{Micros, put};
+use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
+use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits per window.
@@ -257,6 +257,17 @@ impl Algorithm for FixedWindow {
         if self.kind == old.kind { Some(*state) } else { self.with_used(old.used(state, at), at) }
     }
 
+    /// The same window keeps its end.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &FixedWindowState,
+        scale: Scale,
+    ) -> Option<FixedWindowState> {
+        let same = self.kind == old.kind;
+        same.then(|| FixedWindowState { count: scale.of(state.count), end: state.end })
+    }
+
     fn calendar(&self) -> Option<(CalendarUnit, &str)> {
         match &self.kind {
             WindowKind::Calendar(unit, zone) => Some((*unit, zone)),
@@ -281,6 +292,11 @@ impl Algorithm for FixedWindow {
     fn write_state(&self, state: &FixedWindowState, out: &mut Vec<u8>) {
         put(out, state.count, 7);
         put(out, state.end.get(), 7);
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<FixedWindowState> {
+        let count = take(from, 7).filter(|count| *count <= UNITS_MAX)?;
+        Some(FixedWindowState { count, end: take_instant(from)? })
     }
 
     #[inline]

@@ -233,6 +233,14 @@ impl Algorithm for LeakyBucket {
         state.0.write_short(out);
     }
 
+    fn read_state(&self, from: &mut &[u8]) -> Option<LeakyBucketState> {
+        Level::read(from).map(LeakyBucketState)
+    }
+
+    fn read_only_state(&self, from: &mut &[u8]) -> Option<LeakyBucketState> {
+        Level::read_short(from).map(LeakyBucketState)
+    }
+
     #[inline]
     fn pack(state: &LeakyBucketState) -> Option<u128> {
         let Level { used, at } = state.0;

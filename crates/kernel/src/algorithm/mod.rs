@@ -30,6 +30,7 @@ pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{TokenBucket, Units};
 
 use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Status};
+use crate::limits::UNITS_MAX;
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
@@ -107,6 +108,13 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
         self.with_used(old.used(state, at), at)
     }
 
+    /// `state` of `old`, the same algorithm with other parameters, each permit in use counted as
+    /// `scale` says and at the time when it was used. `None` where a state says nothing about that
+    /// time that holds under this rule: then the sum is scaled, as if it were all used now.
+    fn rescale(&self, _old: &Self, _: &Self::State, _: Scale) -> Option<Self::State> {
+        None
+    }
+
     /// Whether it hands out permits with ids (`acquire`) instead of answering `check`.
     fn holds_permits(&self) -> bool {
         false
@@ -165,6 +173,33 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// Appends `state` as the twin packs it for a policy of one rule, where its length is known.
     fn write_only_state(&self, state: &Self::State, out: &mut Vec<u8>) {
         self.write_state(state, out);
+    }
+
+    /// Reads what [`write_state`](Self::write_state) appended, and leaves in `from` what comes
+    /// behind it. `None` if these bytes are no state that a key under this rule can have.
+    fn read_state(&self, from: &mut &[u8]) -> Option<Self::State>;
+
+    /// Reads what [`write_only_state`](Self::write_only_state) appended, likewise.
+    fn read_only_state(&self, from: &mut &[u8]) -> Option<Self::State> {
+        self.read_state(from)
+    }
+}
+
+/// How much of a new limit is the same part of it as some permits are of the old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// The new limit: at least 1.
+    pub to: u64,
+    /// The old one: at least 1.
+    pub from: u64,
+}
+
+impl Scale {
+    /// `used · to / from`, rounded up, and at most [`UNITS_MAX`].
+    pub fn of(self, used: u64) -> u64 {
+        let product = u128::from(used.min(UNITS_MAX)) * u128::from(self.to);
+        let scaled = product.div_ceil(u128::from(self.from));
+        u64::try_from(scaled).unwrap_or(UNITS_MAX).min(UNITS_MAX)
     }
 }
 

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
+    Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, Scale, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
 use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Status};
 use crate::num::{Micros, Rate};
@@ -149,6 +149,16 @@ macro_rules! algorithms {
                 }
             }
 
+            /// See [`Algorithm::rescale`]; of another algorithm nothing is known but the usage.
+            pub fn rescale(&self, old: &Self, state: &State, scale: Scale) -> Option<State> {
+                match (self, old, state) {
+                    $((Self::$Name(rule), Self::$Name(old), State::$Name(own)) => {
+                        rule.rescale(old, own, scale).map(State::$Name)
+                    })+
+                    _ => None,
+                }
+            }
+
             /// See [`Algorithm::holds_permits`].
             pub fn holds_permits(&self) -> bool {
                 match self { $(Self::$Name(rule) => rule.holds_permits(),)+ }
@@ -239,6 +249,16 @@ macro_rules! algorithms {
                     $((Self::$Name(rule), State::$Name(own)) => rule.write_only_state(own, out),)+
                     _ => {}
                 }
+            }
+
+            /// See [`Algorithm::read_state`].
+            pub fn read_state(&self, from: &mut &[u8]) -> Option<State> {
+                match self { $(Self::$Name(rule) => rule.read_state(from).map(State::$Name),)+ }
+            }
+
+            /// See [`Algorithm::read_only_state`].
+            pub fn read_only_state(&self, from: &mut &[u8]) -> Option<State> {
+                match self { $(Self::$Name(rule) => rule.read_only_state(from).map(State::$Name),)+ }
             }
         }
 

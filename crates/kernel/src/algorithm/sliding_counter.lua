@@ -74,6 +74,18 @@ return function(act, rule, state, now, cost, more)
     used = used + -used % 1
     local window = (now - now % rule.window_us) / rule.window_us
     return { window = window, previous = 0, current = used < limit and used or limit }
+  elseif act == 'rescale' then
+    -- The same window keeps both counters. Their sum is rounded once: the older one gets what the
+    -- newer one leaves of it, so that as little is rounded up as never lowers the estimate.
+    local scaled, old, limit = cost, more, rule.limit
+    if rule.window_us ~= old.window_us then return nil end
+    local current = scaled(state.current)
+    local previous = scaled(state.previous + state.current) - current
+    return {
+      window = state.window,
+      previous = previous < limit and previous or limit,
+      current = current < limit and current or limit,
+    }
   end
 
   local window, elapsed_us, previous, current = view(rule, state, now)

@@ -24,10 +24,10 @@
 
 use alloc::vec::Vec;
 
-use super::{Algorithm, pack_words, unpack_words};
+use super::{Algorithm, Scale, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
-use crate::num::{Micros, put};
+use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
+use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits by the two-counter estimate of the last `window`.
@@ -243,6 +243,24 @@ impl Algorithm for SlidingCounter {
         Some(SlidingCounterState { window: state.window, previous, current })
     }
 
+    /// The same window keeps both counters. Their sum is rounded once: the older one gets what the
+    /// newer one leaves of it, so that as little is rounded up as never lowers the estimate.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SlidingCounterState,
+        scale: Scale,
+    ) -> Option<SlidingCounterState> {
+        if self.window_us != old.window_us {
+            return None;
+        }
+        let current = scale.of(state.current.into());
+        let sum = scale.of(u64::from(state.previous) + u64::from(state.current));
+        let (previous, current) = ((sum - current).min(self.limit), current.min(self.limit));
+        let (previous, current) = (counter(previous), counter(current));
+        Some(SlidingCounterState { window: state.window, previous, current })
+    }
+
     fn numbers(&self) -> Vec<f64> {
         [self.limit, self.window_us, self.step_us, self.steps].map(|n| n as f64).to_vec()
     }
@@ -251,6 +269,12 @@ impl Algorithm for SlidingCounter {
         put(out, state.window, 7);
         put(out, state.previous.into(), 4);
         put(out, state.current.into(), 4);
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SlidingCounterState> {
+        let window = take(from, 7).filter(|n| *n <= STORED_INSTANT_MAX_US / self.window_us)?;
+        let mut count = || take(from, 4).filter(|count| *count <= self.limit).map(counter);
+        Some(SlidingCounterState { window, previous: count()?, current: count()? })
     }
 
     #[inline]

@@ -112,5 +112,25 @@ return function(act, rule, state, now, cost, more)
     -- Entries are facts: they hold under any limit and window.
     forget_gone(more, state, now)
     return state
+  elseif act == 'rescale' then
+    -- The same window keeps its entries, of which those that count for nothing now are left out.
+    -- Sums are scaled, from the newest entry on: so at every later instant the sum of those that
+    -- still count is rounded once. What is more than the limit counts as all of it.
+    local scaled, old, entries = cost, more, state.entries
+    if rule.window_us ~= old.window_us then return nil end
+    local kept, sum, before = {}, 0, 0
+    for pos = #entries - 10, 1, -11 do
+      local at, granted = struct.unpack('<I7I4', entries, pos)
+      sum = sum + granted
+      local after = scaled(sum)
+      if after > rule.limit then after = rule.limit end
+      if after > before then kept[#kept + 1] = struct.pack('<I7I4', at, after - before) end
+      before = after
+    end
+    for place = 1, #kept / 2 do
+      local other = #kept + 1 - place
+      kept[place], kept[other] = kept[other], kept[place]
+    end
+    return { sum = before, entries = table.concat(kept) }
   end
 end

@@ -26,10 +26,10 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{LOG_ENTRIES_MAX, PERIOD_MAX_US};
-use crate::num::{Micros, put};
+use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits in any interval of length `window`, exactly.
@@ -200,6 +200,32 @@ impl Algorithm for SlidingLog {
         Some(state)
     }
 
+    /// The same window keeps its entries, of which those that count for nothing now are left out.
+    /// Sums are scaled, from the newest entry on: so at every later instant the sum of those that
+    /// still count is rounded once. What is more than the limit counts as all of it.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SlidingLogState,
+        scale: Scale,
+    ) -> Option<SlidingLogState> {
+        if self.window != old.window {
+            return None;
+        }
+        let mut rescaled = SlidingLogState::default();
+        let mut sum = 0;
+        for Entry { at, cost } in state.entries.iter().rev() {
+            sum += u64::from(*cost);
+            let after = scale.of(sum).min(self.limit);
+            let cost = u32::try_from(after - rescaled.sum).expect("at most the limit");
+            if cost > 0 {
+                rescaled.entries.push_front(Entry { at: *at, cost });
+            }
+            rescaled.sum = after;
+        }
+        Some(rescaled)
+    }
+
     fn numbers(&self) -> Vec<f64> {
         vec![self.limit as f64, self.window.get() as f64]
     }
@@ -211,5 +237,21 @@ impl Algorithm for SlidingLog {
             put(out, at.get(), 7);
             put(out, (*cost).into(), 4);
         }
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SlidingLogState> {
+        let sum = take(from, 4).filter(|sum| *sum <= LOG_ENTRIES_MAX)?;
+        // Every entry has a cost, so there are no more of them than their sum.
+        let count = take(from, 4).filter(|count| *count <= sum)?;
+        let mut state = SlidingLogState::default();
+        for _ in 0..count {
+            let (at, cost) = (take_instant(from)?, u32::try_from(take(from, 4)?).ok()?);
+            if cost == 0 || state.entries.back().is_some_and(|before| before.at > at) {
+                return None;
+            }
+            state.entries.push_back(Entry { at, cost });
+            state.sum += u64::from(cost);
+        }
+        (state.sum == sum).then_some(state)
     }
 }

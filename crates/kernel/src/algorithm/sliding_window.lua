@@ -153,5 +153,22 @@ return function(act, rule, state, now, cost, more)
     state = empty(rule, now)
     state.counts[state.newest % rule.len + 1] = used
     return state
+  elseif act == 'rescale' then
+    -- The same buckets keep what is scaled of them. Sums are scaled, from the newest bucket on: so
+    -- at every later instant the sum of those that still count is rounded once.
+    local scaled, old = cost, more
+    if rule.window_us ~= old.window_us or rule.len ~= old.len then return nil end
+    local counts, sum, before = {}, 0, 0
+    for slot = 1, rule.len do counts[slot] = 0 end
+    for bucket = state.newest, oldest_remembered(rule, state), -1 do
+      local slot = bucket % rule.len + 1
+      local count = state.counts[slot]
+      if count > 0 then
+        sum = sum + count
+        local after = scaled(sum)
+        counts[slot], before = after - before, after
+      end
+    end
+    return { newest = state.newest, counts = counts }
   end
 end

@@ -27,10 +27,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Algorithm;
+use super::{Algorithm, Scale};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX};
-use crate::num::{Micros, put};
+use crate::limits::{BUCKETS_MAX, PERIOD_MAX_US, PERMITS_MAX, STORED_INSTANT_MAX_US, UNITS_MAX};
+use crate::num::{Micros, put, take};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// At most `limit` permits in any interval of length `window`.
@@ -254,6 +254,29 @@ impl Algorithm for SlidingWindow {
         self.with_used(old.used(state, at), at)
     }
 
+    /// The same buckets keep what is scaled of them. Sums are scaled, from the newest bucket on: so
+    /// at every later instant the sum of those that still count is rounded once.
+    fn rescale(
+        &self,
+        old: &Self,
+        state: &SlidingWindowState,
+        scale: Scale,
+    ) -> Option<SlidingWindowState> {
+        if (self.window_us, self.buckets) != (old.window_us, old.buckets) {
+            return None;
+        }
+        let mut rescaled = state.clone();
+        let (mut sum, mut before) = (0, 0);
+        for bucket in (self.oldest_remembered(state)..=state.newest).rev() {
+            sum += self.count(state, bucket);
+            let slot = self.slot(bucket);
+            let after = scale.of(sum);
+            rescaled.counts[slot] = after - before;
+            before = after;
+        }
+        Some(rescaled)
+    }
+
     fn numbers(&self) -> Vec<f64> {
         [self.limit, self.window_us, self.bucket_us, self.buckets].map(|n| n as f64).to_vec()
     }
@@ -266,5 +289,15 @@ impl Algorithm for SlidingWindow {
         for count in &state.counts {
             put(out, *count, width.into());
         }
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SlidingWindowState> {
+        let newest = take(from, 7).filter(|n| *n <= STORED_INSTANT_MAX_US / self.bucket_us)?;
+        let width = take(from, 1).filter(|width| matches!(width, 4 | 7))?;
+        let count = |_| take(from, if width == 4 { 4 } else { 7 });
+        let counts: Vec<u64> = (0..self.len()).map(count).collect::<Option<_>>()?;
+        // What was taken over from other rules is at most one counter of so many.
+        let sum = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        (sum <= 2 * UNITS_MAX).then_some(SlidingWindowState { newest, counts })
     }
 }

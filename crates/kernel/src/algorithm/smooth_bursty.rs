@@ -34,8 +34,8 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, UNITS_MAX};
-use crate::num::{Micros, Rate, ceil_f64, floor_f64, put};
+use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, STORED_F64_MAX, UNITS_MAX};
+use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, take_f64, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// Stores up to `rate·max_burst` permits while idle; a debt is paid by the next request.
@@ -208,6 +208,11 @@ impl Algorithm for SmoothBursty {
     fn write_state(&self, state: &SmoothBurstyState, out: &mut Vec<u8>) {
         out.extend(state.balance.to_le_bytes());
         put(out, state.at.get(), 7);
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SmoothBurstyState> {
+        let balance = take_f64(from, -STORED_F64_MAX, UNITS_MAX as f64)?;
+        Some(SmoothBurstyState { balance, at: take_instant(from)? })
     }
 
     #[inline]

@@ -31,8 +31,8 @@ use alloc::vec::Vec;
 
 use super::Algorithm;
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
-use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US, UNITS_MAX};
-use crate::num::{Micros, Rate, ceil_f64, floor_f64, put};
+use crate::limits::{COLD_FACTOR_MAX, DEPTH_MAX, PERIOD_MAX_US, STORED_F64_MAX, UNITS_MAX};
+use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, take_f64, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// Starts cold and reaches `rate` after `warmup` of steady use.
@@ -230,5 +230,11 @@ impl Algorithm for SmoothWarmup {
         out.extend(state.stored.to_le_bytes());
         out.extend(state.debt_us.to_le_bytes());
         put(out, state.at.get(), 7);
+    }
+
+    fn read_state(&self, from: &mut &[u8]) -> Option<SmoothWarmupState> {
+        let stored = take_f64(from, 0.0, STORED_F64_MAX)?;
+        let debt_us = take_f64(from, 0.0, STORED_F64_MAX)?;
+        Some(SmoothWarmupState { stored, debt_us, at: take_instant(from)? })
     }
 }

@@ -297,6 +297,14 @@ impl Algorithm for TokenBucket {
         state.0.write_short(out);
     }
 
+    fn read_state(&self, from: &mut &[u8]) -> Option<TokenBucketState> {
+        Level::read(from).map(TokenBucketState)
+    }
+
+    fn read_only_state(&self, from: &mut &[u8]) -> Option<TokenBucketState> {
+        Level::read_short(from).map(TokenBucketState)
+    }
+
     #[inline]
     fn pack(state: &TokenBucketState) -> Option<u128> {
         let Level { used, at } = state.0;

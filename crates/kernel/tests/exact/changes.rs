@@ -1,13 +1,15 @@
 //! A rule changes under a key that is in use: usage stays usage, in the new rule's units.
 
 use proptest::prelude::*;
-use sluicegate_kernel::limits::SPAN_MAX_US;
+use sluicegate_kernel::algorithm::{Scale, WindowKind};
+use sluicegate_kernel::limits::{LOG_ENTRIES_MAX, PERMITS_MAX, SPAN_MAX_US};
 use sluicegate_kernel::{
-    Carry, Cost, Decision, Micros, Moment, NamedRule, Rule, RuleSet, States, TokenBucket, Verb,
+    Carry, Cost, Decision, FixedWindow, Micros, Moment, NamedRule, Rule, RuleSet, SlidingCounter,
+    SlidingLog, SlidingWindow, States, TokenBucket, Verb,
 };
 
 use crate::oracle::{Oracle, answer, buckets as oracle};
-use crate::rules::{any_rate_rule, rate, scale, token_buckets};
+use crate::rules::{any_rate_rule, permits, rate, scale, spans, token_buckets};
 use crate::walk::{Clock, Proof, Shape, Walk, holds, prove, same, steps, walks};
 
 /// A rule, a walk under it, and the rule that replaces it.
@@ -133,6 +135,67 @@ impl Change<'_> {
         let Self { old, new, states, now } = self;
         format!("at {now} from {old:?} to {new:?}: {states:?}")
     }
+}
+
+/// Two rules of the same window whose limits differ, and the window's length.
+fn resized() -> impl Strategy<Value = (Rule, Rule, u64)> {
+    let limits = || permits(PERMITS_MAX - 1);
+    (0..5, limits(), limits(), spans(), 1_u64..=12).prop_map(
+        |(kind, before, after, span, buckets)| {
+            let window_us = span.max(buckets);
+            let window = Micros::new(window_us);
+            let rule = |limit: u64| -> Rule {
+                let log_limit = limit.min(LOG_ENTRIES_MAX);
+                match kind {
+                    0 => FixedWindow::new(limit, WindowKind::Epoch(window)).unwrap().into(),
+                    1 => FixedWindow::new(limit, WindowKind::First(window)).unwrap().into(),
+                    2 => SlidingWindow::new(limit, window, buckets).unwrap().into(),
+                    3 => SlidingCounter::new(limit, window).unwrap().into(),
+                    _ => SlidingLog::new(log_limit, window).unwrap().into(),
+                }
+            };
+            (rule(before), rule(after), window_us)
+        },
+    )
+}
+
+#[test]
+fn a_window_that_keeps_its_length_keeps_its_times_when_usage_is_scaled() {
+    let name = "proportional windows";
+    let walks = resized().prop_flat_map(move |(old, new, window_us)| {
+        let (limit, scale_us) = (old.limit(), window_us);
+        let shape =
+            Shape { limit, scale_us, goes_back: false, gives_back: true, steps: steps(name) };
+        (Just((old, new, window_us)), walks(shape))
+    });
+    prove(name, walks, |((old, new, window_us), walk)| {
+        let (rules, mut clock) = (set(&old, Carry::Usage), Clock::new(walk.start));
+        let mut states = States::default();
+        for asked in &walk.steps {
+            let now = clock.go(asked.time);
+            clock.hear(&decide(&rules, &mut states, &asked.verb, now));
+        }
+        let change = Change { old: &old, new: &new, states: &states, now: clock.now };
+        let (new_rules, taken_over) = change.carried(Carry::Proportional);
+        for elevenths in 0..=22 {
+            let now = clock.now + window_us * elevenths / 11;
+            let before = decide(&rules, &mut states.clone(), &LOOK, now);
+            let after = decide(&new_rules, &mut taken_over.clone(), &LOOK, now);
+            let scale = Scale { to: after.limit, from: before.limit };
+            let used = before.limit - before.remaining;
+            let slack = match old {
+                // Its estimate is rounded up to a permit, before and after, and its weight to
+                // steps, at least 2^18 a window, whose number follows from the limit.
+                Rule::SlidingCounter(_) => scale.of(1) + 1 + (after.limit >> 16),
+                _ => 0,
+            };
+            let (least, most) = (scale.of(used).saturating_sub(slack), scale.of(used) + slack);
+            let context = || format!("{before:?} became {after:?} at {now}: {}", change.describe());
+            same(&after.reset_after, &before.reset_after, context)?;
+            holds((least..=most).contains(&(after.limit - after.remaining)), context)?;
+        }
+        Ok(())
+    });
 }
 
 #[test]

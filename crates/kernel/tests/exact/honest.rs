@@ -11,7 +11,7 @@ use crate::walk::{
     Clock, Proof, Shape, Walk, holds, permit_verbs, prove, same, steps, walks, walks_with,
 };
 
-fn any_walk(name: &'static str) -> impl Strategy<Value = (Rule, Walk)> {
+pub(crate) fn any_walk(name: &'static str) -> impl Strategy<Value = (Rule, Walk)> {
     let shape = move |rule: &Rule, scale_us| Shape {
         limit: rule.limit(),
         scale_us,

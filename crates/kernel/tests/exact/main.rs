@@ -12,6 +12,7 @@
 //! | `changes` | what a changed rule takes over |
 //! | `packed` | a state of 16 bytes decides as the state does |
 //! | `sets` | several rules: all are charged or none |
+//! | `stored` | a state that was written is read back; any other bytes do no harm |
 //! | `long_run` | after 10^9 permits the rate is the configured one |
 //!
 //! `walk::BUDGETS` says how many steps each walk takes; together they are more than a million.
@@ -29,5 +30,6 @@ mod permits;
 mod rules;
 mod sets;
 mod smooth;
+mod stored;
 mod walk;
 mod windows;

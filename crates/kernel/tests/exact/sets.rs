@@ -9,7 +9,7 @@ use crate::rules::any_rate_rule;
 use crate::walk::{Clock, Shape, prove, same, steps, walks};
 
 /// Rules that remember nothing of a request that another rule refused.
-fn sets() -> impl Strategy<Value = Vec<(Rule, u64)>> {
+pub(crate) fn sets() -> impl Strategy<Value = Vec<(Rule, u64)>> {
     let full_at_first = any_rate_rule().prop_filter("starts full", |(rule, _)| match rule {
         Rule::TokenBucket(bucket) => bucket.initial() == bucket.burst(),
         _ => true,

@@ -34,9 +34,13 @@ pub(crate) const BUDGETS: &[(&str, u32, usize)] = &[
     ("honest answers", 3_000, 60),
     ("arbitrary instants", 2_000, 40),
     ("configure", 2_000, 30),
+    ("proportional windows", 1_500, 30),
     ("token_bucket configured", 1_000, 60),
     ("packed states", 2_000, 60),
     ("sets of rules", 1_500, 60),
+    ("stored states", 1_500, 40),
+    ("stored sets", 300, 30),
+    ("stored garbage", 1_500, 20),
 ];
 
 #[test]

@@ -144,7 +144,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let picture = create("--svg", &args.svg)?;
     let output = Output::new(decisions);
     let progress = Progress::new(input.clone(), &source);
-    let decider = match StoreName::parse(&args.store)? {
+    let decider = match StoreName::parse(&args.store).context("--store")? {
         StoreName::Memory => Decider::in_memory(policies, args.keys_max),
         StoreName::Redis(config) => Decider::in_redis(policies, &config).context("--store")?,
     };

@@ -1,9 +1,123 @@
 //! The wires: one folder a protocol, each a `codec` (no IO) and a `serve` (IO).
 //!
-//! A wire owns its types and its status mapping; nothing of it leaves its folder.
+//! A wire owns its types and its status mapping; nothing of it leaves its folder. A new one is a
+//! folder, and here a name with where it listens and who serves it.
 
-mod accept;
+pub(crate) mod accept;
 pub(crate) mod http;
 pub mod rls;
 
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Listen};
+use crate::gate::Gate;
+use crate::workers::Workers;
+use accept::Listener;
+use rls::RateLimits;
+
 pub(crate) use accept::DRAIN_MAX;
+
+/// A protocol at the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Wire {
+    /// HTTP/JSON and forward-auth.
+    Http,
+    /// Envoy's rate limit service.
+    Rls,
+}
+
+impl Wire {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Rls];
+
+    /// What it is called: its section in the configuration, its label in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Rls => "rls",
+        }
+    }
+
+    fn listen(self, config: &Config) -> &[Listen] {
+        match self {
+            Self::Http => config.http.listen.as_slice(),
+            Self::Rls => config.rls.listen.as_slice(),
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A wire that listens, and does not answer yet.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    wire: Wire,
+    listener: Listener,
+}
+
+/// What all wires share.
+#[derive(Clone, Debug)]
+pub(crate) struct House {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) limits: Arc<RateLimits>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) stop: CancellationToken,
+}
+
+/// Listens wherever `config` says.
+///
+/// # Errors
+/// If one of the addresses is taken or not this machine's.
+pub(crate) async fn bind(config: &Config) -> Result<Vec<Bound>> {
+    let mut bound = Vec::new();
+    for wire in Wire::ALL {
+        for listen in wire.listen(config) {
+            let listener = Listener::bind(listen).await;
+            let listener =
+                listener.with_context(|| format!("{wire}.listen: cannot listen on {listen}"))?;
+            bound.push(Bound { wire, listener });
+        }
+    }
+    Ok(bound)
+}
+
+impl Bound {
+    /// Which wire.
+    pub(crate) const fn wire(&self) -> Wire {
+        self.wire
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn address(&self) -> io::Result<Listen> {
+        self.listener.address()
+    }
+}
+
+/// Answers on all of `bound` until told to stop, then lets what is in flight end. Returns how many
+/// connections were cut off because they did not.
+pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
+    let mut serving = JoinSet::new();
+    for Bound { wire, listener } in bound {
+        let house = house.clone();
+        serving.spawn(async move {
+            match wire {
+                Wire::Http => http::serve(listener, &house).await,
+                Wire::Rls => rls::serve(listener, &house).await,
+            }
+        });
+    }
+    serving.join_all().await.into_iter().sum()
+}

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 mod redis;
+mod snapshot;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,10 +28,19 @@ impl Server {
     /// With these options beside.
     fn start_with(options: &[&str]) -> Self {
         let policies = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/policies.yaml");
+        Self::spawn(policies, options, Stdio::inherit())
+    }
+
+    /// With these policies, and what it says to people sent to `told`.
+    fn spawn(policies: &str, options: &[&str], told: Stdio) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--policies", policies])
             .args(options)
+            .envs(
+                ["RESP", "RLS", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")),
+            )
             .stdout(Stdio::piped())
+            .stderr(told)
             .spawn()
             .unwrap();
         let mut first = String::new();

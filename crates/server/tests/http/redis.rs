@@ -77,8 +77,8 @@ async fn a_server_starts_without_its_redis_and_finds_it_later() {
 #[test]
 fn a_store_that_makes_no_sense_is_refused_without_repeating_a_password() {
     for (url, problem) in [
-        ("rediss//:hunter2@h", "--store: scheme: expected redis, rediss, unix"),
-        ("redis://:hunter2@h/1?deadline_ms=0", "--store: deadline_ms: `0` is outside 1..=10000"),
+        ("rediss//:hunter2@h", "store.url: scheme: expected redis, rediss, unix"),
+        ("redis://:hunter2@h/1?deadline_ms=0", "store.url: deadline_ms: `0` is outside 1..=10000"),
     ] {
         let program = env!("CARGO_BIN_EXE_sluicegate");
         let output = Command::new(program).args(["serve", "--store", url]).output().unwrap();

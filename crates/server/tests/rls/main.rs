@@ -33,6 +33,7 @@ impl Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--rls", "127.0.0.1:0"])
             .args(options)
+            .envs(["RESP", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")))
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program is built");
@@ -42,7 +43,7 @@ impl Server {
             let address = line.strip_prefix("listening on ").and_then(|l| l.strip_prefix(scheme));
             address.expect("one line each").parse().expect("an address")
         };
-        Self { http: address("http://"), rls: address("grpc://"), process }
+        Self { http: address("http://"), rls: address("rls://"), process }
     }
 
     /// That serves this configuration of `envoyproxy/ratelimit`.

@@ -13,6 +13,8 @@ mod breaker;
 mod denials;
 mod fallback;
 mod guard;
+#[cfg(feature = "tokio")]
+mod passage;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -26,6 +28,8 @@ use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Request as StoreRequest, S
 
 use crate::clock::{Clock, WallClock};
 use guard::Guard;
+#[cfg(feature = "tokio")]
+pub use passage::{HELD_MAX, Passage, Way};
 
 /// Decides requests by the policies that are in force, on a store.
 ///
@@ -49,6 +53,8 @@ pub struct Engine<S = MemoryStore> {
     /// Where the store may fail.
     guard: Option<Guard>,
     clock: Arc<dyn Clock>,
+    #[cfg(feature = "tokio")]
+    held: passage::Held,
 }
 
 /// How an engine decides while its store does not answer.
@@ -177,10 +183,18 @@ impl<S: Store> Engine<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Result<Answer, DecideError> {
-        let policies = self.policies.load_full();
-        let (policy, key, rules) = admit(&policies, request)?;
-        let (verdict, mode) =
-            self.ask_store(policy.on_store_failure(), rules, (request, key), now).await?;
+        self.decide_in(&self.policies.load_full(), request, now).await
+    }
+
+    async fn decide_in(
+        &self,
+        policies: &PolicySet,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Result<Answer, DecideError> {
+        let (policy, key, rules) = admit(policies, request)?;
+        let on_failure = policy.on_store_failure();
+        let (verdict, mode) = self.ask_store(on_failure, rules, (request, key), now).await?;
         Ok(Answer::new(verdict, mode, rules))
     }
 
@@ -225,7 +239,14 @@ impl<S: Store> Engine<S> {
 impl<S> Engine<S> {
     /// An engine that decides by `policies` on `store`, told the time by `clock`.
     pub fn new(policies: PolicySet, store: S, clock: Arc<dyn Clock>) -> Self {
-        Self { policies: ArcSwap::from_pointee(policies), store, guard: None, clock }
+        Self {
+            policies: ArcSwap::from_pointee(policies),
+            store,
+            guard: None,
+            clock,
+            #[cfg(feature = "tokio")]
+            held: passage::Held::default(),
+        }
     }
 
     /// The same engine on a store that may fail: it remembers refusals, stops asking a store that
@@ -304,7 +325,7 @@ impl Answer {
 
 impl<S: fmt::Debug> fmt::Debug for Engine<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { policies: _, store, guard: _, clock } = self;
+        let Self { store, clock, .. } = self;
         f.debug_struct("Engine").field("store", store).field("clock", clock).finish_non_exhaustive()
     }
 }

@@ -46,11 +46,6 @@ impl RuleTable {
         &self.held(id).rules
     }
 
-    /// All rules that a slot needs.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<RuleSet>> {
-        self.held.iter().flatten().map(|held| &held.rules)
-    }
-
     /// How many slots carry the id of `rules`.
     pub(super) fn slots(&self, rules: &Arc<RuleSet>) -> usize {
         self.id(rules).map_or(0, |id| self.held(id).slots)

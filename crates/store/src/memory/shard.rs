@@ -20,7 +20,7 @@ use super::bucket::{self, Content, SLOTS};
 use super::rules::RuleTable;
 
 /// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
-const PROBES_MAX: usize = 8;
+const PROBES_MAX: usize = 32;
 
 /// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
 const EVICTION_SAMPLE_MAX: usize = 16;
@@ -53,14 +53,6 @@ pub(super) struct Plot {
     pub(super) begin: u32,
     /// How many buckets it has.
     pub(super) buckets: u32,
-}
-
-/// What is remembered of a key, for those who write it down.
-pub(super) struct Kept<'a> {
-    pub(super) tag: u64,
-    pub(super) rules: &'a Arc<RuleSet>,
-    /// The state, if it fits 16 bytes.
-    pub(super) packed: Option<u128>,
 }
 
 /// A slot of a bucket.
@@ -155,30 +147,41 @@ impl Shard {
         self.evictions
     }
 
-    /// All that is remembered.
-    pub(super) fn kept<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = Kept<'a>> {
-        self.all(arena).map(|(_, Content { tag, id, state })| {
-            let rules = self.rules.rules(id);
-            Kept { tag, rules, packed: rules.packs().then_some(state) }
-        })
+    /// Shows what is remembered in the segment with this number: tags, rules and states. `false` if
+    /// there are not so many segments.
+    ///
+    /// A key that moves between two calls moves to a segment that is the last then: who goes on until
+    /// there is none has seen every key, some twice.
+    pub(super) fn show_segment(
+        &self,
+        arena: &Arena,
+        number: u32,
+        mut see: impl FnMut(u64, &Arc<RuleSet>, &States),
+    ) -> bool {
+        if number >= self.segments {
+            return false;
+        }
+        for (_, content) in self.segment_at(arena, number).iter().flat_map(contents) {
+            let rules = self.rules.rules(content.id);
+            self.look(content, |_, states| see(content.tag, rules, states));
+        }
+        true
     }
 
-    /// The rules that keys are held to.
-    pub(super) fn rules(&self) -> impl Iterator<Item = &Arc<RuleSet>> {
-        self.rules.all()
-    }
-
-    /// Remembers a state again, unless it has become forgettable; says whether.
+    /// Remembers states again, in place of what an earlier call said of this tag, unless they have
+    /// become forgettable; says whether.
     pub(super) fn restore(
         &mut self,
         arena: &Arena,
         tag: u64,
-        (rules, packed): (&Arc<RuleSet>, u128),
+        (rules, states): (&Arc<RuleSet>, States),
         now: Micros,
     ) -> bool {
-        let states = rules.unpack(packed);
+        if let Some(place) = self.find(arena, tag) {
+            self.remove(place);
+        }
         let is_full = rules.forgettable_at(&states).is_some_and(|at| at <= now);
-        if !is_full && !states.is_empty() && self.find(arena, tag).is_none() {
+        if !is_full && !states.is_empty() {
             self.insert(arena, tag, (rules, states), now);
         }
         !is_full
@@ -325,10 +328,6 @@ impl Shard {
         let others = (0..self.segments).filter(move |number| *number != own);
         let others = others.flat_map(|number| self.segment_at(arena, number));
         from.iter().chain(before).chain(others).flat_map(contents)
-    }
-
-    fn all<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = (Place<'a>, Content)> {
-        (0..self.segments).flat_map(|number| self.segment_at(arena, number)).flat_map(contents)
     }
 
     /// Forgets what is forgettable and says how much it was.

@@ -6,15 +6,24 @@
 //! | 4 | the version of this format |
 //! | 16 | the seed that keys are hashed with |
 //! | 4 | number of shards |
-//! | 4 + 16 each | the rule sets: how many, and a hash of what each says |
-//! | 4 + 28 each, for every shard | its keys: how many, then tag, number of the rule set, state |
+//! | | for every shard its keys, each as below, then four zeros |
 //! | 4 | CRC-32 of all of the above |
 //!
-//! All numbers are little-endian. The file is written beside its place, synchronised, and renamed:
-//! at every moment there is the old one or the new one. It holds the seed, with which anybody can
-//! find keys that collide or ask whether a key is in the file; so only its owner may read it (0600).
+//! | bytes of a key | what |
+//! |---|---|
+//! | 4 | the number of its rule set, from 1 on |
+//! | 16 | only where this number was not there before: a hash of what the rules say |
+//! | 8 | the key's tag |
+//! | 4 | the length of what follows |
+//! | | the states, as [`RuleSet::write_states`] writes them |
 //!
-//! Only states of [one rule of constant size](sluicegate_kernel::RuleSet::packs) are written.
+//! All numbers are little-endian. If a tag is there twice, the later one holds: while a shard is
+//! written, a key may move on. The file is written beside its place, synchronised, and renamed: at
+//! every moment there is the old one or the new one. It holds the seed, with which anybody can find
+//! keys that collide or ask whether a key is in the file; so only its owner may read it (0600).
+//!
+//! Neither who writes nor who reads holds more of it in memory than a segment's keys, so a file may
+//! be larger than what is free.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -23,9 +32,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use siphasher::sip128::SipHasher13;
-use sluicegate_kernel::{Micros, RuleSet};
+use sluicegate_kernel::limits::STORED_BYTES_MAX;
+use sluicegate_kernel::{Micros, RuleSet, States};
 
-use super::shard::Kept;
 use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
 
 /// What the file begins with.
@@ -34,17 +43,17 @@ const MAGIC: [u8; 8] = *b"sluicegt";
 /// The version that is written, and the newest that is understood.
 const VERSION: u32 = 1;
 
-/// Rule sets in one file: as many as all shards' ids can name is far more than there ever are, and
-/// what a broken file may claim is bounded by it.
-const RULE_SETS_MAX: u32 = 1 << 24;
+/// Rule sets in one file: far more than there ever are, for a document holds fewer. What a broken
+/// file may claim is bounded by it.
+const RULE_SETS_MAX: usize = 1 << 24;
 
 /// What was written to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// Keys in the file.
+    /// Keys in the file. One that moved while it was written may count twice.
     pub keys: u64,
-    /// Keys whose states are longer than 16 bytes: they are not in the file.
-    pub left_out: u64,
+    /// Length of the file.
+    pub bytes: u64,
 }
 
 /// What was read from a file.
@@ -79,8 +88,9 @@ pub enum SnapshotError {
 impl MemoryStore {
     /// Writes what is remembered to `path`, in place of what is there. One snapshot at a time.
     ///
-    /// Shards are locked one after the other for as long as it takes to copy their keys, so the file
-    /// may hold one key's state of a moment earlier than another's.
+    /// A shard is locked for as long as it takes to copy some hundred keys, so the file may hold one
+    /// key's state of a moment earlier than another's. This takes seconds for millions of keys: it
+    /// belongs on a thread that may block.
     ///
     /// # Errors
     /// [`SnapshotError::Io`]; the file is then the one before.
@@ -108,6 +118,9 @@ impl MemoryStore {
     /// does not, such as µs since the Unix epoch. A state is only taken over if the very rules that
     /// wrote it are among `rules`.
     ///
+    /// The store has as many shards as the one that was written, and at least one key in each: for a
+    /// store of quite another size start without the file.
+    ///
     /// # Errors
     /// [`SnapshotError`]; nothing of such a file is taken over.
     ///
@@ -120,100 +133,137 @@ impl MemoryStore {
         now: Micros,
     ) -> Result<(Self, Restored), SnapshotError> {
         let file = File::open(path).map_err(SnapshotError::Io)?;
-        let mut source = Source { from: BufReader::new(file), crc: crc32fast::Hasher::new() };
+        let mut source = Source::new(file);
         let Head { seed, shards } = source.head()?;
         let keys_per_shard_max = (keys_max.min(KEYS_MAX) / shards as usize).max(1);
         let store =
             Self { seed, ..Self::with_shards(shards, keys_per_shard_max, SEGMENT_BUCKETS_MIN) };
-        let rules = source.rules(rules)?;
-        let mut restored = Restored::default();
+        let ours: HashMap<_, _> = rules.iter().map(|rules| (fingerprint(rules), rules)).collect();
+        let (mut restored, mut theirs) = (Restored::default(), Vec::new());
         for shard in &store.shards {
             let mut shard = shard.0.lock();
-            for _ in 0..source.u32()? {
-                let (tag, rules_at, packed) = (source.u64()?, source.u32()?, source.u128()?);
-                let place = usize::try_from(rules_at).ok().and_then(|place| rules.get(place));
-                let Some(rules) = place.ok_or(SnapshotError::Torn("a key without rules"))? else {
+            while let Some(Record { rules, tag, states }) = source.record(&ours, &mut theirs)? {
+                let Some(rules) = rules else {
                     restored.other_rules += 1;
                     continue;
                 };
-                let is_kept = shard.restore(&store.arena, tag, (rules, packed), now);
-                *if is_kept { &mut restored.keys } else { &mut restored.full } += 1;
+                let states = rules.read_states(states);
+                let states = states.ok_or(SnapshotError::Torn("a state that cannot be"))?;
+                let is_kept = shard.restore(&store.arena, tag, (rules, states), now);
+                restored.full += u64::from(!is_kept);
             }
         }
+        restored.keys = store.len() as u64;
         source.end()?;
         Ok((store, restored))
     }
 
     fn write_to(&self, path: &Path) -> io::Result<Saved> {
-        let mut sink = Sink { to: BufWriter::new(create(path)?), crc: crc32fast::Hasher::new() };
+        let mut sink = Sink::new(create(path)?);
         sink.put(&MAGIC)?;
         sink.put(&VERSION.to_le_bytes())?;
         sink.put(&self.seed.0.to_le_bytes())?;
         sink.put(&self.seed.1.to_le_bytes())?;
-        sink.count(self.shards.len())?;
-        // Rules that come up after this are new: their keys will be in the next file.
-        let mut rules: Vec<Arc<RuleSet>> = Vec::new();
-        let mut numbers = HashMap::new();
+        let shards = u32::try_from(self.shards.len()).expect("there are at most SHARDS_MAX");
+        sink.put(&shards.to_le_bytes())?;
+        let (mut records, mut numbers) = (Records::default(), Numbers::default());
         for shard in &self.shards {
-            for held in shard.0.lock().rules() {
-                numbers.entry(Arc::as_ptr(held).addr()).or_insert_with(|| {
-                    rules.push(Arc::clone(held));
-                    rules.len() - 1
-                });
-            }
-        }
-        sink.count(rules.len())?;
-        for rules in &rules {
-            sink.put(&fingerprint(rules).to_le_bytes())?;
-        }
-        let mut saved = Saved::default();
-        for shard in &self.shards {
-            let mut keys = Vec::new();
-            for Kept { tag, rules, packed } in shard.0.lock().kept(&self.arena) {
-                match (packed, numbers.get(&Arc::as_ptr(rules).addr())) {
-                    (Some(packed), Some(number)) => keys.push((tag, *number, packed)),
-                    _ => saved.left_out += 1,
+            for segment in 0.. {
+                let shard = shard.0.lock();
+                let see =
+                    |tag, rules: &_, states: &_| records.add(&mut numbers, tag, (rules, states));
+                let is_there = shard.show_segment(&self.arena, segment, see);
+                drop(shard);
+                if !is_there {
+                    break;
                 }
+                sink.put(&records.bytes)?;
+                records.bytes.clear();
             }
-            sink.count(keys.len())?;
-            for (tag, number, packed) in &keys {
-                sink.put(&tag.to_le_bytes())?;
-                sink.count(*number)?;
-                sink.put(&packed.to_le_bytes())?;
-            }
-            saved.keys += keys.len() as u64;
+            sink.put(&[0; 4])?;
         }
-        sink.end()?;
-        Ok(saved)
+        Ok(Saved { keys: records.keys, bytes: sink.end()? })
     }
 }
 
-/// What comes before the rules.
+/// Keys on their way into a file.
+#[derive(Default)]
+struct Records {
+    bytes: Vec<u8>,
+    keys: u64,
+}
+
+/// The rule sets that are in a file, held so that no other takes the address of one of them.
+#[derive(Default)]
+struct Numbers(HashMap<usize, (u32, Arc<RuleSet>)>);
+
+impl Records {
+    fn add(&mut self, numbers: &mut Numbers, tag: u64, (rules, states): (&Arc<RuleSet>, &States)) {
+        let Self { bytes, keys } = self;
+        *keys += 1;
+        let (number, is_new) = numbers.number(rules);
+        bytes.extend(number.to_le_bytes());
+        if is_new {
+            bytes.extend(fingerprint(rules).to_le_bytes());
+        }
+        bytes.extend(tag.to_le_bytes());
+        let length_at = bytes.len();
+        bytes.extend([0; 4]);
+        rules.write_states(states, bytes);
+        let length = u32::try_from(bytes.len() - length_at - 4);
+        let length = length.expect("states have at most STORED_BYTES_MAX bytes");
+        bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+impl Numbers {
+    /// The number of `rules`, and whether nobody asked for it before.
+    fn number(&mut self, rules: &Arc<RuleSet>) -> (u32, bool) {
+        let next = u32::try_from(self.0.len() + 1).expect("shards have ids for far fewer rules");
+        let entry = self.0.entry(Arc::as_ptr(rules).addr());
+        let (number, _) = entry.or_insert_with(|| (next, Arc::clone(rules)));
+        (*number, *number == next)
+    }
+}
+
+/// What comes before the keys.
 struct Head {
     seed: (u64, u64),
     shards: u32,
+}
+
+/// A key as it is in the file.
+struct Record<'a, 's> {
+    /// The rules that wrote the states, if they are ours.
+    rules: Option<&'a Arc<RuleSet>>,
+    tag: u64,
+    states: &'s [u8],
 }
 
 /// Writes, and adds up what it writes.
 struct Sink {
     to: BufWriter<File>,
     crc: crc32fast::Hasher,
+    bytes: u64,
 }
 
 impl Sink {
+    fn new(file: File) -> Self {
+        Self { to: BufWriter::new(file), crc: crc32fast::Hasher::new(), bytes: 0 }
+    }
+
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.crc.update(bytes);
+        self.bytes += bytes.len() as u64;
         self.to.write_all(bytes)
     }
 
-    fn count(&mut self, count: usize) -> io::Result<()> {
-        self.put(&u32::try_from(count).map_err(io::Error::other)?.to_le_bytes())
-    }
-
-    fn end(self) -> io::Result<()> {
-        let Self { mut to, crc } = self;
+    /// Writes the checksum and says how long the file is.
+    fn end(self) -> io::Result<u64> {
+        let Self { mut to, crc, bytes } = self;
         to.write_all(&crc.finalize().to_le_bytes())?;
-        to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        Ok(bytes + 4)
     }
 }
 
@@ -221,9 +271,16 @@ impl Sink {
 struct Source {
     from: BufReader<File>,
     crc: crc32fast::Hasher,
+    /// The states that were read last.
+    states: Vec<u8>,
 }
 
 impl Source {
+    fn new(file: File) -> Self {
+        let (from, crc) = (BufReader::new(file), crc32fast::Hasher::new());
+        Self { from, crc, states: Vec::new() }
+    }
+
     fn head(&mut self) -> Result<Head, SnapshotError> {
         let magic = self.take().map_err(|error| match error {
             SnapshotError::Torn(_) => SnapshotError::Foreign,
@@ -245,21 +302,30 @@ impl Source {
         Ok(Head { seed, shards })
     }
 
-    /// The file's rule sets in its order; `None` for one that is not among `ours`.
-    fn rules<'a>(
+    /// The next key of a shard, if it has one more. `theirs` are the rule sets met so far in the
+    /// order of their numbers, those that are not among `ours` as `None`.
+    fn record<'a>(
         &mut self,
-        ours: &'a [Arc<RuleSet>],
-    ) -> Result<Vec<Option<&'a Arc<RuleSet>>>, SnapshotError> {
-        let ours: HashMap<_, _> = ours.iter().map(|rules| (fingerprint(rules), rules)).collect();
-        let count = self.u32()?;
-        if count > RULE_SETS_MAX {
-            return Err(SnapshotError::Torn("the number of rule sets"));
+        ours: &HashMap<u128, &'a Arc<RuleSet>>,
+        theirs: &mut Vec<Option<&'a Arc<RuleSet>>>,
+    ) -> Result<Option<Record<'a, '_>>, SnapshotError> {
+        let number = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
+        let Some(place) = number.checked_sub(1) else { return Ok(None) };
+        if place == theirs.len() && place < RULE_SETS_MAX {
+            theirs.push(ours.get(&self.u128()?).copied());
         }
-        (0..count).map(|_| Ok(ours.get(&self.u128()?).copied())).collect()
+        let rules = *theirs.get(place).ok_or(SnapshotError::Torn("a key without rules"))?;
+        let tag = self.u64()?;
+        let length = u64::from(self.u32()?);
+        let length = usize::try_from(length).ok().filter(|_| length <= STORED_BYTES_MAX);
+        self.states.resize(length.ok_or(SnapshotError::Torn("a state that is too long"))?, 0);
+        self.from.read_exact(&mut self.states).map_err(torn)?;
+        self.crc.update(&self.states);
+        Ok(Some(Record { rules, tag, states: &self.states }))
     }
 
     fn end(self) -> Result<(), SnapshotError> {
-        let Self { mut from, crc } = self;
+        let Self { mut from, crc, states: _ } = self;
         let mut stated = [0; 4];
         from.read_exact(&mut stated).map_err(torn)?;
         if u32::from_le_bytes(stated) != crc.finalize() {
@@ -319,8 +385,9 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// A hash of all that the rules say: their names, algorithms, parameters and units.
+/// A hash of all that the rules say: their names, algorithms, parameters and units, and what becomes
+/// of usage when they change.
 fn fingerprint(rules: &RuleSet) -> u128 {
-    let said = format!("{:?}", rules.rules());
+    let said = format!("{rules:?}");
     SipHasher13::new().hash(said.as_bytes()).as_u128()
 }

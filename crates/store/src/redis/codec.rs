@@ -237,19 +237,7 @@ pub fn state_value(rules: &RuleSet, states: &States) -> Option<Vec<u8>> {
         return None;
     }
     let mut bytes = RulesBlob::new(rules).generation().0.to_vec();
-    let pairs = || rules.rules().iter().zip(states.as_slice());
-    if let ([named], [Some(state)]) = (rules.rules(), states.as_slice()) {
-        named.rule.write_only_state(state, &mut bytes);
-        return Some(bytes);
-    }
-    bytes.push(
-        pairs().enumerate().map(|(place, (_, state))| u8::from(state.is_some()) << place).sum(),
-    );
-    for (named, state) in pairs() {
-        if let Some(state) = state {
-            named.rule.write_state(state, &mut bytes);
-        }
-    }
+    rules.write_states(states, &mut bytes);
     Some(bytes)
 }
 

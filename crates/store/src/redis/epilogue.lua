@@ -1,12 +1,12 @@
 end
 
-local keys, args, call = KEYS, ARGV, redis.call
+local keys, args, try = KEYS, ARGV, redis.pcall
 local now_us, decide_any, replies
 local last_text, last_ask, rule, twin, generation, cost, starts_full
 
 for place = 1, #keys do
   local key, text, ask = keys[place], args[2 * place - 1], args[2 * place]
-  local value, reply = call('GET', key), nil
+  local value, reply = try('GET', key), nil
   -- What to remember, and for how long; nil: what is remembered stays.
   local packed, full_after, full_is_fresh, clock, ahead
 
@@ -27,9 +27,12 @@ for place = 1, #keys do
     end
   end
 
-  if rule and (not value or value:sub(1, 3) == generation) then
+  -- An error of the server is the reply of the key that it is about, and of no other.
+  if type(value) == 'table' then
+    reply = value
+  elseif rule and (not value or value:sub(1, 3) == generation) then
     if not now_us then
-      local time = call('TIME')
+      local time = redis.call('TIME')
       now_us = time[1] * 1000000 + time[2]
     end
     local state, pos, touched
@@ -120,7 +123,7 @@ for place = 1, #keys do
           now, pos = struct.unpack('<I7', ask, pos)
           if now > INSTANT_MAX_US then return '\4ask' end
         elseif not now then
-          local time = call('TIME')
+          local time = redis.call('TIME')
           now = time[1] * 1000000 + time[2]
           now_us = now
         end
@@ -179,12 +182,25 @@ for place = 1, #keys do
                   == old_text:sub(old_start + 11, old_stop - 1) then
                   states[place] = state
                 elseif carry == PROPORTIONAL and flags[place] % CALENDAR < PERMITS then
-                  local used = old_twin('used', old_rule, state, now)
                   local limit, old_limit = twin('limit', rule), old_twin('limit', old_rule)
-                  local scaled, left = mul_div(used, limit, old_limit)
-                  if left > 0 then scaled = scaled + 1 end
-                  if scaled > UNITS_MAX then scaled = UNITS_MAX end
-                  states[place] = twin('with_used', rule, nil, now, scaled)
+                  local function scaled(used)
+                    if used > UNITS_MAX then used = UNITS_MAX end
+                    local product, left = used * limit, nil
+                    if product < UNITS_MAX then
+                      left = product % old_limit
+                      product = (product - left) / old_limit
+                    else
+                      product, left = mul_div(used, limit, old_limit)
+                    end
+                    if left > 0 then product = product + 1 end
+                    return product < UNITS_MAX and product or UNITS_MAX
+                  end
+                  -- A twin without `rescale` says nothing, as do those whose windows differ.
+                  states[place] = alike and twin('rescale', rule, state, now, scaled, old_rule)
+                  if not states[place] then
+                    local used = scaled(old_twin('used', old_rule, state, now))
+                    states[place] = twin('with_used', rule, nil, now, used)
+                  end
                 elseif alike then
                   states[place] = twin('convert', rule, state, now, nil, old_rule)
                 else
@@ -336,9 +352,10 @@ for place = 1, #keys do
   end
 
   if packed and packed ~= value then
+    local written
     if full_is_fresh and full_after <= 0 then
       -- A full budget is no key at all.
-      if value then call('DEL', key) end
+      written = value and try('DEL', key)
     else
       -- Until every budget is full. A state that is ahead of the caller's clock is ahead of the
       -- server's.
@@ -346,8 +363,10 @@ for place = 1, #keys do
       local ttl = (span - span % 1000) / 1000 + 1
       if not full_is_fresh then ttl = ttl + IDLE_MS end
       if clock == GIVEN then ttl = ttl + GIVEN_MS end
-      call('SET', key, packed, 'PX', ttl)
+      written = try('SET', key, packed, 'PX', ttl)
     end
+    -- What was not written was not charged.
+    if type(written) == 'table' and written.err then reply = written end
   end
   if #keys == 1 then return reply end
   replies = replies or {}

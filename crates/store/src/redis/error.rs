@@ -188,6 +188,9 @@ impl Refusal {
             | "MASTERDOWN" | "BUSY" | "NOAUTH" => Outcome::NotExecuted,
             // ...or in a state in which no script can write anything.
             "READONLY" | "NOREPLICAS" | "MISCONF" => Outcome::NotExecuted,
+            // ...or by the one command that would have made the change: the script writes a key
+            // once, at the very end, and answers each key's own errors in its place.
+            "OOM" | "WRONGTYPE" | "NOPERM" => Outcome::NotExecuted,
             // A script may have written something before it ran into any other error.
             _ => Outcome::Unknown,
         }
@@ -207,13 +210,13 @@ impl From<&redis::ServerError> for Refusal {
 
 impl Refusal {
     /// The error `code message`. Redis before 7 wraps what a command in a script was refused with,
-    /// `ERR Error running script (..): @user_script:8: @user_script: 8: -READONLY You can't..`:
-    /// then it is the inner error.
+    /// in `ERR Error running script (..): @user_script:8: @user_script: 8: -READONLY You can't..`
+    /// where it ended the script, in `@user_script: 8: -READONLY You can't..` where the script
+    /// replied it: then it is the inner error.
     pub(super) fn new(code: &str, message: &str) -> Self {
-        let inner = message.strip_prefix("Error running script").and_then(|rest| {
-            let (_place, inner) = rest.split_once(": -")?;
-            inner.split_once(' ')
-        });
+        let wrapped = code == "@user_script:" || message.starts_with("Error running script");
+        let inner = wrapped.then(|| message.split_once(": -")).flatten();
+        let inner = inner.and_then(|(_place, inner)| inner.split_once(' '));
         let (code, message) = inner.unwrap_or((code, message));
         Self { code: code.into(), message: message.into() }
     }
@@ -232,7 +235,10 @@ mod tests {
         for code in ["NOSCRIPT", "MOVED", "ASK", "LOADING", "READONLY", "NOREPLICAS"] {
             assert_eq!(refused(code), Outcome::NotExecuted, "{code}");
         }
-        for code in ["ERR", "OOM", "WRONGTYPE", "NOPERM", "SOMETHING"] {
+        for code in ["OOM", "WRONGTYPE", "NOPERM"] {
+            assert_eq!(refused(code), Outcome::NotExecuted, "{code} is of the only write");
+        }
+        for code in ["ERR", "EXECABORT", "SOMETHING"] {
             assert_eq!(refused(code), Outcome::Unknown, "{code}");
         }
     }
@@ -246,6 +252,8 @@ mod tests {
         let refusal = wrapped("@user_script: 8: -READONLY You can't write");
         assert_eq!(refusal.to_string(), "READONLY You can't write");
         assert!(refusal.means_wrong_server());
+        let replied = Refusal::new("@user_script:", "8: -READONLY You can't write");
+        assert_eq!(replied, refusal);
         let refusal = wrapped("WRONGTYPE Operation against a key");
         assert_eq!((&*refusal.code, refusal.outcome()), ("ERR", Outcome::Unknown));
     }

@@ -153,10 +153,7 @@ impl<'a> Service<'a> {
             // Calls in flight are let fall, which tells their callers that the outcome is unknown.
             return Err(ConnectError::Broken { address: address() });
         };
-        let refusal = match &reply {
-            Value::ServerError(error) => Some(Refusal::from(error)),
-            _ => None,
-        };
+        let refusal = refusal(&reply);
         match (cargo, refusal) {
             (Cargo::Calls(calls), Some(refusal)) if &*refusal.code == "NOSCRIPT" => {
                 self.repeat_behind_reload(calls, &reply);
@@ -228,6 +225,15 @@ async fn exchange(mut connection: MultiplexedConnection, packet: Packet) -> Redi
             let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
             Ok(replies.pop().unwrap_or(Value::Nil))
         }
+    }
+}
+
+/// Why the server refused all of what was asked, or served some of it as the wrong server would.
+fn refusal(reply: &Value) -> Option<Refusal> {
+    match reply {
+        Value::ServerError(error) => Some(Refusal::from(error)),
+        Value::Array(values) => values.iter().filter_map(refusal).find(Refusal::means_wrong_server),
+        _ => None,
     }
 }
 

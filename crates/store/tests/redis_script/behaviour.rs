@@ -6,6 +6,7 @@ use fastrand::Rng;
 use sluicegate_conformance::Subject;
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_store::redis::codec::{Clock, Reply, RulesBlob, state_key};
+use sluicegate_store::redis::script::SHA1;
 
 use crate::protocol::{bucket, check, question};
 use crate::random;
@@ -158,4 +159,37 @@ fn keys_of_one_call_have_decisions_of_their_own() {
     assert_eq!(remaining(decode(3, &one)), (true, 3));
     assert_eq!(remaining(decode(4, &two)), (false, 0));
     assert_eq!(server.calls().get("time"), Some(&1), "the clock is read once a call");
+}
+
+#[test]
+fn an_error_of_one_key_is_the_reply_of_that_key() {
+    let Some(mut server) = RealRedis::start() else { return };
+    let rules = RuleSet::single("a", bucket(1, 5));
+    let (blob, verb) = (RulesBlob::new(&rules), check(1));
+    let ask = question(&verb, &rules, Clock::Server, 0);
+    server.call(&[b"HSET", b"y", b"field", b"value"]);
+    let mut call = |keys: &[&str]| {
+        let count = keys.len().to_string();
+        let mut words: Vec<&[u8]> = vec![b"EVALSHA", SHA1.as_bytes(), count.as_bytes()];
+        words.extend(keys.iter().map(|key| key.as_bytes()));
+        words.extend(keys.iter().flat_map(|_| [blob.as_bytes(), &ask]));
+        server.call(&words)
+    };
+    let remaining = |reply: &Resp| {
+        let Resp::Text(reply) = reply else { panic!("{reply:?}") };
+        match Reply::decode(reply, &rules, &verb) {
+            Ok(Reply::Verdict(verdict)) => verdict.decision.remaining,
+            other => panic!("{other:?}"),
+        }
+    };
+    let wrong =
+        |reply: &Resp| matches!(reply, Resp::Error(error) if error.starts_with("WRONGTYPE "));
+    for left in [4, 3] {
+        let Resp::List(replies) = call(&["x", "y", "z"]) else { panic!("no list") };
+        let [x, y, z] = &replies[..] else { panic!("{replies:?}") };
+        assert!(wrong(y), "{y:?}");
+        assert_eq!((remaining(x), remaining(z)), (left, left));
+    }
+    let alone = call(&["y"]);
+    assert!(wrong(&alone), "{alone:?}");
 }

@@ -70,8 +70,10 @@ fn hint(verdict: &Verdict) -> u64 {
 
 fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    let mut pool: Vec<_> = (0..3).map(|_| random::rules(&mut rng)).collect();
-    let first = pool.pop().expect("there are three");
+    // Two that differ in limits only, so that windows are kept, and one that differs in all.
+    let seed = rng.u64(..);
+    let mut pool = [random::alike(seed, &mut rng), random::rules(&mut rng)];
+    let first = random::alike(seed, &mut rng);
     let mut model = Model { rules: first.clone(), written_by: first, states: States::default() };
     let on_server = scripted.clock == Clock::Server;
     let mut now = random::start(&mut rng).min(if on_server { 1 << 51 } else { u64::MAX });

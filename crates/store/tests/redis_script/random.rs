@@ -44,8 +44,8 @@ fn permits(rng: &mut Rng, min: u64, max: u64) -> u64 {
     if rng.bool() { rng.u64(min..=max.min(20)) } else { number(rng, min, max) }
 }
 
-/// A rule; one that hands out permits if `holds_permits`.
-fn rule(rng: &mut Rng, holds_permits: bool) -> Rule {
+/// A rule; one that hands out permits if `holds_permits`. The limit of a window comes from `limits`.
+fn rule(rng: &mut Rng, limits: &mut Rng, holds_permits: bool) -> Rule {
     if holds_permits {
         let (limit, queue) = (permits(rng, 1, HOLDERS_MAX), number(rng, 0, HOLDERS_MAX));
         return Concurrency::new(limit, span(rng, 1), queue).unwrap().into();
@@ -83,34 +83,40 @@ fn rule(rng: &mut Rng, holds_permits: bool) -> Rule {
                     WindowKind::Calendar(units[rng.usize(0..2)], "UTC".into())
                 }
             };
-            FixedWindow::new(permits(rng, 1, PERMITS_MAX), kind).unwrap().into()
+            FixedWindow::new(permits(limits, 1, PERMITS_MAX), kind).unwrap().into()
         }
         7 => {
             let most = if rng.u32(0..50) == 0 { BUCKETS_MAX } else { 12 };
             let buckets = number(rng, 1, most);
-            let limit = permits(rng, 1, PERMITS_MAX);
+            let limit = permits(limits, 1, PERMITS_MAX);
             SlidingWindow::new(limit, span(rng, buckets), buckets).unwrap().into()
         }
         8 => {
-            let limit = permits(rng, 1, PERMITS_MAX - 1);
+            let limit = permits(limits, 1, PERMITS_MAX - 1);
             SlidingCounter::new(limit, span(rng, 1)).unwrap().into()
         }
-        _ => SlidingLog::new(permits(rng, 1, LOG_ENTRIES_MAX), span(rng, 1)).unwrap().into(),
+        _ => SlidingLog::new(permits(limits, 1, LOG_ENTRIES_MAX), span(rng, 1)).unwrap().into(),
     }
 }
 
 /// Some rules under some of the same few names.
 pub(crate) fn rules(rng: &mut Rng) -> RuleSet {
+    alike(rng.u64(..), rng)
+}
+
+/// Rules of which `seed` says everything but the limits of windows and what becomes of usage.
+pub(crate) fn alike(seed: u64, limits: &mut Rng) -> RuleSet {
+    let rng = &mut Rng::with_seed(seed);
     let count = if rng.bool() { 1 } else { rng.usize(1..=8) };
     let holds_permits = rng.u32(0..6) == 0;
     let mut names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     rng.shuffle(&mut names[..count.max(2)]);
     let named = (0..count).map(|place| {
         let holds_permits = holds_permits && (place == 0 || rng.u32(0..4) == 0);
-        NamedRule { name: names[place].into(), rule: rule(rng, holds_permits) }
+        NamedRule { name: names[place].into(), rule: rule(rng, limits, holds_permits) }
     });
     let named = named.collect();
-    let carry = [Carry::Usage, Carry::Proportional, Carry::Reset][rng.usize(0..3)];
+    let carry = [Carry::Usage, Carry::Proportional, Carry::Reset][limits.usize(0..3)];
     RuleSet::new(named).unwrap().with_carry(carry)
 }
 

@@ -1,6 +1,7 @@
 //! The Redis store decides as the kernel does, on every kind of Redis, whoever shares it.
 #![cfg(feature = "redis")]
 
+mod apart;
 mod sharing;
 mod vectors;
 

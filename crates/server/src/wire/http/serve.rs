@@ -12,16 +12,15 @@ use axum::routing::{get, post};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use sluicegate::Engine;
-use sluicegate::store::Store;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{Body, Operation, encode};
 use super::problem::Problem;
-use crate::wire::accept::{self, CONNECTIONS_MAX};
+use crate::gate::Gate;
+use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+use crate::wire::{House, Wire, rls};
 
 /// Largest body: a key of 1 KiB with every byte escaped fits ten times over.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -37,17 +36,14 @@ const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a body may take once its head is there: clients have it ready.
 const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Answers requests, with the paths that other wires have `beside` these, until `stop`, then lets
-/// those in flight end. Returns how many connections were cut off because they did not.
-pub(crate) async fn serve(
-    engine: Arc<Engine<impl Store + 'static>>,
-    beside: Router,
-    listener: TcpListener,
-    stop: CancellationToken,
-) -> usize {
-    let router = router(engine).merge(beside);
-    accept::serve(listener, CONNECTIONS_MAX, &stop, |stream| {
-        connection(router.clone(), stream, stop.clone())
+/// Answers requests, also those by the descriptors of gateways, until `stop`, then lets those in
+/// flight end. Returns how many connections were cut off because they did not.
+pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
+    let House { gate, limits, workers, stop } = house;
+    let router = router(Arc::clone(gate)).merge(rls::routes(Arc::clone(limits)));
+    let stopping = stop.clone();
+    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
+        connection(router.clone(), stream, stopping.clone())
     })
     .await
 }
@@ -74,10 +70,10 @@ async fn connection(
     connection.await.ok();
 }
 
-fn router<S: Store + 'static>(engine: Arc<Engine<S>>) -> Router {
+fn router(gate: Arc<Gate>) -> Router {
     let decide = |operation| {
-        post(move |State(engine): State<Arc<Engine<S>>>, request: HttpRequest| async move {
-            decide(&engine, operation, request).await.unwrap_or_else(Problem::into_response)
+        post(move |State(gate): State<Arc<Gate>>, request: HttpRequest| async move {
+            decide(&gate, operation, request).await.unwrap_or_else(Problem::into_response)
         })
     };
     Router::new()
@@ -94,21 +90,21 @@ fn router<S: Store + 'static>(engine: Arc<Engine<S>>) -> Router {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).into_response()
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(engine)
+        .with_state(gate)
 }
 
 async fn decide(
-    engine: &Engine<impl Store>,
+    gate: &Gate,
     operation: Operation,
     request: HttpRequest,
 ) -> Result<Response<HttpBody>, Problem> {
     require_json(request.headers())?;
     let bytes = read_body(request).await?;
     let body = Body::decode(&bytes)?;
-    let answer = engine.decide(&body.request(operation)?).await?;
+    let passage = gate.pass(Wire::Http, &body.request(operation)?).await?;
     Ok(Response::builder()
         .header(header::CONTENT_TYPE, "application/json")
-        .body(HttpBody::from(encode(&answer)))
+        .body(HttpBody::from(encode(&passage.answer)))
         .expect("a constant header"))
 }
 
@@ -152,7 +148,7 @@ mod tests {
     fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(BODY_BYTES_MAX);
         let stop = CancellationToken::new();
-        let router = router(Arc::new(Engine::in_memory(PolicySet::default())));
+        let router = router(Gate::in_memory(PolicySet::default()));
         let serving = tokio::spawn(connection(router, server, stop.clone()));
         (client, stop, serving)
     }

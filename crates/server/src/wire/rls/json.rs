@@ -12,7 +12,6 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::post;
-use sluicegate::store::Store;
 use tokio::time::timeout;
 use tonic::Code as Grpc;
 
@@ -22,17 +21,14 @@ use super::serve::{MESSAGE_BYTES_MAX, REQUEST_WAIT_MAX};
 use super::service::RateLimits;
 
 /// What a router of HTTP takes to answer `POST /json`.
-pub(crate) fn routes<S: Store + 'static>(limits: Arc<RateLimits<S>>) -> Router {
+pub(crate) fn routes(limits: Arc<RateLimits>) -> Router {
     Router::new()
-        .route("/json", post(decide::<S>))
+        .route("/json", post(decide))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
         .with_state(limits)
 }
 
-async fn decide<S: Store>(
-    State(limits): State<Arc<RateLimits<S>>>,
-    request: Request,
-) -> Response<String> {
+async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Response<String> {
     if is_from_a_page(request.headers()) {
         let problem = "content-type: expected `application/json` from a page";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());

@@ -12,9 +12,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use sluicegate::store::Store;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -28,7 +26,8 @@ use tower::{Service, ServiceExt};
 
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::RateLimits;
-use crate::wire::accept::{self, CONNECTIONS_MAX};
+use crate::wire::House;
+use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
 
 /// Largest message: a hundred descriptors of two entries of 300 bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -77,22 +76,20 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
 /// cut off because they did not.
-pub(crate) async fn serve(
-    limits: Arc<RateLimits<impl Store + 'static>>,
-    listener: TcpListener,
-    stop: CancellationToken,
-) -> usize {
+pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
+    let House { gate: _, limits, workers, stop } = house;
     let health = HealthReporter::new();
     for service in HEALTHY {
         health.set_service_status(service, ServingStatus::Serving).await;
     }
-    let services = Services::new(limits, &health);
+    let services = Services::new(Arc::clone(limits), &health);
+    let stopping = stop.clone();
     let told_to_stop = async {
         stop.cancelled().await;
         not_serving(health).await;
     };
-    let serving = accept::serve(listener, CONNECTIONS_MAX, &stop, |stream| {
-        connection(services.clone(), stream, stop.clone())
+    let serving = accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
+        connection(services.clone(), stream, stopping.clone())
     });
     join(serving, told_to_stop).await.0
 }
@@ -110,8 +107,8 @@ async fn not_serving(mut health: HealthReporter) {
 const HEALTHY: [&str; 2] = ["", "envoy.service.ratelimit.v3.RateLimitService"];
 
 /// Answers the requests of one connection.
-async fn connection<S: Store + 'static>(
-    services: Services<S>,
+async fn connection(
+    services: Services,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
@@ -160,8 +157,9 @@ fn builder() -> http2::Builder<TokioExecutor> {
 }
 
 /// What a connection is answered by.
-struct Services<S> {
-    limits: RateLimitServiceServer<RateLimits<S>>,
+#[derive(Clone)]
+struct Services {
+    limits: RateLimitServiceServer<RateLimits>,
     /// The others, by the name that a path begins with.
     others: Arc<[(String, Other)]>,
 }
@@ -169,8 +167,8 @@ struct Services<S> {
 /// A service that is asked now and then.
 type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 
-impl<S: Store + 'static> Services<S> {
-    fn new(limits: Arc<RateLimits<S>>, health: &HealthReporter) -> Self {
+impl Services {
+    fn new(limits: Arc<RateLimits>, health: &HealthReporter) -> Self {
         let limits =
             RateLimitServiceServer::from_arc(limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let health = HealthServer::new(HealthService::from_health_reporter(health.clone()))
@@ -236,15 +234,8 @@ where
     (T::NAME.to_owned(), BoxCloneSyncService::new(service))
 }
 
-impl<S> Clone for Services<S> {
-    fn clone(&self) -> Self {
-        Self { limits: self.limits.clone(), others: Arc::clone(&self.others) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use sluicegate::Engine;
     use sluicegate_policy::{DescriptorTree, PolicySet};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::task::JoinHandle;
@@ -253,6 +244,7 @@ mod tests {
     use tonic_health::pb::health_client::HealthClient;
 
     use super::*;
+    use crate::gate::Gate;
     use crate::wire::rls::codec::Headers;
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -264,8 +256,8 @@ mod tests {
     fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(MESSAGE_BYTES_MAX);
         let stop = CancellationToken::new();
-        let engine = Arc::new(Engine::in_memory(PolicySet::default()));
-        let limits = RateLimits::new(engine, DescriptorTree::default(), Headers::None);
+        let gate = Gate::in_memory(PolicySet::default());
+        let limits = RateLimits::new(gate, DescriptorTree::default(), Headers::default());
         let services = Services::new(Arc::new(limits), &HealthReporter::new());
         let serving = tokio::spawn(connection(services, server, stop.clone()));
         (client, stop, serving)

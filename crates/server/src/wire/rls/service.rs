@@ -3,27 +3,28 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use sluicegate::store::Store;
-use sluicegate::{DecideError, Engine, Micros};
+use sluicegate::{DecideError, Passage, Way};
 use sluicegate_policy::{DescriptorTree, Overflow};
 use tonic::{Request, Response, Status};
 
 use super::codec::{Ask, Budget, Decided, Headers, KnownLimits, Refusal, Reply, decode};
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
+use crate::gate::Gate;
+use crate::wire::Wire;
 
-/// Decides what gateways ask, by descriptors, on an engine.
+/// Decides what gateways ask, by descriptors, through the gate.
 #[derive(Debug)]
-pub(crate) struct RateLimits<S> {
-    engine: Arc<Engine<S>>,
+pub(crate) struct RateLimits {
+    gate: Arc<Gate>,
     tree: DescriptorTree,
     headers: Headers,
     limits: KnownLimits,
 }
 
-impl<S: Store> RateLimits<S> {
-    /// A service on `engine`, whose policies `tree` leads to.
-    pub(crate) fn new(engine: Arc<Engine<S>>, tree: DescriptorTree, headers: Headers) -> Self {
-        Self { engine, tree, headers, limits: KnownLimits::default() }
+impl RateLimits {
+    /// A service behind `gate`, to whose policies `tree` leads.
+    pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree, headers: Headers) -> Self {
+        Self { gate, tree, headers, limits: KnownLimits::default() }
     }
 
     /// Decides every descriptor of `message`. They are decided together, so that a store is asked
@@ -32,15 +33,14 @@ impl<S: Store> RateLimits<S> {
         &self,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Refusal> {
-        let asks = decode(message, &self.tree, &self.engine.policies())?;
-        let now = self.engine.now();
+        let asks = decode(message, &self.tree, &self.gate.engine().policies())?;
         let mut reply = Reply::with_capacity(asks.len());
         if let [Ask::Budget(budget)] = &*asks {
-            reply.push(self.ask(budget, now).await?);
+            reply.push(self.ask(budget).await?);
             return Ok(reply.finish(self.headers));
         }
         let budgets = asks.iter().filter_map(|ask| match ask {
-            Ask::Budget(budget) => Some(self.ask(budget, now)),
+            Ask::Budget(budget) => Some(self.ask(budget)),
             _ => None,
         });
         let mut decided = try_join_all(budgets).await?.into_iter();
@@ -53,24 +53,37 @@ impl<S: Store> RateLimits<S> {
         Ok(reply.finish(self.headers))
     }
 
-    /// The one place where this wire asks the engine.
-    async fn ask<'a>(&self, budget: &Budget<'a>, now: Micros) -> Result<Decided<'a>, DecideError> {
+    /// The one place where this wire asks.
+    async fn ask<'a>(&self, budget: &Budget<'a>) -> Result<Decided<'a>, DecideError> {
         let request = budget.request();
-        let answer = match budget.limit {
-            None => self.engine.decide_as_of(&request, now).await?,
-            Some(limit) => self.engine.decide_by(&self.limits.rules(limit), &request, now).await?,
+        let (answer, way) = match budget.limit {
+            None => {
+                let Passage { answer, way, held: _ } = self.gate.pass(Wire::Rls, &request).await?;
+                (answer, way)
+            }
+            Some(limit) => {
+                let (engine, rules) = (self.gate.engine(), self.limits.rules(limit));
+                let answer = engine.decide_by(&rules, &request, engine.now()).await?;
+                let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
+                (answer, way)
+            }
         };
-        let in_the_shadow = || {
-            let policies = self.engine.policies();
-            let policy = policies.resolve(request.policy);
-            policy.is_some_and(|policy| *policy.overflow() == Overflow::Shadow)
-        };
-        Ok(Decided::new(budget, answer, in_the_shadow))
+        let decided = Decided::new(budget, answer, way);
+        if decided.is_refused() && self.is_in_the_shadow(request.policy) {
+            return Ok(decided.shadowed());
+        }
+        Ok(decided)
+    }
+
+    /// Whether what is over the limit of `policy` passes. The gate knows that of single hits only.
+    fn is_in_the_shadow(&self, policy: &str) -> bool {
+        let policies = self.gate.engine().policies();
+        policies.resolve(policy).is_some_and(|policy| *policy.overflow() == Overflow::Shadow)
     }
 }
 
 #[tonic::async_trait]
-impl<S: Store + 'static> RateLimitService for RateLimits<S> {
+impl RateLimitService for RateLimits {
     async fn should_rate_limit(
         &self,
         request: Request<RateLimitRequest>,

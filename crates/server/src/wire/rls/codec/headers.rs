@@ -6,36 +6,33 @@ use sluicegate::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
 use super::reply::{Decided, rule, unit, until_reset};
+use crate::config::HeaderStyle;
 use crate::wire::rls::proto::HeaderValue;
 
-/// Which fields clients are told about their budgets with. All but [`Headers::None`] put
-/// `Retry-After` on a refusal that can pass later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Headers {
-    /// None at all.
-    None,
-    /// `Retry-After` alone: the rest is the gateway's to tell.
-    #[default]
-    RetryAfter,
+/// Which fields clients are told about their budgets with. `Retry-After` is always on a refusal that
+/// can pass later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Headers {
     /// `RateLimit` and `RateLimit-Policy`, the tenth draft of the IETF.
-    Draft,
+    ratelimit: bool,
     /// `x-ratelimit-limit`, `-remaining` and `-reset`, the third draft, as Envoy itself has them.
-    XRatelimit,
-    /// Both.
-    All,
+    x_ratelimit: bool,
 }
 
 impl Headers {
+    /// The fields of these styles.
+    pub(crate) fn of(styles: &[HeaderStyle]) -> Self {
+        let (ratelimit, x_ratelimit) = (HeaderStyle::Ratelimit, HeaderStyle::XRatelimit);
+        Self { ratelimit: styles.contains(&ratelimit), x_ratelimit: styles.contains(&x_ratelimit) }
+    }
+
     /// The fields that tell of what was `decided`.
-    pub(super) fn of(self, decided: &[Decided<'_>]) -> Vec<HeaderValue> {
+    pub(super) fn tell(self, decided: &[Decided<'_>]) -> Vec<HeaderValue> {
         let mut fields = Vec::new();
-        if self == Self::None || decided.is_empty() {
-            return fields;
-        }
-        if matches!(self, Self::Draft | Self::All) {
+        if self.ratelimit && !decided.is_empty() {
             draft(decided, &mut fields);
         }
-        if matches!(self, Self::XRatelimit | Self::All) {
+        if self.x_ratelimit {
             x_ratelimit(decided, &mut fields);
         }
         fields.extend(retry_after(decided));
@@ -43,7 +40,7 @@ impl Headers {
     }
 }
 
-fn field(key: &str, value: String) -> HeaderValue {
+pub(super) fn field(key: &str, value: String) -> HeaderValue {
     HeaderValue { key: key.to_owned(), value }
 }
 
@@ -69,7 +66,7 @@ fn push_item(list: &mut String, item: &axum::http::HeaderValue) {
 
 /// Of several limits the one with the least left is told, and all of them after it.
 fn x_ratelimit(decided: &[Decided<'_>], fields: &mut Vec<HeaderValue>) {
-    let least = |of: &Decided<'_>| (!of.over, of.answer.decision.remaining);
+    let least = |of: &Decided<'_>| (!of.is_refused(), of.answer.decision.remaining);
     let Some(tightest) = decided.iter().min_by_key(|of| least(of)) else { return };
     let decision = &tightest.answer.decision;
     let mut limits = decision.limit.to_string();
@@ -88,7 +85,7 @@ fn x_ratelimit(decided: &[Decided<'_>], fields: &mut Vec<HeaderValue>) {
 
 /// The seconds after which all that refused can pass, at least one; none if one of them never can.
 fn retry_after(decided: &[Decided<'_>]) -> Option<HeaderValue> {
-    let refused = decided.iter().filter(|of| of.over);
+    let refused = decided.iter().filter(|of| of.is_refused());
     let mut longest = None;
     for Decided { answer, .. } in refused {
         let retry = match answer.decision.retry_after() {

@@ -2,59 +2,75 @@
 
 use prost_types::Duration;
 use sluicegate::http::headers::window_s;
-use sluicegate::{Answer, CalendarUnit, Decision, Micros, Rule};
+use sluicegate::policy::Fallback;
+use sluicegate::{Answer, CalendarUnit, Decision, Micros, Rule, Way};
 
 use super::ask::{Ask, Budget};
-use super::headers::Headers;
+use super::headers::{Headers, field};
 use super::limit::UNITS;
 use crate::wire::rls::proto::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 
-/// What the engine said of a budget.
+/// The field of a request that goes on, over the limit, for a fallback: which one.
+const DEGRADE: &str = "x-sluicegate-degrade";
+
+/// The field of a request that goes elsewhere, by which gateways route: where to.
+const DIVERT: &str = "x-sluicegate-divert";
+
+/// What was said of a budget.
 #[derive(Clone, Debug)]
 pub(in crate::wire::rls) struct Decided<'a> {
     /// The name of the limit; may be empty.
     pub(super) name: &'a str,
     pub(super) answer: Answer,
-    /// Whether the request is to be refused.
-    pub(super) over: bool,
+    way: Way,
 }
 
 /// A response in the making: a status for each descriptor, in their order.
 #[derive(Debug)]
 pub(in crate::wire::rls) struct Reply<'a> {
-    statuses: Vec<DescriptorStatus>,
+    message: RateLimitResponse,
     decided: Vec<Decided<'a>>,
-    over: bool,
 }
 
 impl<'a> Decided<'a> {
-    /// What the engine `answer`s to `budget`. `passes_over_limit`: the policy lets it pass even if it
-    /// is over the limit.
-    pub(in crate::wire::rls) fn new(
-        budget: &Budget<'a>,
-        answer: Answer,
-        passes_over_limit: impl FnOnce() -> bool,
-    ) -> Self {
+    /// What is decided on `budget`, and what is to be done with the request.
+    pub(in crate::wire::rls) fn new(budget: &Budget<'a>, answer: Answer, way: Way) -> Self {
         let short = answer.decision.granted() < budget.wanted();
-        let over = (!answer.decision.allowed() || short) && !budget.gives_back();
-        let over = over && !passes_over_limit();
-        Self { name: budget.name.unwrap_or_default(), answer, over }
+        let way = match way {
+            Way::Through if short => Way::Refused,
+            Way::Refused if budget.gives_back() => Way::Through,
+            way => way,
+        };
+        Self { name: budget.name.unwrap_or_default(), answer, way }
+    }
+
+    /// Whether the request is to be refused.
+    pub(in crate::wire::rls) fn is_refused(&self) -> bool {
+        self.way == Way::Refused || matches!(self.way.fallback(), Some(Fallback::Response { .. }))
+    }
+
+    /// The same, but it passes.
+    #[must_use]
+    pub(in crate::wire::rls) fn shadowed(self) -> Self {
+        Self { way: Way::Shadowed, ..self }
     }
 }
 
 impl<'a> Reply<'a> {
     /// A reply to so many descriptors.
     pub(in crate::wire::rls) fn with_capacity(descriptors: usize) -> Self {
-        Self { statuses: Vec::with_capacity(descriptors), decided: Vec::new(), over: false }
+        let statuses = Vec::with_capacity(descriptors);
+        let overall_code = Code::Ok.into();
+        let message = RateLimitResponse { overall_code, statuses, ..RateLimitResponse::default() };
+        Self { message, decided: Vec::new() }
     }
 
     /// Adds the status of a descriptor that no policy decides on.
     pub(in crate::wire::rls) fn push_undecided(&mut self, ask: &Ask<'a>) {
         let ok = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
-        self.statuses.push(match ask {
+        self.push_status(match ask {
             Ask::Allowed => DescriptorStatus { limit_remaining: u32::MAX, ..ok },
             Ask::Refused { name } => {
-                self.over = true;
                 let limit = RateLimit { name: (*name).to_owned(), ..RateLimit::default() };
                 DescriptorStatus { code: Code::OverLimit.into(), current_limit: Some(limit), ..ok }
             }
@@ -64,11 +80,11 @@ impl<'a> Reply<'a> {
 
     /// Adds the status of a descriptor that a budget decided on.
     pub(in crate::wire::rls) fn push(&mut self, decided: Decided<'a>) {
-        let Decided { name, answer, over } = &decided;
+        let Decided { name, answer, way } = &decided;
         let decision = &answer.decision;
-        self.over |= over;
-        self.statuses.push(DescriptorStatus {
-            code: if *over { Code::OverLimit } else { Code::Ok }.into(),
+        self.push_way(way);
+        self.push_status(DescriptorStatus {
+            code: if decided.is_refused() { Code::OverLimit } else { Code::Ok }.into(),
             current_limit: Some(current_limit(name, answer)),
             limit_remaining: capped(decision.remaining),
             duration_until_reset: Some(duration(until_reset(decision))),
@@ -76,15 +92,36 @@ impl<'a> Reply<'a> {
         self.decided.push(decided);
     }
 
+    fn push_status(&mut self, status: DescriptorStatus) {
+        if status.code() == Code::OverLimit {
+            self.message.overall_code = Code::OverLimit.into();
+        }
+        self.message.statuses.push(status);
+    }
+
+    /// What the gateway is told of a request over the limit that is not just refused.
+    fn push_way(&mut self, way: &Way) {
+        if let Some(target) = way.target() {
+            self.message.request_headers_to_add.push(field(DIVERT, target.to_owned()));
+        }
+        match way.fallback() {
+            Some(Fallback::Tag(tag)) => {
+                self.message.request_headers_to_add.push(field(DEGRADE, tag.to_string()));
+            }
+            Some(Fallback::Response { status: _, body, headers }) => {
+                self.message.raw_body = body.as_bytes().to_vec();
+                let fields = headers.iter().map(|(name, value)| field(name, value.to_string()));
+                self.message.response_headers_to_add.extend(fields);
+            }
+            None => {}
+        }
+    }
+
     /// The message, with the header fields that `headers` says.
     pub(in crate::wire::rls) fn finish(self, headers: Headers) -> RateLimitResponse {
-        let Self { statuses, decided, over } = self;
-        RateLimitResponse {
-            overall_code: if over { Code::OverLimit } else { Code::Ok }.into(),
-            statuses,
-            response_headers_to_add: headers.of(&decided),
-            ..RateLimitResponse::default()
-        }
+        let Self { mut message, decided } = self;
+        message.response_headers_to_add.extend(headers.tell(&decided));
+        message
     }
 }
 

@@ -1,12 +1,13 @@
 //! What the service answers, at times that the tests choose.
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::MemoryStore;
-use sluicegate::{ManualClock, Micros};
+use sluicegate::{Engine, ManualClock, Micros};
 use sluicegate_policy::descriptor::envoy;
 use tonic::Code as Grpc;
 
 use super::*;
+use crate::config::HeaderStyle;
+use crate::store::AnyStore;
 use crate::wire::rls::codec::json;
 use crate::wire::rls::proto::{
     Code, DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
@@ -15,7 +16,7 @@ use crate::wire::rls::proto::{
 
 /// A service, and the clock that it goes by, which begins at noon of some day.
 struct Subject {
-    service: RateLimits<MemoryStore>,
+    service: RateLimits,
     clock: Arc<ManualClock>,
 }
 
@@ -35,15 +36,15 @@ impl Subject {
         let import = envoy::import([("c.yaml", config)]).expect("it can be imported");
         let policies = Document::parse(&import.policies).expect("it is a document");
         let tree = DescriptorTree::parse(&import.descriptors).expect("it is a tree");
-        Self::with(policies, tree, Headers::None)
+        Self::with(policies, tree, Headers::default())
     }
 
     fn with(policies: Document, tree: DescriptorTree, headers: Headers) -> Self {
         let clock = Arc::new(ManualClock::default());
         clock.advance(NOON);
-        let engine =
-            Engine::new(PolicySet::new(policies), MemoryStore::default(), Arc::clone(&clock) as _);
-        Self { service: RateLimits::new(Arc::new(engine), tree, headers), clock }
+        let store = AnyStore::Memory(Arc::default());
+        let engine = Engine::new(PolicySet::new(policies), store, Arc::clone(&clock) as _);
+        Self { service: RateLimits::new(Arc::new(Gate::new(engine)), tree, headers), clock }
     }
 
     async fn ask(&self, message: &RateLimitRequest) -> RateLimitResponse {
@@ -186,7 +187,7 @@ policies:
 
 #[tokio::test]
 async fn a_policy_that_is_named_takes_all_hits_or_none() {
-    let subject = Subject::new(POLICIES, Headers::None);
+    let subject = Subject::new(POLICIES, Headers::default());
     let plain = || descriptor(&[("policy", "plain"), ("key", "k")]);
     assert_eq!(subject.one("sluicegate", hits(3, plain())).await, (Code::Ok, 2));
     assert_eq!(subject.one("sluicegate", hits(3, plain())).await, (Code::OverLimit, 2));
@@ -195,7 +196,7 @@ async fn a_policy_that_is_named_takes_all_hits_or_none() {
 
 #[tokio::test]
 async fn a_unit_is_told_where_the_limit_comes_back_in_one() {
-    let subject = Subject::new(POLICIES, Headers::None);
+    let subject = Subject::new(POLICIES, Headers::default());
     let limit = async |entries: &[(&str, &str)]| {
         let response = subject.ask(&message("sluicegate", vec![descriptor(entries)])).await;
         let limit = response.statuses[0].current_limit.clone().expect("a rule decided");
@@ -256,7 +257,7 @@ descriptors:
 
 #[tokio::test]
 async fn what_cannot_be_decided_has_a_status_of_its_own() {
-    let subject = Subject::new(POLICIES, Headers::None);
+    let subject = Subject::new(POLICIES, Headers::default());
     let refusal = async |entries: &[(&str, &str)]| {
         let asked = message("sluicegate", vec![descriptor(entries)]);
         let refusal = subject.service.decide(&asked).await.expect_err("it is not decided");
@@ -296,22 +297,20 @@ async fn header_fields_tell_the_client_as_it_was_chosen() {
         r#"ratelimit: "fixed_window";r=4;t=600, "burst";r=19;t=1"#,
     ];
     let envoys = ["x-ratelimit-limit: 5", "x-ratelimit-remaining: 4", "x-ratelimit-reset: 600"];
-    for (headers, expected) in [
-        (Headers::None, vec![]),
-        (Headers::RetryAfter, vec![]),
-        (Headers::Draft, draft.to_vec()),
-        (Headers::XRatelimit, envoys.to_vec()),
-        (Headers::All, [&draft[..], &envoys[..]].concat()),
+    for (styles, expected) in [
+        (&[][..], vec![]),
+        (&[HeaderStyle::Ratelimit], draft.to_vec()),
+        (&[HeaderStyle::XRatelimit], envoys.to_vec()),
+        (&[HeaderStyle::XRatelimit, HeaderStyle::Ratelimit], [&draft[..], &envoys[..]].concat()),
     ] {
-        let subject = Subject::new(POLICIES, headers);
-        assert_eq!(fields(&subject.ask(&both).await), expected, "{headers:?}");
+        let subject = Subject::new(POLICIES, Headers::of(styles));
+        assert_eq!(fields(&subject.ask(&both).await), expected, "{styles:?}");
         for _ in 0..4 {
             subject.ask(&plain).await;
         }
         subject.clock.advance(Micros::from_secs(1));
         let retry = fields(&subject.ask(&plain).await).pop();
-        let expected = (headers != Headers::None).then_some("retry-after: 599".to_owned());
-        assert_eq!(retry, expected, "{headers:?}");
+        assert_eq!(retry.as_deref(), Some("retry-after: 599"), "{styles:?}");
     }
 }
 
@@ -320,7 +319,7 @@ async fn envoys_header_fields_tell_every_limit_with_its_window_and_name() {
     let import = envoy::import([("c.yaml", HOURLY)]).expect("it can be imported");
     let policies = Document::parse(&import.policies).expect("it is a document");
     let tree = DescriptorTree::parse(&import.descriptors).expect("it is a tree");
-    let subject = Subject::with(policies, tree, Headers::XRatelimit);
+    let subject = Subject::with(policies, tree, Headers::of(&[HeaderStyle::XRatelimit]));
     let limit = RateLimitOverride { requests_per_unit: 3, unit: Unit::Minute.into() };
     let brought = RateLimitDescriptor { limit: Some(limit), ..descriptor(&[("a", "b")]) };
     let asked = message("shop", vec![descriptor(&[("user", "ann")]), hits(9, brought)]);
@@ -337,7 +336,7 @@ async fn envoys_header_fields_tell_every_limit_with_its_window_and_name() {
 
 #[tokio::test]
 async fn what_can_never_pass_has_no_retry_after() {
-    let subject = Subject::new(POLICIES, Headers::RetryAfter);
+    let subject = Subject::new(POLICIES, Headers::default());
     let never = hits(6, descriptor(&[("policy", "plain")]));
     let response = subject.ask(&message("sluicegate", vec![never])).await;
     assert_eq!((response.overall_code(), fields(&response)), (Code::OverLimit, vec![]));
@@ -375,5 +374,53 @@ async fn messages_are_json_as_proto3_maps_them() {
     ] {
         let error = ask(body).await.unwrap_err();
         assert!(error.contains(problem), "{body}: {error}");
+    }
+}
+
+const OVERFLOW: &str = "
+policies:
+  - { name: tag, rules: [{ fixed_window: { limit: 1, window: 1h } }], overflow: { degrade: { tag: cached } } }
+  - { name: divert, rules: [{ fixed_window: { limit: 1, window: 1h } }], overflow: { divert: { target: slow-lane } } }
+  - { name: shadow, rules: [{ fixed_window: { limit: 1, window: 1h } }], overflow: shadow }
+  - name: body
+    rules: [{ fixed_window: { limit: 1, window: 1h } }]
+    overflow: { degrade: { response: { status: 503, body: later, headers: { x-a: b } } } }
+";
+
+#[tokio::test]
+async fn what_is_over_the_limit_goes_the_way_of_its_policy() {
+    let subject = Subject::new(OVERFLOW, Headers::default());
+    let over = async |policy: &str| {
+        let asked = message("sluicegate", vec![descriptor(&[("policy", policy)])]);
+        assert_eq!(subject.ask(&asked).await.overall_code(), Code::Ok, "{policy}");
+        subject.ask(&asked).await
+    };
+    for (policy, field) in [
+        ("tag", Some(("x-sluicegate-degrade", "cached"))),
+        ("divert", Some(("x-sluicegate-divert", "slow-lane"))),
+        ("shadow", None),
+    ] {
+        let response = over(policy).await;
+        assert_eq!(response.overall_code(), Code::Ok, "{policy}");
+        let told = response.request_headers_to_add.first();
+        let told = told.map(|HeaderValue { key, value }| (key.as_str(), value.as_str()));
+        assert_eq!(told, field);
+        assert_eq!(fields(&response), [""; 0], "the client is told nothing");
+    }
+    let response = over("body").await;
+    assert_eq!((response.overall_code(), &*response.raw_body), (Code::OverLimit, &b"later"[..]));
+    assert_eq!(fields(&response), ["x-a: b", "retry-after: 3600"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_a_queue_is_answered_when_it_may_pass() {
+    let policies = "policies: [{ name: q, rules: [{ token_bucket: { rate: 1/s, burst: 1 } }], overflow: { queue: { max_wait: 5s } } }]";
+    let subject = Subject::new(policies, Headers::default());
+    let asked = message("sluicegate", vec![descriptor(&[("policy", "q")])]);
+    let begin = tokio::time::Instant::now();
+    for seconds in [0, 1, 3] {
+        assert_eq!(subject.ask(&asked).await.overall_code(), Code::Ok);
+        // The clock of the decisions stands still: each books behind the others.
+        assert_eq!(begin.elapsed().as_secs(), seconds);
     }
 }

@@ -1,0 +1,275 @@
+//! How a configuration comes together.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sluicegate::store::KEYS_MAX;
+use toml::{Table, Value};
+
+use super::{Config, StoreConfig};
+use crate::snapshot::EVERY_MIN;
+use crate::store::StoreName;
+
+/// What names of variables in the environment begin with.
+const PREFIX: &str = "SLUICEGATE__";
+
+/// What a key ends in whose value is a file that holds the value.
+const FILE_SUFFIX: &str = "_file";
+
+/// The keys that may be given as files: those that hold secrets.
+const SECRETS: [&[&str]; 2] = [&["store", "url"], &["resp", "password"]];
+
+/// Largest file of a configuration or a secret: nobody writes more by hand.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What the command line says, as paths with their values; the last of a path counts.
+pub(crate) type Flags = Vec<(&'static [&'static str], Value)>;
+
+/// Why there is no configuration. Values of secrets are not repeated.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It is not TOML.
+    #[error("{}: {problem}", path.display())]
+    Syntax {
+        /// Which.
+        path: PathBuf,
+        /// What, and where.
+        problem: String,
+    },
+    /// What is said at a path makes no sense.
+    #[error("{path}: {problem}")]
+    Value {
+        /// Where in the configuration.
+        path: String,
+        /// What.
+        problem: String,
+    },
+}
+
+/// The configuration of `file`, with `environment` and then `flags` over it.
+///
+/// # Errors
+/// [`ConfigError`], with the path in the configuration where there is one.
+pub(crate) fn load(
+    file: Option<&Path>,
+    environment: impl Iterator<Item = (String, String)>,
+    flags: Flags,
+) -> Result<Config, ConfigError> {
+    let mut tree = match file {
+        Some(path) => parse(path)?,
+        None => Table::new(),
+    };
+    for (name, value) in environment {
+        let Some(path) = name.strip_prefix(PREFIX) else { continue };
+        let path = path.to_ascii_lowercase();
+        let path: Vec<_> = path.split("__").collect();
+        put(&mut tree, &path, scalar(&value))?;
+    }
+    for (path, value) in flags {
+        put(&mut tree, path, value)?;
+    }
+    for path in SECRETS {
+        read_secret(&mut tree, path)?;
+    }
+    let config: Config = serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
+        let path = error.path().to_string();
+        let problem = error.into_inner().message().trim().to_owned();
+        ConfigError::Value { path, problem }
+    })?;
+    check(&config)?;
+    Ok(config)
+}
+
+/// What types cannot say.
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let Config { server, admin, log, store, .. } = config;
+    if server.workers > 256 {
+        return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
+    }
+    if !(0.0..=1.0).contains(&log.trace_ratio) {
+        return wrong("log.trace_ratio", format!("`{}` is outside 0..=1", log.trace_ratio));
+    }
+    let name = StoreName::parse(store.url.expose());
+    let name = name.or_else(|error| wrong("store.url", error.to_string()))?;
+    let StoreConfig { keys_max, snapshot, snapshot_every, .. } = store;
+    if let Some(keys) = keys_max.filter(|keys| !(1..=KEYS_MAX).contains(keys)) {
+        return wrong("store.keys_max", format!("`{keys}` is outside 1..={KEYS_MAX}"));
+    }
+    if let Some(every) = snapshot_every.filter(|every| every.0 < EVERY_MIN) {
+        return wrong("store.snapshot_every", format!("`{every}` is less than 100ms"));
+    }
+    let of_memory =
+        [("store.snapshot", snapshot.is_some()), ("store.keys_max", keys_max.is_some())];
+    if let (StoreName::Redis(_), Some((path, _))) = (name, of_memory.iter().find(|(_, is)| *is)) {
+        return wrong(path, "only goes with a store in memory".to_owned());
+    }
+    if store.snapshot_every.is_some() && store.snapshot.is_none() {
+        return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
+    }
+    let open = admin.listen.as_slice().iter().find(|listen| !listen.is_local());
+    if let Some(open) = open.filter(|_| admin.tls.is_none() && !admin.insecure) {
+        let problem = format!(
+            "`{open}` can be reached from elsewhere: expected `admin.tls`, or `admin.insecure = true`"
+        );
+        return wrong("admin.listen", problem);
+    }
+    Ok(())
+}
+
+fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
+    Err(ConfigError::Value { path: path.to_owned(), problem })
+}
+
+fn parse(path: &Path) -> Result<Table, ConfigError> {
+    read(path)?.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    })
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let text = fs::metadata(path).and_then(|metadata| {
+        if metadata.len() > FILE_BYTES_MAX {
+            let problem = format!("more than {FILE_BYTES_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+        }
+        fs::read_to_string(path)
+    });
+    text.map_err(|error| ConfigError::Read { path: path.to_owned(), error })
+}
+
+/// A number or a truth value where it reads as one, a text otherwise.
+fn scalar(text: &str) -> Value {
+    let number = text.parse().map(Value::Integer).ok();
+    let number = number.or_else(|| text.parse().map(Value::Boolean).ok());
+    let number =
+        number.or_else(|| text.parse::<f64>().ok().filter(|f| f.is_finite()).map(Value::Float));
+    number.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn put(tree: &mut Table, path: &[&str], value: Value) -> Result<(), ConfigError> {
+    let Some((last, sections)) = path.split_last() else { return Ok(()) };
+    let mut table = tree;
+    for section in sections {
+        let entry = table.entry((*section).to_owned()).or_insert_with(|| Table::new().into());
+        table = entry.as_table_mut().ok_or_else(|| ConfigError::Value {
+            path: path.join("."),
+            problem: format!("`{section}` is no section"),
+        })?;
+    }
+    table.insert((*last).to_owned(), value);
+    Ok(())
+}
+
+/// Puts the contents of `KEY_file` in the place of `KEY`.
+fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
+    let [section, key] = path else { return Ok(()) };
+    let Some(table) = tree.get_mut(*section).and_then(Value::as_table_mut) else { return Ok(()) };
+    let name = format!("{key}{FILE_SUFFIX}");
+    let Some(file) = table.remove(&name) else { return Ok(()) };
+    let at = |problem: &str| ConfigError::Value {
+        path: format!("{section}.{name}"),
+        problem: problem.to_owned(),
+    };
+    if table.contains_key(*key) {
+        return Err(at(&format!("`{key}` is given too, expected one of the two")));
+    }
+    let file = file.as_str().ok_or_else(|| at("expected the path of a file"))?;
+    let secret = read(Path::new(file))?;
+    table.insert((*key).to_owned(), secret.trim_end_matches(['\r', '\n']).into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+    use crate::config::{Listen, Secret};
+
+    fn from_text(text: &str, environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("sluicegate.toml");
+        fs::write(&path, text).expect("a file for the test");
+        let environment =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        load(Some(&path), environment, Flags::new())
+    }
+
+    fn problem(text: &str) -> String {
+        from_text(text, &[]).expect_err("it is wrong").to_string()
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_configuration() {
+        assert_eq!(load(None, iter::empty(), Flags::new()).unwrap(), Config::default());
+        assert_eq!(from_text("", &[]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_environment_is_over_the_file_and_flags_over_both() {
+        let text = "[server]\nworkers = 1\n[store]\nkeys_max = 10\nnodes = 2\n[http]\nlisten = '127.0.0.1:1'";
+        let environment = [
+            ("SLUICEGATE__STORE__KEYS_MAX", "20"),
+            ("SLUICEGATE__HTTP__LISTEN", "127.0.0.1:2, unix:/run/s"),
+            ("SLUICEGATE_OTHER", "x"),
+        ];
+        let config = from_text(text, &environment).unwrap();
+        assert_eq!((config.server.workers, config.store.keys_max), (1, Some(20)));
+        assert_eq!(config.store.nodes.get(), 2);
+        let listen = [Listen::Tcp("127.0.0.1:2".parse().unwrap()), Listen::Unix("/run/s".into())];
+        assert_eq!(config.http.listen.as_slice(), listen);
+
+        let flags: Flags = vec![(&["store", "keys_max"], 30.into())];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = load(None, environment.into_iter(), flags).unwrap();
+        assert_eq!(config.store.keys_max, Some(30));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_path() {
+        for (text, path) in [
+            ("[htp]", "htp: unknown field `htp`"),
+            ("[http]\nlsten = 1", "http.lsten: unknown field `lsten`"),
+            ("[http]\nlisten = 'x'", "http.listen: `x` is no address"),
+            ("[http]\nlisten = ['127.0.0.1:1', 'x']", "http.listen[1]: `x` is no address"),
+            ("[store]\nnodes = 0", "store.nodes: invalid value: integer `0`"),
+            ("[store]\nkeys_max = 'many'", "store.keys_max: invalid type: string \"many\""),
+            ("[store]\nsnapshot_every = '60'", "store.snapshot_every: "),
+            ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: expected `store.snapshot`"),
+            ("[server]\nworkers = 257", "server.workers: `257` is outside 0..=256"),
+            ("[log]\ntrace_ratio = 2.0", "log.trace_ratio: `2` is outside 0..=1"),
+            ("[admin]\nlisten = '0.0.0.0:1'", "admin.listen: `0.0.0.0:1` can be reached"),
+            ("server = 1", "server: invalid type"),
+        ] {
+            let problem = problem(text);
+            assert!(problem.starts_with(path), "{text}: {problem}");
+        }
+        assert!(problem("[store").contains("sluicegate.toml: TOML parse error at line 1"));
+    }
+
+    #[test]
+    fn a_secret_may_be_a_file_and_is_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        fs::write(&file, "hunter2\n").unwrap();
+        let file = file.to_str().unwrap();
+        let config = from_text("", &[("SLUICEGATE__RESP__PASSWORD_FILE", file)]).unwrap();
+        assert_eq!(config.resp.password, Some(Secret::new("hunter2")));
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert!(!toml::to_string(&config).unwrap().contains("hunter2"));
+        let both = format!("[resp]\npassword = 'a'\npassword_file = '{file}'");
+        assert!(problem(&both).starts_with("resp.password_file: `password` is given too"));
+        assert!(problem("[resp]\npassword_file = '/none'").starts_with("cannot read /none: "));
+    }
+}

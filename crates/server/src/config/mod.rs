@@ -1,0 +1,239 @@
+//! The configuration: a TOML file, the environment over it, the command line over both.
+//!
+//! ```text
+//! file ─▶ tree ◀─ SLUICEGATE__SECTION__KEY ◀─ flags      tree ─▶ Config, or an error with its path
+//! ```
+//!
+//! Everything has a default that works. What nobody knows is refused with its path, so that a typing
+//! mistake is not a default in disguise. Secrets may be files: `password_file = "/run/secrets/p"`, or
+//! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
+
+mod load;
+mod value;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use load::{Flags, load};
+pub(crate) use value::{Listen, OneOrMany, Secret, Span};
+
+use crate::store::TimeSource;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    /// The process.
+    pub(crate) server: ServerConfig,
+    /// Where state is kept.
+    pub(crate) store: StoreConfig,
+    /// The rules.
+    pub(crate) policies: PoliciesConfig,
+    /// HTTP/JSON and forward-auth.
+    pub(crate) http: HttpConfig,
+    /// The protocol of Redis.
+    pub(crate) resp: RespConfig,
+    /// Envoy's rate limit service.
+    pub(crate) rls: RlsConfig,
+    /// Metrics, health, top keys, events: for operators.
+    pub(crate) admin: AdminConfig,
+    /// What is logged.
+    pub(crate) log: LogConfig,
+}
+
+/// The process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ServerConfig {
+    /// Threads that serve, 1..=256; 0: one for each core.
+    #[schemars(range(max = 256))]
+    pub(crate) workers: u16,
+}
+
+/// Where state is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    /// `memory://`, or a Redis or Valkey that servers share: `redis://`, `rediss://`,
+    /// `redis+sentinel://` or `redis+cluster://`.
+    pub(crate) url: Secret,
+    /// Keys that a memory store holds at most, 1..=4294967295; none: 1,000,000. Beyond, the fullest
+    /// budgets are forgotten.
+    pub(crate) keys_max: Option<usize>,
+    /// Servers that share the store. While it does not answer, each enforces that part of the limits.
+    pub(crate) nodes: NonZeroU32,
+    /// Whose clock rules on Redis.
+    pub(crate) time_source: TimeSource,
+    /// Where a memory store is written to at shutdown, and read from at start.
+    pub(crate) snapshot: Option<PathBuf>,
+    /// How often it is written besides, at least 100ms; none: 60s.
+    pub(crate) snapshot_every: Option<Span>,
+}
+
+/// The rules.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PoliciesConfig {
+    /// A document (YAML or JSON), or a directory of them; watched. None: every policy is unknown.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// HTTP/JSON and forward-auth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HttpConfig {
+    /// Where to listen: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`; none: the wire is off.
+    pub(crate) listen: OneOrMany<Listen>,
+    /// Certificate and key, for TLS.
+    pub(crate) tls: Option<TlsConfig>,
+    /// Which headers tell what is left.
+    pub(crate) headers: OneOrMany<HeaderStyle>,
+    /// Networks of gateways whose `X-Forwarded-*` and `X-Original-*` are believed, such as
+    /// `10.0.0.0/8`.
+    pub(crate) trusted_peers: OneOrMany<String>,
+}
+
+/// Headers that tell a client what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HeaderStyle {
+    /// `RateLimit` and `RateLimit-Policy` of the IETF draft, version 10.
+    Ratelimit,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+    XRatelimit,
+}
+
+/// The protocol of Redis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RespConfig {
+    /// Where to listen; none: the wire is off.
+    pub(crate) listen: OneOrMany<Listen>,
+    /// Certificate and key, for TLS.
+    pub(crate) tls: Option<TlsConfig>,
+    /// What clients must say with `AUTH`.
+    pub(crate) password: Option<Secret>,
+}
+
+/// Envoy's rate limit service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RlsConfig {
+    /// Where to listen; none: the wire is off.
+    pub(crate) listen: OneOrMany<Listen>,
+    /// Certificate and key, for TLS.
+    pub(crate) tls: Option<TlsConfig>,
+    /// A file that says which policies guard which descriptors.
+    pub(crate) descriptors: Option<PathBuf>,
+    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are.
+    pub(crate) envoy_config: Option<PathBuf>,
+    /// Which headers gateways are told to add to answers, beside `Retry-After`.
+    pub(crate) headers: OneOrMany<HeaderStyle>,
+}
+
+/// Metrics, health, top keys, events: for operators.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AdminConfig {
+    /// Where to listen; none: these are served nowhere.
+    pub(crate) listen: OneOrMany<Listen>,
+    /// Certificate and key, for TLS.
+    pub(crate) tls: Option<TlsConfig>,
+    /// Permits an address that others can reach without TLS.
+    pub(crate) insecure: bool,
+}
+
+/// A certificate, its key, and whose clients are let in. The files are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsConfig {
+    /// The certificate and those that it is signed by, PEM.
+    pub(crate) certificate: PathBuf,
+    /// Its private key, PEM.
+    pub(crate) key: PathBuf,
+    /// The authority that clients' certificates must be signed by; none: no certificate is asked for.
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    /// How.
+    pub(crate) format: LogFormat,
+    /// From which level on: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as
+    /// `info,sluicegate=debug`.
+    pub(crate) level: String,
+    /// Where traces go (OTLP over gRPC), such as `http://127.0.0.1:4317`; none: nowhere.
+    pub(crate) otlp_endpoint: Option<String>,
+    /// The share of requests that are traced, 0 to 1, unless the caller has decided.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub(crate) trace_ratio: f64,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// JSON.
+    Json,
+    /// Text.
+    Text,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            url: Secret::new("memory://"),
+            keys_max: None,
+            nodes: NonZeroU32::MIN,
+            time_source: TimeSource::Server,
+            snapshot: None,
+            snapshot_every: None,
+        }
+    }
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        let headers = OneOrMany::from([HeaderStyle::Ratelimit, HeaderStyle::XRatelimit]);
+        let trusted_peers = OneOrMany::default();
+        Self { listen: Listen::loopback(8080), tls: None, headers, trusted_peers }
+    }
+}
+
+impl Default for RespConfig {
+    fn default() -> Self {
+        Self { listen: Listen::loopback(6380), tls: None, password: None }
+    }
+}
+
+impl Default for RlsConfig {
+    fn default() -> Self {
+        Self {
+            listen: Listen::loopback(8081),
+            tls: None,
+            descriptors: None,
+            envoy_config: None,
+            headers: OneOrMany::default(),
+        }
+    }
+}
+
+impl Default for AdminConfig {
+    fn default() -> Self {
+        Self { listen: Listen::loopback(9090), tls: None, insecure: false }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        let level = "info".to_owned();
+        Self { format: LogFormat::Auto, level, otlp_endpoint: None, trace_ratio: 0.01 }
+    }
+}

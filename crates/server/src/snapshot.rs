@@ -1,0 +1,135 @@
+//! What the memory store remembers, over a restart of the server: `serve --snapshot`.
+//!
+//! The file is read before the first request and written now and then while requests are answered,
+//! and once more after the last of them. Whoever kills the server loses what came after the file
+//! was last written, and nothing else.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sluicegate::store::{KEYS_MAX_DEFAULT, MemoryStore, Restored, SnapshotError};
+use sluicegate_kernel::{Micros, RuleSet};
+use sluicegate_policy::PolicySet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Span, StoreConfig};
+use crate::say;
+
+/// How often the file is written unless it is said: what a crash may forgive is a minute.
+const EVERY_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How often it may be written: more only wears the disk out.
+pub(crate) const EVERY_MIN: Duration = Duration::from_millis(100);
+
+/// A memory store's file, and when it is written.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    store: Arc<MemoryStore>,
+    path: PathBuf,
+    every: Duration,
+}
+
+/// The memory store that `config` describes as it is `now`, with its file if it has one.
+///
+/// # Errors
+/// If the file cannot be read or written, is torn, or is none of a memory store.
+pub(crate) fn open(
+    config: &StoreConfig,
+    policies: &PolicySet,
+    now: Micros,
+) -> Result<(Arc<MemoryStore>, Option<Snapshots>)> {
+    let keys_max = config.keys_max.unwrap_or(KEYS_MAX_DEFAULT);
+    let Some(path) = config.snapshot.clone() else {
+        return Ok((Arc::new(MemoryStore::new(keys_max)), None));
+    };
+    let store = Arc::new(match restore(&path, keys_max, policies, now)? {
+        Some(store) => store,
+        None => MemoryStore::new(keys_max),
+    });
+    let every = config.snapshot_every.map_or(EVERY_DEFAULT, |Span(every)| every);
+    Ok((Arc::clone(&store), Some(Snapshots { store, path, every })))
+}
+
+impl Snapshots {
+    /// Writes the file every so often until `stop`. That it could not be written is told and not the
+    /// end: the next time it may.
+    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.every) => {}
+                () = stop.cancelled() => return,
+            }
+            if let Err(error) = self.write().await {
+                say::note(format_args!("{error:#}"));
+            }
+        }
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// If that is not possible; the file is then the one before.
+    pub(crate) async fn write(&self) -> Result<()> {
+        let (store, path) = (Arc::clone(&self.store), self.path.clone());
+        let written = tokio::task::spawn_blocking(move || write(&store, &path)).await;
+        written.context("snapshot")?
+    }
+}
+
+fn write(store: &MemoryStore, path: &Path) -> Result<()> {
+    store.snapshot(path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+/// What was written to `path`; `None` if there is no such file yet.
+fn restore(
+    path: &Path,
+    keys_max: usize,
+    policies: &PolicySet,
+    now: Micros,
+) -> Result<Option<MemoryStore>> {
+    match MemoryStore::restore(path, keys_max, &rule_sets(policies), now) {
+        Ok((store, restored)) => {
+            say::note(told(path, restored));
+            Ok(Some(store))
+        }
+        Err(SnapshotError::Io(error)) if error.kind() == ErrorKind::NotFound => {
+            // Better now than in a minute: a place that cannot be written to is found out here.
+            write(&MemoryStore::new(1), path)?;
+            say::note(format_args!(
+                "snapshot: there was no {}, no key is remembered",
+                path.display()
+            ));
+            Ok(None)
+        }
+        Err(error) => {
+            let shown = path.display();
+            Err(error).context(format!("cannot restore {shown}; move it away to start without it"))
+        }
+    }
+}
+
+fn told(path: &Path, restored: Restored) -> String {
+    let Restored { keys, full, other_rules } = restored;
+    let noun = if keys == 1 { "key" } else { "keys" };
+    let mut line = format!("snapshot: {keys} {noun} restored from {}", path.display());
+    if full > 0 {
+        line += &format!(", {full} full again by now");
+    }
+    if other_rules > 0 {
+        line += &format!(", {other_rules} left out whose rules have changed");
+    }
+    line
+}
+
+/// Every rule set that a key can be held to.
+fn rule_sets(policies: &PolicySet) -> Vec<Arc<RuleSet>> {
+    let of_all = policies.policies().iter().flat_map(|policy| {
+        let overrides = policy.overrides().map(|(_, rules)| rules);
+        overrides.chain([policy.rules()]).map(|rules| Arc::clone(rules.set()))
+    });
+    of_all.collect()
+}

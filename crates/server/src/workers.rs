@@ -1,0 +1,64 @@
+//! The threads that serve, one runtime each.
+//!
+//! A connection stays with the thread that it was given to, so that nothing of it travels between
+//! cores: for what a decision costs, a runtime that shares its tasks would spend a third more on
+//! sharing them. The first worker is the caller's own runtime, which also accepts connections.
+
+use std::io;
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Threads with a runtime each. They end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    handles: Box<[Handle]>,
+    next: AtomicUsize,
+    _stop: DropGuard,
+}
+
+impl Workers {
+    /// So many of them, of which the first is the present runtime.
+    ///
+    /// # Errors
+    /// If the system has no room for another thread.
+    pub(crate) fn start(count: NonZeroU16) -> io::Result<Self> {
+        let stop = CancellationToken::new();
+        let mut handles = vec![Handle::current()];
+        for number in 1..count.get() {
+            handles.push(start_one(number, stop.clone())?);
+        }
+        let (handles, next) = (handles.into(), AtomicUsize::new(0));
+        Ok(Self { handles, next, _stop: stop.drop_guard() })
+    }
+
+    /// As many as the process may use cores.
+    pub(crate) fn of_cores() -> NonZeroU16 {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        u16::try_from(cores).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN)
+    }
+
+    /// Whose turn it is. `None`: the present runtime's.
+    pub(crate) fn next(&self) -> Option<&Handle> {
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len();
+        (place > 0).then(|| &self.handles[place])
+    }
+}
+
+fn start_one(number: u16, stop: CancellationToken) -> io::Result<Handle> {
+    let (sender, started) = mpsc::sync_channel(1);
+    thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let runtime = match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return sender.send(Err(error)).unwrap_or_default(),
+        };
+        if sender.send(Ok(runtime.handle().clone())).is_ok() {
+            runtime.block_on(stop.cancelled());
+        }
+    })?;
+    started.recv().unwrap_or_else(|_| Err(io::Error::other("a worker did not start")))
+}

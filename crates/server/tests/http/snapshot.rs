@@ -1,0 +1,186 @@
+//! What a server remembers when it is started again.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::json;
+use sluicegate::{Clock, MonotonicClock};
+use tempfile::TempDir;
+
+use super::{PATIENCE, Server, since, stop};
+
+/// A limit that lasts, and a policy of two rules of which the second is the tighter one.
+const POLICIES: &str = "policies:
+  - name: login
+    rules: [ { name: tries, sliding_log: { limit: 5, window: 1h } } ]
+  - name: orders
+    rules:
+      - { name: burst, token_bucket: { rate: 10/h, burst: 10 } }
+      - { name: hourly, sliding_window: { limit: 7, window: 1h } }
+";
+
+/// Where a server keeps its state, and what it was told to people.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("there is a place for temporary files");
+        fs::write(directory.path().join("policies.yaml"), POLICIES).expect("it can be written to");
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> String {
+        let path: PathBuf = self.directory.path().join(name);
+        path.into_os_string().into_string().expect("such a path is UTF-8")
+    }
+
+    fn start(&self, options: &[&str]) -> Server {
+        let told = File::create(self.path("told")).expect("it can be written to");
+        let state = self.path("state");
+        let options = [&["--snapshot", &state][..], options].concat();
+        Server::spawn(&self.path("policies.yaml"), &options, told.into())
+    }
+
+    /// What the server that was started last has told.
+    fn told(&self) -> String {
+        fs::read_to_string(self.path("told")).expect("a server was started")
+    }
+
+    /// Waits until the file has been replaced.
+    fn wait_for_the_next_file(&self) {
+        let written = || fs::metadata(self.path("state")).and_then(|file| file.modified()).ok();
+        let (before, begin) = (written(), MonotonicClock.now());
+        while written() == before {
+            assert!(since(begin) < PATIENCE, "nothing is written");
+            std::thread::yield_now();
+        }
+    }
+
+    /// What a server says that does not start.
+    fn refusal(&self, options: &[&str]) -> String {
+        let args = ["serve", "--listen", "127.0.0.1:0"];
+        let program = env!("CARGO_BIN_EXE_sluicegate");
+        let output = Command::new(program).args(args).args(options).output();
+        let output = output.expect("the program is there");
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).expect("it speaks UTF-8")
+    }
+}
+
+/// Takes permits until none is left, and says how many there were and which rule refused.
+fn exhaust(server: &Server, policy: &str, key: &str) -> (usize, String) {
+    for taken in 0..100 {
+        let (_, decision) = server.post("/v1/check", &json!({"policy": policy, "key": key}));
+        if decision["allowed"] == false {
+            return (taken, decision["rule"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    panic!("{policy} has no end");
+}
+
+fn stopped(mut server: Server) {
+    stop(&server);
+    assert!(server.process.wait().expect("it was started").success());
+}
+
+#[test]
+fn a_server_that_is_started_again_remembers_every_rule_of_every_policy() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    assert!(place.told().contains("snapshot: there was no "), "{}", place.told());
+    assert_eq!(exhaust(&server, "login", "alice"), (5, "tries".to_owned()));
+    server.post("/v1/check", &json!({"policy": "login", "key": "bob", "cost": 2}));
+    server.post("/v1/check", &json!({"policy": "orders", "key": "alice", "cost": 4}));
+    stopped(server);
+    for _ in 0..2 {
+        let server = place.start(&["--keys-max", "5000"]);
+        assert!(place.told().starts_with("snapshot: 3 keys restored from "), "{}", place.told());
+        assert_eq!(exhaust(&server, "login", "alice").0, 0);
+        let (_, bob) = server.post("/v1/peek", &json!({"policy": "login", "key": "bob"}));
+        assert_eq!(bob["remaining"], 3);
+        let (_, orders) = server.post("/v1/peek", &json!({"policy": "orders", "key": "alice"}));
+        assert_eq!((&orders["remaining"], &orders["rule"]), (&json!(3), &json!("hourly")));
+        stopped(server);
+    }
+    let server = place.start(&[]);
+    assert_eq!(exhaust(&server, "orders", "alice"), (3, "hourly".to_owned()));
+}
+
+#[test]
+fn a_server_that_is_killed_loses_at_most_what_came_after_the_last_snapshot() {
+    let place = Place::new();
+    let mut server = place.start(&["--snapshot-every", "100ms"]);
+    assert_eq!(exhaust(&server, "login", "alice").0, 5);
+    // The first that comes now may have been begun before; the second was not.
+    for _ in 0..2 {
+        place.wait_for_the_next_file();
+    }
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let server = place.start(&[]);
+    assert_eq!(exhaust(&server, "login", "alice").0, 0);
+}
+
+#[test]
+fn a_torn_or_foreign_file_refuses_the_start_and_stays_where_it_is() {
+    let place = Place::new();
+    let (state, policies) = (place.path("state"), place.path("policies.yaml"));
+    let server = place.start(&[]);
+    exhaust(&server, "login", "alice");
+    stopped(server);
+    let whole = fs::read(&state).unwrap();
+    let torn = &whole[..whole.len() - 1];
+    for (bytes, reason) in [
+        (torn, "the file is torn: it ends too early"),
+        (b"hello".as_slice(), "the file is not one of a memory store"),
+    ] {
+        fs::write(&state, bytes).unwrap();
+        let told = place.refusal(&["--policies", &policies, "--snapshot", &state]);
+        assert!(told.contains(reason) && told.contains("move it away"), "{told}");
+        assert!(told.contains(&state), "{told}");
+        assert_eq!(fs::read(&state).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_policy_that_has_changed_begins_anew_and_it_is_told() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    exhaust(&server, "login", "alice");
+    exhaust(&server, "orders", "alice");
+    stopped(server);
+    let policies = POLICIES.replace("limit: 5,", "limit: 6,");
+    fs::write(place.path("policies.yaml"), policies).unwrap();
+    let server = place.start(&[]);
+    let told = place.told();
+    assert!(told.starts_with("snapshot: 1 key restored") && told.contains("1 left out"), "{told}");
+    assert_eq!(exhaust(&server, "orders", "alice").0, 0);
+    assert_eq!(exhaust(&server, "login", "alice").0, 6);
+}
+
+#[test]
+fn flags_of_the_memory_store_are_refused_where_they_make_no_sense() {
+    let place = Place::new();
+    let (state, nowhere) = (place.path("state"), place.path("no/such/place"));
+    let redis = "redis://127.0.0.1:1";
+    for (options, problem) in [
+        (
+            &["--store", redis, "--snapshot", &state][..],
+            "store.snapshot: only goes with a store in memory",
+        ),
+        (&["--store", redis, "--keys-max", "5"], "store.keys_max: only goes with a store"),
+        (&["--keys-max", "0"], "store.keys_max: `0` is outside 1..=4294967295"),
+        (&["--snapshot-every", "1s"], "--snapshot <FILE>"),
+        (
+            &["--snapshot", &state, "--snapshot-every", "1ms"],
+            "store.snapshot_every: `1ms` is less than 100ms",
+        ),
+        (&["--snapshot", &nowhere], "cannot write"),
+    ] {
+        let told = place.refusal(options);
+        assert!(told.contains(problem), "{options:?}: {told}");
+    }
+}

@@ -1,0 +1,105 @@
+//! What the engine does with requests over the limit, as their policies say.
+#![cfg(all(feature = "engine", feature = "tokio"))]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate::policy::{Document, Fallback, PolicySet};
+use sluicegate::store::MemoryStore;
+use sluicegate::{Clock, Cost, Engine, Micros, Passage, Request, Verb, Way};
+use tokio::time::Instant;
+
+const POLICIES: &str = "
+policies:
+  - { name: reject, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: queue, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: log, overflow: { queue: { max_wait: 2s } }, rules: [ { sliding_log: { limit: 1, window: 1s } } ] }
+  - { name: tag, overflow: { degrade: { tag: cached } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: divert, overflow: { divert: { target: slow } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: shadow, overflow: shadow, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+";
+
+/// The time of tokio, which stands still in these tests unless all wait.
+#[derive(Debug)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Micros {
+        self.0.elapsed().into()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time of tokio, which the tests hold")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn engine() -> Arc<Engine> {
+    let document = Document::parse(POLICIES).expect("the policies of the test");
+    let clock = Arc::new(TokioClock(now()));
+    Arc::new(Engine::new(PolicySet::new(document), MemoryStore::default(), clock))
+}
+
+async fn pass(engine: &Arc<Engine>, policy: &str) -> Passage {
+    let request = Request::new(policy, Some(b"alice"), Verb::Check { cost: Cost::ONE });
+    engine.pass(&request).await.expect("the store is in memory")
+}
+
+#[tokio::test]
+async fn over_the_limit_each_policy_has_its_way() {
+    let engine = engine();
+    for policy in ["reject", "tag", "divert", "shadow"] {
+        let passage = pass(&engine, policy).await;
+        assert_eq!((passage.way, passage.held), (Way::Through, Micros::ZERO), "{policy}");
+    }
+    assert_eq!(pass(&engine, "reject").await.way, Way::Refused);
+    assert_eq!(pass(&engine, "tag").await.way.fallback(), Some(&Fallback::Tag("cached".into())));
+    assert_eq!(pass(&engine, "divert").await.way.target(), Some("slow"));
+    let shadowed = pass(&engine, "shadow").await;
+    assert!(shadowed.way.passes() && !shadowed.answer.decision.allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_holds_requests_at_the_rate_and_refuses_who_would_wait_too_long() {
+    for policy in ["queue", "log"] {
+        let engine = engine();
+        let begin = now();
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..5 {
+            let engine = Arc::clone(&engine);
+            callers.spawn(async move { (pass(&engine, policy).await, now()) });
+        }
+        let mut passed_at = Vec::new();
+        for (passage, at) in callers.join_all().await {
+            if passage.way == Way::Through {
+                passed_at.push((at - begin).as_secs());
+            }
+        }
+        passed_at.sort_unstable();
+        assert_eq!(passed_at, [0, 1, 2], "{policy}");
+        assert_eq!(engine.held(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_away_while_held_frees_the_place_and_the_permits() {
+    let engine = engine();
+    assert_eq!(pass(&engine, "queue").await.way, Way::Through);
+    for _ in 0..10 {
+        let gone = tokio::time::timeout(Duration::from_millis(1), pass(&engine, "queue"));
+        assert!(gone.await.is_err(), "it is held for a second");
+        tokio::task::yield_now().await;
+        assert_eq!(engine.held(), 0);
+    }
+    // Had the ten kept what was booked for them, nobody would pass for ten seconds.
+    assert_eq!(pass(&engine, "queue").await.way, Way::Through);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_verbs_have_no_overflow() {
+    let engine = engine();
+    pass(&engine, "queue").await;
+    let peek = Request::new("queue", Some(b"alice"), Verb::Peek { cost: Cost::ONE });
+    let passage = engine.pass(&peek).await.expect("the store is in memory");
+    assert_eq!((passage.way, passage.held), (Way::Refused, Micros::ZERO));
+}
