@@ -135,14 +135,19 @@ pub fn key_of(parts: &[KeyAttribute], attributes: &Attributes<'_>) -> String {
         if place > 0 {
             key.push('|');
         }
-        for char in part.of(attributes).unwrap_or_default().chars() {
-            if matches!(char, '|' | '\\') {
-                key.push('\\');
-            }
-            key.push(char);
-        }
+        push_escaped(&mut key, part.of(attributes).unwrap_or_default());
     }
     key
+}
+
+/// Adds `part` to a key of several that `|` parts.
+pub(crate) fn push_escaped(key: &mut String, part: &str) {
+    for char in part.chars() {
+        if matches!(char, '|' | '\\') {
+            key.push('\\');
+        }
+        key.push(char);
+    }
 }
 
 impl Matcher {

@@ -14,7 +14,9 @@
 //! 4. [`policy`] and [`set`]: what the request path asks.
 //! 5. [`calendar`]: where a day or a month begins in a time zone.
 //! 6. [`attribute`]: policies and keys for gateways that send attributes instead of names.
-//! 7. [`schema`]: the JSON Schema of documents, made of the same tables that parse them.
+//! 7. [`descriptor`]: the same for gateways that speak Envoy's rate limit service, and the import of
+//!    its configurations.
+//! 8. [`schema`]: the JSON Schema of documents, made of the same tables that parse them.
 //!
 //! ```
 //! use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
@@ -53,6 +55,7 @@ extern crate alloc;
 
 pub mod attribute;
 pub mod calendar;
+pub mod descriptor;
 pub mod document;
 pub mod error;
 pub mod limits;
@@ -64,6 +67,7 @@ pub mod text;
 
 pub use attribute::{Attributes, KeyAttribute, Matcher, PathMatch};
 pub use calendar::Windows;
+pub use descriptor::DescriptorTree;
 pub use document::Document;
 pub use error::{DocumentError, DocumentErrors};
 pub use policy::{Fallback, OnStoreFailure, Overflow, Policy, Rules};

@@ -27,6 +27,12 @@ pub const METHODS_MAX: usize = 40;
 /// Most attributes that make up a key: all there are, and one header.
 pub const KEY_PARTS_MAX: usize = 8;
 
+/// Most descriptors of one tree: two for each of as many policies as there can be.
+pub const DESCRIPTORS_MAX: usize = 2 * POLICIES_MAX;
+
+/// Most entries of one descriptor. Gateways send two or three; the parts of a key are as many.
+pub const ENTRIES_MAX: usize = 16;
+
 /// Longest text of a path, a target or a header's value in bytes: what most proxies take.
 pub const TEXT_BYTES_MAX: usize = 4_096;
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{config, policies, replay, serve, store};
+use crate::{config, descriptors, policies, replay, serve, store};
 
 /// A rate limiter with every algorithm that never admits more than the limit.
 #[derive(Debug, Parser)]
@@ -28,6 +28,9 @@ enum Command {
     /// Work with policy documents.
     #[command(subcommand)]
     Policies(PoliciesCommand),
+    /// Make policies of what others are configured with.
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Print the ACL lines of Redis users that may do what a store needs, and nothing else.
     RedisAcl {
         /// The store's URL, as for `serve --store`.
@@ -47,6 +50,19 @@ enum PoliciesCommand {
     Schema,
 }
 
+#[derive(Debug, Subcommand)]
+enum ImportCommand {
+    /// Print the policies that a configuration of envoyproxy/ratelimit becomes, for --policies.
+    Envoy {
+        /// A directory of YAML files, or one file.
+        #[arg(value_name = "DIR|FILE")]
+        path: PathBuf,
+        /// Print the tree of descriptors that leads to them instead, for --descriptors.
+        #[arg(long)]
+        descriptors: bool,
+    },
+}
+
 /// Does what was said; the exit code is 1 where the command itself found something wrong.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
@@ -55,6 +71,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(&args),
         Command::Policies(PoliciesCommand::Check { file }) => policies::check(&file),
         Command::Policies(PoliciesCommand::Schema) => policies::print_schema(),
+        Command::Import(ImportCommand::Envoy { path, descriptors }) => {
+            descriptors::print_import(&path, descriptors)
+        }
         Command::RedisAcl { url } => store::print_acl(&url),
     }
 }

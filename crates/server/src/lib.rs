@@ -3,13 +3,15 @@
 //! ```text
 //! main ─▶ cli ─┬─▶ serve     the server: one engine, one folder per wire
 //!              ├─▶ replay    the same engine in virtual time, over a file
-//!              └─▶ policies  check a document, print its schema
+//!              ├─▶ policies  check a document, print its schema
+//!              └─▶ descriptors  import what others configure
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
 mod config;
+mod descriptors;
 pub mod fields;
 mod gate;
 mod policies;
@@ -18,7 +20,7 @@ mod say;
 mod serve;
 mod snapshot;
 mod store;
-mod wire;
+pub mod wire;
 mod workers;
 
 use std::process::ExitCode;

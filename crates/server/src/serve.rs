@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use sluicegate::{Clock, Engine, StoreFailure, WallClock};
-use sluicegate_policy::PolicySet;
+use sluicegate_policy::{DescriptorTree, PolicySet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -18,9 +18,10 @@ use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
+use crate::wire::rls::{Headers, RateLimits};
 use crate::wire::{Bound, DRAIN_MAX, House, Wire};
 use crate::workers::Workers;
-use crate::{say, wire};
+use crate::{descriptors, say, wire};
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,18 @@ struct Overrides {
     /// Where HTTP listens [default: 127.0.0.1:8080]; port 0 takes a free one, `off` is nowhere.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Where gateways that speak Envoy's rate limit service are listened for [default:
+    /// 127.0.0.1:8081]; `off` is nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    rls: Option<String>,
+    /// Which policies guard which descriptors (YAML or JSON), for such gateways.
+    #[arg(long, value_name = "FILE")]
+    descriptors: Option<String>,
+    /// A configuration of envoyproxy/ratelimit to serve as it is: a directory of YAML files, or one
+    /// file. Policies of --policies are in force beside its limits, and in the place of those whose
+    /// names they have.
+    #[arg(long, value_name = "DIR", conflicts_with = "descriptors")]
+    envoy_config: Option<String>,
     /// Where state is kept: `memory`, or a Redis or Valkey that servers share, such as
     /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
     #[arg(long, value_name = "STORE")]
@@ -81,12 +94,16 @@ impl ServeArgs {
 
 impl Overrides {
     fn flags(&self) -> Flags {
-        let Self { policies, listen, store, time_source, .. } = self;
+        let Self { policies, listen, rls, descriptors, envoy_config, store, time_source, .. } =
+            self;
         let Self { nodes, keys_max, snapshot, snapshot_every, .. } = self;
         let text = |text: &Option<String>| text.clone().map(Into::into);
         let flags: [(&'static [&'static str], Option<toml::Value>); _] = [
             (&["policies", "path"], text(policies)),
             (&["http", "listen"], text(listen)),
+            (&["rls", "listen"], text(rls)),
+            (&["rls", "descriptors"], text(descriptors)),
+            (&["rls", "envoy_config"], text(envoy_config)),
             (&["store", "url"], text(store)),
             (&["store", "time_source"], text(time_source)),
             (&["store", "nodes"], nodes.map(Into::into)),
@@ -102,21 +119,30 @@ impl Overrides {
 /// Whoever tells it again does not want to wait for them.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = args.config()?;
-    let (live, policies) = Live::start(config.policies.path.clone().map(Source::new))?;
+    let (imported, tree) = descriptors::load(&config)?;
+    let source = config.policies.path.clone().map(Source::new);
+    let (live, policies) = Live::start(source, imported, &tree)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(live, policies, &config))?;
+    runtime.block_on(serve(live, (policies, tree), &config))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(live: Live, policies: PolicySet, config: &Config) -> Result<()> {
+async fn serve(
+    live: Live,
+    (policies, tree): (PolicySet, DescriptorTree),
+    config: &Config,
+) -> Result<()> {
     let bound = wire::bind(config).await?;
     let mut signals = Signals::new()?;
     let (engine, snapshots) = open(policies, &config.store).await?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&engine.policies(), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
+    let gate = Arc::new(Gate::new(engine));
+    let headers = Headers::of(config.rls.headers.as_slice());
     let house = House {
-        gate: Arc::new(Gate::new(engine)),
+        limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
+        gate,
         live: Arc::new(live),
         workers: Arc::new(Workers::start(workers)?),
         leaving: CancellationToken::new(),

@@ -10,12 +10,12 @@ use crate::node::Node;
 use crate::policy::no_name;
 
 /// The fields of a map, of which none is unknown.
-pub(super) struct Fields<'n>(&'n [(String, Node)]);
+pub(crate) struct Fields<'n>(&'n [(String, Node)]);
 
 impl<'n> Fields<'n> {
     /// The fields of `node`. Unknown and repeated ones are reported; the others can still be read,
     /// so that their errors are found too.
-    pub(super) fn read(node: &'n Node, at: &At<'_>, known: &[&str]) -> Option<Self> {
+    pub(crate) fn read(node: &'n Node, at: &At<'_>, known: &[&str]) -> Option<Self> {
         let Node::Map(entries) = node else {
             return at.expected(
                 &alloc::format!("a map with {}", listed(known.iter().copied(), "and")),
@@ -34,19 +34,19 @@ impl<'n> Fields<'n> {
         Some(Self(entries))
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&'n Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
         self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value)
     }
 
     /// The field called `name`, whose place is `at`.
-    pub(super) fn required(&self, name: &str, wanted: &str, at: &At<'_>) -> Option<&'n Node> {
+    pub(crate) fn required(&self, name: &str, wanted: &str, at: &At<'_>) -> Option<&'n Node> {
         let value = self.get(name);
         value.or_else(|| at.report(alloc::format!("is missing, expected {wanted}")))
     }
 }
 
 /// The items of a list of `min` to `max` `things`.
-pub(super) fn list<'n>(
+pub(crate) fn list<'n>(
     node: &'n Node,
     at: &At<'_>,
     things: &str,
@@ -64,7 +64,7 @@ pub(super) fn list<'n>(
 }
 
 /// The text that `node` is.
-pub(super) fn text<'n>(node: &'n Node, at: &At<'_>, wanted: &str) -> Option<&'n str> {
+pub(crate) fn text<'n>(node: &'n Node, at: &At<'_>, wanted: &str) -> Option<&'n str> {
     match node {
         Node::Text(text) => Some(text),
         Node::Number(_) | Node::Bool(_) => {
@@ -76,7 +76,7 @@ pub(super) fn text<'n>(node: &'n Node, at: &At<'_>, wanted: &str) -> Option<&'n 
 }
 
 /// The text that `node` is: 1 to `max` bytes without control characters.
-pub(super) fn line<'n>(node: &'n Node, at: &At<'_>, wanted: &str, max: usize) -> Option<&'n str> {
+pub(crate) fn line<'n>(node: &'n Node, at: &At<'_>, wanted: &str, max: usize) -> Option<&'n str> {
     let text = text(node, at, wanted)?;
     if text.is_empty() || text.len() > max || text.contains(char::is_control) {
         let given = quoted(text);
@@ -88,13 +88,13 @@ pub(super) fn line<'n>(node: &'n Node, at: &At<'_>, wanted: &str, max: usize) ->
 }
 
 /// The name of a policy, a rule, an app or a tag that `node` is.
-pub(super) fn name<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+pub(crate) fn name<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
     let name = text(node, at, "a name")?;
     if is_name(name) { Some(name) } else { at.report(no_name(name)) }
 }
 
 /// One of `words`, with what each stands for.
-pub(super) fn word<T: Copy>(node: &Node, at: &At<'_>, words: &[(&str, T)]) -> Option<T> {
+pub(crate) fn word<T: Copy>(node: &Node, at: &At<'_>, words: &[(&str, T)]) -> Option<T> {
     let found = match node {
         Node::Text(text) => words.iter().find(|(word, _)| word == text),
         _ => None,
@@ -107,7 +107,7 @@ pub(super) fn word<T: Copy>(node: &Node, at: &At<'_>, words: &[(&str, T)]) -> Op
 
 /// The items of a list that `read` makes of its nodes, none of them twice. All items are read, so
 /// that all errors are found.
-pub(super) fn distinct<'n, T: Ord + Clone>(
+pub(crate) fn distinct<'n, T: Ord + Clone>(
     items: &'n [Node],
     at: &At<'_>,
     mut read: impl FnMut(&'n Node, &At<'_>) -> Option<T>,

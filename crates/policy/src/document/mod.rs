@@ -4,7 +4,7 @@
 //! apart field by field, `rule` builds the rules from the tables of parameters that the kernel
 //! keeps beside each algorithm.
 
-mod fields;
+pub(crate) mod fields;
 mod overflow;
 mod policy;
 mod rule;
@@ -23,7 +23,7 @@ pub(crate) use overflow::{STATUS_MAX, STATUS_MIN};
 pub(crate) use policy::{CARRY, ON_STORE_FAILURE};
 
 /// A document, checked: its policies in their order, no two of one name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     policies: Vec<Policy>,
 }
@@ -80,6 +80,16 @@ impl Document {
         Self { policies: self.policies.into_iter().map(Policy::for_every_app).collect() }
     }
 
+    /// These policies, and after them those of `other` whose names none of these has.
+    #[must_use]
+    pub fn or_else_of(mut self, other: Self) -> Self {
+        let names: BTreeSet<_> = self.policies.iter().map(|policy| policy.name.clone()).collect();
+        let mut others = other.policies;
+        others.retain(|policy| !names.contains(&policy.name));
+        self.policies.append(&mut others);
+        self
+    }
+
     /// The policies, in their order.
     pub fn into_policies(self) -> Vec<Policy> {
         self.policies
@@ -97,7 +107,8 @@ impl Policy {
     }
 }
 
-fn read<T>(
+/// What `build` makes of the tree of values that `text` is.
+pub(crate) fn read<T>(
     text: &str,
     build: impl FnOnce(&Node, &At<'_>) -> Option<T>,
 ) -> Result<T, DocumentErrors> {

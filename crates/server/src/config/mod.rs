@@ -131,8 +131,12 @@ pub(crate) struct RlsConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Certificate and key, for TLS.
     pub(crate) tls: Option<TlsConfig>,
+    /// A file that says which policies guard which descriptors.
+    pub(crate) descriptors: Option<PathBuf>,
     /// A directory or file of configurations of envoyproxy/ratelimit, served as they are.
     pub(crate) envoy_config: Option<PathBuf>,
+    /// Which headers gateways are told to add to answers, beside `Retry-After`.
+    pub(crate) headers: OneOrMany<HeaderStyle>,
 }
 
 /// Metrics, health, top keys, events: for operators.
@@ -216,7 +220,13 @@ impl Default for RespConfig {
 
 impl Default for RlsConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(8081), tls: None, envoy_config: None }
+        Self {
+            listen: Listen::loopback(8081),
+            tls: None,
+            descriptors: None,
+            envoy_config: None,
+            headers: OneOrMany::default(),
+        }
     }
 }
 

@@ -11,9 +11,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use serde::Serialize;
-use sluicegate_policy::PolicySet;
+use sluicegate_policy::limits::POLICIES_MAX;
+use sluicegate_policy::{DescriptorTree, Document, PolicySet};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,17 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Live {
     source: Option<Source>,
+    beside: Beside,
     status: Mutex<Status>,
+}
+
+/// What goes with the policies of the files.
+#[derive(Debug)]
+struct Beside {
+    /// Policies that came with descriptors; one of the files of the same name is in their place.
+    imported: Option<Document>,
+    /// Names that descriptors lead to.
+    needed: Vec<String>,
 }
 
 /// What is in force, and what came of the last change.
@@ -52,15 +63,22 @@ impl Live {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(crate) fn start(source: Option<Source>) -> Result<(Self, PolicySet)> {
+    pub(crate) fn start(
+        source: Option<Source>,
+        imported: Option<Document>,
+        tree: &DescriptorTree,
+    ) -> Result<(Self, PolicySet)> {
+        let needed = tree.policies().iter().map(ToString::to_string).collect();
+        let beside = Beside { imported, needed };
         let loaded = source.as_ref().map(Source::load).transpose()?;
-        let (policies, hash) = match loaded {
-            Some(Loaded { document, hash }) => (PolicySet::new(document), hash),
-            None => (PolicySet::default(), String::new()),
+        let (given, hash) = match loaded {
+            Some(Loaded { document, hash }) => (Some(document), hash),
+            None => (None, String::new()),
         };
+        let policies = beside.joined(given, None)?;
         let path = source.as_ref().map(|source| source.path().display().to_string());
         let status = Status { version: 1, hash, source: path, error: None, refused: 0 };
-        Ok((Self { source, status: Mutex::new(status) }, policies))
+        Ok((Self { source, beside, status: Mutex::new(status) }, policies))
     }
 
     /// What is in force.
@@ -98,11 +116,16 @@ impl Live {
     /// Puts `changed` in force, or says why not.
     fn apply(&self, gate: &Gate, changed: Result<Loaded>) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = gate.engine();
+        let changed = changed.and_then(|Loaded { document, hash }| {
+            let policies = (hash != status.hash)
+                .then(|| self.beside.joined(Some(document), Some(&engine.policies())));
+            Ok((policies.transpose()?, hash))
+        });
         match changed {
-            Ok(Loaded { hash, .. }) if hash == status.hash => status.error = None,
-            Ok(Loaded { document, hash }) => {
-                let engine = gate.engine();
-                engine.set_policies(PolicySet::succeeding(&engine.policies(), document));
+            Ok((None, _)) => status.error = None,
+            Ok((Some(policies), hash)) => {
+                engine.set_policies(policies);
                 *status =
                     Status { version: status.version + 1, hash, error: None, ..status.clone() };
                 say::note(format_args!("policies: version {} is in force", status.version));
@@ -117,6 +140,30 @@ impl Live {
     }
 }
 
+impl Beside {
+    /// All policies together, following `old` if there were any.
+    fn joined(&self, given: Option<Document>, old: Option<&PolicySet>) -> Result<PolicySet> {
+        let Self { imported, needed } = self;
+        let all = match (given, imported.clone()) {
+            (Some(given), Some(imported)) => given.or_else_of(imported),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => Document::default(),
+        };
+        let count = all.policies().len();
+        if count > POLICIES_MAX {
+            bail!("{count} policies, expected at most {POLICIES_MAX}");
+        }
+        let set = match old {
+            Some(old) => PolicySet::succeeding(old, all),
+            None => PolicySet::new(all),
+        };
+        if let Some(unknown) = needed.iter().find(|name| set.resolve(name).is_none()) {
+            bail!("descriptors lead to the policy `{unknown}`, which there is not");
+        }
+        Ok(set)
+    }
+}
+
 /// What the files look like, and what is in them if that has changed. Files that cannot be looked at
 /// look like none.
 fn look(source: &Source, before: Option<&Fingerprint>) -> (Fingerprint, Option<Result<Loaded>>) {
@@ -126,5 +173,5 @@ fn look(source: &Source, before: Option<&Fingerprint>) -> (Fingerprint, Option<R
         return (now, None);
     }
     let loaded = fingerprint.and_then(|_| source.load());
-    (now, Some(loaded.context("reading the change")))
+    (now, Some(loaded))
 }

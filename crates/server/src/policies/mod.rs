@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use sluicegate_policy::Document;
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
+use sluicegate_policy::{DescriptorTree, Document};
 
 use crate::say;
 pub(crate) use live::{Live, Status};
@@ -25,6 +25,13 @@ pub(crate) fn load(path: &Path) -> Result<Document> {
 fn parse(path: &Path, text: &str) -> Result<Document> {
     let document = Document::parse(text);
     document.with_context(|| format!("{} is no policy document", path.display()))
+}
+
+/// The descriptor tree at `path` (`-` is standard input).
+pub(crate) fn read_tree(path: &Path) -> Result<DescriptorTree> {
+    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let tree = DescriptorTree::parse(&text);
+    tree.with_context(|| format!("{} is no descriptor tree", path.display()))
 }
 
 /// Prints whether the document is sound, and if not, every path at which it is not.

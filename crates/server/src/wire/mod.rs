@@ -6,6 +6,7 @@
 pub(crate) mod accept;
 mod admin;
 pub(crate) mod http;
+pub mod rls;
 
 use std::fmt;
 use std::io;
@@ -20,6 +21,7 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
 use accept::Listener;
+use rls::RateLimits;
 
 pub(crate) use accept::DRAIN_MAX;
 
@@ -30,17 +32,20 @@ pub(crate) enum Wire {
     Http,
     /// For operators: health, policies.
     Admin,
+    /// Envoy's rate limit service.
+    Rls,
 }
 
 impl Wire {
     /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Admin];
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Rls, Self::Admin];
 
     /// What it is called: its section in the configuration, its label in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Admin => "admin",
+            Self::Rls => "rls",
         }
     }
 
@@ -48,6 +53,7 @@ impl Wire {
         match self {
             Self::Http => config.http.listen.as_slice(),
             Self::Admin => config.admin.listen.as_slice(),
+            Self::Rls => config.rls.listen.as_slice(),
         }
     }
 }
@@ -70,6 +76,7 @@ pub(crate) struct Bound {
 pub(crate) struct House {
     pub(crate) gate: Arc<Gate>,
     pub(crate) live: Arc<Live>,
+    pub(crate) limits: Arc<RateLimits>,
     pub(crate) workers: Arc<Workers>,
     /// The server is told to stop, and does not say any more that it is ready.
     pub(crate) leaving: CancellationToken,
@@ -119,6 +126,7 @@ pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
             match wire {
                 Wire::Http => http::serve(listener, &house).await,
                 Wire::Admin => admin::serve(listener, &house).await,
+                Wire::Rls => rls::serve(listener, &house).await,
             }
         });
     }

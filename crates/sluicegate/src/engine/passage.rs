@@ -111,14 +111,14 @@ impl<S: Store + 'static> Engine<S> {
     pub async fn pass(self: &Arc<Self>, request: &Request<'_>) -> Result<Passage, DecideError> {
         let policies = self.policies.load_full();
         let Verb::Check { cost } = request.verb else {
-            return Ok(Passage::of(self.decide_by(&policies, request, self.clock.now()).await?));
+            return Ok(Passage::of(self.decide_in(&policies, request, self.clock.now()).await?));
         };
         if let Some(policy) = policies.resolve(request.policy)
             && let Overflow::Queue { max_wait } = *policy.overflow()
         {
             return self.queue(&policies, request, cost, max_wait).await;
         }
-        let answer = self.decide_by(&policies, request, self.clock.now()).await?;
+        let answer = self.decide_in(&policies, request, self.clock.now()).await?;
         let passage = Passage::of(answer);
         let over = !passage.answer.decision.allowed();
         match policies.resolve(request.policy) {
@@ -136,14 +136,14 @@ impl<S: Store + 'static> Engine<S> {
         max_wait: Micros,
     ) -> Result<Passage, DecideError> {
         let Some(_place) = self.held.enter() else {
-            return Ok(Passage::of(self.decide_by(policies, request, self.clock.now()).await?));
+            return Ok(Passage::of(self.decide_in(policies, request, self.clock.now()).await?));
         };
         let mut held = Micros::ZERO;
         for tries_left in (0..TRIES_MAX).rev() {
             let left = Micros::new(max_wait.get() - held.get());
             let verb = Verb::Reserve { cost, max_wait: left };
             let reserve = Request { verb, ..request.clone() };
-            let answer = self.decide_by(policies, &reserve, self.clock.now()).await?;
+            let answer = self.decide_in(policies, &reserve, self.clock.now()).await?;
             if answer.decision.allowed() {
                 let wait = answer.decision.wait();
                 if wait > Micros::ZERO {

@@ -143,8 +143,9 @@ fn at_least_1s(span: Micros) -> u64 {
     span.ceil_secs().max(1)
 }
 
-/// The seconds in which the whole limit of `rule` comes back.
-fn window_s(rule: &Rule) -> Option<u64> {
+/// The seconds in which the whole limit of `rule` comes back: what is told as `w`. `None` where that
+/// is no whole number of seconds, or not the same for every window.
+pub fn window_s(rule: &Rule) -> Option<u64> {
     let start = Moment::new(Micros::ZERO);
     let refilled_at = |rule: &Rule| {
         rule.with_used(rule.limit(), &start).map(|used_up| rule.full_at(&used_up).get())

@@ -20,7 +20,7 @@ use super::codec::{Body, Operation, encode};
 use super::problem::Problem;
 use crate::gate::Gate;
 use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
-use crate::wire::{House, Wire};
+use crate::wire::{House, Wire, rls};
 
 /// Largest body: a key of 1 KiB with every byte escaped fits ten times over.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -36,11 +36,12 @@ const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a body may take once its head is there: clients have it ready.
 const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
-/// cut off because they did not.
+/// Answers requests, also those by the descriptors of gateways, until `stop`, then lets those in
+/// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, workers, stop, .. } = house;
-    let (router, stopping) = (router(Arc::clone(gate)), stop.clone());
+    let House { gate, limits, workers, stop, .. } = house;
+    let router = router(Arc::clone(gate)).merge(rls::routes(Arc::clone(limits)));
+    let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
         connection(router.clone(), stream, stopping.clone())
     })

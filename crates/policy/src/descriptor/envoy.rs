@@ -1,0 +1,445 @@
+//! The import of configurations of `envoyproxy/ratelimit`, the reference service behind Envoy.
+//!
+//! A configuration is one file for each domain: nested lists of descriptors, some with a
+//! `rate_limit`. What comes out are the two documents that say the same here: policies, one for each
+//! limit, and the [tree](super::DescriptorTree) that leads to them. They are text, made to be read
+//! and changed; whoever serves a configuration as it is parses the same text.
+//!
+//! | there | here |
+//! |---|---|
+//! | `requests_per_unit: 5`, `unit: day` | `fixed_window: { limit: 5, window: 1d }`: windows begin at multiples of their length since 1970; a week is 7 days (from Thursday on), a month 30, a year 365 |
+//! | `requests_per_unit: 0` | no policy: `always: refuse` |
+//! | `unlimited: true`, or neither limit nor descriptors | no policy: `always: allow` |
+//! | `value: files/*` | a prefix, each value a budget; with `share_threshold: true` one for all |
+//! | `shadow_mode: true` | `overflow: shadow` |
+//! | `name`, `replaces` | the same, in the tree |
+//! | `detailed_metric`, `value_to_metric` | nothing: values of users are no labels here; a note |
+//! | `quota_mode: true`, `*` at the end of a key | refused |
+//!
+//! Source: the README of that project, and what it says and does about each of these words.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+
+use super::document::{SHARED_WITHOUT_PREFIX, domain, limit_name};
+use super::name::names;
+use super::{Action, Entry, Leaf, Pattern, Route};
+use crate::document::fields::{Fields, line, list, word};
+use crate::document::read;
+use crate::error::{At, DocumentErrors, excerpt, quoted};
+use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
+use crate::node::Node;
+use crate::text::whole;
+
+/// What a configuration is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// The policies, a [`Document`](crate::Document).
+    pub policies: String,
+    /// The descriptors, a [`DescriptorTree`](super::DescriptorTree).
+    pub descriptors: String,
+    /// What has no meaning here and changes no decision, one line each.
+    pub notes: Vec<String>,
+}
+
+/// Why a configuration was not imported: all that is wrong with its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportErrors {
+    files: Vec<(String, DocumentErrors)>,
+}
+
+/// Units of time by name, with their length as a duration.
+const UNITS: [(&str, &str); 7] = [
+    ("second", "1s"),
+    ("minute", "1m"),
+    ("hour", "1h"),
+    ("day", "1d"),
+    ("week", "7d"),
+    ("month", "30d"),
+    ("year", "365d"),
+];
+
+/// Imports the files of a configuration, each with the name that messages call it by.
+///
+/// # Errors
+/// [`ImportErrors`]: all that is wrong, or cannot be said here, each with its file and path.
+pub fn import<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Import, ImportErrors> {
+    let mut errors = Vec::new();
+    let mut found = Vec::new();
+    let mut notes = Vec::new();
+    let mut domains = BTreeMap::new();
+    for (file, text) in files {
+        let config = read(text, |node, at| {
+            let config = config(node, at)?;
+            if let Some(earlier) = domains.insert(config.domain.clone(), file) {
+                let domain = quoted(&config.domain);
+                let earlier = excerpt(earlier);
+                return at
+                    .field("domain")
+                    .report(alloc::format!("{domain} is the domain of {earlier} too"));
+            }
+            Some(config)
+        });
+        match config {
+            Ok(config) => {
+                notes.extend(
+                    config
+                        .notes
+                        .into_iter()
+                        .map(|note| alloc::format!("{}: {note}", excerpt(file))),
+                );
+                found.extend(config.found.into_iter().map(|found| (excerpt(file), found)));
+            }
+            Err(problems) => errors.push((excerpt(file), problems)),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(ImportErrors { files: errors });
+    }
+    let (policies, descriptors) = print(found);
+    Ok(Import { policies, descriptors, notes })
+}
+
+/// What one file says.
+struct Config {
+    domain: Box<str>,
+    found: Vec<Found>,
+    notes: Vec<String>,
+}
+
+/// A descriptor that ends the search.
+struct Found {
+    /// Where it is written.
+    path: String,
+    route: Route,
+    limit: Option<Limit>,
+}
+
+/// A limit that is a policy here.
+struct Limit {
+    requests: u64,
+    window: &'static str,
+    shadow: bool,
+}
+
+fn config(node: &Node, at: &At<'_>) -> Option<Config> {
+    let fields = Fields::read(node, at, &["domain", "descriptors"])?;
+    let domain = {
+        let at = at.field("domain");
+        fields.required("domain", "a domain", &at).and_then(|node| domain(node, &at))
+    };
+    let mut reader = Reader { found: Vec::new(), notes: Vec::new(), path: Vec::new() };
+    if let Some(node) = given(&fields, "descriptors") {
+        reader.descriptors(node, &at.field("descriptors"));
+    }
+    let Reader { mut found, notes, path: _ } = reader;
+    let domain = domain?;
+    for found in &mut found {
+        found.route.domain = domain.clone();
+    }
+    Some(Config { domain, found, notes })
+}
+
+/// The field called `name`, unless it is null.
+fn given<'n>(fields: &Fields<'n>, name: &str) -> Option<&'n Node> {
+    fields.get(name).filter(|node| **node != Node::Null)
+}
+
+/// Walks the nested lists.
+struct Reader {
+    found: Vec<Found>,
+    notes: Vec<String>,
+    /// The entries above the present one.
+    path: Vec<Entry>,
+}
+
+const FIELDS: [&str; 9] = [
+    "key",
+    "value",
+    "rate_limit",
+    "shadow_mode",
+    "quota_mode",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+    "descriptors",
+];
+
+impl Reader {
+    fn descriptors(&mut self, node: &Node, at: &At<'_>) {
+        let Some(items) = list(node, at, "descriptors", 0, DESCRIPTORS_MAX) else { return };
+        let mut places = BTreeMap::new();
+        for (place, item) in items.iter().enumerate() {
+            let at = at.index(place);
+            let Some(fields) = Fields::read(item, &at, &FIELDS) else { continue };
+            let Some(entry) = entry(&fields, &at) else { continue };
+            let values = (entry.key.clone(), entry.value.written().map(Cow::into_owned));
+            if let Some(earlier) = places.insert(values, place) {
+                let problem = alloc::format!("has the key and the value of [{earlier}] too");
+                at.report::<()>(problem);
+                continue;
+            }
+            self.path.push(entry);
+            self.descriptor(&fields, &at);
+            self.path.pop();
+        }
+    }
+
+    fn descriptor(&mut self, fields: &Fields<'_>, at: &At<'_>) {
+        if self.path.len() > ENTRIES_MAX {
+            at.report::<()>(alloc::format!("nested more than {ENTRIES_MAX} deep"));
+            return;
+        }
+        let shadow = flag(fields, "shadow_mode", at);
+        if flag(fields, "quota_mode", at) == Some(true) {
+            at.field("quota_mode").report::<()>(
+                "cannot be expressed: no policy passes what is over it and reports that as metadata",
+            );
+        }
+        for metric in ["detailed_metric", "value_to_metric"] {
+            if flag(fields, metric, at) == Some(true) {
+                let path = at.field(metric).path();
+                self.notes.push(alloc::format!("{path}: no effect, values are no labels here"));
+            }
+        }
+        let below = given(fields, "descriptors");
+        let has_below = matches!(below, Some(Node::List(items)) if !items.is_empty());
+        let rate_limit = match given(fields, "rate_limit") {
+            Some(node) => rate_limit(node, &at.field("rate_limit")),
+            None if has_below => None,
+            // Neither a limit nor anything below: what it matches is left alone.
+            None => Some(RateLimit { limit: None, leaf: leaf(Action::Allow) }),
+        };
+        if let (Some(RateLimit { limit, mut leaf }), Some(shadow)) = (rate_limit, shadow) {
+            let limit = limit.map(|limit| Limit { shadow, ..limit });
+            if shadow && leaf.action == Action::Refuse {
+                leaf.action = Action::Allow;
+            }
+            let route = Route { domain: Box::default(), entries: self.path.clone(), leaf };
+            self.found.push(Found { path: at.path(), route, limit });
+        }
+        if let Some(node) = below {
+            self.descriptors(node, &at.field("descriptors"));
+        }
+    }
+}
+
+fn entry(fields: &Fields<'_>, at: &At<'_>) -> Option<Entry> {
+    let key = {
+        let at = at.field("key");
+        let node = fields.required("key", "a key", &at);
+        let key = node.and_then(|node| scalar(node, &at, "a key"));
+        match key {
+            Some(key) if key.ends_with('*') => at.report(alloc::format!(
+                "{} cannot be expressed: a `*` is for the end of a value",
+                quoted(&key)
+            )),
+            key => key,
+        }
+    };
+    let value = match given(fields, "value") {
+        None => Some(None),
+        // An empty value is none.
+        Some(Node::Text(text)) if text.is_empty() => Some(None),
+        Some(node) => scalar(node, &at.field("value"), "a value").map(Some),
+    };
+    let shared = flag(fields, "share_threshold", at);
+    let (key, value, shared) = (key?, value?, shared?);
+    let Some(value) = Pattern::of(value.as_deref(), shared) else {
+        return at.field("share_threshold").report(SHARED_WITHOUT_PREFIX);
+    };
+    Some(Entry { key, value })
+}
+
+/// A text, or what YAML reads as something else where that project reads text.
+fn scalar(node: &Node, at: &At<'_>, wanted: &str) -> Option<Box<str>> {
+    match node {
+        Node::Number(text) => Some(text.as_str().into()),
+        Node::Bool(value) => Some(value.to_string().into()),
+        _ => line(node, at, wanted, TEXT_BYTES_MAX).map(Box::from),
+    }
+}
+
+fn flag(fields: &Fields<'_>, name: &str, at: &At<'_>) -> Option<bool> {
+    match given(fields, name) {
+        None => Some(false),
+        Some(Node::Bool(value)) => Some(*value),
+        Some(other) => at.field(name).expected("`true` or `false`", other),
+    }
+}
+
+/// A `rate_limit`: who decides, and the limit of a policy.
+struct RateLimit {
+    limit: Option<Limit>,
+    leaf: Leaf,
+}
+
+fn leaf(action: Action) -> Leaf {
+    Leaf { action, name: Box::default(), replaces: Box::default() }
+}
+
+fn rate_limit(node: &Node, at: &At<'_>) -> Option<RateLimit> {
+    let known = ["name", "replaces", "unit", "requests_per_unit", "unlimited"];
+    let fields = Fields::read(node, at, &known)?;
+    let unlimited = flag(&fields, "unlimited", at);
+    let limit_name = match given(&fields, "name") {
+        Some(Node::Text(text)) if text.is_empty() => Some(Box::default()),
+        Some(node) => limit_name(node, &at.field("name")),
+        None => Some(Box::default()),
+    };
+    let replaces = match given(&fields, "replaces") {
+        Some(node) => replaces(node, limit_name.as_deref(), &at.field("replaces")),
+        None => Some(Box::default()),
+    };
+    let (action, limit) = if unlimited? {
+        if given(&fields, "unit").is_some() {
+            return at.field("unit").report("does not go with `unlimited`");
+        }
+        (Action::Allow, None)
+    } else {
+        match limit(&fields, at)? {
+            Limit { requests: 0, .. } => (Action::Refuse, None),
+            // Its name is given when all are known.
+            limit => (Action::Policy(Box::default()), Some(limit)),
+        }
+    };
+    Some(RateLimit { limit, leaf: Leaf { action, name: limit_name?, replaces: replaces? } })
+}
+
+fn limit(fields: &Fields<'_>, at: &At<'_>) -> Option<Limit> {
+    let window = {
+        let at = at.field("unit");
+        fields.required("unit", "a unit such as `second`", &at).and_then(|node| match node {
+            Node::Text(unit) => word(&Node::Text(unit.to_ascii_lowercase()), &at, &UNITS),
+            other => word(other, &at, &UNITS),
+        })
+    };
+    let requests = {
+        let at = at.field("requests_per_unit");
+        let wanted = "a whole number from 0 to 4294967295";
+        match fields.required("requests_per_unit", wanted, &at) {
+            Some(Node::Number(text)) => at.ok(whole(text, 0, u32::MAX.into())),
+            Some(other) => at.expected(wanted, other),
+            None => None,
+        }
+    };
+    Some(Limit { requests: requests?, window: window?, shadow: false })
+}
+
+fn replaces(node: &Node, own: Option<&str>, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+    let items = list(node, at, "names", 0, DESCRIPTORS_MAX)?;
+    let mut names = Vec::with_capacity(items.len());
+    for (place, item) in items.iter().enumerate() {
+        let at = at.index(place);
+        let Some(fields) = Fields::read(item, &at, &["name"]) else { continue };
+        let at = at.field("name");
+        let node = fields.required("name", "the name of a limit", &at);
+        let Some(name) = node.and_then(|node| limit_name(node, &at)) else { continue };
+        if own == Some(&*name) {
+            at.report::<()>(alloc::format!("{} is the name of this very limit", quoted(&name)));
+        } else if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Some(names.into_boxed_slice())
+}
+
+/// The two documents.
+fn print(found: Vec<(String, Found)>) -> (String, String) {
+    let limited = |found: &&(String, Found)| found.1.limit.is_some();
+    let mut names = names(found.iter().filter(limited).map(|(_, found)| &found.route)).into_iter();
+    let mut policies = String::from("policies:\n");
+    let mut descriptors = String::from("descriptors:\n");
+    if found.is_empty() {
+        return ("policies: []\n".into(), "descriptors: []\n".into());
+    }
+    for (file, Found { path, mut route, limit }) in found {
+        if let Some(limit) = &limit {
+            let name = names.next().expect("there is a name for each limit");
+            push_policy(&mut policies, &alloc::format!("{file}: {path}"), &name, limit);
+            route.leaf.action = Action::Policy(name.into());
+        }
+        push_route(&mut descriptors, &alloc::format!("{file}: {path}"), &route);
+    }
+    if policies == "policies:\n" {
+        policies = "policies: []\n".into();
+    }
+    (policies, descriptors)
+}
+
+/// A `String` takes all text.
+macro_rules! put {
+    ($text:expr, $($format:tt)*) => { write!($text, $($format)*).expect("a String takes all text") };
+}
+
+fn push_policy(text: &mut String, origin: &str, name: &str, limit: &Limit) {
+    let Limit { requests, window, shadow } = limit;
+    put!(text, "  # {origin}\n  - name: {}\n", string(name));
+    put!(text, "    rules: [{{ fixed_window: {{ limit: {requests}, window: {window} }} }}]\n");
+    if *shadow {
+        put!(text, "    overflow: shadow\n");
+    }
+}
+
+fn push_route(text: &mut String, origin: &str, route: &Route) {
+    let Route { domain, entries, leaf: Leaf { action, name, replaces } } = route;
+    put!(text, "  # {origin}\n  - domain: {}\n    entries:\n", string(domain));
+    for Entry { key, value } in entries {
+        put!(text, "      - {{ key: {}", string(key));
+        if let Some(value) = value.written() {
+            put!(text, ", value: {}", string(&value));
+        }
+        if matches!(value, Pattern::Prefix { shared: true, .. }) {
+            put!(text, ", shared: true");
+        }
+        put!(text, " }}\n");
+    }
+    match action {
+        Action::Policy(policy) => put!(text, "    policy: {}\n", string(policy)),
+        Action::Allow => put!(text, "    always: allow\n"),
+        Action::Refuse => put!(text, "    always: refuse\n"),
+    }
+    if !name.is_empty() {
+        put!(text, "    name: {}\n", string(name));
+    }
+    if !replaces.is_empty() {
+        let names: Vec<_> = replaces.iter().map(|name| string(name)).collect();
+        put!(text, "    replaces: [{}]\n", names.join(", "));
+    }
+}
+
+/// A string of JSON, which is one of YAML too.
+fn string(text: &str) -> String {
+    serde_json::to_string(text).expect("a text is always JSON")
+}
+
+impl ImportErrors {
+    /// The files that something is wrong with, by the names that they were given.
+    pub fn files(&self) -> &[(String, DocumentErrors)] {
+        &self.files
+    }
+}
+
+impl fmt::Display for ImportErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (file, errors) in &self.files {
+            for line in errors.to_string().lines() {
+                if !first {
+                    f.write_char('\n')?;
+                }
+                first = false;
+                write!(f, "{file}: {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for ImportErrors {}

@@ -1,0 +1,94 @@
+//! Names of the policies that descriptors become.
+//!
+//! A name decides where usage is kept: it must be the same whenever the same configuration is read,
+//! in whatever order, and no two descriptors may have one. It says what people recognise,
+//! `messaging.message_type_marketing.to_number`; where that is not enough (two descriptors would have
+//! that name, or it holds what a name may not) a fingerprint of the descriptor follows.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use sluicegate_kernel::limits::NAME_BYTES_MAX;
+
+use super::{Pattern, Route, join};
+
+/// A `-` and the 16 digits of a fingerprint.
+const FINGERPRINT_BYTES: usize = 17;
+
+/// A name for each of `routes`, in their order.
+pub(super) fn names<'r>(routes: impl IntoIterator<Item = &'r Route>) -> Vec<String> {
+    let routes: Vec<_> = routes.into_iter().map(|route| (route, Plain::of(route))).collect();
+    let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, plain) in &routes {
+        *count.entry(&plain.name).or_default() += 1;
+    }
+    let name = |(route, plain): &(&Route, Plain)| {
+        if plain.says_all && count[plain.name.as_str()] == 1 {
+            return plain.name.clone();
+        }
+        let end = plain.name.len().min(NAME_BYTES_MAX - FINGERPRINT_BYTES);
+        alloc::format!("{}-{:016x}", &plain.name[..end], fingerprint(route))
+    };
+    routes.iter().map(name).collect()
+}
+
+/// What people recognise of a descriptor, in the letters of names.
+struct Plain {
+    name: String,
+    /// Whether nothing was left out or put in the place of anything.
+    says_all: bool,
+}
+
+impl Plain {
+    fn of(route: &Route) -> Self {
+        let mut plain = Self { name: String::new(), says_all: true };
+        plain.push(&route.domain);
+        for entry in &route.entries {
+            plain.name.push('.');
+            plain.push(&entry.key);
+            match &entry.value {
+                Pattern::Any => {}
+                Pattern::Exact(value) => {
+                    plain.name.push('_');
+                    plain.push(value);
+                }
+                Pattern::Prefix { prefix, .. } => {
+                    plain.name.push('_');
+                    plain.push(prefix);
+                    plain.says_all = false;
+                }
+            }
+        }
+        plain.says_all &= plain.name.len() <= NAME_BYTES_MAX - FINGERPRINT_BYTES;
+        plain
+    }
+
+    fn push(&mut self, text: &str) {
+        for char in text.chars() {
+            let put = match char.to_ascii_lowercase() {
+                char @ ('a'..='z' | '0'..='9' | '.' | '_' | '-') => char,
+                _ => '-',
+            };
+            self.says_all &= put == char;
+            self.name.push(put);
+        }
+    }
+}
+
+/// FNV-1a, 64 bits, of everything that tells a descriptor from others.
+fn fingerprint(route: &Route) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mut parts: Vec<&str> = alloc::vec![&*route.domain];
+    for entry in &route.entries {
+        parts.push(&entry.key);
+        parts.extend(match &entry.value {
+            Pattern::Any => ["any", ""],
+            Pattern::Exact(value) => ["exact", value],
+            Pattern::Prefix { prefix, .. } => ["prefix", prefix],
+        });
+    }
+    let text = join(parts).unwrap_or_default();
+    text.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+}

@@ -1,0 +1,272 @@
+//! What a message asks: one question a descriptor.
+
+use std::borrow::Cow;
+
+use sha2::{Digest, Sha256};
+use sluicegate::{Cost, Request, Verb};
+use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_policy::descriptor::{Action, Leaf, RESERVED_DOMAIN, join};
+use sluicegate_policy::limits::ENTRIES_MAX;
+use sluicegate_policy::{DescriptorTree, PolicySet};
+
+use super::limit::{self, Limit};
+use super::refusal::Refusal;
+use crate::say::one_line;
+use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
+
+/// Most descriptors of one request, as for a batch. Gateways send one for each of their rules.
+pub(super) const DESCRIPTORS_MAX: usize = 100;
+
+/// Before the hash of a long key: no text has this byte.
+const LONG_KEY: u8 = 0xff;
+
+/// What is asked about one descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::wire::rls) enum Ask<'a> {
+    /// It meets no limit, or one that another descriptor replaces.
+    NoLimit,
+    /// It passes always.
+    Allowed,
+    /// It passes never.
+    Refused {
+        /// The name of the limit; may be empty.
+        name: &'a str,
+    },
+    /// Its budget decides.
+    Budget(Budget<'a>),
+}
+
+/// Whose budget is meant, and what is to be done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::wire::rls) struct Budget<'a> {
+    policy: &'a str,
+    key: Option<Cow<'a, [u8]>>,
+    app: Option<&'a str>,
+    verb: Verb,
+    /// The name of the limit where it is not that of the rule; may be empty.
+    pub(in crate::wire::rls) name: Option<&'a str>,
+    /// The limit that the descriptor brings along.
+    pub(in crate::wire::rls) limit: Option<Limit>,
+}
+
+impl<'a> Budget<'a> {
+    /// The budget of a limit that is no policy's.
+    pub(super) fn brought(
+        name: &'a str,
+        key: Option<Cow<'a, [u8]>>,
+        verb: Verb,
+        limit: Option<Limit>,
+    ) -> Self {
+        Self { policy: name, key, app: None, verb, name: Some(""), limit }
+    }
+
+    /// As the engine is asked.
+    pub(in crate::wire::rls) fn request(&self) -> Request<'_> {
+        let Self { policy, key, app, verb, name: _, limit: _ } = self;
+        Request { policy, key: key.as_deref(), app: *app, verb: verb.clone() }
+    }
+
+    /// Permits that must be granted for it to be within the limit.
+    pub(in crate::wire::rls) fn wanted(&self) -> u64 {
+        match self.verb {
+            Verb::AtMost { cost } => cost.get(),
+            _ => 0,
+        }
+    }
+
+    /// Whether it is about permits that were granted before.
+    pub(in crate::wire::rls) const fn gives_back(&self) -> bool {
+        matches!(self.verb, Verb::Refund { .. })
+    }
+}
+
+/// Reads a message: a question for each of its descriptors, in their order.
+pub(in crate::wire::rls) fn decode<'a>(
+    message: &'a RateLimitRequest,
+    tree: &'a DescriptorTree,
+    policies: &PolicySet,
+) -> Result<Vec<Ask<'a>>, Refusal> {
+    let RateLimitRequest { domain, descriptors, hits_addend } = message;
+    if domain.is_empty() {
+        return Err(Refusal::Invalid("domain: is missing".to_owned()));
+    }
+    if !(1..=DESCRIPTORS_MAX).contains(&descriptors.len()) {
+        let found = descriptors.len();
+        let problem = format!("descriptors: expected 1 to {DESCRIPTORS_MAX}, found {found}");
+        return Err(Refusal::Invalid(problem));
+    }
+    let meaning = Meaning::of(domain, tree, policies);
+    let mut asks = Vec::with_capacity(descriptors.len());
+    let mut replaced = Vec::new();
+    for (place, descriptor) in descriptors.iter().enumerate() {
+        let asked = meaning.ask(domain, descriptor, *hits_addend);
+        let (ask, leaf) = asked.map_err(|problem| problem.of_descriptor(place))?;
+        replaced.extend(leaf.into_iter().flat_map(|leaf| &leaf.replaces));
+        asks.push((ask, leaf));
+    }
+    let counts = |leaf: Option<&Leaf>| {
+        leaf.is_none_or(|leaf| leaf.name.is_empty() || !replaced.contains(&&leaf.name))
+    };
+    Ok(asks
+        .into_iter()
+        .map(|(ask, leaf)| match ask {
+            Ask::Allowed => ask,
+            ask if counts(leaf) => ask,
+            _ => Ask::NoLimit,
+        })
+        .collect())
+}
+
+/// What the descriptors of a domain mean.
+enum Meaning<'a> {
+    Reserved,
+    Tree(&'a DescriptorTree),
+    Policy,
+    Nothing,
+}
+
+/// What is asked, and the leaf that says so, if it is one.
+type Asked<'a> = (Ask<'a>, Option<&'a Leaf>);
+
+impl<'a> Meaning<'a> {
+    fn of(domain: &str, tree: &'a DescriptorTree, policies: &PolicySet) -> Self {
+        if domain == RESERVED_DOMAIN {
+            Self::Reserved
+        } else if tree.has(domain) {
+            Self::Tree(tree)
+        } else if policies.resolve(domain).is_some() {
+            Self::Policy
+        } else {
+            Self::Nothing
+        }
+    }
+
+    fn ask(
+        &self,
+        domain: &'a str,
+        descriptor: &'a RateLimitDescriptor,
+        request_hits: u32,
+    ) -> Result<Asked<'a>, Refusal> {
+        let RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
+        if entries.len() > ENTRIES_MAX {
+            let found = entries.len();
+            let problem = format!("entries: expected at most {ENTRIES_MAX}, found {found}");
+            return Err(Refusal::Invalid(problem));
+        }
+        let hits = hits_addend.unwrap_or_else(|| u64::from(request_hits.max(1)));
+        let hits = Hits::new(hits, *is_negative_hits)?;
+        if let Some(brought) = limit {
+            return Ok((limit::ask(domain, entries, brought, hits.verb_to_the_end())?, None));
+        }
+        match self {
+            Self::Nothing => Ok((Ask::NoLimit, None)),
+            Self::Reserved => Ok((Ask::Budget(named(entries, hits)?), None)),
+            Self::Policy => {
+                let key = join(pairs(entries).flat_map(|(key, value)| [key, value])).map(bounded);
+                let verb = hits.verb();
+                let budget =
+                    Budget { policy: domain, key, app: None, verb, name: None, limit: None };
+                Ok((Ask::Budget(budget), None))
+            }
+            Self::Tree(tree) => {
+                let Some((leaf, key)) = tree.find(domain, pairs(entries)) else {
+                    return Ok((Ask::NoLimit, None));
+                };
+                Ok((of_leaf(leaf, key, hits), Some(leaf)))
+            }
+        }
+    }
+}
+
+fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> Ask<'a> {
+    match &leaf.action {
+        Action::Allow => Ask::Allowed,
+        Action::Refuse => Ask::Refused { name: &leaf.name },
+        Action::Policy(policy) => Ask::Budget(Budget {
+            policy,
+            key: key.map(bounded),
+            app: None,
+            verb: hits.verb_to_the_end(),
+            name: Some(&leaf.name),
+            limit: None,
+        }),
+    }
+}
+
+/// The policy, the key and the app that entries name.
+fn named(entries: &[Entry], hits: Hits) -> Result<Budget<'_>, Refusal> {
+    let (mut policy, mut key, mut app) = (None, None, None);
+    for (name, value) in pairs(entries) {
+        let field = match name {
+            "policy" => &mut policy,
+            "key" => &mut key,
+            "app" => &mut app,
+            other => {
+                let other = one_line(other);
+                return Err(Refusal::Invalid(format!(
+                    "entries: unknown key `{other}`, expected `policy`, `key` or `app`"
+                )));
+            }
+        };
+        if field.replace(value).is_some() {
+            return Err(Refusal::Invalid(format!("entries: `{name}` is given twice")));
+        }
+    }
+    let policy =
+        policy.ok_or_else(|| Refusal::Invalid("entries: `policy` is missing".to_owned()))?;
+    let key = key.map(|key| Cow::Borrowed(key.as_bytes()));
+    Ok(Budget { policy, key, app, verb: hits.verb(), name: None, limit: None })
+}
+
+/// The entries as the tree takes them.
+pub(super) fn pairs(entries: &[Entry]) -> impl Iterator<Item = (&str, &str)> {
+    entries.iter().map(|Entry { key, value }| (key.as_str(), value.as_str()))
+}
+
+/// `key` as stores take it. A gateway does not choose how long the values are that it sends.
+pub(super) fn bounded(key: Cow<'_, str>) -> Cow<'_, [u8]> {
+    if key.len() > KEY_BYTES_MAX {
+        let hash = Sha256::digest(key.as_bytes());
+        return Cow::Owned([&[LONG_KEY], &hash[..]].concat());
+    }
+    match key {
+        Cow::Borrowed(key) => Cow::Borrowed(key.as_bytes()),
+        Cow::Owned(key) => Cow::Owned(key.into_bytes()),
+    }
+}
+
+/// How many permits a descriptor is about.
+#[derive(Clone, Copy)]
+enum Hits {
+    Look,
+    Take(Cost),
+    GiveBack(Cost),
+}
+
+impl Hits {
+    fn new(hits: u64, negative: bool) -> Result<Self, Refusal> {
+        if hits == 0 {
+            return Ok(Self::Look);
+        }
+        let cost = Cost::new(hits)
+            .map_err(|error| Refusal::Invalid(format!("hits_addend: {}", error.problem())))?;
+        Ok(if negative { Self::GiveBack(cost) } else { Self::Take(cost) })
+    }
+
+    /// All of them, or none.
+    const fn verb(self) -> Verb {
+        match self {
+            Self::Look => Verb::Peek { cost: Cost::ONE },
+            Self::Take(cost) => Verb::Check { cost },
+            Self::GiveBack(cost) => Verb::Refund { cost },
+        }
+    }
+
+    /// As many of them as there are.
+    fn verb_to_the_end(self) -> Verb {
+        match self {
+            Self::Take(cost) if cost != Cost::ONE => Verb::AtMost { cost },
+            other => other.verb(),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Messages as proto3 maps them to JSON, as far as this wire knows them.
+//!
+//! Names of fields may be written as in the protocol, too; numbers may be texts. What is zero or empty
+//! is left out of answers.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::limit::UNITS;
+use crate::wire::rls::proto::{
+    Code, DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
+    RateLimitRequest, RateLimitResponse, Unit,
+};
+
+/// Reads a message.
+pub(in crate::wire::rls) fn decode(body: &[u8]) -> Result<RateLimitRequest, String> {
+    let Object(asked) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let Asked { domain, descriptors, hits_addend } = asked;
+    Ok(RateLimitRequest {
+        domain: domain.unwrap_or_default(),
+        descriptors: descriptors
+            .unwrap_or_default()
+            .into_iter()
+            .map(|Object(of)| of.into())
+            .collect(),
+        hits_addend: hits_addend.map(|Number(hits)| hits).unwrap_or_default(),
+    })
+}
+
+/// Writes a message.
+pub(in crate::wire::rls) fn encode(response: &RateLimitResponse) -> String {
+    serde_json::to_string(&Answered::from(response)).expect("numbers and texts are always JSON")
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Asked {
+    domain: Option<String>,
+    descriptors: Option<Vec<Object<AskedDescriptor>>>,
+    #[serde(alias = "hits_addend")]
+    hits_addend: Option<Number<u32>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AskedDescriptor {
+    entries: Option<Vec<Object<AskedEntry>>>,
+    limit: Option<Object<AskedLimit>>,
+    #[serde(alias = "hits_addend")]
+    hits_addend: Option<Number<u64>>,
+    #[serde(alias = "is_negative_hits")]
+    is_negative_hits: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedEntry {
+    key: Option<String>,
+    value: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AskedLimit {
+    #[serde(alias = "requests_per_unit")]
+    requests_per_unit: Option<Number<u32>>,
+    unit: Option<AskedUnit>,
+}
+
+/// An object, where a list of values in the order of the fields will not do.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// A whole number, or a text that is one.
+struct Number<T>(T);
+
+impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let number = match &value {
+            serde_json::Value::String(text) => text.parse().ok(),
+            other => other.as_u64(),
+        };
+        let number = number.and_then(|number: u64| T::try_from(number).ok());
+        number.map(Self).ok_or_else(|| {
+            Error::invalid_value(Unexpected::Other("it"), &"a whole number that is not too large")
+        })
+    }
+}
+
+/// A unit by name or number.
+struct AskedUnit(i32);
+
+impl<'de> Deserialize<'de> for AskedUnit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let unit = match &value {
+            serde_json::Value::String(name) => {
+                let named = |(unit, _): &(Unit, u64)| unit.as_str_name() == name;
+                UNITS.into_iter().find(named).map(|(unit, _)| unit.into())
+            }
+            other => other.as_i64().and_then(|number| i32::try_from(number).ok()),
+        };
+        unit.map(Self).ok_or_else(|| {
+            Error::invalid_value(Unexpected::Other("it"), &"a unit such as `SECOND`")
+        })
+    }
+}
+
+impl From<AskedDescriptor> for RateLimitDescriptor {
+    fn from(asked: AskedDescriptor) -> Self {
+        let AskedDescriptor { entries, limit, hits_addend, is_negative_hits } = asked;
+        let entry = |Object(AskedEntry { key, value })| Entry {
+            key: key.unwrap_or_default(),
+            value: value.unwrap_or_default(),
+        };
+        let limit = limit.map(|Object(AskedLimit { requests_per_unit, unit })| RateLimitOverride {
+            requests_per_unit: requests_per_unit.map(|Number(n)| n).unwrap_or_default(),
+            unit: unit.map(|AskedUnit(unit)| unit).unwrap_or_default(),
+        });
+        Self {
+            entries: entries.unwrap_or_default().into_iter().map(entry).collect(),
+            limit,
+            hits_addend: hits_addend.map(|Number(hits)| hits),
+            is_negative_hits: is_negative_hits.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered<'a> {
+    #[serde(skip_serializing_if = "is_default")]
+    overall_code: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    statuses: Vec<AnsweredStatus<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    response_headers_to_add: Vec<AnsweredHeader<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredStatus<'a> {
+    #[serde(skip_serializing_if = "is_default")]
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_limit: Option<AnsweredLimit<'a>>,
+    #[serde(skip_serializing_if = "is_default")]
+    limit_remaining: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_until_reset: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredLimit<'a> {
+    #[serde(skip_serializing_if = "is_default")]
+    requests_per_unit: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    unit: &'static str,
+    #[serde(skip_serializing_if = "is_default")]
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct AnsweredHeader<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl<'a> From<&'a RateLimitResponse> for Answered<'a> {
+    fn from(response: &'a RateLimitResponse) -> Self {
+        let RateLimitResponse {
+            overall_code,
+            statuses,
+            response_headers_to_add,
+            // No answer has these yet.
+            request_headers_to_add: _,
+            raw_body: _,
+        } = response;
+        let header = |HeaderValue { key, value }: &'a HeaderValue| AnsweredHeader { key, value };
+        Self {
+            overall_code: code(*overall_code),
+            statuses: statuses.iter().map(Into::into).collect(),
+            response_headers_to_add: response_headers_to_add.iter().map(header).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a DescriptorStatus> for AnsweredStatus<'a> {
+    fn from(status: &'a DescriptorStatus) -> Self {
+        let DescriptorStatus { code: c, current_limit, limit_remaining, duration_until_reset } =
+            status;
+        let limit = |RateLimit { requests_per_unit, unit, name }: &'a RateLimit| AnsweredLimit {
+            requests_per_unit: *requests_per_unit,
+            unit: Unit::try_from(*unit)
+                .ok()
+                .filter(|unit| *unit != Unit::Unknown)
+                .map_or("", |unit| unit.as_str_name()),
+            name,
+        };
+        Self {
+            code: code(*c),
+            current_limit: current_limit.as_ref().map(limit),
+            limit_remaining: *limit_remaining,
+            duration_until_reset: duration_until_reset.as_ref().map(duration),
+        }
+    }
+}
+
+/// The name of a code; the one that is never sent is none.
+fn code(code: i32) -> &'static str {
+    match Code::try_from(code) {
+        Ok(code @ (Code::Ok | Code::OverLimit)) => code.as_str_name(),
+        _ => "",
+    }
+}
+
+/// Seconds, with three or six digits behind the point where there is something behind it.
+fn duration(span: &prost_types::Duration) -> String {
+    let prost_types::Duration { seconds, nanos } = *span;
+    match nanos / 1_000 {
+        0 => format!("{seconds}s"),
+        us if us % 1_000 == 0 => format!("{seconds}.{:03}s", us / 1_000),
+        us => format!("{seconds}.{us:06}s"),
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -1,0 +1,87 @@
+//! Limits that descriptors bring along, and the units that limits are told in.
+
+use std::convert::Infallible;
+
+use quick_cache::sync::Cache;
+use sluicegate::policy::Rules;
+use sluicegate::{FixedWindow, Micros, Rule, RuleSet, Verb, WindowKind};
+use sluicegate_policy::descriptor::join;
+
+use super::ask::{Ask, Budget, bounded, pairs};
+use super::refusal::Refusal;
+use crate::wire::rls::proto::{Entry, RateLimitOverride, Unit};
+
+/// Under which name stores keep the budgets. No policy can have it: names have no capital letters.
+const NAME: &str = "RLS.LIMIT";
+
+/// Limits that are remembered at most, some 500 bytes each: gateways know a handful. One that fell
+/// out is made anew, and its keys keep what is in use.
+const LIMITS_MAX: usize = 1_024;
+
+/// Every unit with its seconds: a month has 30 days and a year 365, as in `envoyproxy/ratelimit`.
+pub(in crate::wire::rls) const UNITS: [(Unit, u64); 7] = [
+    (Unit::Second, 1),
+    (Unit::Minute, 60),
+    (Unit::Hour, 3_600),
+    (Unit::Day, 86_400),
+    (Unit::Week, 7 * 86_400),
+    (Unit::Month, 30 * 86_400),
+    (Unit::Year, 365 * 86_400),
+];
+
+/// At most so many permits in windows of so many seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::wire::rls) struct Limit {
+    permits: u64,
+    window_s: u64,
+}
+
+/// The rules of the limits that were brought along: stores want to see the very same rules again.
+#[derive(Debug)]
+pub(in crate::wire::rls) struct KnownLimits(Cache<Limit, Rules>);
+
+/// What a descriptor asks that brings a limit along.
+pub(super) fn ask<'a>(
+    domain: &'a str,
+    entries: &'a [Entry],
+    limit: &RateLimitOverride,
+    verb: Verb,
+) -> Result<Ask<'a>, Refusal> {
+    let RateLimitOverride { requests_per_unit, unit } = *limit;
+    let known = UNITS.iter().find(|(known, _)| *known as i32 == unit);
+    let Some((_, window_s)) = known else {
+        return Err(Refusal::Invalid(format!("limit.unit: `{unit}` is no unit of time")));
+    };
+    if requests_per_unit == 0 {
+        return Ok(Ask::Refused { name: "" });
+    }
+    let parts = pairs(entries).flat_map(|(key, value)| [key, value]);
+    let key = join([domain].into_iter().chain(parts)).map(bounded);
+    let limit = Some(Limit { permits: requests_per_unit.into(), window_s: *window_s });
+    Ok(Ask::Budget(Budget::brought(NAME, key, verb, limit)))
+}
+
+impl KnownLimits {
+    /// The rules of `limit`.
+    pub(in crate::wire::rls) fn rules(&self, limit: Limit) -> Rules {
+        let Ok(rules) = self.0.get_or_insert_with(&limit, || Ok::<_, Infallible>(limit.rules()));
+        rules
+    }
+}
+
+impl Default for KnownLimits {
+    fn default() -> Self {
+        Self(Cache::new(LIMITS_MAX))
+    }
+}
+
+impl Limit {
+    fn rules(self) -> Rules {
+        let Self { permits, window_s } = self;
+        let window = WindowKind::Epoch(Micros::from_secs(window_s));
+        let rule = FixedWindow::new(permits, window)
+            .expect("32 bits of permits, at least one, and 365 days are within the bounds");
+        Rules::new(RuleSet::single("limit", Rule::from(rule)))
+            .expect("a window of seconds follows no calendar")
+    }
+}

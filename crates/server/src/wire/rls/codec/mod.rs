@@ -1,0 +1,34 @@
+//! Messages to questions, decisions to messages. No IO.
+//!
+//! ```text
+//! RateLimitRequest ─▶ decode ─▶ one Ask a descriptor ─▶ (decided) ─▶ Reply ─▶ RateLimitResponse
+//! ```
+
+mod ask;
+mod headers;
+pub(super) mod json;
+mod limit;
+mod refusal;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use prost::Message;
+use sluicegate_policy::{DescriptorTree, PolicySet};
+
+pub(super) use ask::{Ask, Budget, decode};
+pub(crate) use headers::Headers;
+pub(super) use limit::KnownLimits;
+pub(super) use refusal::Refusal;
+pub(super) use reply::{Decided, Reply};
+
+use super::proto::RateLimitRequest;
+
+/// How many descriptors a message has that policies decide on; `None`: it is no message, or makes no
+/// sense. What fuzzing feeds with bytes.
+#[must_use]
+pub fn request_in(bytes: &[u8], tree: &DescriptorTree, policies: &PolicySet) -> Option<usize> {
+    let message = RateLimitRequest::decode(bytes).ok()?;
+    let asks = decode(&message, tree, policies).ok()?;
+    Some(asks.iter().filter(|ask| matches!(ask, Ask::Budget(_))).count())
+}

@@ -1,0 +1,55 @@
+//! A request that is not answered with a decision, and the one place that maps it to a status.
+
+use sluicegate::DecideError;
+use tonic::{Code, Status};
+
+use crate::say;
+
+/// Why a request was not decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::wire::rls) enum Refusal {
+    /// It makes no sense: where, and why.
+    Invalid(String),
+    /// The engine has no answer.
+    Undecided(DecideError),
+}
+
+impl Refusal {
+    /// The same, in the descriptor at this place.
+    pub(super) fn of_descriptor(self, place: usize) -> Self {
+        match self {
+            Self::Invalid(problem) => Self::Invalid(format!("descriptors[{place}].{problem}")),
+            other => other,
+        }
+    }
+
+    /// What went wrong, for people.
+    pub(in crate::wire::rls) fn message(&self) -> String {
+        match self {
+            Self::Invalid(problem) => problem.clone(),
+            Self::Undecided(error) => say::decide_error(error),
+        }
+    }
+
+    /// The status that says so.
+    pub(in crate::wire::rls) const fn code(&self) -> Code {
+        match self {
+            Self::Undecided(DecideError::UnknownPolicy(_)) => Code::NotFound,
+            Self::Undecided(DecideError::Unconfigured { .. }) => Code::PermissionDenied,
+            Self::Undecided(DecideError::Store(_)) => Code::Unavailable,
+            Self::Invalid(_) | Self::Undecided(_) => Code::InvalidArgument,
+        }
+    }
+}
+
+impl From<DecideError> for Refusal {
+    fn from(error: DecideError) -> Self {
+        Self::Undecided(error)
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code(), refusal.message())
+    }
+}

@@ -1,0 +1,82 @@
+//! `POST /json`: the same questions for those who speak no gRPC, as `envoyproxy/ratelimit` has it.
+//!
+//! Messages are as the mapping of proto3 to JSON writes them: `{"domain": "d", "descriptors":
+//! [{"entries": [{"key": "k", "value": "v"}]}]}` is answered with
+//! `{"overallCode": "OK", "statuses": [...]}` and 200, or 429 where the request is over the limit.
+//! Errors are plain text.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::routing::post;
+use tokio::time::timeout;
+use tonic::Code as Grpc;
+
+use super::codec::{Refusal, json};
+use super::proto::Code;
+use super::serve::{MESSAGE_BYTES_MAX, REQUEST_WAIT_MAX};
+use super::service::RateLimits;
+
+/// What a router of HTTP takes to answer `POST /json`.
+pub(crate) fn routes(limits: Arc<RateLimits>) -> Router {
+    Router::new()
+        .route("/json", post(decide))
+        .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
+        .with_state(limits)
+}
+
+async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Response<String> {
+    if is_from_a_page(request.headers()) {
+        let problem = "content-type: expected `application/json` from a page";
+        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
+    }
+    let body = match timeout(REQUEST_WAIT_MAX, Bytes::from_request(request, &())).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(rejection)) => return plain(rejection.status(), rejection.body_text()),
+        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body does not come".to_owned()),
+    };
+    let message = match json::decode(&body) {
+        Ok(message) => message,
+        Err(problem) => return plain(StatusCode::BAD_REQUEST, problem),
+    };
+    match limits.decide(&message).await {
+        Ok(answer) => {
+            let over = answer.overall_code == i32::from(Code::OverLimit);
+            let status = if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+            respond(status, "application/json", json::encode(&answer))
+        }
+        Err(refusal) => plain(status(&refusal), refusal.message()),
+    }
+}
+
+/// Programs send whatever type they like, or none; a page in a browser can send a plain one to a
+/// server on loopback unasked, and says so.
+fn is_from_a_page(headers: &HeaderMap) -> bool {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_json = given.is_some_and(|given| given.starts_with("application/json"));
+    headers.contains_key(header::ORIGIN) && !is_json
+}
+
+fn status(refusal: &Refusal) -> StatusCode {
+    match refusal.code() {
+        Grpc::NotFound => StatusCode::NOT_FOUND,
+        Grpc::PermissionDenied => StatusCode::FORBIDDEN,
+        Grpc::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_REQUEST,
+    }
+}
+
+fn plain(status: StatusCode, problem: String) -> Response<String> {
+    respond(status, "text/plain; charset=utf-8", problem + "\n")
+}
+
+fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<String> {
+    Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, kind)
+        .body(body)
+        .expect("a known status and a constant header")
+}

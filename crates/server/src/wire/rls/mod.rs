@@ -1,0 +1,52 @@
+//! Envoy's rate limit service, version 3: what Envoy, Istio, Contour, Emissary and kgateway ask.
+//!
+//! A request has a *domain* and *descriptors*, each a list of *entries*, keys with their values. All
+//! descriptors are decided, each on its own, and the request is over the limit if one of them is.
+//! What a descriptor means follows from its domain:
+//!
+//! | domain | entries | means |
+//! |---|---|---|
+//! | `sluicegate` | `(policy, NAME)`, and if wanted `(key, K)`, `(app, A)` | that key of that policy |
+//! | one of the descriptor tree | as the tree has them | the policy at that leaf; see [`DescriptorTree`] |
+//! | the name of a policy | any | that policy; the key is all entries, joined so that different ones are different keys |
+//! | any other | any | no limit is met, and it is OK |
+//!
+//! A descriptor with a `limit` of its own brings the limit along: it is a fixed window of that unit for
+//! these very entries, whatever the domain means.
+//!
+//! **Hits.** A descriptor takes what its `hits_addend` says, else that of the request, else 1.
+//! `hits_addend: 0` of a descriptor only looks: it is over the limit if not one permit is left.
+//! `is_negative_hits` gives permits back, and is always OK. More hits than are left: a policy that was
+//! named refuses them and takes nothing. Descriptors of a tree, and limits that were brought along,
+//! count as `envoyproxy/ratelimit` does, for gateways that say afterwards what a request has cost:
+//! what was left is used up, and the answer is OVER_LIMIT.
+//!
+//! **Keys** longer than stores take (1 KiB; a token in a header can be) become their SHA-256 behind a
+//! byte that no text has, so that nobody gets past a limit with a long value, and no two share a
+//! budget.
+//!
+//! **Answers.** `current_limit` is the limit of the rule that decided, with the unit in which all of
+//! it comes back, UNKNOWN where that is none. `duration_until_reset` is the time until the same
+//! request can pass, or, if it has passed, until the budget is full. `response_headers_to_add` is for
+//! the client: `Retry-After` on a refusal, and what else `--rls-headers` says.
+//!
+//! | error | gRPC status | `POST /json` |
+//! |---|---|---|
+//! | makes no sense | INVALID_ARGUMENT | 400 |
+//! | there is no such policy | NOT_FOUND | 404 |
+//! | not for this app | PERMISSION_DENIED | 403 |
+//! | the store does not answer, and nobody may answer for it | UNAVAILABLE | 503 |
+//!
+//! [`DescriptorTree`]: sluicegate_policy::DescriptorTree
+
+mod codec;
+mod json;
+mod proto;
+mod serve;
+mod service;
+
+pub(crate) use codec::Headers;
+pub use codec::request_in;
+pub(crate) use json::routes;
+pub(crate) use serve::serve;
+pub(crate) use service::RateLimits;

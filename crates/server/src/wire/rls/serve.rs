@@ -1,0 +1,337 @@
+//! The IO of the rls wire: HTTP/2 connections, and the services on them.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::http::{Request, Response};
+use futures_util::future::{Either, join, poll_immediate};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt};
+
+use super::proto::{DESCRIPTORS, RateLimitServiceServer};
+use super::service::RateLimits;
+use crate::wire::House;
+use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+
+/// Largest message: a hundred descriptors of two entries of 300 bytes.
+pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Most requests of a connection at a time; the next waits for one of them to be answered.
+const STREAMS_MAX: u32 = 128;
+
+/// Largest list of header fields, as for other wires. It bounds how many frames a client may spread
+/// one over, too.
+const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+
+/// Streams that a client opened and reset again before they were looked at. More of them, and the
+/// connection ends: who does so wants to make work.
+const RESETS_PENDING_MAX: usize = 20;
+
+/// Streams that were reset here because of what the client sent. More of them, and the connection
+/// ends.
+const RESETS_LOCAL_MAX: usize = 128;
+
+/// What a client may send ahead on one stream: the largest message.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+
+/// What a client may send ahead on all streams of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// Bytes of answers that wait to be written on one stream; an answer is some hundred.
+const SEND_BYTES_MAX: usize = 64 * 1024;
+
+/// How often a client is asked whether it is still there, and how long it may take to say so.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection may take until its first request: who opens one has something to ask.
+const FIRST_REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How long a request may take to come in and be answered. Its message comes with its head, and a
+/// store has its own deadline, which is shorter.
+pub(super) const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How old connections become, give or take a tenth: then their clients connect anew, and find the
+/// servers that there are by now.
+const AGE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// How long requests in flight may take on a connection that is to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
+/// cut off because they did not.
+pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
+    let House { limits, workers, stop, .. } = house;
+    let health = HealthReporter::new();
+    for service in HEALTHY {
+        health.set_service_status(service, ServingStatus::Serving).await;
+    }
+    let services = Services::new(Arc::clone(limits), &health);
+    let stopping = stop.clone();
+    let told_to_stop = async {
+        stop.cancelled().await;
+        not_serving(health).await;
+    };
+    let serving = accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
+        connection(services.clone(), stream, stopping.clone())
+    });
+    join(serving, told_to_stop).await.0
+}
+
+/// Tells those who watch that this server is going away, and ends their watch.
+async fn not_serving(mut health: HealthReporter) {
+    for service in HEALTHY {
+        health.set_service_status(service, ServingStatus::NotServing).await;
+        // Who watches still gets the last word.
+        health.clear_service_status(service).await;
+    }
+}
+
+/// Whose health can be asked for; the empty name is the whole server's.
+const HEALTHY: [&str; 2] = ["", "envoy.service.ratelimit.v3.RateLimitService"];
+
+/// Answers the requests of one connection.
+async fn connection(
+    services: Services,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = service_fn(|request| {
+        if !asked.load(Ordering::Relaxed) {
+            asked.store(true, Ordering::Relaxed);
+        }
+        services.call(request)
+    });
+    let mut connection = pin!(builder().serve_connection(TokioIo::new(stream), service));
+    let first_request = async {
+        sleep(FIRST_REQUEST_WAIT_MAX).await;
+        if asked.load(Ordering::Relaxed) {
+            sleep_until(Instant::now() + age()).await;
+        }
+    };
+    // An error is the client's: what it sent is no HTTP/2, or it went away.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        () = first_request => connection.as_mut().graceful_shutdown(),
+    }
+    timeout(GRACE, connection).await.ok();
+}
+
+/// How old this connection may become: not all that were opened together end together.
+fn age() -> Duration {
+    AGE_MAX.mul_f64(0.9 + 0.2 * fastrand::f64())
+}
+
+fn builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADERS_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        .max_local_error_reset_streams(RESETS_LOCAL_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE_WAIT_MAX);
+    builder
+}
+
+/// What a connection is answered by.
+#[derive(Clone)]
+struct Services {
+    limits: RateLimitServiceServer<RateLimits>,
+    /// The others, by the name that a path begins with.
+    others: Arc<[(String, Other)]>,
+}
+
+/// A service that is asked now and then.
+type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
+
+impl Services {
+    fn new(limits: Arc<RateLimits>, health: &HealthReporter) -> Self {
+        let limits =
+            RateLimitServiceServer::from_arc(limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let health = HealthServer::new(HealthService::from_health_reporter(health.clone()))
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let made = "the protocols were compiled with this program";
+        let v1 = reflection().build_v1().expect(made).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let v1alpha =
+            reflection().build_v1alpha().expect(made).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        Self { limits, others: Arc::new([other(health), other(v1), other(v1alpha)]) }
+    }
+
+    /// Answers one request.
+    fn call(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static {
+        let path = request.uri().path();
+        let is = |name: &str| {
+            path.strip_prefix('/')
+                .and_then(|path| path.strip_prefix(name))
+                .is_some_and(|method| method.starts_with('/'))
+        };
+        let other = self.others.iter().find(|(name, _)| is(name));
+        let answering = match other {
+            Some((_, other)) => Either::Left(other.clone().oneshot(request)),
+            // It says itself what it does not know.
+            None => Either::Right(self.limits.clone().call(request)),
+        };
+        in_time(answering)
+    }
+}
+
+/// What `answering` says, or that it took too long. Most requests are there whole when their head is,
+/// and are answered at once: they need no timer.
+async fn in_time(
+    answering: impl Future<Output = Result<Response<Body>, Infallible>>,
+) -> Result<Response<Body>, Infallible> {
+    let mut answering = pin!(answering);
+    if let Some(answer) = poll_immediate(answering.as_mut()).await {
+        return answer;
+    }
+    timeout(REQUEST_WAIT_MAX, answering).await.unwrap_or_else(|_| {
+        let seconds = REQUEST_WAIT_MAX.as_secs();
+        Ok(Status::deadline_exceeded(format!("not there after {seconds} s")).into_http())
+    })
+}
+
+fn other<T>(service: T) -> (String, Other)
+where
+    T: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    T::Future: Send + 'static,
+{
+    (T::NAME.to_owned(), BoxCloneSyncService::new(service))
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_policy::{DescriptorTree, PolicySet};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::task::JoinHandle;
+    use tonic::transport::Endpoint;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
+    use super::*;
+    use crate::gate::Gate;
+    use crate::wire::rls::codec::Headers;
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    /// An empty frame of settings.
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+    /// A client, and what it talks to, told to stop by the token.
+    fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
+        let (client, server) = tokio::io::duplex(MESSAGE_BYTES_MAX);
+        let stop = CancellationToken::new();
+        let gate = Gate::in_memory(PolicySet::default());
+        let limits = RateLimits::new(gate, DescriptorTree::default(), Headers::default());
+        let services = Services::new(Arc::new(limits), &HealthReporter::new());
+        let serving = tokio::spawn(connection(services, server, stop.clone()));
+        (client, stop, serving)
+    }
+
+    /// A client that speaks the protocol, and has asked once.
+    async fn asked(client: DuplexStream) -> HealthClient<tonic::transport::Channel> {
+        let mut client = Some(TokioIo::new(client));
+        let connector = tower::service_fn(move |_| {
+            let client = client.take();
+            async move { client.ok_or_else(|| std::io::Error::other("it connects once")) }
+        });
+        let endpoint = Endpoint::from_static("http://test");
+        let channel = endpoint.connect_with_connector(connector).await.expect("it connects");
+        let mut client = HealthClient::new(channel);
+        let health = client.check(HealthCheckRequest::default()).await;
+        health.expect("it is healthy");
+        client
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asks_nothing_ends() {
+        for said in [Vec::new(), PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
+            let (mut client, _, serving) = connect();
+            let begin = Instant::now();
+            client.write_all(&said).await.unwrap();
+            serving.await.unwrap();
+            let longest = FIRST_REQUEST_WAIT_MAX + GRACE;
+            let took = begin.elapsed();
+            assert!((FIRST_REQUEST_WAIT_MAX..=longest).contains(&took), "{said:?}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_come_in_is_answered_with_that() {
+        let (mut client, _, _serving) = connect();
+        let path = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+        let mut head = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+        head.extend(path);
+        let length = u8::try_from(head.len()).unwrap();
+        // A head that ends, on stream 1, whose body does not come.
+        let frame = [&[0, 0, length, 1, 4, 0, 0, 0, 1], &head[..]].concat();
+        let begin = Instant::now();
+        client.write_all(&[PREFACE, SETTINGS, &frame].concat()).await.unwrap();
+        loop {
+            let mut head = [0; 9];
+            client.read_exact(&mut head).await.unwrap();
+            let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+            client.read_exact(&mut payload).await.unwrap();
+            if head[3] == 1 {
+                break;
+            }
+        }
+        assert_eq!(begin.elapsed().as_secs(), REQUEST_WAIT_MAX.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asked_is_kept_and_ends_of_old_age() {
+        let (client, _, serving) = connect();
+        let begin = Instant::now();
+        let _client = asked(client).await;
+        serving.await.unwrap();
+        let (least, most) = (AGE_MAX.mul_f64(0.9), AGE_MAX.mul_f64(1.1));
+        let took = begin.elapsed();
+        assert!(least <= took && took <= most + FIRST_REQUEST_WAIT_MAX + GRACE, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_waits_for_its_next_request_ends_when_told_to_stop() {
+        let (client, stop, serving) = connect();
+        let _client = asked(client).await;
+        let begin = Instant::now();
+        stop.cancel();
+        serving.await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,96 @@
+//! The service: a message in, decisions of the engine, a message out.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use sluicegate::{DecideError, Passage, Way};
+use sluicegate_policy::{DescriptorTree, Overflow};
+use tonic::{Request, Response, Status};
+
+use super::codec::{Ask, Budget, Decided, Headers, KnownLimits, Refusal, Reply, decode};
+use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
+use crate::gate::Gate;
+use crate::wire::Wire;
+
+/// Decides what gateways ask, by descriptors, through the gate.
+#[derive(Debug)]
+pub(crate) struct RateLimits {
+    gate: Arc<Gate>,
+    tree: DescriptorTree,
+    headers: Headers,
+    limits: KnownLimits,
+}
+
+impl RateLimits {
+    /// A service behind `gate`, to whose policies `tree` leads.
+    pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree, headers: Headers) -> Self {
+        Self { gate, tree, headers, limits: KnownLimits::default() }
+    }
+
+    /// Decides every descriptor of `message`. They are decided together, so that a store is asked
+    /// once and not one time after the other.
+    pub(super) async fn decide(
+        &self,
+        message: &RateLimitRequest,
+    ) -> Result<RateLimitResponse, Refusal> {
+        let asks = decode(message, &self.tree, &self.gate.engine().policies())?;
+        let mut reply = Reply::with_capacity(asks.len());
+        if let [Ask::Budget(budget)] = &*asks {
+            reply.push(self.ask(budget).await?);
+            return Ok(reply.finish(self.headers));
+        }
+        let budgets = asks.iter().filter_map(|ask| match ask {
+            Ask::Budget(budget) => Some(self.ask(budget)),
+            _ => None,
+        });
+        let mut decided = try_join_all(budgets).await?.into_iter();
+        for ask in &asks {
+            match ask {
+                Ask::Budget(_) => reply.push(decided.next().expect("one for each budget")),
+                other => reply.push_undecided(other),
+            }
+        }
+        Ok(reply.finish(self.headers))
+    }
+
+    /// The one place where this wire asks.
+    async fn ask<'a>(&self, budget: &Budget<'a>) -> Result<Decided<'a>, DecideError> {
+        let request = budget.request();
+        let (answer, way) = match budget.limit {
+            None => {
+                let Passage { answer, way, held: _ } = self.gate.pass(Wire::Rls, &request).await?;
+                (answer, way)
+            }
+            Some(limit) => {
+                let (engine, rules) = (self.gate.engine(), self.limits.rules(limit));
+                let answer = engine.decide_by(&rules, &request, engine.now()).await?;
+                let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
+                (answer, way)
+            }
+        };
+        let decided = Decided::new(budget, answer, way);
+        if decided.is_refused() && self.is_in_the_shadow(request.policy) {
+            return Ok(decided.shadowed());
+        }
+        Ok(decided)
+    }
+
+    /// Whether what is over the limit of `policy` passes. The gate knows that of single hits only.
+    fn is_in_the_shadow(&self, policy: &str) -> bool {
+        let policies = self.gate.engine().policies();
+        policies.resolve(policy).is_some_and(|policy| *policy.overflow() == Overflow::Shadow)
+    }
+}
+
+#[tonic::async_trait]
+impl RateLimitService for RateLimits {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        Ok(Response::new(self.decide(request.get_ref()).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! `POST /json`, beside the other paths of HTTP.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Server, YEARLY};
+
+/// Longest time a test waits for the program, which answers in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Status and body of the answer to a request with this `head`.
+fn send(server: &Server, head: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(server.http).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
+    let length = body.len();
+    let request =
+        format!("{head} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n");
+    let (line, fields) = request.split_once(" HTTP/1.1\r\n").expect("it has a first line");
+    let (line, more) = line.split_once('\n').unwrap_or((line, ""));
+    let more = if more.is_empty() { String::new() } else { format!("{more}\r\n") };
+    write!(stream, "{line} HTTP/1.1\r\n{fields}{more}\r\n{body}").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("it has a status"), body.to_owned())
+}
+
+fn ask(server: &Server, user: &str, hits: u64) -> (u16, Value) {
+    let body = json!({
+        "domain": "shop",
+        "descriptors": [{"entries": [{"key": "user", "value": user}], "hitsAddend": hits}],
+    });
+    let (status, body) = send(server, "POST /json", &body.to_string());
+    (status, serde_json::from_str(&body).expect("it is JSON"))
+}
+
+#[test]
+fn what_passes_is_200_and_what_is_over_the_limit_429() {
+    let server = Server::serving(YEARLY);
+    let (status, body) = ask(&server, "ann", 499);
+    assert_eq!((status, &body["overallCode"]), (200, &json!("OK")));
+    assert_eq!(
+        body["statuses"][0]["currentLimit"],
+        json!({"requestsPerUnit": 500, "unit": "YEAR"})
+    );
+    assert_eq!(body["statuses"][0]["limitRemaining"], 1);
+    assert_eq!(ask(&server, "ann", 1).0, 200);
+    let (status, body) = ask(&server, "ann", 1);
+    assert_eq!((status, &body["overallCode"]), (429, &json!("OVER_LIMIT")));
+    assert_eq!(body["responseHeadersToAdd"][0]["key"], "retry-after");
+}
+
+#[test]
+fn what_makes_no_sense_is_told_and_takes_nothing() {
+    let server = Server::serving(YEARLY);
+    let (status, problem) = send(&server, "POST /json", "{");
+    assert_eq!((status, &problem[..15]), (400, "EOF while parsi"));
+    let (status, problem) = send(&server, "POST /json", "{}");
+    assert_eq!((status, problem.as_str()), (400, "domain: is missing\n"));
+    let long = "x".repeat(65 * 1024);
+    assert_eq!(send(&server, "POST /json", &long).0, 413);
+    assert_eq!(send(&server, "GET /json", "").0, 405);
+    let unknown =
+        r#"{"domain":"sluicegate","descriptors":[{"entries":[{"key":"policy","value":"x"}]}]}"#;
+    assert_eq!(send(&server, "POST /json", unknown).0, 404);
+}
+
+#[test]
+fn a_page_in_a_browser_spends_no_budget_unasked() {
+    let server = Server::serving(YEARLY);
+    let body = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}"#;
+    let page = "POST /json\norigin: http://evil.example\r\ncontent-type: text/plain";
+    assert_eq!(send(&server, page, body).0, 415);
+    let app = "POST /json\norigin: http://good.example\r\ncontent-type: application/json";
+    let (status, answer) = send(&server, app, body);
+    assert!(status == 200 && answer.contains(r#""limitRemaining":499"#), "{status} {answer}");
+}
