@@ -15,7 +15,7 @@ pub mod replay;
 mod say;
 mod serve;
 mod store;
-mod wire;
+pub mod wire;
 
 use std::process::ExitCode;
 

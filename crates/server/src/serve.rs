@@ -1,5 +1,6 @@
 //! `sluicegate serve`: one engine behind the wires.
 
+use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -27,6 +28,14 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Where to listen for Redis clients (`SG.CHECK`, `CL.THROTTLE`); without it they are not
+    /// listened for.
+    #[arg(long, value_name = "ADDRESS")]
+    resp: Option<SocketAddr>,
+    /// The file that holds the password of Redis clients (`AUTH`); line breaks at its end do not
+    /// count. Without it everybody may ask.
+    #[arg(long, value_name = "FILE", requires = "resp")]
+    resp_password_file: Option<PathBuf>,
     /// Where state is kept: `memory`, or a Redis or Valkey that servers share, such as
     /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
     #[arg(
@@ -60,13 +69,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
 }
 
 async fn serve(policies: PolicySet, store: &StoreName, args: &ServeArgs) -> Result<()> {
-    let listen = args.listen;
-    let listener =
-        TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let listener = bind(args.listen).await?;
+    let resp = match args.resp {
+        Some(address) => Some((bind(address).await?, password(args)?)),
+        None => None,
+    };
     let mut signals = Signals::new()?;
     let store = AnyStore::open(store, args.time_source).await?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
-    greet(&policies, listener.local_addr()?).ok();
+    let resp_address = resp.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
+    greet(&policies, listener.local_addr()?, resp_address).ok();
     let stop = CancellationToken::new();
     let told_twice = async {
         signals.next().await;
@@ -77,8 +89,17 @@ async fn serve(policies: PolicySet, store: &StoreName, args: &ServeArgs) -> Resu
     let may_fail = matches!(store, AnyStore::Redis(_));
     let engine = Engine::new(policies, store, Arc::new(WallClock));
     let engine = Arc::new(if may_fail { engine.surviving(failure) } else { engine });
+    let wires = async {
+        let http = wire::http::serve(Arc::clone(&engine), listener, stop.clone());
+        let resp = async {
+            let Some((listener, password)) = resp else { return 0 };
+            wire::resp::serve(Arc::clone(&engine), listener, stop.clone(), password).await
+        };
+        let (http, resp) = tokio::join!(http, resp);
+        http + resp
+    };
     tokio::select! {
-        cut_off = wire::http::serve(engine, listener, stop.clone()) => {
+        cut_off = wires => {
             if cut_off > 0 {
                 let seconds = DRAIN_MAX.as_secs();
                 say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
@@ -89,18 +110,38 @@ async fn serve(policies: PolicySet, store: &StoreName, args: &ServeArgs) -> Resu
     }
 }
 
-/// Says where the server is, and a command that works now.
-fn greet(policies: &PolicySet, address: SocketAddr) -> io::Result<()> {
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// What the file with the password of Redis clients says.
+fn password(args: &ServeArgs) -> Result<Option<wire::resp::Password>> {
+    let Some(path) = &args.resp_password_file else { return Ok(None) };
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let password = wire::resp::Password::new(text.trim_end_matches(['\r', '\n']));
+    password.map(Some).with_context(|| format!("{} is empty", path.display()))
+}
+
+/// Says where the server is, and commands that work now.
+fn greet(policies: &PolicySet, address: SocketAddr, resp: Option<SocketAddr>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "listening on http://{address}")?;
+    if let Some(resp) = resp {
+        writeln!(out, "listening on redis://{resp}")?;
+    }
     let Some(policy) = policies.policies().first() else {
         return writeln!(out, "no policies: start with --policies FILE");
     };
     let app = policy.apps().and_then(|mut apps| apps.next());
-    let app = app.map_or_else(String::new, |app| format!(r#","app":"{app}""#));
-    let body = format!(r#"{{"policy":"{}","key":"alice"{app}}}"#, policy.name());
+    let json_app = app.map_or_else(String::new, |app| format!(r#","app":"{app}""#));
+    let body = format!(r#"{{"policy":"{}","key":"alice"{json_app}}}"#, policy.name());
     writeln!(out, "try: curl -s http://{address}/v1/check -H 'content-type: application/json' \\")?;
-    writeln!(out, "       -d '{body}'")
+    writeln!(out, "       -d '{body}'")?;
+    let Some(resp) = resp else { return Ok(()) };
+    let app = app.map_or_else(String::new, |app| format!(" APP {app}"));
+    let (host, port, policy) = (resp.ip(), resp.port(), policy.name());
+    writeln!(out, "or:  redis-cli -h {host} -p {port} SG.CHECK {policy} alice{app}")
 }
 
 /// What the process is told.

@@ -4,5 +4,6 @@
 
 mod accept;
 pub(crate) mod http;
+pub mod resp;
 
 pub(crate) use accept::DRAIN_MAX;

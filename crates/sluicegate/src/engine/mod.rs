@@ -21,7 +21,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Decision, Micros, Moment, RuleSet, Unsupported, Verb, Verdict};
-use sluicegate_policy::{Policy, PolicySet, Rules};
+use sluicegate_policy::{OnStoreFailure, Policy, PolicySet, Rules};
 use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Request as StoreRequest, Store, StoreError};
 
 use crate::clock::{Clock, WallClock};
@@ -179,16 +179,46 @@ impl<S: Store> Engine<S> {
     ) -> Result<Answer, DecideError> {
         let policies = self.policies.load_full();
         let (policy, key, rules) = admit(&policies, request)?;
+        let (verdict, mode) =
+            self.ask_store(policy.on_store_failure(), rules, (request, key), now).await?;
+        Ok(Answer::new(verdict, mode, rules))
+    }
+
+    /// Decides `request` as if it were `now`, µs since the Unix epoch, by `rules` that are in no
+    /// policy, such as those that a caller sends along.
+    ///
+    /// [`Request::policy`] is only a name then: under another name the same key has another budget.
+    /// One that no policy can have, with capital letters say, keeps clear of theirs. Everybody may
+    /// use it, and while the store does not answer, this engine enforces its share.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    pub async fn decide_by(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Result<Answer, DecideError> {
+        let key = key_of(request)?;
+        let on_failure = OnStoreFailure::default();
+        let (verdict, mode) = self.ask_store(on_failure, rules, (request, key), now).await?;
+        Ok(Answer::new(verdict, mode, rules))
+    }
+
+    async fn ask_store(
+        &self,
+        on_failure: OnStoreFailure,
+        rules: &Rules,
+        (request, key): (&Request<'_>, &[u8]),
+        now: Micros,
+    ) -> Result<(Verdict, Mode), StoreError> {
         let windows = rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
         let asked = store_request(request, key, rules);
-        let (verdict, mode) = match &self.guard {
-            None => (self.store.decide(&asked, &moment).await?, Mode::Store),
-            Some(guard) => {
-                guard.decide(&self.store, policy.on_store_failure(), &asked, &moment).await?
-            }
-        };
-        Ok(Answer::new(verdict, mode, rules))
+        match &self.guard {
+            None => Ok((self.store.decide(&asked, &moment).await?, Mode::Store)),
+            Some(guard) => guard.decide(&self.store, on_failure, &asked, &moment).await,
+        }
     }
 }
 
@@ -203,6 +233,12 @@ impl<S> Engine<S> {
     #[must_use]
     pub fn surviving(self, failure: StoreFailure) -> Self {
         Self { guard: Some(Guard::new(failure)), ..self }
+    }
+
+    /// The time that decisions go by: µs since the Unix epoch. Whoever decides many requests that
+    /// came together reads it once for all.
+    pub fn now(&self) -> Micros {
+        self.clock.now()
     }
 
     /// Whether the store is given up for the moment.
@@ -278,12 +314,7 @@ fn admit<'p, 'r>(
     policies: &'p PolicySet,
     request: &Request<'r>,
 ) -> Result<(&'p Policy, &'r [u8], &'p Rules), DecideError> {
-    let key = match request.key {
-        None => &[],
-        Some([]) => return Err(DecideError::EmptyKey),
-        Some(key) if key.len() > KEY_BYTES_MAX => return Err(DecideError::LongKey(key.len())),
-        Some(key) => key,
-    };
+    let key = key_of(request)?;
     let Some(policy) = policies.resolve(request.policy) else {
         return Err(DecideError::UnknownPolicy(request.policy.to_owned()));
     };
@@ -291,6 +322,16 @@ fn admit<'p, 'r>(
         return Err(unconfigured(policy, request.app));
     }
     Ok((policy, key, policy.rules_for(key)))
+}
+
+/// The key as stores know it: empty where all share.
+fn key_of<'r>(request: &Request<'r>) -> Result<&'r [u8], DecideError> {
+    match request.key {
+        None => Ok(&[]),
+        Some([]) => Err(DecideError::EmptyKey),
+        Some(key) if key.len() > KEY_BYTES_MAX => Err(DecideError::LongKey(key.len())),
+        Some(key) => Ok(key),
+    }
 }
 
 fn store_request<'a>(
