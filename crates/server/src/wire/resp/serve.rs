@@ -99,11 +99,10 @@ async fn connection<S: Store>(
     stop: CancellationToken,
 ) {
     let mut client = Client::new(&shared);
-    let mut input = Vec::new();
+    let mut input = Vec::with_capacity(INPUT_BYTES_MIN);
     let mut watch = Watch::new();
     let mut stopped = pin!(stop.cancelled());
     loop {
-        make_room(&mut input);
         let had_begun = !input.is_empty();
         tokio::select! {
             biased;
@@ -126,17 +125,11 @@ async fn connection<S: Store>(
         }
         input.drain(..taken);
         if was_full {
+            let bytes = (input.capacity() * 4).min(COMMAND_BYTES_MAX);
+            input.reserve_exact(bytes - input.len());
             // There is more to read, for others as well.
             tokio::task::yield_now().await;
         }
-    }
-}
-
-/// Room for more input; [`COMMAND_BYTES_MAX`] suffices for every command.
-fn make_room(input: &mut Vec<u8>) {
-    if input.len() == input.capacity() {
-        let bytes = (input.capacity() * 4).clamp(INPUT_BYTES_MIN, COMMAND_BYTES_MAX);
-        input.reserve_exact(bytes - input.len());
     }
 }
 
@@ -315,3 +308,6 @@ impl Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

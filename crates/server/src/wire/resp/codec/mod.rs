@@ -14,6 +14,8 @@ mod refusal;
 mod reply;
 mod session;
 mod table;
+#[cfg(test)]
+mod tests;
 mod throttle;
 
 pub(super) use command::Command;
