@@ -411,7 +411,7 @@ mod tests {
         fn no_words_make_it_panic(words in proptest::collection::vec(
             prop_oneof!["[-+0-9]{0,22}", "\\PC{0,8}"], 0..7,
         )) {
-            let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+            let words: Vec<_> = words.iter().map(String::as_bytes).collect();
             let _ = decode(&words).map(drop);
         }
     }
