@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
+use crate::wire::resp::Password;
 use crate::wire::rls::{Headers, RateLimits};
 use crate::wire::{Bound, DRAIN_MAX, House, Wire};
 use crate::workers::Workers;
@@ -43,6 +44,14 @@ struct Overrides {
     /// Where HTTP listens [default: 127.0.0.1:8080]; port 0 takes a free one, `off` is nowhere.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Where Redis clients are listened for (`SG.CHECK`, `CL.THROTTLE`) [default: 127.0.0.1:6380];
+    /// `off` is nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    resp: Option<String>,
+    /// The file that holds the password of Redis clients (`AUTH`); line breaks at its end do not
+    /// count. Without it everybody may ask.
+    #[arg(long, value_name = "FILE")]
+    resp_password_file: Option<String>,
     /// Where gateways that speak Envoy's rate limit service are listened for [default:
     /// 127.0.0.1:8081]; `off` is nowhere.
     #[arg(long, value_name = "ADDRESS")]
@@ -96,11 +105,13 @@ impl Overrides {
     fn flags(&self) -> Flags {
         let Self { policies, listen, rls, descriptors, envoy_config, store, time_source, .. } =
             self;
-        let Self { nodes, keys_max, snapshot, snapshot_every, .. } = self;
+        let Self { resp, resp_password_file, nodes, keys_max, snapshot, snapshot_every, .. } = self;
         let text = |text: &Option<String>| text.clone().map(Into::into);
         let flags: [(&'static [&'static str], Option<toml::Value>); _] = [
             (&["policies", "path"], text(policies)),
             (&["http", "listen"], text(listen)),
+            (&["resp", "listen"], text(resp)),
+            (&["resp", "password_file"], text(resp_password_file)),
             (&["rls", "listen"], text(rls)),
             (&["rls", "descriptors"], text(descriptors)),
             (&["rls", "envoy_config"], text(envoy_config)),
@@ -144,6 +155,7 @@ async fn serve(
         limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
         gate,
         live: Arc::new(live),
+        password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
         workers: Arc::new(Workers::start(workers)?),
         leaving: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -202,15 +214,17 @@ async fn answer(bound: Vec<Bound>, snapshots: Option<Snapshots>, house: &House) 
     }
 }
 
-/// Says where the server is, and a command that works now.
+/// Says where the server is, and commands that work now.
 fn greet(policies: &PolicySet, bound: &[Bound]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let mut http = None;
+    let (mut http, mut resp) = (None, None);
     for bound in bound {
         let (wire, address) = (bound.wire(), bound.address()?);
         writeln!(out, "listening on {wire}://{address}")?;
-        if let (Wire::Http, Listen::Tcp(address)) = (wire, address) {
-            http.get_or_insert(address);
+        match (wire, address) {
+            (Wire::Http, Listen::Tcp(address)) => _ = http.get_or_insert(address),
+            (Wire::Resp, Listen::Tcp(address)) => _ = resp.get_or_insert(address),
+            _ => {}
         }
     }
     let Some(policy) = policies.policies().first() else {
@@ -218,10 +232,14 @@ fn greet(policies: &PolicySet, bound: &[Bound]) -> io::Result<()> {
     };
     let Some(address) = http else { return Ok(()) };
     let app = policy.apps().and_then(|mut apps| apps.next());
-    let app = app.map_or_else(String::new, |app| format!(r#","app":"{app}""#));
-    let body = format!(r#"{{"policy":"{}","key":"alice"{app}}}"#, policy.name());
+    let json_app = app.map_or_else(String::new, |app| format!(r#","app":"{app}""#));
+    let body = format!(r#"{{"policy":"{}","key":"alice"{json_app}}}"#, policy.name());
     writeln!(out, "try: curl -s http://{address}/v1/check -H 'content-type: application/json' \\")?;
-    writeln!(out, "       -d '{body}'")
+    writeln!(out, "       -d '{body}'")?;
+    let Some(resp) = resp else { return Ok(()) };
+    let app = app.map_or_else(String::new, |app| format!(" APP {app}"));
+    let (host, port, policy) = (resp.ip(), resp.port(), policy.name());
+    writeln!(out, "or:  redis-cli -h {host} -p {port} SG.CHECK {policy} alice{app}")
 }
 
 /// What the process is told.

@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
-use sluicegate::policy::{Document, Policy, PolicySet};
+use sluicegate::policy::{Document, Policy, PolicySet, Rules};
 use sluicegate::store::MemoryStore;
-use sluicegate::{Answer, Cost, DecideError, Engine, ManualClock, Micros, Request, Verb};
+use sluicegate::{
+    Answer, Cost, DecideError, Engine, ManualClock, Micros, Rate, Request, RuleSet, TokenBucket,
+    Verb,
+};
 
 const POLICIES: &str = "
 policies:
@@ -131,4 +134,27 @@ async fn the_clock_is_passed_in() {
     }
     clock.advance(Micros::SECOND);
     assert!(engine.decide_now(&orders("a")).unwrap().decision.allowed());
+}
+
+#[tokio::test]
+async fn rules_that_a_caller_sends_along_have_budgets_of_their_own() {
+    let engine = engine();
+    let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 2).unwrap();
+    let rules = Rules::new(RuleSet::single("sent", bucket.into())).unwrap();
+    let ask = |name, key| {
+        let request = Request::new(name, key, CHECK);
+        let (engine, rules) = (&engine, &rules);
+        async move { engine.decide_by(rules, &request, Micros::from_secs(9)).await }
+    };
+    for remaining in [1, 0] {
+        let answer = ask("SENT", Some(b"a")).await.unwrap();
+        assert_eq!((answer.decision.remaining, answer.rule()), (remaining, "sent"));
+    }
+    assert!(!ask("SENT", Some(b"a")).await.unwrap().decision.allowed());
+    assert!(ask("SENT", Some(b"b")).await.unwrap().decision.allowed());
+    assert!(ask("OTHER", Some(b"a")).await.unwrap().decision.allowed());
+    assert!(ask("SENT", None).await.unwrap().decision.allowed());
+    assert_eq!(ask("SENT", Some(b"")).await.unwrap_err(), DecideError::EmptyKey);
+    let long = [b'x'; 1025];
+    assert_eq!(ask("SENT", Some(&long)).await.unwrap_err(), DecideError::LongKey(1025));
 }

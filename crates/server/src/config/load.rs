@@ -92,12 +92,15 @@ pub(crate) fn load(
 
 /// What types cannot say.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let Config { server, admin, log, store, .. } = config;
+    let Config { server, admin, log, resp, store, .. } = config;
     if server.workers > 256 {
         return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
     }
     if !(0.0..=1.0).contains(&log.trace_ratio) {
         return wrong("log.trace_ratio", format!("`{}` is outside 0..=1", log.trace_ratio));
+    }
+    if resp.password.as_ref().is_some_and(|password| password.expose().is_empty()) {
+        return wrong("resp.password", "is empty".to_owned());
     }
     let name = StoreName::parse(store.url.expose());
     let name = name.or_else(|error| wrong("store.url", error.to_string()))?;

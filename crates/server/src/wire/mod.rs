@@ -6,6 +6,7 @@
 pub(crate) mod accept;
 mod admin;
 pub(crate) mod http;
+pub mod resp;
 pub mod rls;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
 use accept::Listener;
+use resp::Password;
 use rls::RateLimits;
 
 pub(crate) use accept::DRAIN_MAX;
@@ -32,19 +34,22 @@ pub(crate) enum Wire {
     Http,
     /// For operators: health, policies.
     Admin,
+    /// The protocol of Redis.
+    Resp,
     /// Envoy's rate limit service.
     Rls,
 }
 
 impl Wire {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Rls, Self::Admin];
+    pub(crate) const ALL: [Self; 4] = [Self::Http, Self::Resp, Self::Rls, Self::Admin];
 
     /// What it is called: its section in the configuration, its label in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Admin => "admin",
+            Self::Resp => "resp",
             Self::Rls => "rls",
         }
     }
@@ -53,6 +58,7 @@ impl Wire {
         match self {
             Self::Http => config.http.listen.as_slice(),
             Self::Admin => config.admin.listen.as_slice(),
+            Self::Resp => config.resp.listen.as_slice(),
             Self::Rls => config.rls.listen.as_slice(),
         }
     }
@@ -77,6 +83,8 @@ pub(crate) struct House {
     pub(crate) gate: Arc<Gate>,
     pub(crate) live: Arc<Live>,
     pub(crate) limits: Arc<RateLimits>,
+    /// What Redis clients must say.
+    pub(crate) password: Option<Password>,
     pub(crate) workers: Arc<Workers>,
     /// The server is told to stop, and does not say any more that it is ready.
     pub(crate) leaving: CancellationToken,
@@ -126,6 +134,7 @@ pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
             match wire {
                 Wire::Http => http::serve(listener, &house).await,
                 Wire::Admin => admin::serve(listener, &house).await,
+                Wire::Resp => resp::serve(listener, &house).await,
                 Wire::Rls => rls::serve(listener, &house).await,
             }
         });

@@ -63,7 +63,9 @@ impl Place {
     fn refusal(&self, options: &[&str]) -> String {
         let args = ["serve", "--listen", "127.0.0.1:0"];
         let program = env!("CARGO_BIN_EXE_sluicegate");
-        let output = Command::new(program).args(args).args(options).output();
+        let elsewhere = ["RESP", "RLS", "ADMIN"];
+        let elsewhere = elsewhere.map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off"));
+        let output = Command::new(program).args(args).args(options).envs(elsewhere).output();
         let output = output.expect("the program is there");
         assert!(!output.status.success());
         String::from_utf8(output.stderr).expect("it speaks UTF-8")

@@ -1,0 +1,47 @@
+//! Bytes to commands, answers to bytes. No IO.
+//!
+//! ```text
+//! bytes ─▶ frame: words ─▶ command ─┬─▶ question: a decision is wanted ─▶ reply
+//!                                   └─▶ session: about the connection itself ─▶ reply
+//! ```
+
+mod command;
+mod frame;
+mod password;
+mod policy;
+mod question;
+mod refusal;
+mod reply;
+mod session;
+mod table;
+#[cfg(test)]
+mod tests;
+mod throttle;
+
+pub(super) use command::Command;
+pub(super) use frame::{COMMAND_BYTES_MAX, Words, read};
+pub(crate) use password::Password;
+pub(super) use question::Question;
+pub(super) use reply::Replies;
+pub(super) use session::{Next, Session};
+pub(super) use throttle::{KnownLimits, Limits};
+
+/// How many commands `input` holds and how many bytes they take, for the fuzzer.
+///
+/// # Panics
+/// If what is read depends on how the input is split.
+#[must_use]
+pub fn commands_in(input: &[u8]) -> (usize, usize) {
+    let (mut count, mut at) = (0, 0);
+    let mut words = Words::default();
+    while let Ok(Some(length)) = frame::read(&input[at..], &mut words) {
+        assert!(length > 0, "every command takes a byte");
+        // A reply to it can be written whatever it is.
+        drop(Command::decode(&words).map_err(|refusal| Replies::default().refusal(&refusal)));
+        let cut = frame::read(&input[at..at + length - 1], &mut words);
+        assert!(matches!(cut, Ok(None)), "a command is read before it has ended");
+        at += length;
+        count += 1;
+    }
+    (count, at)
+}

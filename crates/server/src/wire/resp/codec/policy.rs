@@ -1,0 +1,228 @@
+//! `SG.*`: decisions by the policies in force.
+
+use sluicegate::{Cost, Micros, PermitId, Request, Verb};
+use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX, SPAN_MAX_US};
+use sluicegate_kernel::param::within;
+
+use super::question::Question;
+use super::refusal::{Refusal, shown};
+
+/// What is done with the budget; the name of the command without `SG.`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Check,
+    Peek,
+    Refund,
+    Reset,
+    Acquire,
+    Renew,
+    Release,
+}
+
+/// The options behind the positions, each once, in any order.
+#[derive(Debug, Default)]
+struct Options<'a> {
+    cost: Option<&'a [u8]>,
+    app: Option<&'a [u8]>,
+    max_wait: Option<&'a [u8]>,
+}
+
+impl Operation {
+    /// Reads the words behind the command's name.
+    pub(super) fn decode<'a>(self, words: &[&'a [u8]]) -> Result<Question<'a>, Refusal> {
+        let (policy, key, id, options) = match (self.has_id(), words) {
+            (false, [policy, key, options @ ..]) => (policy, key, None, options),
+            (true, [policy, key, id, options @ ..]) => (policy, key, Some(*id), options),
+            _ => return Err(Refusal::err(format_args!("usage: {}", self.usage()))),
+        };
+        let policy = text("policy", policy)?;
+        let options = self.options(options)?;
+        let app = options.app.map(|app| text("app", app)).transpose()?;
+        let verb = self.verb(id, &options)?;
+        let key = Some(*key).filter(|key| !key.is_empty());
+        Ok(Question { request: Request { policy, key, app, verb }, limit: None })
+    }
+
+    fn verb(self, id: Option<&[u8]>, options: &Options<'_>) -> Result<Verb, Refusal> {
+        let cost = options.cost.map_or(Ok(Cost::ONE), cost)?;
+        let permit = id.map_or(Ok(PermitId(0)), permit)?;
+        Ok(match self {
+            Self::Check => match options.max_wait {
+                Some(max_wait) => Verb::Reserve { cost, max_wait: span(max_wait)? },
+                None => Verb::Check { cost },
+            },
+            Self::Peek => Verb::Peek { cost },
+            Self::Refund => Verb::Refund { cost },
+            Self::Reset => Verb::Reset,
+            Self::Acquire => Verb::Acquire { cost, permit },
+            Self::Renew => Verb::Renew { permit },
+            Self::Release => Verb::Release { permit },
+        })
+    }
+
+    fn options<'a>(self, words: &[&'a [u8]]) -> Result<Options<'a>, Refusal> {
+        let mut options = Options::default();
+        for pair in words.chunks(2) {
+            let name = pair[0];
+            let place = if name.eq_ignore_ascii_case(b"APP") {
+                &mut options.app
+            } else if self.has_cost() && name.eq_ignore_ascii_case(b"COST") {
+                &mut options.cost
+            } else if self == Self::Check && name.eq_ignore_ascii_case(b"MAXWAIT") {
+                &mut options.max_wait
+            } else {
+                let (name, usage) = (shown(name), self.usage());
+                return Err(Refusal::err(format_args!("unknown option `{name}`, usage: {usage}")));
+            };
+            let Some(value) = pair.get(1) else {
+                return Err(Refusal::err(format_args!("{}: has no value", shown(name))));
+            };
+            if place.replace(value).is_some() {
+                return Err(Refusal::err(format_args!("{}: is given twice", shown(name))));
+            }
+        }
+        Ok(options)
+    }
+
+    const fn has_id(self) -> bool {
+        matches!(self, Self::Acquire | Self::Renew | Self::Release)
+    }
+
+    const fn has_cost(self) -> bool {
+        matches!(self, Self::Check | Self::Peek | Self::Refund | Self::Acquire)
+    }
+
+    const fn usage(self) -> &'static str {
+        match self {
+            Self::Check => "SG.CHECK policy key [COST n] [APP app] [MAXWAIT ms]",
+            Self::Peek => "SG.PEEK policy key [COST n] [APP app]",
+            Self::Refund => "SG.REFUND policy key [COST n] [APP app]",
+            Self::Reset => "SG.RESET policy key [APP app]",
+            Self::Acquire => "SG.ACQUIRE policy key id [COST n] [APP app]",
+            Self::Renew => "SG.RENEW policy key id [APP app]",
+            Self::Release => "SG.RELEASE policy key id [APP app]",
+        }
+    }
+}
+
+fn cost(word: &[u8]) -> Result<Cost, Refusal> {
+    Ok(Cost::new(whole("cost", word, 1, COST_MAX)?)?)
+}
+
+fn span(word: &[u8]) -> Result<Micros, Refusal> {
+    Ok(Micros::from_millis(whole("maxwait", word, 0, SPAN_MAX_US / 1_000)?))
+}
+
+fn permit(word: &[u8]) -> Result<PermitId, Refusal> {
+    if !(1..=KEY_BYTES_MAX).contains(&word.len()) {
+        let bytes = word.len();
+        return Err(Refusal::err(format_args!(
+            "id: `{bytes}` bytes are outside 1..={KEY_BYTES_MAX}"
+        )));
+    }
+    Ok(PermitId::named(text("id", word)?))
+}
+
+/// The whole number `word`, which `field` is.
+fn whole(field: &str, word: &[u8], min: u64, max: u64) -> Result<u64, Refusal> {
+    let digits = Some(word).filter(|word| word.iter().all(u8::is_ascii_digit));
+    let number = digits.and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+    let Some(number) = number else {
+        let given = shown(word);
+        let problem = format_args!("{field}: `{given}` is not a whole number {min}..={max}");
+        return Err(Refusal::err(problem));
+    };
+    Ok(within(field, number, min, max)?)
+}
+
+fn text<'a>(field: &str, word: &'a [u8]) -> Result<&'a str, Refusal> {
+    std::str::from_utf8(word).map_err(|error| {
+        Refusal::err(format_args!("{field}: byte {} is not UTF-8", error.valid_up_to()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode<'a>(operation: Operation, line: &'a str) -> Result<Request<'a>, Refusal> {
+        let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+        operation.decode(&words).map(|question| question.request)
+    }
+
+    fn problem(operation: Operation, line: &str) -> String {
+        decode(operation, line).unwrap_err().line().to_owned()
+    }
+
+    #[test]
+    fn options_come_in_any_order_and_case() {
+        let request = decode(Operation::Check, "p k maxwait 250 APP shop Cost 3").unwrap();
+        assert_eq!(
+            (request.policy, request.key, request.app),
+            ("p", Some(&b"k"[..]), Some("shop"))
+        );
+        let (cost, max_wait) = (Cost::new(3).unwrap(), Micros::from_millis(250));
+        assert_eq!(request.verb, Verb::Reserve { cost, max_wait });
+    }
+
+    #[test]
+    fn each_command_is_a_verb() {
+        let permit = PermitId::named("i");
+        for (operation, line, verb) in [
+            (Operation::Check, "p k", Verb::Check { cost: Cost::ONE }),
+            (Operation::Peek, "p k", Verb::Peek { cost: Cost::ONE }),
+            (Operation::Refund, "p k", Verb::Refund { cost: Cost::ONE }),
+            (Operation::Reset, "p k", Verb::Reset),
+            (Operation::Acquire, "p k i", Verb::Acquire { cost: Cost::ONE, permit }),
+            (Operation::Renew, "p k i", Verb::Renew { permit }),
+            (Operation::Release, "p k i", Verb::Release { permit }),
+        ] {
+            assert_eq!(decode(operation, line).unwrap().verb, verb);
+        }
+    }
+
+    #[test]
+    fn an_empty_key_is_the_budget_that_all_share() {
+        assert_eq!(decode(Operation::Check, "p ").unwrap().key, None);
+    }
+
+    #[test]
+    fn a_key_is_any_bytes() {
+        let key = b"\0\r\n\xff{}";
+        let question = Operation::Check.decode(&[b"p", key]).unwrap();
+        assert_eq!(question.request.key, Some(&key[..]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_is_permitted() {
+        use Operation::*;
+        let range = "1..=2147483648";
+        for (operation, line, expected) in [
+            (Check, "p k COST 0", format!("cost: `0` is outside {range}")),
+            (Check, "p k COST 2147483649", format!("cost: `2147483649` is outside {range}")),
+            (Check, "p k COST -1", format!("cost: `-1` is not a whole number {range}")),
+            (Check, "p k COST +1", format!("cost: `+1` is not a whole number {range}")),
+            (Check, "p k COST 1e3", format!("cost: `1e3` is not a whole number {range}")),
+            (Check, "p k COST ", format!("cost: `` is not a whole number {range}")),
+            (
+                Check,
+                "p k MAXWAIT x",
+                "maxwait: `x` is not a whole number 0..=9007199254740".to_owned(),
+            ),
+            (Check, "p k COST", "COST: has no value".to_owned()),
+            (Check, "p k APP a APP b", "APP: is given twice".to_owned()),
+            (Check, "p", "usage: SG.CHECK policy key [COST n] [APP app] [MAXWAIT ms]".to_owned()),
+            (
+                Reset,
+                "p k COST 1",
+                "unknown option `COST`, usage: SG.RESET policy key [APP app]".to_owned(),
+            ),
+            (Release, "p k", "usage: SG.RELEASE policy key id [APP app]".to_owned()),
+            (Release, "p k ", "id: `0` bytes are outside 1..=1024".to_owned()),
+        ] {
+            assert_eq!(problem(operation, line), format!("ERR {expected}"), "{line}");
+        }
+        let refusal = Check.decode(&[b"p\xff", b"k"]).unwrap_err();
+        assert_eq!(refusal.line(), "ERR policy: byte 1 is not UTF-8");
+    }
+}

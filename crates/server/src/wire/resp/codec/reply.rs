@@ -1,0 +1,120 @@
+//! Answers to bytes.
+
+use super::frame::ProtocolError;
+use super::refusal::Refusal;
+
+/// Replies that wait to be sent, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    bytes: Vec<u8>,
+    protocol: Protocol,
+}
+
+/// Which version of the protocol a client has asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// What everybody speaks.
+    #[default]
+    Resp2,
+    /// With maps and a null of its own.
+    Resp3,
+}
+
+impl Replies {
+    /// The bytes to send.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// They were sent.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// The version in which replies are written.
+    pub(super) const fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Writes replies in `protocol` from now on.
+    pub(super) const fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    /// `OK`.
+    pub(super) fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    /// A line.
+    pub(super) fn simple(&mut self, line: &'static str) {
+        self.bytes.push(b'+');
+        self.bytes.extend_from_slice(line.as_bytes());
+        self.end();
+    }
+
+    /// An error.
+    pub(crate) fn refusal(&mut self, refusal: &Refusal) {
+        self.bytes.push(b'-');
+        self.bytes.extend_from_slice(refusal.line().as_bytes());
+        self.end();
+    }
+
+    /// What closes the connection; of another protocol, nothing.
+    pub(crate) fn protocol_error(&mut self, error: ProtocolError) {
+        if error != ProtocolError::Foreign {
+            self.refusal(&Refusal::err(format_args!("Protocol error: {error}")));
+        }
+    }
+
+    /// A whole number.
+    pub(super) fn integer(&mut self, number: impl itoa::Integer) {
+        self.head(b':', number);
+    }
+
+    /// A string of bytes.
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.head(b'$', bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        self.end();
+    }
+
+    /// No string.
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// No array.
+    pub(super) fn null_array(&mut self) {
+        self.bytes.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// An array of so many of the following replies.
+    pub(super) fn array(&mut self, count: usize) {
+        self.head(b'*', count);
+    }
+
+    /// A map of so many of the following pairs.
+    pub(super) fn map(&mut self, pairs: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.head(b'*', pairs * 2),
+            Protocol::Resp3 => self.head(b'%', pairs),
+        }
+    }
+
+    fn head(&mut self, kind: u8, number: impl itoa::Integer) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}

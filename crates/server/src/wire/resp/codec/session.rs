@@ -1,0 +1,241 @@
+//! One connection: who is there, which protocol they speak, and the answers to what is no decision.
+//!
+//! The words are those of Redis, by which clients know what is meant.
+
+use super::command::{Hello, Login, Talk};
+use super::password::Password;
+use super::refusal::{Refusal, shown};
+use super::reply::{Protocol, Replies};
+use super::table;
+
+/// Wrong passwords after which a connection is closed: whoever guesses has to connect again.
+const WRONG_PASSWORDS_MAX: u32 = 8;
+
+/// Longest name of a client in bytes: it is kept as long as the connection.
+const NAME_BYTES_MAX: usize = 256;
+
+/// The version of Redis whose protocol this is; clients choose by it what they send.
+const REDIS_VERSION: &str = "7.2.0";
+
+const NO_AUTH: Refusal = Refusal::new("NOAUTH Authentication required.");
+const NO_AUTH_HELLO: Refusal = Refusal::new(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+     <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+     protocol version at the same time",
+);
+const WRONG_PASSWORD: Refusal =
+    Refusal::new("WRONGPASS invalid username-password pair or user is disabled.");
+const NO_PASSWORD: Refusal = Refusal::new(
+    "ERR AUTH <password> called without any password configured for the default user. Are you \
+     sure your configuration is correct?",
+);
+
+/// What is known of a client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    id: u64,
+    name: Vec<u8>,
+    authenticated: bool,
+    wrong_passwords: u32,
+}
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    GoOn,
+    Close,
+}
+
+impl Session {
+    /// A client that has just connected, number `id`.
+    pub(crate) const fn new(id: u64, password: Option<&Password>) -> Self {
+        let authenticated = password.is_none();
+        Self { id, name: Vec::new(), authenticated, wrong_passwords: 0 }
+    }
+
+    /// Why the client may not ask yet, if so.
+    pub(crate) const fn admit(&self) -> Result<(), Refusal> {
+        if self.authenticated { Ok(()) } else { Err(NO_AUTH) }
+    }
+
+    /// Answers what is no request for a decision.
+    pub(crate) fn talk(
+        &mut self,
+        talk: Talk<'_>,
+        password: Option<&Password>,
+        replies: &mut Replies,
+    ) -> Next {
+        let answered = match talk {
+            Talk::Quit => {
+                replies.ok();
+                return Next::Close;
+            }
+            Talk::Reset => {
+                *self = Self::new(self.id, password);
+                replies.set_protocol(Protocol::Resp2);
+                replies.simple("RESET");
+                Ok(())
+            }
+            Talk::Auth(login) => self.log_in(login, password).map(|()| replies.ok()),
+            Talk::Hello(hello) => self.greet(&hello, password, replies),
+            talk => self.admit().and_then(|()| self.chat(&talk, replies)),
+        };
+        if let Err(refusal) = answered {
+            replies.refusal(&refusal);
+        }
+        if self.wrong_passwords < WRONG_PASSWORDS_MAX { Next::GoOn } else { Next::Close }
+    }
+
+    fn chat(&mut self, talk: &Talk<'_>, replies: &mut Replies) -> Result<(), Refusal> {
+        match talk {
+            Talk::Ping(None) => replies.simple("PONG"),
+            Talk::Ping(Some(message)) | Talk::Echo(message) => replies.bulk(message),
+            Talk::Client(words) => return self.client(words, replies),
+            Talk::Command(words) => return table::answer(words, replies),
+            Talk::Select(b"0") => replies.ok(),
+            Talk::Select(_) => return Err(Refusal::new("ERR DB index is out of range")),
+            Talk::Info(sections) => replies.bulk(info(sections).as_bytes()),
+            Talk::Hello(_) | Talk::Auth(_) | Talk::Quit | Talk::Reset => {}
+        }
+        Ok(())
+    }
+
+    fn log_in(&mut self, login: Login<'_>, password: Option<&Password>) -> Result<(), Refusal> {
+        let Login { user, password: given } = login;
+        let Some(password) = password else {
+            // Everybody is let in, and who says a name may have any password, as with Redis.
+            return if user.is_some_and(is_default) { Ok(()) } else { Err(NO_PASSWORD) };
+        };
+        if user.is_none_or(is_default) && password.is(given) {
+            self.authenticated = true;
+            return Ok(());
+        }
+        self.wrong_passwords += 1;
+        Err(WRONG_PASSWORD)
+    }
+
+    fn greet(
+        &mut self,
+        hello: &Hello<'_>,
+        password: Option<&Password>,
+        replies: &mut Replies,
+    ) -> Result<(), Refusal> {
+        let protocol = match hello.version {
+            None => replies.protocol(),
+            Some(b"2") => Protocol::Resp2,
+            Some(b"3") => Protocol::Resp3,
+            Some(other) if other.iter().all(u8::is_ascii_digit) => {
+                return Err(Refusal::new("NOPROTO unsupported protocol version"));
+            }
+            Some(_) => {
+                return Err(Refusal::new("ERR Protocol version is not an integer or out of range"));
+            }
+        };
+        if let Some(login) = hello.login {
+            self.log_in(login, password)?;
+        }
+        self.admit().map_err(|_| NO_AUTH_HELLO)?;
+        if let Some(name) = hello.name {
+            self.set_name(name)?;
+        }
+        replies.set_protocol(protocol);
+        replies.map(7);
+        for (name, value) in [("server", "sluicegate"), ("version", env!("CARGO_PKG_VERSION"))] {
+            replies.bulk(name.as_bytes());
+            replies.bulk(value.as_bytes());
+        }
+        replies.bulk(b"proto");
+        replies.integer(number(protocol));
+        replies.bulk(b"id");
+        replies.integer(self.id);
+        for (name, value) in [("mode", "standalone"), ("role", "master")] {
+            replies.bulk(name.as_bytes());
+            replies.bulk(value.as_bytes());
+        }
+        replies.bulk(b"modules");
+        replies.array(0);
+        Ok(())
+    }
+
+    fn client(&mut self, words: &[&[u8]], replies: &mut Replies) -> Result<(), Refusal> {
+        let (what, rest) = words.split_first().ok_or_else(|| Refusal::wrong_arity("client"))?;
+        match (&*what.to_ascii_uppercase(), rest) {
+            (b"SETNAME", [name]) => {
+                self.set_name(name)?;
+                replies.ok();
+            }
+            (b"GETNAME", []) if self.name.is_empty() => replies.null(),
+            (b"GETNAME", []) => replies.bulk(&self.name),
+            (b"ID", []) => replies.integer(self.id),
+            (b"INFO", []) => {
+                let (id, name) = (self.id, String::from_utf8_lossy(&self.name));
+                let resp = number(replies.protocol());
+                replies.bulk(
+                    format!("id={id} name={name} db=0 resp={resp} user=default\n").as_bytes(),
+                );
+            }
+            // What a library is called, and wishes about keys that are evicted here never.
+            (b"SETINFO", [_, _]) | (b"NO-EVICT" | b"NO-TOUCH", [_]) => replies.ok(),
+            _ => {
+                let what = shown(what);
+                return Err(Refusal::err(format_args!(
+                    "unknown subcommand or wrong number of arguments for '{what}'. Try SETNAME, \
+                     GETNAME, SETINFO, ID or INFO."
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_name(&mut self, name: &[u8]) -> Result<(), Refusal> {
+        if !name.iter().all(u8::is_ascii_graphic) {
+            return Err(Refusal::new(
+                "ERR Client names cannot contain spaces, newlines or special characters.",
+            ));
+        }
+        if name.len() > NAME_BYTES_MAX {
+            let bytes = name.len();
+            return Err(Refusal::err(format_args!(
+                "name: `{bytes}` bytes are outside 0..={NAME_BYTES_MAX}"
+            )));
+        }
+        self.name = name.to_vec();
+        Ok(())
+    }
+}
+
+fn is_default(user: &[u8]) -> bool {
+    user == b"default"
+}
+
+const fn number(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Resp2 => 2,
+        Protocol::Resp3 => 3,
+    }
+}
+
+/// What `INFO` says: what clients look for before they trust a server.
+fn info(sections: &[&[u8]]) -> String {
+    let process = std::process::id();
+    let version = env!("CARGO_PKG_VERSION");
+    let all = [
+        (
+            "Server",
+            format!(
+                "server_name:sluicegate\r\nsluicegate_version:{version}\r\n\
+                 redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nprocess_id:{process}\r\n"
+            ),
+        ),
+        ("Persistence", "loading:0\r\n".to_owned()),
+        ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
+    ];
+    let named = |name: &str, sections: &[&[u8]]| {
+        sections.iter().any(|section| section.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let wants_all = sections.is_empty()
+        || ["all", "default", "everything"].iter().any(|all| named(all, sections));
+    let wanted = all.iter().filter(|(name, _)| wants_all || named(name, sections));
+    let parts: Vec<_> = wanted.map(|(name, lines)| format!("# {name}\r\n{lines}")).collect();
+    parts.join("\r\n")
+}

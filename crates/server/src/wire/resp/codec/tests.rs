@@ -1,0 +1,349 @@
+//! Whole conversations, without IO; what is said is decoded by a parser that is not ours.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use redis_protocol::resp2::decode::decode as decode2;
+use redis_protocol::resp2::types::OwnedFrame as Frame2;
+use redis_protocol::resp3::decode::complete::decode as decode3;
+use redis_protocol::resp3::types::OwnedFrame as Frame3;
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::{Engine, Micros};
+
+use super::*;
+
+const POLICIES: &str = "
+policies:
+  - { name: login, rules: [ { name: tries, sliding_log: { limit: 2, window: 10s } } ] }
+  - { name: api, apps: [shop], rules: [ { token_bucket: { rate: 2/s, burst: 1 } } ] }
+  - { name: jobs, rules: [ { name: slots, concurrency: { limit: 1, ttl: 30s } } ] }
+";
+
+/// A connection to a server whose time stands still.
+struct Connection {
+    engine: Engine,
+    password: Option<Password>,
+    session: Session,
+    limits: Limits,
+    replies: Replies,
+    next: Next,
+}
+
+impl Connection {
+    fn new(password: &str) -> Self {
+        let policies = Document::parse(POLICIES).expect("POLICIES is valid");
+        let password = Password::new(password);
+        Self {
+            engine: Engine::in_memory(PolicySet::new(policies)),
+            session: Session::new(7, password.as_ref()),
+            password,
+            limits: Limits::new(Arc::default()),
+            replies: Replies::default(),
+            next: Next::GoOn,
+        }
+    }
+
+    /// What is answered to `words`.
+    fn say(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        self.replies.clear();
+        match Command::decode(words) {
+            Ok(Command::Decide(question)) => self.decide(&question),
+            Ok(Command::Talk(talk)) => {
+                self.next = self.session.talk(talk, self.password.as_ref(), &mut self.replies);
+            }
+            Err(refusal) => self.replies.refusal(&refusal),
+        }
+        self.replies.bytes().to_vec()
+    }
+
+    fn decide(&mut self, question: &Question<'_>) {
+        if let Err(refusal) = self.session.admit() {
+            return self.replies.refusal(&refusal);
+        }
+        let request = &question.request;
+        let decided = match question.limit {
+            None => self.engine.decide_at(request, Micros::ZERO),
+            Some(limit) => {
+                let rules = self.limits.rules(limit);
+                let deciding = self.engine.decide_by(&rules, request, Micros::ZERO);
+                let runtime = tokio::runtime::Builder::new_current_thread().build();
+                runtime.expect("a runtime without IO").block_on(deciding)
+            }
+        };
+        question.reply(&decided, &mut self.replies);
+    }
+
+    /// The same for a line of words, as text with line ends shown as blanks.
+    fn line(&mut self, line: &str) -> String {
+        let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+        String::from_utf8(self.say(&words))
+            .expect("text")
+            .replace("\r\n", " ")
+            .trim_end()
+            .to_owned()
+    }
+}
+
+/// Asserts what is answered to each line of a connection.
+#[track_caller]
+fn check(password: &str, lines: &[(&str, &str)]) {
+    let mut connection = Connection::new(password);
+    for (line, expected) in lines {
+        assert_eq!(connection.line(line), *expected, "{line}");
+    }
+}
+
+const NO_AUTH: &str = "-NOAUTH Authentication required.";
+const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+
+#[test]
+fn passes_refusals_and_what_is_not_configured_are_three_codes() {
+    check(
+        "",
+        &[
+            ("SG.CHECK login a", "*8 :1 :2 :1 :0 :10000 :0 $5 tries $5 store"),
+            ("sg.check login a", "*8 :1 :2 :0 :0 :10000 :0 $5 tries $5 store"),
+            ("SG.CHECK login a", "*8 :-1 :2 :0 :10000 :10000 :0 $5 tries $5 store"),
+            ("SG.CHECK login a COST 3", "*8 :-1 :2 :0 :-1 :10000 :0 $5 tries $5 store"),
+            ("SG.CHECK nope a", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
+            ("SG.CHECK api a", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
+            ("SG.CHECK api a APP shop", "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store"),
+            ("SG.CHECK api a APP other", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
+        ],
+    );
+}
+
+#[test]
+fn what_may_wait_is_told_how_long() {
+    check(
+        "",
+        &[
+            ("SG.CHECK api a APP shop", "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store"),
+            (
+                "SG.CHECK api a APP shop MAXWAIT 499",
+                "*8 :-1 :1 :0 :1 :500 :0 $12 token_bucket $5 store",
+            ),
+            (
+                "SG.CHECK api a APP shop MAXWAIT 500",
+                "*8 :1 :1 :0 :0 :1000 :500 $12 token_bucket $5 store",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn budgets_are_looked_at_refunded_and_forgotten() {
+    check(
+        "",
+        &[
+            ("SG.CHECK login a COST 2", "*8 :1 :2 :0 :0 :10000 :0 $5 tries $5 store"),
+            ("SG.PEEK login a", "*8 :-1 :2 :0 :10000 :10000 :0 $5 tries $5 store"),
+            ("SG.REFUND login a", "*8 :1 :2 :1 :0 :10000 :0 $5 tries $5 store"),
+            ("SG.RESET login a", "*8 :1 :2 :2 :0 :0 :0 $5 tries $5 store"),
+            ("SG.CHECK login  COST 2", "*8 :1 :2 :0 :0 :10000 :0 $5 tries $5 store"),
+            ("SG.PEEK login ", "*8 :-1 :2 :0 :10000 :10000 :0 $5 tries $5 store"),
+            ("SG.PEEK login a", "*8 :1 :2 :2 :0 :0 :0 $5 tries $5 store"),
+        ],
+    );
+}
+
+#[test]
+fn permits_are_held_and_given_back_by_whoever_knows_their_name() {
+    check(
+        "",
+        &[
+            ("SG.ACQUIRE jobs q one", "*8 :1 :1 :0 :0 :30000 :0 $5 slots $5 store"),
+            ("SG.ACQUIRE jobs q two", "*8 :-1 :1 :0 :30000 :30000 :0 $5 slots $5 store"),
+            ("SG.RENEW jobs q one", "*8 :1 :1 :0 :0 :30000 :0 $5 slots $5 store"),
+            ("SG.RENEW jobs q two", "*8 :-1 :1 :0 :-1 :30000 :0 $5 slots $5 store"),
+            ("SG.RELEASE jobs q one", "*8 :1 :1 :1 :0 :0 :0 $5 slots $5 store"),
+            ("SG.RELEASE jobs q one", "*8 :-1 :1 :1 :-1 :0 :0 $5 slots $5 store"),
+            (
+                "SG.CHECK jobs q",
+                "-ERR op: `check` does not go with this policy: a rule wants `acquire`",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn clients_that_connect_get_the_answers_of_redis() {
+    check(
+        "",
+        &[
+            ("PING", "+PONG"),
+            ("PING hi", "$2 hi"),
+            ("ECHO hi", "$2 hi"),
+            ("SELECT 0", "+OK"),
+            ("SELECT 1", "-ERR DB index is out of range"),
+            ("CLIENT GETNAME", "$-1"),
+            ("CLIENT SETNAME shop-1", "+OK"),
+            ("CLIENT GETNAME", "$6 shop-1"),
+            ("CLIENT SETINFO LIB-NAME redis-py", "+OK"),
+            ("CLIENT ID", ":7"),
+            ("CLIENT INFO", "$42 id=7 name=shop-1 db=0 resp=2 user=default"),
+            ("COMMAND COUNT", ":18"),
+            ("COMMAND DOCS", "*0"),
+            ("COMMAND INFO sg.check nope", "*2 *6 $8 sg.check :-3 *1 +fast :2 :2 :1 *-1"),
+            ("INFO persistence", "$26 # Persistence loading:0"),
+            ("AUTH default x", "+OK"),
+            ("RESET", "+RESET"),
+            ("CLIENT GETNAME", "$-1"),
+            ("QUIT", "+OK"),
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_command_is_told_so_on_one_line() {
+    let long = "x".repeat(300);
+    check(
+        "",
+        &[
+            ("GET a\nb", "-ERR unknown command 'GET', with args beginning with: 'a\\nb'"),
+            ("PINGPONGPING", "-ERR unknown command 'PINGPONGPING', with args beginning with:"),
+            ("ECHO", "-ERR wrong number of arguments for 'echo' command"),
+            ("PING a b", "-ERR wrong number of arguments for 'ping' command"),
+            ("COMMAND NOPE", "-ERR COMMAND knows COUNT, DOCS and INFO"),
+            ("CLIENT SETNAME a\tb", {
+                "-ERR Client names cannot contain spaces, newlines or special characters."
+            }),
+            (&format!("CLIENT SETNAME {long}"), "-ERR name: `300` bytes are outside 0..=256"),
+            ("AUTH x", {
+                "-ERR AUTH <password> called without any password configured for the default \
+                 user. Are you sure your configuration is correct?"
+            }),
+        ],
+    );
+    let told = Connection::new("").line(&format!("{long} {long} {long}"));
+    assert!(told.len() < 400, "{} bytes", told.len());
+}
+
+#[test]
+fn hello_chooses_the_protocol_of_what_follows() {
+    let rest = "$6 server $10 sluicegate $7 version $5 0.1.0 $5 proto";
+    let end = "$2 id :7 $4 mode $10 standalone $4 role $6 master $7 modules *0";
+    check(
+        "",
+        &[
+            ("HELLO", &format!("*14 {rest} :2 {end}")),
+            ("HELLO 3 SETNAME me", &format!("%7 {rest} :3 {end}")),
+            ("CLIENT GETNAME", "$2 me"),
+            ("COMMAND INFO nope", "*1 _"),
+            ("COMMAND DOCS", "%0"),
+            ("SG.CHECK nope a", "*8 :0 :0 :0 :-1 :0 :0 _ _"),
+            ("HELLO 4", "-NOPROTO unsupported protocol version"),
+            ("HELLO x", "-ERR Protocol version is not an integer or out of range"),
+            ("HELLO 2 FOO", "-ERR Syntax error in HELLO option 'FOO'"),
+            ("HELLO 2 AUTH a", "-ERR Syntax error in HELLO option 'AUTH'"),
+            ("COMMAND INFO nope", "*1 _"),
+            ("HELLO 2", &format!("*14 {rest} :2 {end}")),
+            ("COMMAND INFO nope", "*1 *-1"),
+        ],
+    );
+}
+
+#[test]
+fn without_the_password_nobody_may_ask() {
+    check(
+        "hunter2",
+        &[
+            ("PING", NO_AUTH),
+            ("SG.CHECK login a", NO_AUTH),
+            ("CL.THROTTLE k 1 1 1", NO_AUTH),
+            ("AUTH hunter", WRONG),
+            ("AUTH other hunter2", WRONG),
+            ("HELLO 3 AUTH default x", WRONG),
+            ("INFO", NO_AUTH),
+            ("AUTH hunter2", "+OK"),
+            ("PING", "+PONG"),
+            ("SG.CHECK login a", "*8 :1 :2 :1 :0 :10000 :0 $5 tries $5 store"),
+            ("RESET", "+RESET"),
+            ("PING", NO_AUTH),
+            ("AUTH default hunter2", "+OK"),
+            ("PING", "+PONG"),
+        ],
+    );
+    let mut connection = Connection::new("hunter2");
+    assert!(connection.line("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
+    assert!(connection.line("HELLO 3 AUTH default hunter2").starts_with("%7 "));
+    assert_eq!(connection.line("PING"), "+PONG");
+}
+
+#[test]
+fn who_guesses_passwords_has_to_connect_again() {
+    let mut connection = Connection::new("hunter2");
+    for _ in 0..7 {
+        assert_eq!(connection.line("AUTH x"), WRONG);
+        assert_eq!(connection.next, Next::GoOn);
+    }
+    assert_eq!(connection.line("AUTH x"), WRONG);
+    assert_eq!(connection.next, Next::Close);
+}
+
+/// Whether `bytes` are one whole reply, to a parser that is not ours.
+fn is_reply(bytes: &[u8], resp3: bool) -> bool {
+    if resp3 {
+        let decoded: Option<(Frame3, usize)> = decode3(bytes).expect("a reply of RESP3");
+        decoded.is_some_and(|(_, length)| length == bytes.len())
+    } else {
+        let decoded: Option<(Frame2, usize)> = decode2(bytes).expect("a reply of RESP2");
+        decoded.is_some_and(|(_, length)| length == bytes.len())
+    }
+}
+
+fn word() -> impl Strategy<Value = Vec<u8>> {
+    let known = proptest::sample::select(
+        &[
+            "SG.CHECK",
+            "SG.PEEK",
+            "SG.RESET",
+            "SG.ACQUIRE",
+            "CL.THROTTLE",
+            "PING",
+            "ECHO",
+            "CLIENT",
+            "COMMAND",
+            "INFO",
+            "DOCS",
+            "COUNT",
+            "SETNAME",
+            "GETNAME",
+            "AUTH",
+            "SELECT",
+            "login",
+            "api",
+            "jobs",
+            "APP",
+            "shop",
+            "COST",
+            "MAXWAIT",
+            "0",
+            "1",
+            "2",
+            "30",
+        ][..],
+    );
+    prop_oneof![
+        8 => known.prop_map(|word| word.as_bytes().to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..20),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_answer_is_one_reply(
+        resp3 in any::<bool>(),
+        commands in proptest::collection::vec(proptest::collection::vec(word(), 1..8), 1..6),
+    ) {
+        let mut connection = Connection::new("");
+        if resp3 {
+            connection.line("HELLO 3");
+        }
+        for command in commands {
+            let words: Vec<_> = command.iter().map(Vec::as_slice).collect();
+            let reply = connection.say(&words);
+            prop_assert!(is_reply(&reply, resp3), "{}", reply.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The IO of the RESP wire: one read, many commands, one write.
+//!
+//! On a store that answers at once every command of a read is decided where it stands. Where a
+//! decision has to wait, those behind it come along, so that a pipeline takes one round trip to the
+//! store and not one a command. Replies are in the order of the commands always.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use sluicegate::policy::Rules;
+use sluicegate::store::Store;
+use sluicegate::{Answer, DecideError, Engine, Micros};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::codec::{
+    COMMAND_BYTES_MAX, Command, KnownLimits, Limits, Next, Password, Question, Replies, Session,
+    Words, read,
+};
+use crate::wire::House;
+use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+
+/// What is buffered of a connection's input at first; it grows up to [`COMMAND_BYTES_MAX`] where a
+/// client sends more at once, so that ten thousand connections that say little cost little.
+const INPUT_BYTES_MIN: usize = 1024;
+
+/// Bytes of replies after which they are sent before the next command is answered. Together with the
+/// input a connection buffers 28 KiB at most.
+const OUTPUT_BYTES_MAX: usize = 8 * 1024;
+
+/// Decisions of one connection that are waited for at a time: as many as clients pipeline. Others
+/// wait in the input.
+const WAITED_FOR_MAX: usize = 128;
+
+/// How often a connection is looked at to see whether it still says something.
+const TICK: Duration = Duration::from_secs(5);
+
+/// Ticks without a command after which a connection is closed: five minutes. Pools keep connections
+/// for long, and some of them do not look before they use one again.
+const QUIET_TICKS_MAX: u32 = 60;
+
+/// Ticks that a command may take to come in whole, 5 to 10 s: clients have theirs ready.
+const UNENDED_TICKS_MAX: u32 = 2;
+
+/// How long a client may take to read replies. Until it has, nothing more is read from it.
+const WRITE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection that is given up is still read, so that its client sees the error before
+/// the end.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+struct Shared<S> {
+    engine: Arc<Engine<S>>,
+    password: Option<Password>,
+    limits: Arc<KnownLimits>,
+    connections: AtomicU64,
+}
+
+/// Answers commands until told to stop, then those that were read. Returns how many connections were
+/// cut off because they did not end. With a password, only who says it may ask.
+pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
+    let House { gate, password, workers, stop, .. } = house;
+    let shared = Arc::new(Shared::new(Arc::clone(gate.engine()), password.clone()));
+    let stopping = stop.clone();
+    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
+        connection(Arc::clone(&shared), stream, stopping.clone())
+    })
+    .await
+}
+
+/// The decision that `question` wants; by `rules`, if it brings its own.
+async fn decide<S: Store>(
+    engine: &Engine<S>,
+    question: &Question<'_>,
+    rules: Option<Rules>,
+    now: Micros,
+) -> Result<Answer, DecideError> {
+    match rules {
+        None => engine.decide_as_of(&question.request, now).await,
+        Some(rules) => engine.decide_by(&rules, &question.request, now).await,
+    }
+}
+
+/// Answers the commands of one connection.
+async fn connection<S: Store>(
+    shared: Arc<Shared<S>>,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let mut client = Client::new(&shared);
+    let mut input = Vec::with_capacity(INPUT_BYTES_MIN);
+    let mut watch = Watch::new();
+    let mut stopped = pin!(stop.cancelled());
+    loop {
+        let had_begun = !input.is_empty();
+        tokio::select! {
+            biased;
+            read = stream.read_buf(&mut input) => {
+                if !read.is_ok_and(|bytes| bytes > 0) {
+                    return;
+                }
+            }
+            () = stopped.as_mut() => return,
+            () = watch.given_up(had_begun) => return,
+        }
+        let was_full = input.len() == input.capacity();
+        // An error is that nobody is there to be answered.
+        let Ok((taken, next)) = client.answer(&input, &mut stream).await else { return };
+        if next == Next::Close || stop.is_cancelled() {
+            return farewell(stream).await;
+        }
+        if taken > 0 || !had_begun {
+            watch.noticed();
+        }
+        input.drain(..taken);
+        if was_full {
+            let bytes = (input.capacity() * 4).min(COMMAND_BYTES_MAX);
+            input.reserve_exact(bytes - input.len());
+            // There is more to read, for others as well.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Ends the connection so that the client can read what was last written.
+async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let ending = async {
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    timeout(FAREWELL_MAX, ending).await.ok();
+}
+
+/// Who is at the other end of a connection, and what they are about to be told.
+struct Client<'s, S> {
+    shared: &'s Shared<S>,
+    session: Session,
+    limits: Limits,
+    replies: Replies,
+}
+
+impl<S: Store> Client<'_, S> {
+    /// Answers the commands that `input` holds. Returns how many bytes they take.
+    async fn answer(
+        &mut self,
+        input: &[u8],
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<(usize, Next)> {
+        // Commands that came together are decided by one look at the clock.
+        let now = self.shared.engine.now();
+        let (mut next, mut rest, mut words) = (Next::GoOn, input, Words::default());
+        while next == Next::GoOn {
+            match read(rest, &mut words) {
+                Ok(None) => break,
+                Ok(Some(length)) => rest = &rest[length..],
+                Err(error) => {
+                    self.replies.protocol_error(error);
+                    next = Next::Close;
+                    break;
+                }
+            }
+            if words.is_empty() {
+                continue;
+            }
+            match Command::decode(&words) {
+                Ok(Command::Decide(question)) => {
+                    rest = self.decide(&question, now, rest).await;
+                }
+                Ok(Command::Talk(talk)) => {
+                    let password = self.shared.password.as_ref();
+                    next = self.session.talk(talk, password, &mut self.replies);
+                }
+                Err(refusal) => self.replies.refusal(&refusal),
+            }
+            if self.replies.bytes().len() > OUTPUT_BYTES_MAX {
+                self.send(stream).await?;
+            }
+        }
+        self.send(stream).await?;
+        Ok((input.len() - rest.len(), next))
+    }
+
+    /// Answers `question`, and if that has to wait, those at the beginning of `rest` as well.
+    /// Returns what is left of `rest`.
+    async fn decide<'a>(
+        &mut self,
+        question: &Question<'a>,
+        now: Micros,
+        rest: &'a [u8],
+    ) -> &'a [u8] {
+        if let Err(refusal) = self.session.admit() {
+            self.replies.refusal(&refusal);
+            return rest;
+        }
+        let engine = &*self.shared.engine;
+        let rules = question.limit.map(|limit| self.limits.rules(limit));
+        let mut deciding = pin!(decide(engine, question, rules, now));
+        let at_once = poll_fn(|context| Poll::Ready(deciding.as_mut().poll(context))).await;
+        if let Poll::Ready(decided) = at_once {
+            question.reply(&decided, &mut self.replies);
+            return rest;
+        }
+        let (others, rest) = companions(question, rest);
+        let deciding_others = others.iter().map(|other| {
+            let rules = other.limit.map(|limit| self.limits.rules(limit));
+            decide(engine, other, rules, now)
+        });
+        let (decided, others_decided) = join(deciding, join_all(deciding_others)).await;
+        question.reply(&decided, &mut self.replies);
+        for (other, decided) in others.iter().zip(&others_decided) {
+            other.reply(decided, &mut self.replies);
+        }
+        rest
+    }
+
+    /// Sends the replies that there are.
+    async fn send(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.replies.bytes().is_empty() {
+            return Ok(());
+        }
+        let mut writing = pin!(async {
+            stream.write_all(self.replies.bytes()).await?;
+            stream.flush().await
+        });
+        // Nearly always the system takes it at once, and nobody has to be woken later.
+        match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
+            Poll::Ready(written) => written?,
+            Poll::Pending => timeout(WRITE_WAIT_MAX, writing).await??,
+        }
+        self.replies.clear();
+        Ok(())
+    }
+}
+
+/// The questions at the beginning of `input` that can be decided together with `first`, and what
+/// comes behind them.
+fn companions<'a>(first: &Question<'_>, input: &'a [u8]) -> (Vec<Question<'a>>, &'a [u8]) {
+    let (mut questions, mut rest, mut words) = (Vec::new(), input, Words::default());
+    while !first.keeps_its_place() && questions.len() < WAITED_FOR_MAX - 1 {
+        let Ok(Some(length)) = read(rest, &mut words) else { break };
+        match Command::decode(&words) {
+            Ok(Command::Decide(question)) if !question.keeps_its_place() => {
+                questions.push(question);
+            }
+            _ => break,
+        }
+        rest = &rest[length..];
+    }
+    (questions, rest)
+}
+
+impl<S> Shared<S> {
+    fn new(engine: Arc<Engine<S>>, password: Option<Password>) -> Self {
+        Self { engine, password, limits: Arc::default(), connections: AtomicU64::new(1) }
+    }
+}
+
+impl<'s, S> Client<'s, S> {
+    fn new(shared: &'s Shared<S>) -> Self {
+        let id = shared.connections.fetch_add(1, Ordering::Relaxed);
+        Self {
+            shared,
+            session: Session::new(id, shared.password.as_ref()),
+            limits: Limits::new(Arc::clone(&shared.limits)),
+            replies: Replies::default(),
+        }
+    }
+}
+
+/// Counts ticks without a command: no clock is read, and no timer set, for each read.
+struct Watch {
+    ticks: Interval,
+    quiet: u32,
+}
+
+impl Watch {
+    fn new() -> Self {
+        let mut ticks = interval_at(Instant::now() + TICK, TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { ticks, quiet: 0 }
+    }
+
+    /// The client did something that is worth waiting for the next.
+    const fn noticed(&mut self) {
+        self.quiet = 0;
+    }
+
+    /// Returns when the connection is not worth keeping: with a command that `has_begun` sooner. Can
+    /// be dropped and called again.
+    async fn given_up(&mut self, has_begun: bool) {
+        let quiet_max = if has_begun { UNENDED_TICKS_MAX } else { QUIET_TICKS_MAX };
+        while self.quiet < quiet_max {
+            self.ticks.tick().await;
+            self.quiet += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! Connections without a network, in virtual time.
+
+use std::sync::atomic::AtomicUsize;
+
+use sluicegate::WallClock;
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::{MemoryStore, Request, StoreError, Verdict};
+use sluicegate_kernel::Moment;
+use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const POLICIES: &str =
+    "policies: [{ name: p, rules: [{ name: r, sliding_log: { limit: 200, window: 1h } }] }]";
+
+/// The array that a check of `p` is answered with.
+fn passed(remaining: u32) -> String {
+    format!(
+        "*8\r\n:1\r\n:200\r\n:{remaining}\r\n:0\r\n:3600000\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n"
+    )
+}
+
+/// A store that answers after a while, and the sooner the later it was asked.
+struct Late {
+    store: MemoryStore,
+    asked: AtomicUsize,
+    waiting: AtomicUsize,
+    waiting_most: AtomicUsize,
+}
+
+impl Late {
+    fn new() -> Self {
+        Self {
+            store: MemoryStore::default(),
+            asked: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            waiting_most: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Store for Late {
+    async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        self.waiting_most.fetch_max(waiting, Ordering::Relaxed);
+        let verdict = self.store.decide_now(request, at)?;
+        let patience = Duration::from_millis(1_000 - u64::try_from(number % 1_000).expect("small"));
+        tokio::time::sleep(patience).await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Ok(verdict)
+    }
+}
+
+struct Server<S> {
+    client: DuplexStream,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+    engine: Arc<Engine<S>>,
+}
+
+/// A client of a server whose pipe holds `pipe_bytes` each way.
+fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
+    let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
+    let engine = Arc::new(Engine::new(policies, store, Arc::new(WallClock)));
+    let (client, stream) = tokio::io::duplex(pipe_bytes);
+    let stop = CancellationToken::new();
+    let shared = Arc::new(Shared::new(Arc::clone(&engine), None));
+    let serving = tokio::spawn(connection(shared, stream, stop.clone()));
+    Server { client, stop, serving, engine }
+}
+
+fn connect() -> Server<MemoryStore> {
+    connect_to(MemoryStore::default(), 1 << 20)
+}
+
+impl<S> Server<S> {
+    async fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.client.write_all(bytes.as_ref()).await.expect("the server reads");
+    }
+
+    /// What the server says next, as much as `expected` is.
+    async fn expect(&mut self, expected: impl AsRef<[u8]>) {
+        let expected = expected.as_ref();
+        let mut said = vec![0; expected.len()];
+        self.client.read_exact(&mut said).await.expect("the server answers");
+        assert!(said == expected, "{}", said.escape_ascii());
+    }
+
+    /// What the server says until it closes the connection, and the seconds that takes.
+    async fn rest(&mut self) -> (String, u64) {
+        let (begin, mut said) = (Instant::now(), Vec::new());
+        self.client.read_to_end(&mut said).await.expect("the server says something");
+        (String::from_utf8(said).expect("replies are text"), begin.elapsed().as_secs())
+    }
+
+    async fn ping(&mut self) {
+        self.write("PING\r\n").await;
+        self.expect("+PONG\r\n").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_of_one_read_are_answered_in_order() {
+    let mut server = connect();
+    server.write("PING\r\nSG.CHECK p k\r\nnope\r\nSG.CHECK p k\r\nECHO x\r\nPI").await;
+    server.expect("+PONG\r\n").await;
+    server.expect(passed(199)).await;
+    server.expect("-ERR unknown command 'nope', with args beginning with: \r\n").await;
+    server.expect(passed(198)).await;
+    server.expect("$1\r\nx\r\n").await;
+    server.write("NG\r\n").await;
+    server.expect("+PONG\r\n").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_comes_byte_by_byte_is_answered_once() {
+    let mut server = connect();
+    for byte in b"*3\r\n$8\r\nSG.CHECK\r\n$1\r\np\r\n$1\r\nk\r\n" {
+        server.write([*byte]).await;
+        tokio::task::yield_now().await;
+    }
+    server.expect(passed(199)).await;
+    server.ping().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_the_input_holds_is_answered_all_the_same() {
+    let mut server = connect();
+    let word = "x".repeat(1_000);
+    // The longest command of all fills what is buffered to the last byte.
+    let long = "y".repeat(COMMAND_BYTES_MAX - 3 * (4_096 + 9) - 4 - 10 - 9);
+    let words = format!("$4096\r\n{}\r\n", "x".repeat(4_096)).repeat(3);
+    server.write(format!("*5\r\n$4\r\nECHO\r\n{words}${}\r\n{long}\r\n", long.len())).await;
+    server.expect("-ERR wrong number of arguments for 'echo' command\r\n").await;
+    let command = format!("ECHO {word}\r\n");
+    server.write(command.repeat(200)).await;
+    for _ in 0..200 {
+        server.expect(format!("$1000\r\n{word}\r\n")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_that_have_to_wait_wait_together_and_keep_their_order() {
+    let mut server = connect_to(Late::new(), 1 << 20);
+    let begin = Instant::now();
+    server.write(format!("{}PING\r\n{}", "SG.CHECK p k\r\n".repeat(64), "SG.CHECK p k\r\n")).await;
+    for remaining in (136..200).rev() {
+        server.expect(passed(remaining)).await;
+    }
+    server.expect("+PONG\r\n").await;
+    server.expect(passed(135)).await;
+    assert_eq!(begin.elapsed().as_millis(), 1_000 + 936, "the 64 at once, then the last");
+    assert_eq!(server.engine.store().waiting_most.load(Ordering::Relaxed), 64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_that_are_waited_for_are_bounded() {
+    let mut server = connect_to(Late::new(), 1 << 20);
+    server.write("SG.PEEK p k\r\n".repeat(1_000)).await;
+    let peeked = "*8\r\n:1\r\n:200\r\n:200\r\n:0\r\n:0\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n";
+    for _ in 0..1_000 {
+        server.expect(peeked).await;
+    }
+    let most = server.engine.store().waiting_most.load(Ordering::Relaxed);
+    assert_eq!(most, WAITED_FOR_MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_gives_permits_back_is_decided_in_its_place() {
+    let mut server = connect_to(Late::new(), 1 << 20);
+    server.write("SG.CHECK p k\r\nSG.RESET p k\r\nSG.CHECK p k\r\n").await;
+    server.expect(passed(199)).await;
+    server.expect("*8\r\n:1\r\n:200\r\n:200\r\n:0\r\n:0\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n").await;
+    server.expect(passed(199)).await;
+    assert_eq!(server.engine.store().waiting_most.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_quits_is_answered_and_let_go() {
+    let mut server = connect();
+    server.write("PING\r\nQUIT\r\nPING\r\n").await;
+    assert_eq!(server.rest().await, ("+PONG\r\n+OK\r\n".to_owned(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_command_is_told_so_and_closes_the_connection() {
+    for (input, said) in [
+        ("*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n"),
+        ("*1\r\n$99999\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("PING\r\n*x\r\nPING\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
+    ] {
+        let mut server = connect();
+        server.write(input).await;
+        assert_eq!(server.rest().await.0, said, "{input}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_browser_is_let_go_at_once_and_none_of_its_body_is_read() {
+    let mut server = connect();
+    let body = "SG.RESET p k\r\nSG.CHECK p k\r\n";
+    server.write(format!("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{body}")).await;
+    assert_eq!(server.rest().await, (String::new(), 0));
+    assert!(server.engine.store().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_is_kept_for_five_minutes_and_no_longer() {
+    let minutes = TICK.as_secs() * u64::from(QUIET_TICKS_MAX);
+    let mut server = connect();
+    assert_eq!(server.rest().await, (String::new(), minutes));
+    let mut server = connect();
+    tokio::time::sleep(Duration::from_secs(minutes - 1)).await;
+    server.ping().await;
+    let (_, seconds) = server.rest().await;
+    assert!((minutes - 5..=minutes + 5).contains(&seconds), "{seconds} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_does_not_end_is_waited_for_seconds_even_if_it_trickles() {
+    let mut server = connect();
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let begin = Instant::now();
+    let mut trickled = 0;
+    while server.client.write_all(b"x").await.is_ok() {
+        trickled += 1;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let seconds = begin.elapsed().as_secs();
+    assert!((5..=11).contains(&seconds) && trickled > 5, "{seconds} s, {trickled} bytes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_is_not_read_from_and_given_up() {
+    let mut server = connect_to(MemoryStore::default(), 1 << 16);
+    let flood = tokio::spawn(async move {
+        let begin = Instant::now();
+        let mut sent = 0;
+        while let Ok(bytes) = server.client.write(&b"PING hello\r\n".repeat(1_000)).await {
+            sent += bytes;
+        }
+        (sent, begin.elapsed())
+    });
+    let (sent, elapsed) = flood.await.unwrap();
+    // Both pipes, what is buffered between, and the replies that fitted.
+    assert!(sent < (1 << 16) * 4, "{sent} bytes");
+    assert_eq!(elapsed.as_secs(), WRITE_WAIT_MAX.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_slowly_gets_everything() {
+    let mut server = connect_to(MemoryStore::default(), 256);
+    let (mut reader, mut writer) = tokio::io::split(server.client);
+    let writing = tokio::spawn(async move {
+        writer.write_all(&b"PING\r\n".repeat(1_000)).await.expect("the server reads");
+        writer
+    });
+    let mut said = Vec::new();
+    while said.len() < 7_000 {
+        let mut some = [0; 100];
+        let bytes = reader.read(&mut some).await.unwrap();
+        assert!(bytes > 0, "the connection is closed");
+        said.extend_from_slice(&some[..bytes]);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(said, b"+PONG\r\n".repeat(1_000));
+    server.client = reader.unsplit(writing.await.unwrap());
+    server.ping().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_whole_command_ends_when_told_to_stop() {
+    for sent in ["", "PING\r\nPI"] {
+        let mut server = connect();
+        server.write(sent).await;
+        tokio::task::yield_now().await;
+        let begin = Instant::now();
+        server.stop.cancel();
+        server.serving.await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO, "{sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_is_answered_after_the_server_is_told_to_stop() {
+    let mut server = connect_to(Late::new(), 1 << 20);
+    server.write("SG.CHECK p k\r\nSG.CHECK p k\r\n").await;
+    tokio::task::yield_now().await;
+    server.stop.cancel();
+    assert_eq!(server.rest().await, (passed(199) + &passed(198), 1));
+    server.client.shutdown().await.unwrap();
+    server.serving.await.unwrap();
+}
