@@ -44,6 +44,7 @@ mod json;
 mod proto;
 mod serve;
 mod service;
+mod whole;
 
 pub(crate) use codec::Headers;
 pub use codec::request_in;
