@@ -28,7 +28,15 @@
 //! **Answers.** `current_limit` is the limit of the rule that decided, with the unit in which all of
 //! it comes back, UNKNOWN where that is none. `duration_until_reset` is the time until the same
 //! request can pass, or, if it has passed, until the budget is full. `response_headers_to_add` is for
-//! the client: `Retry-After` on a refusal, and what else `--rls-headers` says.
+//! the client: `Retry-After` on a refusal, and what else `rls.headers` says.
+//!
+//! | over the limit, and the policy says | code | and |
+//! |---|---|---|
+//! | `reject`, or held in a `queue` for too long | OVER_LIMIT | |
+//! | `degrade: { response }` | OVER_LIMIT | its body in `raw_body`, its headers for the client; the status is the gateway's |
+//! | `degrade: { tag }` | OK | `x-sluicegate-degrade: TAG` on the request that goes on |
+//! | `divert: { target }` | OK | `x-sluicegate-divert: TARGET` on the request that goes on |
+//! | `shadow` | OK | |
 //!
 //! | error | gRPC status | `POST /json` |
 //! |---|---|---|
@@ -44,6 +52,7 @@ mod json;
 mod proto;
 mod serve;
 mod service;
+mod whole;
 
 pub(crate) use codec::Headers;
 pub use codec::request_in;

@@ -26,6 +26,7 @@ use tower::{Service, ServiceExt};
 
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::RateLimits;
+use super::whole::Whole;
 use crate::wire::House;
 use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
 
@@ -119,7 +120,7 @@ async fn connection(
         }
         services.call(request)
     });
-    let mut connection = pin!(builder().serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder().serve_connection(TokioIo::new(Whole(stream)), service));
     let first_request = async {
         sleep(FIRST_REQUEST_WAIT_MAX).await;
         if asked.load(Ordering::Relaxed) {
