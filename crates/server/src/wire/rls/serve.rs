@@ -13,7 +13,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
@@ -64,8 +64,8 @@ const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a connection may take until its first request: who opens one has something to ask.
 const FIRST_REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long a request may take to come in and be answered. Its message comes with its head, and a
-/// store has its own deadline, which is shorter.
+/// How long a request may take to come in and be answered, held in a queue or not. Its message comes
+/// with its head, a store has its own deadline, which is shorter, and gateways wait for less.
 pub(super) const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How old connections become, give or take a tenth: then their clients connect anew, and find the
@@ -113,7 +113,7 @@ async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
-    let asked = Arc::new(AtomicBool::new(false));
+    let asked = AtomicBool::new(false);
     let service = service_fn(|request| {
         if !asked.load(Ordering::Relaxed) {
             asked.store(true, Ordering::Relaxed);
@@ -124,7 +124,7 @@ async fn connection(
     let first_request = async {
         sleep(FIRST_REQUEST_WAIT_MAX).await;
         if asked.load(Ordering::Relaxed) {
-            sleep_until(Instant::now() + age()).await;
+            sleep(age()).await;
         }
     };
     // An error is the client's: what it sent is no HTTP/2, or it went away.
@@ -240,6 +240,7 @@ mod tests {
     use sluicegate_policy::{DescriptorTree, PolicySet};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::task::JoinHandle;
+    use tokio::time::Instant;
     use tonic::transport::Endpoint;
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_client::HealthClient;
