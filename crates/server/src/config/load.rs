@@ -92,12 +92,9 @@ pub(crate) fn load(
 
 /// What types cannot say.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let Config { server, admin, log, resp, store, .. } = config;
+    let Config { server, admin, resp, store, .. } = config;
     if server.workers > 256 {
         return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
-    }
-    if !(0.0..=1.0).contains(&log.trace_ratio) {
-        return wrong("log.trace_ratio", format!("`{}` is outside 0..=1", log.trace_ratio));
     }
     if resp.password.as_ref().is_some_and(|password| password.expose().is_empty()) {
         return wrong("resp.password", "is empty".to_owned());
@@ -120,9 +117,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
     }
     let open = admin.listen.as_slice().iter().find(|listen| !listen.is_local());
-    if let Some(open) = open.filter(|_| admin.tls.is_none() && !admin.insecure) {
+    if let Some(open) = open.filter(|_| !admin.insecure) {
         let problem = format!(
-            "`{open}` can be reached from elsewhere: expected `admin.tls`, or `admin.insecure = true`"
+            "`{open}` can be reached from elsewhere: expected a loopback address, or `admin.insecure = true`"
         );
         return wrong("admin.listen", problem);
     }
@@ -251,7 +248,6 @@ mod tests {
             ("[store]\nsnapshot_every = '60'", "store.snapshot_every: "),
             ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: expected `store.snapshot`"),
             ("[server]\nworkers = 257", "server.workers: `257` is outside 0..=256"),
-            ("[log]\ntrace_ratio = 2.0", "log.trace_ratio: `2` is outside 0..=1"),
             ("[admin]\nlisten = '0.0.0.0:1'", "admin.listen: `0.0.0.0:1` can be reached"),
             ("server = 1", "server: invalid type"),
         ] {

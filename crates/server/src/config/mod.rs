@@ -34,16 +34,14 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     /// The rules.
     pub(crate) policies: PoliciesConfig,
-    /// HTTP/JSON and forward-auth.
+    /// HTTP/JSON.
     pub(crate) http: HttpConfig,
     /// The protocol of Redis.
     pub(crate) resp: RespConfig,
     /// Envoy's rate limit service.
     pub(crate) rls: RlsConfig,
-    /// Metrics, health, top keys, events: for operators.
+    /// Health, and what is in force: for operators.
     pub(crate) admin: AdminConfig,
-    /// What is logged.
-    pub(crate) log: LogConfig,
 }
 
 /// The process.
@@ -86,19 +84,12 @@ pub(crate) struct PoliciesConfig {
     pub(crate) path: Option<PathBuf>,
 }
 
-/// HTTP/JSON and forward-auth.
+/// HTTP/JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct HttpConfig {
     /// Where to listen: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Certificate and key, for TLS.
-    pub(crate) tls: Option<TlsConfig>,
-    /// Which headers tell what is left.
-    pub(crate) headers: OneOrMany<HeaderStyle>,
-    /// Networks of gateways whose `X-Forwarded-*` and `X-Original-*` are believed, such as
-    /// `10.0.0.0/8`.
-    pub(crate) trusted_peers: OneOrMany<String>,
 }
 
 /// Headers that tell a client what is left.
@@ -117,8 +108,6 @@ pub(crate) enum HeaderStyle {
 pub(crate) struct RespConfig {
     /// Where to listen; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Certificate and key, for TLS.
-    pub(crate) tls: Option<TlsConfig>,
     /// What clients must say with `AUTH`.
     pub(crate) password: Option<Secret>,
 }
@@ -129,8 +118,6 @@ pub(crate) struct RespConfig {
 pub(crate) struct RlsConfig {
     /// Where to listen; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Certificate and key, for TLS.
-    pub(crate) tls: Option<TlsConfig>,
     /// A file that says which policies guard which descriptors.
     pub(crate) descriptors: Option<PathBuf>,
     /// A directory or file of configurations of envoyproxy/ratelimit, served as they are.
@@ -139,56 +126,14 @@ pub(crate) struct RlsConfig {
     pub(crate) headers: OneOrMany<HeaderStyle>,
 }
 
-/// Metrics, health, top keys, events: for operators.
+/// Health, and what is in force: for operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AdminConfig {
     /// Where to listen; none: these are served nowhere.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Certificate and key, for TLS.
-    pub(crate) tls: Option<TlsConfig>,
-    /// Permits an address that others can reach without TLS.
+    /// Permits an address that others can reach: whoever does sees what is in force.
     pub(crate) insecure: bool,
-}
-
-/// A certificate, its key, and whose clients are let in. The files are read again when they change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TlsConfig {
-    /// The certificate and those that it is signed by, PEM.
-    pub(crate) certificate: PathBuf,
-    /// Its private key, PEM.
-    pub(crate) key: PathBuf,
-    /// The authority that clients' certificates must be signed by; none: no certificate is asked for.
-    pub(crate) client_ca: Option<PathBuf>,
-}
-
-/// What is logged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct LogConfig {
-    /// How.
-    pub(crate) format: LogFormat,
-    /// From which level on: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as
-    /// `info,sluicegate=debug`.
-    pub(crate) level: String,
-    /// Where traces go (OTLP over gRPC), such as `http://127.0.0.1:4317`; none: nowhere.
-    pub(crate) otlp_endpoint: Option<String>,
-    /// The share of requests that are traced, 0 to 1, unless the caller has decided.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub(crate) trace_ratio: f64,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    /// Text on a terminal, JSON elsewhere.
-    Auto,
-    /// JSON.
-    Json,
-    /// Text.
-    Text,
 }
 
 impl Default for StoreConfig {
@@ -206,15 +151,13 @@ impl Default for StoreConfig {
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        let headers = OneOrMany::from([HeaderStyle::Ratelimit, HeaderStyle::XRatelimit]);
-        let trusted_peers = OneOrMany::default();
-        Self { listen: Listen::loopback(8080), tls: None, headers, trusted_peers }
+        Self { listen: Listen::loopback(8080) }
     }
 }
 
 impl Default for RespConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(6380), tls: None, password: None }
+        Self { listen: Listen::loopback(6380), password: None }
     }
 }
 
@@ -222,7 +165,6 @@ impl Default for RlsConfig {
     fn default() -> Self {
         Self {
             listen: Listen::loopback(8081),
-            tls: None,
             descriptors: None,
             envoy_config: None,
             headers: OneOrMany::default(),
@@ -232,13 +174,6 @@ impl Default for RlsConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(9090), tls: None, insecure: false }
-    }
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        let level = "info".to_owned();
-        Self { format: LogFormat::Auto, level, otlp_endpoint: None, trace_ratio: 0.01 }
+        Self { listen: Listen::loopback(9090), insecure: false }
     }
 }

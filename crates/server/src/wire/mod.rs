@@ -30,7 +30,7 @@ pub(crate) use accept::DRAIN_MAX;
 /// A protocol at the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wire {
-    /// HTTP/JSON and forward-auth.
+    /// HTTP/JSON.
     Http,
     /// For operators: health, policies.
     Admin,

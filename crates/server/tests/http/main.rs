@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 mod live;
+mod overflow;
 mod redis;
 mod snapshot;
 

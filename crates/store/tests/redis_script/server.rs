@@ -1,23 +1,17 @@
 //! A real server on a free port of this machine, and as much of its protocol as the tests speak.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::net::TcpStream;
 
 use sluicegate_store::redis::script;
+use sluicegate_testkit::{Options, RedisServer, needed};
 
 use crate::subject::Executor;
 
-/// Attempts to find a free port, and to reach the server that was started on it.
-const ATTEMPTS_MAX: u32 = 500;
-
 /// A server that ends with this value.
 pub(crate) struct RealRedis {
-    child: Child,
-    folder: PathBuf,
     connection: BufReader<TcpStream>,
+    _server: RedisServer,
 }
 
 /// What the server replies.
@@ -33,25 +27,11 @@ pub(crate) enum Resp {
 impl RealRedis {
     /// The server; `None`, and a line about it, where none is installed and nobody insists.
     pub(crate) fn start() -> Option<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let binary = std::env::var("SLUICEGATE_REDIS_SERVER");
-        let binary = binary.unwrap_or_else(|_| "redis-server".into());
-        if Command::new(&binary).arg("--version").stdout(Stdio::null()).status().is_err() {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "`{binary}` is not installed");
-            println!("skipped: `{binary}` is not installed");
-            return None;
-        }
-        let name =
-            format!("sluicegate-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(binary);
-        command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port"]);
-        command.arg(port.to_string()).arg("--dir").arg(&folder).stdout(Stdio::null());
-        let child = command.spawn().unwrap();
-        let connection = BufReader::new(connect(port));
-        let mut server = Self { child, folder, connection };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let server = needed(runtime.block_on(RedisServer::start(Options::default())))?;
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut server = Self { connection: BufReader::new(stream), _server: server };
         let loaded = server.call(&[b"SCRIPT", b"LOAD", script::TEXT.as_bytes()]);
         assert_eq!(loaded, Resp::Text(script::SHA1.into()));
         Some(server)
@@ -86,26 +66,6 @@ impl RealRedis {
             ("*", Ok(length)) => Resp::List((0..length).map(|_| self.reply()).collect()),
             _ => panic!("`{line}` is no reply"),
         }
-    }
-}
-
-/// The server needs a few milliseconds before it listens; a refused connection says so at once.
-fn connect(port: u16) -> TcpStream {
-    for _ in 0..ATTEMPTS_MAX {
-        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
-            stream.set_nodelay(true).unwrap();
-            return stream;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(10));
-    }
-    panic!("no server listens on port {port}");
-}
-
-impl Drop for RealRedis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

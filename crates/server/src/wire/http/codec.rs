@@ -1,9 +1,11 @@
 //! Bodies of the HTTP wire: bytes to a request, an answer to bytes. No IO.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sluicegate::{Answer, Cost, Micros, Mode, Request, Verb};
+use sluicegate::policy::Fallback;
+use sluicegate::{Cost, Micros, Mode, Passage, Request, Verb, Way};
 
 use super::problem::Problem;
 use crate::fields::{Field, FieldError, Fields, Form};
@@ -48,6 +50,32 @@ struct Decided<'a> {
     /// Left out where the store decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
+    /// How long the request was held back here; left out if it was not.
+    #[serde(skip_serializing_if = "is_zero")]
+    held_us: u64,
+    /// What the policy says of a request over the limit that is not just refused.
+    #[serde(flatten)]
+    over: Option<Over<'a>>,
+}
+
+/// What is done with a request over the limit.
+#[derive(Debug, Serialize)]
+#[serde(tag = "overflow", rename_all = "lowercase")]
+enum Over<'a> {
+    /// It passes, and is counted.
+    Shadow,
+    /// It is not `allowed`: whoever knows of fallbacks serves this one instead.
+    Degrade(Served<'a>),
+    /// It is not `allowed` here: whoever can sends it there.
+    Divert { target: &'a str },
+}
+
+/// The fallback: a tag that the caller knows, or a response.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Served<'a> {
+    Tag(&'a str),
+    Response { status: u16, headers: BTreeMap<&'a str, &'a str>, body: &'a str },
 }
 
 impl<'a> Body<'a> {
@@ -82,21 +110,50 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Writes an answer.
-pub(super) fn encode(answer: &Answer) -> Vec<u8> {
+/// Writes what became of a request.
+///
+/// `allowed` is whether the caller may go on as it wanted to: so one that knows nothing of overflow
+/// passes in the shadow, and never to what is protected when the policy says degrade or divert.
+pub(super) fn encode(passage: &Passage) -> Vec<u8> {
+    let Passage { answer, way, held } = passage;
     let decision = &answer.decision;
     let decided = Decided {
-        allowed: decision.allowed(),
+        allowed: way.passes(),
         granted: decision.granted(),
-        wait_us: decision.wait().get(),
+        wait_us: decision.wait().get().saturating_sub(held.get()),
         limit: decision.limit,
         remaining: decision.remaining,
         retry_after_us: decision.retry_after().map(Micros::get),
         reset_after_us: decision.reset_after.get(),
         rule: answer.rule(),
         mode: without_store(answer.mode),
+        held_us: held.get(),
+        over: over(way),
     };
     serde_json::to_vec(&decided).expect("numbers and a name are always JSON")
+}
+
+fn over(way: &Way) -> Option<Over<'_>> {
+    match way {
+        Way::Through | Way::Refused => None,
+        Way::Shadowed => Some(Over::Shadow),
+        Way::Diverted(_) => way.target().map(|target| Over::Divert { target }),
+        Way::Marked(_) => way.fallback().map(|fallback| {
+            Over::Degrade(match fallback {
+                Fallback::Tag(tag) => Served::Tag(tag),
+                Fallback::Response { status, body, headers } => Served::Response {
+                    status: *status,
+                    headers: headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
+                    body,
+                },
+            })
+        }),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How it was decided, where the store did not.

@@ -104,7 +104,7 @@ async fn decide(
     let passage = gate.pass(Wire::Http, &body.request(operation)?).await?;
     Ok(Response::builder()
         .header(header::CONTENT_TYPE, "application/json")
-        .body(HttpBody::from(encode(&passage.answer)))
+        .body(HttpBody::from(encode(&passage)))
         .expect("a constant header"))
 }
 
