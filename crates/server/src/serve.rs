@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         Some(path) => PolicySet::new(policies::load(path)?),
         None => PolicySet::default(),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(policies, &store, args))?;
     Ok(ExitCode::SUCCESS)
 }

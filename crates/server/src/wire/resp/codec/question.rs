@@ -51,12 +51,16 @@ impl Question<'_> {
 fn reply(answer: &Answer, replies: &mut Replies) {
     let decision = &answer.decision;
     replies.array(8);
-    replies.integer(if decision.allowed() { 1 } else { -1 });
+    if decision.allowed() {
+        replies.integer(1);
+    } else {
+        replies.negative(1);
+    }
     replies.integer(decision.limit);
     replies.integer(decision.remaining);
     match decision.retry_after() {
         Some(retry_after) => replies.integer(millis(retry_after)),
-        None => replies.integer(-1),
+        None => replies.negative(1),
     }
     replies.integer(millis(decision.reset_after));
     replies.integer(millis(decision.wait()));
@@ -72,7 +76,11 @@ fn reply(answer: &Answer, replies: &mut Replies) {
 /// The same where no rule holds for whoever asks.
 fn unconfigured(replies: &mut Replies) {
     replies.array(8);
-    for number in [0, 0, 0, -1, 0, 0] {
+    for number in [0, 0, 0] {
+        replies.integer(number);
+    }
+    replies.negative(1);
+    for number in [0, 0] {
         replies.integer(number);
     }
     replies.null();

@@ -19,7 +19,6 @@ use quick_cache::sync::Cache;
 use sluicegate::policy::Rules;
 use sluicegate::{Cost, Decision, Micros, Rate, Request, Rule, RuleSet, TokenBucket, Verb};
 use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
-use sluicegate_kernel::param::within;
 
 use super::question::Question;
 use super::refusal::{Refusal, shown};
@@ -95,12 +94,12 @@ pub(super) fn reply(limit: Limit, verb: &Verb, decision: &Decision, replies: &mu
         _ => (!decision.allowed(), decision.retry_after()),
     };
     replies.array(5);
-    replies.integer(u8::from(limited));
+    replies.integer(u64::from(limited));
     replies.integer(permits);
     replies.integer(remaining);
     match retry_after.filter(|_| limited) {
         Some(retry_after) => replies.integer(seconds(retry_after)),
-        None => replies.integer(-1),
+        None => replies.negative(1),
     }
     replies.integer(seconds(reset_after));
 }
@@ -111,16 +110,36 @@ const fn seconds(span: Micros) -> u64 {
 }
 
 /// A whole number as redis-cell reads it.
+#[inline]
 fn integer(word: &[u8]) -> Result<i64, Refusal> {
+    let mut number: i64 = 0;
+    for byte in word {
+        match byte.wrapping_sub(b'0') {
+            digit @ 0..=9 => number = number.wrapping_mul(10).wrapping_add(i64::from(digit)),
+            _ => return uncommon_integer(word),
+        }
+    }
+    // Up to 18 digits cannot have wrapped around.
+    if (1..=18).contains(&word.len()) { Ok(number) } else { uncommon_integer(word) }
+}
+
+#[cold]
+fn uncommon_integer(word: &[u8]) -> Result<i64, Refusal> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Refusal::cell(format_args!("Couldn't parse as integer: {}", shown(word))))
 }
 
+#[inline]
 fn in_range(name: &str, given: i64, min: u64, max: u64) -> Result<u64, Refusal> {
     match u64::try_from(given) {
-        Ok(number) => Ok(within(name, number, min, max)?),
-        Err(_) => Err(Refusal::err(format_args!("{name}: `{given}` is outside {min}..={max}"))),
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(outside(name, given, min, max)),
     }
+}
+
+#[cold]
+fn outside(name: &str, given: i64, min: u64, max: u64) -> Refusal {
+    Refusal::err(format_args!("{name}: `{given}` is outside {min}..={max}"))
 }
 
 impl Limit {
