@@ -262,7 +262,8 @@ impl<S: Store + 'static> Client<'_, S> {
 /// The questions at the beginning of `input` that are answered together with the one before it, and
 /// what comes behind them.
 fn questions(input: &[u8]) -> (Vec<Question<'_>>, &[u8]) {
-    let (mut questions, mut rest, mut words) = (Vec::new(), input, Words::default());
+    let room = if input.is_empty() { 0 } else { DECIDED_TOGETHER_MAX };
+    let (mut questions, mut rest, mut words) = (Vec::with_capacity(room), input, Words::default());
     while questions.len() < DECIDED_TOGETHER_MAX - 1 {
         let Ok(Some(length)) = read(rest, &mut words) else { break };
         let Ok(Command::Decide(question)) = Command::decode(&words) else { break };
