@@ -4,7 +4,9 @@
 mod live;
 mod overflow;
 mod redis;
+mod shapes;
 mod snapshot;
+mod verbs;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
