@@ -3,6 +3,7 @@
 
 mod live;
 mod overflow;
+mod page;
 mod redis;
 mod shapes;
 mod snapshot;
