@@ -49,9 +49,12 @@ pub(crate) fn serve() -> anyhow::Result<()> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("listening on http://{}", listener.local_addr()?);
         let router = Router::new().route("/v1/check", post(check));
-        axum::serve(axum::serve::ListenerExt::tap_io(listener, |stream| {
-            stream.set_nodelay(true).ok();
-        }), router)
+        axum::serve(
+            axum::serve::ListenerExt::tap_io(listener, |stream| {
+                stream.set_nodelay(true).ok();
+            }),
+            router,
+        )
         .await?;
         Ok(())
     })

@@ -45,7 +45,9 @@ impl Server {
             .arg(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--policies"])
             .arg(&policies)
-            .envs(["RESP", "RLS", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")))
+            .envs(
+                ["RESP", "RLS", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")),
+            )
             .env("SLUICEGATE__HTTP__HEADERS", headers);
         Self::start(&mut command, Some(policies))
     }

@@ -38,8 +38,7 @@ impl<S: Store> Engine<S> {
         let (policy, key, rules) = admit(&policies, &look)?;
         let answer = self.decide_in(&policies, &look, now).await?;
         let is_override = !std::ptr::eq(rules, policy.rules());
-        let policy = policies.resolve(look.policy).map(Arc::clone);
-        let policy = policy.expect("it was admitted by this policy");
+        let policy = Arc::clone(policy);
         if !matches!(answer.mode, Mode::Store | Mode::Remembered) {
             return Ok(Explanation { policy, is_override, answer, rules: None });
         }

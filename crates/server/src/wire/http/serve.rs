@@ -186,7 +186,7 @@ where
     let denies = denies(operation, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     let ask = Ask::decode(operation, &bytes, new_id)?;
-    let passage = desk.gate.pass(Wire::Http, &ask.request()).await?;
+    let passage = desk.gate.pass(Wire::Http, None, &ask.request()).await?;
     let mut answer = if denies && !passage.way.passes() {
         let (status, body) = refusal(&passage, ask.id.as_deref());
         respond(status, PROBLEM, body)

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sluicegate::http::headers::window_s;
 use sluicegate::policy::{OnStoreFailure, Overflow};
-use sluicegate::{Explanation, Micros, NamedRule, Passage, Request, Verb, Way};
+use sluicegate::{Explanation, Micros, NamedRule, Passage, Request, Verb};
 use utoipa::ToSchema;
 
 use super::reply::{Decided, decided, json};
@@ -75,8 +75,7 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
         Verb::Peek { cost } if answer.decision.allowed() => cost.get(),
         _ => 0,
     };
-    let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
-    let passage = Passage { answer, way, held: Micros::ZERO };
+    let passage = Passage::from(answer);
     let left = |place: usize| {
         let decision = rules.as_ref()?.get(place)?;
         Some(Left {

@@ -1,7 +1,7 @@
 //! What a settlement did.
 
 use serde::Serialize;
-use sluicegate::{Micros, Passage, Settled, Way};
+use sluicegate::{Passage, Settled};
 use utoipa::ToSchema;
 
 use super::reply::{Decided, decided, json};
@@ -26,8 +26,7 @@ pub(crate) struct SettledBody<'a> {
 /// Writes what was done.
 pub(crate) fn encode(settled: Settled) -> Vec<u8> {
     let Settled { refunded, taken, missing, answer } = settled;
-    let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
-    let passage = Passage { answer, way, held: Micros::ZERO };
+    let passage = Passage::from(answer);
     let decision = decided(&passage, None);
     json(&SettledBody { code: 1, refunded, taken, missing, decision })
 }

@@ -70,7 +70,7 @@ async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Pro
 async fn each(gate: &Gate, asks: Vec<Result<Ask<'_>, Problem>>) -> Vec<u8> {
     let answers = asks.into_iter().map(|ask| async {
         let ask = ask?;
-        Ok(gate.pass(Wire::Http, &ask.request()).await?)
+        Ok(gate.pass(Wire::Http, None, &ask.request()).await?)
     });
     encode_each(&join_all(answers).await)
 }
@@ -88,7 +88,7 @@ async fn all(gate: &Gate, asks: &[Ask<'_>]) -> Result<Vec<u8>, Problem> {
     }
     let mut passages = Vec::with_capacity(asks.len());
     for (place, ask) in asks.iter().enumerate() {
-        match gate.pass(Wire::Http, &at_once(gate, ask)).await {
+        match gate.pass(Wire::Http, None, &at_once(gate, ask)).await {
             Ok(passage) if passage.way.passes() => passages.push(passage),
             Ok(refused) => {
                 give_back(gate, asks, &passages).await?;
@@ -115,7 +115,7 @@ async fn look(gate: &Gate, ask: &Ask<'_>) -> Option<Result<Passage, DecideError>
     match (policies.resolve(question.policy)?.overflow(), &question.verb) {
         (Overflow::Reject | Overflow::Queue { .. }, Verb::Check { cost }) => {
             let look = Question { verb: Verb::Peek { cost: *cost }, ..question.clone() };
-            Some(gate.pass(Wire::Http, &look).await)
+            Some(gate.pass(Wire::Http, None, &look).await)
         }
         _ => None,
     }
@@ -140,7 +140,7 @@ async fn give_back(gate: &Gate, asks: &[Ask<'_>], passages: &[Passage]) -> Resul
     let mut kept = Vec::new();
     for (place, (ask, passage)) in asks.iter().zip(passages).enumerate().rev() {
         let Some(refund) = refund(ask.request(), passage) else { continue };
-        if gate.pass(Wire::Http, &refund).await.is_err() {
+        if gate.pass(Wire::Http, None, &refund).await.is_err() {
             kept.push(place.to_string());
         }
     }
