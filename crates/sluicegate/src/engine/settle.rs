@@ -17,11 +17,11 @@
 use std::sync::LazyLock;
 
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
-use sluicegate_kernel::{Cost, Micros, Rate, RuleSet, TokenBucket, Verb};
+use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb, Verdict};
 use sluicegate_policy::{OnStoreFailure, Rules};
 use sluicegate_store::{Executed, Store, StoreError};
 
-use super::{Answer, DecideError, Engine, Mode, Request, admit};
+use super::{Answer, DecideError, Engine, Mode, Request, admit, store_request};
 
 /// How long an id is remembered after it was settled.
 const REMEMBERED: Micros = Micros::from_secs(3_600);
@@ -112,16 +112,16 @@ impl<S: Store> Engine<S> {
         let policies = self.policies();
         let verb = correction(charged, cost);
         let request = Request { policy, key, app, verb };
-        let (_, _, rules) = admit(&policies, &request)?;
+        let (_, key, rules) = admit(&policies, &request)?;
         rules.set().supports(&request.verb).map_err(DecideError::from)?;
 
         let name = name_of(settlement);
         self.take_turn(&name).await?;
-        let answer = match self.decide_in(&policies, &request, self.now()).await {
-            Ok(answer) => answer,
-            Err(DecideError::Store(error)) => return Err(self.undo(&name, error).await),
-            Err(error) => return Err(error.into()),
+        let (verdict, mode) = match self.correct(rules, (&request, key)).await {
+            Ok(corrected) => corrected,
+            Err(error) => return Err(self.undo(&name, error).await),
         };
+        let answer = Answer::new(verdict, mode, rules);
         let granted = answer.decision.granted();
         let short = cost.saturating_sub(charged.get());
         let (refunded, taken) = match request.verb {
@@ -130,6 +130,23 @@ impl<S: Store> Engine<S> {
             _ => (0, 0),
         };
         Ok(Settled { refunded, taken, missing: short.saturating_sub(taken), answer })
+    }
+
+    /// Gives back or takes what the request says.
+    async fn correct(
+        &self,
+        rules: &Rules,
+        (request, key): (&Request<'_>, &[u8]),
+    ) -> Result<(Verdict, Mode), StoreError> {
+        let now = self.now();
+        if !matches!(request.verb, Verb::AtMost { .. }) {
+            return self.ask_store(OnStoreFailure::Deny, rules, (request, key), now).await;
+        }
+        // Without the store others would take from this engine's share, which nobody would know of.
+        let windows = rules.windows(now);
+        let moment = Moment::with_windows(now, windows.as_slice());
+        let verdict = self.store.decide(&store_request(request, key, rules), &moment).await?;
+        Ok((verdict, Mode::Store))
     }
 
     /// Takes the one turn that `name` has.
