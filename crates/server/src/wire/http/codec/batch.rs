@@ -88,7 +88,7 @@ fn list(mut body: Vec<u8>, members: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8
 }
 
 /// What gives back what `passage` took of the budget of `request`, if that is anything.
-pub(crate) fn refund<'a>(request: Request<'a>, passage: &Passage) -> Option<Request<'a>> {
+pub(crate) fn refund<'a>(request: &Request<'a>, passage: &Passage) -> Option<Request<'a>> {
     let cost = Cost::new(passage.answer.decision.granted()).ok()?;
-    Some(Request { verb: Verb::Refund { cost }, ..request })
+    Some(Request { verb: Verb::Refund { cost }, ..request.clone() })
 }

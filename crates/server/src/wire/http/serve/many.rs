@@ -139,7 +139,7 @@ fn at_once<'a>(gate: &Gate, ask: &'a Ask<'_>) -> Question<'a> {
 async fn give_back(gate: &Gate, asks: &[Ask<'_>], passages: &[Passage]) -> Result<(), Problem> {
     let mut kept = Vec::new();
     for (place, (ask, passage)) in asks.iter().zip(passages).enumerate().rev() {
-        let Some(refund) = refund(ask.request(), passage) else { continue };
+        let Some(refund) = refund(&ask.request(), passage) else { continue };
         if gate.pass(Wire::Http, None, &refund).await.is_err() {
             kept.push(place.to_string());
         }
