@@ -264,7 +264,8 @@ fn explains(started: &Started) {
     let rules = why["rules"].as_array().unwrap();
     let told = |rule: &Value| {
         let part = |name: &str| rule[name].clone();
-        [part("name"), part("algorithm"), part("limit"), part("remaining"), part("allowed")]
+        let left = |name: &str| rule["left"][name].clone();
+        [part("name"), part("algorithm"), part("limit"), left("remaining"), left("allowed")]
     };
     let burst = [json!("burst"), json!("token_bucket"), json!(5), json!(2), json!(false)];
     let daily = [json!("daily"), json!("sliding_window"), json!(100), json!(97), json!(true)];
@@ -272,7 +273,7 @@ fn explains(started: &Started) {
     assert_eq!(started.remaining("two", "k"), 2);
     let vip = started.ok("/v1/explain", &json!({"policy": "two", "key": "vip"}));
     assert_eq!((&vip["would_charge"], &vip["rules_of"]), (&json!(1), &json!("override")));
-    assert_eq!(vip["rules"][0]["remaining"], 50);
+    assert_eq!(vip["rules"][0]["left"]["remaining"], 50);
 }
 
 #[test]
@@ -303,10 +304,7 @@ async fn without_its_store_a_server_settles_nothing_and_explains_what_it_can() {
     let (status, problem) = started.server.post("/v1/settle", &settle);
     assert_eq!((status, &problem["type"]), (503, &json!("urn:sluicegate:problem:no-store")));
     let why = started.ok("/v1/explain", &json!({"policy": "two", "key": "k"}));
-    assert_eq!(
-        (&why["decision"]["mode"], why["rules"][0].get("remaining")),
-        (&json!("local"), None)
-    );
+    assert_eq!((&why["decision"]["mode"], why["rules"][0].get("left")), (&json!("local"), None));
 }
 
 #[test]

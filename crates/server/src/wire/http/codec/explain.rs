@@ -50,7 +50,8 @@ struct ExplainedRule<'a> {
     #[schema(nullable = false)]
     window_s: Option<u64>,
     /// What is left of it; left out while the store does not answer.
-    #[serde(flatten)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     left: Option<Left>,
 }
 

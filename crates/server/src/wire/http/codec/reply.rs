@@ -7,6 +7,9 @@ use sluicegate::policy::Fallback;
 use sluicegate::{Micros, Mode, Passage, Way};
 use utoipa::ToSchema;
 
+/// Room for most bodies.
+const BODY_BYTES: usize = 256;
+
 /// A decision: a refusal is one like any other.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Decision)]
@@ -120,7 +123,10 @@ pub(crate) fn encode(passage: &Passage, id: Option<&str>) -> Vec<u8> {
 
 /// Any body as bytes.
 pub(crate) fn json(body: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).expect("texts, numbers and lists of them are always JSON")
+    let mut bytes = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut bytes, body)
+        .expect("texts, numbers and lists of them are always JSON");
+    bytes
 }
 
 /// 1: it passes; -1: it does not.
