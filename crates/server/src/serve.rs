@@ -20,7 +20,7 @@ use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
 use crate::wire::resp::Password;
 use crate::wire::rls::{Headers, RateLimits};
-use crate::wire::{Bound, DRAIN_MAX, House, Wire};
+use crate::wire::{Bound, DRAIN_MAX, House, Wire, http};
 use crate::workers::Workers;
 use crate::{descriptors, say, wire};
 
@@ -153,6 +153,7 @@ async fn serve(
     let headers = Headers::of(config.rls.headers.as_slice());
     let house = House {
         limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
+        http_headers: http::Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),

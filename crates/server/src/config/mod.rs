@@ -90,6 +90,8 @@ pub(crate) struct PoliciesConfig {
 pub(crate) struct HttpConfig {
     /// Where to listen: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Which headers tell what is left, beside `Retry-After`.
+    pub(crate) headers: OneOrMany<HeaderStyle>,
 }
 
 /// Headers that tell a client what is left.
@@ -151,7 +153,7 @@ impl Default for StoreConfig {
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(8080) }
+        Self { listen: Listen::loopback(8080), headers: OneOrMany::from([HeaderStyle::Ratelimit]) }
     }
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct House {
     pub(crate) gate: Arc<Gate>,
     pub(crate) live: Arc<Live>,
     pub(crate) limits: Arc<RateLimits>,
+    /// What clients of HTTP are told about their budgets with.
+    pub(crate) http_headers: http::Headers,
     /// What Redis clients must say.
     pub(crate) password: Option<Password>,
     pub(crate) workers: Arc<Workers>,

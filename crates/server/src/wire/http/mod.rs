@@ -1,7 +1,10 @@
-//! HTTP/JSON: `POST /v1/check`, `/v1/peek`, `/v1/refund`, `/v1/reset`, and `GET /livez`.
+//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json` and `GET /livez`.
+//!
+//! `docs/wires/http.md` is for those who ask.
 
 mod codec;
-mod problem;
+mod openapi;
 mod serve;
 
+pub(crate) use codec::Headers;
 pub(crate) use serve::{connection, serve};
