@@ -94,7 +94,7 @@ impl Answered {
             None => line += ", this cost can never pass",
             Some(0) if self.reset_after_us == 0 => {}
             Some(0) => {
-                add(&mut line, format_args!(", all of it in {}", later(self.reset_after_us)))
+                add(&mut line, format_args!(", all of it in {}", later(self.reset_after_us)));
             }
             Some(us) => add(&mut line, format_args!(", again in {}", later(us))),
         }

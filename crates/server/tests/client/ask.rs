@@ -115,6 +115,8 @@ fn check_against(answer: &'static [u8], options: &str) -> Ran {
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the program connects");
         stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+        let mut request = [0; 4096];
+        assert!(stream.read(&mut request).expect("the program asks") > 0);
         stream.write_all(answer).ok();
         // Until the program has enough.
         std::io::copy(&mut (&stream).take(1 << 20), &mut std::io::sink()).ok();

@@ -64,8 +64,14 @@ fn the_cost_the_app_and_the_password_go_along() {
     let resp = format!("bench {} --policy wide --requests 1", wires(&server)[1]);
     for (password, told) in [
         (String::new(), "NOAUTH"),
-        (format!("--password-file {}", path(wrong.path())), "the server does not take the password"),
-        (format!("--password-file {}", path(long.path())), "--password-file: `1025` bytes are outside"),
+        (
+            format!("--password-file {}", path(wrong.path())),
+            "the server does not take the password",
+        ),
+        (
+            format!("--password-file {}", path(long.path())),
+            "--password-file: `1025` bytes are outside",
+        ),
     ] {
         let Ran { out, err, status } = run(&format!("{resp} {password}"));
         assert_eq!((out.as_str(), status), ("", Some(1)));

@@ -39,7 +39,7 @@ pub(super) async fn connect(plan: &Plan, connections: usize) -> Result<Vec<Line>
 
 async fn try_out(line: &mut Line, key: u64) -> Result<()> {
     let mut said = None;
-    let (keys, answered) = ([key], |_, outcome| said = Some(outcome));
+    let (keys, answered) = ([key], |_, _, outcome| said = Some(outcome));
     let asked = timeout(ANSWER_WAIT_MAX, line.ask(&keys, answered)).await;
     asked.map_err(|_| anyhow!(late())).flatten()?;
     match said {
@@ -68,9 +68,9 @@ async fn keep_asking(plan: &Plan, mut line: Line, schedule: &Schedule, tally: &R
         keys.clear();
         keys.extend(due.iter().map(|_| random.u64(0..plan.keys)));
         let mut answers = 0;
-        let asking = line.ask(&keys, |place, outcome| {
+        let asking = line.ask(&keys, |place, now, outcome| {
             answers += 1;
-            tally.borrow_mut().answered(due[place], outcome);
+            tally.borrow_mut().answered(due[place], now, outcome);
         });
         let problem = match timeout(ANSWER_WAIT_MAX, asking).await {
             Ok(Ok(())) => continue,

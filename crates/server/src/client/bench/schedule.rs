@@ -39,7 +39,7 @@ impl Schedule {
     pub(super) async fn next(&self, most: usize, due: &mut Vec<Instant>) {
         due.clear();
         let Some(rate) = self.rate else { return self.next_at_once(most, due) };
-        let Some(first) = self.take(|_| true) else { return };
+        let Some(first) = self.take(rate, |_| true) else { return };
         let first = self.time_of(first, rate);
         let waited = first > Instant::now();
         if waited {
@@ -49,34 +49,36 @@ impl Schedule {
         let from = |due: Instant| if waited && now - due <= TIMER_SLACK { now } else { due };
         due.push(from(first));
         while due.len() < most
-            && let Some(next) = self.take(|next| self.time_of(next, rate) <= now)
+            && let Some(next) = self.take(rate, |due| due <= now)
         {
             due.push(from(self.time_of(next, rate)));
         }
     }
 
     fn next_at_once(&self, most: usize, due: &mut Vec<Instant>) {
-        while due.len() < most && self.take(|_| true).is_some() {
-            due.push(Instant::now());
-        }
+        let (now, most) = (Instant::now(), most as u64);
+        let left = match self.until {
+            Until::Requests(requests) => requests,
+            Until::Elapsed(duration) if now - self.begin < duration => u64::MAX,
+            Until::Elapsed(_) => 0,
+        };
+        let take = |next: u64| Some(next + left.saturating_sub(next).min(most));
+        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let next = next.unwrap_or_else(|next| next);
+        due.extend((0..left.saturating_sub(next).min(most)).map(|_| now));
     }
 
-    /// The number of the next question, if there is one and it is `wanted`.
-    fn take(&self, wanted: impl Fn(u64) -> bool) -> Option<u64> {
+    /// The number of the next question, if there is one and it is due at a time that is `wanted`.
+    fn take(&self, rate: u64, wanted: impl Fn(Instant) -> bool) -> Option<u64> {
         let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-            (self.has(next) && wanted(next)).then_some(next + 1)
+            let due = self.time_of(next, rate);
+            let comes = match self.until {
+                Until::Requests(requests) => next < requests,
+                Until::Elapsed(duration) => due - self.begin < duration,
+            };
+            (comes && wanted(due)).then_some(next + 1)
         });
         taken.ok()
-    }
-
-    fn has(&self, number: u64) -> bool {
-        match (self.until, self.rate) {
-            (Until::Requests(requests), _) => number < requests,
-            (Until::Elapsed(duration), None) => self.begin.elapsed() < duration,
-            (Until::Elapsed(duration), Some(rate)) => {
-                self.time_of(number, rate) - self.begin < duration
-            }
-        }
     }
 
     fn time_of(&self, number: u64, rate: u64) -> Instant {

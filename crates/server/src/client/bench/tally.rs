@@ -60,9 +60,8 @@ impl Tally {
         }
     }
 
-    /// Counts an answer that came just now to a question that counts from `due`.
-    pub(super) fn answered(&mut self, due: Instant, outcome: Outcome) {
-        let now = Instant::now();
+    /// Counts an answer that came `now` to a question that counts from `due`.
+    pub(super) fn answered(&mut self, due: Instant, now: Instant, outcome: Outcome) {
         match outcome {
             Outcome::Passed => self.passed += 1,
             Outcome::Refused => self.refused += 1,
@@ -122,7 +121,7 @@ mod tests {
             [(1, Outcome::Passed), (2, Outcome::Refused), (100, Outcome::Failed("no".to_owned()))]
         {
             tokio::time::advance(Duration::from_millis(ms) - begin.elapsed()).await;
-            tally.answered(begin, outcome);
+            tally.answered(begin, Instant::now(), outcome);
         }
         let mut all = Tally::new();
         all.add(tally);

@@ -6,10 +6,11 @@ use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, heade
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::super::plan::{self, Plan};
 use super::super::tally::Outcome;
-use super::key;
+use super::KEY;
 use crate::client::ask::Question;
 use crate::client::http::ANSWER_BYTES_MAX;
 use crate::client::told;
@@ -49,20 +50,20 @@ impl HttpLine {
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        mut answered: impl FnMut(usize, Outcome),
+        mut answered: impl FnMut(usize, Instant, Outcome),
     ) -> Result<()> {
         for (place, number) in keys.iter().enumerate() {
             self.sender.ready().await?;
             let answer = self.sender.send_request(self.request(*number)).await?;
             let status = answer.status();
             let body = body::to_bytes(Body::new(answer.into_body()), ANSWER_BYTES_MAX).await?;
-            answered(place, outcome(status, &body));
+            answered(place, Instant::now(), outcome(status, &body));
         }
         Ok(())
     }
 
     fn request(&self, number: u64) -> Request<String> {
-        let key = key(number);
+        let key = format!("{KEY}{number}");
         let question = Question {
             policy: &self.policy,
             key: Some(&key),

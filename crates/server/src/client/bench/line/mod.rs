@@ -5,6 +5,7 @@ mod resp;
 mod rls;
 
 use anyhow::Result;
+use tokio::time::Instant;
 
 use super::plan::{Plan, Spoken};
 use super::tally::Outcome;
@@ -32,14 +33,15 @@ impl Line {
         })
     }
 
-    /// Asks for all of `keys` at once, and says `answered` of the place of each as its answer comes.
+    /// Asks for all of `keys` at once, and says `answered` of the place of each, as its answer comes, and
+    /// when that was.
     ///
     /// # Errors
     /// If the connection is of no more use. Those that were not answered are not known.
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        answered: impl FnMut(usize, Outcome),
+        answered: impl FnMut(usize, Instant, Outcome),
     ) -> Result<()> {
         match self {
             Self::Http(line) => line.ask(keys, answered).await,
@@ -49,7 +51,5 @@ impl Line {
     }
 }
 
-/// The key of this number. Nobody's own keys look like that.
-fn key(number: u64) -> String {
-    format!("bench:{number}")
-}
+/// The key of this number is this and the number. Nobody's own keys look like that.
+const KEY: &str = "bench:";

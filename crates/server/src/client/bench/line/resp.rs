@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 
 use super::super::plan::{Plan, Question};
 use super::super::tally::Outcome;
-use super::key;
+use super::KEY;
 use crate::client::told;
 use crate::wire::accept::Stream;
 
@@ -23,9 +24,9 @@ const PARTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct RespLine {
     stream: Stream,
-    /// `SG.CHECK policy`, and behind the key what is the same in all questions.
-    before: Vec<String>,
-    after: Vec<String>,
+    /// What is the same in all commands, before the key and behind it.
+    before: Vec<u8>,
+    after: Vec<u8>,
     commands: Vec<u8>,
     replies: Vec<u8>,
 }
@@ -34,20 +35,21 @@ impl RespLine {
     /// A connection on `stream`, past the password.
     pub(super) async fn new(stream: Stream, plan: &Plan) -> Result<Self> {
         let Question { policy, app, cost } = &plan.question;
-        let mut after = Vec::new();
-        if *cost > 1 {
-            after.extend(["COST".to_owned(), cost.to_string()]);
-        }
-        if let Some(app) = app {
-            after.extend(["APP".to_owned(), app.clone()]);
-        }
-        let before = vec!["SG.CHECK".to_owned(), policy.clone()];
+        let permits = cost.to_string();
+        let cost = (*cost > 1).then_some(["COST", &permits]);
+        let app = app.as_deref().map(|app| ["APP", app]);
+        let options: Vec<_> = [cost, app].into_iter().flatten().flatten().collect();
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        array(&mut before, 3 + options.len());
+        texts(&mut before, &["SG.CHECK", policy]);
+        texts(&mut after, &options);
         let (commands, replies) = (Vec::new(), Vec::new());
         let mut line = Self { stream, before, after, commands, replies };
         if let Some(password) = &plan.password {
-            command(&mut line.commands, &["AUTH", password.expose()]);
+            array(&mut line.commands, 2);
+            texts(&mut line.commands, &["AUTH", password.expose()]);
             let mut said = None;
-            line.exchange(1, |_, reply| said = Some(reply)).await?;
+            line.exchange(1, |_, _, reply| said = Some(reply)).await?;
             ensure!(said == Some(Reply::Other), "the server does not take the password: {said:?}");
         }
         Ok(line)
@@ -57,43 +59,47 @@ impl RespLine {
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        mut answered: impl FnMut(usize, Outcome),
+        mut answered: impl FnMut(usize, Instant, Outcome),
     ) -> Result<()> {
         for number in keys {
-            let key = key(*number);
-            let words = self.before.iter().map(String::as_str).chain([&*key]);
-            let words: Vec<_> = words.chain(self.after.iter().map(String::as_str)).collect();
-            command(&mut self.commands, &words);
+            self.commands.extend_from_slice(&self.before);
+            let (mut digits, mut key) = (itoa::Buffer::new(), KEY.to_owned());
+            key.push_str(digits.format(*number));
+            texts(&mut self.commands, &[&key]);
+            self.commands.extend_from_slice(&self.after);
         }
-        self.exchange(keys.len(), |place, reply| answered(place, outcome(reply))).await
+        let said = |place, now, reply| answered(place, now, outcome(reply));
+        self.exchange(keys.len(), said).await
     }
 
     /// Sends the commands, and reads as many replies.
-    async fn exchange(&mut self, count: usize, mut said: impl FnMut(usize, Reply)) -> Result<()> {
-        self.stream.write_all(&self.commands).await?;
-        self.commands.clear();
+    async fn exchange(
+        &mut self,
+        count: usize,
+        mut said: impl FnMut(usize, Instant, Reply),
+    ) -> Result<()> {
+        let Self { stream, commands, replies, .. } = self;
+        stream.write_all(commands).await?;
+        commands.clear();
         let mut place = 0;
-        loop {
-            let mut read = 0;
-            while let Some((reply, length)) = reply(&self.replies[read..])? {
-                said(place, reply);
-                (place, read) = (place + 1, read + length);
-            }
-            self.replies.drain(..read);
-            if place >= count {
-                ensure!(place == count && self.replies.is_empty(), "more replies than commands");
-                return Ok(());
-            }
+        while place < count {
             ensure!(
-                self.replies.len() < REPLY_BYTES_MAX,
+                replies.len() < REPLY_BYTES_MAX,
                 "a reply of more than {REPLY_BYTES_MAX} bytes"
             );
-            self.replies.reserve(READ_BYTES);
-            ensure!(
-                self.stream.read_buf(&mut self.replies).await? > 0,
-                "the server closed the connection"
-            );
+            replies.reserve(READ_BYTES);
+            ensure!(stream.read_buf(replies).await? > 0, "the server closed the connection");
+            let (now, mut read) = (Instant::now(), 0);
+            while place < count
+                && let Some((reply, length)) = reply(&replies[read..])?
+            {
+                said(place, now, reply);
+                (place, read) = (place + 1, read + length);
+            }
+            replies.drain(..read);
         }
+        ensure!(replies.is_empty(), "the server says more than it was asked");
+        Ok(())
     }
 }
 
@@ -120,12 +126,24 @@ fn outcome(reply: Reply) -> Outcome {
     }
 }
 
-/// Appends a command of these words.
-fn command(bytes: &mut Vec<u8>, words: &[&str]) {
-    bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+/// Appends the beginning of a command of so many words.
+fn array(bytes: &mut Vec<u8>, words: usize) {
+    line(bytes, b'*', words);
+}
+
+/// Appends words.
+fn texts(bytes: &mut Vec<u8>, words: &[&str]) {
     for word in words {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        line(bytes, b'$', word.len());
+        bytes.extend_from_slice(word.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
     }
+}
+
+fn line(bytes: &mut Vec<u8>, kind: u8, number: usize) {
+    bytes.push(kind);
+    bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    bytes.extend_from_slice(b"\r\n");
 }
 
 /// The first reply in `bytes` and its length; none if it is not all there.
@@ -151,10 +169,10 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>> {
 
 /// One part: its kind, its line (of a text that is its length), and where it ends.
 fn part(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>> {
-    let Some(end) = memchr::memmem::find(bytes, b"\r\n") else { return Ok(None) };
-    let line = str::from_utf8(&bytes[..end]).context(NO_REPLY)?;
-    let (kind, text) = (bytes[0], line.get(1..).context(NO_REPLY)?);
-    let end = end + 2;
+    let Some(end) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
+    let line = bytes[..end].strip_suffix(b"\r").context(NO_REPLY)?;
+    let (kind, text) = line.split_first().context(NO_REPLY)?;
+    let (kind, text, end) = (*kind, str::from_utf8(text).context(NO_REPLY)?, end + 1);
     match kind {
         b'$' if text == "-1" => Ok(Some((kind, text, end))),
         b'$' => {
@@ -181,7 +199,8 @@ mod tests {
     #[test]
     fn a_command_is_an_array_of_texts() {
         let mut bytes = Vec::new();
-        command(&mut bytes, &["SG.CHECK", "é"]);
+        array(&mut bytes, 2);
+        texts(&mut bytes, &["SG.CHECK", "é"]);
         assert_eq!(bytes, "*2\r\n$8\r\nSG.CHECK\r\n$2\r\né\r\n".as_bytes());
     }
 

@@ -3,10 +3,11 @@
 use anyhow::Result;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
 
 use super::super::plan::{Plan, Question};
 use super::super::tally::Outcome;
-use super::key;
+use super::KEY;
 use crate::client::told;
 use crate::wire::accept::Stream;
 use crate::wire::rls::{Asked, Client};
@@ -32,12 +33,12 @@ impl RlsLine {
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        mut answered: impl FnMut(usize, Outcome),
+        mut answered: impl FnMut(usize, Instant, Outcome),
     ) -> Result<()> {
         let Self { client, policy, app, hits } = &*self;
         let (app, hits) = (app.as_deref(), *hits);
         let asking = keys.iter().enumerate().map(|(place, number)| {
-            let (mut client, key) = (client.clone(), key(*number));
+            let (mut client, key) = (client.clone(), format!("{KEY}{number}"));
             async move { (place, client.ask(policy, &key, app, hits).await) }
         });
         let mut asking: FuturesUnordered<_> = asking.collect();
@@ -47,7 +48,7 @@ impl RlsLine {
                 Asked::OverLimit => Outcome::Refused,
                 Asked::Error(problem) => Outcome::Failed(told::shortened(&problem)),
             };
-            answered(place, outcome);
+            answered(place, Instant::now(), outcome);
         }
         Ok(())
     }
