@@ -108,38 +108,56 @@ fn a_server_is_found_by_its_socket_its_name_and_the_environment() {
     assert_eq!(super::finish(asked).status, Some(0));
 }
 
-/// What a check says of a server that reads the request, says `answer`, and then nothing.
-fn check_against(answer: &'static [u8], options: &str) -> Ran {
+/// What a check says of a server that reads the request, says `answer`, and then nothing; and what
+/// it was asked.
+fn check_against(answer: &'static [u8], options: &str) -> (Ran, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
     let address = listener.local_addr().expect("it has one");
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the program connects");
         stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
-        let mut request = [0; 4096];
-        assert!(stream.read(&mut request).expect("the program asks") > 0);
+        let mut request = vec![0; 4096];
+        let length = stream.read(&mut request).expect("the program asks");
         stream.write_all(answer).ok();
         // Until the program has enough.
         std::io::copy(&mut (&stream).take(1 << 20), &mut std::io::sink()).ok();
+        String::from_utf8(request[..length].to_vec()).expect("it asks in text")
     });
     let ran = run(&format!("check login k --to {address} {options}"));
-    server.join().expect("the server ends with its client");
-    Ran { err: ran.err.replace(&address.to_string(), "SERVER"), ..ran }
+    let request = server.join().expect("the server ends with its client");
+    (Ran { err: ran.err.replace(&address.to_string(), "SERVER"), ..ran }, request)
+}
+
+#[test]
+fn everything_that_was_typed_is_asked_for_and_a_booked_time_is_told() {
+    let booked =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 135\r\n\r\n\
+        {\"allowed\":true,\"granted\":2,\"wait_us\":120000,\"limit\":5,\"remaining\":0,\
+        \"retry_after_us\":0,\"reset_after_us\":900000,\"rule\":\"tries\",\"new\":1}";
+    let (ran, request) = check_against(booked, "--app shop --cost 2 --max-wait 250ms");
+    let passes = "passes after 120 ms: 0 of 5 left (tries), all of it in 900 ms";
+    assert_eq!(ran, super::ran(0, passes));
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /v1/check HTTP/1.1\r\n"), "{head}");
+    let asked =
+        json!({"policy": "login", "key": "k", "app": "shop", "cost": 2, "max_wait_ms": 250});
+    assert_eq!(serde_json::from_str::<Value>(body).unwrap(), asked);
 }
 
 #[test]
 fn a_server_that_says_nothing_nonsense_or_too_much_is_an_error() {
     let silent = wrong("SERVER did not answer within 50 ms");
-    assert_eq!(check_against(b"", "--timeout 50ms"), silent);
-    assert_eq!(check_against(b"HTTP/1.1 200 OK\r\n", "--timeout 50ms"), silent);
+    assert_eq!(check_against(b"", "--timeout 50ms").0, silent);
+    assert_eq!(check_against(b"HTTP/1.1 200 OK\r\n", "--timeout 50ms").0, silent);
     let bad = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\n<html>";
-    assert_eq!(check_against(bad, ""), wrong("the server answered 502 Bad Gateway: <html>"));
+    assert_eq!(check_against(bad, "").0, wrong("the server answered 502 Bad Gateway: <html>"));
     for answer in [
         &b"-ERR unknown command\r\n\r\n"[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
         b"HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"allowed\"",
     ] {
-        let ran = check_against(answer, "--timeout 5s");
+        let (ran, _) = check_against(answer, "--timeout 5s");
         assert_eq!(ran.status, Some(2));
         assert!(ran.err.starts_with("error: SERVER did not answer "), "{}", ran.err);
     }

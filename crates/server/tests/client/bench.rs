@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::time::sleep;
 
-use super::{POLICIES, Ran, Server, finish, path, run, sluicegate};
+use super::{PATIENCE, POLICIES, Ran, Server, finish, path, run, sluicegate};
 
 /// What `sluicegate bench COMMAND` measures, and its exit status.
 fn bench(command: &str) -> (Value, Option<i32>) {
@@ -134,15 +134,25 @@ fn an_open_loop_keeps_to_its_rate() {
     }
 }
 
+/// Waits until the key that the load is for has been asked for.
+async fn begun(server: &Server) {
+    let asked = async || {
+        let peeked = server.ask("peek hundred bench:0");
+        (!peeked.out.contains("100 of 100 left")).then_some(())
+    };
+    sluicegate_testkit::until("the load begins", PATIENCE, asked).await.expect("it does");
+}
+
 #[tokio::test]
 async fn an_open_loop_charges_a_server_that_stood_still_for_all_who_would_have_come() {
     let server = Server::start();
-    let load = "--policy wide --connections 2 --rate 500 --duration 1500ms --output json";
+    let load =
+        "--policy hundred --keys 1 --connections 2 --rate 500 --duration 1500ms --output json";
     let running = sluicegate(&format!("bench {} {load}", wires(&server)[0]))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    sleep(Duration::from_millis(500)).await;
+    begun(&server).await;
     server.signal("-STOP");
     sleep(Duration::from_millis(600)).await;
     server.signal("-CONT");
@@ -158,18 +168,18 @@ async fn an_open_loop_charges_a_server_that_stood_still_for_all_who_would_have_c
 async fn a_run_ends_when_its_server_is_gone_and_says_what_was_lost() {
     for place in 0..3 {
         let mut server = Server::start();
-        let load = "--policy wide --connections 3 --duration 60s --output json";
+        let load = "--policy hundred --keys 1 --connections 3 --duration 60s --output json";
         let running = sluicegate(&format!("bench {} {load}", wires(&server)[place]))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        sleep(Duration::from_millis(500)).await;
+        begun(&server).await;
         server.process.kill().unwrap();
         server.process.wait().unwrap();
         let Ran { out, status, .. } = finish(running.wait_with_output());
         let report: Value = serde_json::from_str(&out).unwrap();
         assert_eq!((status, &report["connections_lost"]), (Some(1), &json!(3)), "{report}");
-        assert_eq!(report["failed"], 3);
+        assert!(report["failed"].as_u64().is_some_and(|failed| failed >= 3), "{report}");
         assert!(report["passed"].as_u64().is_some_and(|passed| passed > 0), "{report}");
         assert!(report["elapsed_s"].as_f64().is_some_and(|elapsed| elapsed < 30.0), "{report}");
     }

@@ -163,11 +163,14 @@ impl Report {
         let Some((busy, us)) = self.generator_busy.zip(self.generator_us_per_decision) else {
             return Ok(());
         };
-        let threads = self.threads;
+        let threads = match self.threads {
+            1 => "its thread".to_owned(),
+            threads => format!("its {threads} threads"),
+        };
+        let percent = busy * 100.0;
         writeln!(
             text,
-            "\nthe generator was busy for {:.0} % of {threads} thread(s), {us:.1} µs a decision",
-            busy * 100.0
+            "\nthe generator was busy for {percent:.0} % of {threads}, {us:.1} µs a decision"
         )?;
         if busy > BUSY_TOO_MUCH {
             writeln!(
