@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! main ─▶ cli ─┬─▶ serve     the server: one engine, one folder per wire
+//!              ├─▶ client    questions to a running server, and load on it
 //!              ├─▶ replay    the same engine in virtual time, over a file
 //!              ├─▶ policies  check a document, print its schema
 //!              └─▶ descriptors  import what others configure
@@ -10,6 +11,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
+mod client;
 mod config;
 mod descriptors;
 pub mod fields;
@@ -18,6 +20,7 @@ mod policies;
 pub mod replay;
 mod say;
 mod serve;
+mod shell;
 mod snapshot;
 mod store;
 pub mod wire;
