@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
+use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
 use crate::wire::rls::{Headers, RateLimits};
 use crate::wire::{Bound, DRAIN_MAX, House, Wire};
@@ -155,6 +156,7 @@ async fn serve(
         limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
         gate,
         live: Arc::new(live),
+        trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
         workers: Arc::new(Workers::start(workers)?),
         leaving: CancellationToken::new(),

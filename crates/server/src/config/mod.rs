@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
-pub(crate) use value::{Listen, OneOrMany, Secret, Span};
+pub(crate) use value::{Listen, Network, OneOrMany, Secret, Span};
 
 use crate::store::TimeSource;
 
@@ -90,6 +90,9 @@ pub(crate) struct PoliciesConfig {
 pub(crate) struct HttpConfig {
     /// Where to listen: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
+    /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
+    pub(crate) trusted_peers: OneOrMany<Network>,
 }
 
 /// Headers that tell a client what is left.
@@ -151,7 +154,7 @@ impl Default for StoreConfig {
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(8080) }
+        Self { listen: Listen::loopback(8080), trusted_peers: Network::loopback() }
     }
 }
 

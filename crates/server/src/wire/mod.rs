@@ -22,6 +22,7 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
 use accept::Listener;
+use http::TrustedPeers;
 use resp::Password;
 use rls::RateLimits;
 
@@ -83,6 +84,8 @@ pub(crate) struct House {
     pub(crate) gate: Arc<Gate>,
     pub(crate) live: Arc<Live>,
     pub(crate) limits: Arc<RateLimits>,
+    /// Gateways whose word is taken for what their clients asked.
+    pub(crate) trusted_peers: Arc<TrustedPeers>,
     /// What Redis clients must say.
     pub(crate) password: Option<Password>,
     pub(crate) workers: Arc<Workers>,

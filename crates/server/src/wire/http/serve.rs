@@ -1,5 +1,6 @@
 //! The IO of the HTTP wire.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,16 @@ use axum::body::{Body as HttpBody, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request as HttpRequest, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::{get, post};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tower::Service;
 
+use super::auth;
 use super::codec::{Body, Operation, encode};
 use super::problem::Problem;
 use crate::gate::Gate;
@@ -39,22 +43,28 @@ const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Answers requests, also those by the descriptors of gateways, until `stop`, then lets those in
 /// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, limits, workers, stop, .. } = house;
-    let router = router(Arc::clone(gate)).merge(rls::routes(Arc::clone(limits)));
+    let House { gate, limits, trusted_peers, workers, stop, .. } = house;
+    let router = router(Arc::clone(gate))
+        .merge(auth::routes(Arc::clone(gate), Arc::clone(trusted_peers)))
+        .merge(rls::routes(Arc::clone(limits)));
     let stopping = stop.clone();
-    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connection(router.clone(), stream, stopping.clone())
+    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
+        connection(auth::knowing(peer, router.clone()), stream, stopping.clone())
     })
     .await
 }
 
 /// Answers the requests of one connection, one after the other.
-pub(crate) async fn connection(
-    router: Router,
+pub(crate) async fn connection<S>(
+    service: S,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
-) {
-    let service = TowerToHyperService::new(router);
+) where
+    S: Service<HttpRequest<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    let service = TowerToHyperService::new(service);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT_MAX)
