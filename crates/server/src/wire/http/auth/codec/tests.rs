@@ -226,7 +226,8 @@ async fn a_refusal_by_one_charges_no_other() {
         assert_eq!(decided.len(), if passes { 2 } else { 1 });
         let response = super::encode(&decided, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(response.status() == StatusCode::OK, passes);
-        assert_eq!(response.headers().get_all("ratelimit").iter().count(), decided.len());
+        let told = response.headers()["ratelimit"].to_str().unwrap();
+        assert_eq!(told.split(", ").count(), decided.len(), "{told}");
     }
     let peek = sluicegate::Verb::Peek { cost: sluicegate::Cost::ONE };
     let request = sluicegate::Request::new("plenty", None, peek);

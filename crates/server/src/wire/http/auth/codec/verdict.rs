@@ -12,10 +12,12 @@
 //! A gateway takes each status below 300 for leave to pass, so a fallback of such a status is sent with
 //! 429. Where no policy guards the request there is no verdict: 200 alone.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use sluicegate::http::headers::{add_retry_after, rate_limit_policy};
+use sluicegate::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after, rate_limit_policy};
 use sluicegate::http::{Format, problem};
 use sluicegate::policy::{Fallback, Policy};
 use sluicegate::{Mode, Passage, Way};
@@ -30,7 +32,7 @@ const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
 /// What became of the request in one policy.
 #[derive(Debug)]
 pub(in crate::wire::http::auth) struct Decided {
-    pub(in crate::wire::http::auth) policy: std::sync::Arc<Policy>,
+    pub(in crate::wire::http::auth) policy: Arc<Policy>,
     pub(in crate::wire::http::auth) passage: Passage,
 }
 
@@ -40,6 +42,7 @@ pub(in crate::wire::http::auth) fn encode(decided: &[Decided], deny: StatusCode)
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     decided.iter().for_each(|decided| tell_limits(headers, decided));
+    [RATELIMIT_POLICY, RATELIMIT].into_iter().for_each(|name| join(headers, name));
     let over = decided.iter().find(|decided| decided.passage.way != Way::Through);
     let Some(Decided { policy, passage }) = over.or(decided.first()) else { return response };
     headers.insert(POLICY, HeaderValue::from_str(policy.name()).expect("names are ASCII"));
@@ -86,6 +89,15 @@ fn tell_limits(headers: &mut HeaderMap, Decided { passage, .. }: &Decided) {
         Mode::Deny => "deny",
     };
     headers.insert(MODE, HeaderValue::from_static(mode));
+}
+
+/// Puts the lines of a list on one: gateways copy the first line alone.
+fn join(headers: &mut HeaderMap, name: HeaderName) {
+    let lines: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+    if lines.len() > 1 {
+        let line = HeaderValue::from_bytes(&lines.join(&b", "[..]));
+        headers.insert(name, line.expect("lines of header fields are one when joined"));
+    }
 }
 
 fn verdict(headers: &mut HeaderMap, word: &'static str) {
