@@ -92,4 +92,16 @@ impl Store for AnyStore {
             Self::Redis(store) => store.decide(request, at).await,
         }
     }
+
+    #[inline]
+    fn decide_at_once(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Result<Verdict, StoreError>> {
+        match self {
+            Self::Memory(store) => store.decide_at_once(request, at),
+            Self::Redis(store) => store.decide_at_once(request, at),
+        }
+    }
 }

@@ -69,6 +69,16 @@ pub trait Store: Send + Sync {
         request: &Request<'_>,
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+
+    /// The same from a store that has nobody to wait for; `None` from others, and nothing was done.
+    fn decide_at_once(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Result<Verdict, StoreError>> {
+        let _ = (request, at);
+        None
+    }
 }
 
 impl Store for MemoryStore {
@@ -78,5 +88,14 @@ impl Store for MemoryStore {
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
         std::future::ready(self.decide_now(request, at).map_err(StoreError::from))
+    }
+
+    #[inline]
+    fn decide_at_once(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Result<Verdict, StoreError>> {
+        Some(self.decide_now(request, at).map_err(StoreError::from))
     }
 }

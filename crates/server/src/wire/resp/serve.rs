@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
-use sluicegate::policy::Rules;
+use futures_util::future::join_all;
+use sluicegate::Micros;
 use sluicegate::store::Store;
-use sluicegate::{Answer, DecideError, Engine, Micros};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +23,9 @@ use super::codec::{
     COMMAND_BYTES_MAX, Command, KnownLimits, Limits, Next, Password, Question, Replies, Session,
     Words, read,
 };
-use crate::wire::House;
+use crate::gate::Gate;
 use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+use crate::wire::{House, Wire};
 
 /// What is buffered of a connection's input at first; it grows up to [`COMMAND_BYTES_MAX`] where a
 /// client sends more at once, so that ten thousand connections that say little cost little.
@@ -58,7 +58,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 struct Shared<S> {
-    engine: Arc<Engine<S>>,
+    gate: Arc<Gate<S>>,
     password: Option<Password>,
     limits: Arc<KnownLimits>,
     connections: AtomicU64,
@@ -68,7 +68,7 @@ struct Shared<S> {
 /// cut off because they did not end. With a password, only who says it may ask.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let House { gate, password, workers, stop, .. } = house;
-    let shared = Arc::new(Shared::new(Arc::clone(gate.engine()), password.clone()));
+    let shared = Arc::new(Shared::new(Arc::clone(gate), password.clone()));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
         connection(Arc::clone(&shared), stream, stopping.clone())
@@ -76,21 +76,8 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     .await
 }
 
-/// The decision that `question` wants; by `rules`, if it brings its own.
-async fn decide<S: Store>(
-    engine: &Engine<S>,
-    question: &Question<'_>,
-    rules: Option<Rules>,
-    now: Micros,
-) -> Result<Answer, DecideError> {
-    match rules {
-        None => engine.decide_as_of(&question.request, now).await,
-        Some(rules) => engine.decide_by(&rules, &question.request, now).await,
-    }
-}
-
 /// Answers the commands of one connection.
-async fn connection<S: Store>(
+async fn connection<S: Store + 'static>(
     shared: Arc<Shared<S>>,
     mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
@@ -149,7 +136,7 @@ struct Client<'s, S> {
     replies: Replies,
 }
 
-impl<S: Store> Client<'_, S> {
+impl<S: Store + 'static> Client<'_, S> {
     /// Answers the commands that `input` holds. Returns how many bytes they take.
     async fn answer(
         &mut self,
@@ -157,7 +144,7 @@ impl<S: Store> Client<'_, S> {
         stream: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<(usize, Next)> {
         // Commands that came together are decided by one look at the clock.
-        let now = self.shared.engine.now();
+        let now = self.shared.gate.engine().now();
         let (mut next, mut rest, mut words) = (Next::GoOn, input, Words::default());
         while next == Next::GoOn {
             match read(rest, &mut words) {
@@ -174,7 +161,9 @@ impl<S: Store> Client<'_, S> {
             }
             match Command::decode(&words) {
                 Ok(Command::Decide(question)) => {
-                    rest = self.decide(&question, now, rest).await;
+                    if !self.decide_at_once(&question, now) {
+                        rest = self.decide_together(question, now, rest).await;
+                    }
                 }
                 Ok(Command::Talk(talk)) => {
                     let password = self.shared.password.as_ref();
@@ -190,35 +179,39 @@ impl<S: Store> Client<'_, S> {
         Ok((input.len() - rest.len(), next))
     }
 
-    /// Answers `question`, and if that has to wait, those at the beginning of `rest` as well.
-    /// Returns what is left of `rest`.
-    async fn decide<'a>(
+    /// Answers `question` if nobody has to be waited for.
+    fn decide_at_once(&mut self, question: &Question<'_>, now: Micros) -> bool {
+        if let Err(refusal) = self.session.admit() {
+            self.replies.refusal(&refusal);
+            return true;
+        }
+        let rules = question.limit.map(|limit| self.limits.rules(limit));
+        let passed = self.shared.gate.pass_at_once(Wire::Resp, rules, &question.request, now);
+        let Some(passed) = passed else { return false };
+        question.reply(&passed, &mut self.replies);
+        true
+    }
+
+    /// Answers `first` and the questions at the beginning of `rest` that can be decided together with
+    /// it. Returns what is left of `rest`.
+    async fn decide_together<'a>(
         &mut self,
-        question: &Question<'a>,
+        first: Question<'a>,
         now: Micros,
         rest: &'a [u8],
     ) -> &'a [u8] {
-        if let Err(refusal) = self.session.admit() {
-            self.replies.refusal(&refusal);
-            return rest;
-        }
-        let engine = &*self.shared.engine;
-        let rules = question.limit.map(|limit| self.limits.rules(limit));
-        let mut deciding = pin!(decide(engine, question, rules, now));
-        let at_once = poll_fn(|context| Poll::Ready(deciding.as_mut().poll(context))).await;
-        if let Poll::Ready(decided) = at_once {
-            question.reply(&decided, &mut self.replies);
-            return rest;
-        }
-        let (others, rest) = companions(question, rest);
-        let deciding_others = others.iter().map(|other| {
-            let rules = other.limit.map(|limit| self.limits.rules(limit));
-            decide(engine, other, rules, now)
-        });
-        let (decided, others_decided) = join(deciding, join_all(deciding_others)).await;
-        question.reply(&decided, &mut self.replies);
-        for (other, decided) in others.iter().zip(&others_decided) {
-            other.reply(decided, &mut self.replies);
+        let (questions, rest) = companions(first, rest);
+        let passing =
+            questions.iter().map(|question| {
+                let rules = question.limit.map(|limit| self.limits.rules(limit).clone());
+                let gate = &self.shared.gate;
+                async move {
+                    gate.pass_in_time(Wire::Resp, rules.as_ref(), &question.request, now).await
+                }
+            });
+        let passed = join_all(passing).await;
+        for (question, passed) in questions.iter().zip(&passed) {
+            question.reply(passed, &mut self.replies);
         }
         rest
     }
@@ -242,11 +235,12 @@ impl<S: Store> Client<'_, S> {
     }
 }
 
-/// The questions at the beginning of `input` that can be decided together with `first`, and what
-/// comes behind them.
-fn companions<'a>(first: &Question<'_>, input: &'a [u8]) -> (Vec<Question<'a>>, &'a [u8]) {
-    let (mut questions, mut rest, mut words) = (Vec::new(), input, Words::default());
-    while !first.keeps_its_place() && questions.len() < WAITED_FOR_MAX - 1 {
+/// `first`, with the questions at the beginning of `input` that can be decided together with it; and
+/// what comes behind them.
+fn companions<'a>(first: Question<'a>, input: &'a [u8]) -> (Vec<Question<'a>>, &'a [u8]) {
+    let alone = first.keeps_its_place();
+    let (mut questions, mut rest, mut words) = (vec![first], input, Words::default());
+    while !alone && questions.len() < WAITED_FOR_MAX {
         let Ok(Some(length)) = read(rest, &mut words) else { break };
         match Command::decode(&words) {
             Ok(Command::Decide(question)) if !question.keeps_its_place() => {
@@ -260,8 +254,8 @@ fn companions<'a>(first: &Question<'_>, input: &'a [u8]) -> (Vec<Question<'a>>, 
 }
 
 impl<S> Shared<S> {
-    fn new(engine: Arc<Engine<S>>, password: Option<Password>) -> Self {
-        Self { engine, password, limits: Arc::default(), connections: AtomicU64::new(1) }
+    fn new(gate: Arc<Gate<S>>, password: Option<Password>) -> Self {
+        Self { gate, password, limits: Arc::default(), connections: AtomicU64::new(1) }
     }
 }
 
