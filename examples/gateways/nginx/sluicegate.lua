@@ -1,16 +1,17 @@
 -- Asks Sluicegate whether the present request may pass, over the protocol of Redis.
 --
 --   access_by_lua_block {
---       require("sluicegate").limit { host = "127.0.0.1", port = 6380, policy = "site", key = ngx.var.remote_addr }
+--       local sluicegate = require("sluicegate")
+--       sluicegate.limit { host = "127.0.0.1", port = 6380, policy = "site", key = sluicegate.client() }
 --   }
 --
 -- A request over the limit ends with 429 and Retry-After. Without an answer it ends with 503, or passes
--- if `open` is true.
+-- if `open` is true. `timeout_ms` must be longer than the policy may hold a request back; `password` is
+-- for servers that want one.
 
 local _M = {}
 
--- Milliseconds.
-local TIMEOUT_MS = 1000
+local TIMEOUT_MS_DEFAULT = 1000
 local IDLE_MS = 30000
 -- Connections that each worker keeps.
 local POOL_SIZE = 64
@@ -58,7 +59,7 @@ end
 
 local function ask(options, words)
     local socket = ngx.socket.tcp()
-    socket:settimeout(TIMEOUT_MS)
+    socket:settimeout(options.timeout_ms or TIMEOUT_MS_DEFAULT)
     local connected, err = socket:connect(options.host, options.port)
     if not connected then
         return nil, err
@@ -82,6 +83,19 @@ local function ask(options, words)
     end
     socket:setkeepalive(IDLE_MS, POOL_SIZE)
     return reply
+end
+
+-- The client's address as a key: one of IPv6 counts as its network of 64 bits, in which a client moves
+-- as it likes, and one of IPv4 in its dress as that.
+function _M.client()
+    local bytes = ngx.var.binary_remote_addr
+    if #bytes == 4 then
+        return ngx.var.remote_addr
+    end
+    if bytes:sub(1, 12) == ("\0"):rep(10) .. "\255\255" then
+        return table.concat({ bytes:byte(13, 16) }, ".")
+    end
+    return ("%02x%02x:%02x%02x:%02x%02x:%02x%02x::/64"):format(bytes:byte(1, 8))
 end
 
 function _M.limit(options)

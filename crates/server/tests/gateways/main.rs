@@ -1,6 +1,5 @@
 //! What clients of real gateways see, with Sluicegate behind them: the configurations of `examples/`,
 //! run as they are but for the ports.
-#![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 mod audit;
 mod auth;

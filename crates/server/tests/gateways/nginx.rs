@@ -36,6 +36,8 @@ pub(crate) fn start(places: &Places, site: &str) -> Result<Program, Error> {
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         writeln!(main, "{kind}_temp_path {{dir}}/{kind};").expect("a String takes all text");
     }
+    // A client that a test wants to be elsewhere says so.
+    main += "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;\n";
     main += "include {dir}/site.conf;\n}\n";
     let files = [("nginx.conf", main), ("site.conf", places.in_text(site))];
     let args = ["-c", "{dir}/nginx.conf", "-e", "stderr"];
@@ -69,6 +71,47 @@ async fn ten_a_second_and_five_at_once_pass_through_auth_request() {
 async fn ten_a_second_and_five_at_once_pass_through_lua() {
     let stage = need!(stage(LUA, &example("gateways/policies.yaml"), &[]).await);
     exactly_what_the_policy_allows_passes(&stage).await;
+}
+
+#[tokio::test]
+async fn ten_a_second_and_five_at_once_pass_with_budgets_in_redis() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?deadline_ms=5000", redis.url());
+    let policies = example("gateways/policies.yaml");
+    let stage = need!(stage(AUTH_REQUEST, &policies, &["--store", &url]).await);
+    exactly_what_the_policy_allows_passes(&stage).await;
+}
+
+#[tokio::test]
+async fn a_client_has_one_budget_for_all_of_its_addresses() {
+    let policies = changed(&example("gateways/policies.yaml"), &[("10/s, burst: 5", "1/h")]);
+    for path in [AUTH_REQUEST, LUA] {
+        let stage = need!(stage(path, &policies, &[]).await);
+        for (address, status) in [
+            ("2001:db8:0:1::1", 200),
+            ("2001:db8:0:1:ffff::2", 429),
+            ("2001:db8:0:2::1", 200),
+            ("192.0.2.1", 200),
+            ("::ffff:192.0.2.1", 429),
+            ("192.0.2.2", 200),
+        ] {
+            let line = format!("x-test-address: {address}\r\n");
+            let call = get(stage.gateway, "/", &line).await;
+            assert_eq!(call.status, status, "{path}: {address}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_gets_to_the_application_and_nowhere_else() {
+    for path in [AUTH_REQUEST, LUA] {
+        let stage = need!(stage(path, &example("gateways/policies.yaml"), &[]).await);
+        let request =
+            "POST /a HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-length: 4\r\n\r\nbody";
+        let call = send(stage.gateway, ELSEWHERE, request).await.unwrap();
+        assert_eq!(call.status, 200, "{path}: {}", call.body);
+        assert!(call.body.contains("content-length: 4\r\n"), "{path}: {}", call.body);
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ pub(super) async fn pass(
     let mut charged = Charged { gate, app, budgets: Vec::new() };
     let mut decided = Vec::with_capacity(budgets.len());
     for budget in budgets {
-        let passage = match gate.pass(Wire::Http, &budget.check(app)).await {
+        let passage = match gate.pass(Wire::Http, None, &budget.check(app)).await {
             // An operator took it away just now.
             Err(DecideError::UnknownPolicy(_)) => continue,
             passage => passage?,
