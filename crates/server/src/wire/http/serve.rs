@@ -17,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::Service;
+use tower::{Service, ServiceExt};
 
 use super::auth;
 use super::codec::{Body, Operation, encode};
@@ -49,7 +49,8 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
         .merge(rls::routes(Arc::clone(limits)));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
-        connection(auth::knowing(peer, router.clone()), stream, stopping.clone())
+        let router = router.clone().map_request(move |request| auth::knowing(peer, request));
+        connection(router, stream, stopping.clone())
     })
     .await
 }

@@ -16,3 +16,9 @@ mod several;
 
 pub(crate) use codec::TrustedPeers;
 pub(super) use serve::{knowing, routes};
+
+/// The one spelling of the path that `target`, the target of a request, asks for; `None` if it asks for
+/// none. For fuzzing.
+pub fn path_of(target: &[u8]) -> Option<String> {
+    codec::normal_path(target).ok()
+}

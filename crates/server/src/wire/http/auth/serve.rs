@@ -1,6 +1,5 @@
 //! The IO of forward-auth.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,9 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::request::Parts;
 use axum::routing::any;
-use hyper::body::Incoming;
 use sluicegate::DecideError;
-use tower::{Service, ServiceExt};
 
 use super::codec::{AuthError, Guarded, Query, TrustedPeers, encode};
 use super::several;
@@ -42,29 +39,12 @@ pub(in crate::wire::http) fn routes(gate: Arc<Gate>, trusted: Arc<TrustedPeers>)
         .with_state(Arc::new(Desk { gate, trusted }))
 }
 
-/// `service`, told that `peer` asks where that matters.
-pub(in crate::wire::http) fn knowing<S>(
-    peer: Peer,
-    service: S,
-) -> impl Service<
-    Request<Incoming>,
-    Response = Response<Body>,
-    Error = Infallible,
-    Future: Send + 'static,
-> + Clone
-+ Send
-+ 'static
-where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
-    S: Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
-    service.map_request(move |mut request: Request<Incoming>| {
-        if request.uri().path().starts_with(PATH) {
-            request.extensions_mut().insert(peer);
-        }
-        request
-    })
+/// `request`, told that `peer` asks where that matters.
+pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> Request<B> {
+    if request.uri().path().starts_with(PATH) {
+        request.extensions_mut().insert(peer);
+    }
+    request
 }
 
 impl Desk {

@@ -8,6 +8,7 @@ mod verdict;
 
 pub(super) use error::AuthError;
 pub(super) use guarded::{Budget, Guarded};
+pub(super) use path::normal as normal_path;
 pub(super) use query::Query;
 pub(super) use verdict::{Decided, encode};
 

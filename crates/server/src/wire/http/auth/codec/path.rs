@@ -29,7 +29,7 @@ pub(in crate::wire::http::auth) enum PathError {
 }
 
 /// The path that `target` asks for, as the first line of a request has it, in its one spelling.
-pub(super) fn normal(target: &[u8]) -> Result<String, PathError> {
+pub(in crate::wire::http::auth) fn normal(target: &[u8]) -> Result<String, PathError> {
     let mut bytes = path_of(target)?;
     let mut path = Segments::default();
     while let Some((byte, rest)) = bytes.split_first() {
@@ -217,8 +217,7 @@ mod tests {
             if let Ok(path) = normal(target.as_bytes()) {
                 prop_assert!(path.starts_with('/') && !path.contains(['?', '#']));
                 prop_assert!(!path.contains("//") && !path.split('/').any(|s| s == "." || s == ".."));
-                let encoded = path.replace('\u{1}', "%01");
-                prop_assert_eq!(normal(encoded.as_bytes()), Ok(path));
+                prop_assert_eq!(normal(path.as_bytes()), Ok(path));
             }
         }
 
