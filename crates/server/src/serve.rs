@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
+use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
 use crate::wire::rls::{Headers, RateLimits};
 use crate::wire::{Bound, DRAIN_MAX, House, Wire, http};
@@ -156,6 +157,7 @@ async fn serve(
         http_headers: http::Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
+        trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
         workers: Arc::new(Workers::start(workers)?),
         leaving: CancellationToken::new(),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
-pub(crate) use value::{Listen, OneOrMany, Secret, Span};
+pub(crate) use value::{Listen, Network, OneOrMany, Secret, Span};
 
 use crate::store::TimeSource;
 
@@ -92,6 +92,9 @@ pub(crate) struct HttpConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Which headers tell what is left, beside `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
+    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
+    /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
+    pub(crate) trusted_peers: OneOrMany<Network>,
 }
 
 /// Headers that tell a client what is left.
@@ -153,7 +156,11 @@ impl Default for StoreConfig {
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(8080), headers: OneOrMany::from([HeaderStyle::Ratelimit]) }
+        Self {
+            listen: Listen::loopback(8080),
+            headers: OneOrMany::from([HeaderStyle::Ratelimit]),
+            trusted_peers: Network::loopback(),
+        }
     }
 }
 

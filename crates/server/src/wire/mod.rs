@@ -5,7 +5,7 @@
 
 pub(crate) mod accept;
 mod admin;
-pub(crate) mod http;
+pub mod http;
 pub mod resp;
 pub mod rls;
 
@@ -22,6 +22,7 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
 use accept::Listener;
+use http::TrustedPeers;
 use resp::Password;
 use rls::RateLimits;
 
@@ -85,6 +86,8 @@ pub(crate) struct House {
     pub(crate) limits: Arc<RateLimits>,
     /// What clients of HTTP are told about their budgets with.
     pub(crate) http_headers: http::Headers,
+    /// Gateways whose word is taken for what their clients asked.
+    pub(crate) trusted_peers: Arc<TrustedPeers>,
     /// What Redis clients must say.
     pub(crate) password: Option<Password>,
     pub(crate) workers: Arc<Workers>,

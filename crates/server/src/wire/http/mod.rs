@@ -1,10 +1,14 @@
-//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json` and `GET /livez`.
+//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json` and `GET /livez`; for gateways
+//! `/v1/auth`, in `auth`.
 //!
 //! `docs/wires/http.md` is for those who ask.
 
+mod auth;
 mod codec;
 mod openapi;
 mod serve;
 
+pub(crate) use auth::TrustedPeers;
+pub use auth::path_of;
 pub(crate) use codec::Headers;
 pub(crate) use serve::{connection, serve};

@@ -33,10 +33,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::auth;
 use super::codec::{Ask, Headers, Operation, Problem, encode, encode_explanation, refusal};
 use super::openapi;
 use crate::gate::Gate;
-use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+use crate::wire::accept::{self, CONNECTIONS_MAX, Listener, Peer};
 use crate::wire::{House, Wire, rls};
 use body::read;
 
@@ -74,13 +75,15 @@ struct Front {
 /// Answers requests, also those by the descriptors of gateways, until `stop`, then lets those in
 /// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, limits, workers, stop, http_headers, .. } = house;
+    let House { gate, limits, trusted_peers, workers, stop, http_headers, .. } = house;
     let desk = Desk { gate: Arc::clone(gate), headers: *http_headers };
-    let router = router(desk.clone()).merge(rls::routes(Arc::clone(limits)));
+    let router = router(desk.clone())
+        .merge(auth::routes(Arc::clone(gate), Arc::clone(trusted_peers), *http_headers))
+        .merge(rls::routes(Arc::clone(limits)));
     let front = Arc::new(Front { desk, router });
     let stopping = stop.clone();
-    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        decisions(Arc::clone(&front), stream, stopping.clone())
+    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
+        decisions(Arc::clone(&front), (stream, peer), stopping.clone())
     })
     .await
 }
@@ -88,10 +91,10 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
 /// Answers the requests of one connection, checks first.
 async fn decisions(
     front: Arc<Front>,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    (stream, peer): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Peer),
     stop: CancellationToken,
 ) {
-    let service = service_fn(move |request| answer(Arc::clone(&front), request));
+    let service = service_fn(move |request| answer(Arc::clone(&front), peer, request));
     converse(service, stream, stop).await;
 }
 
@@ -129,13 +132,15 @@ async fn converse<S, B>(
 
 async fn answer(
     front: Arc<Front>,
+    peer: Peer,
     request: Request<Incoming>,
 ) -> Result<Response<Either<Full<Bytes>, AnyBody>>, Infallible> {
     if request.method() == Method::POST && request.uri().path() == Operation::Check.path() {
         return Ok(decide(&front.desk, Operation::Check, request).await.map(Either::Left));
     }
     // On the heap: a check should not carry the space for what it is not.
-    let routed = Box::pin(front.router.clone().oneshot(request.map(AnyBody::new)));
+    let request = auth::knowing(peer, request.map(AnyBody::new));
+    let routed = Box::pin(front.router.clone().oneshot(request));
     routed.await.map(|response| response.map(Either::Right))
 }
 
@@ -250,7 +255,7 @@ fn answered(answer: Result<Answer, Problem>) -> Answer {
     answer.unwrap_or_else(|failed| problem(&failed))
 }
 
-fn problem(problem: &Problem) -> Answer {
+pub(super) fn problem(problem: &Problem) -> Answer {
     respond(problem.status(), PROBLEM, problem.encode())
 }
 

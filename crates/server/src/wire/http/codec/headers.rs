@@ -25,6 +25,12 @@ impl Headers {
 
     /// Adds what `answer` says.
     pub(crate) fn add_to(self, headers: &mut HeaderMap, answer: &Answer) {
+        self.add_limits_to(headers, answer);
+        add_retry_after(headers, &answer.decision);
+    }
+
+    /// The same without `Retry-After`.
+    pub(crate) fn add_limits_to(self, headers: &mut HeaderMap, answer: &Answer) {
         let (rule, decision) = (answer.rule(), &answer.decision);
         if self.ratelimit {
             let rules = answer.rules().rules();
@@ -35,7 +41,6 @@ impl Headers {
             let none = axum::http::HeaderValue::from_static("");
             Format::XRateLimit.add_to(headers, rule, decision, &none);
         }
-        add_retry_after(headers, decision);
     }
 }
 
