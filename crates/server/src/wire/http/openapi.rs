@@ -1,5 +1,7 @@
 //! What this wire answers, as OpenAPI 3.1: made of the same tables that requests are read by.
 
+mod others;
+
 use std::sync::LazyLock;
 
 use utoipa::ToSchema;
@@ -14,8 +16,10 @@ use utoipa::openapi::{
     Schema,
 };
 
+use super::auth::{AUTH, AUTH_POLICY};
 use super::codec::{Decided, Document, Explained, Operation, Refusal, SettledBody};
 use crate::fields::{Field, Kind};
+use others::AuthBy;
 
 /// Where the description is.
 pub(super) const PATH: &str = "/v1/openapi.json";
@@ -52,9 +56,11 @@ fn describe() -> OpenApi {
         paths = paths.path(operation.path(), item);
     }
     let paths = paths
-        .path("/json", PathItem::new(HttpMethod::Post, by_descriptors()))
-        .path(PATH, PathItem::new(HttpMethod::Get, document()))
-        .path("/livez", PathItem::new(HttpMethod::Get, live()))
+        .path("/json", PathItem::new(HttpMethod::Post, others::by_descriptors()))
+        .path(AUTH, PathItem::new(HttpMethod::Get, others::auth(AuthBy::Match)))
+        .path(AUTH_POLICY, PathItem::new(HttpMethod::Get, others::auth(AuthBy::Policy)))
+        .path(PATH, PathItem::new(HttpMethod::Get, others::document()))
+        .path("/livez", PathItem::new(HttpMethod::Get, others::live()))
         .build();
     OpenApiBuilder::new().info(info).components(Some(components)).paths(paths).build()
 }
@@ -264,44 +270,6 @@ fn batch_answer() -> Schema {
         .into()
 }
 
-fn by_descriptors() -> Described {
-    let free = || Content::new(Some(ObjectBuilder::new().schema_type(Type::Object)));
-    let plain = |what: &str| {
-        let text = ObjectBuilder::new().schema_type(Type::String);
-        answered(what, "text/plain", RefOr::T(text.into()))
-    };
-    let over = "The same, over the limit.";
-    OperationBuilder::new()
-        .operation_id(Some("rateLimitJson"))
-        .summary(Some("Envoy's rate limit service (v3) as JSON."))
-        .request_body(Some(RequestBodyBuilder::new().content(JSON, free()).build()))
-        .response(
-            "200",
-            ResponseBuilder::new().description("Within the limit.").content(JSON, free()),
-        )
-        .response("429", ResponseBuilder::new().description(over).content(JSON, free()))
-        .response("400", plain("The request makes no sense."))
-        .build()
-}
-
-fn document() -> Described {
-    let object = ObjectBuilder::new().schema_type(Type::Object);
-    OperationBuilder::new()
-        .operation_id(Some("openapi"))
-        .summary(Some("This description."))
-        .response("200", answered("OpenAPI 3.1.", JSON, RefOr::T(object.into())))
-        .build()
-}
-
-fn live() -> Described {
-    let text = ObjectBuilder::new().schema_type(Type::String);
-    OperationBuilder::new()
-        .operation_id(Some("live"))
-        .summary(Some("`ok` while the process answers."))
-        .response("200", answered("It does.", "text/plain", RefOr::T(text.into())))
-        .build()
-}
-
 fn schema(name: &str) -> RefOr<Schema> {
     Ref::from_schema_name(name).into()
 }
@@ -351,6 +319,9 @@ mod tests {
         let paths = document["paths"].as_object().unwrap();
         for operation in Operation::ALL {
             assert!(paths[operation.path()]["post"]["responses"]["200"].is_object());
+        }
+        for path in [AUTH, AUTH_POLICY] {
+            assert!(paths[path]["get"]["responses"]["429"].is_object());
         }
     }
 

@@ -15,7 +15,7 @@ mod serve;
 mod several;
 
 pub(crate) use codec::TrustedPeers;
-pub(super) use serve::{knowing, routes};
+pub(super) use serve::{AUTH, AUTH_POLICY, knowing, routes};
 
 /// The one spelling of the path that `target`, the target of a request, asks for; `None` if it asks for
 /// none. For fuzzing.

@@ -17,7 +17,11 @@ use crate::wire::accept::Peer;
 use crate::wire::http::codec::{Headers, Problem};
 use crate::wire::http::serve::problem;
 
-const PATH: &str = "/v1/auth";
+/// Where all policies are asked that guard the request.
+pub(in crate::wire::http) const AUTH: &str = "/v1/auth";
+
+/// Where one is.
+pub(in crate::wire::http) const AUTH_POLICY: &str = "/v1/auth/{policy}";
 
 /// Who answers gateways.
 #[derive(Debug)]
@@ -40,14 +44,14 @@ pub(in crate::wire::http) fn routes(
         answer.unwrap_or_else(|error| problem(&Problem::from(error)).map(Body::new))
     };
     Router::new()
-        .route(PATH, any(answer))
-        .route(&format!("{PATH}/{{policy}}"), any(answer))
+        .route(AUTH, any(answer))
+        .route(AUTH_POLICY, any(answer))
         .with_state(Arc::new(Desk { gate, trusted, headers }))
 }
 
 /// `request`, told that `peer` asks where that matters.
 pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> Request<B> {
-    if request.uri().path().starts_with(PATH) {
+    if request.uri().path().starts_with(AUTH) {
         request.extensions_mut().insert(peer);
     }
     request
@@ -60,7 +64,7 @@ impl Desk {
         let guarded = Guarded::decode(&head.headers, *peer, &self.trusted)?;
         let policies = self.gate.engine().policies();
         let budgets =
-            match head.uri.path().strip_prefix(PATH).and_then(|path| path.strip_prefix('/')) {
+            match head.uri.path().strip_prefix(AUTH).and_then(|path| path.strip_prefix('/')) {
                 None => guarded.matching(&policies, app)?,
                 Some(name) => match policies.resolve(name) {
                     Some(policy) => vec![guarded.budget(policy)?],
