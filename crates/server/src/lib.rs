@@ -12,14 +12,17 @@
 mod cli;
 mod config;
 mod descriptors;
+mod eyes;
 pub mod fields;
 mod gate;
+mod log;
 mod policies;
 pub mod replay;
 mod say;
 mod serve;
 mod snapshot;
 mod store;
+mod trace;
 pub mod wire;
 mod workers;
 
@@ -33,7 +36,7 @@ pub fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            say::note(format_args!("error: {error:#}"));
+            log::end(&error);
             ExitCode::FAILURE
         }
     }

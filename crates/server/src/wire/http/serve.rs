@@ -40,10 +40,11 @@ const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let House { gate, limits, workers, stop, .. } = house;
+    let connections = Arc::clone(gate.eyes().connections(Wire::Http));
     let router = router(Arc::clone(gate)).merge(rls::routes(Arc::clone(limits)));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connection(router.clone(), stream, stopping.clone())
+        connections.during(connection(router.clone(), stream, stopping.clone()))
     })
     .await
 }
@@ -99,9 +100,11 @@ async fn decide(
     request: HttpRequest,
 ) -> Result<Response<HttpBody>, Problem> {
     require_json(request.headers())?;
+    let parent = gate.parent(request.headers());
     let bytes = read_body(request).await?;
     let body = Body::decode(&bytes)?;
-    let passage = gate.pass(Wire::Http, None, &body.request(operation)?).await?;
+    let request = body.request(operation)?;
+    let passage = parent.over(gate.pass(Wire::Http, None, &request)).await?;
     Ok(Response::builder()
         .header(header::CONTENT_TYPE, "application/json")
         .body(HttpBody::from(encode(&passage)))

@@ -79,7 +79,8 @@ impl RateLimitService for RateLimits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        Ok(Response::new(self.decide(request.get_ref()).await?))
+        let parent = self.gate.parent(request.metadata().as_ref());
+        Ok(Response::new(parent.over(self.decide(request.get_ref())).await?))
     }
 }
 
