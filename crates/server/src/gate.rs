@@ -2,16 +2,22 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use sluicegate::policy::{PolicySet, Rules};
 use sluicegate::store::Store;
 use sluicegate::{DecideError, Engine, Micros, Passage, Request};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::eyes::{Begun, EventKeys, Eyes, Seen};
 use crate::store::AnyStore;
 use crate::trace::{Parent, Traces};
 use crate::wire::Wire;
+
+/// How often it is looked at whether the store answers, to say so.
+const STORE_EVERY: Duration = Duration::from_secs(1);
 
 /// The one way from a wire to a decision.
 ///
@@ -127,6 +133,26 @@ impl<S: Store + 'static> Gate<S> {
     /// Where decisions are traced.
     pub(crate) const fn traces(&self) -> Option<&Traces> {
         self.traces.as_ref()
+    }
+
+    /// Says when the store is given up and when it is back, and does what [`Eyes::keep`] does, until
+    /// `stop`.
+    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+        let saying = async {
+            let mut without_store = false;
+            while timeout(STORE_EVERY, stop.cancelled()).await.is_err() {
+                let is_without_store = self.engine.is_without_store();
+                match (without_store, is_without_store) {
+                    (false, true) => tracing::warn!(
+                        "store: it does not answer; policies decide by `on_store_failure`"
+                    ),
+                    (true, false) => tracing::info!("store: it answers again"),
+                    _ => {}
+                }
+                without_store = is_without_store;
+            }
+        };
+        tokio::join!(saying, self.eyes.keep(stop));
     }
 
     /// Puts `policies` in force from the next request on.

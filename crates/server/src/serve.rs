@@ -211,7 +211,7 @@ async fn answer(bound: Vec<Bound>, snapshots: Option<Snapshots>, house: &House) 
         }
     };
     let watched = house.live.watch(&house.gate, &house.stop);
-    let seen = house.gate.eyes().keep(&house.stop);
+    let seen = house.gate.keep(&house.stop);
     let (cut_off, (), (), ()) = tokio::join!(wire::serve(bound, house), kept, watched, seen);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();

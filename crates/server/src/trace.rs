@@ -28,7 +28,7 @@ use sluicegate::store::StoreError;
 use sluicegate::{DecideError, Passage, Request};
 use sluicegate_kernel::Verdict;
 
-use crate::eyes;
+use crate::eyes::{self, Subject};
 use crate::wire::Wire;
 
 /// Spans that wait for the collector at most; one is a kilobyte. Further ones are dropped.
@@ -158,13 +158,9 @@ fn told(
     request: &Request<'_>,
     decided: &Result<Passage, DecideError>,
 ) -> Vec<KeyValue> {
-    let policy = match decided {
-        Err(DecideError::UnknownPolicy(_)) => "(unknown)".to_owned(),
-        _ if by_caller => "(caller)".to_owned(),
-        _ => request.policy.to_owned(),
-    };
+    let policy = Subject::of(by_caller, request, decided.as_ref().err()).name();
     let mut told = vec![
-        KeyValue::new("sluicegate.policy", policy),
+        KeyValue::new("sluicegate.policy", policy.to_owned()),
         KeyValue::new("sluicegate.verb", eyes::verb_name(&request.verb)),
     ];
     match decided {

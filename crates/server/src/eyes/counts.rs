@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use sluicegate::{DecideError, Mode, Verb};
+use sluicegate::{DecideError, Mode, Request, Verb};
 
 use super::histogram::{Histogram, Spans};
 use super::top::Tops;
@@ -47,7 +47,7 @@ pub(crate) enum Subject<'a> {
     Policy(&'a str),
     /// That of rules which the caller brought along.
     Caller,
-    /// Nobody's: there is no such policy.
+    /// Nobody's: there is no such policy, or it was not looked for because the key makes no sense.
     Unknown,
 }
 
@@ -294,10 +294,11 @@ impl Table {
         }
     }
 
-    /// All of them, by what they are called in metrics. The brackets are in no policy's name.
+    /// All of them, by what they are called in metrics.
     fn all(&self) -> impl Iterator<Item = (&str, &OfPolicy)> {
         let Self { number: _, by_name, caller, unknown, other } = self;
-        let others = [("(caller)", caller), ("(unknown)", unknown), ("(other)", other)];
+        let (of_caller, of_unknown) = (Subject::Caller.name(), Subject::Unknown.name());
+        let others = [(of_caller, caller), (of_unknown, unknown), ("(other)", other)];
         let others = others.into_iter().map(|(name, of_policy)| (name, &**of_policy));
         by_name.iter().map(|(name, of_policy)| (&**name, &**of_policy)).chain(others)
     }
@@ -340,6 +341,29 @@ impl OfPolicy {
 impl Cells {
     fn boxed() -> Box<Self> {
         Box::new(Self([const { AtomicU64::new(0) }; PLACES]))
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// Whose decision `request` was, or with `error` would have been.
+    pub(crate) fn of(by_caller: bool, request: &Request<'a>, error: Option<&DecideError>) -> Self {
+        match error {
+            _ if by_caller => Self::Caller,
+            // The name may be anything then.
+            Some(
+                DecideError::UnknownPolicy(_) | DecideError::EmptyKey | DecideError::LongKey(_),
+            ) => Self::Unknown,
+            _ => Self::Policy(request.policy),
+        }
+    }
+
+    /// What it is called in metrics, events and traces. The brackets are in no policy's name.
+    pub(crate) const fn name(self) -> &'a str {
+        match self {
+            Self::Policy(name) => name,
+            Self::Caller => "(caller)",
+            Self::Unknown => "(unknown)",
+        }
     }
 }
 

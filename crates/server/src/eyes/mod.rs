@@ -29,11 +29,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use classic::classic;
-pub(crate) use counts::Subject;
-pub(crate) use counts::mode_name;
 use counts::{Counts, Fate};
 #[cfg(test)]
 use counts::{Decisions, POLICIES_COUNTED_MAX};
+pub(crate) use counts::{Subject, mode_name};
 use events::{Decided, Told};
 pub(crate) use events::{EventKeys, Events, Filter};
 pub(crate) use histogram::{Histogram, Spans};
@@ -142,11 +141,7 @@ impl Eyes {
     #[cold]
     fn tell(&self, seen: &Seen<'_>) {
         let Seen { wire, request, decided, .. } = *seen;
-        let policy = match seen.subject() {
-            Subject::Policy(policy) => policy,
-            Subject::Caller => "(caller)",
-            Subject::Unknown => "(unknown)",
-        };
+        let policy = seen.subject().name();
         let result = decided.map_or("error", |(_, way, held)| result_name(way, held));
         let decision = decided.ok().map(|(answer, _, held)| Decided {
             mode: mode_name(answer.mode),
@@ -186,11 +181,7 @@ impl Eyes {
 
 impl<'a> Seen<'a> {
     fn subject(&self) -> Subject<'a> {
-        match self.decided {
-            Err(DecideError::UnknownPolicy(_)) => Subject::Unknown,
-            _ if self.by_caller => Subject::Caller,
-            _ => Subject::Policy(self.request.policy),
-        }
+        Subject::of(self.by_caller, self.request, self.decided.err())
     }
 }
 

@@ -89,10 +89,10 @@ async fn a_decision_goes_on_with_the_trace_of_its_caller_into_the_store() {
     server.check("login", "secret-key", &format!("traceparent: {UNSAMPLED}\r\n"));
     server.check("login", "secret-key", "");
     server.check("login", "secret-key", &format!("traceparent: {SAMPLED}\r\n"));
-    server.rate_limit("login", "secret-key", Some(SAMPLED)).await;
+    server.rate_limit("login", "secret-key-too", Some(SAMPLED)).await;
     let spans = collector.spans(4).await;
     assert_eq!(spans.len(), 4, "{spans:?}");
-    for (pair, wire, result) in [(&spans[..2], "http", "refused"), (&spans[2..], "rls", "refused")]
+    for (pair, wire, result) in [(&spans[..2], "http", "refused"), (&spans[2..], "rls", "allowed")]
     {
         let [decide, store] = pair else { panic!("two spans: {pair:?}") };
         assert_eq!((&*decide.name, &*store.name), ("decide", "store"));
