@@ -39,7 +39,7 @@ pub(crate) enum TimeSource {
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(Arc<MemoryStore>),
-    Redis(OnRedis),
+    Redis(Box<OnRedis>),
 }
 
 /// A store on Redis, and how it does.
@@ -93,11 +93,11 @@ impl AnyStore {
                 "store: {error}; trying again, and until then policies decide by `on_store_failure`"
             );
         }
-        Ok(Self::Redis(OnRedis {
+        Ok(Self::Redis(Box::new(OnRedis {
             store,
             latency: Histogram::default(),
             errors: Default::default(),
-        }))
+        })))
     }
 }
 
@@ -124,7 +124,7 @@ impl Store for AnyStore {
     fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
         match self {
             Self::Memory(store) => store.expect(keys),
-            Self::Redis(store) => Store::expect(store, keys),
+            Self::Redis(redis) => Store::expect(&redis.store, keys),
         }
     }
 }

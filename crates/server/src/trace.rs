@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use futures_util::future::Either;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{
@@ -183,6 +183,6 @@ impl Extractor for Headers<'_> {
     }
 
     fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(|key| key.as_str()).collect()
+        self.0.keys().map(HeaderName::as_str).collect()
     }
 }

@@ -10,7 +10,7 @@
 //! that it is still the right one. Counts belong to the name of a policy and stay when its rules
 //! change.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
@@ -111,13 +111,22 @@ struct Shard {
 
 /// What a thread knows of itself.
 struct Here {
-    number: Cell<usize>,
+    /// Of no other thread.
+    number: usize,
     table: RefCell<Option<Arc<Table>>>,
+}
+
+/// Where a thread counts.
+#[derive(Clone, Copy)]
+struct Place {
+    shard: usize,
+    /// No other thread counts there.
+    alone: bool,
 }
 
 thread_local! {
     static HERE: Here = Here {
-        number: Cell::new(THREADS.fetch_add(1, Relaxed)),
+        number: THREADS.fetch_add(1, Relaxed),
         table: const { RefCell::new(None) },
     };
 }
@@ -141,7 +150,7 @@ pub(crate) struct Decisions {
 impl Counts {
     /// Of policies with these names, counted by so many threads.
     pub(crate) fn new<'n>(workers: NonZeroU16, names: impl Iterator<Item = &'n str>) -> Self {
-        let shards = usize::from(workers.get());
+        let shards = usize::from(workers.get()) + 1;
         let table = Table::new(shards, names);
         let current = AtomicU64::new(table.number);
         let table = Mutex::new(Arc::new(table));
@@ -164,19 +173,19 @@ impl Counts {
         mode: Mode,
         refused_key: Option<Option<&[u8]>>,
     ) {
-        self.here(subject, |shard, of_policy| {
-            of_policy.add(shard, wire, fate as usize * MODES.len() + place_of(mode));
+        self.here(subject, |here, of_policy| {
+            of_policy.add(here, wire, fate as usize * MODES.len() + place_of(mode));
             if let Some(key) = refused_key {
-                of_policy.tops.note(shard, key, &self.sketches);
+                of_policy.tops.note(here.shard, key, &self.sketches);
             }
         });
     }
 
     /// Counts a request that could not be decided.
     pub(crate) fn failed(&self, wire: Wire, subject: Subject<'_>, error: &DecideError) {
-        self.here(subject, |shard, of_policy| {
-            of_policy.add(shard, wire, PLACES - 1);
-            self.shards[shard].errors[wire as usize][reason(error)].fetch_add(1, Relaxed);
+        self.here(subject, |here, of_policy| {
+            of_policy.add(here, wire, PLACES - 1);
+            self.shards[here.shard].errors[wire as usize][reason(error)].fetch_add(1, Relaxed);
         });
     }
 
@@ -193,19 +202,26 @@ impl Counts {
             Verb::Release { .. } => 3,
             Verb::Renew { .. } => 4,
         };
-        let shard = HERE.with(|here| here.number.get()) % self.shards.len();
+        let shard = HERE.with(|here| self.place(here).shard);
         self.shards[shard].operations[wire as usize][place].fetch_add(1, Relaxed);
         true
     }
 
     /// Counts how long a decision took.
     pub(crate) fn took(&self, wire: Wire, took: Duration) {
-        let shard = HERE.with(|here| here.number.get()) % self.shards.len();
+        let shard = HERE.with(|here| self.place(here).shard);
         self.shards[shard].latency[wire as usize].note(took);
     }
 
-    /// Calls `count` with the present thread's shard and the counts of `subject`.
-    fn here(&self, subject: Subject<'_>, count: impl FnOnce(usize, &OfPolicy)) {
+    /// Where the thread counts that knows `here`: the workers have shards of their own, which are as
+    /// many as the first threads that count; all others share the last one.
+    fn place(&self, here: &Here) -> Place {
+        let last = self.shards.len() - 1;
+        Place { shard: here.number.min(last), alone: here.number < last }
+    }
+
+    /// Calls `count` with where the present thread counts, and the counts of `subject`.
+    fn here(&self, subject: Subject<'_>, count: impl FnOnce(Place, &OfPolicy)) {
         HERE.with(|here| {
             let mut seen = here.table.borrow_mut();
             let current = self.current.load(Ordering::Acquire);
@@ -213,7 +229,7 @@ impl Counts {
                 Some(table) if table.number == current => table,
                 outdated => outdated.insert(self.table()),
             };
-            count(here.number.get() % self.shards.len(), table.of(subject));
+            count(self.place(here), table.of(subject));
         });
     }
 
@@ -310,9 +326,15 @@ impl OfPolicy {
         Self { cells, tops: Tops::new(shards) }
     }
 
-    fn add(&self, shard: usize, wire: Wire, place: usize) {
-        let cells = self.cells[shard * WIRES + wire as usize].get_or_init(Cells::boxed);
-        cells.0[place].fetch_add(1, Relaxed);
+    fn add(&self, here: Place, wire: Wire, place: usize) {
+        let cells = self.cells[here.shard * WIRES + wire as usize].get_or_init(Cells::boxed);
+        let cell = &cells.0[place];
+        if here.alone {
+            // Cheaper than to be ready for others.
+            cell.store(cell.load(Relaxed) + 1, Relaxed);
+        } else {
+            cell.fetch_add(1, Relaxed);
+        }
     }
 
     fn decisions(&self, name: &str) -> Vec<Decisions> {

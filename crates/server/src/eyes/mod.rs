@@ -41,7 +41,8 @@ pub(crate) use top::{SHOWN_MAX, Top};
 
 use crate::wire::Wire;
 
-/// Of so many decisions in memory one is timed: reading the clock twice costs as much as half of one.
+/// Of so many decisions in memory one is timed, a power of two: reading the clock twice costs as much
+/// as half of one.
 const SAMPLED: u32 = 64;
 
 /// How often refusals that are no news are forgotten: [`Eyes::top`] looks back once to twice as far.
@@ -52,8 +53,8 @@ pub(crate) const TURN: Duration = Duration::from_secs(300);
 pub(crate) struct Eyes {
     counts: Counts,
     events: Events,
-    /// Of how many decisions one is timed.
-    sampled: u32,
+    /// Of how many decisions one is timed, less one: all bits of a number.
+    untimed: u32,
     connections: [Arc<Connections>; Wire::ALL.len()],
 }
 
@@ -97,7 +98,7 @@ impl Eyes {
         Self {
             counts: Counts::new(workers, names(policies)),
             events: Events::new(keys),
-            sampled: if far { 1 } else { SAMPLED },
+            untimed: if far { 0 } else { SAMPLED - 1 },
             connections: Default::default(),
         }
     }
@@ -113,7 +114,7 @@ impl Eyes {
     pub(crate) fn begin(&self) -> Begun {
         let tick = TICKS.get();
         TICKS.set(tick.wrapping_add(1));
-        Begun(tick.is_multiple_of(self.sampled).then(Instant::now))
+        Begun((tick & self.untimed == 0).then(Instant::now))
     }
 
     /// A decision was made, or could not be.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, LabelSetEncoder, NoLabelSet,
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, LabelSetEncoder, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
@@ -152,9 +152,8 @@ impl Collector for Scrape {
 
 fn redis(store: &OnRedis, families: &mut Families<'_>) -> fmt::Result {
     let stats = store.stats();
-    let spans = [([], store.latency())];
     let help = "How long the store took to answer a decision, or not to";
-    families.histograms("sluicegate_store_request_duration_seconds", help, spans.into_iter())?;
+    families.histogram("sluicegate_store_request_duration_seconds", help, store.latency())?;
     let [not_executed, perhaps] = store.errors();
     let errors = [([("executed", "no")], not_executed), ([("executed", "perhaps")], perhaps)];
     let help = "Decisions that the store gave no answer to, by whether it may have charged them";
@@ -201,23 +200,31 @@ fn of_process(process: &Process, families: &mut Families<'_>) -> fmt::Result {
 }
 
 impl Families<'_> {
+    /// Samples with labels.
+    fn each<'l, const N: usize, V>(
+        &mut self,
+        (name, help, kind): (&str, &str, MetricType),
+        samples: impl Iterator<Item = ([(&'static str, &'l str); N], V)>,
+        write: impl Fn(&mut MetricEncoder<'_>, V) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in samples {
+            write(&mut family.encode_family(&Written(&labels))?, value)?;
+        }
+        Ok(())
+    }
+
     fn counters<'l, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
         samples: impl Iterator<Item = ([(&'static str, &'l str); N], u64)>,
     ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (labels, count) in samples {
-            let labels = Written(&labels);
-            let none: Option<&Exemplar<NoLabelSet, u64>> = None;
-            family.encode_family(&labels)?.encode_counter(&count, none)?;
-        }
-        Ok(())
+        self.each((name, help, MetricType::Counter), samples, count)
     }
 
-    fn counter(&mut self, name: &str, help: &str, count: u64) -> fmt::Result {
-        self.counters(name, help, [([], count)].into_iter())
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        count(&mut self.0.encode_descriptor(name, help, None, MetricType::Counter)?, value)
     }
 
     fn gauges<'l, const N: usize>(
@@ -226,14 +233,15 @@ impl Families<'_> {
         help: &str,
         samples: impl Iterator<Item = ([(&'static str, &'l str); N], u64)>,
     ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, value) in samples {
-            family.encode_family(&Written(&labels))?.encode_gauge(&value)?;
-        }
-        Ok(())
+        self.each((name, help, MetricType::Gauge), samples, |one, value| one.encode_gauge(&value))
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl EncodeGaugeValue + Copy,
+    ) -> fmt::Result {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
     }
 
@@ -248,15 +256,23 @@ impl Families<'_> {
         help: &str,
         samples: impl Iterator<Item = ([(&'static str, &'l str); N], Spans)>,
     ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for (labels, spans) in samples {
-            let labels = Written(&labels);
-            let mut one = family.encode_family(&labels)?;
-            let (sum, count, buckets) = (spans.sum_seconds(), spans.count(), spans.buckets());
-            one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
-        }
-        Ok(())
+        self.each((name, help, MetricType::Histogram), samples, spans_of)
     }
+
+    fn histogram(&mut self, name: &str, help: &str, spans: Spans) -> fmt::Result {
+        spans_of(&mut self.0.encode_descriptor(name, help, None, MetricType::Histogram)?, spans)
+    }
+}
+
+fn count(one: &mut MetricEncoder<'_>, count: u64) -> fmt::Result {
+    let none: Option<&Exemplar<NoLabelSet, u64>> = None;
+    one.encode_counter(&count, none)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "so are other values of samples passed")]
+fn spans_of(one: &mut MetricEncoder<'_>, spans: Spans) -> fmt::Result {
+    let (sum, count, buckets) = (spans.sum_seconds(), spans.count(), spans.buckets());
+    one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
 impl EncodeLabelSet for Written<'_> {

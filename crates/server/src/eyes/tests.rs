@@ -1,3 +1,5 @@
+//! What is seen of decisions is what was decided.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
