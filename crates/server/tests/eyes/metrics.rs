@@ -237,7 +237,8 @@ async fn a_store_on_redis_is_counted_also_when_it_is_gone() {
         })
         .iter()
         .sum();
-    assert!(errors >= 5.0, "{text}");
+    // With the one answer before, so many failures open the breaker.
+    assert!(errors >= 4.0, "{text}");
     let local = |result| {
         let labels = r#"policy="login",wire="http""#;
         let name =
