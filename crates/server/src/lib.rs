@@ -14,8 +14,10 @@ mod cli;
 mod client;
 mod config;
 mod descriptors;
+mod eyes;
 pub mod fields;
 mod gate;
+mod log;
 mod policies;
 pub mod replay;
 mod say;
@@ -23,6 +25,7 @@ mod serve;
 mod shell;
 mod snapshot;
 mod store;
+mod trace;
 pub mod wire;
 mod workers;
 
@@ -36,7 +39,7 @@ pub fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            say::note(format_args!("error: {error:#}"));
+            log::end(&error);
             ExitCode::FAILURE
         }
     }

@@ -7,23 +7,26 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use sluicegate::{Clock, Engine, StoreFailure, WallClock};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, Config, Flags, Listen, Span, StoreConfig};
+use crate::config::{self, Config, Flags, Listen, Span, StoreConfig, TraceConfig};
+use crate::eyes::Eyes;
 use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
+use crate::trace::Traces;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
 use crate::wire::rls::{Headers, RateLimits};
 use crate::wire::{Bound, DRAIN_MAX, House, Wire, http};
 use crate::workers::Workers;
-use crate::{descriptors, say, wire};
+use crate::{descriptors, log, wire};
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
@@ -131,6 +134,7 @@ impl Overrides {
 /// Whoever tells it again does not want to wait for them.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = args.config()?;
+    log::start(config.log.format, config.log.level);
     let (imported, tree) = descriptors::load(&config)?;
     let source = config.policies.path.clone().map(Source::new);
     let (live, policies) = Live::start(source, imported, &tree)?;
@@ -150,7 +154,11 @@ async fn serve(
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&engine.policies(), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
-    let gate = Arc::new(Gate::new(engine));
+    let is_far = matches!(engine.store(), AnyStore::Redis(_));
+    let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.event_keys);
+    let TraceConfig { endpoint, sample } = &config.trace;
+    let traces = endpoint.as_ref().map(|endpoint| Traces::start(endpoint, *sample)).transpose()?;
+    let gate = Arc::new(Gate::new(engine).seen_by(eyes).traced(traces));
     let headers = Headers::of(config.rls.headers.as_slice());
     let house = House {
         limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
@@ -206,11 +214,16 @@ async fn answer(bound: Vec<Bound>, snapshots: Option<Snapshots>, house: &House) 
         }
     };
     let watched = house.live.watch(&house.gate, &house.stop);
-    let (cut_off, (), ()) = tokio::join!(wire::serve(bound, house), kept, watched);
+    let seen = house.gate.keep(&house.stop);
+    let (cut_off, (), (), ()) = tokio::join!(wire::serve(bound, house), kept, watched, seen);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
-        say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
+        tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
     }
+    let gate = Arc::clone(&house.gate);
+    // Sending the last spans needs this runtime, so another thread waits for it.
+    let sent = spawn_blocking(move || gate.traces().map(Traces::end)).await;
+    sent.context("traces")?;
     match snapshots {
         Some(snapshots) => snapshots.write().await,
         None => Ok(()),

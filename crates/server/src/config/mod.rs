@@ -22,6 +22,8 @@ pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
 pub(crate) use value::{Listen, Network, OneOrMany, Secret, Span};
 
+use crate::eyes::EventKeys;
+use crate::log::{LogFormat, LogLevel};
 use crate::store::TimeSource;
 
 /// Everything that can be set.
@@ -42,6 +44,10 @@ pub(crate) struct Config {
     pub(crate) rls: RlsConfig,
     /// Health, and what is in force: for operators.
     pub(crate) admin: AdminConfig,
+    /// What the process says of itself, on standard error.
+    pub(crate) log: LogConfig,
+    /// Spans of decisions, sent to a collector.
+    pub(crate) trace: TraceConfig,
 }
 
 /// The process.
@@ -139,6 +145,30 @@ pub(crate) struct AdminConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Permits an address that others can reach: whoever does sees what is in force.
     pub(crate) insecure: bool,
+    /// How keys are written in the stream of decisions.
+    pub(crate) event_keys: EventKeys,
+}
+
+/// What the process says of itself, on standard error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    /// How a line looks.
+    pub(crate) format: LogFormat,
+    /// How much is said.
+    pub(crate) level: LogLevel,
+}
+
+/// Spans of decisions, sent to a collector.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TraceConfig {
+    /// The collector, by OTLP over gRPC, such as `http://127.0.0.1:4317`; none: nothing is traced.
+    pub(crate) endpoint: Option<String>,
+    /// Which part of the traces that begin here is sent, 0..=1. Whoever brings a trace along has
+    /// decided for theirs.
+    #[schemars(range(min = 0, max = 1))]
+    pub(crate) sample: f64,
 }
 
 impl Default for StoreConfig {
@@ -151,6 +181,12 @@ impl Default for StoreConfig {
             snapshot: None,
             snapshot_every: None,
         }
+    }
+}
+
+impl Default for TraceConfig {
+    fn default() -> Self {
+        Self { endpoint: None, sample: 0.01 }
     }
 }
 
@@ -183,6 +219,6 @@ impl Default for RlsConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(9090), insecure: false }
+        Self { listen: Listen::loopback(9090), insecure: false, event_keys: EventKeys::default() }
     }
 }

@@ -81,9 +81,10 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
         .merge(auth::routes(Arc::clone(gate), Arc::clone(trusted_peers), *http_headers))
         .merge(rls::routes(Arc::clone(limits)));
     let front = Arc::new(Front { desk, router });
+    let connections = Arc::clone(gate.eyes().connections(Wire::Http));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
-        decisions(Arc::clone(&front), (stream, peer), stopping.clone())
+        connections.during(decisions(Arc::clone(&front), (stream, peer), stopping.clone()))
     })
     .await
 }
@@ -188,10 +189,12 @@ where
     B: Body<Data = Bytes, Error: std::fmt::Display>,
 {
     require_json(request.headers())?;
+    let parent = desk.gate.parent(request.headers());
     let denies = denies(operation, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     let ask = Ask::decode(operation, &bytes, new_id)?;
-    let passage = desk.gate.pass(Wire::Http, None, &ask.request()).await?;
+    let request = ask.request();
+    let passage = parent.over(desk.gate.pass(Wire::Http, None, &request)).await?;
     let mut answer = if denies && !passage.way.passes() {
         let (status, body) = refusal(&passage, ask.id.as_deref());
         respond(status, PROBLEM, body)

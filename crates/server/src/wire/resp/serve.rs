@@ -70,10 +70,11 @@ struct Shared<S> {
 /// cut off because they did not end. With a password, only who says it may ask.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let House { gate, password, workers, stop, .. } = house;
+    let connections = Arc::clone(gate.eyes().connections(Wire::Resp));
     let shared = Arc::new(Shared::new(Arc::clone(gate), password.clone()));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connection(Arc::clone(&shared), stream, stopping.clone())
+        connections.during(connection(Arc::clone(&shared), stream, stopping.clone()))
     })
     .await
 }

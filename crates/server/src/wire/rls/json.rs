@@ -33,6 +33,7 @@ async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Resp
         let problem = "content-type: expected `application/json` from a page";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
     }
+    let parent = limits.parent(request.headers());
     let body = match timeout(REQUEST_WAIT_MAX, Bytes::from_request(request, &())).await {
         Ok(Ok(body)) => body,
         Ok(Err(rejection)) => return plain(rejection.status(), rejection.body_text()),
@@ -42,7 +43,7 @@ async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Resp
         Ok(message) => message,
         Err(problem) => return plain(StatusCode::BAD_REQUEST, problem),
     };
-    match limits.decide(&message).await {
+    match parent.over(limits.decide(&message)).await {
         Ok(answer) => {
             let over = answer.overall_code == i32::from(Code::OverLimit);
             let status = if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
