@@ -117,9 +117,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
     }
     let open = admin.listen.as_slice().iter().find(|listen| !listen.is_local());
-    if let Some(open) = open.filter(|_| !admin.insecure) {
+    let knows_clients = admin.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    if let Some(open) = open.filter(|_| !knows_clients && !admin.insecure) {
         let problem = format!(
-            "`{open}` can be reached from elsewhere: expected a loopback address, or `admin.insecure = true`"
+            "`{open}` can be reached from elsewhere: expected a loopback address, `admin.tls.client_ca`, or `admin.insecure = true`"
         );
         return wrong("admin.listen", problem);
     }
@@ -250,11 +251,21 @@ mod tests {
             ("[server]\nworkers = 257", "server.workers: `257` is outside 0..=256"),
             ("[admin]\nlisten = '0.0.0.0:1'", "admin.listen: `0.0.0.0:1` can be reached"),
             ("server = 1", "server: invalid type"),
+            ("[http]\ntls = { cert = 'c' }", "http.tls: missing field `key`"),
+            ("[resp.tls]\ncert = 'c'\nkey = 'k'\nca = 'a'", "resp.tls.ca: unknown field `ca`"),
         ] {
             let problem = problem(text);
             assert!(problem.starts_with(path), "{text}: {problem}");
         }
         assert!(problem("[store").contains("sluicegate.toml: TOML parse error at line 1"));
+    }
+
+    #[test]
+    fn operators_with_certificates_may_come_from_elsewhere() {
+        let tls = "[admin]\nlisten = '0.0.0.0:1'\n[admin.tls]\ncert = 'c'\nkey = 'k'";
+        assert!(problem(tls).starts_with("admin.listen: `0.0.0.0:1` can be reached"));
+        from_text(tls, &[("SLUICEGATE__ADMIN__TLS__CLIENT_CA", "a")]).unwrap();
+        from_text(tls, &[("SLUICEGATE__ADMIN__INSECURE", "true")]).unwrap();
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub(crate) struct PoliciesConfig {
 pub(crate) struct HttpConfig {
     /// Where to listen: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
 }
 
 /// Headers that tell a client what is left.
@@ -108,6 +110,8 @@ pub(crate) enum HeaderStyle {
 pub(crate) struct RespConfig {
     /// Where to listen; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
     /// What clients must say with `AUTH`.
     pub(crate) password: Option<Secret>,
 }
@@ -118,6 +122,8 @@ pub(crate) struct RespConfig {
 pub(crate) struct RlsConfig {
     /// Where to listen; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
     /// A file that says which policies guard which descriptors.
     pub(crate) descriptors: Option<PathBuf>,
     /// A directory or file of configurations of envoyproxy/ratelimit, served as they are.
@@ -132,8 +138,24 @@ pub(crate) struct RlsConfig {
 pub(crate) struct AdminConfig {
     /// Where to listen; none: these are served nowhere.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Permits an address that others can reach: whoever does sees what is in force.
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
+    /// Permits an address that others can reach, without `tls.client_ca`: whoever reaches it sees what
+    /// is in force.
     pub(crate) insecure: bool,
+}
+
+/// Files of TLS, in PEM, read anew when they change. Sockets in the file system stay plain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsConfig {
+    /// The certificate, and behind it those that lead to the authority which clients know.
+    pub(crate) cert: PathBuf,
+    /// Its private key.
+    pub(crate) key: PathBuf,
+    /// The authorities, of whom one has to have signed a client's certificate; none: clients need
+    /// none.
+    pub(crate) client_ca: Option<PathBuf>,
 }
 
 impl Default for StoreConfig {
@@ -151,13 +173,13 @@ impl Default for StoreConfig {
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(8080) }
+        Self { listen: Listen::loopback(8080), tls: None }
     }
 }
 
 impl Default for RespConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(6380), password: None }
+        Self { listen: Listen::loopback(6380), tls: None, password: None }
     }
 }
 
@@ -165,6 +187,7 @@ impl Default for RlsConfig {
     fn default() -> Self {
         Self {
             listen: Listen::loopback(8081),
+            tls: None,
             descriptors: None,
             envoy_config: None,
             headers: OneOrMany::default(),
@@ -174,6 +197,6 @@ impl Default for RlsConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(9090), insecure: false }
+        Self { listen: Listen::loopback(9090), tls: None, insecure: false }
     }
 }
