@@ -248,3 +248,38 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use sluicegate_testkit::TlsFiles;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn files_that_change_are_noticed_unasked() {
+        let (folder, next) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let TlsFiles { server_cert: cert, server_key: key, .. } =
+            TlsFiles::write(folder.path()).unwrap();
+        let next = TlsFiles::write(next.path()).unwrap();
+        let files = TlsConfig { cert, key, client_ca: None };
+        let tls = Arc::new(Tls::load(Wire::Http, &files).unwrap());
+        let in_force = || Arc::clone(&tls.in_force.lock().unwrap());
+        let (first, stop) = (in_force(), CancellationToken::new());
+        let renewal = Renewal::new(vec![Arc::clone(&tls)]).unwrap();
+        let stopping = stop.clone();
+        let keeping = tokio::spawn(async move { renewal.keep(&stopping).await });
+
+        tokio::time::sleep(EVERY * 2).await;
+        assert!(Arc::ptr_eq(&first, &in_force()), "nothing has changed");
+        fs::copy(&next.server_cert, &files.cert).unwrap();
+        tokio::time::sleep(EVERY * 2).await;
+        assert!(Arc::ptr_eq(&first, &in_force()), "the key is another's");
+        fs::copy(&next.server_key, &files.key).unwrap();
+        tokio::time::sleep(EVERY * 2).await;
+        assert!(!Arc::ptr_eq(&first, &in_force()));
+        stop.cancel();
+        keeping.await.unwrap();
+    }
+}

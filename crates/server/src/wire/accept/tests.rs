@@ -1,12 +1,13 @@
 use std::net::SocketAddr;
-
 use std::num::NonZeroU16;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use super::super::Wire;
 use super::*;
+use crate::config::TlsConfig;
 
 /// A wire that greets, and ends when its client does.
 async fn greet(mut stream: Stream, _: Peer) {
@@ -105,6 +106,28 @@ async fn connections_are_served_by_all_workers() {
     }
     stop.cancel();
     assert_eq!(serving.await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_finish_its_greeting_is_waited_for_so_long_and_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sluicegate_testkit::TlsFiles::write(folder.path()).unwrap();
+    let files = TlsConfig { cert: files.server_cert, key: files.server_key, client_ca: None };
+    let tls = Arc::new(Tls::load(Wire::Resp, &files).unwrap());
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
+    let Ok(Listen::Tcp(address)) = listener.address() else { panic!("it is bound") };
+    let serving = tokio::spawn(async move {
+        let (workers, stop) = (Workers::start(NonZeroU16::MIN).unwrap(), CancellationToken::new());
+        serve(listener, 10, (&workers, &stop), greet).await
+    });
+    for half in [&b""[..], &[22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3]] {
+        let begin = Instant::now();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(half).await.unwrap();
+        client.read_u8().await.expect_err("there is nothing to say");
+        assert_eq!(begin.elapsed().as_secs(), HANDSHAKE_WAIT_MAX.as_secs());
+    }
+    serving.abort();
 }
 
 #[tokio::test]
