@@ -46,12 +46,14 @@ impl Attacked {
         stream
     }
 
-    /// What is answered to `bytes`, behind which nothing comes.
+    /// What is answered to `bytes`, behind which nothing comes: those of HTTP are to say so.
     fn answer(&self, scheme: &str, bytes: &[u8]) -> String {
         let mut stream = self.connect(scheme);
         // A server that gives up may do so before it has read everything.
         stream.write_all(bytes).ok();
-        stream.shutdown(Shutdown::Write).ok();
+        if scheme == "resp" {
+            stream.shutdown(Shutdown::Write).ok();
+        }
         String::from_utf8_lossy(&rest(&mut stream)).into_owned()
     }
 

@@ -1,6 +1,7 @@
 //! HTTP/JSON: `POST /v1/check`, `/v1/peek`, `/v1/refund`, `/v1/reset`, and `GET /livez`.
 
 mod codec;
+mod guard;
 mod problem;
 mod serve;
 

@@ -9,6 +9,7 @@ use axum::body::{Body as HttpBody, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request as HttpRequest, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::{get, post};
+use hyper::body::Body as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{Body, Operation, encode};
+use super::guard::Guard;
 use super::problem::Problem;
 use crate::gate::Gate;
 use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
@@ -54,7 +56,7 @@ pub(crate) async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
-    let service = TowerToHyperService::new(router);
+    let service = Guard(TowerToHyperService::new(router));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT_MAX)
@@ -109,17 +111,23 @@ async fn decide(
 }
 
 async fn read_body(request: HttpRequest) -> Result<Bytes, Problem> {
+    // Who says beforehand that it is too long need not send it.
+    if request.body().size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_long());
+    }
     let Ok(body) = timeout(BODY_WAIT_MAX, Bytes::from_request(request, &())).await else {
         let detail = format!("body: is not there after {} s", BODY_WAIT_MAX.as_secs());
         return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail));
     };
     body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = format!("body: more than {BODY_BYTES_MAX} bytes");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-        }
+        StatusCode::PAYLOAD_TOO_LARGE => too_long(),
         status => Problem::new(status, rejection.body_text()),
     })
+}
+
+fn too_long() -> Problem {
+    let detail = format!("body: more than {BODY_BYTES_MAX} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 
 /// A page in a browser can send other types to a loopback server unasked; JSON it cannot.
