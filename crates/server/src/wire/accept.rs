@@ -30,9 +30,10 @@ use seats::{Seat, Seats};
 pub(crate) use stream::Stream;
 use stream::{Carrier, Plain};
 
-/// Most connections of an address at a time. The next one takes the place of one that asks nothing:
-/// with what a connection buffers at most, that is 330 MB in the worst case.
-pub(crate) const CONNECTIONS_MAX: usize = 4_096;
+/// Most connections of an address at a time, unless its wire says otherwise. The next one takes the
+/// place of one that asks nothing. A connection of HTTP takes 32 KB before it has said anything of
+/// use, so that all of them take 64 MB.
+pub(crate) const CONNECTIONS_MAX: usize = 2_048;
 
 /// The share of the files a process may open that the connections of one address may be: there are
 /// four wires, and something else to be opened.

@@ -84,7 +84,7 @@ impl<'a> Client<'a> {
     /// Greets the server there.
     async fn connect(&self, address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
-        for ca in self.ca {
+        if let Some(ca) = self.ca {
             roots
                 .add(CertificateDer::from_pem_file(ca).expect("a certificate"))
                 .expect("it is sound");

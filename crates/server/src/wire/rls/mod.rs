@@ -49,6 +49,7 @@
 
 mod codec;
 mod json;
+mod message;
 mod proto;
 mod serve;
 mod service;
