@@ -54,6 +54,9 @@ pub(crate) struct ServerConfig {
     /// How long a server that was told to stop still accepts connections, while it says that it is
     /// not ready: until those in front of it have noticed. None: not at all.
     pub(crate) drain_delay: Option<Span>,
+    /// Connections of one address at a time, at least 1; none: 1,024, and of Redis clients 2,048.
+    /// The next one takes the place of one that asks nothing. A thousand of them take up to 35 MB.
+    pub(crate) connections_max: Option<NonZeroU32>,
 }
 
 /// Where state is kept.

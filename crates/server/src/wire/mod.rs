@@ -130,6 +130,7 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
             let listener = Listener::bind(listen, tls.clone()).await;
             let listener =
                 listener.with_context(|| format!("{wire}.listen: cannot listen on {listen}"))?;
+            let listener = listener.with_connections_max(config.server.connections_max);
             bound.push(Bound { wire, listener });
         }
     }

@@ -92,7 +92,6 @@ fn heads_without_their_messages_cost_little() {
     }
     let open: Vec<_> = (0..500).map(|_| flood(&attacked, &heads)).collect();
     attacked.answers();
-    println!("heads: {} KiB more", attacked.growth_kib());
     attacked.is_well();
     drop(open);
 }
@@ -108,7 +107,6 @@ fn messages_that_do_not_end_cost_little() {
     }
     let open: Vec<_> = (0..1_000).map(|_| flood(&attacked, &ahead)).collect();
     attacked.answers();
-    println!("messages: {} KiB more", attacked.growth_kib());
     attacked.is_well();
     drop(open);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{Request, Response};
-use futures_util::future::{Either, join, poll_immediate};
+use futures_util::future::{Either, join, poll_immediate, ready};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -40,6 +40,10 @@ pub(super) const STREAMS_MAX: u32 = 128;
 /// Largest list of header fields, as for other wires. It bounds how many frames a client may spread
 /// one over, too.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+
+/// Most header fields of a request; gateways send some ten. Each takes more memory here than bytes on
+/// the network, where one byte can say it again.
+const FIELDS_MAX: usize = 64;
 
 /// Streams that a client opened and reset again before they were looked at. More of them, and the
 /// connection ends: who does so wants to make work.
@@ -121,8 +125,12 @@ async fn connection(
             asked.store(true, Ordering::Relaxed);
         }
         let (head, body) = Request::into_parts(request);
+        if head.headers.len() > FIELDS_MAX {
+            let problem = format!("more than {FIELDS_MAX} header fields");
+            return Either::Left(ready(Ok(Status::resource_exhausted(problem).into_http())));
+        }
         let message = Message::new(body, &head.headers, Arc::clone(&share));
-        services.call(Request::from_parts(head, message))
+        Either::Right(services.call(Request::from_parts(head, message)))
     });
     let mut connection = pin!(builder().serve_connection(TokioIo::new(Whole(stream)), service));
     let first_request = async {
