@@ -10,7 +10,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
-mod config;
+pub mod config;
 mod descriptors;
 pub mod fields;
 mod gate;

@@ -81,6 +81,19 @@ pub(crate) fn load(
     for path in SECRETS {
         read_secret(&mut tree, path)?;
     }
+    of_tree(tree)
+}
+
+/// The configuration that `text` is, whose secrets stay in their files, for the fuzzer.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn of_text(text: &str) -> Result<(), String> {
+    let tree = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    of_tree(tree).map(drop).map_err(|error| error.to_string())
+}
+
+fn of_tree(tree: Table) -> Result<Config, ConfigError> {
     let config: Config = serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
         let path = error.path().to_string();
         let problem = error.into_inner().message().trim().to_owned();

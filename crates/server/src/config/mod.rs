@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use load::of_text;
 pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
 pub(crate) use value::{Listen, OneOrMany, Secret, Span};

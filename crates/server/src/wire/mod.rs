@@ -5,7 +5,7 @@
 
 pub(crate) mod accept;
 mod admin;
-pub(crate) mod http;
+pub mod http;
 pub mod resp;
 pub mod rls;
 mod tls;

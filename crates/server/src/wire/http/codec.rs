@@ -35,6 +35,14 @@ pub(super) struct Body<'a> {
     cost: Option<Cost>,
 }
 
+/// Whether `bytes` are a body, and requests can be made of it, for the fuzzer.
+#[must_use]
+pub fn requests_in(bytes: &[u8]) -> bool {
+    let all = [Operation::Check, Operation::Peek, Operation::Refund, Operation::Reset];
+    Body::decode(bytes)
+        .is_ok_and(|body| all.into_iter().all(|operation| body.request(operation).is_ok()))
+}
+
 /// A decision's body.
 #[derive(Debug, Serialize)]
 struct Decided<'a> {

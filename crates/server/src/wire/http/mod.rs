@@ -5,4 +5,5 @@ mod guard;
 mod problem;
 mod serve;
 
+pub use codec::requests_in;
 pub(crate) use serve::{connection, serve};

@@ -3,7 +3,7 @@
 //! A gateway sends a message with its head, so that hardly ever one is waited for. Who sends heads
 //! without their messages, or messages without their ends, could have the server keep 128 heads of
 //! 16 KiB a connection, which take few bytes on the network: fields that were said before are said by
-//! one byte. So all that wait have one account. A connection may have an eighth of what is left of it:
+//! one byte. So all that wait have one account. A connection may have a quarter of what is left of it:
 //! alone more than it can use, as one of many little, but always something, so that those who
 //! fill the account stand in their own way first.
 
@@ -17,15 +17,16 @@ use axum::http::HeaderMap;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tonic::Status;
 
-/// What all messages that are waited for may take, with their heads. Together with what connections
-/// themselves take it is below 100 MB.
-const WAITING_BYTES_MAX: usize = 32 << 20;
+/// What all messages that are waited for may take, with their heads: as much as half of the
+/// connections take that there may be.
+const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// The part of what is left that one connection may have: alone, more than all of its streams take.
-const SHARE: usize = 8;
+const SHARE: usize = 4;
 
-/// What a request takes whose message is waited for: the texts of its head, at most.
-const REQUEST_BYTES: usize = 16 * 1024;
+/// What a request takes whose message is waited for, as measured: its stream, its task, and its head
+/// without fields.
+const REQUEST_BYTES: usize = 8 * 1024;
 
 /// What a field of a head takes beside its text, with the tables it is found by, as measured.
 const FIELD_BYTES: usize = 320;
@@ -158,7 +159,7 @@ mod tests {
         }
         assert!(account.bytes.load(Ordering::Relaxed) <= WAITING_BYTES_MAX);
         let honest = Share::new(account);
-        assert!(honest.take(REQUEST_BYTES + 32 * FIELD_BYTES));
+        assert!(honest.take(REQUEST_BYTES + 20 * FIELD_BYTES));
     }
 
     #[tokio::test]
