@@ -16,6 +16,10 @@ run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examp
 test: deps ## Run every test and lint (what CI runs)
 	scripts/test
 
+.PHONY: fuzz
+fuzz: toolchain ## Fuzz every parser for a minute each
+	scripts/fuzz
+
 .PHONY: matrix
 matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey 8
 	scripts/matrix

@@ -12,7 +12,7 @@
 
 mod cli;
 mod client;
-mod config;
+pub mod config;
 mod descriptors;
 mod eyes;
 pub mod fields;

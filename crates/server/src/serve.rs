@@ -24,7 +24,7 @@ use crate::trace::Traces;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
 use crate::wire::rls::{Headers, RateLimits};
-use crate::wire::{Bound, DRAIN_MAX, House, Wire, http};
+use crate::wire::{Bound, DRAIN_MAX, House, Renewal, Wire, http};
 use crate::workers::Workers;
 use crate::{descriptors, log, wire};
 
@@ -148,9 +148,11 @@ async fn serve(
     (policies, tree): (PolicySet, DescriptorTree),
     config: &Config,
 ) -> Result<()> {
-    let bound = wire::bind(config).await?;
+    wire::raise_files_max();
+    let (bound, renewal) = wire::bind(config).await?;
     let mut signals = Signals::new()?;
     let (engine, snapshots) = open(policies, &config.store).await?;
+    warn(config, &bound)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&engine.policies(), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
@@ -181,7 +183,7 @@ async fn serve(
         signals.next().await;
     };
     tokio::select! {
-        served = answer(bound, snapshots, &house) => served,
+        served = answer(bound, snapshots, renewal, &house) => served,
         () = told_twice => bail!("told to stop twice: requests in flight were cut off"),
     }
 }
@@ -207,15 +209,21 @@ async fn open(
 }
 
 /// Answers until told to stop. What is written last is what was decided last.
-async fn answer(bound: Vec<Bound>, snapshots: Option<Snapshots>, house: &House) -> Result<()> {
+async fn answer(
+    bound: Vec<Bound>,
+    snapshots: Option<Snapshots>,
+    renewal: Renewal,
+    house: &House,
+) -> Result<()> {
     let kept = async {
         if let Some(snapshots) = &snapshots {
             snapshots.keep(&house.stop).await;
         }
     };
     let watched = house.live.watch(&house.gate, &house.stop);
-    let seen = house.gate.keep(&house.stop);
-    let (cut_off, (), (), ()) = tokio::join!(wire::serve(bound, house), kept, watched, seen);
+    let (seen, renewed) = (house.gate.keep(&house.stop), renewal.keep(&house.stop));
+    let (cut_off, (), (), (), ()) =
+        tokio::join!(wire::serve(bound, house), kept, watched, seen, renewed);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
@@ -230,32 +238,61 @@ async fn answer(bound: Vec<Bound>, snapshots: Option<Snapshots>, house: &House) 
     }
 }
 
+/// Says which wires everybody can ask who reaches them.
+fn warn(config: &Config, bound: &[Bound]) -> io::Result<()> {
+    for bound in bound {
+        let (wire, address) = (bound.wire(), bound.address()?);
+        let asks_who = wire == Wire::Resp && config.resp.password.is_some();
+        if !address.is_local() && bound.tls().is_none() && !asks_who {
+            tracing::warn!(
+                "{wire}.listen: `{address}` can be reached from elsewhere, without TLS and by everybody; see `{wire}.tls`"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Says where the server is, and commands that work now.
 fn greet(policies: &PolicySet, bound: &[Bound]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let (mut http, mut resp) = (None, None);
     for bound in bound {
         let (wire, address) = (bound.wire(), bound.address()?);
-        writeln!(out, "listening on {wire}://{address}")?;
+        writeln!(out, "listening on {}://{address}", bound.scheme())?;
         match (wire, address) {
-            (Wire::Http, Listen::Tcp(address)) => _ = http.get_or_insert(address),
-            (Wire::Resp, Listen::Tcp(address)) => _ = resp.get_or_insert(address),
+            (Wire::Http, Listen::Tcp(address)) => _ = http.get_or_insert((address, bound.tls())),
+            (Wire::Resp, Listen::Tcp(address)) => _ = resp.get_or_insert((address, bound.tls())),
             _ => {}
         }
     }
     let Some(policy) = policies.policies().first() else {
         return writeln!(out, "no policies: start with --policies FILE");
     };
-    let Some(address) = http else { return Ok(()) };
+    let Some((address, tls)) = http else { return Ok(()) };
     let app = policy.apps().and_then(|mut apps| apps.next());
     let json_app = app.map_or_else(String::new, |app| format!(r#","app":"{app}""#));
     let body = format!(r#"{{"policy":"{}","key":"alice"{json_app}}}"#, policy.name());
-    writeln!(out, "try: curl -s http://{address}/v1/check -H 'content-type: application/json' \\")?;
+    let (s, tls) = (if tls.is_some() { "s" } else { "" }, tls_options(tls));
+    writeln!(
+        out,
+        "try: curl -s{tls} http{s}://{address}/v1/check -H 'content-type: application/json' \\"
+    )?;
     writeln!(out, "       -d '{body}'")?;
-    let Some(resp) = resp else { return Ok(()) };
+    let Some((address, tls)) = resp else { return Ok(()) };
     let app = app.map_or_else(String::new, |app| format!(" APP {app}"));
-    let (host, port, policy) = (resp.ip(), resp.port(), policy.name());
-    writeln!(out, "or:  redis-cli -h {host} -p {port} SG.CHECK {policy} alice{app}")
+    let (host, port, policy) = (address.ip(), address.port(), policy.name());
+    let tls = if tls.is_some() { format!(" --tls{}", tls_options(tls)) } else { String::new() };
+    writeln!(out, "or:  redis-cli -h {host} -p {port}{tls} SG.CHECK {policy} alice{app}")
+}
+
+/// What curl and redis-cli are told besides, with the names of files that are the client's: where
+/// there is TLS, and whether it asks for certificates.
+const fn tls_options(tls: Option<bool>) -> &'static str {
+    match tls {
+        None => "",
+        Some(false) => " --cacert CA.pem",
+        Some(true) => " --cacert CA.pem --cert CLIENT.pem --key CLIENT.key",
+    }
 }
 
 /// What the process is told.

@@ -27,8 +27,11 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// New ones in `dir`.
-    pub(crate) fn write(dir: &Path) -> Result<Self, Error> {
+    /// New ones in `dir`, signed by an authority of their own.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn write(dir: &Path) -> Result<Self, Error> {
         let files = Self {
             ca: dir.join("ca.crt"),
             server_cert: dir.join("server.crt"),

@@ -14,7 +14,6 @@ use tokio_util::either::Either;
 
 use crate::config::Listen;
 use crate::replay::words;
-use crate::wire::accept::Stream;
 
 /// How long finding the addresses of a name may take, and then connecting to each: servers on the
 /// same network answer in milliseconds, a lost packet is sent again after a second and after three.
@@ -88,6 +87,9 @@ pub(super) async fn connect(addresses: &[Listen]) -> Result<Stream> {
     }
     Err(refused)
 }
+
+/// A connection to a server.
+pub(super) type Stream = Either<TcpStream, UnixStream>;
 
 async fn connect_to(address: &Listen) -> io::Result<Stream> {
     match address {

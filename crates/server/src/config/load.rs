@@ -81,6 +81,19 @@ pub(crate) fn load(
     for path in SECRETS {
         read_secret(&mut tree, path)?;
     }
+    of_tree(tree)
+}
+
+/// The configuration that `text` is, whose secrets stay in their files, for the fuzzer.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn of_text(text: &str) -> Result<(), String> {
+    let tree = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    of_tree(tree).map(drop).map_err(|error| error.to_string())
+}
+
+fn of_tree(tree: Table) -> Result<Config, ConfigError> {
     let config: Config = serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
         let path = error.path().to_string();
         let problem = error.into_inner().message().trim().to_owned();
@@ -127,9 +140,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("trace.sample", format!("`{}` is outside 0..=1", trace.sample));
     }
     let open = admin.listen.as_slice().iter().find(|listen| !listen.is_local());
-    if let Some(open) = open.filter(|_| !admin.insecure) {
+    let knows_clients = admin.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    if let Some(open) = open.filter(|_| !knows_clients && !admin.insecure) {
         let problem = format!(
-            "`{open}` can be reached from elsewhere: expected a loopback address, or `admin.insecure = true`"
+            "`{open}` can be reached from elsewhere: expected a loopback address, `admin.tls.client_ca`, or `admin.insecure = true`"
         );
         return wrong("admin.listen", problem);
     }
@@ -263,11 +277,21 @@ mod tests {
             ("[trace]\nendpoint = 'h:1'", "trace.endpoint: expected `http://HOST:PORT`"),
             ("[log]\nlevel = 'loud'", "log.level: unknown variant `loud`"),
             ("server = 1", "server: invalid type"),
+            ("[http]\ntls = { cert = 'c' }", "http.tls: missing field `key`"),
+            ("[resp.tls]\ncert = 'c'\nkey = 'k'\nca = 'a'", "resp.tls.ca: unknown field `ca`"),
         ] {
             let problem = problem(text);
             assert!(problem.starts_with(path), "{text}: {problem}");
         }
         assert!(problem("[store").contains("sluicegate.toml: TOML parse error at line 1"));
+    }
+
+    #[test]
+    fn operators_with_certificates_may_come_from_elsewhere() {
+        let tls = "[admin]\nlisten = '0.0.0.0:1'\n[admin.tls]\ncert = 'c'\nkey = 'k'";
+        assert!(problem(tls).starts_with("admin.listen: `0.0.0.0:1` can be reached"));
+        from_text(tls, &[("SLUICEGATE__ADMIN__TLS__CLIENT_CA", "a")]).unwrap();
+        from_text(tls, &[("SLUICEGATE__ADMIN__INSECURE", "true")]).unwrap();
     }
 
     #[test]

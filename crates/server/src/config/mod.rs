@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use load::of_text;
 pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
 pub(crate) use value::{Listen, Network, OneOrMany, Secret, Span};
@@ -60,6 +61,9 @@ pub(crate) struct ServerConfig {
     /// How long a server that was told to stop still accepts connections, while it says that it is
     /// not ready: until those in front of it have noticed. None: not at all.
     pub(crate) drain_delay: Option<Span>,
+    /// Connections of one address at a time, at least 1; none: 1,024, and of Redis clients 2,048.
+    /// The next one takes the place of one that asks nothing. A thousand of them take up to 35 MB.
+    pub(crate) connections_max: Option<NonZeroU32>,
 }
 
 /// Where state is kept.
@@ -101,6 +105,8 @@ pub(crate) struct HttpConfig {
     /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
     /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
     pub(crate) trusted_peers: OneOrMany<Network>,
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
 }
 
 /// Headers that tell a client what is left.
@@ -119,6 +125,8 @@ pub(crate) enum HeaderStyle {
 pub(crate) struct RespConfig {
     /// Where to listen; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
     /// What clients must say with `AUTH`.
     pub(crate) password: Option<Secret>,
 }
@@ -129,6 +137,8 @@ pub(crate) struct RespConfig {
 pub(crate) struct RlsConfig {
     /// Where to listen; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
     /// A file that says which policies guard which descriptors.
     pub(crate) descriptors: Option<PathBuf>,
     /// A directory or file of configurations of envoyproxy/ratelimit, served as they are.
@@ -143,7 +153,10 @@ pub(crate) struct RlsConfig {
 pub(crate) struct AdminConfig {
     /// Where to listen; none: these are served nowhere.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Permits an address that others can reach: whoever does sees what is in force.
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
+    /// Permits an address that others can reach, without `tls.client_ca`: whoever reaches it sees what
+    /// is in force.
     pub(crate) insecure: bool,
     /// How keys are written in the stream of decisions.
     pub(crate) event_keys: EventKeys,
@@ -171,6 +184,19 @@ pub(crate) struct TraceConfig {
     pub(crate) sample: f64,
 }
 
+/// Files of TLS, in PEM, read anew when they change. Sockets in the file system stay plain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsConfig {
+    /// The certificate, and behind it those that lead to the authority which clients know.
+    pub(crate) cert: PathBuf,
+    /// Its private key.
+    pub(crate) key: PathBuf,
+    /// The authorities, of whom one has to have signed a client's certificate; none: clients need
+    /// none.
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
@@ -195,6 +221,7 @@ impl Default for HttpConfig {
         Self {
             listen: Listen::loopback(8080),
             headers: OneOrMany::from([HeaderStyle::Ratelimit]),
+            tls: None,
             trusted_peers: Network::loopback(),
         }
     }
@@ -202,7 +229,7 @@ impl Default for HttpConfig {
 
 impl Default for RespConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(6380), password: None }
+        Self { listen: Listen::loopback(6380), tls: None, password: None }
     }
 }
 
@@ -210,6 +237,7 @@ impl Default for RlsConfig {
     fn default() -> Self {
         Self {
             listen: Listen::loopback(8081),
+            tls: None,
             descriptors: None,
             envoy_config: None,
             headers: OneOrMany::default(),
@@ -219,6 +247,11 @@ impl Default for RlsConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(9090), insecure: false, event_keys: EventKeys::default() }
+        Self {
+            listen: Listen::loopback(9090),
+            tls: None,
+            insecure: false,
+            event_keys: EventKeys::default(),
+        }
     }
 }

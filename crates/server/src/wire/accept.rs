@@ -3,35 +3,53 @@
 //! Every wire listens through here. What a connection says is the wire's affair; so are the time
 //! limits within it, for only the wire knows what it waits for.
 
+mod seats;
+mod stream;
+
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
+use super::tls::Tls;
 use crate::config::Listen;
 use crate::workers::Workers;
+use seats::{Seat, Seats};
+pub(crate) use stream::Stream;
+use stream::{Carrier, Plain};
 
-/// Most connections of a wire at a time. The next one waits in the system's queue until another
-/// ends: with what a connection buffers at most, that is 330 MB in the worst case.
-pub(crate) const CONNECTIONS_MAX: usize = 4_096;
+/// Most connections of an address at a time, unless its wire or the configuration says otherwise. The
+/// next one takes the place of one that asks nothing. One of HTTP takes 32 KB before it has said
+/// anything of use, one of Envoy's 35 KB: with the 15 MB of Redis clients it is below 100 MB.
+pub(crate) const CONNECTIONS_MAX: usize = 1_024;
+
+/// The share of the files a process may open that the connections of one address may be: there are
+/// four wires, and something else to be opened.
+const FILES_SHARE: u64 = 5;
+
+/// How long a TLS handshake may take: two round trips, and a machine that is busy.
+const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How long requests in flight may take once the server is to stop: supervisors that ask politely
 /// do so for thirty seconds at most, many for ten.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// How long nothing is accepted after the system had no room for another connection, instead of
-/// asking it again and again.
+/// How long nothing is accepted after there was no room for another connection, instead of asking
+/// again and again: who is answered more often than that is not to make room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
-
-/// A connection of a client.
-pub(crate) type Stream = Either<TcpStream, UnixStream>;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +62,15 @@ pub(crate) enum Peer {
 
 /// What accepts the connections of a wire.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) struct Listener {
+    socket: Socket,
+    tls: Option<Arc<Tls>>,
+    /// What is configured.
+    connections_max: Option<NonZeroU32>,
+}
+
+#[derive(Debug)]
+enum Socket {
     Tcp(TcpListener),
     /// The file is removed in the end.
     Unix(UnixListener, SocketFile),
@@ -55,20 +81,30 @@ pub(crate) enum Listener {
 pub(crate) struct SocketFile(PathBuf);
 
 impl Listener {
-    /// Listens there. A socket that a process before left behind is replaced, any other file is not.
+    /// Listens there, and speaks TLS to who comes over a network. A socket that a process before left
+    /// behind is replaced, any other file is not.
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) async fn bind(listen: &Listen) -> io::Result<Self> {
+    pub(crate) async fn bind(listen: &Listen, tls: Option<Arc<Tls>>) -> io::Result<Self> {
         let path = match listen {
-            Listen::Tcp(address) => return Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            Listen::Tcp(address) => {
+                let socket = Socket::Tcp(TcpListener::bind(address).await?);
+                return Ok(Self { socket, tls, connections_max: None });
+            }
             Listen::Unix(path) => path,
         };
         let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
         if is_socket && UnixStream::connect(path).await.is_err() {
             fs::remove_file(path)?;
         }
-        Ok(Self::Unix(UnixListener::bind(path)?, SocketFile(path.clone())))
+        let socket = Socket::Unix(UnixListener::bind(path)?, SocketFile(path.clone()));
+        Ok(Self { socket, tls: None, connections_max: None })
+    }
+
+    /// With so many connections at a time, whatever its wire says.
+    pub(crate) fn with_connections_max(self, connections_max: Option<NonZeroU32>) -> Self {
+        Self { connections_max, ..self }
     }
 
     /// Where it listens; a free port that was asked for is known now.
@@ -76,21 +112,28 @@ impl Listener {
     /// # Errors
     /// Those of the system.
     pub(crate) fn address(&self) -> io::Result<Listen> {
-        match self {
-            Self::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
-            Self::Unix(_, SocketFile(path)) => Ok(Listen::Unix(path.clone())),
+        match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
+            Socket::Unix(_, SocketFile(path)) => Ok(Listen::Unix(path.clone())),
         }
     }
 
-    async fn accept(&self) -> io::Result<(Stream, Peer)> {
-        match self {
-            Self::Tcp(listener) => {
+    /// What it shows to clients, and they to it.
+    pub(crate) const fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
+    }
+
+    async fn accept(&self) -> io::Result<(Plain, Peer)> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // Answers are written whole: there is nothing to collect them for.
                 stream.set_nodelay(true).ok();
                 Ok((Either::Left(stream), Peer::from(address)))
             }
-            Self::Unix(listener, _) => Ok((Either::Right(listener.accept().await?.0), Peer::Local)),
+            Socket::Unix(listener, _) => {
+                Ok((Either::Right(listener.accept().await?.0), Peer::Local))
+            }
         }
     }
 }
@@ -107,9 +150,17 @@ impl From<SocketAddr> for Peer {
     }
 }
 
-/// Hands every connection to `handle` on one of `workers`, at most `connections_max` at a time, until
-/// `stop`; then waits for those there are. Returns how many did not end within [`DRAIN_MAX`] and were
-/// cut off.
+/// Lets the process open as many files as it may ask for: by default that is a thousand, which a few
+/// gateways use up. What the system does not grant is done without.
+pub(crate) fn raise_files_max() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
+}
+
+/// Hands every connection to `handle` on one of `workers`, until `stop`; then waits for those there
+/// are. There are `connections_max` at a time, or fewer where the system permits fewer files: beyond,
+/// the next one takes the place of one that asks nothing. Returns how many did not end within
+/// [`DRAIN_MAX`] and were cut off.
 pub(crate) async fn serve<F>(
     listener: Listener,
     connections_max: usize,
@@ -119,49 +170,121 @@ pub(crate) async fn serve<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut connections = JoinSet::new();
+    let configured = listener.connections_max.and_then(|max| usize::try_from(max.get()).ok());
+    let mut room = Room {
+        connections: JoinSet::new(),
+        seats: Seats::default(),
+        connections_max: configured.unwrap_or(connections_max).min(files_share()),
+    };
     loop {
-        tokio::select! {
+        let arrival = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             // One that panicked has said so, and harms no other.
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < connections_max => match accepted {
-                Ok((stream, peer)) => hand_over(&mut connections, workers, (stream, peer), &handle),
-                Err(_) => tokio::time::sleep(NO_ROOM_PAUSE).await,
+            Some(_) = room.connections.join_next() => continue,
+            accepted = listener.accept() => match accepted {
+                Ok(arrival) => arrival,
+                Err(error) => {
+                    room.refused(&error).await;
+                    continue;
+                }
             },
+        };
+        if stop.run_until_cancelled(room.make()).await.is_none() {
+            break;
         }
+        let tls = listener.tls.as_ref().map(|tls| (tls.acceptor(), stop.clone()));
+        room.hand_over(workers, arrival, tls, &handle);
     }
     drop(listener);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    tokio::time::timeout(DRAIN_MAX, drained).await.ok();
-    let cut_off = connections.len();
-    connections.shutdown().await;
-    cut_off
+    room.drain().await
 }
 
-fn hand_over<F>(
-    connections: &mut JoinSet<()>,
-    workers: &Workers,
-    (stream, peer): (Stream, Peer),
-    handle: &(impl Fn(Stream, Peer) -> F + Clone + Send + 'static),
-) where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let Some(worker) = workers.next() else {
-        connections.spawn(handle(stream, peer));
-        return;
-    };
-    // The worker's own runtime is to watch the socket. The system has no reason to refuse that; a
-    // client of whom it does sees its connection closed.
-    let Ok(stream) = Unwatched::try_from(stream) else { return };
-    let handle = handle.clone();
-    let watched = async move {
-        if let Ok(stream) = stream.watched() {
-            handle(stream, peer).await;
+/// How many connections of one address the files are for.
+fn files_share() -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(files / FILES_SHARE).unwrap_or(usize::MAX).max(1)
+}
+
+/// The connections of one address.
+struct Room {
+    connections: JoinSet<()>,
+    seats: Seats,
+    connections_max: usize,
+}
+
+impl Room {
+    /// Returns once there is room for another connection.
+    async fn make(&mut self) {
+        while self.connections.len() >= self.connections_max {
+            if self.seats.end_one() {
+                self.connections.join_next().await;
+            } else {
+                timeout(NO_ROOM_PAUSE, self.connections.join_next()).await.ok();
+            }
         }
-    };
-    connections.spawn_on(watched, worker);
+    }
+
+    /// The system did not accept a connection.
+    async fn refused(&mut self, error: &io::Error) {
+        let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        if error.raw_os_error().is_some_and(|error| full.contains(&error)) {
+            self.seats.end_one();
+        }
+        tokio::time::sleep(NO_ROOM_PAUSE).await;
+    }
+
+    fn hand_over<F>(
+        &mut self,
+        workers: &Workers,
+        (stream, peer): (Plain, Peer),
+        tls: Option<(TlsAcceptor, CancellationToken)>,
+        handle: &(impl Fn(Stream, Peer) -> F + Clone + Send + 'static),
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let seat = Arc::<Seat>::default();
+        let (handle, of_stream) = (handle.clone(), Arc::clone(&seat));
+        let attend = async move |stream: Plain| {
+            if let Some(carrier) = carry(stream, tls).await {
+                handle(Stream::new(carrier, of_stream), peer).await;
+            }
+        };
+        let connection = match workers.next() {
+            None => self.connections.spawn(attend(stream)),
+            Some(worker) => {
+                // The worker's own runtime is to watch the socket. The system has no reason to refuse
+                // that; a client of whom it does sees its connection closed.
+                let Ok(stream) = Unwatched::try_from(stream) else { return };
+                let watched = async move {
+                    if let Ok(stream) = stream.watched() {
+                        attend(stream).await;
+                    }
+                };
+                self.connections.spawn_on(watched, worker)
+            }
+        };
+        self.seats.take(seat, connection);
+    }
+
+    /// Waits for all connections, and returns how many had to be cut off.
+    async fn drain(mut self) -> usize {
+        let drained = async { while self.connections.join_next().await.is_some() {} };
+        timeout(DRAIN_MAX, drained).await.ok();
+        let cut_off = self.connections.len();
+        self.connections.shutdown().await;
+        cut_off
+    }
+}
+
+/// What carries a connection once its client has greeted as it should. Who does not is told why, as
+/// TLS has it, and let go; so is who is still greeting when the server is to stop.
+async fn carry(stream: Plain, tls: Option<(TlsAcceptor, CancellationToken)>) -> Option<Carrier> {
+    let Some((acceptor, stop)) = tls else { return Some(Either::Left(stream)) };
+    // Boxed: it is large, and gone before the first request.
+    let greeting = Box::pin(timeout(HANDSHAKE_WAIT_MAX, acceptor.accept(stream)));
+    let greeted = stop.run_until_cancelled(greeting).await?;
+    greeted.ok()?.ok().map(|stream| Either::Right(Box::new(stream)))
 }
 
 /// A connection that no runtime watches.
@@ -170,10 +293,10 @@ enum Unwatched {
     Unix(std::os::unix::net::UnixStream),
 }
 
-impl TryFrom<Stream> for Unwatched {
+impl TryFrom<Plain> for Unwatched {
     type Error = io::Error;
 
-    fn try_from(stream: Stream) -> io::Result<Self> {
+    fn try_from(stream: Plain) -> io::Result<Self> {
         match stream {
             Either::Left(tcp) => tcp.into_std().map(Self::Tcp),
             Either::Right(unix) => unix.into_std().map(Self::Unix),
@@ -183,7 +306,7 @@ impl TryFrom<Stream> for Unwatched {
 
 impl Unwatched {
     /// The same, watched by the present runtime.
-    fn watched(self) -> io::Result<Stream> {
+    fn watched(self) -> io::Result<Plain> {
         match self {
             Self::Tcp(tcp) => TcpStream::from_std(tcp).map(Either::Left),
             Self::Unix(unix) => UnixStream::from_std(unix).map(Either::Right),
@@ -192,107 +315,4 @@ impl Unwatched {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
-    use std::num::NonZeroU16;
-
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::task::JoinHandle;
-    use tokio::time::{Instant, timeout};
-
-    use super::*;
-
-    /// A wire that greets, and ends when its client does.
-    async fn greet(mut stream: Stream, _: Peer) {
-        stream.write_all(b"!").await.ok();
-        stream.read_u8().await.ok();
-    }
-
-    async fn start(connections_max: usize) -> (SocketAddr, CancellationToken, JoinHandle<usize>) {
-        start_with(NonZeroU16::MIN, connections_max).await
-    }
-
-    async fn start_with(
-        workers: NonZeroU16,
-        connections_max: usize,
-    ) -> (SocketAddr, CancellationToken, JoinHandle<usize>) {
-        let listen = "127.0.0.1:0".parse().expect("an address");
-        let listener = Listener::bind(&listen).await.expect("loopback has a free port");
-        let Ok(Listen::Tcp(address)) = listener.address() else { panic!("it is bound") };
-        let stop = CancellationToken::new();
-        let stopping = stop.clone();
-        let serving = tokio::spawn(async move {
-            let workers = Workers::start(workers).expect("there is room for a thread");
-            serve(listener, connections_max, (&workers, &stopping), greet).await
-        });
-        (address, stop, serving)
-    }
-
-    #[tokio::test]
-    async fn a_connection_over_the_cap_waits_until_another_ends() {
-        let (address, _, _serving) = start(2).await;
-        let mut first = TcpStream::connect(address).await.unwrap();
-        let mut second = TcpStream::connect(address).await.unwrap();
-        let mut third = TcpStream::connect(address).await.unwrap();
-        assert_eq!((first.read_u8().await.unwrap(), second.read_u8().await.unwrap()), (b'!', b'!'));
-        let greeting = timeout(Duration::from_millis(20), third.read_u8()).await;
-        assert!(greeting.is_err(), "the third is greeted beside two others");
-        drop(first);
-        assert_eq!(third.read_u8().await.unwrap(), b'!');
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_does_not_end_is_cut_off_when_the_drain_is_over() {
-        let (address, stop, serving) = start(10).await;
-        let mut stays = TcpStream::connect(address).await.unwrap();
-        let mut ends = TcpStream::connect(address).await.unwrap();
-        assert_eq!((stays.read_u8().await.unwrap(), ends.read_u8().await.unwrap()), (b'!', b'!'));
-        let begin = Instant::now();
-        stop.cancel();
-        drop(ends);
-        assert_eq!(serving.await.unwrap(), 1);
-        assert_eq!(begin.elapsed().as_secs(), DRAIN_MAX.as_secs());
-        assert!(stays.read_u8().await.is_err(), "its connection is closed");
-        assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn when_all_have_ended_the_drain_is_over() {
-        let (address, stop, serving) = start(10).await;
-        let mut client = TcpStream::connect(address).await.unwrap();
-        assert_eq!(client.read_u8().await.unwrap(), b'!');
-        stop.cancel();
-        drop(client);
-        assert_eq!(serving.await.unwrap(), 0);
-    }
-
-    #[tokio::test]
-    async fn connections_are_served_by_all_workers() {
-        let (address, stop, serving) = start_with(NonZeroU16::new(3).unwrap(), 10).await;
-        for _ in 0..6 {
-            let mut client = TcpStream::connect(address).await.unwrap();
-            assert_eq!(client.read_u8().await.unwrap(), b'!');
-        }
-        stop.cancel();
-        assert_eq!(serving.await.unwrap(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_socket_left_behind_is_replaced_and_no_other_file_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
-        let listen = Listen::Unix(path.clone());
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(path.exists(), "the system leaves it there");
-        let listener = Listener::bind(&listen).await.unwrap();
-        assert!(Listener::bind(&listen).await.is_err(), "somebody listens");
-        let (accepted, connected) = tokio::join!(listener.accept(), UnixStream::connect(&path));
-        assert_eq!((accepted.unwrap().1, connected.is_ok()), (Peer::Local, true));
-        drop(listener);
-        assert!(!path.exists());
-        fs::write(&path, "precious").unwrap();
-        assert!(Listener::bind(&listen).await.is_err());
-        assert_eq!(fs::read(&path).unwrap(), b"precious");
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ mod admin;
 pub mod http;
 pub mod resp;
 pub mod rls;
+mod tls;
 
 use std::fmt;
 use std::io;
@@ -17,7 +18,7 @@ use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Listen};
+use crate::config::{Config, Listen, TlsConfig};
 use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
@@ -26,7 +27,9 @@ use http::TrustedPeers;
 use resp::Password;
 use rls::RateLimits;
 
-pub(crate) use accept::DRAIN_MAX;
+pub(crate) use accept::{DRAIN_MAX, raise_files_max};
+pub(crate) use tls::Renewal;
+use tls::Tls;
 
 /// A protocol at the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +64,26 @@ impl Wire {
             Self::Admin => config.admin.listen.as_slice(),
             Self::Resp => config.resp.listen.as_slice(),
             Self::Rls => config.rls.listen.as_slice(),
+        }
+    }
+
+    const fn tls(self, config: &Config) -> Option<&TlsConfig> {
+        match self {
+            Self::Http => config.http.tls.as_ref(),
+            Self::Admin => config.admin.tls.as_ref(),
+            Self::Resp => config.resp.tls.as_ref(),
+            Self::Rls => config.rls.tls.as_ref(),
+        }
+    }
+
+    /// What an address of it begins with.
+    const fn scheme(self, has_tls: bool) -> &'static str {
+        match (self, has_tls) {
+            (_, false) => self.name(),
+            (Self::Http, true) => "https",
+            (Self::Admin, true) => "admin+https",
+            (Self::Resp, true) => "rediss",
+            (Self::Rls, true) => "grpcs",
         }
     }
 }
@@ -100,18 +123,23 @@ pub(crate) struct House {
 /// Listens wherever `config` says.
 ///
 /// # Errors
-/// If one of the addresses is taken or not this machine's.
-pub(crate) async fn bind(config: &Config) -> Result<Vec<Bound>> {
-    let mut bound = Vec::new();
+/// If one of the addresses is taken or not this machine's, or files of TLS are not sound.
+pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
+    let (mut bound, mut renewed) = (Vec::new(), Vec::new());
     for wire in Wire::ALL {
-        for listen in wire.listen(config) {
-            let listener = Listener::bind(listen).await;
+        let listens = wire.listen(config);
+        let files = wire.tls(config).filter(|_| !listens.is_empty());
+        let tls = files.map(|files| Tls::load(wire, files)).transpose()?.map(Arc::new);
+        renewed.extend(tls.clone());
+        for listen in listens {
+            let listener = Listener::bind(listen, tls.clone()).await;
             let listener =
                 listener.with_context(|| format!("{wire}.listen: cannot listen on {listen}"))?;
+            let listener = listener.with_connections_max(config.server.connections_max);
             bound.push(Bound { wire, listener });
         }
     }
-    Ok(bound)
+    Ok((bound, Renewal::new(renewed)?))
 }
 
 impl Bound {
@@ -126,6 +154,16 @@ impl Bound {
     /// Those of the system.
     pub(crate) fn address(&self) -> io::Result<Listen> {
         self.listener.address()
+    }
+
+    /// What its address begins with.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.wire.scheme(self.listener.tls().is_some())
+    }
+
+    /// Whether it speaks TLS, and then whether clients have to show a certificate.
+    pub(crate) fn tls(&self) -> Option<bool> {
+        self.listener.tls().map(|tls| tls.asks_for_certificates())
     }
 }
 

@@ -26,7 +26,7 @@ use axum::routing::{get, post};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::{HttpService, service_fn};
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -35,6 +35,7 @@ use tower::ServiceExt;
 
 use super::auth;
 use super::codec::{Ask, Headers, Operation, Problem, encode, encode_explanation, refusal};
+use super::guard::Guard;
 use super::openapi;
 use crate::gate::Gate;
 use crate::wire::accept::{self, CONNECTIONS_MAX, Listener, Peer};
@@ -113,14 +114,14 @@ async fn converse<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) where
-    S: HttpService<Incoming, ResBody = B, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
 {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), Guard(service));
     let mut connection = pin!(connection);
     // An error is the client's: what it sent is no HTTP, or it went away. It has been answered, or
     // nobody is there.

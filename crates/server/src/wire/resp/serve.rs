@@ -26,8 +26,12 @@ use super::codec::{
     Words, read,
 };
 use crate::gate::Gate;
-use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+use crate::wire::accept::{self, Listener};
 use crate::wire::{House, Wire};
+
+/// Most connections at a time: every instance of an application has some of its own, and each takes
+/// 8 KB.
+const CONNECTIONS_MAX: usize = 2_048;
 
 /// What is buffered of a connection's input at first; it grows up to [`COMMAND_BYTES_MAX`] where a
 /// client sends more at once, so that ten thousand connections that say little cost little.

@@ -12,6 +12,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::post;
+use hyper::body::Body as _;
 use tokio::time::timeout;
 use tonic::Code as Grpc;
 
@@ -34,6 +35,11 @@ async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Resp
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
     }
     let parent = limits.parent(request.headers());
+    // Who says beforehand that it is too long need not send it.
+    if request.body().size_hint().lower() > MESSAGE_BYTES_MAX as u64 {
+        let problem = format!("the body has more than {MESSAGE_BYTES_MAX} bytes");
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, problem);
+    }
     let body = match timeout(REQUEST_WAIT_MAX, Bytes::from_request(request, &())).await {
         Ok(Ok(body)) => body,
         Ok(Err(rejection)) => return plain(rejection.status(), rejection.body_text()),

@@ -50,6 +50,7 @@
 mod client;
 mod codec;
 mod json;
+mod message;
 mod proto;
 mod serve;
 mod service;

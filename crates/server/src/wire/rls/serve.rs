@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{Request, Response};
-use futures_util::future::{Either, join, poll_immediate};
+use futures_util::future::{Either, join, poll_immediate, ready};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -24,6 +24,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
+use super::message::{Account, Message, Share};
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::RateLimits;
 use super::whole::Whole;
@@ -34,11 +35,15 @@ use crate::wire::{House, Wire};
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Most requests of a connection at a time; the next waits for one of them to be answered.
-const STREAMS_MAX: u32 = 128;
+pub(super) const STREAMS_MAX: u32 = 128;
 
 /// Largest list of header fields, as for other wires. It bounds how many frames a client may spread
 /// one over, too.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+
+/// Most header fields of a request; gateways send some ten. Each takes more memory here than bytes on
+/// the network, where one byte can say it again.
+const FIELDS_MAX: usize = 64;
 
 /// Streams that a client opened and reset again before they were looked at. More of them, and the
 /// connection ends: who does so wants to make work.
@@ -115,11 +120,18 @@ async fn connection(
     stop: CancellationToken,
 ) {
     let asked = AtomicBool::new(false);
+    let share = Arc::new(Share::new(Arc::clone(&services.account)));
     let service = service_fn(|request| {
         if !asked.load(Ordering::Relaxed) {
             asked.store(true, Ordering::Relaxed);
         }
-        services.call(request)
+        let (head, body) = Request::into_parts(request);
+        if head.headers.len() > FIELDS_MAX {
+            let problem = format!("more than {FIELDS_MAX} header fields");
+            return Either::Left(ready(Ok(Status::resource_exhausted(problem).into_http())));
+        }
+        let message = Message::new(body, &head.headers, Arc::clone(&share));
+        Either::Right(services.call(Request::from_parts(head, message)))
     });
     let mut connection = pin!(builder().serve_connection(TokioIo::new(Whole(stream)), service));
     let first_request = async {
@@ -162,12 +174,14 @@ fn builder() -> http2::Builder<TokioExecutor> {
 #[derive(Clone)]
 struct Services {
     limits: RateLimitServiceServer<RateLimits>,
+    /// What messages take that are waited for.
+    account: Arc<Account>,
     /// The others, by the name that a path begins with.
     others: Arc<[(String, Other)]>,
 }
 
 /// A service that is asked now and then.
-type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
+type Other = BoxCloneSyncService<Request<Message<Incoming>>, Response<Body>, Infallible>;
 
 impl Services {
     fn new(limits: Arc<RateLimits>, health: &HealthReporter) -> Self {
@@ -184,13 +198,17 @@ impl Services {
         let v1 = reflection().build_v1().expect(made).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let v1alpha =
             reflection().build_v1alpha().expect(made).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        Self { limits, others: Arc::new([other(health), other(v1), other(v1alpha)]) }
+        Self {
+            limits,
+            account: Arc::default(),
+            others: Arc::new([other(health), other(v1), other(v1alpha)]),
+        }
     }
 
     /// Answers one request.
     fn call(
         &self,
-        request: Request<Incoming>,
+        request: Request<Message<Incoming>>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static {
         let path = request.uri().path();
         let is = |name: &str| {
@@ -225,7 +243,7 @@ async fn in_time(
 
 fn other<T>(service: T) -> (String, Other)
 where
-    T: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+    T: Service<Request<Message<Incoming>>, Response = Response<Body>, Error = Infallible>
         + NamedService
         + Clone
         + Send

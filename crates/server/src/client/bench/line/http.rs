@@ -13,8 +13,8 @@ use super::super::tally::Outcome;
 use super::KEY;
 use crate::client::ask::Question;
 use crate::client::http::ANSWER_BYTES_MAX;
+use crate::client::target::Stream;
 use crate::client::told;
-use crate::wire::accept::Stream;
 
 /// A connection, and what is the same in all of its requests.
 #[derive(Debug)]

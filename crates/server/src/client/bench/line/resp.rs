@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::super::plan::{Plan, Question};
 use super::super::tally::Outcome;
 use super::KEY;
+use crate::client::target::Stream;
 use crate::client::told;
-use crate::wire::accept::Stream;
 
 /// Largest reply: a decision is some hundred bytes, and the body that a policy may serve instead fits
 /// into 64 KiB.

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::super::plan::{Plan, Question};
 use super::super::tally::Outcome;
 use super::KEY;
+use crate::client::target::Stream;
 use crate::client::told;
-use crate::wire::accept::Stream;
 use crate::wire::rls::{Asked, Client};
 
 /// A connection.

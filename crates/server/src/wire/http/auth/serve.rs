@@ -59,6 +59,7 @@ pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> 
 
 impl Desk {
     async fn answer(&self, head: &Parts) -> Result<Response<Body>, AuthError> {
+        let parent = self.gate.parent(&head.headers);
         let Query { deny, app } = Query::decode(head.uri.query().unwrap_or_default())?;
         let peer = head.extensions.get().expect("connections say who asks");
         let guarded = Guarded::decode(&head.headers, *peer, &self.trusted)?;
@@ -71,7 +72,7 @@ impl Desk {
                     None => return Err(DecideError::UnknownPolicy(name.to_owned()).into()),
                 },
             };
-        let decided = several::pass(&self.gate, budgets, app).await?;
+        let decided = parent.over(several::pass(&self.gate, budgets, app)).await?;
         Ok(encode(&decided, deny, self.headers))
     }
 }

@@ -18,6 +18,18 @@ pub(super) use problem::{Document, Problem, Refusal, refusal};
 pub(super) use reply::{Decided, encode};
 pub(super) use settled::{SettledBody, encode as encode_settled};
 
+/// Whether `bytes` are the body of any operation, for the fuzzer.
+#[must_use]
+pub fn requests_in(bytes: &[u8]) -> bool {
+    let is_body = |operation| match operation {
+        Operation::Batch => Batch::decode(bytes).is_ok(),
+        Operation::Settle => Settle::decode(bytes).is_ok(),
+        _ => Ask::decode(operation, bytes, String::new).is_ok(),
+    };
+    // Each is tried, also when one of them is found.
+    Operation::ALL.into_iter().filter(|operation| is_body(*operation)).count() > 0
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

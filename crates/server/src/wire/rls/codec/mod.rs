@@ -24,11 +24,11 @@ pub(super) use reply::{Decided, Reply};
 
 use super::proto::RateLimitRequest;
 
-/// How many descriptors a message has that policies decide on; `None`: it is no message, or makes no
-/// sense. What fuzzing feeds with bytes.
+/// How many descriptors a message, in bytes or in JSON, has that policies decide on; `None`: it is no
+/// message, or makes no sense. What fuzzing feeds with bytes.
 #[must_use]
 pub fn request_in(bytes: &[u8], tree: &DescriptorTree, policies: &PolicySet) -> Option<usize> {
-    let message = RateLimitRequest::decode(bytes).ok()?;
+    let message = RateLimitRequest::decode(bytes).ok().or_else(|| json::decode(bytes).ok())?;
     let asks = decode(&message, tree, policies).ok()?;
     Some(asks.iter().filter(|ask| matches!(ask, Ask::Budget(_))).count())
 }

@@ -1,0 +1,131 @@
+//! Which connection makes room for the next when there are as many as there may be.
+//!
+//! A connection that was answered nothing since it was last looked at: it is idle, or whoever is
+//! there sends a byte now and then to keep a place that others could use. The oldest of them goes
+//! first, so that a flood of such connections takes the places of its own.
+//!
+//! ```text
+//! a  b* c  d*      * was answered since it was last looked at; the next one to be looked at is left
+//! b* c  d* e       a goes for e
+//! d* e  b  f       c goes for f; b was answered, is told apart no longer, and comes last
+//! ```
+//!
+//! Nobody tells this what an answer is. What is written to a connection is one: nothing is written
+//! before a request has come in whole.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::task::AbortHandle;
+
+/// The place of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    answered: AtomicBool,
+}
+
+/// Those that are taken.
+#[derive(Debug, Default)]
+pub(super) struct Seats {
+    /// The next one to be looked at comes first. Those of connections that have ended are dropped now
+    /// and then.
+    taken: VecDeque<(AbortHandle, Arc<Seat>)>,
+    /// How many there may be before those that have ended are dropped.
+    sweep_at: usize,
+}
+
+impl Seat {
+    /// Something is written.
+    pub(super) fn answered(&self) {
+        // Mostly it is known already: then the cache line is not written.
+        if !self.answered.load(Ordering::Relaxed) {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Seats {
+    /// The connection behind `handle` takes `seat`.
+    pub(super) fn take(&mut self, seat: Arc<Seat>, handle: AbortHandle) {
+        if self.taken.len() >= self.sweep_at {
+            self.taken.retain(|(handle, _)| !handle.is_finished());
+            self.sweep_at = (self.taken.len() * 2).max(SWEEP_AT_MIN);
+        }
+        self.taken.push_back((handle, seat));
+    }
+
+    /// Ends a connection that was answered nothing since it was last looked at. If each of them was,
+    /// there is none, and they have been looked at.
+    pub(super) fn end_one(&mut self) -> bool {
+        for _ in 0..self.taken.len() {
+            let Some((handle, seat)) = self.taken.pop_front() else { break };
+            if handle.is_finished() {
+                continue;
+            }
+            if seat.answered.swap(false, Ordering::Relaxed) {
+                self.taken.push_back((handle, seat));
+                continue;
+            }
+            handle.abort();
+            return true;
+        }
+        false
+    }
+}
+
+/// Below so many seats it does not matter which of them are taken still.
+const SWEEP_AT_MIN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    /// Seats of so many connections that do not end by themselves.
+    fn seats(count: usize) -> (Seats, Vec<Arc<Seat>>, JoinSet<()>) {
+        let (mut seats, mut connections) = (Seats::default(), JoinSet::new());
+        let taken = std::iter::repeat_with(Arc::default).take(count).collect::<Vec<Arc<Seat>>>();
+        for seat in &taken {
+            seats.take(Arc::clone(seat), connections.spawn(std::future::pending()));
+        }
+        (seats, taken, connections)
+    }
+
+    #[tokio::test]
+    async fn the_oldest_that_was_answered_nothing_goes_first() {
+        let (mut seats, taken, mut connections) = seats(4);
+        taken[0].answered();
+        taken[2].answered();
+        for gone in [1, 3] {
+            assert!(seats.end_one());
+            connections.join_next().await.unwrap().expect_err("it was ended");
+            assert_eq!(Arc::strong_count(&taken[gone]), 1, "{gone} has gone");
+        }
+        assert_eq!(connections.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn who_is_answered_between_two_looks_stays() {
+        let (mut seats, taken, connections) = seats(3);
+        for _ in 0..10 {
+            taken.iter().for_each(|seat| seat.answered());
+            assert!(!seats.end_one());
+        }
+        assert_eq!(connections.len(), 3);
+        assert!(seats.end_one(), "none was answered since");
+    }
+
+    #[tokio::test]
+    async fn connections_that_have_ended_take_no_room() {
+        let (mut seats, _, _connections) = seats(0);
+        let mut connections = JoinSet::new();
+        for _ in 0..10_000 {
+            seats.take(Arc::default(), connections.spawn(async {}));
+            connections.join_next().await.unwrap().unwrap();
+        }
+        assert!(seats.taken.len() <= SWEEP_AT_MIN, "{}", seats.taken.len());
+        assert!(!seats.end_one());
+    }
+}

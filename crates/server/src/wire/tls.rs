@@ -1,0 +1,284 @@
+//! TLS: what a wire shows its clients, and what they have to show.
+//!
+//! ```text
+//! SIGHUP, or every 30 s: other bytes? ─▶ read all ─▶ check all ─▶ new connections have it
+//!                                                        └▶ wrong: said, and the last good one stays
+//! ```
+//!
+//! Connections that are there go on with what they began with; so do the sessions they may resume,
+//! which are forgotten with it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use tokio_util::sync::CancellationToken;
+
+use super::Wire;
+use crate::config::TlsConfig;
+
+/// How often the files are read again: those who renew certificates do so days before they end, and
+/// who is in a hurry sends SIGHUP.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// Largest file of certificates or a key: a chain is some KiB, a bundle of all public authorities a
+/// quarter of a MiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The TLS of one wire.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    wire: Wire,
+    files: TlsConfig,
+    in_force: Mutex<Arc<ServerConfig>>,
+    /// What the files looked like when they were last read, sound or not.
+    seen: Mutex<Hash>,
+}
+
+/// SHA-256 of all files.
+type Hash = [u8; 32];
+
+impl Tls {
+    /// The TLS that `files` make for `wire`.
+    ///
+    /// # Errors
+    /// What is wrong, with its field and file.
+    pub(crate) fn load(wire: Wire, files: &TlsConfig) -> Result<Self> {
+        let (hash, config) = read(wire, files);
+        let in_force = Mutex::new(Arc::new(config?));
+        Ok(Self { wire, files: files.clone(), in_force, seen: Mutex::new(hash) })
+    }
+
+    /// What a new connection greets with.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        TlsAcceptor::from(Arc::clone(&in_force))
+    }
+
+    /// Whether clients have to show a certificate.
+    pub(crate) const fn asks_for_certificates(&self) -> bool {
+        self.files.client_ca.is_some()
+    }
+
+    /// Puts the files as they are now in force, if they are sound. Returns whether they are new.
+    ///
+    /// # Errors
+    /// What is wrong with them, if that has not been said before.
+    fn renew(&self) -> Result<bool> {
+        let (hash, config) = read(self.wire, &self.files);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == hash {
+            return Ok(false);
+        }
+        *seen = hash;
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config?);
+        Ok(true)
+    }
+}
+
+/// The TLS of all wires, to be renewed.
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    all: Vec<Arc<Tls>>,
+    /// `None`: there is nothing to renew, and the signal ends the process, as it does by default.
+    told: Option<Signal>,
+}
+
+impl Renewal {
+    /// That of `all`. From now on SIGHUP no longer ends the process if there is any.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn new(all: Vec<Arc<Tls>>) -> io::Result<Self> {
+        let told = if all.is_empty() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self { all, told })
+    }
+
+    /// Renews until `stop`.
+    pub(crate) async fn keep(self, stop: &CancellationToken) {
+        let Self { all, told: Some(mut told) } = self else { return };
+        let all: Arc<[_]> = all.into();
+        let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = told.recv() => {}
+                _ = ticks.tick() => {}
+            }
+            let all = Arc::clone(&all);
+            let renewed = spawn_blocking(move || all.iter().for_each(|tls| say(tls)));
+            if let Err(error) = renewed.await {
+                tracing::warn!("tls: {error}");
+            }
+        }
+    }
+}
+
+/// Renews `tls`, and tells people what came of it.
+fn say(tls: &Tls) {
+    match tls.renew() {
+        Ok(false) => {}
+        Ok(true) => tracing::info!("{}.tls: the new certificate is in force", tls.wire),
+        Err(error) => tracing::warn!("the last good certificate stays: {error:#}"),
+    }
+}
+
+/// The hash of `files`, and what they make for `wire` or what is wrong with them. Files that cannot be
+/// read look like none.
+fn read(wire: Wire, files: &TlsConfig) -> (Hash, Result<ServerConfig>) {
+    match Contents::read(wire, files) {
+        Ok(contents) => (contents.hash(), contents.config(wire, files)),
+        Err(error) => (Hash::default(), Err(error)),
+    }
+}
+
+/// What is in the files.
+struct Contents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+impl Contents {
+    /// # Errors
+    /// If one of `files` cannot be read.
+    fn read(wire: Wire, files: &TlsConfig) -> Result<Self> {
+        let read = |field: &str, path: &Path| {
+            let contents = contents(path);
+            contents.with_context(|| format!("{wire}.tls.{field}: cannot read {}", path.display()))
+        };
+        let TlsConfig { cert, key, client_ca } = files;
+        let client_ca = client_ca.as_deref().map(|path| read("client_ca", path)).transpose()?;
+        Ok(Self { cert: read("cert", cert)?, key: read("key", key)?, client_ca })
+    }
+
+    fn hash(&self) -> Hash {
+        let Self { cert, key, client_ca } = self;
+        let mut hash = Sha256::new();
+        for file in [cert, key].into_iter().chain(client_ca) {
+            hash.update((file.len() as u64).to_le_bytes());
+            hash.update(file);
+        }
+        hash.finalize().into()
+    }
+
+    /// # Errors
+    /// What is wrong with which of `files`. Nothing of a key is ever repeated.
+    fn config(&self, wire: Wire, files: &TlsConfig) -> Result<ServerConfig> {
+        let TlsConfig { cert: cert_path, key: key_path, client_ca: ca_path } = files;
+        let wrong = |field: &str, path: &Path, problem: &str| {
+            anyhow!("{wire}.tls.{field}: {}: {problem}", path.display())
+        };
+        let chain = certificates(&self.cert).map_err(|error| wrong("cert", cert_path, &error))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|_| wrong("key", key_path, "expected a private key in PEM"))?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the ciphers of TLS 1.2 and 1.3");
+        let builder = match (&self.client_ca, ca_path) {
+            (Some(authorities), Some(path)) => {
+                let roots = roots(authorities).map_err(|error| wrong("client_ca", path, &error))?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                let verifier =
+                    verifier.map_err(|error| wrong("client_ca", path, &error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let mut config = match builder.with_single_cert(chain, key) {
+            Ok(config) => config,
+            Err(rustls::Error::InconsistentKeys(_)) => {
+                let problem = format!("is not the key of {}", cert_path.display());
+                return Err(wrong("key", key_path, &problem));
+            }
+            Err(error) => return Err(wrong("cert", cert_path, &error.to_string())),
+        };
+        config.alpn_protocols = vec![protocol(wire).to_vec()];
+        Ok(config)
+    }
+}
+
+/// The protocol that a wire speaks. A client that wants to speak another one, as a browser that was
+/// led to the port of Redis clients, does not get beyond its greeting; one that does not say, does.
+const fn protocol(wire: Wire) -> &'static [u8] {
+    match wire {
+        Wire::Http | Wire::Admin => b"http/1.1",
+        Wire::Resp => b"redis",
+        Wire::Rls => b"h2",
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        _ => Err("expected certificates in PEM".to_owned()),
+    }
+}
+
+fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    Ok(Arc::new(roots))
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        bail!("more than {FILE_BYTES_MAX} bytes");
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use sluicegate_testkit::TlsFiles;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn files_that_change_are_noticed_unasked() {
+        let (folder, next) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let TlsFiles { server_cert: cert, server_key: key, .. } =
+            TlsFiles::write(folder.path()).unwrap();
+        let next = TlsFiles::write(next.path()).unwrap();
+        let files = TlsConfig { cert, key, client_ca: None };
+        let tls = Arc::new(Tls::load(Wire::Http, &files).unwrap());
+        let in_force = || Arc::clone(&tls.in_force.lock().unwrap());
+        let (first, stop) = (in_force(), CancellationToken::new());
+        let renewal = Renewal::new(vec![Arc::clone(&tls)]).unwrap();
+        let stopping = stop.clone();
+        let keeping = tokio::spawn(async move { renewal.keep(&stopping).await });
+
+        tokio::time::sleep(EVERY * 2).await;
+        assert!(Arc::ptr_eq(&first, &in_force()), "nothing has changed");
+        fs::copy(&next.server_cert, &files.cert).unwrap();
+        tokio::time::sleep(EVERY * 2).await;
+        assert!(Arc::ptr_eq(&first, &in_force()), "the key is another's");
+        fs::copy(&next.server_key, &files.key).unwrap();
+        tokio::time::sleep(EVERY * 2).await;
+        assert!(!Arc::ptr_eq(&first, &in_force()));
+        stop.cancel();
+        keeping.await.unwrap();
+    }
+}

@@ -1,0 +1,116 @@
+//! Ten thousand connections that say a byte, and no more.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sluicegate_testkit::TlsFiles;
+
+use super::{Attacked, common, post};
+
+const CONNECTIONS: usize = 10_000;
+
+/// The files that this process needs for them, and for what it does besides.
+const FILES: u64 = 12_000;
+
+/// What is said to a wire that waits for more of it.
+const BEGINNINGS: [(&str, &[u8]); 4] = [
+    ("http", b"POST /v1/check HTTP/1.1\r\nhost: t\r\nx: "),
+    ("http", b"POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"),
+    ("resp", b"*3\r\n$8\r\nSG.CHE"),
+    ("rls", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\xff\x01\x04\0\0\0\x01"),
+];
+
+/// May this process have so many files?
+fn has_files() -> bool {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let enough = maximum.is_none_or(|maximum| maximum >= FILES);
+    enough && setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).is_ok()
+}
+
+/// Opens them, with these beginnings in turn. Some have to go for others, and the server closes them.
+fn open(attacked: &Attacked, beginnings: &[(&str, &[u8])]) -> Vec<TcpStream> {
+    let open = |number: usize| {
+        let (scheme, beginning) = beginnings[number % beginnings.len()];
+        let mut stream = attacked.connect(scheme);
+        stream.write_all(beginning).ok();
+        stream
+    };
+    (0..CONNECTIONS).map(open).collect()
+}
+
+/// Ten thousand of them while `attacked` is asked by clients that keep their connection and others
+/// that come and go. Returns how many rounds of those were answered.
+fn attack(attacked: &Attacked, beginnings: &[(&str, &[u8])]) -> u32 {
+    let done = AtomicBool::new(false);
+    let (slow, answered) = std::thread::scope(|scope| {
+        let honest = scope.spawn(|| {
+            let mut kept = Kept::connect(attacked);
+            let mut answered = 0;
+            while !done.load(Ordering::Relaxed) {
+                kept.ask();
+                attacked.answers();
+                answered += 1;
+            }
+            answered
+        });
+        let slow = open(attacked, beginnings);
+        done.store(true, Ordering::Relaxed);
+        (slow, honest.join().expect("all were answered"))
+    });
+    attacked.is_well();
+    drop(slow);
+    answered
+}
+
+#[test]
+fn ten_thousand_slow_connections_to_all_wires_harm_nobody() {
+    assert!(has_files(), "this test needs {FILES} open files: raise `ulimit -n`");
+    let attacked = Attacked::start();
+    let answered = attack(&attacked, &BEGINNINGS);
+    assert!(answered > 0, "nobody asked");
+}
+
+#[test]
+fn ten_thousand_connections_that_do_not_finish_the_greeting_of_tls_harm_nobody() {
+    assert!(has_files(), "this test needs {FILES} open files: raise `ulimit -n`");
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let TlsFiles { server_cert: cert, server_key: key, .. } =
+        TlsFiles::write(folder.path()).expect("they can be written");
+    let server = common::Server::start(&format!("[rls.tls]\ncert = {cert:?}\nkey = {key:?}"));
+    let attacked = Attacked::of(server);
+    let hello = [22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3];
+    assert!(attack(&attacked, &[("grpcs", &hello)]) > 0, "nobody asked");
+}
+
+/// An honest client of both text wires, over and over.
+struct Kept {
+    http: TcpStream,
+    resp: TcpStream,
+}
+
+impl Kept {
+    fn connect(attacked: &Attacked) -> Self {
+        Self { http: attacked.connect("http"), resp: attacked.connect("resp") }
+    }
+
+    fn ask(&mut self) {
+        self.resp.write_all(b"PING\r\n").expect("it reads");
+        let mut said = [0; 7];
+        self.resp.read_exact(&mut said).expect("it answers");
+        assert_eq!(&said, b"+PONG\r\n");
+        let request = post("/v1/peek", r#"{"policy":"login","key":"kept"}"#);
+        let request = String::from_utf8(request).expect("it is text");
+        self.http
+            .write_all(request.replace("connection: close\r\n", "").as_bytes())
+            .expect("it reads");
+        let mut said = Vec::new();
+        while !said.ends_with(b"\"tries\"}") {
+            let mut some = [0; 1024];
+            let bytes = self.http.read(&mut some).expect("it answers");
+            assert!(bytes > 0, "it was let go: {}", said.escape_ascii());
+            said.extend(&some[..bytes]);
+        }
+    }
+}

@@ -1,7 +1,0 @@
-//! Any bytes are a line of an access log or an error.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|line: &[u8]| {
-    let _ = sluicegate_server::replay::combined::parse(line);
-});
