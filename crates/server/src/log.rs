@@ -52,6 +52,9 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
+/// A library that warns of what clients send, once for each: whoever wishes ill would fill the log.
+const ABOUT_CLIENTS: &str = "h2";
+
 /// What is said as JSON.
 static IS_JSON: OnceLock<()> = OnceLock::new();
 
@@ -80,7 +83,10 @@ where
 {
     let level = LevelFilter::from(level);
     let others = level.min(LevelFilter::WARN);
-    let said = Targets::new().with_target(env!("CARGO_CRATE_NAME"), level).with_default(others);
+    let said = Targets::new()
+        .with_target(env!("CARGO_CRATE_NAME"), level)
+        .with_target(ABOUT_CLIENTS, LevelFilter::OFF)
+        .with_default(others);
     let lines = layer().with_writer(writer).log_internal_errors(false);
     match format {
         LogFormat::Text => lines.event_format(Text).boxed(),

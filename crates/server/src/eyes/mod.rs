@@ -61,6 +61,7 @@ pub(crate) struct Eyes {
 /// Connections of a wire, counted.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
+    max: AtomicU64,
     accepted: AtomicU64,
     ended: AtomicU64,
 }
@@ -187,6 +188,16 @@ impl<'a> Seen<'a> {
 }
 
 impl Connections {
+    /// There may be so many more at a time: another address listens.
+    pub(crate) fn permit(&self, more: usize) {
+        self.max.fetch_add(more as u64, Relaxed);
+    }
+
+    /// How many there may be at a time.
+    pub(crate) fn max(&self) -> u64 {
+        self.max.load(Relaxed)
+    }
+
     /// How many there were.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(Relaxed)

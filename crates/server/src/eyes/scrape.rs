@@ -21,7 +21,6 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::store::{AnyStore, OnRedis};
 use crate::wire::Wire;
-use crate::wire::accept::CONNECTIONS_MAX;
 
 /// What a scrape looks at.
 #[derive(Clone, Debug)]
@@ -124,8 +123,10 @@ impl Scrape {
         let open = Wire::ALL.iter().map(of_wire);
         let open = open.map(|(labels, wire)| (labels, eyes.connections(wire).open()));
         families.gauges("sluicegate_connections_open", "Connections that are open now", open)?;
-        let help = "Connections that may be open at a time on one listener of a wire";
-        families.gauge("sluicegate_connections_max", help, CONNECTIONS_MAX)?;
+        let max = Wire::ALL.iter().map(of_wire);
+        let max = max.map(|(labels, wire)| (labels, eyes.connections(wire).max()));
+        let help = "Connections that may be open at a time";
+        families.gauges("sluicegate_connections_max", help, max)?;
         let help = "Clients that watch decisions as they are made";
         families.gauge("sluicegate_event_watchers", help, eyes.events().watchers())
     }

@@ -58,6 +58,14 @@ impl Wire {
         }
     }
 
+    /// How many connections one of its addresses has at most, unless that is configured.
+    const fn connections_max(self) -> usize {
+        match self {
+            Self::Resp => resp::CONNECTIONS_MAX,
+            Self::Http | Self::Admin | Self::Rls => accept::CONNECTIONS_MAX,
+        }
+    }
+
     fn listen(self, config: &Config) -> &[Listen] {
         match self {
             Self::Http => config.http.listen.as_slice(),
@@ -172,6 +180,8 @@ impl Bound {
 pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
     let mut serving = JoinSet::new();
     for Bound { wire, listener } in bound {
+        let connections_max = listener.connections_max(wire.connections_max());
+        house.gate.eyes().connections(wire).permit(connections_max);
         let house = house.clone();
         serving.spawn(async move {
             match wire {
