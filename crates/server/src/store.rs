@@ -92,4 +92,23 @@ impl Store for AnyStore {
             Self::Redis(store) => store.decide(request, at).await,
         }
     }
+
+    #[inline]
+    fn decide_at_once(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Result<Verdict, StoreError>> {
+        match self {
+            Self::Memory(store) => store.decide_at_once(request, at),
+            Self::Redis(store) => store.decide_at_once(request, at),
+        }
+    }
+
+    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+        match self {
+            Self::Memory(store) => store.expect(keys),
+            Self::Redis(store) => Store::expect(store, keys),
+        }
+    }
 }

@@ -98,3 +98,25 @@ async fn other_verbs_have_no_overflow() {
     let passage = engine.pass(&peek).await.expect("the store is in memory");
     assert_eq!((passage.way, passage.held), (Way::Refused, Micros::ZERO));
 }
+
+#[tokio::test]
+async fn what_nobody_has_to_be_waited_for_is_decided_at_once() {
+    let engine = engine();
+    for policy in ["reject", "tag", "divert", "shadow"] {
+        let request = Request::new(policy, Some(b"alice"), Verb::Check { cost: Cost::ONE });
+        for expected in [Some(Way::Through), None] {
+            let passage = engine.pass_at_once(&request, engine.now()).expect(policy).unwrap();
+            let awaited = engine.pass(&Request { key: Some(b"bob"), ..request.clone() }).await;
+            assert_eq!(passage.way, awaited.unwrap().way, "{policy}: both ways say the same");
+            assert_eq!(passage.way == Way::Through, expected.is_some(), "{policy}");
+        }
+    }
+    let queued = Request::new("queue", Some(b"alice"), Verb::Check { cost: Cost::ONE });
+    assert!(
+        engine.pass_at_once(&queued, engine.now()).is_none(),
+        "its turn may have to be waited for"
+    );
+    assert_eq!(pass(&engine, "queue").await.held, Micros::ZERO, "and nothing was taken");
+    let unknown = Request { policy: "nope", ..queued };
+    assert!(engine.pass_at_once(&unknown, engine.now()).expect("at once").is_err());
+}

@@ -69,6 +69,21 @@ pub trait Store: Send + Sync {
         request: &Request<'_>,
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+
+    /// The same from a store that has nobody to wait for; `None` from others, and nothing was done.
+    fn decide_at_once(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Result<Verdict, StoreError>> {
+        let _ = (request, at);
+        None
+    }
+
+    /// Says that these keys, (policy, key) each, will be decided next. Changes nothing.
+    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+        drop(keys);
+    }
 }
 
 impl Store for MemoryStore {
@@ -78,5 +93,18 @@ impl Store for MemoryStore {
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
         std::future::ready(self.decide_now(request, at).map_err(StoreError::from))
+    }
+
+    #[inline]
+    fn decide_at_once(
+        &self,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Result<Verdict, StoreError>> {
+        Some(self.decide_now(request, at).map_err(StoreError::from))
+    }
+
+    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+        self.expect(keys);
     }
 }

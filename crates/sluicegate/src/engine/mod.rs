@@ -219,6 +219,48 @@ impl<S: Store> Engine<S> {
         Ok(Answer::new(verdict, mode, rules))
     }
 
+    /// What [`decide_by`](Self::decide_by) says if nobody has to be waited for; otherwise `None`, and
+    /// nothing was done.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    #[inline]
+    pub fn decide_by_at_once(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Option<Result<Answer, DecideError>> {
+        match key_of(request) {
+            Ok(key) => self.ask_at_once(rules, (request, key), now),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Says that these requests will be decided next: a store in memory fetches what it needs for all
+    /// of them at once. Changes nothing.
+    pub fn expect<'a>(&self, requests: impl IntoIterator<Item = &'a Request<'a>>) {
+        let key = |request: &'a Request<'a>| (request.policy, request.key.unwrap_or_default());
+        self.store.expect(requests.into_iter().map(key));
+    }
+
+    /// `None`: the store has to be waited for.
+    #[inline]
+    fn ask_at_once(
+        &self,
+        rules: &Rules,
+        (request, key): (&Request<'_>, &[u8]),
+        now: Micros,
+    ) -> Option<Result<Answer, DecideError>> {
+        if self.guard.is_some() {
+            return None;
+        }
+        let windows = rules.windows(now);
+        let moment = Moment::with_windows(now, windows.as_slice());
+        let verdict = self.store.decide_at_once(&store_request(request, key, rules), &moment)?;
+        Some(verdict.map(|verdict| Answer::new(verdict, Mode::Store, rules)).map_err(Into::into))
+    }
+
     async fn ask_store(
         &self,
         on_failure: OnStoreFailure,
@@ -334,7 +376,7 @@ impl<S: fmt::Debug> fmt::Debug for Engine<S> {
 fn admit<'p, 'r>(
     policies: &'p PolicySet,
     request: &Request<'r>,
-) -> Result<(&'p Policy, &'r [u8], &'p Rules), DecideError> {
+) -> Result<(&'p Arc<Policy>, &'r [u8], &'p Rules), DecideError> {
     let key = key_of(request)?;
     let Some(policy) = policies.resolve(request.policy) else {
         return Err(DecideError::UnknownPolicy(request.policy.to_owned()));

@@ -22,7 +22,7 @@ use sluicegate_store::Store;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use super::{Answer, DecideError, Engine, Request};
+use super::{Answer, DecideError, Engine, Request, admit};
 
 /// Requests that one engine holds back at most, over all policies: each keeps a connection and a few
 /// KB busy, so that is 100 MB at the outside; the next is refused.
@@ -109,21 +109,53 @@ impl<S: Store + 'static> Engine<S> {
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
     pub async fn pass(self: &Arc<Self>, request: &Request<'_>) -> Result<Passage, DecideError> {
+        self.pass_as_of(request, self.clock.now()).await
+    }
+
+    /// The same as if it were `now`, µs since the Unix epoch.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    pub async fn pass_as_of(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Result<Passage, DecideError> {
         let policies = self.policies.load_full();
-        let Verb::Check { cost } = request.verb else {
-            return Ok(Passage::of(self.decide_in(&policies, request, self.clock.now()).await?));
-        };
-        if let Some(policy) = policies.resolve(request.policy)
-            && let Overflow::Queue { max_wait } = *policy.overflow()
-        {
-            return self.queue(&policies, request, cost, max_wait).await;
+        let policy = policies.resolve(request.policy);
+        match (&request.verb, policy.map(|policy| policy.overflow())) {
+            (&Verb::Check { cost }, Some(&Overflow::Queue { max_wait })) => {
+                self.queue(&policies, (request, cost), max_wait, now).await
+            }
+            _ => {
+                let answer = self.decide_in(&policies, request, now).await?;
+                Ok(Passage::new(answer, &request.verb, policy))
+            }
         }
-        let answer = self.decide_in(&policies, request, self.clock.now()).await?;
-        let passage = Passage::of(answer);
-        let over = !passage.answer.decision.allowed();
-        match policies.resolve(request.policy) {
-            Some(policy) if over => Ok(Passage { way: way(policy), ..passage }),
-            _ => Ok(passage),
+    }
+
+    /// What [`pass_as_of`](Self::pass_as_of) says if nobody has to be waited for, neither a store nor
+    /// a turn; otherwise `None`, and nothing was done.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    #[inline]
+    pub fn pass_at_once(
+        &self,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Option<Result<Passage, DecideError>> {
+        let policies = self.policies.load();
+        let (policy, key, rules) = match admit(&policies, request) {
+            Ok(admitted) => admitted,
+            Err(error) => return Some(Err(error)),
+        };
+        match (&request.verb, policy.overflow()) {
+            (Verb::Check { .. }, Overflow::Queue { .. }) => None,
+            _ => {
+                let answered = self.ask_at_once(rules, (request, key), now)?;
+                Some(answered.map(|answer| Passage::new(answer, &request.verb, Some(policy))))
+            }
         }
     }
 
@@ -131,33 +163,34 @@ impl<S: Store + 'static> Engine<S> {
     async fn queue(
         self: &Arc<Self>,
         policies: &PolicySet,
-        request: &Request<'_>,
-        cost: Cost,
+        (request, cost): (&Request<'_>, Cost),
         max_wait: Micros,
+        now: Micros,
     ) -> Result<Passage, DecideError> {
         let Some(_place) = self.held.enter() else {
-            return Ok(Passage::of(self.decide_in(policies, request, self.clock.now()).await?));
+            return Ok(self.decide_in(policies, request, now).await?.into());
         };
-        let mut held = Micros::ZERO;
+        let (mut held, mut now) = (Micros::ZERO, now);
         for tries_left in (0..TRIES_MAX).rev() {
             let left = Micros::new(max_wait.get() - held.get());
             let verb = Verb::Reserve { cost, max_wait: left };
             let reserve = Request { verb, ..request.clone() };
-            let answer = self.decide_in(policies, &reserve, self.clock.now()).await?;
+            let answer = self.decide_in(policies, &reserve, now).await?;
             if answer.decision.allowed() {
                 let wait = answer.decision.wait();
                 if wait > Micros::ZERO {
                     Booked::new(self, request, cost).held(wait).await;
                     held = Micros::new(held.get() + wait.get());
                 }
-                return Ok(Passage { held, ..Passage::of(answer) });
+                return Ok(Passage { held, ..answer.into() });
             }
             match answer.decision.retry_after() {
                 Some(retry) if retry <= left && tries_left > 0 => {
                     sleep(retry.into()).await;
                     held = Micros::new(held.get() + retry.get());
+                    now = self.clock.now();
                 }
-                _ => return Ok(Passage { held, ..Passage::of(answer) }),
+                _ => return Ok(Passage { held, ..answer.into() }),
             }
         }
         unreachable!("the last try returns")
@@ -170,7 +203,22 @@ impl<S: Store + 'static> Engine<S> {
 }
 
 impl Passage {
-    fn of(answer: Answer) -> Self {
+    /// What follows from an answer that was not held, by the policy if there is one.
+    #[inline]
+    fn new(answer: Answer, verb: &Verb, policy: Option<&Arc<Policy>>) -> Self {
+        match (verb, policy) {
+            (Verb::Check { .. }, Some(policy)) if !answer.decision.allowed() => {
+                Self { answer, way: way(policy), held: Micros::ZERO }
+            }
+            _ => answer.into(),
+        }
+    }
+}
+
+impl From<Answer> for Passage {
+    /// A decision from which nothing follows but that it passes or is refused.
+    #[inline]
+    fn from(answer: Answer) -> Self {
         let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
         Self { answer, way, held: Micros::ZERO }
     }

@@ -103,7 +103,7 @@ async fn decide(
     require_json(request.headers())?;
     let bytes = read_body(request).await?;
     let body = Body::decode(&bytes)?;
-    let passage = gate.pass(Wire::Http, &body.request(operation)?).await?;
+    let passage = gate.pass(Wire::Http, None, &body.request(operation)?).await?;
     Ok(Response::builder()
         .header(header::CONTENT_TYPE, "application/json")
         .body(HttpBody::from(encode(&passage)))

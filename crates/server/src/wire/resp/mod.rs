@@ -22,13 +22,17 @@
 //! | 0 | 1: it passes; -1: it is refused; 0: there is no such policy, or not for this app |
 //! | 1 | `limit` |
 //! | 2 | `remaining` |
-//! | 3 | `retry_after_ms`: 0 if it passes, -1 if it never can |
+//! | 3 | `retry_after_ms`: 0 if it is within the limit, -1 if it never can be |
 //! | 4 | `reset_after_ms`: until the budget is full again |
 //! | 5 | `wait_ms`: how long the caller must hold back what passes (only with `MAXWAIT`) |
 //! | 6 | the rule that decided; null where none did |
 //! | 7 | who decided: `store`, or without it `local`, `allow`, `deny`; null where nobody did |
 //!
-//! More places may follow at the end. The three codes of place 0 are numbers so that a caller in any
+//! | 8 | only of what is over the limit and not just refused: `shadow` (it passes), `degrade`, `divert` (place 0 is -1: who knows neither does not pass) |
+//! | 9 | with it: the tag or the body to serve instead, the target to send it to; null under `shadow` |
+//!
+//! A policy's `queue` holds the reply back until it is the caller's turn; other commands of the same
+//! connection wait behind it. More places may follow at the end. The three codes of place 0 are numbers so that a caller in any
 //! language compares without parsing; what a request cannot mean is an error (`-ERR cost: ...`), and
 //! a refusal never is.
 //!

@@ -6,16 +6,17 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::iter;
 use std::pin::pin;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
-use sluicegate::policy::Rules;
+use futures_util::future::join_all;
+use sluicegate::Micros;
 use sluicegate::store::Store;
-use sluicegate::{Answer, DecideError, Engine, Micros};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +25,9 @@ use super::codec::{
     COMMAND_BYTES_MAX, Command, KnownLimits, Limits, Next, Password, Question, Replies, Session,
     Words, read,
 };
-use crate::wire::House;
+use crate::gate::Gate;
 use crate::wire::accept::{self, Listener};
+use crate::wire::{House, Wire};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
 /// 8 KB.
@@ -39,9 +41,9 @@ const INPUT_BYTES_MIN: usize = 1024;
 /// input a connection buffers 28 KiB at most.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024;
 
-/// Decisions of one connection that are waited for at a time: as many as clients pipeline. Others
-/// wait in the input.
-const WAITED_FOR_MAX: usize = 128;
+/// Decisions of one connection that are made, or waited for, at a time: as many as clients pipeline.
+/// Others wait in the input.
+const DECIDED_TOGETHER_MAX: usize = 128;
 
 /// How often a connection is looked at to see whether it still says something.
 const TICK: Duration = Duration::from_secs(5);
@@ -62,7 +64,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 struct Shared<S> {
-    engine: Arc<Engine<S>>,
+    gate: Arc<Gate<S>>,
     password: Option<Password>,
     limits: Arc<KnownLimits>,
     connections: AtomicU64,
@@ -72,7 +74,7 @@ struct Shared<S> {
 /// cut off because they did not end. With a password, only who says it may ask.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let House { gate, password, workers, stop, .. } = house;
-    let shared = Arc::new(Shared::new(Arc::clone(gate.engine()), password.clone()));
+    let shared = Arc::new(Shared::new(Arc::clone(gate), password.clone()));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
         connection(Arc::clone(&shared), stream, stopping.clone())
@@ -80,21 +82,8 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     .await
 }
 
-/// The decision that `question` wants; by `rules`, if it brings its own.
-async fn decide<S: Store>(
-    engine: &Engine<S>,
-    question: &Question<'_>,
-    rules: Option<Rules>,
-    now: Micros,
-) -> Result<Answer, DecideError> {
-    match rules {
-        None => engine.decide_as_of(&question.request, now).await,
-        Some(rules) => engine.decide_by(&rules, &question.request, now).await,
-    }
-}
-
 /// Answers the commands of one connection.
-async fn connection<S: Store>(
+async fn connection<S: Store + 'static>(
     shared: Arc<Shared<S>>,
     mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
@@ -153,7 +142,7 @@ struct Client<'s, S> {
     replies: Replies,
 }
 
-impl<S: Store> Client<'_, S> {
+impl<S: Store + 'static> Client<'_, S> {
     /// Answers the commands that `input` holds. Returns how many bytes they take.
     async fn answer(
         &mut self,
@@ -161,7 +150,7 @@ impl<S: Store> Client<'_, S> {
         stream: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<(usize, Next)> {
         // Commands that came together are decided by one look at the clock.
-        let now = self.shared.engine.now();
+        let now = self.shared.gate.engine().now();
         let (mut next, mut rest, mut words) = (Next::GoOn, input, Words::default());
         while next == Next::GoOn {
             match read(rest, &mut words) {
@@ -178,7 +167,7 @@ impl<S: Store> Client<'_, S> {
             }
             match Command::decode(&words) {
                 Ok(Command::Decide(question)) => {
-                    rest = self.decide(&question, now, rest).await;
+                    rest = self.decide(&question, now, rest, stream).await?;
                 }
                 Ok(Command::Talk(talk)) => {
                     let password = self.shared.password.as_ref();
@@ -194,37 +183,65 @@ impl<S: Store> Client<'_, S> {
         Ok((input.len() - rest.len(), next))
     }
 
-    /// Answers `question`, and if that has to wait, those at the beginning of `rest` as well.
-    /// Returns what is left of `rest`.
+    /// Answers `first` and the questions at the beginning of `rest`, a bounded number of them. Returns
+    /// what is left of `rest`.
     async fn decide<'a>(
         &mut self,
-        question: &Question<'a>,
+        first: &Question<'a>,
         now: Micros,
         rest: &'a [u8],
-    ) -> &'a [u8] {
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<&'a [u8]> {
         if let Err(refusal) = self.session.admit() {
             self.replies.refusal(&refusal);
-            return rest;
+            return Ok(rest);
         }
-        let engine = &*self.shared.engine;
-        let rules = question.limit.map(|limit| self.limits.rules(limit));
-        let mut deciding = pin!(decide(engine, question, rules, now));
-        let at_once = poll_fn(|context| Poll::Ready(deciding.as_mut().poll(context))).await;
-        if let Poll::Ready(decided) = at_once {
-            question.reply(&decided, &mut self.replies);
-            return rest;
+        let (others, rest) = questions(rest);
+        if !others.is_empty() {
+            let all = iter::once(first).chain(&others);
+            self.shared.gate.engine().expect(all.map(|question| &question.request));
         }
-        let (others, rest) = companions(question, rest);
-        let deciding_others = others.iter().map(|other| {
-            let rules = other.limit.map(|limit| self.limits.rules(limit));
-            decide(engine, other, rules, now)
-        });
-        let (decided, others_decided) = join(deciding, join_all(deciding_others)).await;
-        question.reply(&decided, &mut self.replies);
-        for (other, decided) in others.iter().zip(&others_decided) {
-            other.reply(decided, &mut self.replies);
+        let (mut next, mut left) = (Some(first), others.iter());
+        while let Some(question) = next {
+            let rules = question.limit.map(|limit| self.limits.rules(limit));
+            let gate = &self.shared.gate;
+            match gate.pass_at_once(Wire::Resp, rules, &question.request, now) {
+                Some(passed) => question.reply(&passed, &mut self.replies),
+                None => self.decide_together(question, &mut left, now).await,
+            }
+            if self.replies.bytes().len() > OUTPUT_BYTES_MAX {
+                self.send(stream).await?;
+            }
+            next = left.next();
         }
-        rest
+        Ok(rest)
+    }
+
+    /// Answers `first` and those at the beginning of `others` that can be decided together with it.
+    async fn decide_together<'q, 'a>(
+        &mut self,
+        first: &'q Question<'a>,
+        others: &mut slice::Iter<'q, Question<'a>>,
+        now: Micros,
+    ) {
+        let mut together = vec![first];
+        if !first.keeps_its_place() {
+            let stays = |question: &Question<'_>| question.keeps_its_place();
+            let count = others.as_slice().iter().position(stays).unwrap_or(others.len());
+            together.extend(others.take(count));
+        }
+        let passing =
+            together.iter().map(|question| {
+                let rules = question.limit.map(|limit| self.limits.rules(limit).clone());
+                let gate = &self.shared.gate;
+                async move {
+                    gate.pass_in_time(Wire::Resp, rules.as_ref(), &question.request, now).await
+                }
+            });
+        let passed = join_all(passing).await;
+        for (question, passed) in together.iter().zip(&passed) {
+            question.reply(passed, &mut self.replies);
+        }
     }
 
     /// Sends the replies that there are.
@@ -246,26 +263,23 @@ impl<S: Store> Client<'_, S> {
     }
 }
 
-/// The questions at the beginning of `input` that can be decided together with `first`, and what
-/// comes behind them.
-fn companions<'a>(first: &Question<'_>, input: &'a [u8]) -> (Vec<Question<'a>>, &'a [u8]) {
-    let (mut questions, mut rest, mut words) = (Vec::new(), input, Words::default());
-    while !first.keeps_its_place() && questions.len() < WAITED_FOR_MAX - 1 {
+/// The questions at the beginning of `input` that are answered together with the one before it, and
+/// what comes behind them.
+fn questions(input: &[u8]) -> (Vec<Question<'_>>, &[u8]) {
+    let room = if input.is_empty() { 0 } else { DECIDED_TOGETHER_MAX };
+    let (mut questions, mut rest, mut words) = (Vec::with_capacity(room), input, Words::default());
+    while questions.len() < DECIDED_TOGETHER_MAX - 1 {
         let Ok(Some(length)) = read(rest, &mut words) else { break };
-        match Command::decode(&words) {
-            Ok(Command::Decide(question)) if !question.keeps_its_place() => {
-                questions.push(question);
-            }
-            _ => break,
-        }
+        let Ok(Command::Decide(question)) = Command::decode(&words) else { break };
+        questions.push(question);
         rest = &rest[length..];
     }
     (questions, rest)
 }
 
 impl<S> Shared<S> {
-    fn new(engine: Arc<Engine<S>>, password: Option<Password>) -> Self {
-        Self { engine, password, limits: Arc::default(), connections: AtomicU64::new(1) }
+    fn new(gate: Arc<Gate<S>>, password: Option<Password>) -> Self {
+        Self { gate, password, limits: Arc::default(), connections: AtomicU64::new(1) }
     }
 }
 

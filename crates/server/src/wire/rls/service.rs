@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use sluicegate::{DecideError, Passage, Way};
+use sluicegate::{DecideError, Passage};
 use sluicegate_policy::{DescriptorTree, Overflow};
 use tonic::{Request, Response, Status};
 
@@ -56,18 +56,9 @@ impl RateLimits {
     /// The one place where this wire asks.
     async fn ask<'a>(&self, budget: &Budget<'a>) -> Result<Decided<'a>, DecideError> {
         let request = budget.request();
-        let (answer, way) = match budget.limit {
-            None => {
-                let Passage { answer, way, held: _ } = self.gate.pass(Wire::Rls, &request).await?;
-                (answer, way)
-            }
-            Some(limit) => {
-                let (engine, rules) = (self.gate.engine(), self.limits.rules(limit));
-                let answer = engine.decide_by(&rules, &request, engine.now()).await?;
-                let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
-                (answer, way)
-            }
-        };
+        let rules = budget.limit.map(|limit| self.limits.rules(limit));
+        let passage = self.gate.pass(Wire::Rls, rules.as_ref(), &request).await?;
+        let Passage { answer, way, held: _ } = passage;
         let decided = Decided::new(budget, answer, way);
         if decided.is_refused() && self.is_in_the_shadow(request.policy) {
             return Ok(decided.shadowed());

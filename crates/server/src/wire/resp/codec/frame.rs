@@ -70,36 +70,36 @@ fn read_array<'a>(input: &'a [u8], words: &mut Words<'a>) -> Result<Option<usize
     if input.starts_with(b"*-") {
         return null_array(input);
     }
-    let Some((count, mut at)) = length(input, 1).ok_or(ProtocolError::ArrayLength)? else {
+    let Some((count, mut rest)) = length(&input[1..]).ok_or(ProtocolError::ArrayLength)? else {
         return Ok(None);
     };
     if count > WORDS_MAX {
         return Err(ProtocolError::ArrayLength);
     }
     for _ in 0..count {
-        match input.get(at) {
-            None => return Ok(None),
-            Some(b'$') => {}
-            Some(other) => return Err(ProtocolError::NoBulk(*other)),
-        }
-        let Some((bytes, begin)) = length(input, at + 1).ok_or(ProtocolError::WordLength)? else {
+        let head = match rest {
+            [] => return Ok(None),
+            [b'$', head @ ..] => head,
+            [other, ..] => return Err(ProtocolError::NoBulk(*other)),
+        };
+        let Some((bytes, word)) = length(head).ok_or(ProtocolError::WordLength)? else {
             return Ok(None);
         };
         if bytes > WORD_BYTES_MAX {
             return Err(ProtocolError::WordLength);
         }
-        let end = begin + bytes;
-        at = end + 2;
-        if at > COMMAND_BYTES_MAX {
+        if input.len() - word.len() + bytes + 2 > COMMAND_BYTES_MAX {
             return Err(ProtocolError::TooBig);
         }
-        match input.get(end..) {
-            Some([b'\r', b'\n', ..]) => words.push(&input[begin..end]),
-            None | Some([] | [b'\r']) => return Ok(None),
-            Some(_) => return Err(ProtocolError::Unended),
-        }
+        let Some((word, end)) = word.split_at_checked(bytes) else { return Ok(None) };
+        rest = match end {
+            [b'\r', b'\n', rest @ ..] => rest,
+            [] | [b'\r'] => return Ok(None),
+            _ => return Err(ProtocolError::Unended),
+        };
+        words.push(word);
     }
-    Ok(Some(at))
+    Ok(Some(input.len() - rest.len()))
 }
 
 /// `*-1`, which is no command.
@@ -113,19 +113,32 @@ fn null_array(input: &[u8]) -> Result<Option<usize>, ProtocolError> {
     }
 }
 
-/// The number that stands at `at`, and where what follows its CR LF begins. `Some(None)`: it has not
-/// ended. `None`: it is none.
-fn length(input: &[u8], at: usize) -> Option<Option<(usize, usize)>> {
-    let digits = input.get(at..).unwrap_or_default();
+/// The number that `input` begins with, and what follows its CR LF. `Some(None)`: it has not ended.
+/// `None`: it is none.
+#[inline]
+fn length(input: &[u8]) -> Option<Option<(usize, &[u8])>> {
+    match input {
+        // Nearly all there are.
+        [digit @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => {
+            Some(Some((usize::from(digit - b'0'), rest)))
+        }
+        [ten @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => {
+            Some(Some((usize::from(ten - b'0') * 10 + usize::from(one - b'0'), rest)))
+        }
+        _ => long_length(input),
+    }
+}
+
+fn long_length(input: &[u8]) -> Option<Option<(usize, &[u8])>> {
     let mut number = 0;
-    for (place, byte) in digits.iter().take(DIGITS_MAX + 1).enumerate() {
+    for (place, byte) in input.iter().take(DIGITS_MAX + 1).enumerate() {
         match byte {
             b'0'..=b'9' if place < DIGITS_MAX => number = number * 10 + usize::from(byte - b'0'),
             b'\r' if place > 0 => {
-                return match digits.get(place + 1) {
-                    Some(b'\n') => Some(Some((number, at + place + 2))),
-                    Some(_) => None,
-                    None => Some(None),
+                return match &input[place + 1..] {
+                    [b'\n', rest @ ..] => Some(Some((number, rest))),
+                    [] => Some(None),
+                    _ => None,
                 };
             }
             _ => return None,

@@ -1,6 +1,7 @@
 //! What wants a decision, and the decision as it is answered.
 
-use sluicegate::{Answer, DecideError, Micros, Mode, Request, Verb};
+use sluicegate::policy::Fallback;
+use sluicegate::{DecideError, Micros, Mode, Passage, Request, Verb, Way};
 
 use super::refusal::Refusal;
 use super::reply::Replies;
@@ -32,13 +33,14 @@ impl Question<'_> {
         }
     }
 
-    /// Writes what was decided, or why nothing was.
-    pub(crate) fn reply(&self, decided: &Result<Answer, DecideError>, replies: &mut Replies) {
-        match (decided, self.limit) {
-            (Ok(answer), Some(limit)) => {
-                throttle::reply(limit, &self.request.verb, &answer.decision, replies);
+    /// Writes what became of it, or why nothing was decided.
+    #[inline]
+    pub(crate) fn reply(&self, passed: &Result<Passage, DecideError>, replies: &mut Replies) {
+        match (passed, self.limit) {
+            (Ok(passage), Some(limit)) => {
+                throttle::reply(limit, &self.request.verb, &passage.answer.decision, replies);
             }
-            (Ok(answer), None) => reply(answer, replies),
+            (Ok(passage), None) => reply(passage, replies),
             (Err(DecideError::UnknownPolicy(_) | DecideError::Unconfigured { .. }), _) => {
                 unconfigured(replies);
             }
@@ -48,18 +50,24 @@ impl Question<'_> {
 }
 
 /// The array that `SG.*` is answered with; the essay of the wire says what is in it.
-fn reply(answer: &Answer, replies: &mut Replies) {
+fn reply(passage: &Passage, replies: &mut Replies) {
+    let Passage { answer, way, held } = passage;
     let decision = &answer.decision;
-    replies.array(8);
-    replies.integer(if decision.allowed() { 1 } else { -1 });
+    let over = over(way);
+    replies.array(if over.is_some() { 10 } else { 8 });
+    if way.passes() {
+        replies.integer(1);
+    } else {
+        replies.negative(1);
+    }
     replies.integer(decision.limit);
     replies.integer(decision.remaining);
     match decision.retry_after() {
         Some(retry_after) => replies.integer(millis(retry_after)),
-        None => replies.integer(-1),
+        None => replies.negative(1),
     }
     replies.integer(millis(decision.reset_after));
-    replies.integer(millis(decision.wait()));
+    replies.integer(millis(Micros::new(decision.wait().get().saturating_sub(held.get()))));
     replies.bulk(answer.rule().as_bytes());
     replies.bulk(match answer.mode {
         Mode::Store | Mode::Remembered => b"store",
@@ -67,12 +75,40 @@ fn reply(answer: &Answer, replies: &mut Replies) {
         Mode::Allow => b"allow",
         Mode::Deny => b"deny",
     });
+    if let Some((name, what)) = over {
+        replies.bulk(name);
+        match what {
+            Some(what) => replies.bulk(what.as_bytes()),
+            None => replies.null(),
+        }
+    }
+}
+
+/// What the policy says of a request over the limit that is not just refused: the name of its
+/// overflow, and what the caller needs to know of it.
+fn over(way: &Way) -> Option<(&'static [u8], Option<&str>)> {
+    match way {
+        Way::Through | Way::Refused => None,
+        Way::Shadowed => Some((b"shadow", None)),
+        Way::Diverted(_) => Some((b"divert", way.target())),
+        Way::Marked(_) => {
+            let what = way.fallback().map(|fallback| match fallback {
+                Fallback::Tag(tag) => &**tag,
+                Fallback::Response { body, .. } => &**body,
+            });
+            Some((b"degrade", what))
+        }
+    }
 }
 
 /// The same where no rule holds for whoever asks.
 fn unconfigured(replies: &mut Replies) {
     replies.array(8);
-    for number in [0, 0, 0, -1, 0, 0] {
+    for number in [0, 0, 0] {
+        replies.integer(number);
+    }
+    replies.negative(1);
+    for number in [0, 0] {
         replies.integer(number);
     }
     replies.null();

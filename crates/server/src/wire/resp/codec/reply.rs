@@ -68,13 +68,19 @@ impl Replies {
     }
 
     /// A whole number.
-    pub(super) fn integer(&mut self, number: impl itoa::Integer) {
+    #[inline]
+    pub(super) fn integer(&mut self, number: u64) {
         self.head(b':', number);
+    }
+
+    /// A whole number below zero: so far below.
+    pub(super) fn negative(&mut self, number: u64) {
+        self.digits(b":-", number);
     }
 
     /// A string of bytes.
     pub(super) fn bulk(&mut self, bytes: &[u8]) {
-        self.head(b'$', bytes.len());
+        self.head(b'$', bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
         self.end();
     }
@@ -97,21 +103,38 @@ impl Replies {
 
     /// An array of so many of the following replies.
     pub(super) fn array(&mut self, count: usize) {
-        self.head(b'*', count);
+        self.head(b'*', count as u64);
     }
 
     /// A map of so many of the following pairs.
     pub(super) fn map(&mut self, pairs: usize) {
         match self.protocol {
-            Protocol::Resp2 => self.head(b'*', pairs * 2),
-            Protocol::Resp3 => self.head(b'%', pairs),
+            Protocol::Resp2 => self.head(b'*', pairs as u64 * 2),
+            Protocol::Resp3 => self.head(b'%', pairs as u64),
         }
     }
 
-    fn head(&mut self, kind: u8, number: impl itoa::Integer) {
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        self.end();
+    #[inline]
+    fn head(&mut self, kind: u8, number: u64) {
+        self.digits(&[kind], number);
+    }
+
+    /// Digits are few: they are written from the last one on, and the line at once.
+    #[inline]
+    fn digits(&mut self, head: &[u8], number: u64) {
+        let mut line = *b"????????????????????????\r\n";
+        let (mut at, mut rest) = (line.len() - 2, number);
+        loop {
+            at -= 1;
+            line[at] = b"0123456789"[usize::try_from(rest % 10).expect("a digit")];
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        let begin = at - head.len();
+        line[begin..at].copy_from_slice(head);
+        self.bytes.extend_from_slice(&line[begin..]);
     }
 
     fn end(&mut self) {

@@ -145,7 +145,7 @@ impl Session {
             replies.bulk(value.as_bytes());
         }
         replies.bulk(b"proto");
-        replies.integer(number(protocol));
+        replies.integer(number(protocol).into());
         replies.bulk(b"id");
         replies.integer(self.id);
         for (name, value) in [("mode", "standalone"), ("role", "master")] {

@@ -8,35 +8,43 @@ use super::reply::Replies;
 struct Entry {
     /// In lower case.
     name: &'static str,
-    /// Its words, with its name; negative: at least so many.
-    arity: i64,
+    words: Words,
     /// The place of the key; 0: it has none.
-    key: i64,
+    key: u64,
 }
 
-const fn entry(name: &'static str, arity: i64, key: i64) -> Entry {
-    Entry { name, arity, key }
+/// How many words a command has, with its name.
+#[derive(Clone, Copy, Debug)]
+enum Words {
+    Just(u64),
+    AtLeast(u64),
+}
+
+use Words::{AtLeast, Just};
+
+const fn entry(name: &'static str, words: Words, key: u64) -> Entry {
+    Entry { name, words, key }
 }
 
 const COMMANDS: &[Entry] = &[
-    entry("cl.throttle", -5, 1),
-    entry("sg.check", -3, 2),
-    entry("sg.peek", -3, 2),
-    entry("sg.refund", -3, 2),
-    entry("sg.reset", -3, 2),
-    entry("sg.acquire", -4, 2),
-    entry("sg.renew", -4, 2),
-    entry("sg.release", -4, 2),
-    entry("auth", -2, 0),
-    entry("client", -2, 0),
-    entry("command", -1, 0),
-    entry("echo", 2, 0),
-    entry("hello", -1, 0),
-    entry("info", -1, 0),
-    entry("ping", -1, 0),
-    entry("quit", -1, 0),
-    entry("reset", 1, 0),
-    entry("select", 2, 0),
+    entry("cl.throttle", AtLeast(5), 1),
+    entry("sg.check", AtLeast(3), 2),
+    entry("sg.peek", AtLeast(3), 2),
+    entry("sg.refund", AtLeast(3), 2),
+    entry("sg.reset", AtLeast(3), 2),
+    entry("sg.acquire", AtLeast(4), 2),
+    entry("sg.renew", AtLeast(4), 2),
+    entry("sg.release", AtLeast(4), 2),
+    entry("auth", AtLeast(2), 0),
+    entry("client", AtLeast(2), 0),
+    entry("command", AtLeast(1), 0),
+    entry("echo", Just(2), 0),
+    entry("hello", AtLeast(1), 0),
+    entry("info", AtLeast(1), 0),
+    entry("ping", AtLeast(1), 0),
+    entry("quit", AtLeast(1), 0),
+    entry("reset", Just(1), 0),
+    entry("select", Just(2), 0),
 ];
 
 /// Answers `COMMAND` with these words behind it.
@@ -47,7 +55,7 @@ pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), Refus
         return Ok(());
     };
     if what.eq_ignore_ascii_case(b"COUNT") && names.is_empty() {
-        replies.integer(COMMANDS.len());
+        replies.integer(COMMANDS.len() as u64);
     } else if what.eq_ignore_ascii_case(b"DOCS") {
         // Nothing is told beside what the manual says.
         replies.map(0);
@@ -67,14 +75,17 @@ pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), Refus
 
 impl Entry {
     fn write(&self, replies: &mut Replies) {
-        let Self { name, arity, key } = *self;
+        let Self { name, words, key } = *self;
         replies.array(6);
         replies.bulk(name.as_bytes());
-        replies.integer(arity);
+        match words {
+            Just(words) => replies.integer(words),
+            AtLeast(words) => replies.negative(words),
+        }
         replies.array(1);
         replies.simple("fast");
         replies.integer(key);
         replies.integer(key);
-        replies.integer(i64::from(key > 0));
+        replies.integer(u64::from(key > 0));
     }
 }

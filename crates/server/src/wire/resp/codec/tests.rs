@@ -17,6 +17,12 @@ policies:
   - { name: login, rules: [ { name: tries, sliding_log: { limit: 2, window: 10s } } ] }
   - { name: api, apps: [shop], rules: [ { token_bucket: { rate: 2/s, burst: 1 } } ] }
   - { name: jobs, rules: [ { name: slots, concurrency: { limit: 1, ttl: 30s } } ] }
+  - { name: shadow, overflow: shadow, rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ] }
+  - { name: tag, overflow: { degrade: { tag: cached } }, rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ] }
+  - name: body
+    overflow: { degrade: { response: { status: 503, body: later } } }
+    rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ]
+  - { name: divert, overflow: { divert: { target: slow } }, rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ] }
 ";
 
 /// A connection to a server whose time stands still.
@@ -61,16 +67,15 @@ impl Connection {
             return self.replies.refusal(&refusal);
         }
         let request = &question.request;
-        let decided = match question.limit {
-            None => self.engine.decide_at(request, Micros::ZERO),
+        let passed = match question.limit {
+            None => self.engine.pass_at_once(request, Micros::ZERO),
             Some(limit) => {
                 let rules = self.limits.rules(limit);
-                let deciding = self.engine.decide_by(&rules, request, Micros::ZERO);
-                let runtime = tokio::runtime::Builder::new_current_thread().build();
-                runtime.expect("a runtime without IO").block_on(deciding)
+                let decided = self.engine.decide_by_at_once(rules, request, Micros::ZERO);
+                decided.map(|decided| decided.map(Into::into))
             }
         };
-        question.reply(&decided, &mut self.replies);
+        question.reply(&passed.expect("memory waits for nobody"), &mut self.replies);
     }
 
     /// The same for a line of words, as text with line ends shown as blanks.
@@ -109,6 +114,25 @@ fn passes_refusals_and_what_is_not_configured_are_three_codes() {
             ("SG.CHECK api a", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
             ("SG.CHECK api a APP shop", "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store"),
             ("SG.CHECK api a APP other", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
+        ],
+    );
+}
+
+#[test]
+fn what_is_over_the_limit_and_not_just_refused_says_what_the_policy_says() {
+    let passed = "*8 :1 :1 :0 :0 :1000 :0 $1 r $5 store";
+    check(
+        "",
+        &[
+            ("SG.CHECK shadow a", passed),
+            ("SG.CHECK shadow a", "*10 :1 :1 :0 :1000 :1000 :0 $1 r $5 store $6 shadow $-1"),
+            ("SG.CHECK tag a", passed),
+            ("SG.CHECK tag a", "*10 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $7 degrade $6 cached"),
+            ("SG.PEEK tag a", "*8 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store"),
+            ("SG.CHECK body a", passed),
+            ("SG.CHECK body a", "*10 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $7 degrade $5 later"),
+            ("SG.CHECK divert a", passed),
+            ("SG.CHECK divert a", "*10 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $6 divert $4 slow"),
         ],
     );
 }

@@ -19,7 +19,6 @@ use quick_cache::sync::Cache;
 use sluicegate::policy::Rules;
 use sluicegate::{Cost, Decision, Micros, Rate, Request, Rule, RuleSet, TokenBucket, Verb};
 use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
-use sluicegate_kernel::param::within;
 
 use super::question::Question;
 use super::refusal::{Refusal, shown};
@@ -95,12 +94,12 @@ pub(super) fn reply(limit: Limit, verb: &Verb, decision: &Decision, replies: &mu
         _ => (!decision.allowed(), decision.retry_after()),
     };
     replies.array(5);
-    replies.integer(u8::from(limited));
+    replies.integer(u64::from(limited));
     replies.integer(permits);
     replies.integer(remaining);
     match retry_after.filter(|_| limited) {
         Some(retry_after) => replies.integer(seconds(retry_after)),
-        None => replies.integer(-1),
+        None => replies.negative(1),
     }
     replies.integer(seconds(reset_after));
 }
@@ -111,16 +110,36 @@ const fn seconds(span: Micros) -> u64 {
 }
 
 /// A whole number as redis-cell reads it.
+#[inline]
 fn integer(word: &[u8]) -> Result<i64, Refusal> {
+    let mut number: i64 = 0;
+    for byte in word {
+        match byte.wrapping_sub(b'0') {
+            digit @ 0..=9 => number = number.wrapping_mul(10).wrapping_add(i64::from(digit)),
+            _ => return uncommon_integer(word),
+        }
+    }
+    // Up to 18 digits cannot have wrapped around.
+    if (1..=18).contains(&word.len()) { Ok(number) } else { uncommon_integer(word) }
+}
+
+#[cold]
+fn uncommon_integer(word: &[u8]) -> Result<i64, Refusal> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Refusal::cell(format_args!("Couldn't parse as integer: {}", shown(word))))
 }
 
+#[inline]
 fn in_range(name: &str, given: i64, min: u64, max: u64) -> Result<u64, Refusal> {
     match u64::try_from(given) {
-        Ok(number) => Ok(within(name, number, min, max)?),
-        Err(_) => Err(Refusal::err(format_args!("{name}: `{given}` is outside {min}..={max}"))),
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(outside(name, given, min, max)),
     }
+}
+
+#[cold]
+fn outside(name: &str, given: i64, min: u64, max: u64) -> Refusal {
+    Refusal::err(format_args!("{name}: `{given}` is outside {min}..={max}"))
 }
 
 impl Limit {
@@ -155,16 +174,14 @@ impl Limits {
     }
 
     /// The rules of `limit`.
-    pub(crate) fn rules(&mut self, limit: Limit) -> Rules {
-        if let Some((last, rules)) = &self.last
-            && *last == limit
-        {
-            return rules.clone();
+    #[inline]
+    pub(crate) fn rules(&mut self, limit: Limit) -> &Rules {
+        if !self.last.as_ref().is_some_and(|(last, _)| *last == limit) {
+            let make = || Ok::<_, Infallible>(limit.rules());
+            let Ok(rules) = self.known.0.get_or_insert_with(&limit, make);
+            self.last = Some((limit, rules));
         }
-        let made = self.known.0.get_or_insert_with(&limit, || Ok::<_, Infallible>(limit.rules()));
-        let Ok(rules) = made;
-        self.last = Some((limit, rules.clone()));
-        rules
+        self.last.as_ref().map(|(_, rules)| rules).expect("it was just put there")
     }
 }
 
@@ -195,8 +212,8 @@ mod tests {
             match decode(&words) {
                 Ok(question) => {
                     let rules = self.limits.rules(question.limit.expect("it says a limit"));
-                    let decided = self.engine.decide_by(&rules, &question.request, now).await;
-                    question.reply(&decided, &mut replies);
+                    let decided = self.engine.decide_by(rules, &question.request, now).await;
+                    question.reply(&decided.map(Into::into), &mut replies);
                 }
                 Err(refusal) => replies.refusal(&refusal),
             }
@@ -340,9 +357,9 @@ mod tests {
         let known = Arc::default();
         let (mut one, mut other) = (Limits::new(Arc::clone(&known)), Limits::new(known));
         let limit = |burst| Limit { burst, count: 30, period_s: 60 };
-        let first = one.rules(limit(16));
-        for rules in [one.rules(limit(16)), other.rules(limit(16))] {
-            assert!(Arc::ptr_eq(first.set(), rules.set()));
+        let first = one.rules(limit(16)).clone();
+        for connection in [&mut one, &mut other] {
+            assert!(Arc::ptr_eq(first.set(), connection.rules(limit(16)).set()));
         }
         assert!(!Arc::ptr_eq(first.set(), other.rules(limit(17)).set()));
         assert!(Arc::ptr_eq(first.set(), other.rules(limit(16)).set()));

@@ -2,17 +2,20 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use sluicegate::WallClock;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{MemoryStore, Request, StoreError, Verdict};
+use sluicegate::{Engine, WallClock};
 use sluicegate_kernel::Moment;
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
 
-const POLICIES: &str =
-    "policies: [{ name: p, rules: [{ name: r, sliding_log: { limit: 200, window: 1h } }] }]";
+const POLICIES: &str = "
+policies:
+  - { name: p, rules: [{ name: r, sliding_log: { limit: 200, window: 1h } }] }
+  - { name: q, overflow: { queue: { max_wait: 1h } }, rules: [{ leaky_bucket: { rate: 1/10m, burst: 1 } }] }
+";
 
 /// The array that a check of `p` is answered with.
 fn passed(remaining: u32) -> String {
@@ -57,18 +60,18 @@ struct Server<S> {
     client: DuplexStream,
     stop: CancellationToken,
     serving: JoinHandle<()>,
-    engine: Arc<Engine<S>>,
+    gate: Arc<Gate<S>>,
 }
 
 /// A client of a server whose pipe holds `pipe_bytes` each way.
 fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
     let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
-    let engine = Arc::new(Engine::new(policies, store, Arc::new(WallClock)));
+    let gate = Arc::new(Gate::new(Engine::new(policies, store, Arc::new(WallClock))));
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
-    let shared = Arc::new(Shared::new(Arc::clone(&engine), None));
+    let shared = Arc::new(Shared::new(Arc::clone(&gate), None));
     let serving = tokio::spawn(connection(shared, stream, stop.clone()));
-    Server { client, stop, serving, engine }
+    Server { client, stop, serving, gate }
 }
 
 fn connect() -> Server<MemoryStore> {
@@ -95,6 +98,14 @@ impl<S> Server<S> {
         (String::from_utf8(said).expect("replies are text"), begin.elapsed().as_secs())
     }
 
+    /// Reads on to the end of the next `end`.
+    async fn until(&mut self, end: &str) {
+        let mut said = Vec::new();
+        while !said.ends_with(end.as_bytes()) {
+            said.push(self.client.read_u8().await.expect("the server answers"));
+        }
+    }
+
     async fn ping(&mut self) {
         self.write("PING\r\n").await;
         self.expect("+PONG\r\n").await;
@@ -112,6 +123,18 @@ async fn commands_of_one_read_are_answered_in_order() {
     server.expect("$1\r\nx\r\n").await;
     server.write("NG\r\n").await;
     server.expect("+PONG\r\n").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_is_queued_is_answered_when_its_turn_comes() {
+    let mut server = connect();
+    let begin = Instant::now();
+    server.write("SG.CHECK q k\r\nSG.CHECK q k\r\n").await;
+    server.expect("*8\r\n:1\r\n").await;
+    server.until("store\r\n").await;
+    server.expect("*8\r\n:1\r\n").await;
+    server.until("store\r\n").await;
+    assert!((590..=610).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +175,7 @@ async fn decisions_that_have_to_wait_wait_together_and_keep_their_order() {
     server.expect("+PONG\r\n").await;
     server.expect(passed(135)).await;
     assert_eq!(begin.elapsed().as_millis(), 1_000 + 936, "the 64 at once, then the last");
-    assert_eq!(server.engine.store().waiting_most.load(Ordering::Relaxed), 64);
+    assert_eq!(server.gate.engine().store().waiting_most.load(Ordering::Relaxed), 64);
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,8 +186,8 @@ async fn decisions_that_are_waited_for_are_bounded() {
     for _ in 0..1_000 {
         server.expect(peeked).await;
     }
-    let most = server.engine.store().waiting_most.load(Ordering::Relaxed);
-    assert_eq!(most, WAITED_FOR_MAX);
+    let most = server.gate.engine().store().waiting_most.load(Ordering::Relaxed);
+    assert_eq!(most, DECIDED_TOGETHER_MAX);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +197,7 @@ async fn what_gives_permits_back_is_decided_in_its_place() {
     server.expect(passed(199)).await;
     server.expect("*8\r\n:1\r\n:200\r\n:200\r\n:0\r\n:0\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n").await;
     server.expect(passed(199)).await;
-    assert_eq!(server.engine.store().waiting_most.load(Ordering::Relaxed), 1);
+    assert_eq!(server.gate.engine().store().waiting_most.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +226,7 @@ async fn a_browser_is_let_go_at_once_and_none_of_its_body_is_read() {
     let body = "SG.RESET p k\r\nSG.CHECK p k\r\n";
     server.write(format!("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{body}")).await;
     assert_eq!(server.rest().await, (String::new(), 0));
-    assert!(server.engine.store().is_empty());
+    assert!(server.gate.engine().store().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
