@@ -19,7 +19,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        println!("listening on redis://{}", listener.local_addr()?);
+        println!("listening on resp://{}", listener.local_addr()?);
         std::io::stdout().flush()?;
         loop {
             let (stream, _) = listener.accept().await?;

@@ -104,4 +104,11 @@ impl Store for AnyStore {
             Self::Redis(store) => store.decide_at_once(request, at),
         }
     }
+
+    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+        match self {
+            Self::Memory(store) => store.expect(keys),
+            Self::Redis(store) => Store::expect(store, keys),
+        }
+    }
 }

@@ -79,6 +79,11 @@ pub trait Store: Send + Sync {
         let _ = (request, at);
         None
     }
+
+    /// Says that these keys, (policy, key) each, will be decided next. Changes nothing.
+    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+        drop(keys);
+    }
 }
 
 impl Store for MemoryStore {
@@ -97,5 +102,9 @@ impl Store for MemoryStore {
         at: &Moment<'_>,
     ) -> Option<Result<Verdict, StoreError>> {
         Some(self.decide_now(request, at).map_err(StoreError::from))
+    }
+
+    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+        self.expect(keys);
     }
 }

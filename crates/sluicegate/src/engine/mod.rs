@@ -241,6 +241,13 @@ impl<S: Store> Engine<S> {
         }
     }
 
+    /// Says that these requests will be decided next: a store in memory fetches what it needs for all
+    /// of them at once. Changes nothing.
+    pub fn expect<'a>(&self, requests: impl IntoIterator<Item = &'a Request<'a>>) {
+        let key = |request: &'a Request<'a>| (request.policy, request.key.unwrap_or_default());
+        self.store.expect(requests.into_iter().map(key));
+    }
+
     /// `None`: the store has to be waited for.
     #[inline]
     fn ask_at_once(

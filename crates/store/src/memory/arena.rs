@@ -17,6 +17,7 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memmap2::{MmapMut, MmapOptions};
 use self_cell::{MutBorrow, self_cell};
@@ -75,8 +76,21 @@ impl Arena {
     /// `count` buckets of a row, from its bucket number `begin` on.
     #[inline]
     pub(super) fn slice(&self, row: usize, begin: usize, count: usize) -> &[Bucket] {
-        let begin = row * self.buckets_per_row + begin;
+        let begin = self.number(row, begin);
         &self.buckets()[begin..begin + count]
+    }
+
+    /// The number of a bucket among all, from its row and its place there.
+    #[inline]
+    pub(super) const fn number(&self, row: usize, place: usize) -> usize {
+        row * self.buckets_per_row + place
+    }
+
+    /// Reads something of both cache lines of the bucket with this number.
+    #[inline]
+    pub(super) fn touch(&self, number: usize) -> u64 {
+        let bucket = &self.buckets()[number];
+        bucket[0].load(Relaxed).wrapping_add(bucket[BUCKET_WORDS - 1].load(Relaxed))
     }
 
     #[inline]

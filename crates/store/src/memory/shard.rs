@@ -242,6 +242,14 @@ impl Shard {
         None
     }
 
+    /// The number of the bucket where a search for this tag begins.
+    #[inline]
+    pub(super) fn home(&self, arena: &Arena, tag: u64) -> usize {
+        let Plot { begin, buckets } = self.plot;
+        let place = begin as usize + home(tag, buckets as usize);
+        arena.number(number(tag, self.segments) as usize, place)
+    }
+
     #[inline]
     fn segment<'a>(&self, arena: &'a Arena, tag: u64) -> &'a [Bucket] {
         self.segment_at(arena, number(tag, self.segments))

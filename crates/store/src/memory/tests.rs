@@ -38,6 +38,40 @@ fn a_refusal_or_a_peek_leaves_no_key_behind() {
 }
 
 #[test]
+fn what_is_expected_is_decided_as_if_it_was_not() {
+    let (store, rules) = (MemoryStore::new(100_000), per_second(2));
+    let names: Vec<_> = (0..1_000).map(|key| key.to_string()).collect();
+    for expected in [0, 1, EXPECTED_TOGETHER_MAX, EXPECTED_TOGETHER_MAX + 1, names.len()] {
+        let before = store.len();
+        store.expect(names[..expected].iter().map(|key| ("p", key.as_bytes())));
+        assert_eq!(store.len(), before, "nothing is remembered");
+        for key in &names[..expected] {
+            let first = check(&store, &rules, key, 0);
+            let second = check(&store, &rules, key, 0);
+            assert!(first >= second && !check(&store, &rules, key, 0), "two pass, whenever");
+        }
+    }
+    assert_eq!(store.len(), names.len());
+}
+
+#[test]
+fn the_bucket_that_is_fetched_is_the_one_that_is_searched() {
+    let (store, rules) = (MemoryStore::new(100_000), per_second(1));
+    for key in 0..10_000 {
+        check(&store, &rules, &key.to_string(), 0);
+    }
+    let key = store.hash("p", b"77");
+    let home = store.shard(key).home(&store.arena, key.tag);
+    let before = store.arena.touch(home);
+    assert_ne!(before, 0, "it is not an empty one");
+    let found = (0..10_000).filter(|key| {
+        let key = store.hash("p", key.to_string().as_bytes());
+        store.shard(key).home(&store.arena, key.tag) == home
+    });
+    assert!((1..=32).contains(&found.count()), "a bucket's keys and those that overflow it");
+}
+
+#[test]
 fn full_budgets_are_forgotten_before_any_other_is_evicted() {
     let (store, rules) = (MemoryStore::new(100), per_second(1));
     for key in 0..100 {

@@ -6,7 +6,9 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::iter;
 use std::pin::pin;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -35,9 +37,9 @@ const INPUT_BYTES_MIN: usize = 1024;
 /// input a connection buffers 28 KiB at most.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024;
 
-/// Decisions of one connection that are waited for at a time: as many as clients pipeline. Others
-/// wait in the input.
-const WAITED_FOR_MAX: usize = 128;
+/// Decisions of one connection that are made, or waited for, at a time: as many as clients pipeline.
+/// Others wait in the input.
+const DECIDED_TOGETHER_MAX: usize = 128;
 
 /// How often a connection is looked at to see whether it still says something.
 const TICK: Duration = Duration::from_secs(5);
@@ -161,9 +163,7 @@ impl<S: Store + 'static> Client<'_, S> {
             }
             match Command::decode(&words) {
                 Ok(Command::Decide(question)) => {
-                    if !self.decide_at_once(&question, now) {
-                        rest = self.decide_together(question, now, rest).await;
-                    }
+                    rest = self.decide(&question, now, rest, stream).await?;
                 }
                 Ok(Command::Talk(talk)) => {
                     let password = self.shared.password.as_ref();
@@ -179,30 +179,55 @@ impl<S: Store + 'static> Client<'_, S> {
         Ok((input.len() - rest.len(), next))
     }
 
-    /// Answers `question` if nobody has to be waited for.
-    fn decide_at_once(&mut self, question: &Question<'_>, now: Micros) -> bool {
-        if let Err(refusal) = self.session.admit() {
-            self.replies.refusal(&refusal);
-            return true;
-        }
-        let rules = question.limit.map(|limit| self.limits.rules(limit));
-        let passed = self.shared.gate.pass_at_once(Wire::Resp, rules, &question.request, now);
-        let Some(passed) = passed else { return false };
-        question.reply(&passed, &mut self.replies);
-        true
-    }
-
-    /// Answers `first` and the questions at the beginning of `rest` that can be decided together with
-    /// it. Returns what is left of `rest`.
-    async fn decide_together<'a>(
+    /// Answers `first` and the questions at the beginning of `rest`, a bounded number of them. Returns
+    /// what is left of `rest`.
+    async fn decide<'a>(
         &mut self,
-        first: Question<'a>,
+        first: &Question<'a>,
         now: Micros,
         rest: &'a [u8],
-    ) -> &'a [u8] {
-        let (questions, rest) = companions(first, rest);
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<&'a [u8]> {
+        if let Err(refusal) = self.session.admit() {
+            self.replies.refusal(&refusal);
+            return Ok(rest);
+        }
+        let (others, rest) = questions(rest);
+        if !others.is_empty() {
+            let all = iter::once(first).chain(&others);
+            self.shared.gate.engine().expect(all.map(|question| &question.request));
+        }
+        let (mut next, mut left) = (Some(first), others.iter());
+        while let Some(question) = next {
+            let rules = question.limit.map(|limit| self.limits.rules(limit));
+            let gate = &self.shared.gate;
+            match gate.pass_at_once(Wire::Resp, rules, &question.request, now) {
+                Some(passed) => question.reply(&passed, &mut self.replies),
+                None => self.decide_together(question, &mut left, now).await,
+            }
+            if self.replies.bytes().len() > OUTPUT_BYTES_MAX {
+                self.send(stream).await?;
+            }
+            next = left.next();
+        }
+        Ok(rest)
+    }
+
+    /// Answers `first` and those at the beginning of `others` that can be decided together with it.
+    async fn decide_together<'q, 'a>(
+        &mut self,
+        first: &'q Question<'a>,
+        others: &mut slice::Iter<'q, Question<'a>>,
+        now: Micros,
+    ) {
+        let mut together = vec![first];
+        if !first.keeps_its_place() {
+            let stays = |question: &Question<'_>| question.keeps_its_place();
+            let count = others.as_slice().iter().position(stays).unwrap_or(others.len());
+            together.extend(others.take(count));
+        }
         let passing =
-            questions.iter().map(|question| {
+            together.iter().map(|question| {
                 let rules = question.limit.map(|limit| self.limits.rules(limit).clone());
                 let gate = &self.shared.gate;
                 async move {
@@ -210,10 +235,9 @@ impl<S: Store + 'static> Client<'_, S> {
                 }
             });
         let passed = join_all(passing).await;
-        for (question, passed) in questions.iter().zip(&passed) {
+        for (question, passed) in together.iter().zip(&passed) {
             question.reply(passed, &mut self.replies);
         }
-        rest
     }
 
     /// Sends the replies that there are.
@@ -235,19 +259,15 @@ impl<S: Store + 'static> Client<'_, S> {
     }
 }
 
-/// `first`, with the questions at the beginning of `input` that can be decided together with it; and
+/// The questions at the beginning of `input` that are answered together with the one before it, and
 /// what comes behind them.
-fn companions<'a>(first: Question<'a>, input: &'a [u8]) -> (Vec<Question<'a>>, &'a [u8]) {
-    let alone = first.keeps_its_place();
-    let (mut questions, mut rest, mut words) = (vec![first], input, Words::default());
-    while !alone && questions.len() < WAITED_FOR_MAX {
+fn questions(input: &[u8]) -> (Vec<Question<'_>>, &[u8]) {
+    let room = if input.is_empty() { 0 } else { DECIDED_TOGETHER_MAX };
+    let (mut questions, mut rest, mut words) = (Vec::with_capacity(room), input, Words::default());
+    while questions.len() < DECIDED_TOGETHER_MAX - 1 {
         let Ok(Some(length)) = read(rest, &mut words) else { break };
-        match Command::decode(&words) {
-            Ok(Command::Decide(question)) if !question.keeps_its_place() => {
-                questions.push(question);
-            }
-            _ => break,
-        }
+        let Ok(Command::Decide(question)) = Command::decode(&words) else { break };
+        questions.push(question);
         rest = &rest[length..];
     }
     (questions, rest)

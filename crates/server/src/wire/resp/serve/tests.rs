@@ -187,7 +187,7 @@ async fn decisions_that_are_waited_for_are_bounded() {
         server.expect(peeked).await;
     }
     let most = server.gate.engine().store().waiting_most.load(Ordering::Relaxed);
-    assert_eq!(most, WAITED_FOR_MAX);
+    assert_eq!(most, DECIDED_TOGETHER_MAX);
 }
 
 #[tokio::test(start_paused = true)]
