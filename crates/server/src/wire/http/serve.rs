@@ -121,6 +121,7 @@ async fn converse<S, B>(
     // An error is the client's: what it sent is no HTTP, or it went away. It has been answered, or
     // nobody is there.
     tokio::select! {
+        biased;
         _ = connection.as_mut() => return,
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
     }
