@@ -44,9 +44,12 @@ impl Headers {
     }
 }
 
+/// Rules, and what is said of them: the same for as long as they are.
+type Known = Option<(Arc<RuleSet>, HeaderValue)>;
+
 thread_local! {
-    /// What is said of rules, which is the same for as long as they are.
-    static KNOWN: RefCell<[Option<(Arc<RuleSet>, HeaderValue)>; KNOWN_MAX]> =
+    /// What is known, by address.
+    static KNOWN: RefCell<[Known; KNOWN_MAX]> =
         const { RefCell::new([const { None }; KNOWN_MAX]) };
 }
 
