@@ -363,8 +363,8 @@ impl Answer {
         &self.rules.rules()[self.rule].name
     }
 
-    /// All rules that were decided together.
-    pub fn rules(&self) -> &RuleSet {
+    /// All rules that were decided together; the very same for as long as the policy has them.
+    pub fn rules(&self) -> &Arc<RuleSet> {
         &self.rules
     }
 }

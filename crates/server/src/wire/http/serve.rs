@@ -54,8 +54,8 @@ const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
 
-/// Header fields of an answer at most: type, date, length, and what tells of the budget.
-const FIELDS_MAX: usize = 8;
+/// Room for the header fields of most answers: the type, and what tells of the budget.
+const FIELDS: usize = 4;
 
 /// A response whose body is there.
 type Answer = Response<Full<Bytes>>;
@@ -126,6 +126,7 @@ async fn converse<S, B>(
     // An error is the client's: what it sent is no HTTP, or it went away. It has been answered, or
     // nobody is there.
     tokio::select! {
+        biased;
         _ = connection.as_mut() => return,
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
     }
@@ -267,7 +268,7 @@ fn respond(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> Answer
     let mut answer = Response::new(Full::new(Bytes::from(body)));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
-    headers.reserve(FIELDS_MAX);
+    headers.reserve(FIELDS);
     headers.insert(header::CONTENT_TYPE, media_type);
     answer
 }

@@ -31,11 +31,7 @@ use crate::wire::{House, Wire};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
 /// 8 KB.
-<<<<<<< HEAD
 pub(crate) const CONNECTIONS_MAX: usize = 2_048;
-=======
-const CONNECTIONS_MAX: usize = 2_048;
->>>>>>> wip-tls
 
 /// What is buffered of a connection's input at first; it grows up to [`COMMAND_BYTES_MAX`] where a
 /// client sends more at once, so that ten thousand connections that say little cost little.

@@ -1,11 +1,18 @@
 //! Header fields that tell a client about its budget.
 
-use axum::http::HeaderMap;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderValue};
 use sluicegate::http::Format;
 use sluicegate::http::headers::{add_retry_after, rate_limit_policy};
-use sluicegate::{Answer, NamedRule};
+use sluicegate::{Answer, NamedRule, RuleSet};
 
 use crate::config::HeaderStyle;
+
+/// Rules of which a thread remembers what is said, each in one place by its address: some hundred are
+/// asked for often, and they are small.
+const KNOWN_MAX: usize = 256;
 
 /// Which fields tell what is left. `Retry-After` is always on a refusal that can pass later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,15 +40,37 @@ impl Headers {
     pub(crate) fn add_limits_to(self, headers: &mut HeaderMap, answer: &Answer) {
         let (rule, decision) = (answer.rule(), &answer.decision);
         if self.ratelimit {
-            let rules = answer.rules().rules();
-            let rules = rules.iter().map(|NamedRule { name, rule }| (&**name, rule));
-            Format::Draft10.add_to(headers, rule, decision, &rate_limit_policy(rules));
+            Format::Draft10.add_to(headers, rule, decision, &policy_of(answer.rules()));
         }
         if self.x_ratelimit {
-            let none = axum::http::HeaderValue::from_static("");
+            let none = HeaderValue::from_static("");
             Format::XRateLimit.add_to(headers, rule, decision, &none);
         }
     }
+}
+
+/// Rules, and what is said of them: the same for as long as they are.
+type Known = Option<(Arc<RuleSet>, HeaderValue)>;
+
+thread_local! {
+    /// What is known, by address.
+    static KNOWN: RefCell<[Known; KNOWN_MAX]> =
+        const { RefCell::new([const { None }; KNOWN_MAX]) };
+}
+
+/// The value of `RateLimit-Policy` for `rules`.
+fn policy_of(rules: &Arc<RuleSet>) -> HeaderValue {
+    let place = Arc::as_ptr(rules).addr() / size_of::<RuleSet>() % KNOWN_MAX;
+    KNOWN.with_borrow_mut(|known| match &known[place] {
+        // What is known is held, so that no other rules can have its address.
+        Some((held, value)) if Arc::ptr_eq(held, rules) => value.clone(),
+        _ => {
+            let named = rules.rules().iter().map(|NamedRule { name, rule }| (&**name, rule));
+            let value = rate_limit_policy(named);
+            known[place] = Some((Arc::clone(rules), value.clone()));
+            value
+        }
+    })
 }
 
 #[cfg(test)]
@@ -105,6 +134,20 @@ policies:
         assert_eq!(list(&headers, "ratelimit-policy"), policies);
         assert_eq!(list(&headers, "ratelimit"), [member("burst", &[("r", 7), ("t", 1)])]);
         assert_eq!(headers.len(), 2, "{headers:?}");
+    }
+
+    #[test]
+    fn what_is_remembered_of_rules_is_never_said_of_others() {
+        for limit in 1..=1_000 {
+            let document = POLICIES.replace("limit: 12", &format!("limit: {limit}"));
+            let document = Document::parse(&document).expect("it is a document");
+            let engine = Engine::in_memory(PolicySet::new(document));
+            for _ in 0..2 {
+                let headers = told(&[HeaderStyle::Ratelimit], &check(&engine, 1));
+                let said = headers["ratelimit-policy"].to_str().expect("it is text");
+                assert!(said.ends_with(&format!("\"hourly\";q={limit};w=3600")), "{said}");
+            }
+        }
     }
 
     #[test]

@@ -118,7 +118,55 @@ pub(crate) fn decided<'a>(passage: &'a Passage, id: Option<&'a str>) -> Decided<
 
 /// The same as bytes.
 pub(crate) fn encode(passage: &Passage, id: Option<&str>) -> Vec<u8> {
-    json(&decided(passage, id))
+    let decided = decided(passage, id);
+    plain(&decided).unwrap_or_else(|| json(&decided))
+}
+
+/// The bytes of a decision of which there is nothing special to say: nearly all are, and their names
+/// need no escapes.
+fn plain(decided: &Decided<'_>) -> Option<Vec<u8>> {
+    let Decided {
+        allowed,
+        code,
+        granted,
+        wait_us,
+        limit,
+        remaining,
+        retry_after_us,
+        reset_after_us,
+        rule,
+        mode: None,
+        held_us: 0,
+        overflow: None,
+        tag: None,
+        response: None,
+        target: None,
+        id: None,
+    } = *decided
+    else {
+        return None;
+    };
+    let mut bytes = Vec::with_capacity(BODY_BYTES);
+    let mut number = itoa::Buffer::new();
+    bytes.extend_from_slice(if allowed { b"{\"allowed\":true" } else { b"{\"allowed\":false" });
+    bytes.extend_from_slice(b",\"code\":");
+    bytes.extend_from_slice(number.format(code).as_bytes());
+    for (name, value) in [
+        (",\"granted\":", Some(granted)),
+        (",\"wait_us\":", Some(wait_us)),
+        (",\"limit\":", Some(limit)),
+        (",\"remaining\":", Some(remaining)),
+        (",\"retry_after_us\":", retry_after_us),
+        (",\"reset_after_us\":", Some(reset_after_us)),
+    ] {
+        bytes.extend_from_slice(name.as_bytes());
+        let value = value.map_or("null", |value| number.format(value));
+        bytes.extend_from_slice(value.as_bytes());
+    }
+    bytes.extend_from_slice(b",\"rule\":\"");
+    bytes.extend_from_slice(rule.as_bytes());
+    bytes.extend_from_slice(b"\"}");
+    Some(bytes)
 }
 
 /// Any body as bytes.
@@ -156,4 +204,43 @@ const fn overflow(way: &Way) -> Option<&'static str> {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_plain_decision_is_written_as_any_other(
+            numbers in any::<[u64; 5]>(),
+            retry_after_us in any::<Option<u64>>(),
+            allowed in any::<bool>(),
+            rule in "[a-z0-9._-]{1,128}",
+        ) {
+            let [granted, wait_us, limit, remaining, reset_after_us] = numbers;
+            let decided = Decided {
+                allowed,
+                code: if allowed { 1 } else { -1 },
+                granted,
+                wait_us,
+                limit,
+                remaining,
+                retry_after_us,
+                reset_after_us,
+                rule: &rule,
+                mode: None,
+                held_us: 0,
+                overflow: None,
+                tag: None,
+                response: None,
+                target: None,
+                id: None,
+            };
+            prop_assert_eq!(plain(&decided), Some(json(&decided)));
+            prop_assert_eq!(plain(&Decided { id: Some("\""), ..decided }), None);
+        }
+    }
 }
