@@ -3,9 +3,9 @@
 //! A gateway sends a message with its head, so that hardly ever one is waited for. Who sends heads
 //! without their messages, or messages without their ends, could have the server keep 128 heads of
 //! 16 KiB a connection, which take few bytes on the network: fields that were said before are said by
-//! one byte. So all that wait have one account. A connection may have a quarter of what is left of it:
-//! alone more than it can use, as one of many little, but always something, so that those who
-//! fill the account stand in their own way first.
+//! one byte. So all that wait have one account. A connection may have a quarter of what is left of it,
+//! which is more than it can use if it is alone; and where others have taken everything, as much as a
+//! message or two, so that those who wish ill do not keep out honest gateways.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -23,6 +23,10 @@ const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// The part of what is left that one connection may have: alone, more than all of its streams take.
 const SHARE: usize = 4;
+
+/// What a connection may have in any case. All of them together may have half as much again as the
+/// account.
+const OWN_BYTES: usize = 24 * 1024;
 
 /// What a request takes whose message is waited for, as measured: its stream, its task, and its head
 /// without fields.
@@ -65,7 +69,7 @@ impl Share {
     fn take(&self, bytes: usize) -> bool {
         let all = self.of.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let own = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if own <= WAITING_BYTES_MAX.saturating_sub(all) / SHARE {
+        if own <= OWN_BYTES || own <= WAITING_BYTES_MAX.saturating_sub(all) / SHARE {
             return true;
         }
         self.give_back(bytes);
@@ -157,7 +161,8 @@ mod tests {
         for share in &greedy {
             while share.take(1_000) {}
         }
-        assert!(account.bytes.load(Ordering::Relaxed) <= WAITING_BYTES_MAX);
+        let most = WAITING_BYTES_MAX + greedy.len() * OWN_BYTES;
+        assert!((WAITING_BYTES_MAX..=most).contains(&account.bytes.load(Ordering::Relaxed)));
         let honest = Share::new(account);
         assert!(honest.take(REQUEST_BYTES + 20 * FIELD_BYTES));
     }
