@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -46,6 +46,13 @@ const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long requests in flight may take once the server is to stop: supervisors that ask politely
 /// do so for thirty seconds at most, many for ten.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Connections that the system keeps for us until they are accepted: what it permits by default. One
+/// too many is not refused but has to come again, seconds later.
+const QUEUE_MAX: u32 = 4_096;
+
+/// Most connections that make room at once.
+const ENDED_AT_ONCE_MAX: usize = 64;
 
 /// How long nothing is accepted after there was no room for another connection, instead of asking
 /// again and again: who is answered more often than that is not to make room.
@@ -89,7 +96,7 @@ impl Listener {
     pub(crate) async fn bind(listen: &Listen, tls: Option<Arc<Tls>>) -> io::Result<Self> {
         let path = match listen {
             Listen::Tcp(address) => {
-                let socket = Socket::Tcp(TcpListener::bind(address).await?);
+                let socket = Socket::Tcp(listen_at(*address)?);
                 return Ok(Self { socket, tls, connections_max: None });
             }
             Listen::Unix(path) => path,
@@ -143,6 +150,14 @@ impl Listener {
             }
         }
     }
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that is started again takes the address of the one before at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(QUEUE_MAX)
 }
 
 impl Drop for SocketFile {
@@ -220,12 +235,16 @@ struct Room {
 }
 
 impl Room {
-    /// Returns once there is room for another connection.
+    /// Returns once there is room for another connection. Several make room at once: each has to be
+    /// waited for, and who comes fast would fill the system's queue meanwhile.
     async fn make(&mut self) {
+        let at_once = (self.connections_max / 16).clamp(1, ENDED_AT_ONCE_MAX);
         while self.connections.len() >= self.connections_max {
-            if self.seats.end_one() {
+            let ended = (0..at_once).take_while(|_| self.seats.end_one()).count();
+            for _ in 0..ended {
                 self.connections.join_next().await;
-            } else {
+            }
+            if ended == 0 {
                 timeout(NO_ROOM_PAUSE, self.connections.join_next()).await.ok();
             }
         }
