@@ -206,8 +206,9 @@ mod tests {
     fn only_warnings_of_others_are_told_however_much_is_wanted() {
         let text = said(LogFormat::Text, LogLevel::Debug, || {
             tracing::debug!("ours");
-            tracing::info!(target: "h2", "header=secret");
-            tracing::warn!(target: "h2", "careful");
+            tracing::info!(target: "tonic", "header=secret");
+            tracing::warn!(target: "tonic", "careful");
+            tracing::warn!(target: "h2", "a client does what it should not");
         });
         assert_eq!(text, "ours\ncareful\n");
         assert_eq!(said(LogFormat::Text, LogLevel::Off, || tracing::error!("ours")), "");

@@ -1,3 +1,5 @@
+//! Connections that come, stay, and make room.
+
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 
