@@ -1,3 +1,5 @@
+//! What accepting, making room and ending do, seen by clients.
+
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 
