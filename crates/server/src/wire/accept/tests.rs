@@ -1,4 +1,4 @@
-//! Connections that come, stay, and make room.
+//! What accepting, making room and ending do, seen by clients.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
