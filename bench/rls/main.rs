@@ -4,10 +4,12 @@
 
 mod ceiling;
 mod load;
+mod redis;
 mod server;
 
 use anyhow::Context as _;
 use load::Load;
+use redis::Redis;
 use server::Server;
 
 /// That of the server, so that the ceiling has it too.
@@ -25,11 +27,14 @@ fn main() -> anyhow::Result<()> {
         return ceiling::serve();
     }
     let load = Load::new()?;
+    let (redis, memory) = (Redis::start()?, "memory");
+    let both = "ratelimit,x-ratelimit";
     let cases = [
         ("a fixed reply, tonic", Server::ceiling()?),
-        ("one descriptor of a tree", Server::sluicegate("off")?),
-        ("the same, with `ratelimit` headers", Server::sluicegate("ratelimit")?),
-        ("the same, with `x-ratelimit` too", Server::sluicegate("ratelimit,x-ratelimit")?),
+        ("one descriptor of a tree", Server::sluicegate("off", memory)?),
+        ("the same, with `ratelimit` headers", Server::sluicegate("ratelimit", memory)?),
+        ("the same, with `x-ratelimit` too", Server::sluicegate(both, memory)?),
+        ("one descriptor of a tree, on Redis", Server::sluicegate("off", &redis.url())?),
     ];
     for (_, server) in &cases {
         load.run(server.port(), DECISIONS_PER_ROUND / 10)?;

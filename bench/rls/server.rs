@@ -30,10 +30,12 @@ impl Server {
         Self::start(Command::new("taskset").args(["-c", "0"]).arg(this).arg(ceiling::CHILD), None)
     }
 
-    /// Sluicegate that tells clients with these header fields, built beside this program.
-    pub(crate) fn sluicegate(headers: &str) -> anyhow::Result<Self> {
+    /// Sluicegate that tells clients with these header fields, built beside this program, with its
+    /// state in that store.
+    pub(crate) fn sluicegate(headers: &str, store: &str) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("sluicegate");
-        let name = format!("sluicegate-bench-{}-{headers}.yaml", std::process::id());
+        let kind = if store == "memory" { "memory" } else { "redis" };
+        let name = format!("sluicegate-bench-{}-{headers}-{kind}.yaml", std::process::id());
         let config = std::env::temp_dir().join(name);
         fs::write(&config, CONFIG)?;
         let mut command = Command::new("taskset");
@@ -42,6 +44,7 @@ impl Server {
             .arg(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--rls", "127.0.0.1:0", "--envoy-config"])
             .arg(&config)
+            .args(["--store", store])
             .envs(["RESP", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")))
             .env("SLUICEGATE__RLS__HEADERS", headers);
         Self::start(&mut command, Some(config))
