@@ -62,8 +62,13 @@ impl PolicySet {
     /// The first policy, in the order of the document, whose `match` guards this request. Looks at
     /// one after the other.
     pub fn match_request(&self, attributes: &Attributes<'_>) -> Option<&Arc<Policy>> {
-        let mut matching = self.matching.iter().map(|place| &self.policies[*place as usize]);
-        matching.find(|policy| policy.matcher().is_some_and(|by| by.matches(attributes)))
+        self.matching(attributes).next()
+    }
+
+    /// All policies whose `match` guards this request, in the order of the document.
+    pub fn matching(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = &Arc<Policy>> {
+        let with_matcher = self.matching.iter().map(|place| &self.policies[*place as usize]);
+        with_matcher.filter(|policy| policy.matcher().is_some_and(|by| by.matches(attributes)))
     }
 
     /// The same set with `policy`: in the place of the one of its name, or at the end. Its rules

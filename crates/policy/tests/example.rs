@@ -109,6 +109,10 @@ fn a_request_belongs_to_the_first_policy_that_matches_it() {
     check(None, Some("/a"), Some("below"));
     check(Some("DELETE"), None, Some("deletes"));
     check(Some("GET"), Some("/ab"), None);
+    // Gateways ask all that match.
+    let request = Attributes { method: Some("POST"), path: Some("/a/b"), ..Attributes::default() };
+    let all: Vec<_> = policies.matching(&request).map(|policy| policy.name()).collect();
+    assert_eq!(all, ["writes", "exact", "below"]);
 }
 
 #[test]

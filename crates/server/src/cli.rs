@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{config, descriptors, policies, replay, serve, store};
+use crate::{client, config, descriptors, policies, replay, serve, shell, store};
 
 /// A rate limiter with every algorithm that never admits more than the limit.
 #[derive(Debug, Parser)]
@@ -20,6 +20,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Answer requests over HTTP.
     Serve(serve::ServeArgs),
+    #[command(flatten)]
+    Client(client::ClientCommand),
     /// Work with the configuration of a server.
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -37,6 +39,10 @@ enum Command {
         #[arg(value_name = "URL", default_value = "redis://127.0.0.1:6379")]
         url: String,
     },
+    /// Print the script by which a shell completes what is typed.
+    Completions(shell::CompletionsArgs),
+    /// Write the manual pages into a directory.
+    Man(shell::ManArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,6 +73,7 @@ enum ImportCommand {
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args),
+        Command::Client(command) => client::run(command),
         Command::Config(command) => config::run(&command),
         Command::Replay(args) => replay::run(&args),
         Command::Policies(PoliciesCommand::Check { file }) => policies::check(&file),
@@ -75,5 +82,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
             descriptors::print_import(&path, descriptors)
         }
         Command::RedisAcl { url } => store::print_acl(&url),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     }
 }

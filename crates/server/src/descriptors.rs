@@ -45,7 +45,7 @@ fn import(path: &Path) -> Result<Import> {
     let import = envoy::import(files.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     let import = import.map_err(|errors| anyhow!("{}: not imported\n{errors}", path.display()))?;
     for note in &import.notes {
-        say::note(format_args!("note: {note}"));
+        say::note(format_args!("note: {}", say::escaped(note)));
     }
     Ok(import)
 }

@@ -1,13 +1,23 @@
 //! What every wire asks: the engine, and what is noted of its answers.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
-use sluicegate::policy::Rules;
+use axum::http::HeaderMap;
+use sluicegate::policy::{PolicySet, Rules};
 use sluicegate::store::Store;
 use sluicegate::{DecideError, Engine, Micros, Passage, Request};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
+use crate::eyes::{Begun, EventKeys, Eyes, Seen};
 use crate::store::AnyStore;
+use crate::trace::{Parent, Traces};
 use crate::wire::Wire;
+
+/// How often it is looked at whether the store answers, to say so.
+const STORE_EVERY: Duration = Duration::from_secs(1);
 
 /// The one way from a wire to a decision.
 ///
@@ -17,12 +27,25 @@ use crate::wire::Wire;
 #[derive(Debug)]
 pub(crate) struct Gate<S = AnyStore> {
     engine: Arc<Engine<S>>,
+    eyes: Eyes,
+    traces: Option<Traces>,
 }
 
 impl<S: Store + 'static> Gate<S> {
     /// The gate to `engine`.
     pub(crate) fn new(engine: Engine<S>) -> Self {
-        Self { engine: Arc::new(engine) }
+        let eyes = Eyes::new(NonZeroU16::MIN, &engine.policies(), false, EventKeys::default());
+        Self { engine: Arc::new(engine), eyes, traces: None }
+    }
+
+    /// The same, whose decisions are seen by `eyes`.
+    pub(crate) fn seen_by(self, eyes: Eyes) -> Self {
+        Self { eyes, ..self }
+    }
+
+    /// The same, whose decisions are traced.
+    pub(crate) fn traced(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
     }
 
     /// Decides `request`, which came over `wire`, and does what its policy says of traffic over the
@@ -43,36 +66,104 @@ impl<S: Store + 'static> Gate<S> {
         }
     }
 
-    /// The same for a request that came in at `now`, if nobody has to be waited for; otherwise
-    /// `None`, and nothing was done.
+    /// The same for a request that came in at `now`, if nobody has to be waited for and it is not
+    /// traced; otherwise `None`, and nothing was done.
     #[inline]
     pub(crate) fn pass_at_once(
         &self,
-        _wire: Wire,
+        wire: Wire,
         rules: Option<&Rules>,
         request: &Request<'_>,
         now: Micros,
     ) -> Option<Result<Passage, DecideError>> {
-        match rules {
-            None => self.engine.pass_at_once(request, now),
-            Some(rules) => {
-                Some(self.engine.decide_by_at_once(rules, request, now)?.map(Passage::from))
-            }
+        if self.traces.is_some() {
+            return None;
         }
+        let begun = self.eyes.begin();
+        let passed = match rules {
+            None => self.engine.pass_at_once(request, now)?,
+            Some(rules) => self.engine.decide_by_at_once(rules, request, now)?.map(Passage::from),
+        };
+        self.note((wire, rules), request, &passed, begun);
+        Some(passed)
     }
 
     /// The same for one that was not passed at once.
     pub(crate) async fn pass_in_time(
         &self,
-        _wire: Wire,
+        wire: Wire,
         rules: Option<&Rules>,
         request: &Request<'_>,
         now: Micros,
     ) -> Result<Passage, DecideError> {
-        match rules {
-            None => self.engine.pass_as_of(request, now).await,
-            Some(rules) => self.engine.decide_by(rules, request, now).await.map(Passage::from),
-        }
+        let begun = self.eyes.begin();
+        let passing = async {
+            match rules {
+                None => self.engine.pass_as_of(request, now).await,
+                Some(rules) => self.engine.decide_by(rules, request, now).await.map(Passage::from),
+            }
+        };
+        let passed = match &self.traces {
+            None => passing.await,
+            Some(traces) => traces.decision((wire, rules.is_some()), request, passing).await,
+        };
+        self.note((wire, rules), request, &passed, begun);
+        passed
+    }
+
+    /// Lets operators see what became of `request`.
+    #[inline]
+    fn note(
+        &self,
+        (wire, rules): (Wire, Option<&Rules>),
+        request: &Request<'_>,
+        passed: &Result<Passage, DecideError>,
+        begun: Begun,
+    ) {
+        let decided = passed.as_ref().map(|Passage { answer, way, held }| (answer, way, *held));
+        let seen = Seen { wire, request, by_caller: rules.is_some(), decided };
+        self.eyes.see(&seen, begun);
+    }
+
+    /// The trace that a caller names in `headers`.
+    pub(crate) fn parent(&self, headers: &HeaderMap) -> Parent {
+        Traces::parent(self.traces.as_ref(), headers)
+    }
+
+    /// Where decisions are traced.
+    pub(crate) const fn traces(&self) -> Option<&Traces> {
+        self.traces.as_ref()
+    }
+
+    /// Says when the store is given up and when it is back, and does what [`Eyes::keep`] does, until
+    /// `stop`.
+    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+        let saying = async {
+            let mut without_store = false;
+            while timeout(STORE_EVERY, stop.cancelled()).await.is_err() {
+                let is_without_store = self.engine.is_without_store();
+                match (without_store, is_without_store) {
+                    (false, true) => tracing::warn!(
+                        "store: it does not answer; policies decide by `on_store_failure`"
+                    ),
+                    (true, false) => tracing::info!("store: it answers again"),
+                    _ => {}
+                }
+                without_store = is_without_store;
+            }
+        };
+        tokio::join!(saying, self.eyes.keep(stop));
+    }
+
+    /// Puts `policies` in force from the next request on.
+    pub(crate) fn set_policies(&self, policies: PolicySet) {
+        self.eyes.follow(&policies);
+        self.engine.set_policies(policies);
+    }
+
+    /// What operators see of the decisions.
+    pub(crate) const fn eyes(&self) -> &Eyes {
+        &self.eyes
     }
 
     /// The engine behind it.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! main ─▶ cli ─┬─▶ serve     the server: one engine, one folder per wire
+//!              ├─▶ client    questions to a running server, and load on it
 //!              ├─▶ replay    the same engine in virtual time, over a file
 //!              ├─▶ policies  check a document, print its schema
 //!              └─▶ descriptors  import what others configure
@@ -10,16 +11,21 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod cli;
+mod client;
 pub mod config;
 mod descriptors;
+mod eyes;
 pub mod fields;
 mod gate;
+mod log;
 mod policies;
 pub mod replay;
 mod say;
 mod serve;
+mod shell;
 mod snapshot;
 mod store;
+mod trace;
 pub mod wire;
 mod workers;
 
@@ -33,7 +39,7 @@ pub fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            say::note(format_args!("error: {error:#}"));
+            log::end(&error);
             ExitCode::FAILURE
         }
     }

@@ -7,22 +7,26 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use sluicegate::{Clock, Engine, StoreFailure, WallClock};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, Config, Flags, Listen, Span, StoreConfig};
+use crate::config::{self, Config, Flags, Listen, Span, StoreConfig, TraceConfig};
+use crate::eyes::Eyes;
 use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
+use crate::trace::Traces;
+use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
 use crate::wire::rls::{Headers, RateLimits};
-use crate::wire::{Bound, DRAIN_MAX, House, Renewal, Wire};
+use crate::wire::{Bound, DRAIN_MAX, House, Renewal, Wire, http};
 use crate::workers::Workers;
-use crate::{descriptors, say, wire};
+use crate::{descriptors, log, wire};
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
@@ -130,6 +134,7 @@ impl Overrides {
 /// Whoever tells it again does not want to wait for them.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = args.config()?;
+    log::start(config.log.format, config.log.level);
     let (imported, tree) = descriptors::load(&config)?;
     let source = config.policies.path.clone().map(Source::new);
     let (live, policies) = Live::start(source, imported, &tree)?;
@@ -151,12 +156,18 @@ async fn serve(
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&engine.policies(), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
-    let gate = Arc::new(Gate::new(engine));
+    let is_far = matches!(engine.store(), AnyStore::Redis(_));
+    let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.event_keys);
+    let TraceConfig { endpoint, sample } = &config.trace;
+    let traces = endpoint.as_ref().map(|endpoint| Traces::start(endpoint, *sample)).transpose()?;
+    let gate = Arc::new(Gate::new(engine).seen_by(eyes).traced(traces));
     let headers = Headers::of(config.rls.headers.as_slice());
     let house = House {
         limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
+        http_headers: http::Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
+        trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
         workers: Arc::new(Workers::start(workers)?),
         leaving: CancellationToken::new(),
@@ -210,12 +221,17 @@ async fn answer(
         }
     };
     let watched = house.live.watch(&house.gate, &house.stop);
-    let renewed = renewal.keep(&house.stop);
-    let (cut_off, (), (), ()) = tokio::join!(wire::serve(bound, house), kept, watched, renewed);
+    let (seen, renewed) = (house.gate.keep(&house.stop), renewal.keep(&house.stop));
+    let (cut_off, (), (), (), ()) =
+        tokio::join!(wire::serve(bound, house), kept, watched, seen, renewed);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
-        say::note(format_args!("cut off {cut_off} connections, in flight for {seconds} s"));
+        tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
     }
+    let gate = Arc::clone(&house.gate);
+    // Sending the last spans needs this runtime, so another thread waits for it.
+    let sent = spawn_blocking(move || gate.traces().map(Traces::end)).await;
+    sent.context("traces")?;
     match snapshots {
         Some(snapshots) => snapshots.write().await,
         None => Ok(()),
@@ -228,7 +244,7 @@ fn warn(config: &Config, bound: &[Bound]) -> io::Result<()> {
         let asks_who = bound.wire() == Wire::Resp && config.resp.password.is_some();
         let guarded = asks_who || bound.tls().is_some();
         if let Some(warning) = warning(bound.wire(), &bound.address()?, guarded) {
-            say::note(warning);
+            tracing::warn!("{warning}");
         }
     }
     Ok(())
@@ -237,7 +253,7 @@ fn warn(config: &Config, bound: &[Bound]) -> io::Result<()> {
 fn warning(wire: Wire, address: &Listen, guarded: bool) -> Option<String> {
     (!guarded && !address.is_local()).then(|| {
         format!(
-            "warning: {wire}.listen: `{address}` can be reached from elsewhere, without TLS and by everybody; see `{wire}.tls`"
+            "{wire}.listen: `{address}` can be reached from elsewhere, without TLS and by everybody; see `{wire}.tls`"
         )
     })
 }
@@ -316,7 +332,7 @@ mod tests {
             warning(Wire::Rls, &address.parse().expect("an address"), guarded)
         };
         let open = of("0.0.0.0:8081", false).unwrap();
-        assert!(open.starts_with("warning: rls.listen: `0.0.0.0:8081` can be reached"), "{open}");
+        assert!(open.starts_with("rls.listen: `0.0.0.0:8081` can be reached"), "{open}");
         assert!(of("[::]:8081", false).is_some());
         for (address, guarded) in
             [("0.0.0.0:8081", true), ("127.0.0.1:1", false), ("[::1]:1", false), ("unix:/s", false)]

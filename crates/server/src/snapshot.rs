@@ -16,7 +16,6 @@ use sluicegate_policy::PolicySet;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Span, StoreConfig};
-use crate::say;
 
 /// How often the file is written unless it is said: what a crash may forgive is a minute.
 const EVERY_DEFAULT: Duration = Duration::from_secs(60);
@@ -63,7 +62,7 @@ impl Snapshots {
                 () = stop.cancelled() => return,
             }
             if let Err(error) = self.write().await {
-                say::note(format_args!("{error:#}"));
+                tracing::error!("{error:#}");
             }
         }
     }
@@ -93,16 +92,14 @@ fn restore(
 ) -> Result<Option<MemoryStore>> {
     match MemoryStore::restore(path, keys_max, &rule_sets(policies), now) {
         Ok((store, restored)) => {
-            say::note(told(path, restored));
+            tracing::info!("{}", told(path, restored));
             Ok(Some(store))
         }
         Err(SnapshotError::Io(error)) if error.kind() == ErrorKind::NotFound => {
             // Better now than in a minute: a place that cannot be written to is found out here.
             write(&MemoryStore::new(1), path)?;
-            say::note(format_args!(
-                "snapshot: there was no {}, no key is remembered",
-                path.display()
-            ));
+            let shown = path.display();
+            tracing::info!("snapshot: there was no {shown}, no key is remembered");
             Ok(None)
         }
         Err(error) => {

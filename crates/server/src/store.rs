@@ -2,16 +2,19 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
-use sluicegate::store::redis::{ConfigError, RedisConfig, RedisStore, acl, sentinel_acl};
-use sluicegate::store::{MemoryStore, Request, Store, StoreError, Verdict};
+use sluicegate::store::redis::{ConfigError, RedisConfig, RedisStore, Stats, acl, sentinel_acl};
+use sluicegate::store::{Executed, MemoryStore, Request, Store, StoreError, Verdict};
 use sluicegate_kernel::Moment;
 
-use crate::say;
+use crate::eyes::{Histogram, Spans};
+use crate::{say, trace};
 
 /// Where state is to be kept: `memory`, or the URL of a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +39,16 @@ pub(crate) enum TimeSource {
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(Arc<MemoryStore>),
-    Redis(RedisStore),
+    Redis(Box<OnRedis>),
+}
+
+/// A store on Redis, and how it does.
+#[derive(Debug)]
+pub(crate) struct OnRedis {
+    store: RedisStore,
+    latency: Histogram,
+    /// Decisions without an answer: those surely not charged, and those perhaps.
+    errors: [AtomicU64; 2],
 }
 
 impl StoreName {
@@ -77,11 +89,15 @@ impl AnyStore {
         };
         let store = RedisStore::start(config)?.with_clock(clock);
         if let Err(error) = store.ready().await {
-            say::note(format_args!(
+            tracing::warn!(
                 "store: {error}; trying again, and until then policies decide by `on_store_failure`"
-            ));
+            );
         }
-        Ok(Self::Redis(store))
+        Ok(Self::Redis(Box::new(OnRedis {
+            store,
+            latency: Histogram::default(),
+            errors: Default::default(),
+        })))
     }
 }
 
@@ -101,14 +117,44 @@ impl Store for AnyStore {
     ) -> Option<Result<Verdict, StoreError>> {
         match self {
             Self::Memory(store) => store.decide_at_once(request, at),
-            Self::Redis(store) => store.decide_at_once(request, at),
+            Self::Redis(redis) => redis.store.decide_at_once(request, at),
         }
     }
 
     fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
         match self {
             Self::Memory(store) => store.expect(keys),
-            Self::Redis(store) => Store::expect(store, keys),
+            Self::Redis(redis) => Store::expect(&redis.store, keys),
         }
+    }
+}
+
+impl OnRedis {
+    #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
+    async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+        let begun = Instant::now();
+        let decided = trace::store(self.store.decide(request, at)).await;
+        self.latency.note(begun.elapsed());
+        if let Err(StoreError::Unavailable { executed, .. }) = &decided {
+            self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
+        }
+        decided
+    }
+
+    /// What its client did.
+    pub(crate) fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+
+    /// How long decisions took.
+    pub(crate) fn latency(&self) -> Spans {
+        let mut spans = Spans::default();
+        self.latency.add_to(&mut spans);
+        spans
+    }
+
+    /// Decisions without an answer: those surely not charged, and those perhaps.
+    pub(crate) fn errors(&self) -> [u64; 2] {
+        self.errors.each_ref().map(|errors| errors.load(Relaxed))
     }
 }

@@ -48,7 +48,10 @@ pub use clock::{
 };
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
-pub use engine::{Answer, DecideError, Engine, Mode, Request, StoreFailure};
+pub use engine::{
+    Answer, DecideError, Engine, Explanation, Mode, Request, SettleError, Settled, Settlement,
+    StoreFailure,
+};
 #[cfg(all(feature = "engine", feature = "tokio"))]
 pub use engine::{HELD_MAX, Passage, Way};
 pub use keyed::{KeyedError, KeyedRateLimiter};

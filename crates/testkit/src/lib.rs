@@ -6,6 +6,7 @@
 //! | [`Sentinels`] | a master, two replicas and three sentinels that fail over |
 //! | [`Cluster`] | three masters, slots that move step by step |
 //! | [`FaultProxy`] | between a client and a server: late, slow, silent, refused, reset |
+//! | [`Program`] | any other program, such as a gateway, with files of its own |
 //! | [`Client`] | the barest client, for looking into a server from a test |
 //!
 //! A server ends when its handle is dropped, and also when the test's process is killed: it is
@@ -34,6 +35,7 @@ mod cluster;
 mod error;
 mod port;
 mod process;
+mod program;
 mod proxy;
 mod sentinels;
 mod server;
@@ -43,6 +45,8 @@ mod version;
 pub use client::{Client, Reply};
 pub use cluster::{Cluster, ClusterOptions, SlotMigration};
 pub use error::{Error, needed};
+pub use port::Port;
+pub use program::{Launch, Program};
 pub use proxy::{Counts, FaultProxy, Faults};
 pub use sentinels::{SentinelOptions, Sentinels};
 pub use server::{Options, RedisServer, SERVER_VARIABLE};

@@ -16,7 +16,7 @@ use socket2::{Domain, Socket, Type};
 
 /// A port of the loopback interface that nobody else takes.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     /// The sockets that keep it, and the one of the cluster bus if asked for.
     _kept: Vec<Socket>,
@@ -24,7 +24,10 @@ pub(crate) struct Port {
 
 impl Port {
     /// A free port.
-    pub(crate) fn free() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn free() -> io::Result<Self> {
         Self::find(&[0])
     }
 
@@ -33,11 +36,13 @@ impl Port {
         Self::find(&[0, BUS_OFFSET])
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// Its number.
+    pub fn number(&self) -> u16 {
         self.number
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
 

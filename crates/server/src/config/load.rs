@@ -105,7 +105,7 @@ fn of_tree(tree: Table) -> Result<Config, ConfigError> {
 
 /// What types cannot say.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let Config { server, admin, resp, store, .. } = config;
+    let Config { server, admin, resp, store, trace, .. } = config;
     if server.workers > 256 {
         return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
     }
@@ -128,6 +128,16 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if store.snapshot_every.is_some() && store.snapshot.is_none() {
         return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
+    }
+    if trace.endpoint.as_ref().is_some_and(|endpoint| !endpoint.starts_with("http://")) {
+        // It is not repeated: there may be a password in it.
+        return wrong(
+            "trace.endpoint",
+            "expected `http://HOST:PORT`, a collector nearby".to_owned(),
+        );
+    }
+    if !(0.0..=1.0).contains(&trace.sample) {
+        return wrong("trace.sample", format!("`{}` is outside 0..=1", trace.sample));
     }
     let open = admin.listen.as_slice().iter().find(|listen| !listen.is_local());
     let knows_clients = admin.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
@@ -263,6 +273,9 @@ mod tests {
             ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: expected `store.snapshot`"),
             ("[server]\nworkers = 257", "server.workers: `257` is outside 0..=256"),
             ("[admin]\nlisten = '0.0.0.0:1'", "admin.listen: `0.0.0.0:1` can be reached"),
+            ("[trace]\nsample = 1.5", "trace.sample: `1.5` is outside 0..=1"),
+            ("[trace]\nendpoint = 'h:1'", "trace.endpoint: expected `http://HOST:PORT`"),
+            ("[log]\nlevel = 'loud'", "log.level: unknown variant `loud`"),
             ("server = 1", "server: invalid type"),
             ("[http]\ntls = { cert = 'c' }", "http.tls: missing field `key`"),
             ("[resp.tls]\ncert = 'c'\nkey = 'k'\nca = 'a'", "resp.tls.ca: unknown field `ca`"),

@@ -21,8 +21,10 @@ use serde::{Deserialize, Serialize};
 pub use load::of_text;
 pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
-pub(crate) use value::{Listen, OneOrMany, Secret, Span};
+pub(crate) use value::{Listen, Network, OneOrMany, Secret, Span};
 
+use crate::eyes::EventKeys;
+use crate::log::{LogFormat, LogLevel};
 use crate::store::TimeSource;
 
 /// Everything that can be set.
@@ -43,6 +45,10 @@ pub(crate) struct Config {
     pub(crate) rls: RlsConfig,
     /// Health, and what is in force: for operators.
     pub(crate) admin: AdminConfig,
+    /// What the process says of itself, on standard error.
+    pub(crate) log: LogConfig,
+    /// Spans of decisions, sent to a collector.
+    pub(crate) trace: TraceConfig,
 }
 
 /// The process.
@@ -94,6 +100,11 @@ pub(crate) struct PoliciesConfig {
 pub(crate) struct HttpConfig {
     /// Where to listen: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`; none: the wire is off.
     pub(crate) listen: OneOrMany<Listen>,
+    /// Which headers tell what is left, beside `Retry-After`.
+    pub(crate) headers: OneOrMany<HeaderStyle>,
+    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
+    /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
+    pub(crate) trusted_peers: OneOrMany<Network>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
 }
@@ -147,6 +158,30 @@ pub(crate) struct AdminConfig {
     /// Permits an address that others can reach, without `tls.client_ca`: whoever reaches it sees what
     /// is in force.
     pub(crate) insecure: bool,
+    /// How keys are written in the stream of decisions.
+    pub(crate) event_keys: EventKeys,
+}
+
+/// What the process says of itself, on standard error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    /// How a line looks.
+    pub(crate) format: LogFormat,
+    /// How much is said.
+    pub(crate) level: LogLevel,
+}
+
+/// Spans of decisions, sent to a collector.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TraceConfig {
+    /// The collector, by OTLP over gRPC, such as `http://127.0.0.1:4317`; none: nothing is traced.
+    pub(crate) endpoint: Option<String>,
+    /// Which part of the traces that begin here is sent, 0..=1. Whoever brings a trace along has
+    /// decided for theirs.
+    #[schemars(range(min = 0, max = 1))]
+    pub(crate) sample: f64,
 }
 
 /// Files of TLS, in PEM, read anew when they change. Sockets in the file system stay plain.
@@ -175,9 +210,20 @@ impl Default for StoreConfig {
     }
 }
 
+impl Default for TraceConfig {
+    fn default() -> Self {
+        Self { endpoint: None, sample: 0.01 }
+    }
+}
+
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(8080), tls: None }
+        Self {
+            listen: Listen::loopback(8080),
+            headers: OneOrMany::from([HeaderStyle::Ratelimit]),
+            tls: None,
+            trusted_peers: Network::loopback(),
+        }
     }
 }
 
@@ -201,6 +247,11 @@ impl Default for RlsConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(9090), tls: None, insecure: false }
+        Self {
+            listen: Listen::loopback(9090),
+            tls: None,
+            insecure: false,
+            event_keys: EventKeys::default(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sluicegate::http::IpNet;
 use sluicegate_policy::text;
 
 /// What stands in the place of a secret.
@@ -23,6 +24,10 @@ pub(crate) enum Listen {
     /// A socket in the file system.
     Unix(PathBuf),
 }
+
+/// Addresses that have their first bits in common; one of them alone has all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network(pub(crate) IpNet);
 
 /// A duration, as in policy documents: `250ms`, `60s`, `5m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +81,32 @@ impl fmt::Display for Listen {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
+    }
+}
+
+impl Network {
+    /// This machine.
+    pub(super) fn loopback() -> OneOrMany<Self> {
+        let v4 = IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8);
+        let v6 = IpNet::from(IpAddr::V6(Ipv6Addr::LOCALHOST));
+        OneOrMany::from([Self(v4), Self(v6)])
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = || text.parse().map(|address: IpAddr| IpNet::from(address));
+        text.parse().or_else(|_| one()).map(Self).map_err(|_| {
+            format!("`{text}` is no network: expected `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`")
+        })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -199,6 +230,7 @@ macro_rules! as_text {
 
 as_text! {
     Listen: json_schema!({ "type": "string", "examples": ["127.0.0.1:8080", "unix:/run/sluicegate.sock"] }),
+    Network: json_schema!({ "type": "string", "examples": ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"] }),
     Span: json_schema!({ "type": "string", "examples": ["250ms", "60s", "5m"] })
 }
 

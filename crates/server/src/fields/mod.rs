@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use crate::say::one_line;
 pub use error::FieldError;
 pub use names::Field;
-pub(crate) use names::listed;
+pub(crate) use names::{Kind, listed};
 use value::{AnyValue, FieldName, Value};
 
 /// Which fields an object may have, and an example of it.
@@ -38,6 +38,11 @@ pub(crate) struct Fields<'a> {
     pub(crate) cost: Option<u64>,
     pub(crate) op: Option<Cow<'a, str>>,
     pub(crate) max_wait_us: Option<u64>,
+    pub(crate) max_wait_ms: Option<u64>,
+    pub(crate) charged: Option<u64>,
+    pub(crate) actual_cost: Option<u64>,
+    pub(crate) atomic: Option<bool>,
+    pub(crate) checks: Option<&'a RawValue>,
     pub(crate) id: Option<Cow<'a, str>>,
     pub(crate) document: Option<&'a RawValue>,
     form: &'static Form,
@@ -59,6 +64,11 @@ impl<'a> Fields<'a> {
             cost: None,
             op: None,
             max_wait_us: None,
+            max_wait_ms: None,
+            charged: None,
+            actual_cost: None,
+            atomic: None,
+            checks: None,
             id: None,
             document: None,
             form,
@@ -97,15 +107,15 @@ impl<'a> Fields<'a> {
         }
         self.seen |= field.bit();
         self.reading = Some(field);
-        if field == Field::Document {
-            self.document = Some(map.next_value()?);
-        } else {
-            match map.next_value_seed(AnyValue)? {
-                Value::Whole(number) if field.is_number() => self.number(field, number),
-                Value::Text(text) if !field.is_number() => self.text(field, text),
-                Value::Null if field.may_be_null() => {}
-                other => self.note(FieldError::Kind { field, given: other.in_short() }),
-            }
+        match field.kind() {
+            Kind::Raw => self.raw(field, map.next_value()?),
+            kind => match (kind, map.next_value_seed(AnyValue)?) {
+                (Kind::Whole { .. }, Value::Whole(number)) => self.number(field, number),
+                (Kind::Text { .. }, Value::Text(text)) => self.text(field, text),
+                (Kind::Flag, Value::Flag(flag)) => self.atomic = Some(flag),
+                (_, Value::Null) if field.may_be_null() => {}
+                (_, other) => self.note(FieldError::Kind { field, given: other.in_short() }),
+            },
         }
         self.reading = None;
         Ok(())
@@ -116,9 +126,10 @@ impl<'a> Fields<'a> {
             Field::AtUs => &mut self.at_us,
             Field::Cost => &mut self.cost,
             Field::MaxWaitUs => &mut self.max_wait_us,
-            Field::Policy | Field::Key | Field::App | Field::Op | Field::Id | Field::Document => {
-                return;
-            }
+            Field::MaxWaitMs => &mut self.max_wait_ms,
+            Field::Charged => &mut self.charged,
+            Field::ActualCost => &mut self.actual_cost,
+            _ => return,
         };
         *place = Some(number);
     }
@@ -130,9 +141,17 @@ impl<'a> Fields<'a> {
             Field::App => &mut self.app,
             Field::Op => &mut self.op,
             Field::Id => &mut self.id,
-            Field::AtUs | Field::Cost | Field::MaxWaitUs | Field::Document => return,
+            _ => return,
         };
         *place = Some(text);
+    }
+
+    fn raw(&mut self, field: Field, json: &'a RawValue) {
+        match field {
+            Field::Document => self.document = Some(json),
+            Field::Checks => self.checks = Some(json),
+            _ => {}
+        }
     }
 }
 

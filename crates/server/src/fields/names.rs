@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX, SPAN_MAX_US};
+
 /// The name of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see `Field::expected`")]
@@ -13,8 +15,28 @@ pub enum Field {
     Cost,
     Op,
     MaxWaitUs,
+    MaxWaitMs,
     Id,
     Document,
+    /// What a check charged, that is settled now.
+    Charged,
+    /// What it cost in truth: also nothing.
+    ActualCost,
+    Checks,
+    Atomic,
+}
+
+/// What kind of value a field has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A whole number of this range, which whoever takes it checks.
+    Whole { min: u64, max: u64 },
+    /// A string, of so many bytes if that is said.
+    Text { bytes_max: Option<usize> },
+    /// Yes or no.
+    Flag,
+    /// JSON that is not looked into here.
+    Raw,
 }
 
 impl Field {
@@ -28,8 +50,13 @@ impl Field {
             Self::Cost => "cost",
             Self::Op => "op",
             Self::MaxWaitUs => "max_wait_us",
+            Self::MaxWaitMs => "max_wait_ms",
             Self::Id => "id",
             Self::Document => "document",
+            Self::Charged => "charged",
+            Self::ActualCost => "cost",
+            Self::Checks => "checks",
+            Self::Atomic => "atomic",
         }
     }
 
@@ -40,19 +67,33 @@ impl Field {
             Self::Policy => "the name of a policy, a string",
             Self::Key => "a string of 1..=1024 bytes",
             Self::App => "the name of an application, a string",
-            Self::Cost => "a whole number 1..=2147483648",
+            Self::Cost | Self::Charged => "a whole number 1..=2147483648",
+            Self::ActualCost => "a whole number 0..=2147483648",
+            Self::MaxWaitMs => "a whole number of milliseconds 0..=9007199254740",
             Self::Op => "the name of an operation, a string",
-            Self::Id => "the name of a permit, a string of 1..=1024 bytes",
+            Self::Id => "a name, a string of 1..=1024 bytes",
             Self::Document => "a policy document",
+            Self::Checks => "a list of 1..=100 objects",
+            Self::Atomic => "`true` or `false`",
         }
     }
 
-    pub(super) const fn is_number(self) -> bool {
-        matches!(self, Self::AtUs | Self::Cost | Self::MaxWaitUs)
+    /// What kind of value it has.
+    pub(crate) const fn kind(self) -> Kind {
+        match self {
+            Self::AtUs | Self::MaxWaitUs => Kind::Whole { min: 0, max: SPAN_MAX_US },
+            Self::MaxWaitMs => Kind::Whole { min: 0, max: SPAN_MAX_US / 1_000 },
+            Self::Cost | Self::Charged => Kind::Whole { min: 1, max: COST_MAX },
+            Self::ActualCost => Kind::Whole { min: 0, max: COST_MAX },
+            Self::Policy | Self::App | Self::Op => Kind::Text { bytes_max: None },
+            Self::Key | Self::Id => Kind::Text { bytes_max: Some(KEY_BYTES_MAX) },
+            Self::Atomic => Kind::Flag,
+            Self::Document | Self::Checks => Kind::Raw,
+        }
     }
 
     /// `null` is the budget that all share, and nobody in particular; elsewhere it is a slip.
-    pub(super) const fn may_be_null(self) -> bool {
+    pub(crate) const fn may_be_null(self) -> bool {
         matches!(self, Self::Key | Self::App)
     }
 

@@ -37,6 +37,7 @@ impl Visitor<'_> for FieldName {
 pub(super) enum Value<'a> {
     Whole(u64),
     Text(Cow<'a, str>),
+    Flag(bool),
     Null,
     Other(String),
 }
@@ -46,6 +47,7 @@ impl Value<'_> {
         match self {
             Self::Whole(number) => number.to_string(),
             Self::Text(text) => format!("\"{}\"", one_line(&text)),
+            Self::Flag(flag) => flag.to_string(),
             Self::Null => "null".to_owned(),
             Self::Other(given) => given,
         }
@@ -83,7 +85,7 @@ impl<'a> Visitor<'a> for AnyValue {
     }
 
     fn visit_bool<E>(self, given: bool) -> Result<Value<'a>, E> {
-        Ok(Value::Other(given.to_string()))
+        Ok(Value::Flag(given))
     }
 
     fn visit_unit<E>(self) -> Result<Value<'a>, E> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use sluicegate::{Clock, WallClock};
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_policy::{DescriptorTree, Document, PolicySet};
 use tokio::task::spawn_blocking;
@@ -21,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::source::{Fingerprint, Loaded, Source};
 use crate::gate::Gate;
-use crate::say;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -48,6 +48,8 @@ struct Beside {
 pub(crate) struct Status {
     /// 1 at start, and one more with every change.
     pub(crate) version: u64,
+    /// When they were read, µs since the Unix epoch.
+    pub(crate) read_at_us: u64,
     /// SHA-256 of the documents; empty without any.
     pub(crate) hash: String,
     /// Where they come from.
@@ -77,7 +79,8 @@ impl Live {
         };
         let policies = beside.joined(given, None)?;
         let path = source.as_ref().map(|source| source.path().display().to_string());
-        let status = Status { version: 1, hash, source: path, error: None, refused: 0 };
+        let read_at_us = WallClock.now().get();
+        let status = Status { version: 1, read_at_us, hash, source: path, error: None, refused: 0 };
         Ok((Self { source, beside, status: Mutex::new(status) }, policies))
     }
 
@@ -108,7 +111,7 @@ impl Live {
                         self.apply(gate, changed);
                     }
                 }
-                Err(error) => say::note(format_args!("policies: {error}")),
+                Err(error) => tracing::error!("policies: {error}"),
             }
         }
     }
@@ -125,14 +128,14 @@ impl Live {
         match changed {
             Ok((None, _)) => status.error = None,
             Ok((Some(policies), hash)) => {
-                engine.set_policies(policies);
-                *status =
-                    Status { version: status.version + 1, hash, error: None, ..status.clone() };
-                say::note(format_args!("policies: version {} is in force", status.version));
+                gate.set_policies(policies);
+                let (version, read_at_us) = (status.version + 1, WallClock.now().get());
+                *status = Status { version, read_at_us, hash, error: None, ..status.clone() };
+                tracing::info!("policies: version {version} is in force");
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                say::note(format_args!("policies: the last good ones stay: {error}"));
+                tracing::warn!("policies: the last good ones stay: {}", error.replace('\n', "; "));
                 status.error = Some(error);
                 status.refused += 1;
             }

@@ -27,7 +27,7 @@ mod reorder;
 mod session;
 mod source;
 mod summary;
-mod words;
+pub(crate) mod words;
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};

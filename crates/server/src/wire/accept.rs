@@ -114,6 +114,13 @@ impl Listener {
         Self { connections_max, ..self }
     }
 
+    /// How many connections it has at most: what is configured, or else `of_wire`, but no more than the
+    /// system permits files for.
+    pub(crate) fn connections_max(&self, of_wire: usize) -> usize {
+        let configured = self.connections_max.and_then(|max| usize::try_from(max.get()).ok());
+        configured.unwrap_or(of_wire).min(files_share())
+    }
+
     /// Where it listens; a free port that was asked for is known now.
     ///
     /// # Errors
@@ -185,11 +192,10 @@ pub(crate) async fn serve<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let configured = listener.connections_max.and_then(|max| usize::try_from(max.get()).ok());
     let mut room = Room {
         connections: JoinSet::new(),
         seats: Seats::default(),
-        connections_max: configured.unwrap_or(connections_max).min(files_share()),
+        connections_max: listener.connections_max(connections_max),
     };
     loop {
         let arrival = tokio::select! {

@@ -23,6 +23,7 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
 use accept::Listener;
+use http::TrustedPeers;
 use resp::Password;
 use rls::RateLimits;
 
@@ -54,6 +55,14 @@ impl Wire {
             Self::Admin => "admin",
             Self::Resp => "resp",
             Self::Rls => "rls",
+        }
+    }
+
+    /// How many connections one of its addresses has at most, unless that is configured.
+    const fn connections_max(self) -> usize {
+        match self {
+            Self::Resp => resp::CONNECTIONS_MAX,
+            Self::Http | Self::Admin | Self::Rls => accept::CONNECTIONS_MAX,
         }
     }
 
@@ -106,6 +115,10 @@ pub(crate) struct House {
     pub(crate) gate: Arc<Gate>,
     pub(crate) live: Arc<Live>,
     pub(crate) limits: Arc<RateLimits>,
+    /// What clients of HTTP are told about their budgets with.
+    pub(crate) http_headers: http::Headers,
+    /// Gateways whose word is taken for what their clients asked.
+    pub(crate) trusted_peers: Arc<TrustedPeers>,
     /// What Redis clients must say.
     pub(crate) password: Option<Password>,
     pub(crate) workers: Arc<Workers>,
@@ -167,6 +180,8 @@ impl Bound {
 pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
     let mut serving = JoinSet::new();
     for Bound { wire, listener } in bound {
+        let connections_max = listener.connections_max(wire.connections_max());
+        house.gate.eyes().connections(wire).permit(connections_max);
         let house = house.clone();
         serving.spawn(async move {
             match wire {

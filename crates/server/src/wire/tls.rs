@@ -29,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Wire;
 use crate::config::TlsConfig;
-use crate::say;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
 /// who is in a hurry sends SIGHUP.
@@ -123,7 +122,7 @@ impl Renewal {
             let all = Arc::clone(&all);
             let renewed = spawn_blocking(move || all.iter().for_each(|tls| say(tls)));
             if let Err(error) = renewed.await {
-                say::note(format_args!("tls: {error}"));
+                tracing::warn!("tls: {error}");
             }
         }
     }
@@ -133,8 +132,8 @@ impl Renewal {
 fn say(tls: &Tls) {
     match tls.renew() {
         Ok(false) => {}
-        Ok(true) => say::note(format_args!("{}.tls: the new certificate is in force", tls.wire)),
-        Err(error) => say::note(format_args!("the last good certificate stays: {error:#}")),
+        Ok(true) => tracing::info!("{}.tls: the new certificate is in force", tls.wire),
+        Err(error) => tracing::warn!("the last good certificate stays: {error:#}"),
     }
 }
 

@@ -3,8 +3,11 @@
 
 mod live;
 mod overflow;
+mod page;
 mod redis;
+mod shapes;
 mod snapshot;
+mod verbs;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

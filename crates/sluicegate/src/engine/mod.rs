@@ -11,10 +11,12 @@
 
 mod breaker;
 mod denials;
+mod explain;
 mod fallback;
 mod guard;
 #[cfg(feature = "tokio")]
 mod passage;
+mod settle;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -27,9 +29,11 @@ use sluicegate_policy::{OnStoreFailure, Policy, PolicySet, Rules};
 use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Request as StoreRequest, Store, StoreError};
 
 use crate::clock::{Clock, WallClock};
+pub use explain::Explanation;
 use guard::Guard;
 #[cfg(feature = "tokio")]
 pub use passage::{HELD_MAX, Passage, Way};
+pub use settle::{SettleError, Settled, Settlement};
 
 /// Decides requests by the policies that are in force, on a store.
 ///
@@ -359,8 +363,8 @@ impl Answer {
         &self.rules.rules()[self.rule].name
     }
 
-    /// All rules that were decided together.
-    pub fn rules(&self) -> &RuleSet {
+    /// All rules that were decided together; the very same for as long as the policy has them.
+    pub fn rules(&self) -> &Arc<RuleSet> {
         &self.rules
     }
 }

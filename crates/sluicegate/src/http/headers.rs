@@ -108,7 +108,7 @@ pub fn rate_limit_policy<'a>(rules: impl IntoIterator<Item = (&'a str, &'a Rule)
 /// assert_eq!(value, "\"burst\";r=50;t=30");
 /// ```
 pub fn rate_limit(name: &str, decision: &Decision) -> HeaderValue {
-    let mut value = String::new();
+    let mut value = String::with_capacity(VALUE_BYTES);
     push_sf_string(&mut value, name);
     push_number(&mut value, ";r=", decision.remaining);
     push_number(&mut value, ";t=", reset_s(decision));
@@ -170,6 +170,13 @@ pub fn window_s(rule: &Rule) -> Option<u64> {
 /// A string of RFC 9651, section 3.3.3. What cannot be in one is percent-encoded.
 fn push_sf_string(value: &mut String, text: &str) {
     value.push('"');
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if text.bytes().all(is_plain) {
+        // As all names of policies and rules are.
+        value.push_str(text);
+        value.push('"');
+        return;
+    }
     for byte in text.bytes() {
         match byte {
             b'"' | b'\\' => value.extend(['\\', char::from(byte)]),
@@ -182,12 +189,15 @@ fn push_sf_string(value: &mut String, text: &str) {
 
 /// An integer of RFC 9651, section 3.3.1: of 15 digits at most.
 fn push_number(value: &mut String, name: &str, number: u64) {
-    let number = number.min(INTEGER_MAX);
-    write!(value, "{name}{number}").expect("a String takes all text");
+    value.push_str(name);
+    value.push_str(itoa::Buffer::new().format(number.min(INTEGER_MAX)));
 }
 
 fn field(value: String) -> HeaderValue {
     HeaderValue::try_from(value).expect("all of it is printable ASCII")
 }
+
+/// Room for the value of most `RateLimit` fields.
+const VALUE_BYTES: usize = 64;
 
 const INTEGER_MAX: u64 = 999_999_999_999_999;

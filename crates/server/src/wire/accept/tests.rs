@@ -1,4 +1,4 @@
-//! What accepting, making room and ending do, seen by clients.
+//! Connections that come, stay, and make room.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;

@@ -5,6 +5,15 @@
 //! | `/livez` | `ok` while the process answers |
 //! | `/readyz` | `ok` while it should be sent traffic, 503 once it was told to stop |
 //! | `/v1/policies` | which policies are in force, and why a change was refused |
+//! | `/v1/top?policy=P&n=10` | the keys of a policy that were refused most in the last minutes |
+//! | `/v1/events` | decisions as they are made, a sample (`text/event-stream`) |
+//! | `/metrics` | what is counted, as OpenMetrics, or the older text format of Prometheus |
+//!
+//! `docs/operations.md` is about the last three.
+
+mod seen;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,7 +23,7 @@ use axum::routing::get;
 use serde::Serialize;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
-use super::{House, http};
+use super::{House, Wire, http};
 use crate::policies::Status;
 
 /// The policies in force.
@@ -31,8 +40,9 @@ struct Policies {
 pub(super) async fn serve(listener: Listener, house: &House) -> usize {
     let House { workers, stop, .. } = house;
     let (router, stopping) = (router(house.clone()), stop.clone());
+    let connections = Arc::clone(house.gate.eyes().connections(Wire::Admin));
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        http::connection(router.clone(), stream, stopping.clone())
+        connections.during(http::connection(router.clone(), stream, stopping.clone()))
     })
     .await
 }
@@ -43,6 +53,9 @@ fn router(house: House) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/v1/policies", get(policies))
+        .route("/v1/top", get(seen::top))
+        .route("/v1/events", get(seen::events))
+        .route("/metrics", get(seen::metrics))
         .with_state(house)
 }
 
@@ -57,6 +70,11 @@ async fn policies(State(house): State<House>) -> Response {
     let policies = house.gate.engine().policies();
     let policies = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
     json(&Policies { status: house.live.status(), policies })
+}
+
+/// A refusal that says why.
+fn plain(status: StatusCode, problem: &str) -> Response {
+    (status, format!("{problem}\n")).into_response()
 }
 
 fn json(body: &impl Serialize) -> Response {

@@ -1,9 +1,16 @@
-//! HTTP/JSON: `POST /v1/check`, `/v1/peek`, `/v1/refund`, `/v1/reset`, and `GET /livez`.
+//! HTTP/JSON: `POST /v1/check` and its kin, `GET /v1/openapi.json` and `GET /livez`; for gateways
+//! `/v1/auth`, in `auth`.
+//!
+//! `docs/wires/http.md` is for those who ask.
 
+mod auth;
 mod codec;
 mod guard;
-mod problem;
+mod openapi;
 mod serve;
 
+pub(crate) use auth::TrustedPeers;
+pub use auth::path_of;
+pub(crate) use codec::Headers;
 pub use codec::requests_in;
 pub(crate) use serve::{connection, serve};

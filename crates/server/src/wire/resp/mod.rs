@@ -51,4 +51,4 @@ mod serve;
 
 pub(crate) use codec::Password;
 pub use codec::commands_in;
-pub(crate) use serve::serve;
+pub(crate) use serve::{CONNECTIONS_MAX, serve};

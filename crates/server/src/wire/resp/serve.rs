@@ -31,7 +31,7 @@ use crate::wire::{House, Wire};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
 /// 8 KB.
-const CONNECTIONS_MAX: usize = 2_048;
+pub(crate) const CONNECTIONS_MAX: usize = 2_048;
 
 /// What is buffered of a connection's input at first; it grows up to [`COMMAND_BYTES_MAX`] where a
 /// client sends more at once, so that ten thousand connections that say little cost little.
@@ -74,10 +74,11 @@ struct Shared<S> {
 /// cut off because they did not end. With a password, only who says it may ask.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let House { gate, password, workers, stop, .. } = house;
+    let connections = Arc::clone(gate.eyes().connections(Wire::Resp));
     let shared = Arc::new(Shared::new(Arc::clone(gate), password.clone()));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connection(Arc::clone(&shared), stream, stopping.clone())
+        connections.during(connection(Arc::clone(&shared), stream, stopping.clone()))
     })
     .await
 }

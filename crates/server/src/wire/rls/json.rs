@@ -34,6 +34,7 @@ async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Resp
         let problem = "content-type: expected `application/json` from a page";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
     }
+    let parent = limits.parent(request.headers());
     // Who says beforehand that it is too long need not send it.
     if request.body().size_hint().lower() > MESSAGE_BYTES_MAX as u64 {
         let problem = format!("the body has more than {MESSAGE_BYTES_MAX} bytes");
@@ -48,7 +49,7 @@ async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Resp
         Ok(message) => message,
         Err(problem) => return plain(StatusCode::BAD_REQUEST, problem),
     };
-    match limits.decide(&message).await {
+    match parent.over(limits.decide(&message)).await {
         Ok(answer) => {
             let over = answer.overall_code == i32::from(Code::OverLimit);
             let status = if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };

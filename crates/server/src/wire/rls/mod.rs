@@ -47,6 +47,7 @@
 //!
 //! [`DescriptorTree`]: sluicegate_policy::DescriptorTree
 
+mod client;
 mod codec;
 mod json;
 mod message;
@@ -55,6 +56,7 @@ mod serve;
 mod service;
 mod whole;
 
+pub(crate) use client::{Asked, Client};
 pub(crate) use codec::Headers;
 pub use codec::request_in;
 pub(crate) use json::routes;

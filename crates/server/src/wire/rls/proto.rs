@@ -18,6 +18,7 @@ pub(super) use envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::
 pub(super) use envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit, rate_limit::Unit,
 };
+pub(super) use envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 pub(super) use envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };

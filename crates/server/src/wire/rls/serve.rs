@@ -28,8 +28,8 @@ use super::message::{Account, Message, Share};
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::RateLimits;
 use super::whole::Whole;
-use crate::wire::House;
 use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+use crate::wire::{House, Wire};
 
 /// Largest message: a hundred descriptors of two entries of 300 bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -83,7 +83,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
 /// cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { limits, workers, stop, .. } = house;
+    let House { gate, limits, workers, stop, .. } = house;
+    let connections = Arc::clone(gate.eyes().connections(Wire::Rls));
     let health = HealthReporter::new();
     for service in HEALTHY {
         health.set_service_status(service, ServingStatus::Serving).await;
@@ -95,7 +96,7 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
         not_serving(health).await;
     };
     let serving = accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connection(services.clone(), stream, stopping.clone())
+        connections.during(connection(services.clone(), stream, stopping.clone()))
     });
     join(serving, told_to_stop).await.0
 }

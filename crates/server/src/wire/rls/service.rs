@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use futures_util::future::try_join_all;
 use sluicegate::{DecideError, Passage};
 use sluicegate_policy::{DescriptorTree, Overflow};
@@ -10,6 +11,7 @@ use tonic::{Request, Response, Status};
 use super::codec::{Ask, Budget, Decided, Headers, KnownLimits, Refusal, Reply, decode};
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::gate::Gate;
+use crate::trace::Parent;
 use crate::wire::Wire;
 
 /// Decides what gateways ask, by descriptors, through the gate.
@@ -25,6 +27,11 @@ impl RateLimits {
     /// A service behind `gate`, to whose policies `tree` leads.
     pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree, headers: Headers) -> Self {
         Self { gate, tree, headers, limits: KnownLimits::default() }
+    }
+
+    /// The trace that a gateway names in `headers`.
+    pub(super) fn parent(&self, headers: &HeaderMap) -> Parent {
+        self.gate.parent(headers)
     }
 
     /// Decides every descriptor of `message`. They are decided together, so that a store is asked
@@ -79,7 +86,8 @@ impl RateLimitService for RateLimits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        Ok(Response::new(self.decide(request.get_ref()).await?))
+        let parent = self.parent(request.metadata().as_ref());
+        Ok(Response::new(parent.over(self.decide(request.get_ref())).await?))
     }
 }
 

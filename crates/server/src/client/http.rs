@@ -1,0 +1,70 @@
+//! One request, one answer, over HTTP/1.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use axum::body::{self, Body, Bytes};
+use axum::http::{Request, StatusCode, header};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+
+use super::target::{Target, connect};
+use crate::replay::words;
+
+/// Largest answer that is read: a decision is some hundred bytes, and the body that a policy may
+/// serve instead fits into 64 KiB.
+pub(super) const ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// What a server said.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+}
+
+/// A request for a path without a body.
+pub(super) fn get(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).expect("a path that is written here")
+}
+
+/// A request with a body of JSON.
+pub(super) fn post(path: &str, json: String) -> Request<Body> {
+    Request::post(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(json))
+        .expect("a path that is written here, and a constant header")
+}
+
+/// Sends `request` to `target`, and waits for all of the answer, `patience` at most.
+///
+/// # Errors
+/// If there is no server, or none that answers.
+pub(super) async fn send(
+    target: &Target,
+    mut request: Request<Body>,
+    patience: Duration,
+) -> Result<Answer> {
+    let host = target.authority().parse().context("--to: is no name of a host")?;
+    request.headers_mut().insert(header::HOST, host);
+    let answer = tokio::time::timeout(patience, exchange(target, request)).await;
+    answer.unwrap_or_else(|_| {
+        let patience = words::span(patience.into());
+        Err(anyhow!("{target} did not answer within {patience}"))
+    })
+}
+
+async fn exchange(target: &Target, request: Request<Body>) -> Result<Answer> {
+    let stream = connect(&target.addresses().await?).await?;
+    let unclear = || format!("{target} did not answer as an HTTP server does");
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.with_context(unclear)?;
+    // The connection ends with the sender, which this takes along.
+    let asking = async move {
+        let answer = sender.send_request(request).await.with_context(unclear)?;
+        let status = answer.status();
+        let body = body::to_bytes(Body::new(answer.into_body()), ANSWER_BYTES_MAX).await;
+        Ok(Answer { status, body: body.with_context(unclear)? })
+    };
+    // Its errors are those of the answer, or come when that is there.
+    let (answer, _) = tokio::join!(asking, connection);
+    answer
+}

@@ -1,0 +1,101 @@
+//! How long something took: counts in fixed buckets, cheap to add to and to add up.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Upper bounds of the buckets, nanoseconds: from a decision in memory to the longest that anybody
+/// waits for a store. What took longer is in one more.
+const BOUNDS_NS: [u64; 18] = [
+    250,
+    500,
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+];
+
+const BUCKETS: usize = BOUNDS_NS.len() + 1;
+
+/// Spans being counted, by one thread mostly.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+}
+
+/// Spans that were counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spans {
+    buckets: [u64; BUCKETS],
+    sum_ns: u64,
+}
+
+impl Histogram {
+    /// Counts `took` in.
+    pub(crate) fn note(&self, took: Duration) {
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let place = BOUNDS_NS.partition_point(|bound| *bound < took_ns);
+        self.buckets[place].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(took_ns, Relaxed);
+    }
+
+    /// Adds what was counted to `spans`.
+    pub(crate) fn add_to(&self, spans: &mut Spans) {
+        let Self { buckets, sum_ns } = self;
+        for (sum, bucket) in spans.buckets.iter_mut().zip(buckets) {
+            *sum += bucket.load(Relaxed);
+        }
+        spans.sum_ns += sum_ns.load(Relaxed);
+    }
+}
+
+impl Spans {
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// All together, in seconds.
+    #[expect(clippy::cast_precision_loss, reason = "seconds are told with 53 bits")]
+    pub(crate) fn sum_seconds(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
+    /// The buckets: upper bounds in seconds, the last infinite, and how many are in each alone.
+    #[expect(clippy::cast_precision_loss, reason = "the bounds are small round numbers")]
+    pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
+        let bounds = BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
+        bounds.zip(self.buckets).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_in_the_first_bucket_that_it_fits_in() {
+        let histogram = Histogram::default();
+        for ns in [0, 250, 251, 100_000_000, 100_000_001] {
+            histogram.note(Duration::from_nanos(ns));
+        }
+        let mut spans = Spans::default();
+        histogram.add_to(&mut spans);
+        let buckets = spans.buckets();
+        assert_eq!((buckets[0], buckets[1]), ((250e-9, 2), (500e-9, 1)));
+        assert_eq!((buckets[17], buckets[18]), ((0.1, 1), (f64::INFINITY, 1)));
+        assert_eq!((spans.count(), spans.sum_seconds()), (5, 0.200_000_502));
+    }
+}

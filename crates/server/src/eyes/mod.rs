@@ -1,0 +1,268 @@
+//! What operators see of a server: counts, the keys that are refused most, decisions as they are made.
+//!
+//! ```text
+//! wire ─▶ Gate ─▶ decision ─▶ Eyes::see ─┬─▶ counts  (always; a scrape adds them up)
+//!                                        ├─▶ top     (refusals only)
+//!                                        └─▶ events  (while somebody watches)
+//! ```
+//!
+//! Seeing a decision in memory must be cheap beside making it, so the time is only taken of one in
+//! [`SAMPLED`] there; asking another machine takes so long that the time is always taken.
+
+mod classic;
+mod counts;
+mod events;
+mod histogram;
+mod process;
+mod scrape;
+mod top;
+
+use std::cell::Cell;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use sluicegate::policy::PolicySet;
+use sluicegate::{Answer, DecideError, Micros, Request, Verb, Way};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use classic::classic;
+use counts::{Counts, Fate};
+#[cfg(test)]
+use counts::{Decisions, POLICIES_COUNTED_MAX};
+pub(crate) use counts::{Subject, mode_name};
+use events::{Decided, Told};
+pub(crate) use events::{EventKeys, Events, Filter};
+pub(crate) use histogram::{Histogram, Spans};
+pub(crate) use scrape::Scrape;
+pub(crate) use top::{SHOWN_MAX, Top};
+
+use crate::wire::Wire;
+
+/// Of so many decisions in memory one is timed, a power of two: reading the clock twice costs as much
+/// as half of one.
+const SAMPLED: u32 = 64;
+
+/// How often refusals that are no news are forgotten: [`Eyes::top`] looks back once to twice as far.
+pub(crate) const TURN: Duration = Duration::from_secs(300);
+
+/// What is seen of the decisions of a server.
+#[derive(Debug)]
+pub(crate) struct Eyes {
+    counts: Counts,
+    events: Events,
+    /// Of how many decisions one is timed, less one: all bits of a number.
+    untimed: u32,
+    connections: [Arc<Connections>; Wire::ALL.len()],
+}
+
+/// Connections of a wire, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    max: AtomicU64,
+    accepted: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A connection that is open.
+#[derive(Debug)]
+struct Open(Arc<Connections>);
+
+/// When a decision began, where it is timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun(Option<Instant>);
+
+/// What is seen of one decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) wire: Wire,
+    pub(crate) request: &'a Request<'a>,
+    /// The rules are none of a policy: the caller brought them along.
+    pub(crate) by_caller: bool,
+    pub(crate) decided: Result<(&'a Answer, &'a Way, Micros), &'a DecideError>,
+}
+
+thread_local! {
+    static TICKS: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Eyes {
+    /// For the decisions of `workers` by `policies`; on a store that is `far`, all are timed.
+    pub(crate) fn new(
+        workers: NonZeroU16,
+        policies: &PolicySet,
+        far: bool,
+        keys: EventKeys,
+    ) -> Self {
+        Self {
+            counts: Counts::new(workers, names(policies)),
+            events: Events::new(keys),
+            untimed: if far { 0 } else { SAMPLED - 1 },
+            connections: Default::default(),
+        }
+    }
+
+    /// `policies` are in force from now on.
+    pub(crate) fn follow(&self, policies: &PolicySet) {
+        self.counts.follow(names(policies));
+    }
+
+    /// A decision begins.
+    #[inline]
+    #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
+    pub(crate) fn begin(&self) -> Begun {
+        let tick = TICKS.get();
+        TICKS.set(tick.wrapping_add(1));
+        Begun((tick & self.untimed == 0).then(Instant::now))
+    }
+
+    /// A decision was made, or could not be.
+    #[inline]
+    pub(crate) fn see(&self, seen: &Seen<'_>, begun: Begun) {
+        let Seen { wire, request, .. } = *seen;
+        if let Begun(Some(begun)) = begun {
+            let held = seen.decided.map_or(Micros::ZERO, |(.., held)| held);
+            self.counts.took(wire, begun.elapsed().saturating_sub(held.into()));
+        }
+        if self.events.are_watched() {
+            self.tell(seen);
+        }
+        match seen.decided {
+            Err(error) => self.counts.failed(wire, seen.subject(), error),
+            Ok(_) if self.counts.operated(wire, &request.verb) => {}
+            Ok((answer, way, held)) => {
+                let fate = fate(way, held);
+                let refused = (!answer.decision.allowed()).then_some(request.key);
+                self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
+            }
+        }
+    }
+
+    #[cold]
+    fn tell(&self, seen: &Seen<'_>) {
+        let Seen { wire, request, decided, .. } = *seen;
+        let policy = seen.subject().name();
+        let result = decided.map_or("error", |(_, way, held)| result_name(way, held));
+        let decision = decided.ok().map(|(answer, _, held)| Decided {
+            mode: mode_name(answer.mode),
+            rule: answer.rule(),
+            limit: answer.decision.limit,
+            remaining: answer.decision.remaining,
+            retry_after_us: answer.decision.retry_after().map(Micros::get),
+            held_us: held.get(),
+        });
+        let verb = verb_name(&request.verb);
+        let told = Told { wire: wire.name(), policy, verb, result, decision };
+        self.events.tell(&told, request.key);
+    }
+
+    /// The keys of `policy` that were refused most; `None` if nothing is counted under this name.
+    pub(crate) fn top(&self, policy: &str, count: usize) -> Option<Vec<Top>> {
+        Some(self.counts.of(policy)?.tops.list(count))
+    }
+
+    /// Forgets refusals that are no news, until `stop`.
+    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+        while timeout(TURN, stop.cancelled()).await.is_err() {
+            self.counts.turn();
+        }
+    }
+
+    /// Where decisions are told as they are made.
+    pub(crate) const fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The connections of `wire`.
+    pub(crate) const fn connections(&self, wire: Wire) -> &Arc<Connections> {
+        &self.connections[wire as usize]
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn subject(&self) -> Subject<'a> {
+        Subject::of(self.by_caller, self.request, self.decided.err())
+    }
+}
+
+impl Connections {
+    /// There may be so many more at a time: another address listens.
+    pub(crate) fn permit(&self, more: usize) {
+        self.max.fetch_add(more as u64, Relaxed);
+    }
+
+    /// How many there may be at a time.
+    pub(crate) fn max(&self) -> u64 {
+        self.max.load(Relaxed)
+    }
+
+    /// How many there were.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(Relaxed)
+    }
+
+    /// How many there are.
+    pub(crate) fn open(&self) -> u64 {
+        let ended = self.ended.load(Relaxed);
+        self.accepted().saturating_sub(ended)
+    }
+
+    /// `serving`, a connection that was accepted and is counted as open until it ends.
+    pub(crate) fn during<F: Future>(
+        self: &Arc<Self>,
+        serving: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        self.accepted.fetch_add(1, Relaxed);
+        let open = Open(Arc::clone(self));
+        async move {
+            let _open = open;
+            serving.await
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+}
+
+fn names(policies: &PolicySet) -> impl Iterator<Item = &str> {
+    policies.policies().iter().map(|policy| policy.name())
+}
+
+/// What became of a request, as metrics and events call it.
+pub(crate) fn result_name(way: &Way, held: Micros) -> &'static str {
+    fate(way, held).name()
+}
+
+fn fate(way: &Way, held: Micros) -> Fate {
+    match way {
+        Way::Through if held > Micros::ZERO => Fate::Held,
+        Way::Through => Fate::Allowed,
+        Way::Refused => Fate::Refused,
+        Way::Marked(_) => Fate::Degraded,
+        Way::Diverted(_) => Fate::Diverted,
+        Way::Shadowed => Fate::Shadowed,
+    }
+}
+
+/// What a verb is called in metrics and events.
+pub(crate) const fn verb_name(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Check { .. } => "check",
+        Verb::Reserve { .. } => "reserve",
+        Verb::AtMost { .. } => "at_most",
+        Verb::Acquire { .. } => "acquire",
+        Verb::Peek { .. } => "peek",
+        Verb::Refund { .. } => "refund",
+        Verb::Reset => "reset",
+        Verb::Release { .. } => "release",
+        Verb::Renew { .. } => "renew",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! `GET /metrics`: everything that is counted, as OpenMetrics. `docs/operations.md` says what each means.
+//!
+//! Names of policies are the only labels that anybody chooses, and operators do; a key or a name that
+//! a client made up is in none.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, LabelSetEncoder, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::Registry;
+
+use super::histogram::Spans;
+use super::process::Process;
+use crate::gate::Gate;
+use crate::policies::Live;
+use crate::store::{AnyStore, OnRedis};
+use crate::wire::Wire;
+
+/// What a scrape looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct Scrape {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) live: Arc<Live>,
+}
+
+/// The names and values of a sample's labels.
+type Labels<'a> = &'a [(&'static str, &'a str)];
+
+/// The same, as they are written.
+struct Written<'a>(Labels<'a>);
+
+/// Writes families of samples.
+struct Families<'a>(DescriptorEncoder<'a>);
+
+impl Scrape {
+    /// Everything, as OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self.clone()));
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a text takes everything");
+        text
+    }
+
+    fn decisions(&self, families: &mut Families<'_>) -> fmt::Result {
+        let counts = &self.gate.eyes().counts;
+        let decisions = counts.decisions();
+        let samples = decisions.iter().map(|decisions| {
+            let labels = [
+                ("policy", &*decisions.policy),
+                ("wire", decisions.wire.name()),
+                ("result", decisions.result),
+                ("mode", decisions.mode),
+            ];
+            (labels, decisions.count)
+        });
+        let help = "Requests for permits that were decided";
+        families.counters("sluicegate_decisions", help, samples)?;
+        let errors = DECIDING.iter().flat_map(|wire| {
+            let of_wire = counts.errors(*wire);
+            of_wire.map(|(reason, count)| ([("wire", wire.name()), ("reason", reason)], count))
+        });
+        let help = "Requests that could not be decided";
+        families.counters("sluicegate_decision_errors", help, errors)?;
+        let operations = DECIDING.iter().flat_map(|wire| {
+            let of_wire = counts.operations(*wire);
+            of_wire.map(|(name, count)| ([("wire", wire.name()), ("operation", name)], count))
+        });
+        let help = "Requests about budgets that asked for no permits";
+        families.counters("sluicegate_operations", help, operations)?;
+        let spans = DECIDING.iter().map(|wire| ([("wire", wire.name())], counts.latency(*wire)));
+        let help = "How long deciding took, without holding back; in memory one in 64 is timed";
+        families.histograms("sluicegate_decision_duration_seconds", help, spans)?;
+        let help = "Requests that are held back now";
+        families.gauge("sluicegate_held_requests", help, self.gate.engine().held())
+    }
+
+    fn policies(&self, families: &mut Families<'_>) -> fmt::Result {
+        let status = self.live.status();
+        let help = "Policies in force";
+        families.gauge("sluicegate_policies", help, self.gate.engine().policies().len())?;
+        let help = "Which policies are in force: 1 at start, and one more with every change";
+        families.gauge("sluicegate_policies_version", help, status.version)?;
+        let help = "When the policies in force were read, seconds since the Unix epoch";
+        let at = seconds(status.read_at_us);
+        families.gauge("sluicegate_policies_last_success_timestamp_seconds", help, at)?;
+        let help = "1 if the files as they are now are in force, 0 if they were refused";
+        let is_good = u64::from(status.error.is_none());
+        families.gauge("sluicegate_policies_last_reload_successful", help, is_good)?;
+        let help = "Changes of policies that were refused";
+        families.counter("sluicegate_policies_refused", help, status.refused)
+    }
+
+    fn store(&self, families: &mut Families<'_>) -> fmt::Result {
+        let engine = self.gate.engine();
+        let help = "1 while the store is given up because it does not answer";
+        let is_open = u64::from(engine.is_without_store());
+        families.gauge("sluicegate_store_breaker_open", help, is_open)?;
+        match engine.store() {
+            AnyStore::Memory(store) => {
+                let help = "Keys that are remembered in memory";
+                families.gauge("sluicegate_store_keys", help, store.len())?;
+                let help = "Budgets that were forgotten for want of room though they were not full";
+                families.counter("sluicegate_store_evictions", help, store.evictions())
+            }
+            AnyStore::Redis(store) => redis(store, families),
+        }
+    }
+
+    fn connections(&self, families: &mut Families<'_>) -> fmt::Result {
+        let of_wire = |wire: &Wire| ([("wire", wire.name())], *wire);
+        let eyes = self.gate.eyes();
+        let accepted =
+            Wire::ALL.iter().map(of_wire).map(|(l, wire)| (l, eyes.connections(wire).accepted()));
+        let help = "Connections that were accepted";
+        families.counters("sluicegate_connections_accepted", help, accepted)?;
+        let open = Wire::ALL.iter().map(of_wire);
+        let open = open.map(|(labels, wire)| (labels, eyes.connections(wire).open()));
+        families.gauges("sluicegate_connections_open", "Connections that are open now", open)?;
+        let max = Wire::ALL.iter().map(of_wire);
+        let max = max.map(|(labels, wire)| (labels, eyes.connections(wire).max()));
+        let help = "Connections that may be open at a time";
+        families.gauges("sluicegate_connections_max", help, max)?;
+        let help = "Clients that watch decisions as they are made";
+        families.gauge("sluicegate_event_watchers", help, eyes.events().watchers())
+    }
+}
+
+/// The wires that decide something.
+const DECIDING: [Wire; 3] = [Wire::Http, Wire::Resp, Wire::Rls];
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families(encoder);
+        self.decisions(&mut families)?;
+        self.policies(&mut families)?;
+        self.store(&mut families)?;
+        self.connections(&mut families)?;
+        let version: Labels<'_> = &[("version", env!("CARGO_PKG_VERSION"))];
+        families.info("sluicegate_build", "Which Sluicegate this is", version)?;
+        match Process::read() {
+            Some(process) => of_process(&process, &mut families),
+            None => Ok(()),
+        }
+    }
+}
+
+fn redis(store: &OnRedis, families: &mut Families<'_>) -> fmt::Result {
+    let stats = store.stats();
+    let help = "How long the store took to answer a decision, or not to";
+    families.histogram("sluicegate_store_request_duration_seconds", help, store.latency())?;
+    let [not_executed, perhaps] = store.errors();
+    let errors = [([("executed", "no")], not_executed), ([("executed", "perhaps")], perhaps)];
+    let help = "Decisions that the store gave no answer to, by whether it may have charged them";
+    families.counters("sluicegate_store_errors", help, errors.into_iter())?;
+    for (name, help, count) in [
+        ("calls", "Calls of scripts and commands sent to the store", stats.calls),
+        (
+            "batches",
+            "Script calls sent to the store; several decisions may be in one",
+            stats.batches,
+        ),
+        ("reconnects", "Connections to the store that were made anew", stats.reconnects),
+        ("script_reloads", "Times that the store had forgotten the script", stats.script_reloads),
+        ("redirects", "Redirections followed in a cluster", stats.redirects),
+        ("timeouts", "Calls whose deadline passed", stats.timeouts),
+        ("unknown_outcomes", "Calls of which nobody knows the outcome", stats.unknown_outcomes),
+    ] {
+        families.counter(&format!("sluicegate_store_{name}"), help, count)?;
+    }
+    Ok(())
+}
+
+fn of_process(process: &Process, families: &mut Families<'_>) -> fmt::Result {
+    let Process {
+        cpu_seconds,
+        threads,
+        start_seconds,
+        virtual_bytes,
+        resident_bytes,
+        open_files,
+        open_files_max,
+    } = *process;
+    let help = "Time that processors spent on this process";
+    let mut cpu =
+        families.0.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
+    cpu.encode_counter::<NoLabelSet, _, u64>(&cpu_seconds, None)?;
+    families.gauge("process_threads", "Threads", threads)?;
+    let help = "When the process started, seconds since the Unix epoch";
+    families.gauge("process_start_time_seconds", help, start_seconds)?;
+    families.gauge("process_virtual_memory_bytes", "Addresses that are mapped", virtual_bytes)?;
+    families.gauge("process_resident_memory_bytes", "Memory in use", resident_bytes)?;
+    families.gauge("process_open_fds", "File descriptors that are open", open_files)?;
+    families.gauge("process_max_fds", "File descriptors that may be open", open_files_max)
+}
+
+impl Families<'_> {
+    /// Samples with labels.
+    fn each<'l, const N: usize, V>(
+        &mut self,
+        (name, help, kind): (&str, &str, MetricType),
+        samples: impl Iterator<Item = ([(&'static str, &'l str); N], V)>,
+        write: impl Fn(&mut MetricEncoder<'_>, V) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in samples {
+            write(&mut family.encode_family(&Written(&labels))?, value)?;
+        }
+        Ok(())
+    }
+
+    fn counters<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl Iterator<Item = ([(&'static str, &'l str); N], u64)>,
+    ) -> fmt::Result {
+        self.each((name, help, MetricType::Counter), samples, count)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        count(&mut self.0.encode_descriptor(name, help, None, MetricType::Counter)?, value)
+    }
+
+    fn gauges<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl Iterator<Item = ([(&'static str, &'l str); N], u64)>,
+    ) -> fmt::Result {
+        self.each((name, help, MetricType::Gauge), samples, |one, value| one.encode_gauge(&value))
+    }
+
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl EncodeGaugeValue + Copy,
+    ) -> fmt::Result {
+        self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+    }
+
+    fn info(&mut self, name: &str, help: &str, labels: Labels<'_>) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Info)?;
+        family.encode_info(&Written(labels))
+    }
+
+    fn histograms<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl Iterator<Item = ([(&'static str, &'l str); N], Spans)>,
+    ) -> fmt::Result {
+        self.each((name, help, MetricType::Histogram), samples, spans_of)
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, spans: Spans) -> fmt::Result {
+        spans_of(&mut self.0.encode_descriptor(name, help, None, MetricType::Histogram)?, spans)
+    }
+}
+
+fn count(one: &mut MetricEncoder<'_>, count: u64) -> fmt::Result {
+    let none: Option<&Exemplar<NoLabelSet, u64>> = None;
+    one.encode_counter(&count, none)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "so are other values of samples passed")]
+fn spans_of(one: &mut MetricEncoder<'_>, spans: Spans) -> fmt::Result {
+    let (sum, count, buckets) = (spans.sum_seconds(), spans.count(), spans.buckets());
+    one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+}
+
+impl EncodeLabelSet for Written<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        for (name, value) in self.0 {
+            let mut label = encoder.encode_label();
+            let mut key = label.encode_label_key()?;
+            key.write_str(name)?;
+            let mut written = key.encode_label_value()?;
+            written.write_str(value)?;
+            written.finish()?;
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds are told with 53 bits")]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}

@@ -1,0 +1,189 @@
+//! What is seen of decisions is what was decided.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+
+use sluicegate::policy::{Document, PolicySet, Rules};
+use sluicegate::{Cost, Micros, Rate, RuleSet, TokenBucket};
+
+use super::*;
+use crate::gate::Gate;
+
+const POLICIES: &str = "policies:
+  - { name: plain, rules: [ { fixed_window: { limit: 2, window: 1d } } ] }
+  - { name: shade, rules: [ { fixed_window: { limit: 1, window: 1d } } ], overflow: shadow }
+  - { name: mark, rules: [ { fixed_window: { limit: 1, window: 1d } } ], overflow: { degrade: { tag: t } } }
+  - { name: away, rules: [ { fixed_window: { limit: 1, window: 1d } } ], overflow: { divert: { target: t } } }
+  - { name: closed, apps: [a], rules: [ { fixed_window: { limit: 1, window: 1d } } ] }
+";
+
+fn set(text: &str) -> PolicySet {
+    PolicySet::new(Document::parse(text).expect("the test's policies are sound"))
+}
+
+fn check<'a>(policy: &'a str, key: &'a [u8]) -> Request<'a> {
+    Request::new(policy, Some(key), Verb::Check { cost: Cost::ONE })
+}
+
+fn ask(gate: &Gate, wire: Wire, request: &Request<'_>) {
+    gate.pass_at_once(wire, None, request, Micros::SECOND).expect("memory answers at once").ok();
+}
+
+/// Every count, as `policy wire result mode`.
+fn counted(gate: &Gate) -> BTreeMap<String, u64> {
+    let decisions = gate.eyes().counts.decisions().into_iter();
+    let named = decisions.map(|Decisions { policy, wire, result, mode, count }| {
+        (format!("{policy} {wire} {result} {mode}"), count)
+    });
+    named.collect()
+}
+
+fn is(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+#[test]
+fn every_decision_is_counted_by_what_became_of_it() {
+    let gate = Gate::in_memory(set(POLICIES));
+    for policy in ["plain", "shade", "mark", "away"] {
+        for _ in 0..3 {
+            ask(&gate, Wire::Http, &check(policy, b"k"));
+        }
+    }
+    ask(&gate, Wire::Resp, &check("plain", b"k"));
+    for policy in ["nobody knows", "nor this one", "closed"] {
+        ask(&gate, Wire::Rls, &check(policy, b"k"));
+    }
+    // The key is looked at first, so this may be the name of anything.
+    ask(&gate, Wire::Rls, &check("what a client made up", b""));
+    assert_eq!(
+        counted(&gate),
+        is(&[
+            ("plain http allowed store", 2),
+            ("plain http refused store", 1),
+            ("plain resp refused store", 1),
+            ("shade http allowed store", 1),
+            ("shade http shadowed store", 2),
+            ("mark http allowed store", 1),
+            ("mark http degraded store", 2),
+            ("away http allowed store", 1),
+            ("away http diverted store", 2),
+            ("closed rls error none", 1),
+            ("(unknown) rls error none", 3),
+        ])
+    );
+    let errors: Vec<_> = gate.eyes().counts.errors(Wire::Rls).filter(|(_, n)| *n > 0).collect();
+    assert_eq!(errors, [("unknown_policy", 2), ("unconfigured", 1), ("key", 1)]);
+}
+
+#[test]
+fn what_asks_for_no_permits_is_no_decision() {
+    let gate = Gate::in_memory(set(POLICIES));
+    for verb in [Verb::Peek { cost: Cost::ONE }, Verb::Refund { cost: Cost::ONE }, Verb::Reset] {
+        ask(&gate, Wire::Resp, &Request::new("plain", None, verb));
+    }
+    assert_eq!(counted(&gate), is(&[]));
+    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Resp).collect();
+    let expected = [("peek", 1), ("refund", 1), ("reset", 1), ("release", 0), ("renew", 0)];
+    assert_eq!(operations, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_held_back_is_counted_as_that_and_its_wait_is_no_latency() {
+    let held = "policies: [ { name: q, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ], \
+                overflow: { queue: { max_wait: 2s } } } ]";
+    let gate = Gate::in_memory(set(held));
+    for _ in 0..2 {
+        gate.pass(Wire::Http, None, &check("q", b"k")).await.unwrap();
+    }
+    assert_eq!(counted(&gate), is(&[("q http allowed store", 1), ("q http held store", 1)]));
+    assert!(gate.eyes().counts.latency(Wire::Http).sum_seconds() < 0.5);
+}
+
+#[test]
+fn rules_that_callers_bring_along_are_counted_together() {
+    let gate = Gate::in_memory(set(POLICIES));
+    let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
+    let rules = Rules::new(RuleSet::single("theirs", bucket.into())).unwrap();
+    for name in ["CL", "another"] {
+        let passed =
+            gate.pass_at_once(Wire::Resp, Some(&rules), &check(name, b"k"), Micros::SECOND);
+        passed.unwrap().unwrap();
+    }
+    assert_eq!(counted(&gate), is(&[("(caller) resp allowed store", 2)]));
+}
+
+#[test]
+fn counts_stay_when_the_policies_change_and_no_thread_loses_any() {
+    const EACH: u64 = 20_000;
+    let gate = Gate::in_memory(set(POLICIES));
+    let eyes = Eyes::new(NonZeroU16::new(3).unwrap(), &set(POLICIES), false, EventKeys::Hashed);
+    let gate = Arc::new(Arc::into_inner(gate).unwrap().seen_by(eyes));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    ask(&gate, Wire::Http, &check("plain", b"k"));
+                }
+            });
+        }
+        for number in 0..50 {
+            let more = format!(
+                "policies: [ {{ name: plain, rules: [ {{ fixed_window: {{ limit: {}, window: 1d }} }} ] }}, \
+                 {{ name: new{number}, rules: [ {{ fixed_window: {{ limit: 1, window: 1d }} }} ] }} ]",
+                number + 2
+            );
+            gate.set_policies(set(&more));
+        }
+    });
+    let plain = counted(&gate).into_iter().filter(|(name, _)| name.starts_with("plain http "));
+    assert_eq!(plain.map(|(_, count)| count).sum::<u64>(), 4 * EACH);
+    ask(&gate, Wire::Http, &check("new49", b"k"));
+    assert_eq!(counted(&gate)["new49 http allowed store"], 1);
+}
+
+#[test]
+fn further_policies_than_are_counted_alone_are_counted_together() {
+    let counts = Counts::new(NonZeroU16::MIN, [].into_iter());
+    let names: Vec<_> = (0..POLICIES_COUNTED_MAX + 2).map(|number| format!("p{number}")).collect();
+    counts.follow(names.iter().map(String::as_str));
+    for name in &names {
+        counts.decided(
+            (Wire::Http, Subject::Policy(name)),
+            Fate::Allowed,
+            sluicegate::Mode::Store,
+            None,
+        );
+    }
+    let decisions = counts.decisions();
+    assert_eq!(decisions.len(), POLICIES_COUNTED_MAX + 1);
+    assert_eq!((&*decisions[0].policy, decisions[0].count), ("(other)", 2));
+}
+
+#[test]
+fn one_decision_in_memory_in_64_is_timed_and_all_on_another_machine() {
+    for (far, timed) in [(false, 10), (true, 640)] {
+        let gate = Gate::in_memory(set(POLICIES));
+        let eyes = Eyes::new(NonZeroU16::MIN, &set(POLICIES), far, EventKeys::Hashed);
+        let gate = Arc::into_inner(gate).unwrap().seen_by(eyes);
+        for _ in 0..640 {
+            ask(&gate, Wire::Http, &check("plain", b"k"));
+        }
+        assert_eq!(gate.eyes().counts.latency(Wire::Http).count(), timed);
+    }
+}
+
+#[test]
+fn refused_keys_are_listed_and_others_are_not() {
+    let gate = Gate::in_memory(set(POLICIES));
+    for (key, times) in [("alice", 5), ("bob", 3), ("carol", 2)] {
+        for _ in 0..times {
+            ask(&gate, Wire::Http, &check("plain", key.as_bytes()));
+        }
+    }
+    let top = serde_json::to_string(&gate.eyes().top("plain", 10).unwrap()).unwrap();
+    let expected = r#"[{"key":"alice","refused_at_least":3,"refused_at_most":3},{"key":"bob","refused_at_least":1,"refused_at_most":1}]"#;
+    assert_eq!(top, expected);
+    assert_eq!(gate.eyes().top("nobody knows", 10), None);
+}

@@ -1,0 +1,315 @@
+//! Which keys of a policy are refused most: a bounded sketch for each worker, added up when asked.
+//!
+//! **What it remembers**: [`COUNTERS`] keys with a count each ("space-saving", Metwally, Agrawal and
+//! El Abbadi, 2005). A key that has a counter adds to it. Another one takes the counter with the least
+//! count over, and begins with what that said, which is its error.
+//!
+//! Example with two counters: `a a b c` leaves `a: 2` and `c: 2, error 1`; `c` was refused once or
+//! twice.
+//!
+//! **One property that always holds**: of `n` refusals, a key that was refused more than `n / COUNTERS`
+//! times has a counter, and its count is too high by its error at most, never too low.
+//!
+//! ```text
+//! count ┤██ a
+//!       ┤██ a ▓▓ c        ▓ may be another's
+//!       ┤██ a ██ c
+//! ```
+//!
+//! Keys are in here as they are, cut to [`KEY_BYTES_MAX`]: only operators are shown them. A sketch that
+//! is being looked at is not waited for: that refusal is not counted here.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, TryLockError};
+
+use foldhash::quality::RandomState;
+use serde::Serialize;
+
+/// Counters of a sketch: any key with a 64th of the refusals is found.
+const COUNTERS: usize = 64;
+
+/// Bytes of a key that are remembered: enough to recognise one.
+const KEY_BYTES_MAX: usize = 128;
+
+/// Sketches that there are at most, over all policies and workers: with the longest keys one is
+/// 22 KB, so that is 90 MB at the very outside, and 5 MB with keys of sixteen bytes.
+const SKETCHES_MAX: usize = 4_096;
+
+/// Keys that are shown at most: as many as a worker's sketch counts.
+pub(crate) const SHOWN_MAX: usize = COUNTERS;
+
+/// The sketches of one policy, one a shard, made when first needed.
+#[derive(Debug)]
+pub(super) struct Tops {
+    sketches: Box<[OnceLock<Option<Mutex<Turns>>>]>,
+}
+
+/// What is counted now, and what was counted in the span before.
+#[derive(Debug, Default)]
+struct Turns {
+    now: Sketch,
+    before: Sketch,
+}
+
+#[derive(Debug, Default)]
+struct Sketch {
+    /// Hashes of the keys, apart so that looking for one is quick.
+    hashes: Vec<u64>,
+    counters: Vec<Counter>,
+}
+
+#[derive(Clone, Debug)]
+struct Counter {
+    count: u64,
+    error: u64,
+    key: Option<Vec<u8>>,
+    is_cut: bool,
+}
+
+/// A key that was refused, and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Top {
+    /// `null`: the budget that all share.
+    key: Option<String>,
+    /// The key is no UTF-8 or longer: `key` is as much of it as can be shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    key_is_cut: bool,
+    refused_at_least: u64,
+    refused_at_most: u64,
+}
+
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+
+impl Tops {
+    /// For so many shards.
+    pub(super) fn new(shards: usize) -> Self {
+        Self { sketches: (0..shards).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// A request of `key` was refused. `made` counts all sketches that there are.
+    pub(super) fn note(&self, shard: usize, key: Option<&[u8]>, made: &AtomicUsize) {
+        let sketch = self.sketches[shard].get_or_init(|| {
+            let has_room = made.fetch_add(1, Relaxed) < SKETCHES_MAX;
+            has_room.then(Mutex::default)
+        });
+        let Some(sketch) = sketch else { return };
+        match sketch.try_lock() {
+            Ok(mut turns) => turns.now.note(key),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().now.note(key),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    /// What is counted now becomes what was counted before.
+    pub(super) fn turn(&self) {
+        for sketch in self.sketches.iter().filter_map(|sketch| sketch.get()?.as_ref()) {
+            let mut turns = sketch.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.before = std::mem::take(&mut turns.now);
+        }
+    }
+
+    /// The `count` keys that were refused most.
+    pub(super) fn list(&self, count: usize) -> Vec<Top> {
+        let mut sketches = Vec::new();
+        for sketch in self.sketches.iter().filter_map(|sketch| sketch.get()?.as_ref()) {
+            let turns = sketch.lock().unwrap_or_else(PoisonError::into_inner);
+            sketches.extend([turns.now.sorted(), turns.before.sorted()]);
+        }
+        let mut tops = joined(&sketches);
+        tops.sort_unstable_by_key(|top| {
+            (u64::MAX - top.refused_at_least, u64::MAX - top.refused_at_most, top.key.clone())
+        });
+        tops.truncate(count);
+        tops
+    }
+}
+
+impl Sketch {
+    fn note(&mut self, key: Option<&[u8]>) {
+        let hash = HASHER.hash_one(key);
+        if let Some(place) = self.hashes.iter().position(|known| *known == hash) {
+            self.counters[place].count += 1;
+            return;
+        }
+        if self.hashes.len() < COUNTERS {
+            self.hashes.push(hash);
+            let mut counter = Counter { count: 1, error: 0, key: None, is_cut: false };
+            counter.name(key);
+            self.counters.push(counter);
+            return;
+        }
+        let counts = self.counters.iter().map(|counter| counter.count).enumerate();
+        let least = counts.min_by_key(|(_, count)| *count);
+        let (place, count) = least.expect("a full sketch has counters");
+        self.hashes[place] = hash;
+        let counter = &mut self.counters[place];
+        (counter.error, counter.count) = (count, count + 1);
+        counter.name(key);
+    }
+
+    /// What a key without a counter may have been refused at most.
+    fn least(&self) -> u64 {
+        if self.counters.len() < COUNTERS {
+            return 0;
+        }
+        self.counters.iter().map(|counter| counter.count).min().unwrap_or_default()
+    }
+
+    /// A copy to look things up in, by hash.
+    fn sorted(&self) -> (u64, Vec<(u64, Counter)>) {
+        let mut sorted: Vec<_> =
+            self.hashes.iter().copied().zip(self.counters.iter().cloned()).collect();
+        sorted.sort_unstable_by_key(|(hash, _)| *hash);
+        (self.least(), sorted)
+    }
+}
+
+impl Counter {
+    /// Whose it is, written where the last name was.
+    fn name(&mut self, key: Option<&[u8]>) {
+        let Some(key) = key else {
+            (self.key, self.is_cut) = (None, false);
+            return;
+        };
+        let name = self.key.get_or_insert_default();
+        name.clear();
+        name.extend_from_slice(&key[..key.len().min(KEY_BYTES_MAX)]);
+        self.is_cut = key.len() > KEY_BYTES_MAX;
+    }
+}
+
+/// All keys of these sketches: what one does not count is as much as it may have missed.
+fn joined(sketches: &[(u64, Vec<(u64, Counter)>)]) -> Vec<Top> {
+    let mut hashes: Vec<u64> =
+        sketches.iter().flat_map(|(_, sorted)| sorted.iter().map(|(hash, _)| *hash)).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    let of_hash = |hash: &u64| {
+        let (mut name, mut count, mut error) = (None, 0, 0);
+        for (least, sorted) in sketches {
+            match sorted.binary_search_by_key(hash, |(hash, _)| *hash) {
+                Ok(place) => {
+                    let (_, counter) = &sorted[place];
+                    count += counter.count;
+                    error += counter.error;
+                    name = Some(counter);
+                }
+                Err(_) => {
+                    count += least;
+                    error += least;
+                }
+            }
+        }
+        let Counter { key, is_cut, .. } = name?;
+        let shown = key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned());
+        let is_utf8 = key.as_ref().is_none_or(|key| std::str::from_utf8(key).is_ok());
+        Some(Top {
+            key: shown,
+            key_is_cut: *is_cut || !is_utf8,
+            refused_at_least: count - error,
+            refused_at_most: count,
+        })
+    };
+    hashes.iter().filter_map(of_hash).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// Draws ranks 1..=keys, the rank r in proportion to `1 / r^1.1`.
+    fn zipf(seed: u64, keys: usize, draws: usize) -> Vec<usize> {
+        #[expect(clippy::cast_precision_loss, reason = "a few thousand keys")]
+        let weights: Vec<f64> = (1..=keys).map(|rank| (rank as f64).powf(-1.1)).collect();
+        let mut sums = Vec::with_capacity(keys);
+        let mut sum = 0.0;
+        for weight in weights {
+            sum += weight;
+            sums.push(sum);
+        }
+        let mut random = fastrand::Rng::with_seed(seed);
+        let draw = |_| {
+            let drawn = random.f64() * sum;
+            sums.partition_point(|below| *below < drawn)
+        };
+        (0..draws).map(draw).collect()
+    }
+
+    #[test]
+    fn the_keys_that_are_refused_most_are_found_and_every_bound_holds() {
+        const REFUSED: usize = 200_000;
+        for seed in 0..5 {
+            let (tops, made) = (Tops::new(4), AtomicUsize::new(0));
+            let mut truth: HashMap<usize, u64> = HashMap::new();
+            for (number, rank) in zipf(seed, 10_000, REFUSED).into_iter().enumerate() {
+                *truth.entry(rank).or_default() += 1;
+                tops.note(number % 4, Some(format!("k{rank}").as_bytes()), &made);
+                if number == REFUSED / 2 {
+                    tops.turn();
+                }
+            }
+            let found = tops.list(SHOWN_MAX);
+            for top in &found {
+                let rank: usize = top.key.as_ref().unwrap()[1..].parse().unwrap();
+                let is = truth[&rank];
+                let bounds = top.refused_at_least..=top.refused_at_most;
+                assert!(bounds.contains(&is), "seed {seed}: {is} of {top:?}");
+            }
+            // Whoever has more than a 64th of all refusals of each of the sketches must be found.
+            let heavy = truth.iter().filter(|(_, count)| **count > (REFUSED / COUNTERS) as u64);
+            let mut count = 0;
+            for (rank, times) in heavy {
+                let key = Some(format!("k{rank}"));
+                assert!(found.iter().any(|top| top.key == key), "seed {seed}: k{rank}, {times}");
+                count += 1;
+            }
+            assert!(count >= 5, "seed {seed}: only {count} are heavy");
+            let first: Vec<_> = found.iter().take(5).map(|top| top.key.clone().unwrap()).collect();
+            assert_eq!(first, ["k0", "k1", "k2", "k3", "k4"], "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_essay_is_true_of_a_full_sketch() {
+        let mut sketch = Sketch::default();
+        for number in 0..COUNTERS {
+            sketch.note(Some(&[u8::try_from(number).unwrap()]));
+        }
+        sketch.note(Some(b"another"));
+        let counter = sketch.counters.iter().find(|counter| counter.count == 2).unwrap();
+        assert_eq!((counter.key.as_deref(), counter.error), (Some(&b"another"[..]), 1));
+        assert_eq!((sketch.counters.len(), sketch.least()), (COUNTERS, 1));
+    }
+
+    #[test]
+    fn refusals_are_forgotten_after_two_turns() {
+        let (tops, made) = (Tops::new(1), AtomicUsize::new(0));
+        tops.note(0, None, &made);
+        tops.turn();
+        assert_eq!(tops.list(9).len(), 1);
+        tops.turn();
+        assert_eq!(tops.list(9), []);
+    }
+
+    #[test]
+    fn a_long_key_is_cut_and_one_that_is_no_text_is_shown_as_far_as_it_is() {
+        let (tops, made) = (Tops::new(1), AtomicUsize::new(0));
+        tops.note(0, Some(&[b'x'; 1024]), &made);
+        tops.note(0, Some(&[0xff, b'a']), &made);
+        let shown = serde_json::to_string(&tops.list(9)).unwrap();
+        assert!(shown.contains(&format!(r#""{}","key_is_cut":true"#, "x".repeat(128))), "{shown}");
+        assert!(shown.contains(r#""\u{fffd}a","key_is_cut":true"#) || shown.contains("\u{fffd}a"));
+    }
+
+    #[test]
+    fn there_are_no_more_sketches_than_there_may_be() {
+        let made = AtomicUsize::new(SKETCHES_MAX - 1);
+        let (first, second) = (Tops::new(1), Tops::new(1));
+        first.note(0, Some(b"k"), &made);
+        second.note(0, Some(b"k"), &made);
+        assert_eq!((first.list(9).len(), second.list(9).len()), (1, 0));
+    }
+}

@@ -1,0 +1,188 @@
+//! Traces: a span for a decision and one for the call of its store, sent to a collector by OTLP.
+//!
+//! ```text
+//! traceparent (http, rls) ─▶ span `decide` ─▶ span `store`      ─▶ queue ─▶ collector, over gRPC
+//! ```
+//!
+//! Off unless a collector is configured; then nothing is done but look whether it is. A caller's trace
+//! goes on as the caller decided, others are sampled. Spans that the collector does not take in time
+//! are dropped: nobody waits for it. No key is in any span.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use axum::http::{HeaderMap, HeaderName};
+use futures_util::future::Either;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{
+    FutureExt, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
+};
+use sluicegate::store::StoreError;
+use sluicegate::{DecideError, Passage, Request};
+use sluicegate_kernel::Verdict;
+
+use crate::eyes::{self, Subject};
+use crate::wire::Wire;
+
+/// Spans that wait for the collector at most; one is a kilobyte. Further ones are dropped.
+const WAITING_MAX: usize = 4_096;
+
+/// Spans that are sent at a time.
+const BATCH_MAX: usize = 512;
+
+/// How often spans are sent.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How long the collector may take for a batch, and for the last one when the server ends.
+const SEND_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Where spans begin and end.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+    propagator: TraceContextPropagator,
+}
+
+/// The trace that a caller is in, if anything is traced.
+#[derive(Debug)]
+pub(crate) struct Parent(Option<Context>);
+
+/// The tracer of a decision, found by what happens within it.
+#[derive(Clone)]
+struct Within(SdkTracer);
+
+impl Traces {
+    /// Sends to the collector at `endpoint` that part of the traces which begin here. To be called on
+    /// a runtime.
+    ///
+    /// # Errors
+    /// If `endpoint` is no URL.
+    pub(crate) fn start(endpoint: &str, sample: f64) -> Result<Self> {
+        let exporter = SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(endpoint)
+            .with_timeout(SEND_WAIT_MAX)
+            .build()
+            .context("trace.endpoint")?;
+        let batches = BatchConfigBuilder::default()
+            .with_max_queue_size(WAITING_MAX)
+            .with_max_export_batch_size(BATCH_MAX)
+            .with_scheduled_delay(EVERY)
+            .build();
+        let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
+        let resource = Resource::builder()
+            .with_service_name("sluicegate")
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .build();
+        let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(sample)));
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(processor)
+            .with_sampler(sampler)
+            .with_resource(resource)
+            .build();
+        let tracer = provider.tracer("sluicegate");
+        Ok(Self { provider, tracer, propagator: TraceContextPropagator::new() })
+    }
+
+    /// The trace that `headers` name, for what is to be traced.
+    pub(crate) fn parent(traces: Option<&Self>, headers: &HeaderMap) -> Parent {
+        Parent(traces.map(|traces| traces.propagator.extract(&Headers(headers))))
+    }
+
+    /// `deciding`, in a span of its own.
+    pub(crate) async fn decision(
+        &self,
+        (wire, by_caller): (Wire, bool),
+        request: &Request<'_>,
+        deciding: impl Future<Output = Result<Passage, DecideError>>,
+    ) -> Result<Passage, DecideError> {
+        let span = self.tracer.span_builder("decide").with_kind(SpanKind::Server);
+        let context = Context::current_with_span(self.tracer.build(span));
+        let context = context.with_value(Within(self.tracer.clone()));
+        let decided = deciding.with_context(context.clone()).await;
+        let span = context.span();
+        if span.is_recording() {
+            span.set_attribute(KeyValue::new("sluicegate.wire", wire.name()));
+            span.set_attributes(told(by_caller, request, &decided));
+            if let Err(DecideError::Store(error)) = &decided {
+                span.set_status(Status::error(error.to_string()));
+            }
+        }
+        decided
+    }
+
+    /// Sends what there is still. Blocks for [`SEND_WAIT_MAX`] at most.
+    pub(crate) fn end(&self) {
+        if let Err(error) = self.provider.shutdown_with_timeout(SEND_WAIT_MAX) {
+            tracing::warn!("traces: the last ones were not sent: {error}");
+        }
+    }
+}
+
+impl Parent {
+    /// `passing`, within that trace.
+    pub(crate) fn over<F: Future>(self, passing: F) -> impl Future<Output = F::Output> {
+        match self.0 {
+            None => Either::Left(passing),
+            Some(parent) => Either::Right(passing.with_context(parent)),
+        }
+    }
+}
+
+/// `asking`, in a span of its own if the decision that wants it has one.
+pub(crate) async fn store(
+    asking: impl Future<Output = Result<Verdict, StoreError>>,
+) -> Result<Verdict, StoreError> {
+    let within = Context::map_current(|context| context.get::<Within>().cloned());
+    let Some(Within(tracer)) = within else { return asking.await };
+    let span = tracer.span_builder("store").with_kind(SpanKind::Client);
+    let context = Context::current_with_span(tracer.build(span));
+    let asked = asking.with_context(context.clone()).await;
+    if let Err(error) = &asked {
+        context.span().set_status(Status::error(error.to_string()));
+    }
+    asked
+}
+
+/// What is told of a decision: nothing that a client made up.
+fn told(
+    by_caller: bool,
+    request: &Request<'_>,
+    decided: &Result<Passage, DecideError>,
+) -> Vec<KeyValue> {
+    let policy = Subject::of(by_caller, request, decided.as_ref().err()).name();
+    let mut told = vec![
+        KeyValue::new("sluicegate.policy", policy.to_owned()),
+        KeyValue::new("sluicegate.verb", eyes::verb_name(&request.verb)),
+    ];
+    match decided {
+        Ok(Passage { answer, way, held }) => told.extend([
+            KeyValue::new("sluicegate.result", eyes::result_name(way, *held)),
+            KeyValue::new("sluicegate.mode", eyes::mode_name(answer.mode)),
+            KeyValue::new("sluicegate.rule", answer.rule().to_owned()),
+        ]),
+        Err(_) => told.push(KeyValue::new("sluicegate.result", "error")),
+    }
+    told
+}
+
+/// Header fields, as those who look for a trace want them.
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.to_str().ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
+}

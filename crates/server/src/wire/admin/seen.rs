@@ -1,0 +1,86 @@
+//! What is seen of decisions, told to operators.
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+
+use super::{json, plain};
+use crate::eyes::{Filter, SHOWN_MAX, Scrape, TURN, Top, classic};
+use crate::say::one_line;
+use crate::wire::House;
+
+/// Keys that are shown unless it is said how many.
+const SHOWN: usize = 10;
+
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// What is asked of `/v1/top`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    policy: String,
+    n: Option<usize>,
+}
+
+/// The keys of a policy that were refused most.
+#[derive(Serialize)]
+struct Tops<'a> {
+    policy: &'a str,
+    /// How far back it looks: at least half of this and no more than it.
+    seconds: u64,
+    top: Vec<Top>,
+}
+
+pub(super) async fn top(
+    State(house): State<House>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Response {
+    let Which { policy, n } = match which {
+        Ok(Query(which)) => which,
+        Err(rejection) => return plain(rejection.status(), &one_line(&rejection.body_text())),
+    };
+    let n = n.unwrap_or(SHOWN);
+    if !(1..=SHOWN_MAX).contains(&n) {
+        return plain(StatusCode::BAD_REQUEST, &format!("n: `{n}` is outside 1..={SHOWN_MAX}"));
+    }
+    match house.gate.eyes().top(&policy, n) {
+        Some(top) => json(&Tops { policy: &policy, seconds: 2 * TURN.as_secs(), top }),
+        None => {
+            let policy = one_line(&policy);
+            plain(StatusCode::NOT_FOUND, &format!("policy: there is no policy `{policy}`"))
+        }
+    }
+}
+
+pub(super) async fn events(
+    State(house): State<House>,
+    filter: Result<Query<Filter>, QueryRejection>,
+) -> Response {
+    let filter = match filter {
+        Ok(Query(filter)) => filter,
+        Err(rejection) => return plain(rejection.status(), &one_line(&rejection.body_text())),
+    };
+    let Some(events) = house.gate.eyes().events().watch(filter, house.stop.clone()) else {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "too many watch already");
+    };
+    let events = events.map(Ok::<_, std::convert::Infallible>);
+    let headers =
+        [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    (headers, Body::from_stream(events)).into_response()
+}
+
+pub(super) async fn metrics(State(house): State<House>, headers: HeaderMap) -> Response {
+    let House { gate, live, .. } = house;
+    let text = Scrape { gate, live }.text();
+    let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
+    if accepts.is_some_and(|accepts| accepts.contains(OPEN_METRICS)) {
+        let kind = format!("{OPEN_METRICS}; version=1.0.0; charset=utf-8");
+        return ([(header::CONTENT_TYPE, kind)], text).into_response();
+    }
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], classic(&text)).into_response()
+}

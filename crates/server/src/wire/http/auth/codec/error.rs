@@ -1,0 +1,68 @@
+//! Why there is no verdict.
+
+use std::net::IpAddr;
+
+use axum::http::StatusCode;
+use sluicegate::DecideError;
+
+use super::path::PathError;
+use crate::say;
+use crate::wire::http::codec::Problem;
+
+/// Most policies that guard one request: each is a decision of its own, and nobody keeps more in mind.
+pub(in crate::wire::http::auth) const POLICIES_MAX: usize = 16;
+
+/// What is wrong with what a gateway asks, or with what its client wrote.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(in crate::wire::http::auth) enum AuthError {
+    /// Whoever asks is no gateway.
+    #[error("http.trusted_peers: `{0}` is none of them, so what it says of others is not believed")]
+    Untrusted(IpAddr),
+    /// The gateway does not say what is asked of it.
+    #[error("{0}: is missing, and so is {1}")]
+    Missing(&'static str, &'static str),
+    /// A gateway sets one field; the other is the client's.
+    #[error("{0}: is not what {1} says")]
+    Differ(&'static str, &'static str),
+    /// Nobody can tell which counts.
+    #[error("{0}: is given twice")]
+    Twice(String),
+    /// A field is no text.
+    #[error("{0}: is not ASCII")]
+    NoText(&'static str),
+    /// The path makes no sense.
+    #[error("path: {0}")]
+    Path(#[from] PathError),
+    /// The query of `/v1/auth` itself.
+    #[error("query: {0}")]
+    Query(String),
+    /// More policies guard the request than can be decided for one.
+    #[error("match: more than {POLICIES_MAX} policies guard this request")]
+    Policies,
+    /// The engine does not decide.
+    #[error("{}", say::decide_error(.0))]
+    Undecided(#[from] DecideError),
+}
+
+impl AuthError {
+    /// Gateways pass on what is no verdict. To their clients, what an operator has to mend is an error
+    /// of the server.
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Differ(..) | Self::Twice(_) | Self::NoText(_) | Self::Path(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::Undecided(DecideError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Untrusted(_) | Self::Missing(..) | Self::Query(_) | Self::Policies => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Undecided(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<AuthError> for Problem {
+    fn from(error: AuthError) -> Self {
+        Self::new(error.status(), error.to_string())
+    }
+}

@@ -1,0 +1,18 @@
+//! Header fields in, a verdict as a response out. No IO.
+
+mod error;
+mod guarded;
+mod path;
+mod query;
+mod verdict;
+
+pub(super) use error::AuthError;
+pub(super) use guarded::{Budget, Guarded};
+pub(super) use path::normal as normal_path;
+pub(super) use query::Query;
+pub(super) use verdict::{Decided, encode};
+
+pub(crate) use guarded::TrustedPeers;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! The query of `/v1/auth`: what the gateway can understand, and for which app it stands.
+
+use axum::http::StatusCode;
+
+use super::AuthError;
+use crate::say::one_line;
+
+/// How an answer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::wire::http::auth) struct Query<'a> {
+    /// The status of a refusal.
+    pub(in crate::wire::http::auth) deny: StatusCode,
+    /// The application that the gateway stands for.
+    pub(in crate::wire::http::auth) app: Option<&'a str>,
+}
+
+impl<'a> Query<'a> {
+    /// Reads a query, without its `?`.
+    ///
+    /// What is unknown is refused: some gateways hand the query of their client on unless the
+    /// configuration says otherwise, and it must not say how to answer.
+    pub(in crate::wire::http::auth) fn decode(text: &'a str) -> Result<Self, AuthError> {
+        let (mut deny, mut app) = (None, None);
+        for field in text.split('&').filter(|field| !field.is_empty()) {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            let before = match name {
+                "deny" => deny.replace(value),
+                "app" => app.replace(value),
+                _ => {
+                    let name = one_line(name);
+                    let problem = format!("unknown field `{name}`, expected `deny` or `app`");
+                    return Err(AuthError::Query(problem));
+                }
+            };
+            if before.is_some() {
+                return Err(AuthError::Query(format!("`{name}` is given twice")));
+            }
+        }
+        let deny = match deny {
+            None | Some("429") => StatusCode::TOO_MANY_REQUESTS,
+            Some("403") => StatusCode::FORBIDDEN,
+            Some(other) => {
+                let problem = format!("deny: `{}` is neither 429 nor 403", one_line(other));
+                return Err(AuthError::Query(problem));
+            }
+        };
+        Ok(Self { deny, app })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_says_how_to_refuse_and_for_whom() {
+        let plain = Query { deny: StatusCode::TOO_MANY_REQUESTS, app: None };
+        assert_eq!(Query::decode(""), Ok(plain));
+        assert_eq!(Query::decode("deny=429&"), Ok(plain));
+        let nginx = Query { deny: StatusCode::FORBIDDEN, app: Some("shop") };
+        assert_eq!(Query::decode("app=shop&deny=403"), Ok(nginx));
+    }
+
+    #[test]
+    fn what_a_client_wrote_into_the_query_is_no_query() {
+        for (query, problem) in [
+            ("deny=200", "query: deny: `200` is neither 429 nor 403"),
+            ("deny", "query: deny: `` is neither 429 nor 403"),
+            ("deny=429&deny=403", "query: `deny` is given twice"),
+            ("page=2", "query: unknown field `page`, expected `deny` or `app`"),
+        ] {
+            assert_eq!(Query::decode(query).unwrap_err().to_string(), problem);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a gateway is told, in statuses and header fields: the mapping of this wire.
+//!
+//! | way | status | fields beside those of the limits |
+//! |---|---|---|
+//! | through | 200 | `X-Sluicegate-Verdict: pass` |
+//! | in the shadow | 200 | `shadow` |
+//! | degraded, with a tag | 200 | `degrade`, `X-Sluicegate-Degrade: TAG` |
+//! | diverted | 200 | `divert`, `X-Sluicegate-Divert: TARGET` |
+//! | degraded, with a response | that response, or `deny` | `degrade` |
+//! | refused | `deny` (429 or 403) | `refuse`, `Retry-After` |
+//!
+//! A gateway takes each status below 300 for leave to pass, so a fallback of such a status is sent with
+//! 429. Where no policy guards the request there is no verdict: 200 alone.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use sluicegate::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after};
+use sluicegate::http::problem;
+use sluicegate::policy::{Fallback, Policy};
+use sluicegate::{Mode, Passage, Way};
+
+use crate::wire::http::codec::Headers;
+
+const VERDICT: HeaderName = HeaderName::from_static("x-sluicegate-verdict");
+const POLICY: HeaderName = HeaderName::from_static("x-sluicegate-policy");
+const MODE: HeaderName = HeaderName::from_static("x-sluicegate-mode");
+const DEGRADE: HeaderName = HeaderName::from_static("x-sluicegate-degrade");
+const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
+
+/// What became of the request in one policy.
+#[derive(Debug)]
+pub(in crate::wire::http::auth) struct Decided {
+    pub(in crate::wire::http::auth) policy: Arc<Policy>,
+    pub(in crate::wire::http::auth) passage: Passage,
+}
+
+/// Writes what was `decided`: by all policies if all let the request pass, else by the one that does
+/// not. `deny` is the status of a refusal.
+pub(in crate::wire::http::auth) fn encode(
+    decided: &[Decided],
+    deny: StatusCode,
+    limits: Headers,
+) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    decided.iter().for_each(|decided| tell_limits(headers, limits, decided));
+    [RATELIMIT_POLICY, RATELIMIT].into_iter().for_each(|name| join(headers, name));
+    let over = decided.iter().find(|decided| decided.passage.way != Way::Through);
+    let Some(Decided { policy, passage }) = over.or(decided.first()) else { return response };
+    headers.insert(POLICY, HeaderValue::from_str(policy.name()).expect("names are ASCII"));
+    match &passage.way {
+        Way::Through => verdict(headers, "pass"),
+        Way::Shadowed => verdict(headers, "shadow"),
+        Way::Diverted(_) => {
+            verdict(headers, "divert");
+            headers.insert(DIVERT, field(passage.way.target().unwrap_or_default()));
+        }
+        Way::Marked(_) => {
+            verdict(headers, "degrade");
+            match passage.way.fallback() {
+                Some(Fallback::Response { status, body, headers: own }) => {
+                    let own = own.iter().map(|(name, value)| (&**name, &**value));
+                    return served(response, fallback_status(*status, deny), own, body);
+                }
+                Some(Fallback::Tag(tag)) => _ = headers.insert(DEGRADE, field(tag)),
+                None => {}
+            }
+        }
+        Way::Refused => {
+            verdict(headers, "refuse");
+            add_retry_after(headers, &passage.answer.decision);
+            let body = problem::quota_exceeded([policy.name()], &passage.answer.decision);
+            let own = [(CONTENT_TYPE.as_str(), problem::MEDIA_TYPE)];
+            return served(response, deny, own, &body);
+        }
+    }
+    response
+}
+
+/// The limits, as lists of all that were met; who decided, where that was not the store.
+fn tell_limits(headers: &mut HeaderMap, limits: Headers, Decided { passage, .. }: &Decided) {
+    let Passage { answer, .. } = passage;
+    limits.add_limits_to(headers, answer);
+    let mode = match answer.mode {
+        Mode::Store | Mode::Remembered => return,
+        Mode::Local => "local",
+        Mode::Allow => "allow",
+        Mode::Deny => "deny",
+    };
+    headers.insert(MODE, HeaderValue::from_static(mode));
+}
+
+/// Puts the lines of a list on one: gateways copy the first line alone.
+fn join(headers: &mut HeaderMap, name: HeaderName) {
+    let lines: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+    if lines.len() > 1 {
+        let line = HeaderValue::from_bytes(&lines.join(&b", "[..]));
+        headers.insert(name, line.expect("lines of header fields are one when joined"));
+    }
+}
+
+fn verdict(headers: &mut HeaderMap, word: &'static str) {
+    headers.insert(VERDICT, HeaderValue::from_static(word));
+}
+
+/// A gateway that knows 403 alone sends a fallback of its own.
+fn fallback_status(status: u16, deny: StatusCode) -> StatusCode {
+    match StatusCode::from_u16(status) {
+        Ok(status) if status.as_u16() >= 300 && deny != StatusCode::FORBIDDEN => status,
+        _ => deny,
+    }
+}
+
+/// `response` with a status, fields and a body of its own.
+fn served<'a>(
+    mut response: Response<Body>,
+    status: StatusCode,
+    fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    body: &str,
+) -> Response<Body> {
+    *response.status_mut() = status;
+    for (name, value) in fields {
+        let Ok(name) = HeaderName::try_from(name) else { continue };
+        // How long the body is, and how it is sent, is said by who sends it.
+        if ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(&name) {
+            response.headers_mut().insert(name, field(value));
+        }
+    }
+    *response.body_mut() = Body::from(body.to_owned());
+    response
+}
+
+/// A text of a policy: documents have no control characters there.
+fn field(text: &str) -> HeaderValue {
+    HeaderValue::from_bytes(text.as_bytes()).expect("a line has no control characters")
+}

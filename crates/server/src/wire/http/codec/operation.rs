@@ -1,0 +1,123 @@
+//! What can be asked for by a path, and which fields say it.
+
+use crate::fields::{Field, Form};
+
+/// What is done; the last part of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Check,
+    Batch,
+    AtMost,
+    Peek,
+    Refund,
+    Reset,
+    Acquire,
+    Renew,
+    Release,
+    Settle,
+    Explain,
+}
+
+impl Operation {
+    /// All of them, in the order in which they are explained.
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Check,
+        Self::Batch,
+        Self::AtMost,
+        Self::Peek,
+        Self::Refund,
+        Self::Reset,
+        Self::Acquire,
+        Self::Renew,
+        Self::Release,
+        Self::Settle,
+        Self::Explain,
+    ];
+
+    /// Where it is asked for.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Check => "/v1/check",
+            Self::Batch => "/v1/check:batch",
+            Self::AtMost => "/v1/at_most",
+            Self::Peek => "/v1/peek",
+            Self::Refund => "/v1/refund",
+            Self::Reset => "/v1/reset",
+            Self::Acquire => "/v1/acquire",
+            Self::Renew => "/v1/renew",
+            Self::Release => "/v1/release",
+            Self::Settle => "/v1/settle",
+            Self::Explain => "/v1/explain",
+        }
+    }
+
+    /// Whether its answer tells the client about its budget with header fields.
+    pub(crate) const fn tells(self) -> bool {
+        matches!(self, Self::Check | Self::AtMost | Self::Peek | Self::Acquire)
+    }
+
+    /// Whether it may be asked to refuse with a status of its own.
+    pub(crate) const fn may_deny(self) -> bool {
+        matches!(self, Self::Check | Self::AtMost | Self::Acquire)
+    }
+
+    /// The fields of its body.
+    pub(crate) const fn form(self) -> &'static Form {
+        match self {
+            Self::Check => &CHECK,
+            Self::Batch => &BATCH,
+            Self::AtMost | Self::Peek | Self::Refund | Self::Explain => &COST,
+            Self::Reset => &KEY,
+            Self::Acquire => &ACQUIRE,
+            Self::Renew | Self::Release => &PERMIT,
+            Self::Settle => &SETTLE,
+        }
+    }
+
+    /// Those of its fields that it cannot do without.
+    pub(crate) const fn required(self) -> &'static [Field] {
+        match self {
+            Self::Batch => &[Field::Checks],
+            Self::Renew | Self::Release => &[Field::Policy, Field::Id],
+            Self::Settle => &[Field::Policy, Field::Id, Field::Charged, Field::ActualCost],
+            _ => &[Field::Policy],
+        }
+    }
+}
+
+/// `null` as `key` is the budget that all share, as `app` nobody in particular: both as if they were
+/// left out.
+static CHECK: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Cost, Field::MaxWaitMs],
+    example: r#"{"policy":"p","key":"k"}"#,
+};
+
+static COST: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Cost],
+    example: r#"{"policy":"p","key":"k"}"#,
+};
+
+static KEY: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App],
+    example: r#"{"policy":"p","key":"k"}"#,
+};
+
+static ACQUIRE: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Cost, Field::Id],
+    example: r#"{"policy":"p","key":"k"}"#,
+};
+
+static PERMIT: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Id],
+    example: r#"{"policy":"p","key":"k","id":"i"}"#,
+};
+
+static SETTLE: Form = Form {
+    fields: &[Field::Policy, Field::Key, Field::App, Field::Id, Field::Charged, Field::ActualCost],
+    example: r#"{"policy":"p","key":"k","id":"i","charged":1000,"cost":640}"#,
+};
+
+static BATCH: Form = Form {
+    fields: &[Field::Checks, Field::Atomic],
+    example: r#"{"checks":[{"policy":"p","key":"k"}]}"#,
+};

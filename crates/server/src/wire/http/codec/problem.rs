@@ -1,0 +1,191 @@
+//! What went wrong, as problem+json (RFC 9457).
+
+use std::borrow::Cow;
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use sluicegate::http::problem::QUOTA_EXCEEDED;
+use sluicegate::{DecideError, Mode, Passage, SettleError};
+use utoipa::ToSchema;
+
+use super::reply::{Decided, decided, json};
+use crate::fields::FieldError;
+use crate::say;
+
+/// The problem type of a refusal because nobody can decide.
+///
+/// Source: draft-ietf-httpapi-ratelimit-headers-10, section 5.2.
+const REDUCED_CAPACITY: &str =
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/// A request that was not answered with a decision.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    kind: &'static str,
+    title: Option<&'static str>,
+    detail: String,
+    code: Option<i8>,
+}
+
+/// What went wrong (RFC 9457).
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document<'a> {
+    /// Which kind of problem: `about:blank` where the status says it all.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    kind: &'a str,
+    /// The kind in words.
+    #[schema(value_type = String)]
+    title: &'a str,
+    /// The status of the response; in a batch that which the item alone would have had.
+    status: u16,
+    /// What happened here: of a field, its name and what is permitted.
+    #[schema(value_type = String)]
+    detail: &'a str,
+    /// 0: there is no such policy, or not for this app.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    code: Option<i8>,
+}
+
+/// A refusal as a problem: what was decided is beside it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Refusal)]
+pub(crate) struct Refusal<'a> {
+    /// `https://iana.org/assignments/http-problem-types#quota-exceeded`, or
+    /// `...#temporary-reduced-capacity` where nobody could decide and the policy says `deny`.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    kind: &'a str,
+    /// The kind in words.
+    #[schema(value_type = String)]
+    title: &'a str,
+    /// The status of the response.
+    status: u16,
+    /// When to try again.
+    #[schema(value_type = String)]
+    detail: Cow<'a, str>,
+    /// The rule that refused, by its name in the `RateLimit` field.
+    #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<String>, required = false)]
+    violated: Option<[&'a str; 1]>,
+    #[serde(flatten)]
+    decided: Decided<'a>,
+}
+
+impl Problem {
+    /// A problem of this status.
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, kind: "about:blank", title: None, detail: detail.into(), code: None }
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The same of a kind that programs can tell from others of its status.
+    fn of_kind(self, kind: &'static str, title: &'static str) -> Self {
+        Self { kind, title: Some(title), ..self }
+    }
+
+    /// The same, as that of the member of a batch at `place`.
+    pub(crate) fn at(self, place: usize) -> Self {
+        Self { detail: format!("checks[{place}]: {}", self.detail), ..self }
+    }
+
+    /// The same, with a sentence more.
+    pub(crate) fn and(self, more: &str) -> Self {
+        Self { detail: format!("{}; {more}", self.detail), ..self }
+    }
+
+    /// The status of the response that says so.
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What went wrong, for people.
+    #[cfg(test)]
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The document.
+    pub(crate) fn document(&self) -> Document<'_> {
+        let Self { status, kind, title, detail, code } = self;
+        let title = title.or_else(|| status.canonical_reason()).unwrap_or("Error");
+        Document { kind, title, status: status.as_u16(), detail, code: *code }
+    }
+
+    /// The document as bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        json(&self.document())
+    }
+}
+
+/// A refusal as a response that is no success: its status and its body.
+pub(crate) fn refusal(passage: &Passage, id: Option<&str>) -> (StatusCode, Vec<u8>) {
+    let answer = &passage.answer;
+    let detail = match answer.decision.retry_after() {
+        Some(span) => Cow::Owned(format!("try again in {} s", span.ceil_secs().max(1))),
+        None => Cow::Borrowed("this can never pass"),
+    };
+    let nobody = answer.mode == Mode::Deny;
+    let (status, kind, title) = if nobody {
+        let title = "Request cannot be satisfied due to temporary server capacity constraints";
+        (StatusCode::SERVICE_UNAVAILABLE, REDUCED_CAPACITY, title)
+    } else {
+        let title = "Request cannot be satisfied as assigned quota has been exceeded";
+        (StatusCode::TOO_MANY_REQUESTS, QUOTA_EXCEEDED, title)
+    };
+    let violated = (!nobody).then(|| [answer.rule()]);
+    let decided = decided(passage, id);
+    let body = json(&Refusal { kind, title, status: status.as_u16(), detail, violated, decided });
+    (status, body)
+}
+
+impl From<FieldError> for Problem {
+    fn from(error: FieldError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<DecideError> for Problem {
+    fn from(error: DecideError) -> Self {
+        let detail = say::decide_error(&error);
+        let problem = |status| Self::new(status, detail);
+        match &error {
+            DecideError::UnknownPolicy(_) => {
+                Self { code: Some(0), ..problem(StatusCode::NOT_FOUND) }
+                    .of_kind("urn:sluicegate:problem:unknown-policy", "There is no such policy")
+            }
+            DecideError::Unconfigured { .. } => {
+                Self { code: Some(0), ..problem(StatusCode::FORBIDDEN) }.of_kind(
+                    "urn:sluicegate:problem:not-configured",
+                    "The policy is not for this app",
+                )
+            }
+            DecideError::Store(_) => problem(StatusCode::SERVICE_UNAVAILABLE)
+                .of_kind("urn:sluicegate:problem:no-store", "The store does not answer"),
+            _ => problem(StatusCode::BAD_REQUEST),
+        }
+    }
+}
+
+impl From<SettleError> for Problem {
+    fn from(error: SettleError) -> Self {
+        let detail = error.to_string();
+        match error {
+            SettleError::Decide(error) => error.into(),
+            SettleError::Settled => Self::new(StatusCode::CONFLICT, detail)
+                .of_kind("urn:sluicegate:problem:settled", "This was settled before"),
+            SettleError::Undone(_) | SettleError::Unknown(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+                    .of_kind("urn:sluicegate:problem:no-store", "The store does not answer")
+            }
+            _ => Self::bad_request(detail),
+        }
+    }
+}

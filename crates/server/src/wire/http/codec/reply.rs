@@ -1,0 +1,246 @@
+//! The body of a decision.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sluicegate::policy::Fallback;
+use sluicegate::{Micros, Mode, Passage, Way};
+use utoipa::ToSchema;
+
+/// Room for most bodies.
+const BODY_BYTES: usize = 256;
+
+/// A decision: a refusal is one like any other.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Decision)]
+pub(crate) struct Decided<'a> {
+    /// Whether the caller may go on as it wanted to.
+    allowed: bool,
+    /// 1: it passes; -1: it is refused. (0, not configured, is in a problem document.)
+    #[schema(minimum = -1, maximum = 1)]
+    code: i8,
+    /// Permits that were taken, or given back; those of a permit that was let go.
+    granted: u64,
+    /// How long the caller must hold back what passes, in µs.
+    wait_us: u64,
+    /// The largest cost that the rule ever lets pass at once.
+    limit: u64,
+    /// Permits left after this decision.
+    remaining: u64,
+    /// When the same request can pass, in µs: 0 if it passes, `null` if it never can.
+    #[schema(required)]
+    retry_after_us: Option<u64>,
+    /// Until the budget is full again, in µs.
+    reset_after_us: u64,
+    /// The rule that decided.
+    #[schema(value_type = String)]
+    rule: &'a str,
+    /// How it was decided while the store did not answer: `local`, `allow` or `deny`. Left out where
+    /// the store decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    mode: Option<&'static str>,
+    /// How long the server held the request back, in µs; left out if it did not.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    held_us: u64,
+    /// What the policy says of this request over the limit: `shadow` (it passes, and is counted),
+    /// `degrade` (serve `tag` or `response` instead) or `divert` (send it to `target`). Left out
+    /// where it just passes or is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    overflow: Option<&'static str>,
+    /// With `degrade`: the fallback by a name that the caller knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    tag: Option<&'a str>,
+    /// With `degrade`: the fallback itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    response: Option<FallbackResponse<'a>>,
+    /// With `divert`: where to, in words that the caller knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    target: Option<&'a str>,
+    /// What the permit is called that is held now, or was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    id: Option<&'a str>,
+}
+
+/// What is answered in the place of what is protected.
+#[derive(Debug, Serialize, ToSchema)]
+struct FallbackResponse<'a> {
+    /// Its status, 200 to 599.
+    status: u16,
+    /// Its header fields.
+    #[schema(value_type = BTreeMap<String, String>)]
+    headers: BTreeMap<&'a str, &'a str>,
+    /// Its body.
+    #[schema(value_type = String)]
+    body: &'a str,
+}
+
+/// What became of a request about a permit of this `id`, or of none.
+///
+/// `allowed` is whether the caller may go on as it wanted to: so one that knows nothing of overflow
+/// passes in the shadow, and never to what is protected when the policy says degrade or divert.
+pub(crate) fn decided<'a>(passage: &'a Passage, id: Option<&'a str>) -> Decided<'a> {
+    let Passage { answer, way, held } = passage;
+    let decision = &answer.decision;
+    let (tag, response) = match way.fallback() {
+        Some(Fallback::Tag(tag)) => (Some(&**tag), None),
+        Some(Fallback::Response { status, body, headers }) => {
+            let headers = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+            (None, Some(FallbackResponse { status: *status, headers, body }))
+        }
+        None => (None, None),
+    };
+    Decided {
+        allowed: way.passes(),
+        code: code(way),
+        granted: decision.granted(),
+        wait_us: decision.wait().get().saturating_sub(held.get()),
+        limit: decision.limit,
+        remaining: decision.remaining,
+        retry_after_us: decision.retry_after().map(Micros::get),
+        reset_after_us: decision.reset_after.get(),
+        rule: answer.rule(),
+        mode: without_store(answer.mode),
+        held_us: held.get(),
+        overflow: overflow(way),
+        tag,
+        response,
+        target: way.target(),
+        id,
+    }
+}
+
+/// The same as bytes.
+pub(crate) fn encode(passage: &Passage, id: Option<&str>) -> Vec<u8> {
+    let decided = decided(passage, id);
+    plain(&decided).unwrap_or_else(|| json(&decided))
+}
+
+/// The bytes of a decision of which there is nothing special to say: nearly all are, and their names
+/// need no escapes.
+fn plain(decided: &Decided<'_>) -> Option<Vec<u8>> {
+    let Decided {
+        allowed,
+        code,
+        granted,
+        wait_us,
+        limit,
+        remaining,
+        retry_after_us,
+        reset_after_us,
+        rule,
+        mode: None,
+        held_us: 0,
+        overflow: None,
+        tag: None,
+        response: None,
+        target: None,
+        id: None,
+    } = *decided
+    else {
+        return None;
+    };
+    let mut bytes = Vec::with_capacity(BODY_BYTES);
+    let mut number = itoa::Buffer::new();
+    bytes.extend_from_slice(if allowed { b"{\"allowed\":true" } else { b"{\"allowed\":false" });
+    bytes.extend_from_slice(b",\"code\":");
+    bytes.extend_from_slice(number.format(code).as_bytes());
+    for (name, value) in [
+        (",\"granted\":", Some(granted)),
+        (",\"wait_us\":", Some(wait_us)),
+        (",\"limit\":", Some(limit)),
+        (",\"remaining\":", Some(remaining)),
+        (",\"retry_after_us\":", retry_after_us),
+        (",\"reset_after_us\":", Some(reset_after_us)),
+    ] {
+        bytes.extend_from_slice(name.as_bytes());
+        let value = value.map_or("null", |value| number.format(value));
+        bytes.extend_from_slice(value.as_bytes());
+    }
+    bytes.extend_from_slice(b",\"rule\":\"");
+    bytes.extend_from_slice(rule.as_bytes());
+    bytes.extend_from_slice(b"\"}");
+    Some(bytes)
+}
+
+/// Any body as bytes.
+pub(crate) fn json(body: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut bytes, body)
+        .expect("texts, numbers and lists of them are always JSON");
+    bytes
+}
+
+/// 1: it passes; -1: it does not.
+pub(crate) const fn code(way: &Way) -> i8 {
+    if way.passes() { 1 } else { -1 }
+}
+
+/// How it was decided, where the store did not.
+pub(super) const fn without_store(mode: Mode) -> Option<&'static str> {
+    match mode {
+        Mode::Store | Mode::Remembered => None,
+        Mode::Local => Some("local"),
+        Mode::Allow => Some("allow"),
+        Mode::Deny => Some("deny"),
+    }
+}
+
+const fn overflow(way: &Way) -> Option<&'static str> {
+    match way {
+        Way::Through | Way::Refused => None,
+        Way::Shadowed => Some("shadow"),
+        Way::Marked(_) => Some("degrade"),
+        Way::Diverted(_) => Some("divert"),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_plain_decision_is_written_as_any_other(
+            numbers in any::<[u64; 5]>(),
+            retry_after_us in any::<Option<u64>>(),
+            allowed in any::<bool>(),
+            rule in "[a-z0-9._-]{1,128}",
+        ) {
+            let [granted, wait_us, limit, remaining, reset_after_us] = numbers;
+            let decided = Decided {
+                allowed,
+                code: if allowed { 1 } else { -1 },
+                granted,
+                wait_us,
+                limit,
+                remaining,
+                retry_after_us,
+                reset_after_us,
+                rule: &rule,
+                mode: None,
+                held_us: 0,
+                overflow: None,
+                tag: None,
+                response: None,
+                target: None,
+                id: None,
+            };
+            prop_assert_eq!(plain(&decided), Some(json(&decided)));
+            prop_assert_eq!(plain(&Decided { id: Some("\""), ..decided }), None);
+        }
+    }
+}

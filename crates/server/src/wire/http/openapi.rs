@@ -1,0 +1,356 @@
+//! What this wire answers, as OpenAPI 3.1: made of the same tables that requests are read by.
+
+mod others;
+
+use std::sync::LazyLock;
+
+use utoipa::ToSchema;
+use utoipa::openapi::path::{
+    HttpMethod, Operation as Described, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
+};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, SchemaType, Type};
+use utoipa::openapi::{
+    ComponentsBuilder, Content, Header, InfoBuilder, Object, ObjectBuilder, OneOfBuilder, OpenApi,
+    OpenApiBuilder, PathItem, PathsBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
+    Schema,
+};
+
+use super::auth::{AUTH, AUTH_POLICY};
+use super::codec::{Decided, Document, Explained, Operation, Refusal, SettledBody};
+use crate::fields::{Field, Kind};
+use others::AuthBy;
+
+/// Where the description is.
+pub(super) const PATH: &str = "/v1/openapi.json";
+
+/// The description.
+pub(super) fn text() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let mut text = describe().to_pretty_json().expect("texts and numbers are always JSON");
+        text.push('\n');
+        text
+    });
+    &TEXT
+}
+
+fn describe() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Sluicegate")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "Whether a request may pass now, must wait, or must not pass. A refusal is a decision \
+             like any other, with status 200, unless `?deny=429` is asked for; a request that makes \
+             no sense gets a problem (RFC 9457) that names the field.",
+        ))
+        .license(Some(utoipa::openapi::License::new("Apache-2.0 OR MIT")))
+        .build();
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(bodies())
+        .schema("Check", request(Operation::Check))
+        .schema("BatchAnswer", batch_answer())
+        .build();
+    let mut paths = PathsBuilder::new();
+    for operation in Operation::ALL {
+        let item = PathItem::new(HttpMethod::Post, described(operation));
+        paths = paths.path(operation.path(), item);
+    }
+    let paths = paths
+        .path("/json", PathItem::new(HttpMethod::Post, others::by_descriptors()))
+        .path(AUTH, PathItem::new(HttpMethod::Get, others::auth(AuthBy::Match)))
+        .path(AUTH_POLICY, PathItem::new(HttpMethod::Get, others::auth(AuthBy::Policy)))
+        .path(PATH, PathItem::new(HttpMethod::Get, others::document()))
+        .path("/livez", PathItem::new(HttpMethod::Get, others::live()))
+        .build();
+    OpenApiBuilder::new().info(info).components(Some(components)).paths(paths).build()
+}
+
+/// The bodies of answers, and what they are made of.
+fn bodies() -> Vec<(String, RefOr<Schema>)> {
+    fn add<T: ToSchema>(bodies: &mut Vec<(String, RefOr<Schema>)>) {
+        bodies.push((T::name().into_owned(), T::schema()));
+        T::schemas(bodies);
+    }
+    let mut bodies = Vec::new();
+    add::<Decided<'_>>(&mut bodies);
+    add::<SettledBody<'_>>(&mut bodies);
+    add::<Explained<'_>>(&mut bodies);
+    add::<Document<'_>>(&mut bodies);
+    add::<Refusal<'_>>(&mut bodies);
+    bodies
+}
+
+fn described(operation: Operation) -> Described {
+    let (id, summary) = summary(operation);
+    let asked = RequestBodyBuilder::new()
+        .content(JSON, Content::new(Some(request(operation))))
+        .required(Some(Required::True))
+        .build();
+    let mut described = OperationBuilder::new()
+        .operation_id(Some(id))
+        .summary(Some(summary))
+        .request_body(Some(asked))
+        .response("200", told(operation, answer(operation)))
+        .response("400", problem("The request makes no sense: which field, and what is permitted."))
+        .response("408", problem("The body did not come in time."))
+        .response("413", problem("The body is longer than 64 KiB."))
+        .response("415", problem("The body is not `application/json`."));
+    if operation != Operation::Batch {
+        described = described
+            .response("403", problem("The policy is not for this app."))
+            .response("404", problem("There is no such policy."));
+    }
+    if operation.may_deny() {
+        let refused = "Only with `?deny=429`: the request is refused.";
+        let nobody = "The store does not answer. With `?deny=429` also: nobody could decide, and \
+                      the policy says `deny`.";
+        let either = OneOfBuilder::new().item(schema("Refusal")).item(schema("Problem"));
+        described = described
+            .parameter(deny())
+            .response("429", told(operation, answered(refused, PROBLEM, schema("Refusal"))))
+            .response("503", answered(nobody, PROBLEM, RefOr::T(either.build().into())));
+    } else {
+        described = described.response("503", problem("The store does not answer."));
+    }
+    if operation == Operation::Settle {
+        described = described.response("409", problem("It was settled before; nothing changed."));
+    }
+    described.build()
+}
+
+const fn summary(operation: Operation) -> (&'static str, &'static str) {
+    match operation {
+        Operation::Check => ("check", "Takes permits, or is refused."),
+        Operation::Batch => ("checkBatch", "Many checks, each on its own or all or nothing."),
+        Operation::AtMost => {
+            ("atMost", "Takes what there is, up to `cost`; `granted` says how much.")
+        }
+        Operation::Peek => ("peek", "Says what a check would, and takes nothing."),
+        Operation::Refund => ("refund", "Gives permits back, never above full."),
+        Operation::Reset => ("reset", "Forgets the key's usage."),
+        Operation::Acquire => ("acquire", "Holds a permit of a `concurrency` rule."),
+        Operation::Renew => ("renew", "Holds a permit for another `ttl`."),
+        Operation::Release => ("release", "Gives a permit back."),
+        Operation::Settle => {
+            ("settle", "Corrects what was charged to what it cost, once for an id.")
+        }
+        Operation::Explain => {
+            ("explain", "Which rules hold for a request, and what each would say.")
+        }
+    }
+}
+
+fn answer(operation: Operation) -> Response {
+    let (what, name) = match operation {
+        Operation::Batch => ("The answers, in the order of the checks.", "BatchAnswer"),
+        Operation::Settle => ("What was done.", "Settlement"),
+        Operation::Explain => ("What would be decided, and why.", "Explanation"),
+        _ => ("The decision; also a refusal.", "Decision"),
+    };
+    answered(what, JSON, schema(name))
+}
+
+fn answered(what: &str, media_type: &str, body: RefOr<Schema>) -> Response {
+    ResponseBuilder::new().description(what).content(media_type, Content::new(Some(body))).build()
+}
+
+fn problem(what: &str) -> Response {
+    answered(what, PROBLEM, schema("Problem"))
+}
+
+/// The same, with the header fields that tell of the budget.
+fn told(operation: Operation, mut answer: Response) -> Response {
+    if operation.tells() {
+        for (name, what, is_text) in FIELDS {
+            let kind = if is_text { Type::String } else { Type::Integer };
+            let mut header = Header::new(Object::with_type(kind));
+            header.description = Some(what.to_owned());
+            answer.headers.insert(name.to_owned(), RefOr::T(header));
+        }
+    }
+    answer
+}
+
+fn deny() -> Parameter {
+    ParameterBuilder::new()
+        .name("deny")
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(Some("The status of a refusal; without it a refusal has status 200."))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some([429]))))
+        .build()
+}
+
+/// The object that the body of `operation` is.
+fn request(operation: Operation) -> Schema {
+    let form = operation.form();
+    let mut object = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
+        .examples([serde_json::from_str::<serde_json::Value>(form.example)
+            .expect("the example of a form is an object")]);
+    for field in form.fields {
+        object = object.property(field.name(), value(*field));
+    }
+    for field in operation.required() {
+        object = object.required(field.name());
+    }
+    object.into()
+}
+
+/// What a field may be.
+fn value(field: Field) -> RefOr<Schema> {
+    let object = ObjectBuilder::new().description(Some(meaning(field)));
+    let typed = |kind: Type| match field.may_be_null() {
+        true => SchemaType::Array(vec![kind, Type::Null]),
+        false => SchemaType::Type(kind),
+    };
+    match field.kind() {
+        Kind::Whole { min, max } => {
+            let object = object.schema_type(typed(Type::Integer));
+            object.minimum(Some(min)).maximum(Some(max)).into()
+        }
+        Kind::Text { bytes_max } => {
+            let object = object.schema_type(typed(Type::String));
+            object.min_length(Some(1)).max_length(bytes_max).into()
+        }
+        Kind::Flag => object.schema_type(typed(Type::Boolean)).into(),
+        Kind::Raw => ArrayBuilder::new()
+            .items(schema("Check"))
+            .min_items(Some(1))
+            .max_items(Some(super::codec::CHECKS_MAX))
+            .description(Some(meaning(field)))
+            .into(),
+    }
+}
+
+const fn meaning(field: Field) -> &'static str {
+    match field {
+        Field::Policy => "The policy.",
+        Field::Key => "Whose budget; left out or `null`: one that all share. At most 1024 bytes.",
+        Field::App => "The application that asks; a policy may be for some only.",
+        Field::Cost => "Permits that it takes; 1 unless said.",
+        Field::MaxWaitMs => {
+            "How long it may be told to wait; `wait_us` says how long, and that is booked. Rules \
+             that cannot book say when to try again."
+        }
+        Field::Id => "What it is called. A permit without an id is given one. At most 1024 bytes.",
+        Field::Charged => "Permits that were charged.",
+        Field::ActualCost => "Permits that it cost in truth.",
+        Field::Checks => "The checks.",
+        Field::Atomic => "Whether all are charged or none is; `false` unless said.",
+        Field::AtUs | Field::Op | Field::MaxWaitUs | Field::Document => "",
+    }
+}
+
+fn batch_answer() -> Schema {
+    let either = OneOfBuilder::new().item(schema("Decision")).item(schema("Problem")).build();
+    let answers = ArrayBuilder::new()
+        .items(RefOr::T(either.into()))
+        .max_items(Some(super::codec::CHECKS_MAX))
+        .description(Some(
+            "In the order of the checks; of an atomic batch that is refused, that of \
+                           the check that refused.",
+        ));
+    let boolean = ObjectBuilder::new().schema_type(Type::Boolean);
+    let integer = || ObjectBuilder::new().schema_type(Type::Integer);
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .property("answers", answers)
+        .property("allowed", boolean.description(Some("Of an atomic batch: whether all passed.")))
+        .property("code", integer().description(Some("Of an atomic batch: 1 or -1.")))
+        .property(
+            "refused",
+            integer().description(Some(
+                "Of an atomic batch that is refused: the place of the check that refused, from 0. \
+                 Nothing is charged.",
+            )),
+        )
+        .required("answers")
+        .into()
+}
+
+fn schema(name: &str) -> RefOr<Schema> {
+    Ref::from_schema_name(name).into()
+}
+
+/// Header fields that tell of the budget: the name, what it says, and whether it is text.
+const FIELDS: [(&str, &str, bool); 6] = [
+    ("RateLimit-Policy", "What the limits are: `\"burst\";q=100;w=60`.", true),
+    ("RateLimit", "What is left of the tightest: `\"burst\";r=50;t=30`.", true),
+    ("Retry-After", "On a refusal that can pass later: in so many seconds.", false),
+    ("X-RateLimit-Limit", "The limit, if `http.headers` has `x-ratelimit`.", false),
+    ("X-RateLimit-Remaining", "What is left.", false),
+    ("X-RateLimit-Reset", "Seconds until the budget is full, or the request can pass.", false),
+];
+
+const JSON: &str = "application/json";
+const PROBLEM: &str = sluicegate::http::problem::MEDIA_TYPE;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+
+    fn parsed() -> Value {
+        serde_json::from_str(text()).expect("it is JSON")
+    }
+
+    #[test]
+    fn the_committed_description_is_what_the_code_says() {
+        if std::env::var_os("SLUICEGATE_WRITE").is_some() {
+            fs::write(COMMITTED, text()).unwrap();
+        }
+        let anew = "SLUICEGATE_WRITE=1 cargo test -p sluicegate-server --lib openapi";
+        let committed = fs::read_to_string(COMMITTED).unwrap_or_default();
+        assert!(committed == text(), "docs/openapi.json is old, write it anew: {anew}");
+    }
+
+    #[test]
+    fn it_is_openapi_3_1_and_has_every_path() {
+        let document = parsed();
+        assert!(document["openapi"].as_str().unwrap().starts_with("3.1."));
+        let paths = document["paths"].as_object().unwrap();
+        for operation in Operation::ALL {
+            assert!(paths[operation.path()]["post"]["responses"]["200"].is_object());
+        }
+        for path in [AUTH, AUTH_POLICY] {
+            assert!(paths[path]["get"]["responses"]["429"].is_object());
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_operation_has_a_name_of_its_own() {
+        fn walk<'v>(value: &'v Value, see: &mut impl FnMut(&'v str, &'v Value)) {
+            match value {
+                Value::Object(members) => {
+                    for (name, member) in members {
+                        see(name, member);
+                        walk(member, see);
+                    }
+                }
+                Value::Array(members) => members.iter().for_each(|member| walk(member, see)),
+                _ => {}
+            }
+        }
+        let document = parsed();
+        let (mut references, mut ids) = (BTreeSet::new(), Vec::new());
+        walk(&document, &mut |name, value| match (name, value.as_str()) {
+            ("$ref", Some(to)) => drop(references.insert(to.trim_start_matches('#'))),
+            ("operationId", Some(id)) => ids.push(id),
+            _ => {}
+        });
+        assert!(references.len() >= 5, "{references:?}");
+        for to in references {
+            assert!(document.pointer(to).is_some(), "{to} leads nowhere");
+        }
+        let distinct: BTreeSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What takes several decisions: batches and settlements.
+//!
+//! Both run in a task of their own, so that a client that goes away between two decisions does not
+//! leave the work half done.
+
+use std::sync::Arc;
+
+use axum::body::Body as AnyBody;
+use axum::http::{Request, StatusCode};
+use futures_util::future::join_all;
+use sluicegate::policy::Overflow;
+use sluicegate::{DecideError, Micros, Passage, Request as Question, Verb};
+use tokio::task::JoinHandle;
+
+use super::{Answer, Desk, JSON, answered, denies, read, require_json, respond};
+use crate::gate::Gate;
+use crate::wire::Wire;
+use crate::wire::http::codec::{
+    Ask, Batch, Operation, Problem, Settle, encode_all, encode_each, encode_none, encode_settled,
+    refund,
+};
+
+/// Answers a batch.
+pub(super) async fn batch(desk: &Desk, request: Request<AnyBody>) -> Answer {
+    answered(try_batch(desk, request).await)
+}
+
+/// Answers a settlement.
+pub(super) async fn settle(desk: &Desk, request: Request<AnyBody>) -> Answer {
+    answered(try_settle(desk, request).await)
+}
+
+async fn try_batch(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+    require_json(request.headers())?;
+    denies(Operation::Batch, request.uri().query())?;
+    let bytes = read(request.into_body()).await?;
+    let gate = Arc::clone(&desk.gate);
+    if let Batch::Each(asks) = Batch::decode(&bytes)? {
+        return Ok(respond(StatusCode::OK, JSON, each(&gate, asks).await));
+    }
+    let body = done(tokio::spawn(async move {
+        match Batch::decode(&bytes)? {
+            Batch::Each(asks) => Ok(each(&gate, asks).await),
+            Batch::Atomic(asks) => all(&gate, &asks).await,
+        }
+    }));
+    Ok(respond(StatusCode::OK, JSON, body.await?))
+}
+
+async fn try_settle(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+    require_json(request.headers())?;
+    denies(Operation::Settle, request.uri().query())?;
+    let bytes = read(request.into_body()).await?;
+    let gate = Arc::clone(&desk.gate);
+    let body = done(tokio::spawn(async move {
+        let settle = Settle::decode(&bytes)?;
+        Ok(encode_settled(gate.engine().settle(&settle.settlement()).await?))
+    }));
+    Ok(respond(StatusCode::OK, JSON, body.await?))
+}
+
+/// What the task answers. One that panicked has said so where panics are said.
+async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Problem> {
+    task.await.unwrap_or_else(|_| {
+        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this failed for no reason of yours"))
+    })
+}
+
+/// Decides each on its own, those of one store together: one that is held back holds up no other.
+async fn each(gate: &Gate, asks: Vec<Result<Ask<'_>, Problem>>) -> Vec<u8> {
+    let answers = asks.into_iter().map(|ask| async {
+        let ask = ask?;
+        Ok(gate.pass(Wire::Http, None, &ask.request()).await?)
+    });
+    encode_each(&join_all(answers).await)
+}
+
+/// Charges all or none.
+async fn all(gate: &Gate, asks: &[Ask<'_>]) -> Result<Vec<u8>, Problem> {
+    // What a look sees refused need not be charged first and given back then.
+    let looks = join_all(asks.iter().map(|ask| look(gate, ask))).await;
+    for (place, seen) in looks.into_iter().enumerate() {
+        match seen {
+            Some(Ok(seen)) if !seen.way.passes() => return Ok(encode_none(place, &seen)),
+            Some(Err(error)) => return Err(none(error.into(), place)),
+            _ => {}
+        }
+    }
+    let mut passages = Vec::with_capacity(asks.len());
+    for (place, ask) in asks.iter().enumerate() {
+        match gate.pass(Wire::Http, None, &at_once(gate, ask)).await {
+            Ok(passage) if passage.way.passes() => passages.push(passage),
+            Ok(refused) => {
+                give_back(gate, asks, &passages).await?;
+                return Ok(encode_none(place, &refused));
+            }
+            Err(error) => {
+                give_back(gate, asks, &passages).await?;
+                return Err(none(error.into(), place));
+            }
+        }
+    }
+    Ok(encode_all(&passages))
+}
+
+fn none(problem: Problem, place: usize) -> Problem {
+    problem.at(place).and("nothing is charged")
+}
+
+/// What a check would be answered, where that is all there is to know: over the limit some policies
+/// say more than no.
+async fn look(gate: &Gate, ask: &Ask<'_>) -> Option<Result<Passage, DecideError>> {
+    let question = ask.request();
+    let policies = gate.engine().policies();
+    match (policies.resolve(question.policy)?.overflow(), &question.verb) {
+        (Overflow::Reject | Overflow::Queue { .. }, Verb::Check { cost }) => {
+            let look = Question { verb: Verb::Peek { cost: *cost }, ..question.clone() };
+            Some(gate.pass(Wire::Http, None, &look).await)
+        }
+        _ => None,
+    }
+}
+
+/// The question, of which none is held back: others are charged already.
+fn at_once<'a>(gate: &Gate, ask: &'a Ask<'_>) -> Question<'a> {
+    let question = ask.request();
+    let policies = gate.engine().policies();
+    let overflow = policies.resolve(question.policy).map(|policy| policy.overflow());
+    match (overflow, &question.verb) {
+        (Some(Overflow::Queue { .. }), Verb::Check { cost }) => {
+            let verb = Verb::Reserve { cost: *cost, max_wait: Micros::ZERO };
+            Question { verb, ..question }
+        }
+        _ => question,
+    }
+}
+
+/// Gives back what was charged, the last first.
+async fn give_back(gate: &Gate, asks: &[Ask<'_>], passages: &[Passage]) -> Result<(), Problem> {
+    let mut kept = Vec::new();
+    for (place, (ask, passage)) in asks.iter().zip(passages).enumerate().rev() {
+        let Some(refund) = refund(&ask.request(), passage) else { continue };
+        if gate.pass(Wire::Http, None, &refund).await.is_err() {
+            kept.push(place.to_string());
+        }
+    }
+    if kept.is_empty() {
+        return Ok(());
+    }
+    kept.reverse();
+    let detail = format!(
+        "store: does not answer; of the batch, which does not pass, checks {} stay charged",
+        kept.join(", ")
+    );
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+}

@@ -1,0 +1,103 @@
+//! How long a connection waits, and for what.
+
+use sluicegate_policy::PolicySet;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::body::{BODY_BYTES_MAX, BODY_WAIT_MAX};
+use super::*;
+
+const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
+
+/// A client, and what it talks to, told to stop by the token.
+fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
+    let (client, server) = tokio::io::duplex(BODY_BYTES_MAX);
+    let stop = CancellationToken::new();
+    let desk = Desk { gate: Gate::in_memory(PolicySet::default()), headers: Headers::default() };
+    let front = Arc::new(Front { router: router(desk.clone()), desk });
+    let serving = tokio::spawn(decisions(front, (server, Peer::Local), stop.clone()));
+    (client, stop, serving)
+}
+
+/// What the server says to `request` until it closes the connection, and the seconds it took.
+async fn answer(request: &[u8]) -> (String, u64) {
+    let (mut client, _, _) = connect();
+    let begin = Instant::now();
+    client.write_all(request).await.expect("the server reads");
+    let mut said = String::new();
+    client.read_to_string(&mut said).await.expect("the server says text");
+    (said, begin.elapsed().as_secs())
+}
+
+/// What the server says to [`LIVE`] on a connection that goes on.
+async fn live(client: &mut DuplexStream) {
+    client.write_all(LIVE).await.expect("the server reads");
+    let mut said = Vec::new();
+    while !said.ends_with(b"\r\n\r\nok\n") {
+        said.push(client.read_u8().await.expect("the server answers"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_end_is_waited_for_so_long_and_no_longer() {
+    for head in [&b""[..], b"POST /v1/check HTTP/1.1\r\nhost: t"] {
+        assert_eq!(answer(head).await, (String::new(), HEAD_WAIT_MAX.as_secs()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_kept_so_long_and_no_longer() {
+    let (said, seconds) = answer(LIVE).await;
+    assert!(said.starts_with("HTTP/1.1 200 OK"), "{said}");
+    assert_eq!(seconds, HEAD_WAIT_MAX.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_gets_a_problem_and_the_connection_ends() {
+    let head = "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n";
+    for body in ["content-length: 9\r\n\r\n{", "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"] {
+        let (said, seconds) = answer(format!("{head}{body}").as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 408 Request Timeout"), "{said}");
+        assert!(said.contains(r#""detail":"body: is not there after 10 s""#), "{said}");
+        assert_eq!(seconds, BODY_WAIT_MAX.as_secs());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_too_long_is_refused_before_it_ends() {
+    let head = format!("GET /livez HTTP/1.1\r\nx: {}", "x".repeat(HEAD_BYTES_MAX));
+    let (said, seconds) = answer(head.as_bytes()).await;
+    assert!(said.starts_with("HTTP/1.1 431 "), "{said}");
+    assert_eq!(seconds, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_waits_for_its_next_request_ends_when_told_to_stop() {
+    for asked_before in [true, false] {
+        let (mut client, stop, serving) = connect();
+        if asked_before {
+            live(&mut client).await;
+        }
+        tokio::task::yield_now().await;
+        let begin = Instant::now();
+        stop.cancel();
+        serving.await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO, "{asked_before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_flight_is_answered_after_the_server_is_told_to_stop() {
+    let (mut client, stop, serving) = connect();
+    let (begin, rest) = LIVE.split_at(9);
+    client.write_all(begin).await.unwrap();
+    tokio::task::yield_now().await;
+    stop.cancel();
+    tokio::task::yield_now().await;
+    client.write_all(rest).await.unwrap();
+    let mut said = String::new();
+    client.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 200 OK") && said.contains("connection: close"), "{said}");
+    serving.await.unwrap();
+}

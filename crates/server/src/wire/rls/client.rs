@@ -1,0 +1,98 @@
+//! The other end of the service: asks a server as a gateway does.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use anyhow::{Result, anyhow};
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use sluicegate_policy::descriptor::RESERVED_DOMAIN;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::Code as Grpc;
+use tonic::body::Body;
+
+use super::proto::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
+use super::whole::Whole;
+
+/// A connection; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Client(RateLimitServiceClient<Requests>);
+
+/// What a server said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It passes.
+    Ok,
+    /// It does not.
+    OverLimit,
+    /// It was not decided; why.
+    Error(String),
+}
+
+/// The requests of a connection, as tonic wants to send them.
+#[derive(Clone, Debug)]
+struct Requests(SendRequest<Body>);
+
+impl Client {
+    /// A client on `stream`, to a server that is called `authority`. Its connection runs on the
+    /// runtime that this is called in, and ends with the last clone.
+    ///
+    /// # Errors
+    /// If it is no connection any more.
+    pub(crate) async fn new(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        authority: &str,
+    ) -> Result<Self> {
+        let stream = TokioIo::new(Whole(stream));
+        let (sender, connection) = handshake(TokioExecutor::new(), stream).await?;
+        tokio::spawn(connection);
+        let origin = format!("http://{authority}").parse()?;
+        Ok(Self(RateLimitServiceClient::with_origin(Requests(sender), origin)))
+    }
+
+    /// Asks for a key of a policy by its name.
+    ///
+    /// # Errors
+    /// If the connection is of no more use.
+    pub(crate) async fn ask(
+        &mut self,
+        policy: &str,
+        key: &str,
+        app: Option<&str>,
+        hits: u32,
+    ) -> Result<Asked> {
+        let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
+        let mut entries = vec![entry("policy", policy), entry("key", key)];
+        entries.extend(app.map(|app| entry("app", app)));
+        let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];
+        let domain = RESERVED_DOMAIN.to_owned();
+        let request = RateLimitRequest { domain, descriptors, hits_addend: hits };
+        match self.0.should_rate_limit(request).await {
+            Ok(reply) => Ok(match reply.get_ref().overall_code() {
+                Code::Ok => Asked::Ok,
+                Code::OverLimit => Asked::OverLimit,
+                Code::Unknown => Asked::Error("the server does not say what it decided".to_owned()),
+            }),
+            Err(status) if matches!(status.code(), Grpc::Unknown | Grpc::Cancelled) => {
+                Err(anyhow!("{}", status.message()))
+            }
+            Err(status) => Ok(Asked::Error(status.message().to_owned())),
+        }
+    }
+}
+
+impl tower::Service<Request<Body>> for Requests {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.0.send_request(request))
+    }
+}

@@ -1,0 +1,267 @@
+//! `/metrics`: what it says, and that Prometheus understands it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use sluicegate_testkit::{need, until};
+
+use super::{PATIENCE, Server, tool};
+
+const OPEN_METRICS: &str = "accept: application/openmetrics-text; version=1.0.0\r\n";
+
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+
+/// Asks something on every wire.
+async fn ask_everywhere(server: &Server) {
+    for _ in 0..3 {
+        server.check("login", "ann", "");
+        server.rate_limit("login", "cid", None).await;
+        server.check("shade", "ann", "");
+    }
+    let commands = "SG.CHECK login bob\r\n".repeat(4) + "SG.PEEK login bob\r\nQUIT\r\n";
+    server.raw("resp", &commands);
+    server.raw("resp", "CL.THROTTLE mine 1 1 3600\r\nSG.CHECK nope bob\r\nQUIT\r\n");
+    server.check("what\n\"nobody} knows", "ann", "");
+}
+
+/// Every sample, as it is written, with its value.
+fn samples(text: &str) -> BTreeMap<&str, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let samples = lines.map(|line| {
+        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+        (name, value.parse().expect("a number"))
+    });
+    samples.collect()
+}
+
+#[tokio::test]
+async fn what_was_decided_on_every_wire_is_what_is_counted() {
+    let server = Server::start();
+    ask_everywhere(&server).await;
+    let (head, text) = server.see("/metrics", "");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    let samples = samples(&text);
+    let mut decisions: Vec<_> = samples
+        .iter()
+        .filter_map(|(name, count)| {
+            let labels = name.strip_prefix("sluicegate_decisions_total{")?.strip_suffix('}')?;
+            Some(format!("{labels} {count}"))
+        })
+        .collect();
+    decisions.sort_unstable();
+    let decided = |policy: &str, wire: &str, result: &str, mode: &str, count: u32| {
+        format!(r#"policy="{policy}",wire="{wire}",result="{result}",mode="{mode}" {count}"#)
+    };
+    assert_eq!(
+        decisions,
+        [
+            decided("(caller)", "resp", "allowed", "store", 1),
+            decided("(unknown)", "http", "error", "none", 1),
+            decided("(unknown)", "resp", "error", "none", 1),
+            decided("login", "http", "allowed", "store", 2),
+            decided("login", "http", "refused", "store", 1),
+            decided("login", "resp", "allowed", "store", 2),
+            decided("login", "resp", "refused", "store", 2),
+            decided("login", "rls", "allowed", "store", 2),
+            decided("login", "rls", "refused", "store", 1),
+            decided("shade", "http", "allowed", "store", 1),
+            decided("shade", "http", "shadowed", "store", 2),
+        ]
+    );
+    for (name, value) in [
+        (r#"sluicegate_operations_total{wire="resp",operation="peek"}"#, 1.0),
+        (r#"sluicegate_decision_errors_total{wire="http",reason="unknown_policy"}"#, 1.0),
+        (r#"sluicegate_connections_accepted_total{wire="resp"}"#, 2.0),
+        (r#"sluicegate_connections_accepted_total{wire="http"}"#, 7.0),
+        (r#"sluicegate_connections_open{wire="admin"}"#, 1.0),
+        ("sluicegate_store_keys", 5.0),
+        ("sluicegate_store_breaker_open", 0.0),
+        ("sluicegate_policies", 2.0),
+        ("sluicegate_policies_version", 1.0),
+        ("sluicegate_policies_last_reload_successful", 1.0),
+    ] {
+        assert_eq!(samples.get(name), Some(&value), "{name}");
+    }
+    let timed = samples[r#"sluicegate_decision_duration_seconds_count{wire="http"}"#];
+    assert!((1.0..=7.0).contains(&timed), "{timed}");
+    assert!(!text.contains("ann") && !text.contains("nobody") && !text.contains("bob"), "{text}");
+}
+
+#[tokio::test]
+async fn prometheus_own_lint_has_nothing_to_say() {
+    let mut promtool = need!(tool("promtool"));
+    let server = Server::start();
+    ask_everywhere(&server).await;
+    let (_, text) = server.see("/metrics", "");
+    let mut lint = promtool
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it is installed");
+    let mut stdin = lint.stdin.take().expect("it is piped");
+    stdin.write_all(text.as_bytes()).expect("it reads");
+    drop(stdin);
+    let said = lint.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && told.is_empty(), "{told}");
+}
+
+/// A Prometheus that looks at a server.
+struct Prometheus {
+    process: Child,
+    address: String,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+impl Prometheus {
+    fn start(mut program: Command, server: &Server) -> Self {
+        let config = server.folder.path().join("prometheus.yml");
+        let admin = server.address("admin");
+        let text = format!(
+            "global: {{ scrape_interval: 200ms }}\nrule_files: ['{DEPLOY}/prometheus/alerts.yml']\n\
+             scrape_configs: [ {{ job_name: sluicegate, static_configs: [ {{ targets: ['{admin}'] }} ] }} ]\n"
+        );
+        std::fs::write(&config, text).expect("it can be written");
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let address = free.local_addr().expect("it is bound").to_string();
+        drop(free);
+        let process = program
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", server.folder.path().join("tsdb").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .args(["--log.level=error"])
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("it is installed");
+        Self { process, address }
+    }
+
+    /// What `query` says, once Prometheus answers.
+    fn query(&self, query: &str) -> Option<Value> {
+        let output = Command::new("curl")
+            .args(["-s", "-G", "--data-urlencode", &format!("query={query}")])
+            .arg(format!("http://{}/api/v1/query", self.address))
+            .output()
+            .expect("curl is installed");
+        serde_json::from_slice(&output.stdout).ok()
+    }
+}
+
+/// Every PromQL of the dashboard, with its variables filled in.
+fn of_dashboard() -> Vec<String> {
+    let text = std::fs::read_to_string(format!("{DEPLOY}/grafana/sluicegate.json"));
+    let dashboard: Value = serde_json::from_str(&text.expect("it is there")).expect("it is JSON");
+    let panels = dashboard["panels"].as_array().expect("there are panels");
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries = targets.map(|target| {
+        let query = target["expr"].as_str().expect("every target has an expression");
+        query.replace("$__rate_interval", "1m").replace("$policy", ".*").replace("$instance", ".*")
+    });
+    queries.collect()
+}
+
+/// The names of our metrics in `text`.
+fn names(text: &str) -> Vec<&str> {
+    let is_part = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_';
+    let words = text.split(|char: char| !is_part(char));
+    words.filter(|word| word.starts_with("sluicegate_") || word.starts_with("process_")).collect()
+}
+
+#[tokio::test]
+async fn prometheus_reads_the_newer_format_and_every_query_of_the_dashboard() {
+    let prometheus = need!(tool("prometheus"));
+    let server = Server::start();
+    ask_everywhere(&server).await;
+    let (head, text) = server.see("/metrics", OPEN_METRICS);
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let prometheus = Prometheus::start(prometheus, &server);
+    let sum = r#"sum(sluicegate_decisions_total{policy="login"})"#;
+    let scraped = async || {
+        let said = prometheus.query(sum)?;
+        (said["data"]["result"][0]["value"][1] == "10").then_some(())
+    };
+    until("Prometheus has read the counts", PATIENCE, scraped).await.expect("it reads them");
+    for query in of_dashboard() {
+        let said = prometheus.query(&query).expect("it answers");
+        assert_eq!(said["status"], "success", "{query}: {said}");
+    }
+    let rules = std::fs::read_to_string(format!("{DEPLOY}/prometheus/alerts.yml"));
+    let rules = rules.expect("the alerts are there");
+    let queries = of_dashboard().join("\n") + &rules;
+    // Those of a store on another machine are not here: `redis_is_counted` looks at them.
+    let here = names(&queries).into_iter().filter(|name| !of_redis(name));
+    for name in here {
+        let said = prometheus.query(&format!("count({name})")).expect("it answers");
+        assert_ne!(said["data"]["result"], serde_json::json!([]), "there is no `{name}`");
+    }
+}
+
+fn of_redis(name: &str) -> bool {
+    ["request_duration", "errors", "timeouts", "unknown", "reconnects", "calls"]
+        .iter()
+        .any(|what| name.starts_with(&format!("sluicegate_store_{what}")))
+}
+
+#[tokio::test]
+async fn a_store_on_redis_is_counted_also_when_it_is_gone() {
+    let mut redis =
+        need!(sluicegate_testkit::RedisServer::start(sluicegate_testkit::Options::default()).await);
+    let url = format!("redis://{}", redis.address());
+    let server = Server::start_with(&["--store", &url], Stdio::null());
+    server.check("login", "ann", "");
+    let (_, text) = server.see("/metrics", "");
+    let before = samples(&text);
+    assert_eq!(before["sluicegate_store_request_duration_seconds_count"], 1.0);
+    assert_eq!(before[r#"sluicegate_decision_duration_seconds_count{wire="http"}"#], 1.0);
+    redis.kill();
+    for _ in 0..20 {
+        server.check("login", "ann", "");
+    }
+    let (_, text) = server.see("/metrics", "");
+    let after = samples(&text);
+    assert_eq!(after["sluicegate_store_breaker_open"], 1.0);
+    let errors: f64 = ["no", "perhaps"]
+        .map(|executed| {
+            after[&*format!(r#"sluicegate_store_errors_total{{executed="{executed}"}}"#)]
+        })
+        .iter()
+        .sum();
+    // With the one answer before, so many failures open the breaker.
+    assert!(errors >= 4.0, "{text}");
+    let local = |result| {
+        let labels = r#"policy="login",wire="http""#;
+        let name =
+            format!(r#"sluicegate_decisions_total{{{labels},result="{result}",mode="local"}}"#);
+        after.get(&*name).copied().unwrap_or_default()
+    };
+    assert_eq!(local("allowed") + local("refused"), 20.0, "{text}");
+    let queries = of_dashboard().join("\n");
+    for name in names(&queries).into_iter().filter(|name| of_redis(name)) {
+        assert!(text.contains(name), "there is no `{name}`");
+    }
+}
+
+#[test]
+fn the_alerts_are_sound_and_fire_when_they_should() {
+    need!(tool("promtool"));
+    for arguments in [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]] {
+        let said = Command::new("promtool")
+            .args(arguments)
+            .current_dir(format!("{DEPLOY}/prometheus"))
+            .output()
+            .expect("it is installed");
+        let told = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{arguments:?}: {told}");
+    }
+}

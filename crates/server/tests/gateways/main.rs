@@ -1,0 +1,26 @@
+//! What clients of real gateways see, with Sluicegate behind them: the configurations of `examples/`,
+//! run as they are but for the ports.
+
+mod audit;
+mod auth;
+mod caddy;
+mod client;
+mod envoy;
+mod nginx;
+mod overflow;
+mod readme;
+mod stage;
+mod traefik;
+
+use std::time::Duration;
+
+use sluicegate_testkit::until;
+
+/// Longest time a test waits for a program, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `done`.
+async fn soon(what: &str, done: impl AsyncFnMut() -> bool) {
+    let mut done = done;
+    until(what, PATIENCE, async || done().await.then_some(())).await.expect("it comes true soon");
+}

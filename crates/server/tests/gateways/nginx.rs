@@ -1,0 +1,201 @@
+//! nginx, both ways: `auth_request`, and its Lua module that speaks the protocol of Redis.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use sluicegate_testkit::{Error, Launch, Options, Program, RedisServer, need};
+
+use super::audit::{exactly_five_of_twenty_pass, exactly_what_the_policy_allows_passes};
+use super::client::{ELSEWHERE, get, get_at_once, send};
+use super::soon;
+use super::stage::{Places, Stage, changed, example, root, tool};
+
+const AUTH_REQUEST: &str = "gateways/nginx/auth_request.conf";
+const LUA: &str = "gateways/nginx/lua.conf";
+
+/// Where Debian keeps them.
+const MODULES: [&str; 2] = ["ndk_http_module.so", "ngx_http_lua_module.so"];
+const MODULES_DIR: &str = "/usr/lib/nginx/modules";
+
+/// Starts nginx with `site` as a file of `conf.d`: the rest is what the package of a system has around
+/// it, as far as it is needed.
+pub(crate) fn start(places: &Places, site: &str) -> Result<Program, Error> {
+    let mut main = String::new();
+    if site.contains("lua_package_path") {
+        for module in MODULES.map(|module| Path::new(MODULES_DIR).join(module)) {
+            if !module.is_file() {
+                let missing = "the Lua module of nginx is not installed; `make deps` installs it";
+                return Err(Error::Missing(missing.to_owned()));
+            }
+            writeln!(main, "load_module {};", module.display()).expect("a String takes all text");
+        }
+    }
+    // One process, which ends with the test.
+    main += "daemon off; master_process off; pid {dir}/pid; error_log stderr;\n";
+    main += "events {}\nhttp { access_log off;\n";
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        writeln!(main, "{kind}_temp_path {{dir}}/{kind};").expect("a String takes all text");
+    }
+    // A client that a test wants to be elsewhere says so.
+    main += "set_real_ip_from 127.0.0.1; real_ip_header X-Test-Address;\n";
+    main += "include {dir}/site.conf;\n}\n";
+    let files = [("nginx.conf", main), ("site.conf", places.in_text(site))];
+    let args = ["-c", "{dir}/nginx.conf", "-e", "stderr"];
+    Program::start(&tool("nginx"), &Launch { files: &files, args: &args })
+}
+
+/// The example with its Lua file where it is here.
+fn site(path: &str) -> String {
+    let text = example(path);
+    if path != LUA {
+        return text;
+    }
+    let folder = root().join("examples/gateways/nginx");
+    changed(&text, &[("/etc/nginx/lua", &folder.display().to_string())])
+}
+
+async fn stage(path: &str, policies: &str, options: &[&str]) -> Result<Stage, Error> {
+    Stage::set(policies, options, async |places| start(places, &site(path))).await
+}
+
+#[tokio::test]
+async fn ten_a_second_and_five_at_once_pass_through_auth_request() {
+    let stage = need!(stage(AUTH_REQUEST, &example("gateways/policies.yaml"), &[]).await);
+    exactly_what_the_policy_allows_passes(&stage).await;
+    let told = get(stage.gateway, "/", "").await;
+    assert_eq!(told.header("ratelimit-policy"), Some("\"per-client\";q=5"));
+    assert!(told.header("ratelimit").is_some_and(|left| left.starts_with("\"per-client\";r=")));
+}
+
+#[tokio::test]
+async fn ten_a_second_and_five_at_once_pass_through_lua() {
+    let stage = need!(stage(LUA, &example("gateways/policies.yaml"), &[]).await);
+    exactly_what_the_policy_allows_passes(&stage).await;
+}
+
+#[tokio::test]
+async fn ten_a_second_and_five_at_once_pass_with_budgets_in_redis() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?deadline_ms=5000", redis.url());
+    let policies = example("gateways/policies.yaml");
+    let stage = need!(stage(AUTH_REQUEST, &policies, &["--store", &url]).await);
+    exactly_what_the_policy_allows_passes(&stage).await;
+}
+
+#[tokio::test]
+async fn a_client_has_one_budget_for_all_of_its_addresses() {
+    let policies = changed(&example("gateways/policies.yaml"), &[("10/s, burst: 5", "1/h")]);
+    for path in [AUTH_REQUEST, LUA] {
+        let stage = need!(stage(path, &policies, &[]).await);
+        for (address, status) in [
+            ("2001:db8:0:1::1", 200),
+            ("2001:db8:0:1:ffff::2", 429),
+            ("2001:db8:0:2::1", 200),
+            ("192.0.2.1", 200),
+            ("::ffff:192.0.2.1", 429),
+            ("192.0.2.2", 200),
+        ] {
+            let line = format!("x-test-address: {address}\r\n");
+            let call = get(stage.gateway, "/", &line).await;
+            assert_eq!(call.status, status, "{path}: {address}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_gets_to_the_application_and_nowhere_else() {
+    for path in [AUTH_REQUEST, LUA] {
+        let stage = need!(stage(path, &example("gateways/policies.yaml"), &[]).await);
+        let request =
+            "POST /a HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-length: 4\r\n\r\nbody";
+        let call = send(stage.gateway, ELSEWHERE, request).await.unwrap();
+        assert_eq!(call.status, 200, "{path}: {}", call.body);
+        assert!(call.body.contains("content-length: 4\r\n"), "{path}: {}", call.body);
+    }
+}
+
+#[tokio::test]
+async fn five_of_twenty_at_once_pass_both_ways() {
+    let policies = changed(&example("gateways/policies.yaml"), &[("10/s", "10/h")]);
+    for path in [AUTH_REQUEST, LUA] {
+        exactly_five_of_twenty_pass(&need!(stage(path, &policies, &[]).await)).await;
+    }
+}
+
+/// One policy for each thing that can be done without a store.
+const WITHOUT_STORE: &str = "
+policies:
+  - { name: local, match: { path: { prefix: /local } }, rules: [ { token_bucket: { rate: 10/h, burst: 5 } } ] }
+  - { name: allow, on_store_failure: allow, match: { path: { prefix: /allow } }, rules: [ { token_bucket: { rate: 10/h, burst: 5 } } ] }
+  - { name: deny, on_store_failure: deny, match: { path: { prefix: /deny } }, rules: [ { token_bucket: { rate: 10/h, burst: 5 } } ] }
+";
+
+#[tokio::test]
+async fn without_the_store_each_policy_does_what_it_says() {
+    let mut redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?deadline_ms=50", redis.url());
+    let stage = need!(stage(AUTH_REQUEST, WITHOUT_STORE, &["--store", &url]).await);
+    let statuses = async |path| {
+        let calls = get_at_once(stage.gateway, path, 10).await;
+        [200, 429].map(|status| calls.iter().filter(|call| call.status == status).count())
+    };
+    soon("Redis decides", async || get(stage.gateway, "/deny", "").await.status == 200).await;
+    redis.kill();
+    soon("it is missed", async || get(stage.gateway, "/deny", "").await.status == 429).await;
+    assert_eq!(statuses("/deny").await, [0, 10]);
+    assert_eq!(statuses("/allow").await, [10, 0]);
+    assert_eq!(statuses("/local").await, [5, 5]);
+}
+
+#[tokio::test]
+async fn without_sluicegate_nothing_passes_or_everything_as_the_configuration_says() {
+    let open_auth = [("# error_page 500", "error_page 500")];
+    let open_lua = [("open = false", "open = true")];
+    for (path, open, closed_status) in [(AUTH_REQUEST, open_auth, 500), (LUA, open_lua, 503)] {
+        for (changes, status) in [(&[][..], closed_status), (&open[..], 200)] {
+            let text = changed(&site(path), changes);
+            let policies = example("gateways/policies.yaml");
+            let stage = Stage::set(&policies, &[], async |places| start(places, &text)).await;
+            let mut stage = need!(stage);
+            stage.server.kill();
+            let before = stage.app.requests();
+            for call in get_at_once(stage.gateway, "/", 10).await {
+                assert_eq!(call.status, status, "{path}");
+            }
+            assert_eq!(stage.app.requests() - before, if status == 200 { 10 } else { 0 });
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_gets_around_no_limit_by_what_it_writes() {
+    let policies = "
+policies:
+  - name: orders
+    match: { path: { prefix: /orders }, method: [GET] }
+    key: [remote_ip]
+    rules: [ { token_bucket: { rate: 1/h } } ]
+";
+    let stage = need!(stage(AUTH_REQUEST, policies, &[]).await);
+    assert_eq!(get(stage.gateway, "/orders", "").await.status, 200);
+    for path in ["/orders", "//orders", "/./orders/7", "/x/../orders", "/%6Frders?a", "/orders%2f"]
+    {
+        assert_eq!(get(stage.gateway, path, "").await.status, 429, "{path}");
+    }
+    for line in [
+        "x-original-uri: /free\r\n",
+        "x-forwarded-uri: /free\r\n",
+        "x-original-method: POST\r\nx-forwarded-method: POST\r\n",
+        "x-original-host: free\r\nx-forwarded-host: free\r\n",
+    ] {
+        assert_eq!(get(stage.gateway, "/orders", line).await.status, 429, "{line}");
+    }
+    assert_eq!(get(stage.gateway, "/free", "").await.status, 200);
+    // Another address has another budget.
+    let request = "GET /orders HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n\r\n";
+    let statuses = [200, 429];
+    for status in statuses {
+        let call = send(stage.gateway, ELSEWHERE, request).await.unwrap();
+        assert_eq!(call.status, status);
+    }
+}

@@ -1,0 +1,226 @@
+//! A check made with an estimate, corrected to what it cost in truth.
+//!
+//! ```text
+//! check 1000 ─▶ work ─▶ settle(id, charged 1000, cost 640) ─▶ 360 go back
+//!                          └▶ the same id again: `SettleError::Settled`, nothing changes
+//! ```
+//!
+//! **Once.** Whether an id was settled before is itself a decision: one permit an hour, for a key
+//! made of policy, key, app and id, in the same store. So it holds in a fleet as it does in one
+//! process, for two that settle at the same moment, and needs no memory but the store's. An hour: the
+//! caller that asks again because it heard no answer does so within minutes, and every id that is
+//! remembered takes the place of a key.
+//!
+//! **Who dies in between** (after the id was taken, before the difference is) leaves what was
+//! charged as it was. Nothing is ever given back twice.
+
+use std::sync::LazyLock;
+
+use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
+use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb, Verdict};
+use sluicegate_policy::{OnStoreFailure, Rules};
+use sluicegate_store::{Executed, Store, StoreError};
+
+use super::{Answer, DecideError, Engine, Mode, Request, admit, store_request};
+
+/// How long an id is remembered after it was settled.
+const REMEMBERED: Micros = Micros::from_secs(3_600);
+
+/// Under this name stands who was settled: capital letters are in no policy's name.
+const SETTLED: &str = "Settled";
+
+/// What was charged for a piece of work, and what it cost.
+#[derive(Clone, Debug)]
+pub struct Settlement<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// Whose budget it is, 1..=1024 bytes; `None` is the budget that all share.
+    pub key: Option<&'a [u8]>,
+    /// The application that asks.
+    pub app: Option<&'a str>,
+    /// What the caller calls this piece of work, 1..=1024 bytes; of these policy, key and app it can
+    /// be settled once an hour.
+    pub id: &'a [u8],
+    /// Permits that were charged.
+    pub charged: Cost,
+    /// Permits that it cost, 0..=2^31.
+    pub cost: u64,
+}
+
+/// What a settlement did.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// Permits given back: fewer than the difference where the budget is full before.
+    pub refunded: u64,
+    /// Permits taken beside those that were charged.
+    pub taken: u64,
+    /// Permits that were not there to be taken. Nobody owes them.
+    pub missing: u64,
+    /// What is left of the budget.
+    pub answer: Answer,
+}
+
+/// Why nothing was settled. What was charged stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// It was settled within the last hour.
+    #[error("id: was settled within the last hour; nothing was changed")]
+    Settled,
+    /// The id is empty or too long.
+    #[error("id: `{0}` bytes are outside 1..={KEY_BYTES_MAX}")]
+    Id(usize),
+    /// The cost is too high.
+    #[error("cost: `{0}` is outside 0..={COST_MAX}")]
+    Cost(u64),
+    /// No decision on this budget.
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    /// The store did not carry out the correction. The same id may be settled again.
+    #[error("store: {0}; nothing was changed, ask again")]
+    Undone(StoreError),
+    /// Nobody knows whether the store carried out the correction, so it is not tried again.
+    #[error("store: {0}; nobody knows whether the correction was made, it is not made again")]
+    Unknown(StoreError),
+}
+
+/// One permit an hour.
+static ONCE: LazyLock<Rules> = LazyLock::new(|| {
+    let rate = Rate::new(1, REMEMBERED).expect("an hour is a period");
+    let bucket = TokenBucket::new(rate, 1).expect("one permit is a burst");
+    Rules::new(RuleSet::single("once", bucket.into())).expect("it follows no calendar")
+});
+
+impl<S: Store> Engine<S> {
+    /// Corrects what was charged to what it cost: the difference is given back, or taken as far as
+    /// it is there. Once for each id; only the store itself can say that, so while it does not answer
+    /// nothing is settled, whatever the policy says.
+    ///
+    /// It is two decisions. Whoever drops the future between them leaves the id settled and the
+    /// charge as it was: run it in a task of its own.
+    ///
+    /// # Errors
+    /// [`SettleError`].
+    pub async fn settle(&self, settlement: &Settlement<'_>) -> Result<Settled, SettleError> {
+        let Settlement { policy, key, app, id, charged, cost } = *settlement;
+        if !(1..=KEY_BYTES_MAX).contains(&id.len()) {
+            return Err(SettleError::Id(id.len()));
+        }
+        if cost > COST_MAX {
+            return Err(SettleError::Cost(cost));
+        }
+        let policies = self.policies();
+        let verb = correction(charged, cost);
+        let request = Request { policy, key, app, verb };
+        let (_, key, rules) = admit(&policies, &request)?;
+        rules.set().supports(&request.verb).map_err(DecideError::from)?;
+
+        let name = name_of(settlement);
+        self.take_turn(&name).await?;
+        let (verdict, mode) = match self.correct(rules, (&request, key)).await {
+            Ok(corrected) => corrected,
+            Err(error) => return Err(self.undo(&name, error).await),
+        };
+        let answer = Answer::new(verdict, mode, rules);
+        let granted = answer.decision.granted();
+        let short = cost.saturating_sub(charged.get());
+        let (refunded, taken) = match request.verb {
+            Verb::Refund { .. } => (granted, 0),
+            Verb::AtMost { .. } => (0, granted),
+            _ => (0, 0),
+        };
+        Ok(Settled { refunded, taken, missing: short.saturating_sub(taken), answer })
+    }
+
+    /// Gives back or takes what the request says.
+    async fn correct(
+        &self,
+        rules: &Rules,
+        (request, key): (&Request<'_>, &[u8]),
+    ) -> Result<(Verdict, Mode), StoreError> {
+        let now = self.now();
+        if !matches!(request.verb, Verb::AtMost { .. }) {
+            return self.ask_store(OnStoreFailure::Deny, rules, (request, key), now).await;
+        }
+        // Without the store others would take from this engine's share, which nobody would know of.
+        let windows = rules.windows(now);
+        let moment = Moment::with_windows(now, windows.as_slice());
+        let verdict = self.store.decide(&store_request(request, key, rules), &moment).await?;
+        Ok((verdict, Mode::Store))
+    }
+
+    /// Takes the one turn that `name` has.
+    async fn take_turn(&self, name: &[u8]) -> Result<(), SettleError> {
+        let take = Request::new(SETTLED, None, Verb::Check { cost: Cost::ONE });
+        let asked = self.ask_store(OnStoreFailure::Deny, &ONCE, (&take, name), self.now());
+        match asked.await.map_err(DecideError::from)? {
+            (verdict, Mode::Store) if verdict.decision.allowed() => Ok(()),
+            (_, Mode::Store | Mode::Remembered) => Err(SettleError::Settled),
+            (_, Mode::Local | Mode::Allow | Mode::Deny) => {
+                let reason = "it does not answer, and only it knows what was settled".to_owned();
+                let error = StoreError::Unavailable { reason, executed: Executed::No };
+                Err(DecideError::Store(error).into())
+            }
+        }
+    }
+
+    /// Gives the turn of `name` back, if the correction was surely not made.
+    async fn undo(&self, name: &[u8], error: StoreError) -> SettleError {
+        let StoreError::Unavailable { executed: Executed::No, .. } = &error else {
+            return SettleError::Unknown(error);
+        };
+        let reset = Request::new(SETTLED, None, Verb::Reset);
+        let asked = self.ask_store(OnStoreFailure::Deny, &ONCE, (&reset, name), self.now());
+        match asked.await {
+            Ok(_) => SettleError::Undone(error),
+            Err(_) => SettleError::Unknown(error),
+        }
+    }
+}
+
+/// What is to be done about the difference.
+fn correction(charged: Cost, cost: u64) -> Verb {
+    match Cost::new(cost.abs_diff(charged.get())) {
+        Ok(difference) if cost < charged.get() => Verb::Refund { cost: difference },
+        Ok(difference) => Verb::AtMost { cost: difference },
+        // They are the same.
+        Err(_) => Verb::Peek { cost: Cost::ONE },
+    }
+}
+
+/// All that makes the settlement this one and no other. Lengths stand in front, so that two never
+/// read the same.
+fn name_of(settlement: &Settlement<'_>) -> Vec<u8> {
+    let Settlement { policy, key, app, id, charged: _, cost: _ } = *settlement;
+    let mut name = Vec::new();
+    for part in [Some(policy.as_bytes()), key, app.map(str::as_bytes), Some(id)] {
+        match part {
+            Some(part) => {
+                name.extend_from_slice(&part.len().to_be_bytes());
+                name.extend_from_slice(part);
+            }
+            // No part is as long.
+            None => name.extend_from_slice(&usize::MAX.to_be_bytes()),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settlement<'a>(policy: &'a str, key: Option<&'a [u8]>, id: &'a [u8]) -> Settlement<'a> {
+        Settlement { policy, key, app: None, id, charged: Cost::ONE, cost: 0 }
+    }
+
+    #[test]
+    fn no_two_settlements_have_the_same_name() {
+        let name = |policy, key, id| name_of(&settlement(policy, key, id));
+        assert_ne!(name("a", Some(b"bc"), b"d"), name("ab", Some(b"c"), b"d"));
+        assert_ne!(name("a", None, b"d"), name("a", Some(b""), b"d"));
+        assert_ne!(name("a", Some(b"k"), b"d"), name("a", Some(b"k"), b"e"));
+        let with_app = Settlement { app: Some("d"), ..settlement("a", None, b"i") };
+        assert_ne!(name_of(&with_app), name("a", None, b"di"));
+    }
+}

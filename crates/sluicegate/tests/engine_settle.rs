@@ -1,0 +1,220 @@
+//! A charge is corrected to the cost once, whatever the store does meanwhile; and rules are explained
+//! one by one.
+#![cfg(feature = "engine")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::{
+    Executed, MemoryStore, Request as StoreRequest, Store, StoreError, Verdict,
+};
+use sluicegate::{
+    Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Request, SettleError, Settled,
+    Settlement, StoreFailure, Verb,
+};
+
+const POLICIES: &str = "
+policies:
+  - { name: tokens, rules: [ { token_bucket: { rate: 100/d, burst: 100 } } ] }
+  - { name: other, apps: [web, job], rules: [ { token_bucket: { rate: 100/d, burst: 100 } } ] }
+  - { name: open, on_store_failure: allow, rules: [ { token_bucket: { rate: 100/d, burst: 100 } } ] }
+  - { name: jobs, rules: [ { concurrency: { limit: 1, ttl: 30s } } ] }
+  - name: two
+    rules:
+      - { name: burst, token_bucket: { rate: 5/d, burst: 5 } }
+      - { name: daily, sliding_log: { limit: 9, window: 1d } }
+";
+
+/// A store that answers so many times, and then does not.
+#[derive(Debug)]
+struct Failing {
+    memory: MemoryStore,
+    answers: AtomicU64,
+    executed: Mutex<Executed>,
+}
+
+#[derive(Clone, Debug)]
+struct Shared(Arc<Failing>);
+
+impl Store for Shared {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, StoreError> {
+        let less = |left: u64| left.checked_sub(1);
+        if self.0.answers.try_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
+            // The one after it is answered again.
+            self.answers(u64::MAX);
+            let executed = *self.0.executed.lock().expect("nobody panics with it");
+            return Err(StoreError::Unavailable { reason: "gone".to_owned(), executed });
+        }
+        Ok(self.0.memory.decide_now(request, at)?)
+    }
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self(Arc::new(Failing {
+            memory: MemoryStore::default(),
+            answers: AtomicU64::new(u64::MAX),
+            executed: Mutex::new(Executed::No),
+        }))
+    }
+
+    fn answers(&self, times: u64) {
+        self.0.answers.store(times, Ordering::Relaxed);
+    }
+
+    fn fails_after(&self, times: u64, executed: Executed) {
+        *self.0.executed.lock().expect("nobody panics with it") = executed;
+        self.answers(times);
+    }
+}
+
+fn engine(store: &Shared, clock: &Arc<ManualClock>) -> Engine<Shared> {
+    let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
+    let engine = Engine::new(policies, store.clone(), Arc::clone(clock) as _);
+    engine.surviving(StoreFailure::default())
+}
+
+fn now<F: Future>(future: F) -> F::Output {
+    match pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("the store in these tests answers at once"),
+    }
+}
+
+fn settlement<'a>(policy: &'a str, id: &'a str, charged: u64, cost: u64) -> Settlement<'a> {
+    let charged = Cost::new(charged).expect("it is in its range");
+    Settlement { policy, key: Some(b"k"), app: None, id: id.as_bytes(), charged, cost }
+}
+
+fn check(engine: &Engine<Shared>, policy: &str, cost: u64) -> u64 {
+    let verb = Verb::Check { cost: Cost::new(cost).expect("it is in its range") };
+    let request = Request::new(policy, Some(b"k"), verb);
+    now(engine.decide(&request)).expect("it is decided").decision.granted()
+}
+
+fn left(engine: &Engine<Shared>, policy: &str) -> u64 {
+    let request = Request::new(policy, Some(b"k"), Verb::Peek { cost: Cost::ONE });
+    now(engine.decide(&request)).expect("it is decided").decision.remaining
+}
+
+/// What was refunded, taken and missing.
+fn parts(settled: &Settled) -> [u64; 3] {
+    [settled.refunded, settled.taken, settled.missing]
+}
+
+#[test]
+fn what_was_charged_is_corrected_once_an_hour_for_each_id() {
+    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+    let engine = engine(&store, &clock);
+    check(&engine, "tokens", 60);
+    let less = settlement("tokens", "a", 60, 20);
+    assert_eq!(parts(&now(engine.settle(&less)).unwrap()), [40, 0, 0]);
+    assert_eq!(now(engine.settle(&less)).unwrap_err(), SettleError::Settled);
+    assert_eq!(left(&engine, "tokens"), 80);
+    let more = settlement("tokens", "b", 20, 130);
+    assert_eq!(parts(&now(engine.settle(&more)).unwrap()), [0, 80, 30]);
+    let same = settlement("tokens", "c", 20, 20);
+    assert_eq!(parts(&now(engine.settle(&same)).unwrap()), [0, 0, 0]);
+    assert_eq!(now(engine.settle(&same)).unwrap_err(), SettleError::Settled);
+    clock.advance(Micros::from_secs(3_600));
+    assert!(now(engine.settle(&less)).is_ok(), "an hour later the name is free");
+}
+
+#[test]
+fn policy_key_app_and_id_together_are_one_settlement() {
+    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+    let engine = engine(&store, &clock);
+    let web = Settlement { app: Some("web"), ..settlement("other", "i", 2, 1) };
+    let job = Settlement { app: Some("job"), ..web.clone() };
+    let nobody = Settlement { key: None, ..web.clone() };
+    for one in [&settlement("tokens", "i", 2, 1), &web, &job, &nobody] {
+        assert!(now(engine.settle(one)).is_ok(), "{one:?}");
+        assert_eq!(now(engine.settle(one)).unwrap_err(), SettleError::Settled);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_leaves_the_id_as_it_was() {
+    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+    let engine = engine(&store, &clock);
+    let refused = |settlement: &Settlement<'_>| now(engine.settle(settlement)).unwrap_err();
+    assert_eq!(refused(&settlement("tokens", "", 1, 0)), SettleError::Id(0));
+    assert_eq!(refused(&settlement("tokens", "i", 1, 1 << 32)), SettleError::Cost(1 << 32));
+    let unknown = refused(&settlement("none", "i", 1, 0));
+    assert!(matches!(unknown, SettleError::Decide(DecideError::UnknownPolicy(_))));
+    let unconfigured = refused(&settlement("other", "i", 1, 0));
+    assert!(matches!(unconfigured, SettleError::Decide(DecideError::Unconfigured { .. })));
+    for _ in 0..2 {
+        let unsupported = refused(&settlement("jobs", "i", 1, 2));
+        assert!(matches!(unsupported, SettleError::Decide(DecideError::Unsupported(_))));
+    }
+}
+
+#[test]
+fn a_correction_that_was_surely_not_made_can_be_made_later() {
+    for (cost, corrected) in [(20, [40, 0, 0]), (70, [0, 10, 0])] {
+        let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+        let engine = engine(&store, &clock);
+        check(&engine, "open", 60);
+        let settlement = settlement("open", "a", 60, cost);
+        store.fails_after(1, Executed::No);
+        let undone = now(engine.settle(&settlement)).unwrap_err();
+        assert!(matches!(undone, SettleError::Undone(_)), "{undone}");
+        assert_eq!(left(&engine, "open"), 40);
+        assert_eq!(parts(&now(engine.settle(&settlement)).unwrap()), corrected);
+    }
+}
+
+#[test]
+fn a_correction_that_was_perhaps_made_is_not_made_again() {
+    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+    let engine = engine(&store, &clock);
+    check(&engine, "open", 60);
+    let settlement = settlement("open", "a", 60, 20);
+    store.fails_after(1, Executed::Perhaps);
+    let unknown = now(engine.settle(&settlement)).unwrap_err();
+    assert!(matches!(unknown, SettleError::Unknown(_)), "{unknown}");
+    assert_eq!(now(engine.settle(&settlement)).unwrap_err(), SettleError::Settled);
+}
+
+#[test]
+fn without_a_store_nothing_is_settled_whatever_the_policy_says() {
+    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+    let engine = engine(&store, &clock);
+    check(&engine, "open", 60);
+    let settlement = settlement("open", "a", 60, 20);
+    store.fails_after(0, Executed::No);
+    let gone = now(engine.settle(&settlement)).unwrap_err();
+    assert!(matches!(gone, SettleError::Decide(DecideError::Store(_))), "{gone}");
+    assert_eq!(parts(&now(engine.settle(&settlement)).unwrap()), [40, 0, 0]);
+}
+
+#[test]
+fn an_explanation_says_what_each_rule_would_and_changes_nothing() {
+    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+    let engine = engine(&store, &clock);
+    check(&engine, "two", 3);
+    let verb = Verb::Check { cost: Cost::new(3).unwrap() };
+    let request = Request::new("two", Some(b"k"), verb);
+    for _ in 0..2 {
+        let why = now(engine.explain(&request)).unwrap();
+        assert_eq!(
+            (why.policy.name(), why.is_override, why.answer.rule()),
+            ("two", false, "burst")
+        );
+        let rules = why.rules.unwrap();
+        let told = rules.iter().map(|rule| (rule.allowed(), rule.limit, rule.remaining));
+        assert_eq!(told.collect::<Vec<_>>(), [(false, 5, 2), (true, 9, 6)]);
+    }
+    store.fails_after(0, Executed::No);
+    let blind = now(engine.explain(&request)).unwrap();
+    assert_eq!((blind.answer.mode, blind.rules), (Mode::Local, None));
+}

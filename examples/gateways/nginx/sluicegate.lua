@@ -1,0 +1,120 @@
+-- Asks Sluicegate whether the present request may pass, over the protocol of Redis.
+--
+--   access_by_lua_block {
+--       local sluicegate = require("sluicegate")
+--       sluicegate.limit { host = "127.0.0.1", port = 6380, policy = "site", key = sluicegate.client() }
+--   }
+--
+-- A request over the limit ends with 429 and Retry-After. Without an answer it ends with 503, or passes
+-- if `open` is true. `timeout_ms` must be longer than the policy may hold a request back; `password` is
+-- for servers that want one.
+
+local _M = {}
+
+local TIMEOUT_MS_DEFAULT = 1000
+local IDLE_MS = 30000
+-- Connections that each worker keeps.
+local POOL_SIZE = 64
+
+local function encode(words)
+    local bytes = { "*" .. #words .. "\r\n" }
+    for _, word in ipairs(words) do
+        word = tostring(word)
+        bytes[#bytes + 1] = "$" .. #word .. "\r\n" .. word .. "\r\n"
+    end
+    return table.concat(bytes)
+end
+
+-- One reply of RESP2: a number, a string, a list or ngx.null. Errors are nil and what they say.
+local function read(socket)
+    local line, err = socket:receive("*l")
+    if not line then
+        return nil, err
+    end
+    local kind, rest = line:sub(1, 1), line:sub(2)
+    if kind == ":" then
+        return tonumber(rest)
+    elseif kind == "+" then
+        return rest
+    elseif kind == "$" then
+        local length = tonumber(rest)
+        if length < 0 then
+            return ngx.null
+        end
+        local text, problem = socket:receive(length + 2)
+        return text and text:sub(1, length), problem
+    elseif kind == "*" then
+        local list = {}
+        for place = 1, tonumber(rest) do
+            local element, problem = read(socket)
+            if element == nil then
+                return nil, problem
+            end
+            list[place] = element
+        end
+        return list
+    end
+    return nil, rest
+end
+
+local function ask(options, words)
+    local socket = ngx.socket.tcp()
+    socket:settimeout(options.timeout_ms or TIMEOUT_MS_DEFAULT)
+    local connected, err = socket:connect(options.host, options.port)
+    if not connected then
+        return nil, err
+    end
+    if options.password and socket:getreusedtimes() == 0 then
+        socket:send(encode { "AUTH", options.password })
+        local said, problem = read(socket)
+        if not said then
+            socket:close()
+            return nil, problem
+        end
+    end
+    local sent, reply
+    sent, err = socket:send(encode(words))
+    if sent then
+        reply, err = read(socket)
+    end
+    if not reply then
+        socket:close()
+        return nil, err
+    end
+    socket:setkeepalive(IDLE_MS, POOL_SIZE)
+    return reply
+end
+
+-- The client's address as a key: one of IPv6 counts as its network of 64 bits, in which a client moves
+-- as it likes, and one of IPv4 in its dress as that.
+function _M.client()
+    local bytes = ngx.var.binary_remote_addr
+    if #bytes == 4 then
+        return ngx.var.remote_addr
+    end
+    if bytes:sub(1, 12) == ("\0"):rep(10) .. "\255\255" then
+        return table.concat({ bytes:byte(13, 16) }, ".")
+    end
+    return ("%02x%02x:%02x%02x:%02x%02x:%02x%02x::/64"):format(bytes:byte(1, 8))
+end
+
+function _M.limit(options)
+    local reply, err = ask(options, { "SG.CHECK", options.policy, options.key })
+    local passes = reply and reply[1]
+    if passes == 1 then
+        return
+    end
+    if passes == -1 then
+        local retry_after_ms = reply[4]
+        if retry_after_ms >= 0 then
+            ngx.header["Retry-After"] = math.max(math.ceil(retry_after_ms / 1000), 1)
+        end
+        return ngx.exit(429)
+    end
+    ngx.log(ngx.ERR, "sluicegate: ", err or ("there is no policy " .. options.policy))
+    if not options.open then
+        return ngx.exit(503)
+    end
+end
+
+return _M
