@@ -241,15 +241,21 @@ async fn answer(
 /// Says which wires everybody can ask who reaches them.
 fn warn(config: &Config, bound: &[Bound]) -> io::Result<()> {
     for bound in bound {
-        let (wire, address) = (bound.wire(), bound.address()?);
-        let asks_who = wire == Wire::Resp && config.resp.password.is_some();
-        if !address.is_local() && bound.tls().is_none() && !asks_who {
-            tracing::warn!(
-                "{wire}.listen: `{address}` can be reached from elsewhere, without TLS and by everybody; see `{wire}.tls`"
-            );
+        let asks_who = bound.wire() == Wire::Resp && config.resp.password.is_some();
+        let guarded = asks_who || bound.tls().is_some();
+        if let Some(warning) = warning(bound.wire(), &bound.address()?, guarded) {
+            tracing::warn!("{warning}");
         }
     }
     Ok(())
+}
+
+fn warning(wire: Wire, address: &Listen, guarded: bool) -> Option<String> {
+    (!guarded && !address.is_local()).then(|| {
+        format!(
+            "{wire}.listen: `{address}` can be reached from elsewhere, without TLS and by everybody; see `{wire}.tls`"
+        )
+    })
 }
 
 /// Says where the server is, and commands that work now.
@@ -312,6 +318,26 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_address_without_a_guard_is_warned_of() {
+        let of = |address: &str, guarded| {
+            warning(Wire::Rls, &address.parse().expect("an address"), guarded)
+        };
+        let open = of("0.0.0.0:8081", false).unwrap();
+        assert!(open.starts_with("rls.listen: `0.0.0.0:8081` can be reached"), "{open}");
+        assert!(of("[::]:8081", false).is_some());
+        for (address, guarded) in
+            [("0.0.0.0:8081", true), ("127.0.0.1:1", false), ("[::1]:1", false), ("unix:/s", false)]
+        {
+            assert_eq!(of(address, guarded), None, "{address}");
         }
     }
 }
