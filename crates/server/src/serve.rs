@@ -21,10 +21,11 @@ use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
 use crate::store::{AnyStore, StoreName};
 use crate::trace::Traces;
+use crate::wire::headers::Headers;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
-use crate::wire::rls::{Headers, RateLimits};
-use crate::wire::{Bound, DRAIN_MAX, House, Renewal, Wire, http};
+use crate::wire::rls::RateLimits;
+use crate::wire::{Bound, DRAIN_MAX, House, Renewal, Wire};
 use crate::workers::Workers;
 use crate::{descriptors, log, wire};
 
@@ -164,7 +165,7 @@ async fn serve(
     let headers = Headers::of(config.rls.headers.as_slice());
     let house = House {
         limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
-        http_headers: http::Headers::of(config.http.headers.as_slice()),
+        http_headers: Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
         trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),

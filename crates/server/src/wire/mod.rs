@@ -5,6 +5,7 @@
 
 pub(crate) mod accept;
 mod admin;
+pub(crate) mod headers;
 pub mod http;
 pub mod resp;
 pub mod rls;
@@ -23,6 +24,7 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
 use accept::Listener;
+use headers::Headers;
 use http::TrustedPeers;
 use resp::Password;
 use rls::RateLimits;
@@ -116,7 +118,7 @@ pub(crate) struct House {
     pub(crate) live: Arc<Live>,
     pub(crate) limits: Arc<RateLimits>,
     /// What clients of HTTP are told about their budgets with.
-    pub(crate) http_headers: http::Headers,
+    pub(crate) http_headers: Headers,
     /// Gateways whose word is taken for what their clients asked.
     pub(crate) trusted_peers: Arc<TrustedPeers>,
     /// What Redis clients must say.

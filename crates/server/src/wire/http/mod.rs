@@ -11,6 +11,5 @@ mod serve;
 
 pub(crate) use auth::TrustedPeers;
 pub use auth::path_of;
-pub(crate) use codec::Headers;
 pub use codec::requests_in;
 pub(crate) use serve::{connection, serve};

@@ -34,11 +34,12 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::auth;
-use super::codec::{Ask, Headers, Operation, Problem, encode, encode_explanation, refusal};
+use super::codec::{Ask, Operation, Problem, encode, encode_explanation, refusal};
 use super::guard::Guard;
 use super::openapi;
 use crate::gate::Gate;
 use crate::wire::accept::{self, CONNECTIONS_MAX, Listener, Peer};
+use crate::wire::headers::Headers;
 use crate::wire::{House, Wire, rls};
 use body::read;
 

@@ -57,7 +57,6 @@ mod service;
 mod whole;
 
 pub(crate) use client::{Asked, Client};
-pub(crate) use codec::Headers;
 pub use codec::request_in;
 pub(crate) use json::routes;
 pub(crate) use serve::serve;

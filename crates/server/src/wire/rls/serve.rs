@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
     use crate::gate::Gate;
-    use crate::wire::rls::codec::Headers;
+    use crate::wire::headers::Headers;
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

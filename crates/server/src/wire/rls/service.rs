@@ -8,11 +8,12 @@ use sluicegate::{DecideError, Passage};
 use sluicegate_policy::{DescriptorTree, Overflow};
 use tonic::{Request, Response, Status};
 
-use super::codec::{Ask, Budget, Decided, Headers, KnownLimits, Refusal, Reply, decode};
+use super::codec::{Ask, Budget, Decided, KnownLimits, Refusal, Reply, decode};
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::gate::Gate;
 use crate::trace::Parent;
 use crate::wire::Wire;
+use crate::wire::headers::Headers;
 
 /// Decides what gateways ask, by descriptors, through the gate.
 #[derive(Debug)]

@@ -14,7 +14,8 @@ use super::codec::{AuthError, Guarded, Query, TrustedPeers, encode};
 use super::several;
 use crate::gate::Gate;
 use crate::wire::accept::Peer;
-use crate::wire::http::codec::{Headers, Problem};
+use crate::wire::headers::Headers;
+use crate::wire::http::codec::Problem;
 use crate::wire::http::serve::problem;
 
 /// Where all policies are asked that guard the request.

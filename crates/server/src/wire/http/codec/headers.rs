@@ -8,28 +8,13 @@ use sluicegate::http::Format;
 use sluicegate::http::headers::{add_retry_after, rate_limit_policy};
 use sluicegate::{Answer, NamedRule, RuleSet};
 
-use crate::config::HeaderStyle;
+use crate::wire::headers::Headers;
 
 /// Rules of which a thread remembers what is said, each in one place by its address: some hundred are
 /// asked for often, and they are small.
 const KNOWN_MAX: usize = 256;
 
-/// Which fields tell what is left. `Retry-After` is always on a refusal that can pass later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Headers {
-    /// `RateLimit` and `RateLimit-Policy`.
-    ratelimit: bool,
-    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
-    x_ratelimit: bool,
-}
-
 impl Headers {
-    /// The fields of these styles.
-    pub(crate) fn of(styles: &[HeaderStyle]) -> Self {
-        let (ratelimit, x_ratelimit) = (HeaderStyle::Ratelimit, HeaderStyle::XRatelimit);
-        Self { ratelimit: styles.contains(&ratelimit), x_ratelimit: styles.contains(&x_ratelimit) }
-    }
-
     /// Adds what `answer` says.
     pub(crate) fn add_to(self, headers: &mut HeaderMap, answer: &Answer) {
         self.add_limits_to(headers, answer);
@@ -80,6 +65,7 @@ mod tests {
     use sluicegate::{Cost, Engine, Micros, Request, Verb};
 
     use super::*;
+    use crate::config::HeaderStyle;
 
     const POLICIES: &str = "
 policies:

@@ -12,7 +12,6 @@ mod settled;
 pub(super) use ask::{Ask, Settle};
 pub(super) use batch::{Batch, CHECKS_MAX, encode_all, encode_each, encode_none, refund};
 pub(super) use explain::{Explained, encode as encode_explanation};
-pub(crate) use headers::Headers;
 pub(super) use operation::Operation;
 pub(super) use problem::{Document, Problem, Refusal, refusal};
 pub(super) use reply::{Decided, encode};

@@ -6,26 +6,10 @@ use sluicegate::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
 use super::reply::{Decided, rule, unit, until_reset};
-use crate::config::HeaderStyle;
+use crate::wire::headers::Headers;
 use crate::wire::rls::proto::HeaderValue;
 
-/// Which fields clients are told about their budgets with. `Retry-After` is always on a refusal that
-/// can pass later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Headers {
-    /// `RateLimit` and `RateLimit-Policy`, the tenth draft of the IETF.
-    ratelimit: bool,
-    /// `x-ratelimit-limit`, `-remaining` and `-reset`, the third draft, as Envoy itself has them.
-    x_ratelimit: bool,
-}
-
 impl Headers {
-    /// The fields of these styles.
-    pub(crate) fn of(styles: &[HeaderStyle]) -> Self {
-        let (ratelimit, x_ratelimit) = (HeaderStyle::Ratelimit, HeaderStyle::XRatelimit);
-        Self { ratelimit: styles.contains(&ratelimit), x_ratelimit: styles.contains(&x_ratelimit) }
-    }
-
     /// The fields that tell of what was `decided`.
     pub(super) fn tell(self, decided: &[Decided<'_>]) -> Vec<HeaderValue> {
         let mut fields = Vec::new();

@@ -17,7 +17,6 @@ use prost::Message;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
 pub(super) use ask::{Ask, Budget, decode};
-pub(crate) use headers::Headers;
 pub(super) use limit::KnownLimits;
 pub(super) use refusal::Refusal;
 pub(super) use reply::{Decided, Reply};

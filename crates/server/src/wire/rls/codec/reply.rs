@@ -6,8 +6,9 @@ use sluicegate::policy::Fallback;
 use sluicegate::{Answer, CalendarUnit, Decision, Micros, Rule, Way};
 
 use super::ask::{Ask, Budget};
-use super::headers::{Headers, field};
+use super::headers::field;
 use super::limit::UNITS;
+use crate::wire::headers::Headers;
 use crate::wire::rls::proto::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 
 /// The field of a request that goes on, over the limit, for a fallback: which one.

@@ -11,8 +11,8 @@ use super::{AuthError, Budget, Guarded, TrustedPeers};
 use crate::config::{Config, HeaderStyle};
 use crate::gate::Gate;
 use crate::wire::accept::Peer;
+use crate::wire::headers::Headers;
 use crate::wire::http::auth::several;
-use crate::wire::http::codec::Headers;
 
 const GATEWAY: Peer = Peer::Ip(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 

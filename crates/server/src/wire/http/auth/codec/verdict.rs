@@ -22,7 +22,7 @@ use sluicegate::http::problem;
 use sluicegate::policy::{Fallback, Policy};
 use sluicegate::{Mode, Passage, Way};
 
-use crate::wire::http::codec::Headers;
+use crate::wire::headers::Headers;
 
 const VERDICT: HeaderName = HeaderName::from_static("x-sluicegate-verdict");
 const POLICY: HeaderName = HeaderName::from_static("x-sluicegate-policy");

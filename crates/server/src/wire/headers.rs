@@ -1,0 +1,21 @@
+//! Which header fields tell clients about their budgets: the setting that HTTP and rls share. What
+//! the fields say is each wire's own.
+
+use crate::config::HeaderStyle;
+
+/// Which fields tell what is left. `Retry-After` is always on a refusal that can pass later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Headers {
+    /// `RateLimit` and `RateLimit-Policy`, the tenth draft of the IETF.
+    pub(super) ratelimit: bool,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+    pub(super) x_ratelimit: bool,
+}
+
+impl Headers {
+    /// The fields of these styles.
+    pub(crate) fn of(styles: &[HeaderStyle]) -> Self {
+        let (ratelimit, x_ratelimit) = (HeaderStyle::Ratelimit, HeaderStyle::XRatelimit);
+        Self { ratelimit: styles.contains(&ratelimit), x_ratelimit: styles.contains(&x_ratelimit) }
+    }
+}
