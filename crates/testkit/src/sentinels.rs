@@ -26,7 +26,7 @@ pub struct SentinelOptions {
     /// After which time a failover that does not succeed is given up and tried again.
     pub failover_timeout: Duration,
     /// Replicas that the master needs in order to take a write (`min-replicas-to-write`, with a
-    /// `min-replicas-max-lag` of a second).
+    /// `min-replicas-max-lag` of three seconds: they report every second, on a busy machine late).
     pub min_replicas: Option<u8>,
     /// How the master and its replicas are to be. The sentinels themselves ask nobody for a
     /// password.
@@ -56,7 +56,7 @@ impl Sentinels {
         let mut node = options.node.clone();
         if let Some(replicas) = options.min_replicas {
             node.config.push(format!("min-replicas-to-write {replicas}"));
-            node.config.push("min-replicas-max-lag 1".to_owned());
+            node.config.push("min-replicas-max-lag 3".to_owned());
         }
         let mut nodes = vec![RedisServer::start(node.clone()).await?];
         node.replica_of = Some(nodes[0].address());
