@@ -3,14 +3,13 @@
 
 mod audit;
 mod auth;
-mod caddy;
 mod client;
 mod envoy;
+mod forward;
 mod nginx;
 mod overflow;
 mod readme;
 mod stage;
-mod traefik;
 
 use std::time::Duration;
 
