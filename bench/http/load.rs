@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-
-use crate::server::Server;
+use sluicegate_bench::served::on_core;
 
 /// Connections that are kept open, and seconds of a round.
 const CONNECTIONS: &str = "50";
@@ -36,11 +34,11 @@ impl Load {
         Ok(Self { script })
     }
 
-    /// Keeps `server` busy for a round; how many requests it answered, all of them with success.
-    pub(crate) fn run(&self, server: &Server) -> anyhow::Result<u64> {
-        let url = format!("http://127.0.0.1:{}/v1/check", server.port());
-        let output = Command::new("taskset")
-            .args(["-c", "1", "wrk", "-t", "1", "-c", CONNECTIONS, "-d", SECONDS, "-s"])
+    /// Keeps the server at `port` busy for a round; how many requests it answered, all of them with success.
+    pub(crate) fn run(&self, port: u16) -> anyhow::Result<u64> {
+        let url = format!("http://127.0.0.1:{port}/v1/check");
+        let output = on_core("1", "wrk")
+            .args(["-t", "1", "-c", CONNECTIONS, "-d", SECONDS, "-s"])
             .arg(&self.script)
             .arg(url)
             .output()

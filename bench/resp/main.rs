@@ -5,11 +5,8 @@
 mod fixed;
 mod server;
 
-use anyhow::ensure;
 use server::Server;
-
-/// Rounds, all servers in turn; a figure is the median of as many.
-const ROUNDS: usize = 5;
+use sluicegate_bench::served::{ROUNDS, spread};
 
 /// Rounds that are not counted, in which keys are made.
 const ROUNDS_BEFORE: usize = 1;
@@ -49,29 +46,16 @@ fn main() -> anyhow::Result<()> {
             }
         }
         for (server, figures) in servers.iter().zip(&rounds) {
-            ensure!(figures.len() == ROUNDS, "every round has a figure");
-            let cpu = column(figures, |(cpu, _)| cpu);
-            let rate = column(figures, |(_, rate)| rate);
-            let pairs = figures.iter().zip(&rounds[0]);
-            let mut ratios: Vec<_> = pairs.map(|(own, fixed)| own.0 / fixed.0).collect();
-            ratios.sort_by(f64::total_cmp);
+            let [least, cpu, most] = spread(figures.iter().map(|(cpu, _)| *cpu));
+            let [_, rate, _] = spread(figures.iter().map(|(_, rate)| *rate));
+            let [_, ratio, _] =
+                spread(figures.iter().zip(&rounds[0]).map(|(own, fixed)| own.0 / fixed.0));
             println!(
-                "| {pipelined} | {} | {:.3} [{:.3}..{:.3}] | {:.2} | {:.2} | {:.0} |",
+                "| {pipelined} | {} | {cpu:.3} [{least:.3}..{most:.3}] | {ratio:.2} | {:.2} | {rate:.0} |",
                 server.name(),
-                cpu[ROUNDS / 2],
-                cpu[0],
-                cpu[ROUNDS - 1],
-                ratios[ROUNDS / 2],
-                cpu[ROUNDS / 2] / redis_cell_us,
-                rate[ROUNDS / 2],
+                cpu / redis_cell_us,
             );
         }
     }
     Ok(())
-}
-
-fn column(figures: &[(f64, f64)], pick: impl Fn((f64, f64)) -> f64) -> Vec<f64> {
-    let mut column: Vec<_> = figures.iter().copied().map(pick).collect();
-    column.sort_by(f64::total_cmp);
-    column
 }

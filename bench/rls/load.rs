@@ -2,17 +2,20 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use prost::Message as _;
+use sluicegate_bench::served::on_core;
 
 /// Connections, and streams on each at a time.
 const CONNECTIONS: &str = "10";
 const STREAMS: &str = "10";
+
+/// Decisions of one case in one round: about a second of the server's time.
+const DECISIONS: u64 = 100_000;
 
 /// One request, ready to be sent again and again.
 #[derive(Debug)]
@@ -36,22 +39,22 @@ impl Load {
         Ok(Self { body })
     }
 
-    /// Sends `requests`, all of which must be answered.
-    pub(crate) fn run(&self, port: u16, requests: u64) -> anyhow::Result<()> {
+    /// Asks the server at `port` for a round's decisions, all of which it must give; how many they are.
+    pub(crate) fn run(&self, port: u16) -> anyhow::Result<u64> {
         let url = format!(
             "http://127.0.0.1:{port}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
         );
         let body = self.body.to_str().context("the temporary folder has a plain name")?;
-        let output = Command::new("taskset")
-            .args(["-c", "1", "h2load", "-n", &requests.to_string()])
+        let output = on_core("1", "h2load")
+            .args(["-n", &DECISIONS.to_string()])
             .args(["-c", CONNECTIONS, "-m", STREAMS, "-d", body])
             .args(["-H", "content-type: application/grpc", "-H", "te: trailers", &url])
             .output()
             .context("taskset and h2load (Debian package nghttp2-client) must be installed")?;
         let said = String::from_utf8_lossy(&output.stdout);
-        let all = format!("{requests} succeeded, 0 failed, 0 errored, 0 timeout");
+        let all = format!("{DECISIONS} succeeded, 0 failed, 0 errored, 0 timeout");
         ensure!(output.status.success() && said.contains(&all), "h2load says:\n{said}");
-        Ok(())
+        Ok(DECISIONS)
     }
 }
 

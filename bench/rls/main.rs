@@ -5,22 +5,21 @@
 mod ceiling;
 mod load;
 mod redis;
-mod server;
 
-use anyhow::Context as _;
 use load::Load;
 use redis::Redis;
-use server::Server;
+use sluicegate_bench::served::{Served, print_beside_the_first};
 
 /// That of the server, so that the ceiling has it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Rounds of each case, all cases in turn; a figure is the median of as many.
-const ROUNDS: usize = 5;
-
-/// Decisions of one case in one round: about a second of the server's time.
-const DECISIONS_PER_ROUND: u64 = 100_000;
+/// A limit that is not reached.
+const CONFIG: &str = "
+domain: bench
+descriptors:
+  - { key: user, rate_limit: { unit: year, requests_per_unit: 4294967295 } }
+";
 
 fn main() -> anyhow::Result<()> {
     if std::env::args().nth(1).as_deref() == Some(ceiling::CHILD) {
@@ -30,37 +29,18 @@ fn main() -> anyhow::Result<()> {
     let (redis, memory) = (Redis::start()?, "memory");
     let both = "ratelimit,x-ratelimit";
     let cases = [
-        ("a fixed reply, tonic", Server::ceiling()?),
-        ("one descriptor of a tree", Server::sluicegate("off", memory)?),
-        ("the same, with `ratelimit` headers", Server::sluicegate("ratelimit", memory)?),
-        ("the same, with `x-ratelimit` too", Server::sluicegate(both, memory)?),
-        ("one descriptor of a tree, on Redis", Server::sluicegate("off", &redis.url())?),
+        ("a fixed reply, tonic", Served::this(ceiling::CHILD, "rls")?),
+        ("one descriptor of a tree", sluicegate("off", memory)?),
+        ("the same, with `ratelimit` headers", sluicegate("ratelimit", memory)?),
+        ("the same, with `x-ratelimit` too", sluicegate(both, memory)?),
+        ("one descriptor of a tree, on Redis", sluicegate("off", &redis.url())?),
     ];
-    for (_, server) in &cases {
-        load.run(server.port(), DECISIONS_PER_ROUND / 10)?;
-    }
-    let mut figures = vec![Vec::new(); cases.len()];
-    for _ in 0..ROUNDS {
-        for (figures, (_, server)) in figures.iter_mut().zip(&cases) {
-            let before = server.cpu_ns()?;
-            load.run(server.port(), DECISIONS_PER_ROUND)?;
-            let spent = server.cpu_ns()? - before;
-            figures.push(spent as f64 / DECISIONS_PER_ROUND as f64 / 1_000.0);
-        }
-    }
-    println!("| server, on one core | server CPU, µs a decision | × the fixed reply |");
-    println!("|---|--:|--:|");
-    let fixed = figures.first().context("the first case is the fixed reply")?.clone();
-    for ((name, _), own) in cases.iter().zip(&figures) {
-        let ratios = own.iter().zip(&fixed).map(|(own, fixed)| own / fixed).collect();
-        let ((least, median, most), (_, ratio, _)) = (spread(own.clone()), spread(ratios));
-        println!("| {name} | {median:.2} [{least:.2}..{most:.2}] | {ratio:.2} |");
-    }
-    Ok(())
+    print_beside_the_first(&cases, |port| load.run(port))
 }
 
-/// The least, the median and the most.
-fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
-    figures.sort_by(f64::total_cmp);
-    (figures[0], figures[figures.len() / 2], figures[figures.len() - 1])
+/// Sluicegate that tells clients with these header fields, with its state in that store.
+fn sluicegate(headers: &str, store: &str) -> anyhow::Result<Served> {
+    Served::sluicegate("rls", ("--envoy-config", CONFIG), |command| {
+        command.args(["--store", store]).env("SLUICEGATE__RLS__HEADERS", headers);
+    })
 }

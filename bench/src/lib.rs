@@ -5,4 +5,5 @@ pub mod limiter;
 pub mod measure;
 pub mod memory;
 pub mod process;
+pub mod served;
 pub mod table;
