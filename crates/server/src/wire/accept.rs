@@ -28,8 +28,8 @@ use super::tls::Tls;
 use crate::config::Listen;
 use crate::workers::Workers;
 use seats::{Seat, Seats};
-pub(crate) use stream::Stream;
 use stream::{Carrier, Plain};
+pub(crate) use stream::{Ends, Stream};
 
 /// Most connections of an address at a time, unless its wire or the configuration says otherwise. The
 /// next one takes the place of one that asks nothing. One of HTTP takes 32 KB before it has said

@@ -21,7 +21,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With this configuration, and the policies of the examples.
+    /// With this configuration, and the policies of the examples unless it says others.
     pub(crate) fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("there is room for files");
         let told = File::create(folder.path().join("told")).expect("it is new");
@@ -65,14 +65,18 @@ impl Drop for Server {
     }
 }
 
-/// The program, to serve with this configuration, which is written to `folder`.
+/// The program, to serve with this configuration, which is written to `folder`, and the policies of
+/// the examples unless it says others.
 pub(crate) fn program(folder: &TempDir, config: &str) -> Command {
     let file = folder.path().join("sluicegate.toml");
     fs::write(&file, config).expect("it can be written");
     let policies: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "../../examples/policies.yaml"].iter().collect();
     let mut program = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
-    program.arg("serve").arg("--config").arg(file).arg("--policies").arg(policies);
+    program.arg("serve").arg("--config").arg(file);
+    if !config.contains("[policies]") {
+        program.arg("--policies").arg(policies);
+    }
     for wire in ["HTTP", "RESP", "RLS", "ADMIN"] {
         program.env(format!("SLUICEGATE__{wire}__LISTEN"), "127.0.0.1:0");
     }

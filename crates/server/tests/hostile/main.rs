@@ -5,6 +5,7 @@
 mod common;
 
 mod bodies;
+mod held;
 mod keys;
 mod many;
 mod smuggling;

@@ -4,9 +4,11 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::sleep;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
@@ -18,6 +20,17 @@ pub(super) type Plain = Either<TcpStream, UnixStream>;
 /// What carries a connection.
 pub(super) type Carrier = Either<Plain, Box<TlsStream<Plain>>>;
 
+/// How often it is looked whether a connection has ended behind what its client has said and nobody
+/// has read yet: the system wakes who waits for the one or the other, not for the end alone.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What tells of its end while it is not read.
+pub(crate) trait Ends {
+    /// Returns when the other side has ended, or the connection is broken. What was said before is
+    /// still there to be read.
+    fn ended(&self) -> impl Future<Output = ()> + Send;
+}
+
 /// A connection of a client.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -28,6 +41,27 @@ pub(crate) struct Stream {
 impl Stream {
     pub(super) const fn new(carrier: Carrier, seat: Arc<Seat>) -> Self {
         Self { carrier, seat }
+    }
+}
+
+impl Ends for Stream {
+    async fn ended(&self) {
+        let socket = match &self.carrier {
+            Either::Left(plain) => plain,
+            // TLS says goodbye, and then the socket is closed as any other.
+            Either::Right(tls) => tls.get_ref().0,
+        };
+        loop {
+            let ready = match socket {
+                Either::Left(tcp) => tcp.ready(Interest::READABLE).await,
+                Either::Right(unix) => unix.ready(Interest::READABLE).await,
+            };
+            if ready.is_ok_and(|ready| !ready.is_read_closed()) {
+                sleep(LOOK_EVERY).await;
+            } else {
+                return;
+            }
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! On a store that answers at once every command of a read is decided where it stands. Where a
 //! decision has to wait, those behind it come along, so that a pipeline takes one round trip to the
-//! store and not one a command. Replies are in the order of the commands always.
+//! store and not one a command. Replies are in the order of the commands always. While a decision is
+//! waited for nothing is read, but it is seen when the client goes away: then nobody waits any more,
+//! and the place of a command that a `queue` holds is free.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,7 +20,7 @@ use futures_util::future::join_all;
 use sluicegate::Micros;
 use sluicegate::store::Store;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{
@@ -26,7 +28,7 @@ use super::codec::{
     Words, read,
 };
 use crate::gate::Gate;
-use crate::wire::accept::{self, Listener};
+use crate::wire::accept::{self, Ends, Listener};
 use crate::wire::{House, Wire};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
@@ -58,6 +60,10 @@ const UNENDED_TICKS_MAX: u32 = 2;
 /// How long a client may take to read replies. Until it has, nothing more is read from it.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// How long a decision is still waited for after the client has ended its side: as long as a store
+/// takes that answers, for who pipes commands in and reads what comes back. Nobody is held for them.
+const ENDED_WAIT_MAX: Duration = Duration::from_millis(100);
+
 /// How long a connection that is given up is still read, so that its client sees the error before
 /// the end.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
@@ -86,7 +92,7 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
 /// Answers the commands of one connection.
 async fn connection<S: Store + 'static>(
     shared: Arc<Shared<S>>,
-    mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut stream: impl AsyncRead + AsyncWrite + Ends + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
     let mut client = Client::new(&shared);
@@ -141,6 +147,8 @@ struct Client<'s, S> {
     session: Session,
     limits: Limits,
     replies: Replies,
+    /// When the commands came in that are answered; `None` once something was waited for.
+    now: Option<Micros>,
 }
 
 impl<S: Store + 'static> Client<'_, S> {
@@ -148,10 +156,9 @@ impl<S: Store + 'static> Client<'_, S> {
     async fn answer(
         &mut self,
         input: &[u8],
-        stream: &mut (impl AsyncWrite + Unpin),
+        stream: &mut (impl AsyncWrite + Ends + Unpin),
     ) -> io::Result<(usize, Next)> {
-        // Commands that came together are decided by one look at the clock.
-        let now = self.shared.gate.engine().now();
+        self.now = None;
         let (mut next, mut rest, mut words) = (Next::GoOn, input, Words::default());
         while next == Next::GoOn {
             match read(rest, &mut words) {
@@ -168,7 +175,7 @@ impl<S: Store + 'static> Client<'_, S> {
             }
             match Command::decode(&words) {
                 Ok(Command::Decide(question)) => {
-                    rest = self.decide(&question, now, rest, stream).await?;
+                    rest = self.decide(&question, rest, stream).await?;
                 }
                 Ok(Command::Talk(talk)) => {
                     let password = self.shared.password.as_ref();
@@ -189,9 +196,8 @@ impl<S: Store + 'static> Client<'_, S> {
     async fn decide<'a>(
         &mut self,
         first: &Question<'a>,
-        now: Micros,
         rest: &'a [u8],
-        stream: &mut (impl AsyncWrite + Unpin),
+        stream: &mut (impl AsyncWrite + Ends + Unpin),
     ) -> io::Result<&'a [u8]> {
         if let Err(refusal) = self.session.admit() {
             self.replies.refusal(&refusal);
@@ -204,11 +210,12 @@ impl<S: Store + 'static> Client<'_, S> {
         }
         let (mut next, mut left) = (Some(first), others.iter());
         while let Some(question) = next {
+            let now = self.now();
             let rules = question.limit.map(|limit| self.limits.rules(limit));
             let gate = &self.shared.gate;
             match gate.pass_at_once(Wire::Resp, rules, &question.request, now) {
                 Some(passed) => question.reply(&passed, &mut self.replies),
-                None => self.decide_together(question, &mut left, now).await,
+                None => self.decide_together(question, &mut left, stream).await?,
             }
             if self.replies.bytes().len() > OUTPUT_BYTES_MAX {
                 self.send(stream).await?;
@@ -218,13 +225,24 @@ impl<S: Store + 'static> Client<'_, S> {
         Ok(rest)
     }
 
+    /// The time that commands are decided by. Those that came together are decided by one look at the
+    /// clock, unless something was waited for in between.
+    #[inline]
+    fn now(&mut self) -> Micros {
+        *self.now.get_or_insert_with(|| self.shared.gate.engine().now())
+    }
+
     /// Answers `first` and those at the beginning of `others` that can be decided together with it.
+    ///
+    /// # Errors
+    /// If the client goes away meanwhile.
     async fn decide_together<'q, 'a>(
         &mut self,
         first: &'q Question<'a>,
         others: &mut slice::Iter<'q, Question<'a>>,
-        now: Micros,
-    ) {
+        stream: &impl Ends,
+    ) -> io::Result<()> {
+        let now = self.now();
         let mut together = vec![first];
         if !first.keeps_its_place() {
             let stays = |question: &Question<'_>| question.keeps_its_place();
@@ -239,10 +257,20 @@ impl<S: Store + 'static> Client<'_, S> {
                     gate.pass_in_time(Wire::Resp, rules.as_ref(), &question.request, now).await
                 }
             });
-        let passed = join_all(passing).await;
+        let gone = async {
+            stream.ended().await;
+            sleep(ENDED_WAIT_MAX).await;
+        };
+        let passed = tokio::select! {
+            biased;
+            passed = join_all(passing) => passed,
+            () = gone => return Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        self.now = None;
         for (question, passed) in together.iter().zip(&passed) {
             question.reply(passed, &mut self.replies);
         }
+        Ok(())
     }
 
     /// Sends the replies that there are.
@@ -257,7 +285,10 @@ impl<S: Store + 'static> Client<'_, S> {
         // Nearly always the system takes it at once, and nobody has to be woken later.
         match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
             Poll::Ready(written) => written?,
-            Poll::Pending => timeout(WRITE_WAIT_MAX, writing).await??,
+            Poll::Pending => {
+                timeout(WRITE_WAIT_MAX, writing).await??;
+                self.now = None;
+            }
         }
         self.replies.clear();
         Ok(())
@@ -292,6 +323,7 @@ impl<'s, S> Client<'s, S> {
             session: Session::new(id, shared.password.as_ref()),
             limits: Limits::new(Arc::clone(&shared.limits)),
             replies: Replies::default(),
+            now: None,
         }
     }
 }

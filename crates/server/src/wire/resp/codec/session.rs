@@ -8,7 +8,8 @@ use super::refusal::{Refusal, shown};
 use super::reply::{Protocol, Replies};
 use super::table;
 
-/// Wrong passwords after which a connection is closed: whoever guesses has to connect again.
+/// Wrong passwords after which a connection is closed, however often it is `RESET`: whoever guesses
+/// has to connect again.
 const WRONG_PASSWORDS_MAX: u32 = 8;
 
 /// Longest name of a client in bytes: it is kept as long as the connection.
@@ -71,7 +72,8 @@ impl Session {
                 return Next::Close;
             }
             Talk::Reset => {
-                *self = Self::new(self.id, password);
+                let wrong_passwords = self.wrong_passwords;
+                *self = Self { wrong_passwords, ..Self::new(self.id, password) };
                 replies.set_protocol(Protocol::Resp2);
                 replies.simple("RESET");
                 Ok(())
@@ -139,8 +141,12 @@ impl Session {
             self.set_name(name)?;
         }
         replies.set_protocol(protocol);
-        replies.map(7);
-        for (name, value) in [("server", "sluicegate"), ("version", env!("CARGO_PKG_VERSION"))] {
+        replies.map(8);
+        for (name, value) in [
+            ("server", "sluicegate"),
+            ("version", REDIS_VERSION),
+            ("sluicegate_version", env!("CARGO_PKG_VERSION")),
+        ] {
             replies.bulk(name.as_bytes());
             replies.bulk(value.as_bytes());
         }

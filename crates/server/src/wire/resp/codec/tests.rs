@@ -245,13 +245,14 @@ fn what_is_no_command_is_told_so_on_one_line() {
 
 #[test]
 fn hello_chooses_the_protocol_of_what_follows() {
-    let rest = "$6 server $10 sluicegate $7 version $5 0.1.0 $5 proto";
+    let rest =
+        "$6 server $10 sluicegate $7 version $5 7.2.0 $18 sluicegate_version $5 0.1.0 $5 proto";
     let end = "$2 id :7 $4 mode $10 standalone $4 role $6 master $7 modules *0";
     check(
         "",
         &[
-            ("HELLO", &format!("*14 {rest} :2 {end}")),
-            ("HELLO 3 SETNAME me", &format!("%7 {rest} :3 {end}")),
+            ("HELLO", &format!("*16 {rest} :2 {end}")),
+            ("HELLO 3 SETNAME me", &format!("%8 {rest} :3 {end}")),
             ("CLIENT GETNAME", "$2 me"),
             ("COMMAND INFO nope", "*1 _"),
             ("COMMAND DOCS", "%0"),
@@ -261,7 +262,7 @@ fn hello_chooses_the_protocol_of_what_follows() {
             ("HELLO 2 FOO", "-ERR Syntax error in HELLO option 'FOO'"),
             ("HELLO 2 AUTH a", "-ERR Syntax error in HELLO option 'AUTH'"),
             ("COMMAND INFO nope", "*1 _"),
-            ("HELLO 2", &format!("*14 {rest} :2 {end}")),
+            ("HELLO 2", &format!("*16 {rest} :2 {end}")),
             ("COMMAND INFO nope", "*1 *-1"),
         ],
     );
@@ -290,7 +291,7 @@ fn without_the_password_nobody_may_ask() {
     );
     let mut connection = Connection::new("hunter2");
     assert!(connection.line("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
-    assert!(connection.line("HELLO 3 AUTH default hunter2").starts_with("%7 "));
+    assert!(connection.line("HELLO 3 AUTH default hunter2").starts_with("%8 "));
     assert_eq!(connection.line("PING"), "+PONG");
 }
 
@@ -299,6 +300,7 @@ fn who_guesses_passwords_has_to_connect_again() {
     let mut connection = Connection::new("hunter2");
     for _ in 0..7 {
         assert_eq!(connection.line("AUTH x"), WRONG);
+        assert_eq!(connection.line("RESET"), "+RESET");
         assert_eq!(connection.next, Next::GoOn);
     }
     assert_eq!(connection.line("AUTH x"), WRONG);

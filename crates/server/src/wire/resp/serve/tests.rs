@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicUsize;
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{MemoryStore, Request, StoreError, Verdict};
-use sluicegate::{Engine, WallClock};
+use sluicegate::{Clock, Engine};
 use sluicegate_kernel::Moment;
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
@@ -14,8 +14,26 @@ use super::*;
 const POLICIES: &str = "
 policies:
   - { name: p, rules: [{ name: r, sliding_log: { limit: 200, window: 1h } }] }
+  - { name: w, rules: [{ name: r, fixed_window: { limit: 1, window: 5m, align: first } }] }
   - { name: q, overflow: { queue: { max_wait: 1h } }, rules: [{ leaky_bucket: { rate: 1/10m, burst: 1 } }] }
 ";
+
+/// The time of tokio, which stands still in these tests unless all wait.
+#[derive(Debug)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Micros {
+        self.0.elapsed().into()
+    }
+}
+
+/// A pipe has no end but that which is read.
+impl Ends for DuplexStream {
+    async fn ended(&self) {
+        std::future::pending().await
+    }
+}
 
 /// The array that a check of `p` is answered with.
 fn passed(remaining: u32) -> String {
@@ -66,7 +84,8 @@ struct Server<S> {
 /// A client of a server whose pipe holds `pipe_bytes` each way.
 fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
     let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
-    let gate = Arc::new(Gate::new(Engine::new(policies, store, Arc::new(WallClock))));
+    let clock = Arc::new(TokioClock(Instant::now()));
+    let gate = Arc::new(Gate::new(Engine::new(policies, store, clock)));
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
     let shared = Arc::new(Shared::new(Arc::clone(&gate), None));
@@ -135,6 +154,18 @@ async fn a_check_that_is_queued_is_answered_when_its_turn_comes() {
     server.expect("*8\r\n:1\r\n").await;
     server.until("store\r\n").await;
     assert!((590..=610).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_behind_a_check_that_was_held_is_decided_by_the_time_it_is_then() {
+    let mut server = connect();
+    // Ten minutes are waited for the second of the queue, and the window is five.
+    server.write("SG.CHECK w k\r\nSG.CHECK q k\r\nSG.CHECK q k\r\nPING\r\nSG.CHECK w k\r\n").await;
+    for expected in ["*8\r\n:1\r\n:1\r\n", "*8\r\n:1\r\n:2\r\n", "*8\r\n:1\r\n:2\r\n"] {
+        server.expect(expected).await;
+        server.until("store\r\n").await;
+    }
+    server.expect("+PONG\r\n*8\r\n:1\r\n:1\r\n").await;
 }
 
 #[tokio::test(start_paused = true)]
