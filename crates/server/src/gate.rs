@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use sluicegate::policy::{PolicySet, Rules};
 use sluicegate::store::Store;
-use sluicegate::{DecideError, Engine, Micros, Passage, Request};
+use sluicegate::{Answer, DecideError, Engine, Micros, Passage, Request, Verb, Way};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -96,13 +96,47 @@ impl<S: Store + 'static> Gate<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Result<Passage, DecideError> {
-        let begun = self.eyes.begin();
         let passing = async {
             match rules {
                 None => self.engine.pass_as_of(request, now).await,
                 Some(rules) => self.engine.decide_by(rules, request, now).await.map(Passage::from),
             }
         };
+        self.seen((wire, rules), request, passing).await
+    }
+
+    /// Decides `request` of a gateway, which cannot hold it back: see [`Engine::pass_in_turn`]. It is
+    /// held here for `hold_max` at most.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    pub(crate) async fn pass_in_turn(
+        &self,
+        wire: Wire,
+        rules: Option<&Rules>,
+        request: &Request<'_>,
+        hold_max: Micros,
+    ) -> Result<Passage, DecideError> {
+        let now = self.engine.now();
+        let passing = async {
+            match rules {
+                None => self.engine.pass_in_turn(request, now, hold_max).await,
+                Some(rules) => {
+                    self.engine.decide_by(rules, request, now).await.map(|it| all_of(it, request))
+                }
+            }
+        };
+        self.seen((wire, rules), request, passing).await
+    }
+
+    /// What `passing` comes to, for operators to see.
+    async fn seen(
+        &self,
+        (wire, rules): (Wire, Option<&Rules>),
+        request: &Request<'_>,
+        passing: impl Future<Output = Result<Passage, DecideError>>,
+    ) -> Result<Passage, DecideError> {
+        let begun = self.eyes.begin();
         let passed = match &self.traces {
             None => passing.await,
             Some(traces) => traces.decision((wire, rules.is_some()), request, passing).await,
@@ -169,6 +203,16 @@ impl<S: Store + 'static> Gate<S> {
     /// The engine behind it.
     pub(crate) const fn engine(&self) -> &Arc<Engine<S>> {
         &self.engine
+    }
+}
+
+/// Who is granted less than they ask for is over a limit that no policy has a way for.
+fn all_of(answer: Answer, request: &Request<'_>) -> Passage {
+    match request.verb {
+        Verb::AtMost { cost } if answer.decision.granted() < cost.get() => {
+            Passage { answer, way: Way::Refused, held: Micros::ZERO }
+        }
+        _ => answer.into(),
     }
 }
 

@@ -17,6 +17,10 @@ policies:
   - { name: tag, overflow: { degrade: { tag: cached } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
   - { name: divert, overflow: { divert: { target: slow } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
   - { name: shadow, overflow: shadow, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: leaky, rules: [ { leaky_bucket: { rate: 1/s, burst: 10 } } ] }
+  - { name: quiet, overflow: shadow, rules: [ { leaky_bucket: { rate: 1/s, burst: 10 } } ] }
+  - { name: hits, overflow: { degrade: { tag: cached } }, rules: [ { fixed_window: { limit: 5, window: 1h } } ] }
+  - { name: holds, overflow: { queue: { max_wait: 1h } }, rules: [ { token_bucket: { rate: 1/s, burst: 5 } } ] }
 ";
 
 /// The time of tokio, which stands still in these tests unless all wait.
@@ -119,4 +123,78 @@ async fn what_nobody_has_to_be_waited_for_is_decided_at_once() {
     assert_eq!(pass(&engine, "queue").await.held, Micros::ZERO, "and nothing was taken");
     let unknown = Request { policy: "nope", ..queued };
     assert!(engine.pass_at_once(&unknown, engine.now()).expect("at once").is_err());
+}
+
+async fn in_turn(engine: &Arc<Engine>, policy: &str, verb: Verb, hold_max_s: u64) -> Passage {
+    let request = Request::new(policy, Some(b"alice"), verb);
+    let hold_max = Micros::from_secs(hold_max_s);
+    engine.pass_in_turn(&request, engine.now(), hold_max).await.expect("the store is in memory")
+}
+
+const CHECK: Verb = Verb::Check { cost: Cost::ONE };
+
+#[tokio::test(start_paused = true)]
+async fn what_rules_delay_is_held_for_who_cannot_and_refused_if_that_is_too_long() {
+    let engine = engine();
+    let begin = Instant::now();
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let engine = Arc::clone(&engine);
+        callers.spawn(async move {
+            let passage = in_turn(&engine, "leaky", CHECK, 4).await;
+            (passage, (Instant::now() - begin).as_secs())
+        });
+    }
+    let (mut passed_at, mut refused_at) = (Vec::new(), Vec::new());
+    for (passage, at) in callers.join_all().await {
+        match passage.way {
+            Way::Through => passed_at.push(at),
+            Way::Refused => {
+                assert!(passage.answer.decision.retry_after() > Some(Micros::ZERO));
+                refused_at.push(at);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    passed_at.sort_unstable();
+    assert_eq!((passed_at, refused_at), (vec![0, 1, 2, 3, 4], vec![0; 7]));
+    // Those who were refused have taken nothing.
+    assert_eq!(in_turn(&engine, "leaky", CHECK, 4).await.held, Micros::from_secs(1));
+    for _ in 0..3 {
+        let passage = in_turn(&engine, "quiet", CHECK, 4).await;
+        assert_eq!((passage.way, passage.held), (Way::Through, Micros::ZERO), "nothing is held");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_away_while_rules_delay_them_frees_the_place_and_the_permits() {
+    let engine = engine();
+    in_turn(&engine, "leaky", CHECK, 9).await;
+    for _ in 0..10 {
+        let gone = in_turn(&engine, "leaky", CHECK, 9);
+        let gone = tokio::time::timeout(Duration::from_millis(1), gone);
+        assert!(gone.await.is_err(), "it is held for a second");
+        tokio::task::yield_now().await;
+        assert_eq!(engine.held(), 0);
+    }
+    assert!(in_turn(&engine, "leaky", CHECK, 9).await.held <= Micros::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gets_less_than_all_is_over_the_limit_for_a_gateway() {
+    let engine = engine();
+    let cost = Cost::new(3).expect("within the range");
+    let hits = async |policy| in_turn(&engine, policy, Verb::AtMost { cost }, 9).await;
+    assert_eq!(hits("hits").await.way, Way::Through);
+    let short = hits("hits").await;
+    assert_eq!(short.way.fallback(), Some(&Fallback::Tag("cached".into())));
+    assert_eq!(short.answer.decision.granted(), 2, "what was left is used up");
+    let peeked = in_turn(&engine, "hits", Verb::Peek { cost: Cost::ONE }, 9).await;
+    assert!(peeked.way.fallback().is_some());
+    // A queue holds until there is all of it: one is missing.
+    assert_eq!(hits("holds").await.held, Micros::ZERO);
+    assert_eq!(hits("holds").await.held, Micros::from_secs(1));
+    // What would be held for longer than the gateway waits is refused, whatever the policy permits.
+    let many = Verb::AtMost { cost: Cost::new(5).expect("within the range") };
+    assert_eq!(in_turn(&engine, "holds", many, 4).await.way, Way::Refused);
 }

@@ -5,9 +5,14 @@
 --       sluicegate.limit { host = "127.0.0.1", port = 6380, policy = "site", key = sluicegate.client() }
 --   }
 --
--- A request over the limit ends with 429 and Retry-After. Without an answer it ends with 503, or passes
--- if `open` is true. `timeout_ms` must be longer than the policy may hold a request back; `password` is
--- for servers that want one.
+-- A request over the limit ends with 429 and Retry-After. One that passes all the same carries to the
+-- application what its policy says: X-Sluicegate-Verdict (pass, shadow, degrade, divert), and
+-- X-Sluicegate-Degrade or X-Sluicegate-Divert with the tag or the target; `limit` returns the verdict and
+-- that, to act on it here. The response of a policy that degrades with one is served without its headers.
+--
+-- Without an answer a request ends with 503, or passes if `open` is true. `timeout_ms` must be longer than
+-- the policy may hold a request back; `password` is for servers that want one, `app` for policies that are
+-- for some apps only.
 
 local _M = {}
 
@@ -98,11 +103,39 @@ function _M.client()
     return ("%02x%02x:%02x%02x:%02x%02x:%02x%02x::/64"):format(bytes:byte(1, 8))
 end
 
+-- Tells the application what became of the request, whatever its client says of that.
+local function mark(verdict, what)
+    ngx.req.set_header("X-Sluicegate-Verdict", verdict)
+    ngx.req.set_header("X-Sluicegate-Degrade", verdict == "degrade" and what or nil)
+    ngx.req.set_header("X-Sluicegate-Divert", verdict == "divert" and what or nil)
+    return verdict, what
+end
+
 function _M.limit(options)
-    local reply, err = ask(options, { "SG.CHECK", options.policy, options.key })
+    local words = { "SG.CHECK", options.policy, options.key }
+    if options.app then
+        words[#words + 1] = "APP"
+        words[#words + 1] = options.app
+    end
+    mark()
+    local reply, err = ask(options, words)
     local passes = reply and reply[1]
     if passes == 1 then
-        return
+        -- What rules delay is held back here.
+        if reply[6] > 0 then
+            ngx.sleep(reply[6] / 1000)
+        end
+        return mark(reply[9] or "pass")
+    end
+    -- Over the limit and not just refused: a response with its status, a tag, or a target.
+    local over, what, status = reply and reply[9], reply and reply[10], reply and reply[11]
+    if over and type(status) == "number" then
+        ngx.status = status
+        ngx.print(what)
+        return ngx.exit(status)
+    end
+    if over then
+        return mark(over, what)
     end
     if passes == -1 then
         local retry_after_ms = reply[4]

@@ -134,7 +134,8 @@ impl Eyes {
             Ok(_) if self.counts.operated(wire, &request.verb) => {}
             Ok((answer, way, held)) => {
                 let fate = fate(way, held);
-                let refused = (!answer.decision.allowed()).then_some(request.key);
+                // Some may have been granted of what is over the limit as a whole.
+                let refused = (*way != Way::Through).then_some(request.key);
                 self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
             }
         }

@@ -187,3 +187,18 @@ fn refused_keys_are_listed_and_others_are_not() {
     assert_eq!(top, expected);
     assert_eq!(gate.eyes().top("nobody knows", 10), None);
 }
+
+#[tokio::test]
+async fn what_is_granted_in_part_to_a_gateway_is_counted_as_over_the_limit() {
+    let gate = Gate::in_memory(set(POLICIES));
+    let verb = Verb::AtMost { cost: Cost::new(5).expect("it is within the range") };
+    for policy in ["plain", "mark"] {
+        let request = Request::new(policy, Some(b"ann"), verb.clone());
+        let passing = gate.pass_in_turn(Wire::Rls, None, &request, Micros::SECOND);
+        let passage = passing.await.expect("there is such a policy");
+        assert!(passage.answer.decision.granted() > 0);
+    }
+    let counted = counted(&gate);
+    assert_eq!(counted["plain rls refused store"], 1, "{counted:?}");
+    assert_eq!(counted["mark rls degraded store"], 1, "{counted:?}");
+}

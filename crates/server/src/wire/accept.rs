@@ -3,6 +3,7 @@
 //! Every wire listens through here. What a connection says is the wire's affair; so are the time
 //! limits within it, for only the wire knows what it waits for.
 
+mod asking;
 mod seats;
 mod stream;
 
@@ -27,9 +28,11 @@ use tokio_util::sync::CancellationToken;
 use super::tls::Tls;
 use crate::config::Listen;
 use crate::workers::Workers;
-use seats::{Seat, Seats};
+pub(crate) use asking::Asking;
+pub(crate) use seats::Seat;
+use seats::Seats;
 use stream::{Carrier, Plain};
-pub(crate) use stream::{Ends, Stream};
+pub(crate) use stream::{Line, Stream};
 
 /// Most connections of an address at a time, unless its wire or the configuration says otherwise. The
 /// next one takes the place of one that asks nothing. One of HTTP takes 32 KB before it has said

@@ -93,23 +93,25 @@ impl Tls {
 #[derive(Debug)]
 pub(crate) struct Renewal {
     all: Vec<Arc<Tls>>,
-    /// `None`: there is nothing to renew, and the signal ends the process, as it does by default.
-    told: Option<Signal>,
+    told: Signal,
 }
 
 impl Renewal {
-    /// That of `all`. From now on SIGHUP no longer ends the process if there is any.
+    /// That of `all`. From now on SIGHUP no longer ends the process, whether or not there is anything to
+    /// renew: who tells all servers the same does not have to know.
     ///
     /// # Errors
     /// Those of the system.
     pub(crate) fn new(all: Vec<Arc<Tls>>) -> io::Result<Self> {
-        let told = if all.is_empty() { None } else { Some(signal(SignalKind::hangup())?) };
-        Ok(Self { all, told })
+        Ok(Self { all, told: signal(SignalKind::hangup())? })
     }
 
     /// Renews until `stop`.
     pub(crate) async fn keep(self, stop: &CancellationToken) {
-        let Self { all, told: Some(mut told) } = self else { return };
+        let Self { all, mut told } = self;
+        if all.is_empty() {
+            return;
+        }
         let all: Arc<[_]> = all.into();
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -24,9 +24,11 @@ async fn a_gateway_is_told_what_to_answer() {
     let refused = get(server.http, "/v1/auth/site", ASKS).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!(refused.header("content-type"), Some("application/problem+json"));
-    assert!(refused.body.contains(r#""violated-policies":["site"]"#), "{}", refused.body);
+    assert!(refused.body.contains(r#""violated-policies":["per-client"]"#), "{}", refused.body);
+    assert!(refused.body.contains(r#""status":429"#), "{}", refused.body);
     let refused = get(server.http, "/v1/auth?deny=403", ASKS).await;
     assert_eq!(refused.status, 403);
+    assert!(refused.body.contains(r#""status":403"#), "{}", refused.body);
     let head = format!("HEAD /v1/auth HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{ASKS}\r\n");
     let refused = send(server.http, Ipv4Addr::LOCALHOST.into(), &head).await.expect("it answers");
     assert_eq!((refused.status, &*refused.body), (429, ""));

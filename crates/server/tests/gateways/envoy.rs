@@ -33,6 +33,18 @@ async fn five_of_twenty_at_once_pass() {
 }
 
 #[tokio::test]
+async fn a_client_does_not_choose_its_address() {
+    let policies = changed(&example("gateways/policies.yaml"), &[("10/s, burst: 5", "2/h")]);
+    let stage = need!(stage(&[], &policies, &[]).await);
+    let mut passed = 0;
+    for forged in 0..10 {
+        let line = format!("x-forwarded-for: 6.6.6.{forged}\r\n");
+        passed += usize::from(get(stage.gateway, "/", &line).await.status == 200);
+    }
+    assert_eq!(passed, 2);
+}
+
+#[tokio::test]
 async fn without_the_store_the_policy_does_what_it_says() {
     for (mode, passing) in [("local", 5), ("allow", 10), ("deny", 0)] {
         let change = format!("on_store_failure: {mode}\n    rules:");
@@ -53,6 +65,7 @@ async fn without_the_store_the_policy_does_what_it_says() {
         let calls = get_at_once(stage.gateway, "/", 10).await;
         let count = |status| calls.iter().filter(|call| call.status == status).count();
         assert_eq!((count(200), count(429)), (passing, 10 - passing), "{mode}");
+        assert!(calls.iter().all(|call| call.header("x-sluicegate-mode") == Some(mode)), "{mode}");
     }
 }
 

@@ -4,6 +4,7 @@ use sluicegate_testkit::{Error, Launch, Program, need};
 
 use super::audit::{exactly_five_of_twenty_pass, exactly_what_the_policy_allows_passes};
 use super::client::get;
+use super::nginx::{BY_HOST, nobody_is_somebody_else};
 use super::stage::{Places, Stage, changed, example, tool};
 
 struct Gateway {
@@ -74,5 +75,33 @@ async fn what_a_client_says_of_its_own_request_does_not_reach_the_application_as
         assert_eq!(call.status, 200, "{}", call.body);
         let forged = get(stage.gateway, "/orders", "x-original-uri: /free\r\n").await;
         assert_eq!(forged.status, 400, "{}", forged.body);
+    }
+}
+
+#[tokio::test]
+async fn a_client_chooses_neither_its_host_nor_its_address() {
+    for gateway in GATEWAYS {
+        nobody_is_somebody_else(&need!(gateway.stage(BY_HOST).await), None).await;
+    }
+}
+
+#[tokio::test]
+async fn the_response_of_a_policy_that_degrades_is_what_the_client_gets() {
+    let policies = "
+policies:
+  - name: site
+    match: { path: { prefix: /orders } }
+    rules: [ { token_bucket: { rate: 1/h } } ]
+    overflow: { degrade: { response: { status: 503, body: come later, headers: { X-Shop: closed, Content-Type: text/plain } } } }
+";
+    for gateway in GATEWAYS {
+        let stage = need!(gateway.stage(policies).await);
+        assert_eq!(get(stage.gateway, "/orders", "").await.status, 200);
+        let before = stage.app.requests();
+        let degraded = get(stage.gateway, "/orders", "").await;
+        assert_eq!((degraded.status, &*degraded.body), (503, "come later"));
+        assert_eq!(degraded.header("x-shop"), Some("closed"), "{}", degraded.head);
+        assert_eq!(degraded.header("content-type"), Some("text/plain"), "{}", degraded.head);
+        assert_eq!(stage.app.requests(), before, "it does not get there");
     }
 }

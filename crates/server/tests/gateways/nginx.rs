@@ -143,6 +143,10 @@ async fn without_the_store_each_policy_does_what_it_says() {
     redis.kill();
     soon("it is missed", async || get(stage.gateway, "/deny", "").await.status == 429).await;
     assert_eq!(statuses("/deny").await, [0, 10]);
+    let asks = "x-original-uri: /deny\r\nx-original-method: GET\r\n";
+    let denied = get(stage.server.http, "/v1/auth", asks).await;
+    assert_eq!((denied.status, denied.header("x-sluicegate-mode")), (429, Some("deny")));
+    assert!(denied.body.contains("#temporary-reduced-capacity"), "{}", denied.body);
     assert_eq!(statuses("/allow").await, [10, 0]);
     assert_eq!(statuses("/local").await, [5, 5]);
 }
@@ -164,6 +168,105 @@ async fn without_sluicegate_nothing_passes_or_everything_as_the_configuration_sa
             }
             assert_eq!(stage.app.requests() - before, if status == 200 { 10 } else { 0 });
         }
+    }
+}
+
+/// Two policies: one permit for a host, and two for an address.
+pub(crate) const BY_HOST: &str = "
+policies:
+  - { name: site, match: { path: { prefix: /host } }, key: [host], rules: [ { token_bucket: { rate: 1/h } } ] }
+  - { name: address, match: { path: { prefix: /address } }, key: [remote_ip], rules: [ { token_bucket: { rate: 2/h } } ] }
+";
+
+/// What a client may write to be somebody else. The server does not have to answer: it may be an error,
+/// but never leave to pass.
+pub(crate) async fn nobody_is_somebody_else(stage: &Stage, by_address: Option<&str>) {
+    assert_eq!(get(stage.gateway, "/host", "").await.status, 200);
+    for forged in 0..5 {
+        for name in ["x-forwarded-host", "x-original-host", "forwarded"] {
+            let call = get(stage.gateway, "/host", &format!("{name}: h{forged}\r\n")).await;
+            assert!([400, 429, 500].contains(&call.status), "{name}: {}", call.head);
+        }
+    }
+    let address = by_address.map_or(String::new(), |name| format!("{name}: 192.0.2.1\r\n"));
+    let mut passed = 0;
+    for forged in 0..10 {
+        let lines =
+            format!("{address}x-forwarded-for: 6.6.6.{forged}\r\nx-real-ip: 6.6.6.{forged}\r\n");
+        passed += usize::from(get(stage.gateway, "/address", &lines).await.status == 200);
+    }
+    assert_eq!(passed, 2);
+}
+
+#[tokio::test]
+async fn a_client_chooses_neither_its_host_nor_its_address() {
+    for path in [AUTH_REQUEST, "overflow/nginx.conf"] {
+        let stage = need!(stage(path, BY_HOST, &[]).await);
+        nobody_is_somebody_else(&stage, Some("x-test-address")).await;
+    }
+}
+
+/// Tagged and diverted by Lua, for one app alone.
+const MARKED: &str = "
+policies:
+  - { name: site, apps: [shop], overflow: OVERFLOW, rules: [ { token_bucket: { rate: 1/h } } ] }
+";
+
+#[tokio::test]
+async fn lua_tells_the_application_what_the_policy_says_of_what_is_over_the_limit() {
+    for (overflow, expected) in [
+        ("shadow", &["verdict: shadow"][..]),
+        ("{ degrade: { tag: cached } }", &["verdict: degrade", "degrade: cached"]),
+        ("{ divert: { target: spare } }", &["verdict: divert", "divert: spare"]),
+    ] {
+        let policies = MARKED.replace("OVERFLOW", overflow);
+        let text =
+            changed(&site(LUA), &[("policy = \"site\"", "app = \"shop\", policy = \"site\"")]);
+        let stage = Stage::set(&policies, &[], async |places| start(places, &text)).await;
+        let stage = need!(stage);
+        let forged =
+            "x-sluicegate-verdict: refuse\r\nx-sluicegate-degrade: x\r\nx-sluicegate-divert: x\r\n";
+        let marks = async || {
+            let call = get(stage.gateway, "/", forged).await;
+            assert_eq!(call.status, 200, "{overflow}: {}", call.body);
+            let marks = call.body.lines().filter_map(|line| line.strip_prefix("x-sluicegate-"));
+            let mut marks: Vec<_> = marks.map(ToOwned::to_owned).collect();
+            marks.sort_by(|a, b| b.cmp(a));
+            marks
+        };
+        assert_eq!(marks().await, ["verdict: pass"], "{overflow}");
+        assert_eq!(marks().await, expected, "{overflow}");
+    }
+}
+
+#[tokio::test]
+async fn what_rules_delay_is_held_back_both_ways() {
+    let policies = "policies: [ { name: site, match: { path: { prefix: /late } }, key: [path], rules: [ { leaky_bucket: { rate: 20/s, burst: 5 } } ] } ]";
+    for path in [AUTH_REQUEST, LUA] {
+        let stage = need!(stage(path, policies, &[]).await);
+        let calls = get_at_once(stage.gateway, "/late", 6).await;
+        let begin = calls.iter().map(|call| call.sent_us).min().unwrap();
+        let mut answered: Vec<_> = calls.iter().map(|call| call.answered_us - begin).collect();
+        answered.sort_unstable();
+        assert!(calls.iter().all(|call| call.status == 200), "{path}");
+        // One each 50 ms.
+        let in_turn = (0..).zip(&answered).all(|(place, at)| *at >= place * 50_000 - 4_000);
+        assert!(in_turn, "{path}: {answered:?}");
+    }
+}
+
+#[tokio::test]
+async fn lua_serves_the_response_of_a_policy_that_degrades_and_knows_no_other_app() {
+    let response = "{ degrade: { response: { status: 503, body: later } } }";
+    let policies = MARKED.replace("OVERFLOW", response);
+    for (app, first, second) in [("shop", 200, 503), ("other", 503, 503)] {
+        let option = format!("app = \"{app}\", policy = \"site\"");
+        let text = changed(&site(LUA), &[("policy = \"site\"", &option)]);
+        let launch = async |places: &Places| start(places, &text);
+        let stage = need!(Stage::set(&policies, &[], launch).await);
+        assert_eq!(get(stage.gateway, "/", "").await.status, first, "{app}");
+        let call = get(stage.gateway, "/", "").await;
+        assert_eq!((call.status, call.body.contains("later")), (second, app == "shop"), "{app}");
     }
 }
 

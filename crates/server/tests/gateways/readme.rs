@@ -36,3 +36,16 @@ fn the_envoy_of_the_readme_is_that_of_the_example() {
     assert_eq!(blocks.iter().filter(|block| is_of(block, &example)).count(), 1);
     assert!(!is_of("a\nb", "b\na") && is_of("a\n  c", "a\nb\nc"));
 }
+
+#[tokio::test]
+async fn behind_the_nginx_of_the_readme_a_client_does_not_choose_its_host() {
+    let [site] = <[_; 1]>::try_from(blocks("nginx")).unwrap();
+    let policies =
+        "policies: [ { name: site, key: [host], rules: [ { token_bucket: { rate: 1/h } } ] } ]";
+    // That something answers is probed by a request, for which there is a permit more.
+    let stage = Stage::set(policies, &[], async |places| nginx::start(places, &site));
+    let stage = need!(stage.await);
+    for forged in ["x-forwarded-host: a\r\n", "x-original-host: b\r\n"] {
+        assert_eq!(super::client::get(stage.gateway, "/", forged).await.status, 429, "{forged}");
+    }
+}

@@ -52,6 +52,29 @@ async fn who_watches_is_told_that_the_server_goes_away_and_it_does() {
     assert!(status.success(), "{status}");
 }
 
+#[tokio::test]
+async fn who_asks_for_its_health_hears_first_that_it_will_stop() {
+    let config = tempfile::NamedTempFile::new().expect("there is room for a file");
+    std::fs::write(config.path(), "[server]\ndrain_delay = '60s'").expect("it can be written");
+    let server = Server::start(&["--config", super::path(config.path())]);
+    let mut client = HealthClient::new(server.channel().await);
+    let mut watch = client.watch(health_of(SERVICE)).await.expect("it can be watched").into_inner();
+    let first = watch.next().await.expect("there is a first").expect("it is a status");
+    assert_eq!(first.status(), ServingStatus::Serving);
+    let id = server.process.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &id]).status().expect("there is `kill`");
+    assert!(told.success());
+    let second = watch.next().await.expect("there is a second").expect("it is a status");
+    assert_eq!(second.status(), ServingStatus::NotServing);
+    for service in ["", SERVICE] {
+        let health = client.check(health_of(service)).await.expect("it is known").into_inner();
+        assert_eq!(health.status(), ServingStatus::NotServing, "{service}");
+    }
+    // It still answers, and who comes now as well.
+    let asked = super::request("elsewhere", &[("a", "b")]);
+    super::ask(&mut server.client().await, asked).await;
+}
+
 async fn reflected(server: &Server, asked: MessageRequest) -> ServerReflectionResponse {
     let mut client = ServerReflectionClient::new(server.channel().await);
     let request = ServerReflectionRequest { host: String::new(), message_request: Some(asked) };

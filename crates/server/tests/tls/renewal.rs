@@ -87,3 +87,14 @@ async fn authorities_of_clients_change_as_well() {
     assert!(client(&next).is_answered(&server).await);
     assert!(!client(&files).is_answered(&server).await);
 }
+
+#[tokio::test]
+async fn a_server_without_certificates_goes_on_when_it_is_told_that_there_may_be_new_ones() {
+    let server = Server::start("");
+    hang_up(&server);
+    for _ in 0..20 {
+        let stream = std::net::TcpStream::connect(server.address("http"));
+        assert!(stream.is_ok(), "it has ended");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}

@@ -12,11 +12,15 @@
 //! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) say at once
 //! how long the request must be held, and it is held here. Others are asked again when they say so.
 //! A caller that goes away while it is held frees its place, and gives back what was booked for it.
+//!
+//! **In turn.** Who asks for a decision is told to wait, by a `leaky_bucket` that delays for instance,
+//! and waits. A gateway cannot do that: it lets a request go on or not. For it what passes is held
+//! here, whatever the overflow ([`Engine::pass_in_turn`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sluicegate_kernel::{Cost, Micros, Verb};
+use sluicegate_kernel::{Cost, Decision, Micros, Outcome, Retry, Verb};
 use sluicegate_policy::{Fallback, Overflow, Policy, PolicySet};
 use sluicegate_store::Store;
 use tokio::runtime::Handle;
@@ -134,6 +138,69 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
+    /// The same for a caller that lets requests go on or not, and cannot hold them back: a gateway.
+    ///
+    /// What passes is held here until it may go on, as under `queue`, but under `shadow`, where
+    /// nothing is held. What would be held for longer than `hold_max` is refused, and takes nothing.
+    /// `AtMost` that is granted less than it asks for is over the limit and goes the way of its policy
+    /// like a check, as does `Peek`; under `queue` it takes all or nothing.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    pub async fn pass_in_turn(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        now: Micros,
+        hold_max: Micros,
+    ) -> Result<Passage, DecideError> {
+        let policies = self.policies.load_full();
+        let policy = policies.resolve(request.policy);
+        let overflow = policy.map(|policy| policy.overflow());
+        match (&request.verb, overflow) {
+            (
+                &(Verb::Check { cost } | Verb::AtMost { cost }),
+                Some(&Overflow::Queue { max_wait }),
+            ) => self.queue(&policies, (request, cost), max_wait.min(hold_max), now).await,
+            _ => {
+                let answer = self.decide_in(&policies, request, now).await?;
+                let passage = match policy {
+                    Some(policy) if is_over(&request.verb, &answer.decision) => {
+                        Passage { answer, way: way(policy), held: Micros::ZERO }
+                    }
+                    _ => answer.into(),
+                };
+                let is_held = overflow != Some(&Overflow::Shadow) && takes(&request.verb);
+                Ok(if is_held { self.hold(request, passage, hold_max).await } else { passage })
+            }
+        }
+    }
+
+    /// Holds `request`, which passes, for as long as its decision says. If that is too long, or too
+    /// many are held, it is refused, and what it took goes back.
+    async fn hold(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        passage: Passage,
+        hold_max: Micros,
+    ) -> Passage {
+        let decision = passage.answer.decision;
+        let wait = decision.wait();
+        let Ok(cost) = Cost::new(decision.granted()) else { return passage };
+        if wait == Micros::ZERO || passage.way != Way::Through {
+            return passage;
+        }
+        let booked = Booked::new(self, request, cost);
+        if let Some(_place) = self.held.enter()
+            && wait <= hold_max
+        {
+            booked.held(wait).await;
+            return Passage { held: wait, ..passage };
+        }
+        let retry = Retry::After(wait.since(hold_max).max(Micros::new(1)));
+        let decision = Decision { outcome: Outcome::Deny { retry }, ..decision };
+        Passage::from(Answer { decision, ..passage.answer })
+    }
+
     /// What [`pass_as_of`](Self::pass_as_of) says if nobody has to be waited for, neither a store nor
     /// a turn; otherwise `None`, and nothing was done.
     ///
@@ -168,7 +235,9 @@ impl<S: Store + 'static> Engine<S> {
         now: Micros,
     ) -> Result<Passage, DecideError> {
         let Some(_place) = self.held.enter() else {
-            return Ok(self.decide_in(policies, request, now).await?.into());
+            let verb = Verb::Reserve { cost, max_wait: Micros::ZERO };
+            let at_once = Request { verb, ..request.clone() };
+            return Ok(self.decide_in(policies, &at_once, now).await?.into());
         };
         let (mut held, mut now) = (Micros::ZERO, now);
         for tries_left in (0..TRIES_MAX).rev() {
@@ -222,6 +291,19 @@ impl From<Answer> for Passage {
         let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
         Self { answer, way, held: Micros::ZERO }
     }
+}
+
+/// Whether what is to be taken as a whole, or looked at, is more than there is.
+const fn is_over(verb: &Verb, decision: &Decision) -> bool {
+    match verb {
+        Verb::AtMost { cost } => decision.granted() < cost.get(),
+        Verb::Check { .. } | Verb::Peek { .. } => !decision.allowed(),
+        _ => false,
+    }
+}
+
+const fn takes(verb: &Verb) -> bool {
+    matches!(verb, Verb::Check { .. } | Verb::AtMost { .. })
 }
 
 /// What follows when a request is over the limit of `policy` and was not held.

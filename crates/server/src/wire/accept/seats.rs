@@ -1,17 +1,17 @@
 //! Which connection makes room for the next when there are as many as there may be.
 //!
-//! A connection that was answered nothing since it was last looked at: it is idle, or whoever is
-//! there sends a byte now and then to keep a place that others could use. The oldest of them goes
+//! A connection that neither asked nor was answered since it was last looked at: it is idle, or whoever
+//! is there sends a byte now and then to keep a place that others could use. The oldest of them goes
 //! first, so that a flood of such connections takes the places of its own.
 //!
 //! ```text
-//! a  b* c  d*      * was answered since it was last looked at; the next one to be looked at is left
+//! a  b* c  d*      * stirred since it was last looked at; the next one to be looked at is left
 //! b* c  d* e       a goes for e
-//! d* e  b  f       c goes for f; b was answered, is told apart no longer, and comes last
+//! d* e  b  f       c goes for f; b stirred, is told apart no longer, and comes last
 //! ```
 //!
-//! Nobody tells this what an answer is. What is written to a connection is one: nothing is written
-//! before a request has come in whole.
+//! What is written to a connection is an answer. A request that is not answered at once, because it is
+//! held or its store is far, is told by its wire when it has come in whole.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use tokio::task::AbortHandle;
 
 /// The place of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Seat {
-    answered: AtomicBool,
+pub(crate) struct Seat {
+    stirred: AtomicBool,
 }
 
 /// Those that are taken.
@@ -36,12 +36,17 @@ pub(super) struct Seats {
 }
 
 impl Seat {
-    /// Something is written.
-    pub(super) fn answered(&self) {
+    /// A request is there whole, or something is written.
+    pub(super) fn stirred(&self) {
         // Mostly it is known already: then the cache line is not written.
-        if !self.answered.load(Ordering::Relaxed) {
-            self.answered.store(true, Ordering::Relaxed);
+        if !self.stirred.load(Ordering::Relaxed) {
+            self.stirred.store(true, Ordering::Relaxed);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_stirred(&self) -> bool {
+        self.stirred.load(Ordering::Relaxed)
     }
 }
 
@@ -55,15 +60,15 @@ impl Seats {
         self.taken.push_back((handle, seat));
     }
 
-    /// Ends a connection that was answered nothing since it was last looked at. If each of them was,
-    /// there is none, and they have been looked at.
+    /// Ends a connection that has not stirred since it was last looked at. If each of them has, there is
+    /// none, and they have been looked at.
     pub(super) fn end_one(&mut self) -> bool {
         for _ in 0..self.taken.len() {
             let Some((handle, seat)) = self.taken.pop_front() else { break };
             if handle.is_finished() {
                 continue;
             }
-            if seat.answered.swap(false, Ordering::Relaxed) {
+            if seat.stirred.swap(false, Ordering::Relaxed) {
                 self.taken.push_back((handle, seat));
                 continue;
             }
@@ -96,8 +101,8 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_that_was_answered_nothing_goes_first() {
         let (mut seats, taken, mut connections) = seats(4);
-        taken[0].answered();
-        taken[2].answered();
+        taken[0].stirred();
+        taken[2].stirred();
         for gone in [1, 3] {
             assert!(seats.end_one());
             connections.join_next().await.unwrap().expect_err("it was ended");
@@ -110,7 +115,7 @@ mod tests {
     async fn who_is_answered_between_two_looks_stays() {
         let (mut seats, taken, connections) = seats(3);
         for _ in 0..10 {
-            taken.iter().for_each(|seat| seat.answered());
+            taken.iter().for_each(|seat| seat.stirred());
             assert!(!seats.end_one());
         }
         assert_eq!(connections.len(), 3);

@@ -24,11 +24,14 @@ pub(super) type Carrier = Either<Plain, Box<TlsStream<Plain>>>;
 /// has read yet: the system wakes who waits for the one or the other, not for the end alone.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What tells of its end while it is not read.
-pub(crate) trait Ends {
+/// What there is to a connection beside its bytes.
+pub(crate) trait Line {
     /// Returns when the other side has ended, or the connection is broken. What was said before is
     /// still there to be read.
     fn ended(&self) -> impl Future<Output = ()> + Send;
+
+    /// A request has come in whole, and is answered later.
+    fn asked(&self);
 }
 
 /// A connection of a client.
@@ -42,9 +45,14 @@ impl Stream {
     pub(super) const fn new(carrier: Carrier, seat: Arc<Seat>) -> Self {
         Self { carrier, seat }
     }
+
+    /// Its place among the connections.
+    pub(crate) const fn seat(&self) -> &Arc<Seat> {
+        &self.seat
+    }
 }
 
-impl Ends for Stream {
+impl Line for Stream {
     async fn ended(&self) {
         let socket = match &self.carrier {
             Either::Left(plain) => plain,
@@ -62,6 +70,10 @@ impl Ends for Stream {
                 return;
             }
         }
+    }
+
+    fn asked(&self) {
+        self.seat.stirred();
     }
 }
 
@@ -81,7 +93,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.seat.answered();
+        self.seat.stirred();
         Pin::new(&mut self.carrier).poll_write(cx, bytes)
     }
 
@@ -90,7 +102,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.seat.answered();
+        self.seat.stirred();
         Pin::new(&mut self.carrier).poll_write_vectored(cx, pieces)
     }
 

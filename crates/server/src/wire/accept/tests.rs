@@ -149,3 +149,27 @@ async fn a_socket_left_behind_is_replaced_and_no_other_file_is() {
     assert!(Listener::bind(&listen, None).await.is_err());
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 }
+
+/// A wire that is told one byte, which is a request, and answers when its client says more.
+async fn hold(mut stream: Stream, _: Peer) {
+    if stream.read_u8().await.is_ok() {
+        stream.asked();
+        if stream.read_u8().await.is_ok() {
+            stream.write_u8(b'!').await.ok();
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_first_answer_does_not_make_room_for_a_newcomer_before_the_idle_do() {
+    let (address, _, _serving) = start_wire(NonZeroU16::MIN, 2, hold).await;
+    let mut held = TcpStream::connect(address).await.unwrap();
+    held.write_all(b"?").await.unwrap();
+    let mut idle = TcpStream::connect(address).await.unwrap();
+    // Both are there, and the first has asked.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let _newcomer = TcpStream::connect(address).await.unwrap();
+    assert!(idle.read_u8().await.is_err(), "it had to go");
+    held.write_all(b"!").await.unwrap();
+    assert_eq!(held.read_u8().await.unwrap(), b'!');
+}

@@ -38,7 +38,7 @@ use super::codec::{Ask, Operation, Problem, encode, encode_explanation, refusal}
 use super::guard::Guard;
 use super::openapi;
 use crate::gate::Gate;
-use crate::wire::accept::{self, CONNECTIONS_MAX, Listener, Peer};
+use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Peer, Seat};
 use crate::wire::headers::Headers;
 use crate::wire::{House, Wire, rls};
 use body::read;
@@ -86,7 +86,8 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let connections = Arc::clone(gate.eyes().connections(Wire::Http));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
-        connections.during(decisions(Arc::clone(&front), (stream, peer), stopping.clone()))
+        let seat = Arc::clone(stream.seat());
+        connections.during(decisions(Arc::clone(&front), stream, (peer, seat), stopping.clone()))
     })
     .await
 }
@@ -94,10 +95,14 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
 /// Answers the requests of one connection, checks first.
 async fn decisions(
     front: Arc<Front>,
-    (stream, peer): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Peer),
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    (peer, seat): (Peer, Arc<Seat>),
     stop: CancellationToken,
 ) {
-    let service = service_fn(move |request| answer(Arc::clone(&front), peer, request));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let request = request.map(|body| Asking::new(body, Arc::clone(&seat)));
+        answer(Arc::clone(&front), peer, request)
+    });
     converse(service, stream, stop).await;
 }
 
@@ -137,7 +142,7 @@ async fn converse<S, B>(
 async fn answer(
     front: Arc<Front>,
     peer: Peer,
-    request: Request<Incoming>,
+    request: Request<Asking<Incoming>>,
 ) -> Result<Response<Either<Full<Bytes>, AnyBody>>, Infallible> {
     if request.method() == Method::POST && request.uri().path() == Operation::Check.path() {
         return Ok(decide(&front.desk, Operation::Check, request).await.map(Either::Left));

@@ -24,17 +24,17 @@
 //! | 2 | `remaining` |
 //! | 3 | `retry_after_ms`: 0 if it is within the limit, -1 if it never can be |
 //! | 4 | `reset_after_ms`: until the budget is full again |
-//! | 5 | `wait_ms`: how long the caller must hold back what passes (only with `MAXWAIT`) |
+//! | 5 | `wait_ms`: how long the caller must hold back what passes (with `MAXWAIT`, and under rules that delay) |
 //! | 6 | the rule that decided; null where none did |
 //! | 7 | who decided: `store`, or without it `local`, `allow`, `deny`; null where nobody did |
-//!
 //! | 8 | only of what is over the limit and not just refused: `shadow` (it passes), `degrade`, `divert` (place 0 is -1: who knows neither does not pass) |
 //! | 9 | with it: the tag or the body to serve instead, the target to send it to; null under `shadow` |
+//! | 10 | with it: the status to serve that body with; null where 9 is no body |
 //!
 //! A policy's `queue` holds the reply back until it is the caller's turn; other commands of the same
-//! connection wait behind it. More places may follow at the end. The three codes of place 0 are numbers so that a caller in any
-//! language compares without parsing; what a request cannot mean is an error (`-ERR cost: ...`), and
-//! a refusal never is.
+//! connection wait behind it. More places may follow at the end. The three codes of place 0 are numbers
+//! so that a caller in any language compares without parsing; what a request cannot mean is an error
+//! (`-ERR cost: ...`), and a refusal never is.
 //!
 //! **`CL.THROTTLE`** follows redis-cell 0.4 (<https://github.com/brandur/redis-cell>, its README and
 //! `src/`): five integers, `limited`, `limit` (`max_burst + 1`), `remaining`, `retry_after` (-1 if it

@@ -28,7 +28,7 @@ use super::codec::{
     Words, read,
 };
 use crate::gate::Gate;
-use crate::wire::accept::{self, Ends, Listener};
+use crate::wire::accept::{self, Line, Listener};
 use crate::wire::{House, Wire};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
@@ -92,7 +92,7 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
 /// Answers the commands of one connection.
 async fn connection<S: Store + 'static>(
     shared: Arc<Shared<S>>,
-    mut stream: impl AsyncRead + AsyncWrite + Ends + Unpin + Send + 'static,
+    mut stream: impl AsyncRead + AsyncWrite + Line + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
     let mut client = Client::new(&shared);
@@ -130,7 +130,7 @@ async fn connection<S: Store + 'static>(
     }
 }
 
-/// Ends the connection so that the client can read what was last written.
+/// Line the connection so that the client can read what was last written.
 async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let ending = async {
         stream.shutdown().await?;
@@ -156,7 +156,7 @@ impl<S: Store + 'static> Client<'_, S> {
     async fn answer(
         &mut self,
         input: &[u8],
-        stream: &mut (impl AsyncWrite + Ends + Unpin),
+        stream: &mut (impl AsyncWrite + Line + Unpin),
     ) -> io::Result<(usize, Next)> {
         self.now = None;
         let (mut next, mut rest, mut words) = (Next::GoOn, input, Words::default());
@@ -197,7 +197,7 @@ impl<S: Store + 'static> Client<'_, S> {
         &mut self,
         first: &Question<'a>,
         rest: &'a [u8],
-        stream: &mut (impl AsyncWrite + Ends + Unpin),
+        stream: &mut (impl AsyncWrite + Line + Unpin),
     ) -> io::Result<&'a [u8]> {
         if let Err(refusal) = self.session.admit() {
             self.replies.refusal(&refusal);
@@ -240,8 +240,9 @@ impl<S: Store + 'static> Client<'_, S> {
         &mut self,
         first: &'q Question<'a>,
         others: &mut slice::Iter<'q, Question<'a>>,
-        stream: &impl Ends,
+        stream: &impl Line,
     ) -> io::Result<()> {
+        stream.asked();
         let now = self.now();
         let mut together = vec![first];
         if !first.keeps_its_place() {

@@ -28,7 +28,8 @@
 //! **Answers.** `current_limit` is the limit of the rule that decided, with the unit in which all of
 //! it comes back, UNKNOWN where that is none. `duration_until_reset` is the time until the same
 //! request can pass, or, if it has passed, until the budget is full. `response_headers_to_add` is for
-//! the client: `Retry-After` on a refusal, and what else `rls.headers` says.
+//! the client: `Retry-After` on a refusal, `X-Sluicegate-Mode` where the store did not decide, and what
+//! else `rls.headers` says. What the rules delay is held here: gateways do not wait for it themselves.
 //!
 //! | over the limit, and the policy says | code | and |
 //! |---|---|---|

@@ -28,7 +28,7 @@ use super::message::{Account, Message, Share};
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::RateLimits;
 use super::whole::Whole;
-use crate::wire::accept::{self, CONNECTIONS_MAX, Listener};
+use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Seat};
 use crate::wire::{House, Wire};
 
 /// Largest message: a hundred descriptors of two entries of 300 bytes.
@@ -80,10 +80,11 @@ const AGE_MAX: Duration = Duration::from_secs(60 * 60);
 /// How long requests in flight may take on a connection that is to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Answers requests until `stop`, then lets those in flight end. Returns how many connections were
-/// cut off because they did not.
+/// Answers requests until `stop`, then lets those in flight end; before that, from `leaving` on, it says
+/// that it is not to be asked any more. Returns how many connections were cut off because they did not
+/// end.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, limits, workers, stop, .. } = house;
+    let House { gate, limits, workers, leaving, stop, .. } = house;
     let connections = Arc::clone(gate.eyes().connections(Wire::Rls));
     let health = HealthReporter::new();
     for service in HEALTHY {
@@ -92,22 +93,22 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let services = Services::new(Arc::clone(limits), &health);
     let stopping = stop.clone();
     let told_to_stop = async {
+        leaving.cancelled().await;
+        for service in HEALTHY {
+            health.set_service_status(service, ServingStatus::NotServing).await;
+        }
         stop.cancelled().await;
-        not_serving(health).await;
+        let mut health = health;
+        for service in HEALTHY {
+            // Who watches has had the last word, and that ends the watch.
+            health.clear_service_status(service).await;
+        }
     };
     let serving = accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connections.during(connection(services.clone(), stream, stopping.clone()))
+        let seat = Arc::clone(stream.seat());
+        connections.during(connection(services.clone(), (stream, seat), stopping.clone()))
     });
     join(serving, told_to_stop).await.0
-}
-
-/// Tells those who watch that this server is going away, and ends their watch.
-async fn not_serving(mut health: HealthReporter) {
-    for service in HEALTHY {
-        health.set_service_status(service, ServingStatus::NotServing).await;
-        // Who watches still gets the last word.
-        health.clear_service_status(service).await;
-    }
 }
 
 /// Whose health can be asked for; the empty name is the whole server's.
@@ -116,7 +117,7 @@ const HEALTHY: [&str; 2] = ["", "envoy.service.ratelimit.v3.RateLimitService"];
 /// Answers the requests of one connection.
 async fn connection(
     services: Services,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    (stream, seat): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Arc<Seat>),
     stop: CancellationToken,
 ) {
     let asked = AtomicBool::new(false);
@@ -130,6 +131,7 @@ async fn connection(
             let problem = format!("more than {FIELDS_MAX} header fields");
             return Either::Left(ready(Ok(Status::resource_exhausted(problem).into_http())));
         }
+        let body = Asking::new(body, Arc::clone(&seat));
         let message = Message::new(body, &head.headers, Arc::clone(&share));
         Either::Right(services.call(Request::from_parts(head, message)))
     });
@@ -181,7 +183,7 @@ struct Services {
 }
 
 /// A service that is asked now and then.
-type Other = BoxCloneSyncService<Request<Message<Incoming>>, Response<Body>, Infallible>;
+type Other = BoxCloneSyncService<Request<Message<Asking<Incoming>>>, Response<Body>, Infallible>;
 
 impl Services {
     fn new(limits: Arc<RateLimits>, health: &HealthReporter) -> Self {
@@ -208,7 +210,7 @@ impl Services {
     /// Answers one request.
     fn call(
         &self,
-        request: Request<Message<Incoming>>,
+        request: Request<Message<Asking<Incoming>>>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static {
         let path = request.uri().path();
         let is = |name: &str| {
@@ -243,7 +245,7 @@ async fn in_time(
 
 fn other<T>(service: T) -> (String, Other)
 where
-    T: Service<Request<Message<Incoming>>, Response = Response<Body>, Error = Infallible>
+    T: Service<Request<Message<Asking<Incoming>>>, Response = Response<Body>, Error = Infallible>
         + NamedService
         + Clone
         + Send
@@ -280,7 +282,7 @@ mod tests {
         let gate = Gate::in_memory(PolicySet::default());
         let limits = RateLimits::new(gate, DescriptorTree::default(), Headers::default());
         let services = Services::new(Arc::new(limits), &HealthReporter::new());
-        let serving = tokio::spawn(connection(services, server, stop.clone()));
+        let serving = tokio::spawn(connection(services, (server, Arc::default()), stop.clone()));
         (client, stop, serving)
     }
 

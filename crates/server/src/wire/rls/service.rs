@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use futures_util::future::try_join_all;
-use sluicegate::{DecideError, Passage};
-use sluicegate_policy::{DescriptorTree, Overflow};
+use sluicegate::{DecideError, Micros, Passage};
+use sluicegate_policy::DescriptorTree;
 use tonic::{Request, Response, Status};
 
 use super::codec::{Ask, Budget, Decided, KnownLimits, Refusal, Reply, decode};
@@ -14,6 +14,11 @@ use crate::gate::Gate;
 use crate::trace::Parent;
 use crate::wire::Wire;
 use crate::wire::headers::Headers;
+
+/// How long a request is held at most, in a queue or because its rules delay it: what would take longer
+/// is over the limit, and is told so before [`REQUEST_WAIT_MAX`](super::serve::REQUEST_WAIT_MAX), after
+/// which there is no answer.
+const HOLD_MAX: Micros = Micros::from_secs(9);
 
 /// Decides what gateways ask, by descriptors, through the gate.
 #[derive(Debug)]
@@ -65,19 +70,9 @@ impl RateLimits {
     async fn ask<'a>(&self, budget: &Budget<'a>) -> Result<Decided<'a>, DecideError> {
         let request = budget.request();
         let rules = budget.limit.map(|limit| self.limits.rules(limit));
-        let passage = self.gate.pass(Wire::Rls, rules.as_ref(), &request).await?;
-        let Passage { answer, way, held: _ } = passage;
-        let decided = Decided::new(budget, answer, way);
-        if decided.is_refused() && self.is_in_the_shadow(request.policy) {
-            return Ok(decided.shadowed());
-        }
-        Ok(decided)
-    }
-
-    /// Whether what is over the limit of `policy` passes. The gate knows that of single hits only.
-    fn is_in_the_shadow(&self, policy: &str) -> bool {
-        let policies = self.gate.engine().policies();
-        policies.resolve(policy).is_some_and(|policy| *policy.overflow() == Overflow::Shadow)
+        let passing = self.gate.pass_in_turn(Wire::Rls, rules.as_ref(), &request, HOLD_MAX);
+        let Passage { answer, way, held: _ } = passing.await?;
+        Ok(Decided::new(budget, answer, way))
     }
 }
 

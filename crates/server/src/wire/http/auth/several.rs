@@ -10,12 +10,16 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use sluicegate::policy::Overflow;
-use sluicegate::{Answer, Cost, DecideError, Mode, Request, Verb};
+use sluicegate::{Answer, Cost, DecideError, Micros, Mode, Request, Verb};
 use tokio::runtime::Handle;
 
 use super::codec::{Budget, Decided};
 use crate::gate::Gate;
 use crate::wire::Wire;
+
+/// How long a policy holds a request back at most, in a queue or because its rules delay it: as long as
+/// gateways wait for an answer unless they are told to wait longer. What would take longer is refused.
+const HOLD_MAX: Micros = Micros::from_secs(60);
 
 /// Takes a permit for `app` from each of `budgets`: what all of them say, or the first that does not
 /// let the request pass. It may be held back here.
@@ -31,7 +35,8 @@ pub(super) async fn pass(
     let mut charged = Charged { gate, app, budgets: Vec::new() };
     let mut decided = Vec::with_capacity(budgets.len());
     for budget in budgets {
-        let passage = match gate.pass(Wire::Http, None, &budget.check(app)).await {
+        let request = budget.check(app);
+        let passage = match gate.pass_in_turn(Wire::Http, None, &request, HOLD_MAX).await {
             // An operator took it away just now.
             Err(DecideError::UnknownPolicy(_)) => continue,
             passage => passage?,
@@ -86,12 +91,13 @@ enum Place {
 
 fn place(overflow: &Overflow, peeked: &Answer) -> Place {
     let is_over = !peeked.decision.allowed();
-    let retry_us = peeked.decision.retry_after().map_or(u64::MAX, sluicegate::Micros::get);
+    let retry_us = peeked.decision.retry_after().map_or(u64::MAX, Micros::get);
     match overflow {
         Overflow::Queue { max_wait } if !is_over || retry_us <= max_wait.get() => Place::MayHold,
         Overflow::Queue { .. } | Overflow::Reject if is_over => Place::Refuses(Reverse(retry_us)),
         Overflow::Divert { .. } if is_over => Place::Diverts,
         Overflow::Degrade(_) if is_over => Place::Degrades,
+        _ if peeked.decision.wait() > Micros::ZERO => Place::MayHold,
         _ => Place::LetsPass,
     }
 }

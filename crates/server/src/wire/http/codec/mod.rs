@@ -13,7 +13,7 @@ pub(super) use ask::{Ask, Settle};
 pub(super) use batch::{Batch, CHECKS_MAX, encode_all, encode_each, encode_none, refund};
 pub(super) use explain::{Explained, encode as encode_explanation};
 pub(super) use operation::Operation;
-pub(super) use problem::{Document, Problem, Refusal, refusal};
+pub(super) use problem::{Document, Problem, Refusal, refusal, refusal_as};
 pub(super) use reply::{Decided, encode};
 pub(super) use settled::{SettledBody, encode as encode_settled};
 

@@ -127,23 +127,30 @@ impl Problem {
 
 /// A refusal as a response that is no success: its status and its body.
 pub(crate) fn refusal(passage: &Passage, id: Option<&str>) -> (StatusCode, Vec<u8>) {
+    let status = match passage.answer.mode {
+        Mode::Deny => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::TOO_MANY_REQUESTS,
+    };
+    (status, refusal_as(status, passage, id))
+}
+
+/// The body of a refusal whose response has this status.
+pub(crate) fn refusal_as(status: StatusCode, passage: &Passage, id: Option<&str>) -> Vec<u8> {
     let answer = &passage.answer;
     let detail = match answer.decision.retry_after() {
         Some(span) => Cow::Owned(format!("try again in {} s", span.ceil_secs().max(1))),
         None => Cow::Borrowed("this can never pass"),
     };
     let nobody = answer.mode == Mode::Deny;
-    let (status, kind, title) = if nobody {
+    let (kind, title) = if nobody {
         let title = "Request cannot be satisfied due to temporary server capacity constraints";
-        (StatusCode::SERVICE_UNAVAILABLE, REDUCED_CAPACITY, title)
+        (REDUCED_CAPACITY, title)
     } else {
-        let title = "Request cannot be satisfied as assigned quota has been exceeded";
-        (StatusCode::TOO_MANY_REQUESTS, QUOTA_EXCEEDED, title)
+        (QUOTA_EXCEEDED, "Request cannot be satisfied as assigned quota has been exceeded")
     };
     let violated = (!nobody).then(|| [answer.rule()]);
     let decided = decided(passage, id);
-    let body = json(&Refusal { kind, title, status: status.as_u16(), detail, violated, decided });
-    (status, body)
+    json(&Refusal { kind, title, status: status.as_u16(), detail, violated, decided })
 }
 
 impl From<FieldError> for Problem {

@@ -16,7 +16,8 @@ fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let desk = Desk { gate: Gate::in_memory(PolicySet::default()), headers: Headers::default() };
     let front = Arc::new(Front { router: router(desk.clone()), desk });
-    let serving = tokio::spawn(decisions(front, (server, Peer::Local), stop.clone()));
+    let serving =
+        tokio::spawn(decisions(front, server, (Peer::Local, Arc::default()), stop.clone()));
     (client, stop, serving)
 }
 

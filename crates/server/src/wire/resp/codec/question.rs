@@ -54,7 +54,7 @@ fn reply(passage: &Passage, replies: &mut Replies) {
     let Passage { answer, way, held } = passage;
     let decision = &answer.decision;
     let over = over(way);
-    replies.array(if over.is_some() { 10 } else { 8 });
+    replies.array(if over.is_some() { 11 } else { 8 });
     if way.passes() {
         replies.integer(1);
     } else {
@@ -75,30 +75,43 @@ fn reply(passage: &Passage, replies: &mut Replies) {
         Mode::Allow => b"allow",
         Mode::Deny => b"deny",
     });
-    if let Some((name, what)) = over {
+    if let Some(Over { name, what, status }) = over {
         replies.bulk(name);
         match what {
             Some(what) => replies.bulk(what.as_bytes()),
             None => replies.null(),
         }
+        match status {
+            Some(status) => replies.integer(status.into()),
+            None => replies.null(),
+        }
     }
 }
 
-/// What the policy says of a request over the limit that is not just refused: the name of its
-/// overflow, and what the caller needs to know of it.
-fn over(way: &Way) -> Option<(&'static [u8], Option<&str>)> {
-    match way {
-        Way::Through | Way::Refused => None,
-        Way::Shadowed => Some((b"shadow", None)),
-        Way::Diverted(_) => Some((b"divert", way.target())),
-        Way::Marked(_) => {
-            let what = way.fallback().map(|fallback| match fallback {
-                Fallback::Tag(tag) => &**tag,
-                Fallback::Response { body, .. } => &**body,
-            });
-            Some((b"degrade", what))
-        }
-    }
+/// What the policy says of a request over the limit that is not just refused.
+struct Over<'a> {
+    /// The name of its overflow.
+    name: &'static [u8],
+    /// The tag, the target, or the body of a response.
+    what: Option<&'a str>,
+    /// The status of the response.
+    status: Option<u16>,
+}
+
+fn over(way: &Way) -> Option<Over<'_>> {
+    let (name, what, status): (&[u8], _, _) = match way {
+        Way::Through | Way::Refused => return None,
+        Way::Shadowed => (b"shadow", None, None),
+        Way::Diverted(_) => (b"divert", way.target(), None),
+        Way::Marked(_) => match way.fallback() {
+            None => (b"degrade", None, None),
+            Some(Fallback::Tag(tag)) => (b"degrade", Some(&**tag), None),
+            Some(Fallback::Response { status, body, .. }) => {
+                (b"degrade", Some(&**body), Some(*status))
+            }
+        },
+    };
+    Some(Over { name, what, status })
 }
 
 /// The same where no rule holds for whoever asks.

@@ -22,6 +22,7 @@ policies:
   - name: body
     overflow: { degrade: { response: { status: 503, body: later } } }
     rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ]
+  - { name: leaky, rules: [ { name: r, leaky_bucket: { rate: 1/s, burst: 5 } } ] }
   - { name: divert, overflow: { divert: { target: slow } }, rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ] }
 ";
 
@@ -114,6 +115,9 @@ fn passes_refusals_and_what_is_not_configured_are_three_codes() {
             ("SG.CHECK api a", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
             ("SG.CHECK api a APP shop", "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store"),
             ("SG.CHECK api a APP other", "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1"),
+            // What rules delay passes, and the caller waits.
+            ("SG.CHECK leaky a", "*8 :1 :6 :5 :0 :1000 :0 $1 r $5 store"),
+            ("SG.CHECK leaky a", "*8 :1 :6 :4 :0 :2000 :1000 $1 r $5 store"),
         ],
     );
 }
@@ -125,14 +129,23 @@ fn what_is_over_the_limit_and_not_just_refused_says_what_the_policy_says() {
         "",
         &[
             ("SG.CHECK shadow a", passed),
-            ("SG.CHECK shadow a", "*10 :1 :1 :0 :1000 :1000 :0 $1 r $5 store $6 shadow $-1"),
+            ("SG.CHECK shadow a", "*11 :1 :1 :0 :1000 :1000 :0 $1 r $5 store $6 shadow $-1 $-1"),
             ("SG.CHECK tag a", passed),
-            ("SG.CHECK tag a", "*10 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $7 degrade $6 cached"),
+            (
+                "SG.CHECK tag a",
+                "*11 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $7 degrade $6 cached $-1",
+            ),
             ("SG.PEEK tag a", "*8 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store"),
             ("SG.CHECK body a", passed),
-            ("SG.CHECK body a", "*10 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $7 degrade $5 later"),
+            (
+                "SG.CHECK body a",
+                "*11 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $7 degrade $5 later :503",
+            ),
             ("SG.CHECK divert a", passed),
-            ("SG.CHECK divert a", "*10 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $6 divert $4 slow"),
+            (
+                "SG.CHECK divert a",
+                "*11 :-1 :1 :0 :1000 :1000 :0 $1 r $5 store $6 divert $4 slow $-1",
+            ),
         ],
     );
 }

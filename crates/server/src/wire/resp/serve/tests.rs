@@ -29,10 +29,12 @@ impl Clock for TokioClock {
 }
 
 /// A pipe has no end but that which is read.
-impl Ends for DuplexStream {
+impl Line for DuplexStream {
     async fn ended(&self) {
         std::future::pending().await
     }
+
+    fn asked(&self) {}
 }
 
 /// The array that a check of `p` is answered with.

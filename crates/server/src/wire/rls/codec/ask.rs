@@ -66,14 +66,6 @@ impl<'a> Budget<'a> {
         Request { policy, key: key.as_deref(), app: *app, verb: verb.clone() }
     }
 
-    /// Permits that must be granted for it to be within the limit.
-    pub(in crate::wire::rls) fn wanted(&self) -> u64 {
-        match self.verb {
-            Verb::AtMost { cost } => cost.get(),
-            _ => 0,
-        }
-    }
-
     /// Whether it is about permits that were granted before.
     pub(in crate::wire::rls) const fn gives_back(&self) -> bool {
         matches!(self.verb, Verb::Refund { .. })

@@ -6,7 +6,7 @@ use sluicegate::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
 use super::reply::{Decided, rule, unit, until_reset};
-use crate::wire::headers::Headers;
+use crate::wire::headers::{Headers, MODE, mode_without_store};
 use crate::wire::rls::proto::HeaderValue;
 
 impl Headers {
@@ -20,8 +20,15 @@ impl Headers {
             x_ratelimit(decided, &mut fields);
         }
         fields.extend(retry_after(decided));
+        fields.extend(mode(decided));
         fields
     }
+}
+
+/// Who decided, where that was not the store, of several the first.
+fn mode(decided: &[Decided<'_>]) -> Option<HeaderValue> {
+    let mode = decided.iter().find_map(|of| mode_without_store(of.answer.mode))?;
+    Some(field(MODE, mode.to_owned()))
 }
 
 pub(super) fn field(key: &str, value: String) -> HeaderValue {

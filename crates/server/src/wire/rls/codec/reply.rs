@@ -36,9 +36,7 @@ pub(in crate::wire::rls) struct Reply<'a> {
 impl<'a> Decided<'a> {
     /// What is decided on `budget`, and what is to be done with the request.
     pub(in crate::wire::rls) fn new(budget: &Budget<'a>, answer: Answer, way: Way) -> Self {
-        let short = answer.decision.granted() < budget.wanted();
         let way = match way {
-            Way::Through if short => Way::Refused,
             Way::Refused if budget.gives_back() => Way::Through,
             way => way,
         };
@@ -48,12 +46,6 @@ impl<'a> Decided<'a> {
     /// Whether the request is to be refused.
     pub(in crate::wire::rls) fn is_refused(&self) -> bool {
         self.way == Way::Refused || matches!(self.way.fallback(), Some(Fallback::Response { .. }))
-    }
-
-    /// The same, but it passes.
-    #[must_use]
-    pub(in crate::wire::rls) fn shadowed(self) -> Self {
-        Self { way: Way::Shadowed, ..self }
     }
 }
 

@@ -424,3 +424,45 @@ async fn a_request_in_a_queue_is_answered_when_it_may_pass() {
         assert_eq!(begin.elapsed().as_secs(), seconds);
     }
 }
+
+#[tokio::test]
+async fn many_hits_over_the_limit_go_the_way_of_the_policy_too() {
+    let tree = "descriptors: [{ domain: shop, entries: [{ key: user }], policy: tag }]";
+    let policies = Document::parse(&OVERFLOW.replace("limit: 1", "limit: 5")).unwrap();
+    let tree = DescriptorTree::parse(tree).unwrap();
+    let subject = Subject::with(policies, tree, Headers::default());
+    let ask =
+        async || subject.ask(&message("shop", vec![hits(3, descriptor(&[("user", "ann")]))])).await;
+    assert!(ask().await.request_headers_to_add.is_empty());
+    let over = ask().await;
+    let [told] = &over.request_headers_to_add[..] else { panic!("one field: {over:?}") };
+    assert_eq!((&*told.key, &*told.value), ("x-sluicegate-degrade", "cached"));
+    assert_eq!((over.overall_code(), over.statuses[0].limit_remaining), (Code::Ok, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_rules_delay_is_held_and_what_takes_too_long_is_over_the_limit_in_time() {
+    for policies in [
+        "policies: [{ name: p, rules: [{ leaky_bucket: { rate: 1/s, burst: 20 } }] }]",
+        "policies: [{ name: p, rules: [{ token_bucket: { rate: 1/s, burst: 1 } }], overflow: { queue: { max_wait: 1h } } }]",
+    ] {
+        let subject = Arc::new(Subject::new(policies, Headers::default()));
+        let begin = tokio::time::Instant::now();
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..12 {
+            let subject = Arc::clone(&subject);
+            asking.spawn(async move {
+                let asked = message("sluicegate", vec![descriptor(&[("policy", "p")])]);
+                (subject.ask(&asked).await.overall_code(), begin.elapsed().as_secs())
+            });
+        }
+        let mut answered = asking.join_all().await;
+        answered.sort_unstable_by_key(|(code, at)| (*code as i32, *at));
+        let (passed, refused) = answered.split_at(10);
+        let expected: Vec<_> = (0..10).map(|second| (Code::Ok, second)).collect();
+        assert_eq!(passed, expected);
+        // In a queue others may go away, which is waited for.
+        let in_time = |(code, at): &(Code, u64)| *code == Code::OverLimit && *at <= 9;
+        assert!(refused.iter().all(in_time), "{refused:?}");
+    }
+}

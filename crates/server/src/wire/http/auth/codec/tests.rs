@@ -285,6 +285,39 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_rules_delay_is_held_here() {
+    let leaky = "policies: [ { name: p, rules: [ { leaky_bucket: { rate: 1/s, burst: 100 } } ] } ]";
+    let gate = Gate::in_memory(PolicySet::new(Document::parse(leaky).unwrap()));
+    let begin = tokio::time::Instant::now();
+    let asking = (0..80).map(|_| async {
+        let policies = gate.engine().policies();
+        let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
+        let budgets = policies.policies().iter().map(budget).collect();
+        let decided = several::pass(&gate, budgets, None).await.unwrap();
+        (decided[0].passage.way.passes(), begin.elapsed().as_secs())
+    });
+    let answered = futures_util::future::join_all(asking).await;
+    // The wall clock moves on a little while eighty are decided.
+    let held = |seconds: u64| move |(_, at): &&(bool, u64)| at.abs_diff(seconds) <= 1;
+    assert!(answered[..60].iter().zip(0..).all(|(one, at)| one.0 && held(at)(&one)));
+    assert!(answered[63..].iter().all(|one| *one == (false, 0)), "{:?}", &answered[58..]);
+}
+
+#[tokio::test]
+async fn the_body_of_a_refusal_says_what_its_head_says() {
+    use http_body_util::BodyExt;
+
+    for deny in [StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN] {
+        let response = second(&format!("policies: [ {} ]", policy("p", "reject")), deny).await;
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["status"], deny.as_u16());
+        assert_eq!(body["violated-policies"], serde_json::json!(["r"]), "as in RateLimit-Policy");
+        assert!(body["type"].as_str().unwrap().ends_with("#quota-exceeded"));
+    }
+}
+
 proptest! {
     #[test]
     fn no_header_fields_make_it_panic(

@@ -7,7 +7,7 @@
 //! | degraded, with a tag | 200 | `degrade`, `X-Sluicegate-Degrade: TAG` |
 //! | diverted | 200 | `divert`, `X-Sluicegate-Divert: TARGET` |
 //! | degraded, with a response | that response, or `deny` | `degrade` |
-//! | refused | `deny` (429 or 403) | `refuse`, `Retry-After` |
+//! | refused | `deny` (429 or 403) | `refuse`, `Retry-After`; the body is that of `/v1/check?deny=429` |
 //!
 //! A gateway takes each status below 300 for leave to pass, so a fallback of such a status is sent with
 //! 429. Where no policy guards the request there is no verdict: 200 alone.
@@ -20,13 +20,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use sluicegate::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after};
 use sluicegate::http::problem;
 use sluicegate::policy::{Fallback, Policy};
-use sluicegate::{Mode, Passage, Way};
+use sluicegate::{Passage, Way};
 
-use crate::wire::headers::Headers;
+use crate::wire::headers::{Headers, MODE, mode_without_store};
+use crate::wire::http::codec::refusal_as;
 
 const VERDICT: HeaderName = HeaderName::from_static("x-sluicegate-verdict");
 const POLICY: HeaderName = HeaderName::from_static("x-sluicegate-policy");
-const MODE: HeaderName = HeaderName::from_static("x-sluicegate-mode");
 const DEGRADE: HeaderName = HeaderName::from_static("x-sluicegate-degrade");
 const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
 
@@ -63,7 +63,12 @@ pub(in crate::wire::http::auth) fn encode(
             match passage.way.fallback() {
                 Some(Fallback::Response { status, body, headers: own }) => {
                     let own = own.iter().map(|(name, value)| (&**name, &**value));
-                    return served(response, fallback_status(*status, deny), own, body);
+                    return served(
+                        response,
+                        fallback_status(*status, deny),
+                        own,
+                        body.as_bytes().to_vec(),
+                    );
                 }
                 Some(Fallback::Tag(tag)) => _ = headers.insert(DEGRADE, field(tag)),
                 None => {}
@@ -72,9 +77,8 @@ pub(in crate::wire::http::auth) fn encode(
         Way::Refused => {
             verdict(headers, "refuse");
             add_retry_after(headers, &passage.answer.decision);
-            let body = problem::quota_exceeded([policy.name()], &passage.answer.decision);
             let own = [(CONTENT_TYPE.as_str(), problem::MEDIA_TYPE)];
-            return served(response, deny, own, &body);
+            return served(response, deny, own, refusal_as(deny, passage, None));
         }
     }
     response
@@ -84,13 +88,9 @@ pub(in crate::wire::http::auth) fn encode(
 fn tell_limits(headers: &mut HeaderMap, limits: Headers, Decided { passage, .. }: &Decided) {
     let Passage { answer, .. } = passage;
     limits.add_limits_to(headers, answer);
-    let mode = match answer.mode {
-        Mode::Store | Mode::Remembered => return,
-        Mode::Local => "local",
-        Mode::Allow => "allow",
-        Mode::Deny => "deny",
-    };
-    headers.insert(MODE, HeaderValue::from_static(mode));
+    if let Some(mode) = mode_without_store(answer.mode) {
+        headers.insert(MODE, HeaderValue::from_static(mode));
+    }
 }
 
 /// Puts the lines of a list on one: gateways copy the first line alone.
@@ -119,7 +119,7 @@ fn served<'a>(
     mut response: Response<Body>,
     status: StatusCode,
     fields: impl IntoIterator<Item = (&'a str, &'a str)>,
-    body: &str,
+    body: Vec<u8>,
 ) -> Response<Body> {
     *response.status_mut() = status;
     for (name, value) in fields {
@@ -129,7 +129,7 @@ fn served<'a>(
             response.headers_mut().insert(name, field(value));
         }
     }
-    *response.body_mut() = Body::from(body.to_owned());
+    *response.body_mut() = Body::from(body);
     response
 }
 

@@ -1,0 +1,77 @@
+//! A body that tells the seat of its connection when it is there.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Frame, SizeHint};
+
+use super::seats::Seat;
+
+/// The body of a request. Once it is there the request is whole, and its connection has asked.
+#[derive(Debug)]
+pub(crate) struct Asking<B> {
+    body: B,
+    seat: Arc<Seat>,
+}
+
+impl<B: Body> Asking<B> {
+    /// The one that comes in as `body` on the connection that has this seat.
+    pub(crate) fn new(body: B, seat: Arc<Seat>) -> Self {
+        let asking = Self { body, seat };
+        asking.tell();
+        asking
+    }
+
+    fn tell(&self) {
+        if self.body.is_end_stream() {
+            self.seat.stirred();
+        }
+    }
+}
+
+impl<B: Body + Unpin> Body for Asking<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(None) => self.seat.stirred(),
+            Poll::Ready(Some(Ok(_))) => self.tell(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Empty, Full};
+    use hyper::body::Bytes;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_has_asked_once_the_body_is_there_and_not_before() {
+        let seat = Arc::<Seat>::default();
+        let mut body = Asking::new(Full::new(Bytes::from_static(b"?")), Arc::clone(&seat));
+        assert!(!seat.has_stirred());
+        body.frame().await.expect("there is one").expect("it is there");
+        assert!(seat.has_stirred());
+        let seat = Arc::<Seat>::default();
+        drop(Asking::new(Empty::<Bytes>::new(), Arc::clone(&seat)));
+        assert!(seat.has_stirred());
+    }
+}
