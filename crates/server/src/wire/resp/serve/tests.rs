@@ -31,7 +31,7 @@ impl Clock for TokioClock {
 /// A pipe has no end but that which is read.
 impl Line for DuplexStream {
     async fn ended(&self) {
-        std::future::pending().await;
+        std::future::pending::<()>().await;
     }
 
     fn asked(&self) {}
