@@ -5,7 +5,7 @@ mod source;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -34,21 +34,19 @@ pub(crate) fn read_tree(path: &Path) -> Result<DescriptorTree> {
     tree.with_context(|| format!("{} is no descriptor tree", path.display()))
 }
 
-/// Prints whether the document is sound, and if not, every path at which it is not.
-pub(crate) fn check(path: &Path) -> Result<ExitCode> {
-    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    match Document::parse(&text) {
-        Ok(document) => {
-            let count = document.policies().len();
+/// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
+/// not.
+pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
+    let shown = path.display().to_string();
+    match Source::new(path).check()? {
+        Ok(count) => {
             let noun = if count == 1 { "policy" } else { "policies" };
-            let found = format!("{}: {count} {noun}, no errors\n", path.display());
+            let found = format!("{shown}: {count} {noun}, no errors\n");
             say::print(found.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            for error in errors.to_string().lines() {
-                say::note(format_args!("{}: {error}", path.display()));
-            }
+            errors.iter().for_each(|error| say::note(format_args!("{error}")));
             Ok(ExitCode::FAILURE)
         }
     }
