@@ -18,15 +18,12 @@ const FILES_MAX: usize = 1_000;
 
 /// The policies that come with descriptors, if any do, and the tree that leads to policies.
 pub(crate) fn load(config: &Config) -> Result<(Option<Document>, DescriptorTree)> {
-    match (&config.rls.descriptors, &config.rls.envoy_config) {
-        (Some(_), Some(_)) => bail!("rls.descriptors: does not go with `rls.envoy_config`"),
-        (Some(path), None) => Ok((None, policies::read_tree(path)?)),
-        (None, Some(path)) => {
-            let (imported, tree) = documents(&import(path)?)?;
-            Ok((Some(imported), tree))
-        }
-        (None, None) => Ok((None, DescriptorTree::default())),
+    if let Some(path) = &config.rls.envoy_config {
+        let (imported, tree) = documents(&import(path)?)?;
+        return Ok((Some(imported), tree));
     }
+    let tree = config.rls.descriptors.as_deref().map(policies::read_tree).transpose()?;
+    Ok((None, tree.unwrap_or_default()))
 }
 
 /// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
