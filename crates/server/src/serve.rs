@@ -154,10 +154,8 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 
 /// The policies in force, and what leads to them.
 fn rules(config: &Config) -> Result<(Live, PolicySet, DescriptorTree)> {
-    let (imported, tree) = descriptors::load(config)?;
     let source = config.policies.path.clone().map(Source::new);
-    let (live, policies) = Live::start(source, imported, &tree)?;
-    Ok((live, policies, tree))
+    Live::start(source, descriptors::load(config)?)
 }
 
 async fn serve(

@@ -142,9 +142,10 @@ pub(crate) struct RlsConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
-    /// A file that says which policies guard which descriptors.
+    /// A file that says which policies guard which descriptors; read at start.
     pub(crate) descriptors: Option<PathBuf>,
-    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are.
+    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are; read at
+    /// start.
     pub(crate) envoy_config: Option<PathBuf>,
     /// Which headers gateways are told to add to answers, beside `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::{DescriptorTree, Document};
 
@@ -27,11 +28,24 @@ fn parse(path: &Path, text: &str) -> Result<Document> {
     document.with_context(|| format!("{} is no policy document", path.display()))
 }
 
-/// The descriptor tree at `path` (`-` is standard input).
-pub(crate) fn read_tree(path: &Path) -> Result<DescriptorTree> {
+/// The descriptor tree at `path` (`-` is standard input), with its text.
+pub(crate) fn read_tree(path: &Path) -> Result<(DescriptorTree, String)> {
     let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let tree = DescriptorTree::parse(&text);
-    tree.with_context(|| format!("{} is no descriptor tree", path.display()))
+    Ok((tree.with_context(|| format!("{} is no descriptor tree", path.display()))?, text))
+}
+
+/// SHA-256 of `texts` with their lengths, in hexadecimal digits.
+pub(crate) fn hash<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+    let mut hash = Sha256::new();
+    texts.for_each(|text| add(&mut hash, text));
+    format!("{:x}", hash.finalize())
+}
+
+/// Goes on with `hash`, by a text with its length.
+fn add(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
 }
 
 /// Prints whether the document or directory at `path` is sound, and if not, every path at which it is

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use sluicegate_policy::Document;
 
-use super::{parse, read};
+use super::{add, parse, read};
 
 /// Most documents of one directory: a file for each of the teams of a large company.
 const FILES_MAX: usize = 1_000;
@@ -68,8 +68,7 @@ impl Source {
         let mut documents = Vec::with_capacity(files.len());
         for file in &files {
             let text = read(file).with_context(|| cannot_read(file))?;
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(&text);
+            add(&mut hash, &text);
             documents.push(parse(file, &text)?);
         }
         let document = Document::joined(documents).map_err(|(place, error)| {
