@@ -5,8 +5,8 @@ use std::fs;
 use sluicegate_testkit::need;
 
 use super::audit::exactly_five_of_twenty_pass;
-use super::{envoy, nginx};
 use super::stage::{Stage, changed, example, root};
+use super::{envoy, nginx};
 
 /// The blocks of `language` in a page.
 fn blocks(page: &str, language: &str) -> Vec<String> {
