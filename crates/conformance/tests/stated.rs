@@ -1,5 +1,6 @@
-//! What the design, the essays and the seed documents state, written down by hand a second time: the
-//! kernel writes the vectors' answers, and these tests keep it from blessing a mistake.
+//! What the essays of the algorithms promise, and articles about others' limiters say, written down
+//! by hand a second time: the kernel writes the vectors' answers, and these tests keep it from
+//! blessing a mistake.
 //!
 //! Each claim names a vector and says the answers that matter as a person would.
 
@@ -43,7 +44,7 @@ fn check(folder: &str, name: &str, retries: &[Option<u64>]) {
 }
 
 #[test]
-fn guava_s_smooth_bursty_waits_as_the_seed_document_prints() {
+fn guava_s_smooth_bursty_waits_as_an_article_prints() {
     check_waits(
         "smooth_bursty",
         "guava_one_by_one",
@@ -54,7 +55,7 @@ fn guava_s_smooth_bursty_waits_as_the_seed_document_prints() {
 }
 
 #[test]
-fn guava_s_smooth_warming_up_waits_as_the_seed_document_prints() {
+fn guava_s_smooth_warming_up_waits_as_an_article_prints() {
     let cold = [0, 520_000, 360_000, 220_000, 200_000, 200_000];
     let rested =
         [0, 360_000, 220_000, 200_000, 200_000, 200_000, 200_000, 200_000, 200_000, 200_000];
@@ -62,7 +63,7 @@ fn guava_s_smooth_warming_up_waits_as_the_seed_document_prints() {
 }
 
 #[test]
-fn the_sliding_log_runs_as_the_seed_document_prints() {
+fn the_sliding_log_runs_as_an_article_prints() {
     let name = "sliding_log_of_a_second_and_a_minute";
     let second = retry(1_000_000);
     check("ruleset", name, &[PASS, second, PASS, PASS, PASS, PASS, retry(55_000_000), PASS]);

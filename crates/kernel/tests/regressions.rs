@@ -1,8 +1,8 @@
-//! What the seed documents get wrong, one test each: if one of these fails, an old mistake is back.
+//! What well-known limiters get wrong, one test each: if one of these fails, such a mistake is here.
 //!
-//! The seed documents are the articles that Sluicegate grew out of; each shows limiters whose code
-//! has a flaw that only traffic finds. Where the flaw is one of Redis (a missing TTL, a client's
-//! clock), the test here guards the kernel's part of it and the Redis store guards the rest.
+//! Articles and libraries show limiters whose code has a flaw that only traffic finds. Where the flaw
+//! is one of Redis (a missing TTL, a client's clock), the test here guards the kernel's part of it and
+//! the Redis store guards the rest.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -201,7 +201,7 @@ fn a_sliding_window_counts_the_bucket_that_it_overlaps_in_part() {
     let window = SlidingWindow::new(10, Micros::new(10 * SECOND), 10).unwrap();
     let mut key = Key::new(window);
     assert_eq!(key.burst(20, SECOND - 1), 10, "all at the very end of the first bucket");
-    // One window later less a µs, the seed's code has dropped that bucket for 999,999 µs already.
+    // One window later less a µs, such code has dropped that bucket for 999,999 µs already.
     for ask in 0..10 {
         assert_eq!(key.burst(20, 10 * SECOND + ask * 99 * MS), 0, "ask {ask}");
     }
@@ -215,7 +215,7 @@ fn a_sliding_window_counts_the_bucket_that_it_overlaps_in_part() {
 fn the_clock_of_a_bucket_is_not_moved_by_what_is_taken() {
     let mut key = Key::new(token_bucket(1, SECOND, 10));
     assert!(key.check(10, 0).allowed());
-    // The seed's code has set its clock to 10 s and refills nothing before.
+    // Such code has set its clock to 10 s and refills nothing before.
     let granted = (1..=10).filter(|second| key.passes(second * SECOND)).count();
     assert_eq!(granted, 10);
     assert_eq!(key.check(3, 10 * SECOND).retry_after(), Some(Micros::new(3 * SECOND)));

@@ -1,4 +1,4 @@
-//! The example of the design parses and compiles to exactly what it says.
+//! `example.yaml` parses and compiles to exactly what it says.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer requests over HTTP.
+    /// Answer requests: over HTTP, from Redis clients, from gateways.
     Serve(serve::ServeArgs),
     #[command(flatten)]
     Client(client::ClientCommand),
@@ -47,10 +47,10 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum PoliciesCommand {
-    /// Say what is wrong with a policy document, if anything is.
+    /// Say what is wrong with policies, if anything is.
     Check {
-        /// The document (YAML or JSON), `-` for standard input.
-        file: PathBuf,
+        /// A document (YAML or JSON), a directory of them, or `-` for standard input.
+        path: PathBuf,
     },
     /// Print the JSON Schema of policy documents.
     Schema,
@@ -76,7 +76,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Client(command) => client::run(command),
         Command::Config(command) => config::run(&command),
         Command::Replay(args) => replay::run(&args),
-        Command::Policies(PoliciesCommand::Check { file }) => policies::check(&file),
+        Command::Policies(PoliciesCommand::Check { path }) => policies::check(path),
         Command::Policies(PoliciesCommand::Schema) => policies::print_schema(),
         Command::Import(ImportCommand::Envoy { path, descriptors }) => {
             descriptors::print_import(&path, descriptors)

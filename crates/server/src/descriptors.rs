@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde::Serialize;
 use sluicegate_policy::descriptor::envoy::{self, Import};
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::{DescriptorTree, Document};
@@ -16,22 +17,41 @@ use crate::{policies, say};
 /// Most files of one configuration: each is a domain, and people have a handful.
 const FILES_MAX: usize = 1_000;
 
-/// The policies that come with descriptors, if any do, and the tree that leads to policies.
-pub(crate) fn load(config: &Config) -> Result<(Option<Document>, DescriptorTree)> {
-    match (&config.rls.descriptors, &config.rls.envoy_config) {
-        (Some(_), Some(_)) => bail!("rls.descriptors: does not go with `rls.envoy_config`"),
-        (Some(path), None) => Ok((None, policies::read_tree(path)?)),
-        (None, Some(path)) => {
-            let (imported, tree) = documents(&import(path)?)?;
-            Ok((Some(imported), tree))
-        }
-        (None, None) => Ok((None, DescriptorTree::default())),
+/// What leads descriptors to policies, as it was read at start.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    /// The policies that came along, if any did.
+    pub(crate) imported: Option<Document>,
+    pub(crate) tree: DescriptorTree,
+    /// Where it comes from; none: there are no descriptors.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// Where something was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Origin {
+    pub(crate) source: String,
+    /// SHA-256 of all texts with their lengths, in hexadecimal digits.
+    pub(crate) hash: String,
+}
+
+/// What the configuration says of descriptors.
+pub(crate) fn load(config: &Config) -> Result<Descriptors> {
+    let origin = |path: &Path, hash| Some(Origin { source: path.display().to_string(), hash });
+    if let Some(path) = &config.rls.envoy_config {
+        let (import, hash) = import(path)?;
+        let (imported, tree) = documents(&import)?;
+        return Ok(Descriptors { imported: Some(imported), tree, origin: origin(path, hash) });
     }
+    let Some(path) = &config.rls.descriptors else { return Ok(Descriptors::default()) };
+    let (tree, text) = policies::read_tree(path)?;
+    let hash = policies::hash([&*text].into_iter());
+    Ok(Descriptors { imported: None, tree, origin: origin(path, hash) })
 }
 
 /// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
 pub(crate) fn print_import(path: &Path, descriptors: bool) -> Result<ExitCode> {
-    let import = import(path)?;
+    let (import, _) = import(path)?;
     // Whoever reads the text shall be able to rely on it.
     documents(&import)?;
     let text = if descriptors { import.descriptors } else { import.policies };
@@ -39,15 +59,16 @@ pub(crate) fn print_import(path: &Path, descriptors: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The configuration at `path`, imported. What has no effect here is noted.
-fn import(path: &Path) -> Result<Import> {
+/// The configuration at `path`, imported, with the hash of its files. What has no effect here is noted.
+fn import(path: &Path) -> Result<(Import, String)> {
     let files = files(path).with_context(|| format!("cannot read {}", path.display()))?;
     let import = envoy::import(files.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     let import = import.map_err(|errors| anyhow!("{}: not imported\n{errors}", path.display()))?;
     for note in &import.notes {
         say::note(format_args!("note: {}", say::escaped(note)));
     }
-    Ok(import)
+    let hash = policies::hash(files.iter().map(|(_, text)| text.as_str()));
+    Ok((import, hash))
 }
 
 /// What an import says, read as everybody reads it.

@@ -32,7 +32,7 @@ use crate::{descriptors, log, wire};
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// The configuration (TOML); see `sluicegate config print`.
+    /// The configuration (TOML); see `sluicegate config schema`.
     #[arg(long, value_name = "FILE", env = "SLUICEGATE_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -136,12 +136,26 @@ impl Overrides {
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = args.config()?;
     log::start(config.log.format, config.log.level);
-    let (imported, tree) = descriptors::load(&config)?;
-    let source = config.policies.path.clone().map(Source::new);
-    let (live, policies) = Live::start(source, imported, &tree)?;
+    let (live, policies, tree) = rules(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(live, (policies, tree), &config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is wrong with the files that `config` names, if anything is: policies, descriptors,
+/// certificates.
+///
+/// # Errors
+/// What `serve` would not start for.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    rules(config)?;
+    wire::check(config)
+}
+
+/// The policies in force, and what leads to them.
+fn rules(config: &Config) -> Result<(Live, PolicySet, DescriptorTree)> {
+    let source = config.policies.path.clone().map(Source::new);
+    Live::start(source, descriptors::load(config)?)
 }
 
 async fn serve(
@@ -160,7 +174,7 @@ async fn serve(
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
     let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.event_keys);
     let TraceConfig { endpoint, sample } = &config.trace;
-    let traces = endpoint.as_ref().map(|endpoint| Traces::start(endpoint, *sample)).transpose()?;
+    let traces = endpoint.as_ref().map(|to| Traces::start(to.expose(), *sample)).transpose()?;
     let gate = Arc::new(Gate::new(engine).seen_by(eyes).traced(traces));
     let headers = Headers::of(config.rls.headers.as_slice());
     let house = House {

@@ -33,6 +33,37 @@ fn every_error_names_the_file_and_the_path_in_it() {
 }
 
 #[test]
+fn a_directory_is_checked_as_serve_reads_it() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let put = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).expect("the folder is for tests");
+    };
+    let check = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+        let checked = command.args(["policies", "check"]).arg(folder.path()).output();
+        let Output { status, stdout, stderr } = checked.expect("the program starts");
+        let said = String::from_utf8([stdout, stderr].concat()).expect("it says text");
+        (said.replace(folder.path().to_str().expect("it is text"), "D"), status.success())
+    };
+    let of = |name: &str| {
+        format!(
+            "policies: [{{ name: {name}, rules: [{{ fixed_window: {{ limit: 1, window: 1s }} }}] }}]"
+        )
+    };
+    put("a.yaml", &of("a"));
+    put("b.json", &of("b"));
+    put("notes.txt", "none of them");
+    assert_eq!(check(), ("D: 2 policies, no errors\n".to_owned(), true));
+    put("b.json", &of("a"));
+    let (said, is_sound) = check();
+    assert!(said.starts_with("D/b.json: policies[0].name: ") && !is_sound, "{said}");
+    put("a.yaml", "policies: [{ name: a }]");
+    put("b.json", "policies: [{ name: b }]");
+    let wrong = "policies[0].rules: is missing, expected a list of rules";
+    assert_eq!(check(), (format!("D/a.yaml: {wrong}\nD/b.json: {wrong}\n"), false));
+}
+
+#[test]
 fn a_document_that_is_too_long_or_no_text_is_told_as_such() {
     let long = "\u{20ac}".repeat(4_000_000);
     for (document, problem) in [

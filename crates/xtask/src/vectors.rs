@@ -1,7 +1,7 @@
 //! `vectors`: the answers in `spec/vectors` are the kernel's, and the schema is that of the types.
 //!
 //! A changed answer is a changed decision for the same traffic. Read the diff before you commit it:
-//! what the design and the essays state is asserted by hand in the conformance crate's tests, so
+//! what the essays of the algorithms state is asserted by hand in the conformance crate's tests, so
 //! writing the kernel's answers down cannot bless a mistake there.
 
 use std::fs;

@@ -15,10 +15,10 @@ use crate::store::StoreName;
 const PREFIX: &str = "SLUICEGATE__";
 
 /// What a key ends in whose value is a file that holds the value.
-const FILE_SUFFIX: &str = "_file";
+pub(super) const FILE_SUFFIX: &str = "_file";
 
 /// The keys that may be given as files: those that hold secrets.
-const SECRETS: [&[&str]; 2] = [&["store", "url"], &["resp", "password"]];
+pub(super) const SECRETS: [&[&str]; 2] = [&["store", "url"], &["resp", "password"]];
 
 /// Largest file of a configuration or a secret: nobody writes more by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -73,7 +73,7 @@ pub(crate) fn load(
         let Some(path) = name.strip_prefix(PREFIX) else { continue };
         let path = path.to_ascii_lowercase();
         let path: Vec<_> = path.split("__").collect();
-        put(&mut tree, &path, scalar(&value))?;
+        put(&mut tree, &path, of_variable(&path, value))?;
     }
     for (path, value) in flags {
         put(&mut tree, path, value)?;
@@ -89,14 +89,18 @@ pub(crate) fn load(
 /// # Errors
 /// What is wrong with it.
 pub fn of_text(text: &str) -> Result<(), String> {
-    let tree = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let tree = tree_of(text)?;
     of_tree(tree).map(drop).map_err(|error| error.to_string())
 }
 
 fn of_tree(tree: Table) -> Result<Config, ConfigError> {
     let config: Config = serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
         let path = error.path().to_string();
-        let problem = error.into_inner().message().trim().to_owned();
+        let mut problem = error.into_inner().message().trim().to_owned();
+        if !path.contains('.') && problem.starts_with("invalid type") {
+            // It may be a secret that misses its key: it is not repeated.
+            problem = "expected a section".to_owned();
+        }
         ConfigError::Value { path, problem }
     })?;
     check(&config)?;
@@ -105,7 +109,7 @@ fn of_tree(tree: Table) -> Result<Config, ConfigError> {
 
 /// What types cannot say.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let Config { server, admin, resp, store, trace, .. } = config;
+    let Config { server, admin, resp, rls, store, trace, .. } = config;
     if server.workers > 256 {
         return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
     }
@@ -129,7 +133,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if store.snapshot_every.is_some() && store.snapshot.is_none() {
         return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
     }
-    if trace.endpoint.as_ref().is_some_and(|endpoint| !endpoint.starts_with("http://")) {
+    if rls.descriptors.is_some() && rls.envoy_config.is_some() {
+        return wrong("rls.descriptors", "does not go with `rls.envoy_config`".to_owned());
+    }
+    if trace.endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_http()) {
         // It is not repeated: there may be a password in it.
         return wrong(
             "trace.endpoint",
@@ -155,9 +162,16 @@ fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
 }
 
 fn parse(path: &Path) -> Result<Table, ConfigError> {
-    read(path)?.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
-        path: path.to_owned(),
-        problem: error.to_string(),
+    tree_of(&read(path)?).map_err(|problem| ConfigError::Syntax { path: path.to_owned(), problem })
+}
+
+/// What `text` says, or the place of what is wrong. The place alone: there may be a password in it.
+fn tree_of(text: &str) -> Result<Table, String> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        format!("line {line}, column {column}: {}", error.message().trim())
     })
 }
 
@@ -172,13 +186,16 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     text.map_err(|error| ConfigError::Read { path: path.to_owned(), error })
 }
 
-/// A number or a truth value where it reads as one, a text otherwise.
-fn scalar(text: &str) -> Value {
+/// A number or a truth value where it reads as one, a text otherwise; secrets always are texts.
+fn of_variable(path: &[&str], text: String) -> Value {
+    if SECRETS.contains(&path) {
+        return Value::String(text);
+    }
     let number = text.parse().map(Value::Integer).ok();
     let number = number.or_else(|| text.parse().map(Value::Boolean).ok());
     let number =
         number.or_else(|| text.parse::<f64>().ok().filter(|f| f.is_finite()).map(Value::Float));
-    number.unwrap_or_else(|| Value::String(text.to_owned()))
+    number.unwrap_or(Value::String(text))
 }
 
 fn put(tree: &mut Table, path: &[&str], value: Value) -> Result<(), ConfigError> {
@@ -276,14 +293,19 @@ mod tests {
             ("[trace]\nsample = 1.5", "trace.sample: `1.5` is outside 0..=1"),
             ("[trace]\nendpoint = 'h:1'", "trace.endpoint: expected `http://HOST:PORT`"),
             ("[log]\nlevel = 'loud'", "log.level: unknown variant `loud`"),
-            ("server = 1", "server: invalid type"),
+            ("server = 1", "server: expected a section"),
+            (
+                "[rls]\ndescriptors = 'd'\nenvoy_config = 'e'",
+                "rls.descriptors: does not go with `rls.envoy_config`",
+            ),
             ("[http]\ntls = { cert = 'c' }", "http.tls: missing field `key`"),
             ("[resp.tls]\ncert = 'c'\nkey = 'k'\nca = 'a'", "resp.tls.ca: unknown field `ca`"),
         ] {
             let problem = problem(text);
             assert!(problem.starts_with(path), "{text}: {problem}");
         }
-        assert!(problem("[store").contains("sluicegate.toml: TOML parse error at line 1"));
+        let problem = problem("[store]\nnodes = 1\nnodes = 2");
+        assert!(problem.contains("sluicegate.toml: line 3, column 1: duplicate key"), "{problem}");
     }
 
     #[test]
@@ -307,5 +329,54 @@ mod tests {
         let both = format!("[resp]\npassword = 'a'\npassword_file = '{file}'");
         assert!(problem(&both).starts_with("resp.password_file: `password` is given too"));
         assert!(problem("[resp]\npassword_file = '/none'").starts_with("cannot read /none: "));
+    }
+
+    #[test]
+    fn no_error_repeats_a_secret() {
+        for text in [
+            "[resp]\npassword = 48151623",
+            "[resp]\npassword = \"48151623",
+            "[resp]\npassword = 48151623 x",
+            "[resp]\npassword = '''48151623",
+            "[resp]\npassword = \"48151623\\q\"",
+            "[resp]\npassword = 48151623x",
+            "[resp]\npassword = [\"48151623\"]",
+            "[resp]\npassword = { is = \"48151623\" }",
+            "[store]\nurl = 48151623",
+            "[store]\nurl = 'redis://:48151623'",
+            "[trace]\nendpoint = 'http://u:48151623@'",
+            "[trace]\nendpoint = 'http://u:48151623@h x'",
+            "resp = '48151623'",
+            "store = 48151623",
+            "trace = 'http://u:48151623@h'",
+        ] {
+            let problem = problem(text);
+            assert!(!problem.contains("48151623"), "{text}: {problem}");
+        }
+        let unquoted = problem("[resp]\npassword = \"48151623");
+        assert!(unquoted.contains("sluicegate.toml: line 2, column "), "{unquoted}");
+        let number = problem("[resp]\npassword = 48151623");
+        assert_eq!(number, "resp.password: expected a text");
+    }
+
+    #[test]
+    fn a_secret_of_the_environment_is_a_text_whatever_it_looks_like() {
+        for password in ["48151623", "true", "1.50", "1e3", "off"] {
+            let config = from_text("", &[("SLUICEGATE__RESP__PASSWORD", password)]).unwrap();
+            assert_eq!(config.resp.password, Some(Secret::new(password)));
+        }
+    }
+
+    #[test]
+    fn who_may_send_spans_is_not_printed() {
+        let shown = |endpoint: &str| {
+            let config = from_text("", &[("SLUICEGATE__TRACE__ENDPOINT", endpoint)]);
+            let config = config.expect("it is an endpoint");
+            assert!(!format!("{config:?}").contains("48151623"));
+            toml::to_string(&config).expect("it can be written")
+        };
+        let hidden = shown("http://u:48151623@127.0.0.1:4317");
+        assert!(hidden.contains("endpoint = \"http://***@127.0.0.1:4317\""), "{hidden}");
+        assert!(shown("http://h:4317").contains("endpoint = \"http://h:4317\""));
     }
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use load::of_text;
 pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
-pub(crate) use value::{Listen, Network, OneOrMany, Secret, Span};
+pub(crate) use value::{Endpoint, Listen, Network, OneOrMany, Secret, Span};
 
 use crate::eyes::EventKeys;
 use crate::log::{LogFormat, LogLevel};
@@ -72,11 +72,14 @@ pub(crate) struct ServerConfig {
 pub(crate) struct StoreConfig {
     /// `memory://`, or a Redis or Valkey that servers share: `redis://`, `rediss://`,
     /// `redis+sentinel://` or `redis+cluster://`.
+    #[serde(serialize_with = "value::store_url")]
     pub(crate) url: Secret,
     /// Keys that a memory store holds at most, 1..=4294967295; none: 1,000,000. Beyond, the fullest
     /// budgets are forgotten.
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub(crate) keys_max: Option<usize>,
-    /// Servers that share the store. While it does not answer, each enforces that part of the limits.
+    /// Servers that share the store, at least 1. While it does not answer, each enforces that part of
+    /// the limits.
     pub(crate) nodes: NonZeroU32,
     /// Whose clock rules on Redis.
     pub(crate) time_source: TimeSource,
@@ -139,9 +142,10 @@ pub(crate) struct RlsConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
-    /// A file that says which policies guard which descriptors.
+    /// A file that says which policies guard which descriptors; read at start.
     pub(crate) descriptors: Option<PathBuf>,
-    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are.
+    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are; read at
+    /// start.
     pub(crate) envoy_config: Option<PathBuf>,
     /// Which headers gateways are told to add to answers, beside `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
@@ -177,7 +181,7 @@ pub(crate) struct LogConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TraceConfig {
     /// The collector, by OTLP over gRPC, such as `http://127.0.0.1:4317`; none: nothing is traced.
-    pub(crate) endpoint: Option<String>,
+    pub(crate) endpoint: Option<Endpoint>,
     /// Which part of the traces that begin here is sent, 0..=1. Whoever brings a trace along has
     /// decided for theirs.
     #[schemars(range(min = 0, max = 1))]
@@ -248,7 +252,7 @@ impl Default for RlsConfig {
 impl Default for AdminConfig {
     fn default() -> Self {
         Self {
-            listen: Listen::loopback(9090),
+            listen: Listen::loopback(8082),
             tls: None,
             insecure: false,
             event_keys: EventKeys::default(),

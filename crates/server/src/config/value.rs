@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use axum::http::Uri;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -36,6 +37,11 @@ pub(crate) struct Span(pub(crate) Duration);
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
+
+/// Where a collector is: `http://127.0.0.1:4317`. Who asks there is never printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Endpoint(String);
 
 /// A list, of which one member may stand alone. In one text members are separated by commas, and
 /// `off` is the empty list.
@@ -135,6 +141,14 @@ impl Secret {
     }
 }
 
+/// Writes the URL of a store, which is no secret if it is this process.
+pub(super) fn store_url<S: Serializer>(url: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    match url.expose() {
+        "memory" | "memory://" => serializer.serialize_str("memory://"),
+        _ => url.serialize(serializer),
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HIDDEN)
@@ -149,7 +163,47 @@ impl Serialize for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self)
+        // What is there instead may be a secret as well: it is not repeated.
+        String::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| de::Error::custom("expected a text"))
+    }
+}
+
+impl Endpoint {
+    /// The whole of it, for whoever needs it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is a host, and perhaps a port, where HTTP is spoken.
+    pub(super) fn is_http(&self) -> bool {
+        let uri = self.0.parse::<Uri>();
+        uri.is_ok_and(|uri| {
+            uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty())
+        })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.split_once("://"), self.0.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => write!(f, "{scheme}://{HIDDEN}@{host}"),
+            (None, Some(_)) => f.write_str(HIDDEN),
+            (_, None) => f.write_str(&self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -234,6 +288,16 @@ as_text! {
     Span: json_schema!({ "type": "string", "examples": ["250ms", "60s", "5m"] })
 }
 
+impl JsonSchema for Endpoint {
+    fn schema_name() -> Cow<'static, str> {
+        "Endpoint".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "examples": ["http://127.0.0.1:4317"] })
+    }
+}
+
 impl JsonSchema for Secret {
     fn schema_name() -> Cow<'static, str> {
         "Secret".into()
@@ -251,6 +315,18 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let one = generator.subschema_for::<T>();
-        json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+        let list = json_schema!({ "type": "array", "items": one });
+        let Some(names) = names(&T::json_schema(generator)) else {
+            return json_schema!({ "anyOf": [one, list] });
+        };
+        let member = format!("(off|{})?", names.join("|"));
+        let joined = format!(r"^\s*{member}(\s*,\s*{member})*\s*$");
+        json_schema!({ "anyOf": [one, { "type": "string", "pattern": joined }, list] })
     }
+}
+
+/// The names of which `schema` wants one; `None` if other texts will do, too.
+fn names(schema: &Schema) -> Option<Vec<String>> {
+    let name = |one: &serde_json::Value| Some(one.get("const")?.as_str()?.to_owned());
+    schema.get("oneOf")?.as_array()?.iter().map(name).collect()
 }

@@ -21,6 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::source::{Fingerprint, Loaded, Source};
+use crate::descriptors::{Descriptors, Origin};
 use crate::gate::Gate;
 
 /// How often the files are looked at.
@@ -58,6 +59,8 @@ pub(crate) struct Status {
     pub(crate) error: Option<String>,
     /// Changes that were refused.
     pub(crate) refused: u64,
+    /// What leads descriptors to policies, which was read at start.
+    pub(crate) descriptors: Option<Origin>,
 }
 
 impl Live {
@@ -67,9 +70,9 @@ impl Live {
     /// What is wrong with them.
     pub(crate) fn start(
         source: Option<Source>,
-        imported: Option<Document>,
-        tree: &DescriptorTree,
-    ) -> Result<(Self, PolicySet)> {
+        descriptors: Descriptors,
+    ) -> Result<(Self, PolicySet, DescriptorTree)> {
+        let Descriptors { imported, tree, origin } = descriptors;
         let needed = tree.policies().iter().map(ToString::to_string).collect();
         let beside = Beside { imported, needed };
         let loaded = source.as_ref().map(Source::load).transpose()?;
@@ -80,8 +83,16 @@ impl Live {
         let policies = beside.joined(given, None)?;
         let path = source.as_ref().map(|source| source.path().display().to_string());
         let read_at_us = WallClock.now().get();
-        let status = Status { version: 1, read_at_us, hash, source: path, error: None, refused: 0 };
-        Ok((Self { source, beside, status: Mutex::new(status) }, policies))
+        let status = Status {
+            version: 1,
+            read_at_us,
+            hash,
+            source: path,
+            error: None,
+            refused: 0,
+            descriptors: origin,
+        };
+        Ok((Self { source, beside, status: Mutex::new(status) }, policies, tree))
     }
 
     /// What is in force.

@@ -5,10 +5,11 @@ mod source;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::{DescriptorTree, Document};
 
@@ -27,28 +28,39 @@ fn parse(path: &Path, text: &str) -> Result<Document> {
     document.with_context(|| format!("{} is no policy document", path.display()))
 }
 
-/// The descriptor tree at `path` (`-` is standard input).
-pub(crate) fn read_tree(path: &Path) -> Result<DescriptorTree> {
+/// The descriptor tree at `path` (`-` is standard input), with its text.
+pub(crate) fn read_tree(path: &Path) -> Result<(DescriptorTree, String)> {
     let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let tree = DescriptorTree::parse(&text);
-    tree.with_context(|| format!("{} is no descriptor tree", path.display()))
+    Ok((tree.with_context(|| format!("{} is no descriptor tree", path.display()))?, text))
 }
 
-/// Prints whether the document is sound, and if not, every path at which it is not.
-pub(crate) fn check(path: &Path) -> Result<ExitCode> {
-    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    match Document::parse(&text) {
-        Ok(document) => {
-            let count = document.policies().len();
+/// SHA-256 of `texts` with their lengths, in hexadecimal digits.
+pub(crate) fn hash<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+    let mut hash = Sha256::new();
+    texts.for_each(|text| add(&mut hash, text));
+    format!("{:x}", hash.finalize())
+}
+
+/// Goes on with `hash`, by a text with its length.
+fn add(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+}
+
+/// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
+/// not.
+pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
+    let shown = path.display().to_string();
+    match Source::new(path).check()? {
+        Ok(count) => {
             let noun = if count == 1 { "policy" } else { "policies" };
-            let found = format!("{}: {count} {noun}, no errors\n", path.display());
+            let found = format!("{shown}: {count} {noun}, no errors\n");
             say::print(found.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            for error in errors.to_string().lines() {
-                say::note(format_args!("{}: {error}", path.display()));
-            }
+            errors.iter().for_each(|error| say::note(format_args!("{error}")));
             Ok(ExitCode::FAILURE)
         }
     }

@@ -1,5 +1,6 @@
 //! Where policies come from: a document, or a directory of them.
 
+use std::fmt::Display;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use sluicegate_policy::Document;
 
-use super::{parse, read};
+use super::{add, parse, read};
 
 /// Most documents of one directory: a file for each of the teams of a large company.
 const FILES_MAX: usize = 1_000;
@@ -67,14 +68,36 @@ impl Source {
         let mut documents = Vec::with_capacity(files.len());
         for file in &files {
             let text = read(file).with_context(|| cannot_read(file))?;
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(&text);
+            add(&mut hash, &text);
             documents.push(parse(file, &text)?);
         }
         let document = Document::joined(documents).map_err(|(place, error)| {
             anyhow!(error).context(format!("{} is no policy document", files[place].display()))
         })?;
         Ok(Loaded { document, hash: format!("{:x}", hash.finalize()) })
+    }
+
+    /// How many policies there are, or all that is wrong, a line for each path in a file.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(crate) fn check(&self) -> Result<std::result::Result<usize, Vec<String>>> {
+        let files = self.files()?;
+        let (mut documents, mut wrong) = (Vec::new(), Vec::new());
+        for file in &files {
+            let text = read(file).with_context(|| cannot_read(file))?;
+            match Document::parse(&text) {
+                Ok(document) => documents.push(document),
+                Err(errors) => wrong.extend(lines(file, &errors)),
+            }
+        }
+        if !wrong.is_empty() {
+            return Ok(Err(wrong));
+        }
+        let joined = Document::joined(documents);
+        Ok(joined
+            .map(|document| document.policies().len())
+            .map_err(|(place, error)| lines(&files[place], &error)))
     }
 
     /// The documents, in the order of their names.
@@ -104,6 +127,11 @@ impl Source {
         files.sort_unstable();
         Ok(files)
     }
+}
+
+/// What is wrong with `file`, line by line.
+fn lines(file: &Path, errors: &impl Display) -> Vec<String> {
+    errors.to_string().lines().map(|error| format!("{}: {error}", file.display())).collect()
 }
 
 fn cannot_read(path: &Path) -> String {

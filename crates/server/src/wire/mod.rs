@@ -138,8 +138,7 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
     let (mut bound, mut renewed) = (Vec::new(), Vec::new());
     for wire in Wire::ALL {
         let listens = wire.listen(config);
-        let files = wire.tls(config).filter(|_| !listens.is_empty());
-        let tls = files.map(|files| Tls::load(wire, files)).transpose()?.map(Arc::new);
+        let tls = tls_of(wire, config)?.map(Arc::new);
         renewed.extend(tls.clone());
         for listen in listens {
             let listener = Listener::bind(listen, tls.clone()).await;
@@ -150,6 +149,20 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
         }
     }
     Ok((bound, Renewal::new(renewed)?))
+}
+
+/// Says what is wrong with files of TLS that `config` names, if anything is.
+///
+/// # Errors
+/// If they are not sound.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    Wire::ALL.into_iter().try_for_each(|wire| tls_of(wire, config).map(drop))
+}
+
+/// The TLS of a wire that listens at all.
+fn tls_of(wire: Wire, config: &Config) -> Result<Option<Tls>> {
+    let files = wire.tls(config).filter(|_| !wire.listen(config).is_empty());
+    files.map(|files| Tls::load(wire, files)).transpose()
 }
 
 impl Bound {

@@ -7,10 +7,18 @@ use super::client::{get, get_at_once};
 use super::soon;
 use super::stage::{Stage, changed, example, tool};
 
-async fn stage(changes: &[(&str, &str)], policies: &str, options: &[&str]) -> Result<Stage, Error> {
-    let text = changed(&example("gateways/envoy/envoy.yaml"), changes);
+async fn changing(
+    changes: &[(&str, &str)],
+    policies: &str,
+    options: &[&str],
+) -> Result<Stage, Error> {
+    stage(&changed(&example("gateways/envoy/envoy.yaml"), changes), policies, options).await
+}
+
+/// Envoy with this configuration.
+pub(crate) async fn stage(text: &str, policies: &str, options: &[&str]) -> Result<Stage, Error> {
     Stage::set(policies, options, async |places| {
-        let files = [("envoy.yaml", places.in_text(&text))];
+        let files = [("envoy.yaml", places.in_text(text))];
         let args = ["-c", "{dir}/envoy.yaml", "--concurrency", "1", "--disable-hot-restart"];
         Program::start(&tool("envoy"), &Launch { files: &files, args: &args })
     })
@@ -19,7 +27,7 @@ async fn stage(changes: &[(&str, &str)], policies: &str, options: &[&str]) -> Re
 
 #[tokio::test]
 async fn ten_a_second_and_five_at_once_pass() {
-    let stage = need!(stage(&[], &example("gateways/policies.yaml"), &[]).await);
+    let stage = need!(changing(&[], &example("gateways/policies.yaml"), &[]).await);
     exactly_what_the_policy_allows_passes(&stage).await;
     let told = get(stage.gateway, "/", "").await;
     assert!(told.header("x-ratelimit-limit").is_some_and(|limit| limit.starts_with('5')));
@@ -29,7 +37,7 @@ async fn ten_a_second_and_five_at_once_pass() {
 #[tokio::test]
 async fn five_of_twenty_at_once_pass() {
     let policies = changed(&example("gateways/policies.yaml"), &[("10/s", "10/h")]);
-    exactly_five_of_twenty_pass(&need!(stage(&[], &policies, &[]).await)).await;
+    exactly_five_of_twenty_pass(&need!(changing(&[], &policies, &[]).await)).await;
 }
 
 #[tokio::test]
@@ -52,7 +60,7 @@ async fn without_the_store_the_policy_does_what_it_says() {
         let policies = changed(&example("gateways/policies.yaml"), &changes);
         let mut redis = need!(RedisServer::start(Options::default()).await);
         let url = format!("{}?deadline_ms=50", redis.url());
-        let stage = need!(stage(&[], &policies, &["--store", &url]).await);
+        let stage = need!(changing(&[], &policies, &["--store", &url]).await);
         redis.kill();
         // The answer says who decided only to those who ask for it.
         let missed = async || {
@@ -73,7 +81,7 @@ async fn without_the_store_the_policy_does_what_it_says() {
 async fn without_sluicegate_nothing_passes_or_everything_as_the_configuration_says() {
     let open = [("failure_mode_deny: true", "failure_mode_deny: false")];
     for (changes, status) in [(&[][..], 500), (&open[..], 200)] {
-        let mut stage = need!(stage(changes, &example("gateways/policies.yaml"), &[]).await);
+        let mut stage = need!(changing(changes, &example("gateways/policies.yaml"), &[]).await);
         stage.server.kill();
         let before = stage.app.requests();
         for call in get_at_once(stage.gateway, "/", 10).await {

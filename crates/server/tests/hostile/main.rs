@@ -15,8 +15,15 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::Deref;
+use std::path::PathBuf;
 
 use common::PATIENCE;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 /// By how much a server that is attacked may grow.
 const GROWTH_KIB_MAX: u64 = 100 * 1024;
@@ -24,17 +31,19 @@ const GROWTH_KIB_MAX: u64 = 100 * 1024;
 /// A server that is attacked while this lives. In the end it must be well.
 struct Attacked {
     server: common::Server,
+    /// The authority of its certificate for gateways, if it has one.
+    ca: Option<PathBuf>,
     /// The memory it had before.
     kib: u64,
 }
 
 impl Attacked {
     fn start() -> Self {
-        Self::of(common::Server::start(""))
+        Self::of(common::Server::start(""), None)
     }
 
-    fn of(server: common::Server) -> Self {
-        let attacked = Self { kib: 0, server };
+    fn of(server: common::Server, ca: Option<PathBuf>) -> Self {
+        let attacked = Self { kib: 0, server, ca };
         // What it needs at all, it has taken with the first requests.
         attacked.answers();
         Self { kib: memory_kib(attacked.id()), ..attacked }
@@ -75,6 +84,31 @@ impl Attacked {
         let json = format!(r#"{{"domain":"sluicegate","hitsAddend":1,"descriptors":{entries}}}"#);
         let said = self.answer("http", &post("/json", &json));
         assert!(said.contains("\"overallCode\""), "{said}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("there are threads").block_on(self.answers_gateways());
+    }
+
+    /// A gateway that comes now is answered, by Envoy's own protocol.
+    async fn answers_gateways(&self) {
+        let (scheme, url) = match &self.ca {
+            None => ("rls", "http"),
+            Some(_) => ("grpcs", "https"),
+        };
+        let url = format!("{url}://localhost:{}", self.address(scheme).port());
+        let mut endpoint = Endpoint::from_shared(url).expect("it is a URL").timeout(PATIENCE);
+        if let Some(ca) = &self.ca {
+            let ca = Certificate::from_pem(fs::read(ca).expect("it is there"));
+            let tls = ClientTlsConfig::new().ca_certificate(ca);
+            endpoint = endpoint.tls_config(tls).expect("it is a certificate");
+        }
+        let channel = endpoint.connect_timeout(PATIENCE).connect().await.expect("it listens");
+        let entry = Entry { key: "policy".to_owned(), value: "login".to_owned() };
+        let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
+        let domain = "sluicegate".to_owned();
+        let request = RateLimitRequest { domain, descriptors: vec![descriptor], hits_addend: 0 };
+        let answer = RateLimitServiceClient::new(channel).should_rate_limit(request).await;
+        let code = answer.expect("it is answered").into_inner().overall_code();
+        assert_ne!(code, Code::Unknown);
     }
 
     /// By how many KiB it has grown.

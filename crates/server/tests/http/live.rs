@@ -138,3 +138,24 @@ fn the_configuration_that_holds_is_printed_without_secrets() {
     let schema: Value = serde_json::from_slice(&program(&["schema"]).stdout).unwrap();
     assert_eq!(schema["properties"]["http"]["$ref"], "#/$defs/HttpConfig");
 }
+
+#[test]
+fn operators_see_which_descriptors_are_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.yaml");
+    let hash_of = |limit: u32| {
+        let text = format!(
+            "domain: d\ndescriptors: [ {{ key: k, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ]"
+        );
+        fs::write(&path, text).unwrap();
+        let server = Server::start_with(&["--envoy-config", path.to_str().unwrap()]);
+        let (_, body) = ask(server.admin, "/v1/policies");
+        let seen: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(seen["descriptors"]["source"], path.to_str().unwrap());
+        seen["descriptors"]["hash"].as_str().unwrap().to_owned()
+    };
+    let (first, second, again) = (hash_of(1), hash_of(2), hash_of(1));
+    assert!(first.len() == 64 && first != second && first == again, "{first} {second}");
+    let (_, body) = ask(Server::start().admin, "/v1/policies");
+    assert!(body.contains("\"descriptors\":null"), "{body}");
+}

@@ -1,6 +1,7 @@
 //! What a client of the HTTP wire sees: the real program, started as users start it.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
+mod description;
 mod live;
 mod overflow;
 mod page;
@@ -99,7 +100,9 @@ fn raw(address: SocketAddr, request: &[u8]) -> (u16, String, String) {
     stream.read_to_string(&mut response).expect("the server says text");
     let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.expect("a status"), head.to_owned(), body.to_owned())
+    let status = status.expect("a status");
+    description::holds(request, (status, head, body));
+    (status, head.to_owned(), body.to_owned())
 }
 
 /// What is at `path`.

@@ -172,7 +172,8 @@ async fn whoever_speaks_something_else_is_not_answered() {
         let mut stream = TcpStream::connect(server.rls).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
         stream.write_all(words).expect("it reads");
-        stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+        // It may have been let go already.
+        stream.shutdown(std::net::Shutdown::Write).ok();
         let mut said = Vec::new();
         stream.read_to_end(&mut said).ok();
         let decision = said.windows(4).any(|text| text == b"grpc");

@@ -40,6 +40,8 @@ use super::openapi;
 use crate::gate::Gate;
 use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Peer, Seat};
 use crate::wire::headers::Headers;
+use crate::wire::http::TrustedPeers;
+use crate::wire::rls::RateLimits;
 use crate::wire::{House, Wire, rls};
 use body::read;
 
@@ -79,9 +81,7 @@ struct Front {
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let House { gate, limits, trusted_peers, workers, stop, http_headers, .. } = house;
     let desk = Desk { gate: Arc::clone(gate), headers: *http_headers };
-    let router = router(desk.clone())
-        .merge(auth::routes(Arc::clone(gate), Arc::clone(trusted_peers), *http_headers))
-        .merge(rls::routes(Arc::clone(limits)));
+    let router = everything(&desk, Arc::clone(trusted_peers), Arc::clone(limits));
     let front = Arc::new(Front { desk, router });
     let connections = Arc::clone(gate.eyes().connections(Wire::Http));
     let stopping = stop.clone();
@@ -151,6 +151,13 @@ async fn answer(
     let request = auth::knowing(peer, request.map(AnyBody::new));
     let routed = Box::pin(front.router.clone().oneshot(request));
     routed.await.map(|response| response.map(Either::Right))
+}
+
+/// All that this wire answers.
+fn everything(desk: &Desk, trusted: Arc<TrustedPeers>, limits: Arc<RateLimits>) -> Router {
+    router(desk.clone())
+        .merge(auth::routes(Arc::clone(&desk.gate), trusted, desk.headers))
+        .merge(rls::routes(limits))
 }
 
 fn router(desk: Desk) -> Router {

@@ -73,6 +73,12 @@ pub(super) fn by_descriptors() -> Described {
         )
         .response("429", ResponseBuilder::new().description(over).content(JSON, free()))
         .response("400", plain("The request makes no sense."))
+        .response("403", plain("The policy that is named is not for this app."))
+        .response("404", plain("There is no such policy."))
+        .response("408", plain("The body did not come in time."))
+        .response("413", plain("The body is longer than 64 KiB."))
+        .response("415", plain("A page asks, and does not say `application/json`."))
+        .response("503", plain("The store does not answer."))
         .build()
 }
 

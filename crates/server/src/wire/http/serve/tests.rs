@@ -1,6 +1,8 @@
 //! How long a connection waits, and for what.
 
-use sluicegate_policy::PolicySet;
+use std::collections::BTreeSet;
+
+use sluicegate_policy::{DescriptorTree, PolicySet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -37,6 +39,34 @@ async fn live(client: &mut DuplexStream) {
     let mut said = Vec::new();
     while !said.ends_with(b"\r\n\r\nok\n") {
         said.push(client.read_u8().await.expect("the server answers"));
+    }
+}
+
+/// The paths that a router knows: it tells them only to those who look for mistakes.
+fn paths(router: &Router) -> BTreeSet<String> {
+    let told = format!("{router:?}");
+    let routes = told.split("fallback_router").next().unwrap_or_default();
+    let quoted = routes.split('"').skip(1).step_by(2);
+    quoted.filter(|text| text.starts_with('/')).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn what_is_answered_is_described_and_nothing_else_is() {
+    let desk = Desk { gate: Gate::in_memory(PolicySet::default()), headers: Headers::default() };
+    let (tree, headers) = (DescriptorTree::default(), Headers::default());
+    let limits = Arc::new(RateLimits::new(Arc::clone(&desk.gate), tree, headers));
+    let router = everything(&desk, Arc::new(TrustedPeers::new(&[])), limits);
+    let description: serde_json::Value = serde_json::from_str(openapi::text()).unwrap();
+    let described = description["paths"].as_object().unwrap();
+    assert_eq!(paths(&router), described.keys().cloned().collect::<BTreeSet<_>>());
+    for (path, methods) in described {
+        for method in methods.as_object().unwrap().keys() {
+            let method = method.to_uppercase().parse::<Method>().unwrap();
+            let request = Request::builder().method(&method).uri(path);
+            let request = auth::knowing(Peer::Local, request.body(AnyBody::empty()).unwrap());
+            let answered = router.clone().oneshot(request).await.unwrap();
+            assert_ne!(answered.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+        }
     }
 }
 
