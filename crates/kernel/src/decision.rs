@@ -39,7 +39,7 @@ impl Ask {
 /// The instant of a decision, with the calendar windows around it.
 ///
 /// The kernel knows no time zones: whoever reads the clock also works out, for each rule with a
-/// calendar window, where that window begins and ends.
+/// calendar window, where that window begins and ends. Only [`as_of`](Moment::as_of) leads out of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     now: Micros,
@@ -58,6 +58,14 @@ impl<'a> Moment<'a> {
     /// The instant `now`; `windows[i]` is the calendar window around it for rule `i` of the set.
     pub const fn with_windows(now: Micros, windows: &'a [Option<Window>]) -> Self {
         Self { now: now.capped(), windows, rule: 0 }
+    }
+
+    /// The same, but not before `latest`: for a caller that read the clock, and whose turn came after
+    /// others' that read it later. The calendar windows are still those around the earlier instant.
+    #[must_use]
+    pub const fn as_of(&self, latest: Micros) -> Self {
+        let latest = latest.capped();
+        Self { now: if latest.get() > self.now.get() { latest } else { self.now }, ..*self }
     }
 
     /// The instant.

@@ -7,7 +7,10 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use sluicegate::policy::{PolicySet, Rules};
 use sluicegate::store::Store;
-use sluicegate::{Answer, DecideError, Engine, Micros, Passage, Request, Verb, Way};
+use sluicegate::{
+    Answer, DecideError, Engine, Explanation, Micros, Passage, Request, SettleError, Settled,
+    Settlement, Verb, Way,
+};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -143,6 +146,53 @@ impl<S: Store + 'static> Gate<S> {
         };
         self.note((wire, rules), request, &passed, begun);
         passed
+    }
+
+    /// Corrects a charge to what it cost. Operators see the correction.
+    ///
+    /// # Errors
+    /// [`SettleError`].
+    pub(crate) async fn settle(
+        &self,
+        wire: Wire,
+        settlement: &Settlement<'_>,
+    ) -> Result<Settled, SettleError> {
+        let begun = self.eyes.begin();
+        let settled = self.engine.settle(settlement).await;
+        let seen = match &settled {
+            Ok(settled) => Ok(settled.answer.clone().into()),
+            Err(SettleError::Decide(error)) => Err(error.clone()),
+            Err(SettleError::Undone(error) | SettleError::Unknown(error)) => {
+                Err(DecideError::Store(error.clone()))
+            }
+            // Nothing was decided about a budget.
+            Err(_) => return settled,
+        };
+        let Settlement { policy, key, app, .. } = *settlement;
+        let request = Request { policy, key, app, verb: settlement.correction() };
+        self.note((wire, None), &request, &seen, begun);
+        settled
+    }
+
+    /// Which rules hold for `request`, a peek, and what each would say. Operators see that peek.
+    ///
+    /// # Errors
+    /// [`DecideError`].
+    pub(crate) async fn explain(
+        &self,
+        wire: Wire,
+        request: &Request<'_>,
+    ) -> Result<Explanation, DecideError> {
+        let begun = self.eyes.begin();
+        let explained = self.engine.explain(request).await;
+        let seen = explained.as_ref().map(|explanation| explanation.answer.clone().into());
+        self.note((wire, None), request, &seen.map_err(Clone::clone), begun);
+        explained
+    }
+
+    /// Lets operators see that a look answered `request`: it was refused without being asked.
+    pub(crate) fn refused_by_look(&self, wire: Wire, request: &Request<'_>, seen: &Passage) {
+        self.note((wire, None), request, &Ok(seen.clone()), Begun::UNTIMED);
     }
 
     /// Lets operators see what became of `request`.

@@ -2,7 +2,8 @@
 //!
 //! The file is read before the first request and written now and then while requests are answered,
 //! and once more after the last of them. Whoever kills the server loses what came after the file
-//! was last written, and nothing else.
+//! was last written, and nothing else. What is settled stays settled; limits that callers bring along
+//! (`CL.THROTTLE`, those of rls) begin anew.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use sluicegate::settled_rules;
 use sluicegate::store::{KEYS_MAX_DEFAULT, MemoryStore, Restored, SnapshotError};
 use sluicegate_kernel::{Micros, RuleSet};
 use sluicegate_policy::PolicySet;
@@ -117,16 +119,17 @@ fn told(path: &Path, restored: Restored) -> String {
         line += &format!(", {full} full again by now");
     }
     if other_rules > 0 {
-        line += &format!(", {other_rules} left out whose rules have changed");
+        line += &format!(", {other_rules} left out whose rules are not in the policies");
     }
     line
 }
 
-/// Every rule set that a key can be held to.
+/// Every rule set that a key can be held to, but for those that callers bring along: nobody knows
+/// these before a caller does, so what was used of them is forgotten.
 fn rule_sets(policies: &PolicySet) -> Vec<Arc<RuleSet>> {
     let of_all = policies.policies().iter().flat_map(|policy| {
         let overrides = policy.overrides().map(|(_, rules)| rules);
         overrides.chain([policy.rules()]).map(|rules| Arc::clone(rules.set()))
     });
-    of_all.collect()
+    of_all.chain([settled_rules()]).collect()
 }

@@ -50,7 +50,7 @@ pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{
     Answer, DecideError, Engine, Explanation, Mode, Request, SettleError, Settled, Settlement,
-    StoreFailure,
+    StoreFailure, settled_rules,
 };
 #[cfg(all(feature = "engine", feature = "tokio"))]
 pub use engine::{HELD_MAX, Passage, Way};

@@ -198,3 +198,56 @@ async fn who_gets_less_than_all_is_over_the_limit_for_a_gateway() {
     let many = Verb::AtMost { cost: Cost::new(5).expect("within the range") };
     assert_eq!(in_turn(&engine, "holds", many, 4).await.way, Way::Refused);
 }
+
+#[tokio::test]
+async fn what_a_policy_does_over_its_limit_it_does_with_callers_that_would_wait() {
+    let engine = engine();
+    let reserve = Verb::Reserve { cost: Cost::ONE, max_wait: Micros::from_millis(1) };
+    let mut ways = Vec::new();
+    for policy in ["reject", "queue", "tag", "divert", "shadow"] {
+        assert_eq!(pass(&engine, policy).await.way, Way::Through);
+        let request = Request::new(policy, Some(b"alice"), reserve.clone());
+        let passage = engine.pass(&request).await.expect("the store is in memory");
+        assert_eq!(passage.held, Micros::ZERO, "{policy}: it brought its own wait");
+        ways.push(passage.way);
+        let at_once = engine.pass_at_once(&request, engine.now()).expect("it is in memory");
+        assert_eq!(at_once.as_ref().map(|passage| &passage.way), Ok(&ways[ways.len() - 1]));
+    }
+    assert!(matches!(
+        ways[..],
+        [Way::Refused, Way::Refused, Way::Marked(_), Way::Diverted(_), Way::Shadowed]
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_request_is_decided_by_the_policies_that_are_in_force_by_then() {
+    let slow = POLICIES
+        .replace("sliding_log: { limit: 1, window: 1s }", "sliding_log: { limit: 1, window: 1h }");
+    let fast = POLICIES
+        .replace("sliding_log: { limit: 1, window: 1s }", "sliding_log: { limit: 9, window: 1s }");
+    let shadow = slow
+        .replace("name: log, overflow: { queue: { max_wait: 2s } }", "name: log, overflow: shadow");
+    let none = POLICIES.replace("name: log", "name: another");
+    let held = Micros::SECOND;
+    for (policies, way) in [
+        (&slow, Way::Refused),
+        (&fast, Way::Through),
+        (&shadow, Way::Shadowed),
+        (&none, Way::Refused),
+    ] {
+        let engine = engine();
+        pass(&engine, "log").await;
+        let holding = tokio::spawn({
+            let engine = Arc::clone(&engine);
+            async move { pass(&engine, "log").await }
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        engine.set_policies(PolicySet::new(Document::parse(policies).expect("still valid")));
+        // What was used before is under these rules from now on.
+        let check = Request::new("log", Some(b"alice"), Verb::Check { cost: Cost::ONE });
+        engine.decide(&check).await.ok();
+        let passage = holding.await.expect("it does not panic");
+        assert_eq!((passage.way, passage.held), (way, held), "{policies}");
+        assert_eq!(engine.held(), 0);
+    }
+}

@@ -198,6 +198,18 @@ fn without_a_store_nothing_is_settled_whatever_the_policy_says() {
 }
 
 #[test]
+fn whether_an_id_was_taken_that_brought_no_answer_is_left_open() {
+    let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
+    let engine = engine(&store, &clock);
+    for executed in [Executed::Perhaps, Executed::No] {
+        store.fails_after(0, executed);
+        let gone = now(engine.settle(&settlement("open", "a", 60, 20))).unwrap_err();
+        let SettleError::Decide(DecideError::Store(error)) = gone else { panic!("{gone}") };
+        assert_eq!(error.executed(), executed);
+    }
+}
+
+#[test]
 fn an_explanation_says_what_each_rule_would_and_changes_nothing() {
     let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
     let engine = engine(&store, &clock);
@@ -217,4 +229,9 @@ fn an_explanation_says_what_each_rule_would_and_changes_nothing() {
     store.fails_after(0, Executed::No);
     let blind = now(engine.explain(&request)).unwrap();
     assert_eq!((blind.answer.mode, blind.rules), (Mode::Local, None));
+    for answers in [1, 2] {
+        store.fails_after(answers, Executed::No);
+        let blind = now(engine.explain(&request)).unwrap();
+        assert_eq!((blind.answer.mode, blind.rules), (Mode::Store, None), "gone in between");
+    }
 }

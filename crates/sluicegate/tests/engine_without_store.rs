@@ -25,6 +25,7 @@ policies:
   - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1/s } } ] }
   - { name: tiny, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
   - { name: jobs, rules: [ { concurrency: { limit: 1, ttl: 30s } } ] }
+  - { name: held, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
 ";
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
@@ -34,6 +35,7 @@ const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 struct Switchable {
     memory: MemoryStore,
     is_off: AtomicBool,
+    is_contended: AtomicBool,
     asked: AtomicU64,
 }
 
@@ -50,6 +52,9 @@ impl Store for Shared {
         if self.0.is_off.load(Ordering::Relaxed) {
             let reason = "switched off".to_owned();
             return Err(StoreError::Unavailable { reason, executed: Executed::No });
+        }
+        if self.0.is_contended.load(Ordering::Relaxed) {
+            return Err(StoreError::Contended { executed: Executed::No });
         }
         Ok(self.0.memory.decide_now(request, at)?)
     }
@@ -229,6 +234,68 @@ fn a_store_that_does_not_answer_is_left_alone_but_for_probes() {
     let back = (0..).find(|ms| ask(&engine, "open", CHECK, 11_000 + ms).mode == Mode::Store);
     assert!(back.is_some_and(|ms| ms <= 301), "{back:?} ms after the store");
     assert!(!engine.is_without_store());
+}
+
+/// Whoever asks under many rules at once keeps a store from a decision on that key, and from no other.
+#[test]
+fn a_key_that_others_fight_for_does_not_give_the_store_up() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    store.0.is_contended.store(true, Ordering::Relaxed);
+    for _ in 0..50 {
+        assert_eq!(ask(&engine, "orders", CHECK, now).mode, Mode::Local, "it is decided");
+    }
+    let error = try_ask(&engine, "orders", Verb::Reset, now).expect_err("nobody else can do that");
+    assert_eq!(error.to_string(), "store: others change the rules of this key all the time");
+    assert!(!engine.is_without_store());
+    store.0.is_contended.store(false, Ordering::Relaxed);
+    assert_eq!(ask(&engine, "closed", CHECK, now).mode, Mode::Store);
+}
+
+#[test]
+fn a_probe_that_is_answered_with_no_decision_finds_the_store_back() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    store.switch(false);
+    passed(&engine, "open", 10, now);
+    assert!(engine.is_without_store());
+    store.switch(true);
+    let unsupported =
+        try_ask(&engine, "jobs", CHECK, now + 1_000).expect_err("jobs hands out permits");
+    assert!(matches!(unsupported, DecideError::Unsupported(_)), "{unsupported}");
+    assert!(!engine.is_without_store());
+}
+
+#[test]
+fn what_was_granted_without_the_store_is_nothing_to_give_back_to_it() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    assert_eq!(ask(&engine, "orders", CHECK, now).charged(), 1);
+    store.switch(false);
+    for policy in ["orders", "open"] {
+        let answer = ask(&engine, policy, CHECK, now);
+        assert_eq!((answer.decision.granted(), answer.charged()), (1, 0), "{policy}");
+    }
+}
+
+#[cfg(feature = "tokio")]
+#[tokio::test(start_paused = true)]
+async fn a_place_that_was_booked_without_the_store_is_not_given_back_to_it() {
+    let store = Shared::new();
+    let engine = Arc::new(store.engine(1));
+    let request = Request::new("held", Some(b"key"), CHECK);
+    for is_off in [false, true] {
+        store.switch(!is_off);
+        // The first may pass at once; the second is held.
+        let pass =
+            || tokio::time::timeout(std::time::Duration::from_millis(1), engine.pass(&request));
+        while pass().await.is_ok() {}
+        let asked = store.asked();
+        store.switch(true);
+        tokio::task::yield_now().await;
+        let refunds = store.asked() - asked;
+        assert_eq!(refunds, u64::from(!is_off), "without the store: {is_off}");
+    }
 }
 
 proptest! {

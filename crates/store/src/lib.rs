@@ -47,6 +47,22 @@ pub enum StoreError {
         /// Whether the request took effect nevertheless.
         executed: Executed,
     },
+    /// The store answers, but callers with other rules came in between each time.
+    #[error("others change the rules of this key all the time")]
+    Contended {
+        /// Whether the request took effect nevertheless.
+        executed: Executed,
+    },
+}
+
+impl StoreError {
+    /// Whether the request took effect nevertheless.
+    pub const fn executed(&self) -> Executed {
+        match self {
+            Self::Unsupported(_) => Executed::No,
+            Self::Unavailable { executed, .. } | Self::Contended { executed } => *executed,
+        }
+    }
 }
 
 /// Whether a request that was not answered took effect.

@@ -103,9 +103,25 @@ impl FixedWindow {
                 _ => Window { start: now, end: now.plus(*span) },
             },
             WindowKind::Calendar(..) => {
-                at.window().expect("whoever reads the clock brings the calendar window along")
+                let window = at.window();
+                let window = window.expect("whoever reads the clock brings the window along");
+                if now < window.end { window } else { Self::next_window(window, state, now) }
             }
         }
+    }
+
+    /// The window after `window`, which ended while the caller waited for its turn. If nobody has
+    /// counted in it yet, its end is not known: it is taken to be late enough, and the next moment
+    /// that brings the window along puts it right (as for [`rewind`](Algorithm::rewind)).
+    fn next_window(window: Window, state: Option<&FixedWindowState>, now: Micros) -> Window {
+        let end = match state {
+            Some(state) if now < state.end => state.end,
+            // No day, month or year is twice as long as the one before it.
+            _ => {
+                window.end.plus(window.end.since(window.start)).plus(window.end.since(window.start))
+            }
+        };
+        Window { start: window.end, end }
     }
 
     fn count(&self, state: Option<&FixedWindowState>, at: &Moment<'_>) -> u64 {

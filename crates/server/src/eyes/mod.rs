@@ -84,6 +84,11 @@ pub(crate) struct Seen<'a> {
     pub(crate) decided: Result<(&'a Answer, &'a Way, Micros), &'a DecideError>,
 }
 
+impl Begun {
+    /// A decision that was timed as another one, or not at all.
+    pub(crate) const UNTIMED: Self = Self(None);
+}
+
 thread_local! {
     static TICKS: Cell<u32> = const { Cell::new(0) };
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use sluicegate::policy::{Document, PolicySet, Rules};
-use sluicegate::{Cost, Micros, Rate, RuleSet, TokenBucket};
+use sluicegate::{Cost, Micros, Rate, RuleSet, Settlement, TokenBucket};
 
 use super::*;
 use crate::gate::Gate;
@@ -87,6 +87,25 @@ fn what_asks_for_no_permits_is_no_decision() {
     let operations: Vec<_> = gate.eyes().counts.operations(Wire::Resp).collect();
     let expected = [("peek", 1), ("refund", 1), ("reset", 1), ("release", 0), ("renew", 0)];
     assert_eq!(operations, expected);
+}
+
+#[tokio::test]
+async fn settlements_and_explanations_are_seen_and_so_is_who_a_look_refused() {
+    let gate = Gate::in_memory(set(POLICIES));
+    let (charged, key) = (Cost::ONE, Some(&b"k"[..]));
+    for (id, cost) in [(&b"less"[..], 0), (b"less", 0), (b"more", 9), (b"same", 1), (b"", 1)] {
+        let settlement = Settlement { policy: "plain", key, app: None, id, charged, cost };
+        gate.settle(Wire::Http, &settlement).await.ok();
+    }
+    let look = Request { verb: Verb::Peek { cost: charged }, ..check("plain", b"k") };
+    let answer = gate.explain(Wire::Http, &look).await.unwrap().answer;
+    gate.refused_by_look(Wire::Http, &check("plain", b"k"), &answer.into());
+    let expected = [("plain http allowed store", 1), ("plain http refused store", 1)];
+    assert_eq!(counted(&gate), is(&expected));
+    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Http).take(2).collect();
+    assert_eq!(operations, [("peek", 2), ("refund", 1)]);
+    let top = serde_json::to_string(&gate.eyes().top("plain", 10).unwrap()).unwrap();
+    assert!(top.contains(r#""key":"k","refused_at_least":1"#), "{top}");
 }
 
 #[tokio::test(start_paused = true)]

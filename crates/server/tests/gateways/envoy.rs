@@ -43,7 +43,7 @@ async fn five_of_twenty_at_once_pass() {
 #[tokio::test]
 async fn a_client_does_not_choose_its_address() {
     let policies = changed(&example("gateways/policies.yaml"), &[("10/s, burst: 5", "2/h")]);
-    let stage = need!(stage(&[], &policies, &[]).await);
+    let stage = need!(changing(&[], &policies, &[]).await);
     let mut passed = 0;
     for forged in 0..10 {
         let line = format!("x-forwarded-for: 6.6.6.{forged}\r\n");

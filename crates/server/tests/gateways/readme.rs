@@ -25,20 +25,21 @@ async fn the_nginx_of_the_readme_lets_five_of_twenty_pass() {
 }
 
 #[tokio::test]
-async fn the_envoy_of_the_page_with_its_policy_lets_five_of_twenty_pass() {
-    let blocks = blocks("docs/gateways.md", "yaml");
-    let of = |word: &str| {
-        let found = blocks.iter().find(|block| block.starts_with(word));
-        found.unwrap_or_else(|| panic!("no block begins with {word}"))
+async fn the_envoy_of_the_readme_lets_five_of_twenty_pass() {
+    let block = |page: &str, word: &str| {
+        let found = blocks(page, "yaml").into_iter().find(|block| block.starts_with(word));
+        found.unwrap_or_else(|| panic!("no block of {page} begins with {word}"))
     };
-    let policies = changed(of("policies:"), &[("10/s", "10/h")]);
-    let stage = envoy::stage(of("static_resources:"), &policies, &[]);
+    let policies = block("docs/gateways.md", "policies:");
+    let policies = changed(&policies, &[("10/s", "10/h")]);
+    let envoy = block("README.md", "static_resources:");
+    let stage = envoy::stage(&envoy, &policies, &[]);
     exactly_five_of_twenty_pass(&need!(stage.await)).await;
 }
 
 #[tokio::test]
 async fn behind_the_nginx_of_the_readme_a_client_does_not_choose_its_host() {
-    let [site] = <[_; 1]>::try_from(blocks("nginx")).unwrap();
+    let [site] = <[_; 1]>::try_from(blocks("README.md", "nginx")).unwrap();
     let policies =
         "policies: [ { name: site, key: [host], rules: [ { token_bucket: { rate: 1/h } } ] } ]";
     // That something answers is probed by a request, for which there is a permit more.

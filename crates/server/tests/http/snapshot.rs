@@ -112,6 +112,19 @@ fn a_server_that_is_started_again_remembers_every_rule_of_every_policy() {
 }
 
 #[test]
+fn what_was_settled_stays_settled_when_a_server_is_started_again() {
+    let place = Place::new();
+    let settle = json!({"policy": "orders", "key": "alice", "id": "job", "charged": 4, "cost": 1});
+    let server = place.start(&[]);
+    server.post("/v1/check", &json!({"policy": "orders", "key": "alice", "cost": 4}));
+    assert_eq!(server.post("/v1/settle", &settle).1["refunded"], 3);
+    stopped(server);
+    let server = place.start(&[]);
+    assert!(place.told().starts_with("snapshot: 2 keys restored from "), "{}", place.told());
+    assert_eq!(server.post("/v1/settle", &settle).0, 409);
+}
+
+#[test]
 fn a_server_that_is_killed_loses_at_most_what_came_after_the_last_snapshot() {
     let place = Place::new();
     let mut server = place.start(&["--snapshot-every", "100ms"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_kernel::{Cost, Decision, Moment, NamedRule, RuleSet, Verb};
 use sluicegate_policy::{Policy, Rules};
-use sluicegate_store::Store;
+use sluicegate_store::{Store, StoreError};
 
 use super::{Answer, DecideError, Engine, Mode, Request, admit, store_request};
 
@@ -53,8 +53,13 @@ impl<S: Store> Engine<S> {
             let windows = rule.windows(now);
             let moment = Moment::with_windows(now, windows.as_slice());
             // Not by way of the guard: what it learns is about all rules together.
-            let verdict = self.store.decide(&store_request(&look, key, &rule), &moment).await?;
-            alone.push(verdict.decision);
+            match self.store.decide(&store_request(&look, key, &rule), &moment).await {
+                Ok(verdict) => alone.push(verdict.decision),
+                Err(StoreError::Unavailable { .. } | StoreError::Contended { .. }) => {
+                    return Ok(Explanation { policy, is_override, answer, rules: None });
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(Explanation { policy, is_override, answer, rules: Some(alone) })
     }

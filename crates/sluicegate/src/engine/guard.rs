@@ -29,7 +29,8 @@ pub(super) struct Guard {
 struct Question<'a> {
     key: KeyHash,
     request: &'a Request<'a>,
-    on_failure: OnStoreFailure,
+    /// `None`: then there is no decision.
+    on_failure: Option<OnStoreFailure>,
     at: &'a Moment<'a>,
 }
 
@@ -40,11 +41,11 @@ impl Guard {
         Self { denials: Denials::new(), breaker: Breaker::default(), share }
     }
 
-    /// Decides `request` on `store`, or as `on_failure` says.
+    /// Decides `request` on `store`, or as `on_failure` says, if it says anything.
     pub(super) async fn decide(
         &self,
         store: &impl Store,
-        on_failure: OnStoreFailure,
+        on_failure: Option<OnStoreFailure>,
         request: &Request<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Mode), StoreError> {
@@ -67,7 +68,15 @@ impl Guard {
                 self.breaker.failed(now);
                 self.without_store(question, error)
             }
-            Err(error) => Err(error),
+            // It answers: that it came to no decision on this key is no reason to give it up.
+            Err(error @ StoreError::Contended { .. }) => {
+                self.breaker.answered(now);
+                self.without_store(question, error)
+            }
+            Err(error) => {
+                self.breaker.answered(now);
+                Err(error)
+            }
         }
     }
 
@@ -87,6 +96,7 @@ impl Guard {
             self.denials.forget(key);
             return Err(error);
         }
+        let Some(on_failure) = on_failure else { return Err(error) };
         Ok(match on_failure {
             OnStoreFailure::Local => (self.share.decide(key, request, at)?, Mode::Local),
             OnStoreFailure::Allow => (fallback::allowed(request), Mode::Allow),

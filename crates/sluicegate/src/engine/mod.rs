@@ -33,7 +33,7 @@ pub use explain::Explanation;
 use guard::Guard;
 #[cfg(feature = "tokio")]
 pub use passage::{HELD_MAX, Passage, Way};
-pub use settle::{SettleError, Settled, Settlement};
+pub use settle::{SettleError, Settled, Settlement, settled_rules};
 
 /// Decides requests by the policies that are in force, on a store.
 ///
@@ -197,7 +197,7 @@ impl<S: Store> Engine<S> {
         now: Micros,
     ) -> Result<Answer, DecideError> {
         let (policy, key, rules) = admit(policies, request)?;
-        let on_failure = policy.on_store_failure();
+        let on_failure = Some(policy.on_store_failure());
         let (verdict, mode) = self.ask_store(on_failure, rules, (request, key), now).await?;
         Ok(Answer::new(verdict, mode, rules))
     }
@@ -218,7 +218,7 @@ impl<S: Store> Engine<S> {
         now: Micros,
     ) -> Result<Answer, DecideError> {
         let key = key_of(request)?;
-        let on_failure = OnStoreFailure::default();
+        let on_failure = Some(OnStoreFailure::default());
         let (verdict, mode) = self.ask_store(on_failure, rules, (request, key), now).await?;
         Ok(Answer::new(verdict, mode, rules))
     }
@@ -265,9 +265,10 @@ impl<S: Store> Engine<S> {
         Some(verdict.map(|verdict| Answer::new(verdict, Mode::Store, rules)).map_err(Into::into))
     }
 
+    /// What the store says, or `on_failure` in its place; `None` says nothing.
     async fn ask_store(
         &self,
-        on_failure: OnStoreFailure,
+        on_failure: Option<OnStoreFailure>,
         rules: &Rules,
         (request, key): (&Request<'_>, &[u8]),
         now: Micros,
@@ -356,6 +357,15 @@ impl Answer {
     fn new(verdict: Verdict, mode: Mode, rules: &Rules) -> Self {
         let Verdict { decision, rule } = verdict;
         Self { decision, mode, rules: Arc::clone(rules.set()), rule }
+    }
+
+    /// Permits that the store was charged, or 0: what can be given back to it. What was granted without
+    /// the store was taken of this engine's share or of nothing, and lapses.
+    pub const fn charged(&self) -> u64 {
+        match self.mode {
+            Mode::Store => self.decision.granted(),
+            Mode::Remembered | Mode::Local | Mode::Allow | Mode::Deny => 0,
+        }
     }
 
     /// The name of the rule that decided.

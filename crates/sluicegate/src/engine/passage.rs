@@ -9,9 +9,13 @@
 //!                      └▶ shadow ──────────────────▶ Way::Shadowed
 //! ```
 //!
+//! A `reserve` brings its own wait along, so `queue` is nothing to it; all else is done with it as with a
+//! check.
+//!
 //! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) say at once
 //! how long the request must be held, and it is held here. Others are asked again when they say so.
-//! A caller that goes away while it is held frees its place, and gives back what was booked for it.
+//! Each time the policies are those in force then. A caller that goes away while it is held frees its
+//! place, and gives back what was booked for it in the store.
 //!
 //! **In turn.** Who asks for a decision is told to wait, by a `leaky_bucket` that delays for instance,
 //! and waits. A gateway cannot do that: it lets a request go on or not. For it what passes is held
@@ -104,8 +108,8 @@ struct Booked<S: Store + 'static> {
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Decides `request` now and does what its policy says of traffic over the limit. Only `check`
-    /// has an overflow; other verbs pass or are refused.
+    /// Decides `request` now and does what its policy says of traffic over the limit. Only `check` and
+    /// `reserve` have an overflow; other verbs pass or are refused.
     ///
     /// Under `queue` it waits, at most as long as the policy permits: dropping the future frees its
     /// place and gives back what was booked.
@@ -126,15 +130,12 @@ impl<S: Store + 'static> Engine<S> {
         now: Micros,
     ) -> Result<Passage, DecideError> {
         let policies = self.policies.load_full();
-        let policy = policies.resolve(request.policy);
-        match (&request.verb, policy.map(|policy| policy.overflow())) {
-            (&Verb::Check { cost }, Some(&Overflow::Queue { max_wait })) => {
-                self.queue(&policies, (request, cost), max_wait, now).await
+        match request.verb {
+            Verb::Check { cost } if queues(&policies, request).is_some() => {
+                drop(policies);
+                self.queue((request, cost), Micros::MAX, now).await
             }
-            _ => {
-                let answer = self.decide_in(&policies, request, now).await?;
-                Ok(Passage::new(answer, &request.verb, policy))
-            }
+            _ => self.pass_unheld(&policies, request, now).await,
         }
     }
 
@@ -157,10 +158,9 @@ impl<S: Store + 'static> Engine<S> {
         let policy = policies.resolve(request.policy);
         let overflow = policy.map(|policy| policy.overflow());
         match (&request.verb, overflow) {
-            (
-                &(Verb::Check { cost } | Verb::AtMost { cost }),
-                Some(&Overflow::Queue { max_wait }),
-            ) => self.queue(&policies, (request, cost), max_wait.min(hold_max), now).await,
+            (&(Verb::Check { cost } | Verb::AtMost { cost }), Some(Overflow::Queue { .. })) => {
+                self.queue((request, cost), hold_max, now).await
+            }
             _ => {
                 let answer = self.decide_in(&policies, request, now).await?;
                 let passage = match policy {
@@ -185,20 +185,31 @@ impl<S: Store + 'static> Engine<S> {
     ) -> Passage {
         let decision = passage.answer.decision;
         let wait = decision.wait();
-        let Ok(cost) = Cost::new(decision.granted()) else { return passage };
         if wait == Micros::ZERO || passage.way != Way::Through {
             return passage;
         }
-        let booked = Booked::new(self, request, cost);
+        let charged = Cost::new(passage.answer.charged()).ok();
+        let booked = charged.map(|cost| Booked::new(self, request, cost));
         if let Some(_place) = self.held.enter()
             && wait <= hold_max
         {
-            booked.held(wait).await;
+            hold(booked, wait).await;
             return Passage { held: wait, ..passage };
         }
         let retry = Retry::After(wait.since(hold_max).max(Micros::new(1)));
         let decision = Decision { outcome: Outcome::Deny { retry }, ..decision };
         Passage::from(Answer { decision, ..passage.answer })
+    }
+
+    /// Decides `request` and holds it back in no case.
+    async fn pass_unheld(
+        &self,
+        policies: &PolicySet,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Result<Passage, DecideError> {
+        let answer = self.decide_in(policies, request, now).await?;
+        Ok(Passage::new(answer, &request.verb, policies.resolve(request.policy)))
     }
 
     /// What [`pass_as_of`](Self::pass_as_of) says if nobody has to be waited for, neither a store nor
@@ -226,40 +237,49 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Holds `request` back until it passes, for `max_wait` at most.
+    /// Holds `request` back until it passes, for as long as its policy and `hold_max` say at most.
     async fn queue(
         self: &Arc<Self>,
-        policies: &PolicySet,
         (request, cost): (&Request<'_>, Cost),
-        max_wait: Micros,
+        hold_max: Micros,
         now: Micros,
     ) -> Result<Passage, DecideError> {
         let Some(_place) = self.held.enter() else {
             let verb = Verb::Reserve { cost, max_wait: Micros::ZERO };
             let at_once = Request { verb, ..request.clone() };
-            return Ok(self.decide_in(policies, &at_once, now).await?.into());
+            return self.pass_unheld(&self.policies.load_full(), &at_once, now).await;
         };
-        let (mut held, mut now) = (Micros::ZERO, now);
+        let (mut held, mut now, mut refused) = (Micros::ZERO, now, None);
         for tries_left in (0..TRIES_MAX).rev() {
-            let left = Micros::new(max_wait.get() - held.get());
-            let verb = Verb::Reserve { cost, max_wait: left };
-            let reserve = Request { verb, ..request.clone() };
-            let answer = self.decide_in(policies, &reserve, now).await?;
-            if answer.decision.allowed() {
-                let wait = answer.decision.wait();
-                if wait > Micros::ZERO {
-                    Booked::new(self, request, cost).held(wait).await;
-                    held = Micros::new(held.get() + wait.get());
+            // By now other policies may be in force.
+            let policies = self.policies.load_full();
+            let Some(max_wait) = queues(&policies, request) else {
+                let passed = self.pass_unheld(&policies, request, now).await;
+                return or_refused(passed, refused).map(|passage| Passage { held, ..passage });
+            };
+            let left = max_wait.min(hold_max).since(held);
+            let reserve =
+                Request { verb: Verb::Reserve { cost, max_wait: left }, ..request.clone() };
+            let passed = self.decide_in(&policies, &reserve, now).await.map(Passage::from);
+            let passage = Passage { held, ..or_refused(passed, refused)? };
+            let decision = passage.answer.decision;
+            if decision.allowed() {
+                let wait = decision.wait();
+                if wait == Micros::ZERO {
+                    return Ok(passage);
                 }
-                return Ok(Passage { held, ..answer.into() });
+                let charged = Cost::new(passage.answer.charged()).ok();
+                hold(charged.map(|cost| Booked::new(self, request, cost)), wait).await;
+                return Ok(Passage { held: held.plus(wait), ..passage });
             }
-            match answer.decision.retry_after() {
+            match decision.retry_after() {
                 Some(retry) if retry <= left && tries_left > 0 => {
                     sleep(retry.into()).await;
-                    held = Micros::new(held.get() + retry.get());
+                    held = held.plus(retry);
                     now = self.clock.now();
+                    refused = Some(passage);
                 }
-                _ => return Ok(Passage { held, ..answer.into() }),
+                _ => return Ok(passage),
             }
         }
         unreachable!("the last try returns")
@@ -276,7 +296,9 @@ impl Passage {
     #[inline]
     fn new(answer: Answer, verb: &Verb, policy: Option<&Arc<Policy>>) -> Self {
         match (verb, policy) {
-            (Verb::Check { .. }, Some(policy)) if !answer.decision.allowed() => {
+            (Verb::Check { .. } | Verb::Reserve { .. }, Some(policy))
+                if !answer.decision.allowed() =>
+            {
                 Self { answer, way: way(policy), held: Micros::ZERO }
             }
             _ => answer.into(),
@@ -304,6 +326,34 @@ const fn is_over(verb: &Verb, decision: &Decision) -> bool {
 
 const fn takes(verb: &Verb) -> bool {
     matches!(verb, Verb::Check { .. } | Verb::AtMost { .. })
+}
+
+/// Waits with what was booked; what was taken of a share, nobody can give back to.
+async fn hold<S: Store + 'static>(booked: Option<Booked<S>>, wait: Micros) {
+    match booked {
+        Some(booked) => booked.held(wait).await,
+        None => sleep(wait.into()).await,
+    }
+}
+
+/// How long the policy of `request` holds requests back; `None` if it does not.
+fn queues(policies: &PolicySet, request: &Request<'_>) -> Option<Micros> {
+    match policies.resolve(request.policy)?.overflow() {
+        Overflow::Queue { max_wait } => Some(*max_wait),
+        _ => None,
+    }
+}
+
+/// What was decided. If the policy is not there any more for a request that it held, it is refused, as
+/// it was before.
+fn or_refused(
+    passed: Result<Passage, DecideError>,
+    refused: Option<Passage>,
+) -> Result<Passage, DecideError> {
+    match (passed, refused) {
+        (Err(error), Some(refused)) if !matches!(error, DecideError::Store(_)) => Ok(refused),
+        (passed, _) => passed,
+    }
 }
 
 /// What follows when a request is over the limit of `policy` and was not held.

@@ -14,7 +14,7 @@
 //! **Who dies in between** (after the id was taken, before the difference is) leaves what was
 //! charged as it was. Nothing is ever given back twice.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb, Verdict};
@@ -84,6 +84,12 @@ pub enum SettleError {
     Unknown(StoreError),
 }
 
+/// The rules by which ids are remembered, of all engines: whoever keeps the state of a memory store
+/// keeps what was settled with it.
+pub fn settled_rules() -> Arc<RuleSet> {
+    Arc::clone(ONCE.set())
+}
+
 /// One permit an hour.
 static ONCE: LazyLock<Rules> = LazyLock::new(|| {
     let rate = Rate::new(1, REMEMBERED).expect("an hour is a period");
@@ -110,7 +116,7 @@ impl<S: Store> Engine<S> {
             return Err(SettleError::Cost(cost));
         }
         let policies = self.policies();
-        let verb = correction(charged, cost);
+        let verb = settlement.correction();
         let request = Request { policy, key, app, verb };
         let (_, key, rules) = admit(&policies, &request)?;
         rules.set().supports(&request.verb).map_err(DecideError::from)?;
@@ -140,7 +146,8 @@ impl<S: Store> Engine<S> {
     ) -> Result<(Verdict, Mode), StoreError> {
         let now = self.now();
         if !matches!(request.verb, Verb::AtMost { .. }) {
-            return self.ask_store(OnStoreFailure::Deny, rules, (request, key), now).await;
+            let on_failure = Some(OnStoreFailure::Deny);
+            return self.ask_store(on_failure, rules, (request, key), now).await;
         }
         // Without the store others would take from this engine's share, which nobody would know of.
         let windows = rules.windows(now);
@@ -152,39 +159,35 @@ impl<S: Store> Engine<S> {
     /// Takes the one turn that `name` has.
     async fn take_turn(&self, name: &[u8]) -> Result<(), SettleError> {
         let take = Request::new(SETTLED, None, Verb::Check { cost: Cost::ONE });
-        let asked = self.ask_store(OnStoreFailure::Deny, &ONCE, (&take, name), self.now());
-        match asked.await.map_err(DecideError::from)? {
-            (verdict, Mode::Store) if verdict.decision.allowed() => Ok(()),
-            (_, Mode::Store | Mode::Remembered) => Err(SettleError::Settled),
-            (_, Mode::Local | Mode::Allow | Mode::Deny) => {
-                let reason = "it does not answer, and only it knows what was settled".to_owned();
-                let error = StoreError::Unavailable { reason, executed: Executed::No };
-                Err(DecideError::Store(error).into())
-            }
-        }
+        // Only the store knows what was settled: without it there is nothing to go on.
+        let asked = self.ask_store(None, &ONCE, (&take, name), self.now());
+        let (verdict, _) = asked.await.map_err(DecideError::from)?;
+        if verdict.decision.allowed() { Ok(()) } else { Err(SettleError::Settled) }
     }
 
     /// Gives the turn of `name` back, if the correction was surely not made.
     async fn undo(&self, name: &[u8], error: StoreError) -> SettleError {
-        let StoreError::Unavailable { executed: Executed::No, .. } = &error else {
+        if error.executed() == Executed::Perhaps {
             return SettleError::Unknown(error);
-        };
+        }
         let reset = Request::new(SETTLED, None, Verb::Reset);
-        let asked = self.ask_store(OnStoreFailure::Deny, &ONCE, (&reset, name), self.now());
-        match asked.await {
+        match self.ask_store(None, &ONCE, (&reset, name), self.now()).await {
             Ok(_) => SettleError::Undone(error),
             Err(_) => SettleError::Unknown(error),
         }
     }
 }
 
-/// What is to be done about the difference.
-fn correction(charged: Cost, cost: u64) -> Verb {
-    match Cost::new(cost.abs_diff(charged.get())) {
-        Ok(difference) if cost < charged.get() => Verb::Refund { cost: difference },
-        Ok(difference) => Verb::AtMost { cost: difference },
-        // They are the same.
-        Err(_) => Verb::Peek { cost: Cost::ONE },
+impl Settlement<'_> {
+    /// What is to be done about the difference.
+    pub fn correction(&self) -> Verb {
+        let Self { charged, cost, .. } = *self;
+        match Cost::new(cost.abs_diff(charged.get())) {
+            Ok(difference) if cost < charged.get() => Verb::Refund { cost: difference },
+            Ok(difference) => Verb::AtMost { cost: difference },
+            // They are the same.
+            Err(_) => Verb::Peek { cost: Cost::ONE },
+        }
     }
 }
 

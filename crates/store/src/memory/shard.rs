@@ -25,6 +25,11 @@ const PROBES_MAX: usize = 32;
 /// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
 const EVICTION_SAMPLE_MAX: usize = 16;
 
+/// How long before a decision its caller may have read the clock, if others who read it later were
+/// decided first: a thread that the system held up for long is not later. A clock that goes back by
+/// more was put back; one that was put back by less (a leap second) adds nothing for that long.
+const LATE_MAX: Micros = Micros::SECOND;
+
 /// A sweep is worth not splitting if it frees one slot in so many.
 const SWEEP_WORTH: usize = 8;
 
@@ -36,6 +41,8 @@ pub(super) struct Shard {
     plot: Plot,
     /// How many segments there are, at least 1.
     segments: u32,
+    /// The latest instant of a decision, since the clock was last put back.
+    latest: Micros,
     rules: RuleTable,
     keys: usize,
     keys_max: usize,
@@ -68,6 +75,7 @@ impl Shard {
         Self {
             plot,
             segments: 1,
+            latest: Micros::ZERO,
             rules: RuleTable::default(),
             keys: 0,
             keys_max,
@@ -83,6 +91,10 @@ impl Shard {
     }
 
     /// Decides `verb` on the key with this tag.
+    ///
+    /// Callers read the clock before they wait for the lock, so they come in another order than they
+    /// read it. If each moved the state back to its own time, the next one would add the same span
+    /// again: so time goes on here, and goes back only where the clock did.
     #[inline]
     pub(super) fn decide(
         &mut self,
@@ -91,6 +103,13 @@ impl Shard {
         (rules, verb): (&Arc<RuleSet>, &Verb),
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
+        let in_turn;
+        let at = if self.is_late(at.now()) {
+            in_turn = at.as_of(self.latest);
+            &in_turn
+        } else {
+            at
+        };
         let Some(place) = self.find(arena, tag) else {
             return self.decide_first(arena, tag, (rules, verb), at);
         };
@@ -121,6 +140,8 @@ impl Shard {
         (rules, rule, used): (&Arc<RuleSet>, usize, u64),
         at: &Moment<'_>,
     ) {
+        let is_late = self.is_late(at.now());
+        let at = &if is_late { at.as_of(self.latest) } else { *at };
         let mut states = States::default();
         if let Some(place) = self.find(arena, tag) {
             let content = Content { tag, id: place.id(), state: place.state() };
@@ -185,6 +206,17 @@ impl Shard {
             self.insert(arena, tag, (rules, states), now);
         }
         !is_full
+    }
+
+    /// Whether a caller whose clock said `now` has been overtaken. Otherwise that is the latest.
+    #[inline]
+    fn is_late(&mut self, now: Micros) -> bool {
+        let behind = self.latest.since(now);
+        if behind > Micros::ZERO && behind <= LATE_MAX {
+            return true;
+        }
+        self.latest = now;
+        false
     }
 
     /// The first decision on a key, or one that was forgotten.

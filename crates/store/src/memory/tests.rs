@@ -1,6 +1,11 @@
 //! What callers of the memory store may rely on.
 
-use sluicegate_kernel::{Cost, Micros, Rate, TokenBucket};
+use proptest::prelude::*;
+use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
+use sluicegate_kernel::{
+    Concurrency, Cost, FixedWindow, LeakyBucket, Micros, PermitId, Rate, Rule, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, Window,
+};
 
 use super::*;
 
@@ -14,6 +19,96 @@ fn check(store: &MemoryStore, rules: &Arc<RuleSet>, key: &str, at_us: u64) -> bo
     let request = Request { policy: "p", key: key.as_bytes(), rules, verb: &verb };
     let moment = Moment::new(Micros::new(at_us));
     store.decide_now(&request, &moment).unwrap().decision.allowed()
+}
+
+/// Whether the caller with this number takes a permit of one key under `rules` at `at_us`. It brings
+/// the calendar window around that instant along, where the rules want one.
+fn taken_at(store: &MemoryStore, rules: &Arc<RuleSet>, (caller, at_us): (usize, u64)) -> bool {
+    let day = at_us / DAY_US * DAY_US;
+    let window = Window { start: Micros::new(day), end: Micros::new(day + DAY_US) };
+    let windows = [Some(window)];
+    let verb = match rules.rules()[0].rule.holds_permits() {
+        true => Verb::Acquire { cost: Cost::ONE, permit: PermitId(caller as u128) },
+        false => Verb::Check { cost: Cost::ONE },
+    };
+    let at = Moment::with_windows(Micros::new(at_us), &windows);
+    let verdict = store.decide_hashed(store.hash("p", b"k"), rules, &verb, &at);
+    verdict.expect("a verb of these rules").decision.allowed()
+}
+
+/// A calendar window of the tests, and the instant at which they begin: shortly before one ends.
+const DAY_US: u64 = 86_400_000_000;
+const BEGIN_US: u64 = 20_000 * DAY_US - 5_000_000;
+
+/// A rule of every algorithm, and the most that it lets pass from the beginning on in ten seconds.
+fn bounded() -> Vec<(Rule, usize)> {
+    let (rate, second) = (Rate::per_second(10).unwrap(), Micros::SECOND);
+    let day = WindowKind::Calendar(CalendarUnit::Day, "UTC".into());
+    vec![
+        (TokenBucket::new(rate, 5).unwrap().into(), 5 + 100),
+        (LeakyBucket::new(rate, 5, Delay::None).unwrap().into(), 6 + 100),
+        (FixedWindow::new(10, WindowKind::Epoch(second)).unwrap().into(), 10 * 11),
+        (FixedWindow::new(10, WindowKind::First(second)).unwrap().into(), 10 * 11),
+        // The day ends after half of the time.
+        (FixedWindow::new(10, day).unwrap().into(), 10 * 2),
+        (SlidingWindow::new(10, second, 5).unwrap().into(), 10 * 11),
+        (SlidingCounter::new(10, second).unwrap().into(), 10 * 12),
+        (SlidingLog::new(10, second).unwrap().into(), 10 * 11),
+        (SmoothBursty::new(rate, second).unwrap().into(), 1 + 100),
+        (SmoothWarmup::new(rate, second, 3.0).unwrap().into(), 1 + 100),
+        (Concurrency::new(10, second, 0).unwrap().into(), 10 * 11),
+    ]
+}
+
+#[test]
+fn a_caller_that_was_overtaken_adds_nothing() {
+    for (rule, _) in bounded() {
+        let (store, rules) = (MemoryStore::default(), Arc::new(RuleSet::single("r", rule)));
+        let taken = |callers: std::ops::Range<usize>, at_us| {
+            callers.filter(|caller| taken_at(&store, &rules, (*caller, at_us))).count()
+        };
+        let first = taken(0..20, BEGIN_US + 1_000_000);
+        let late = taken(20..40, BEGIN_US);
+        let on_time = taken(40..60, BEGIN_US + 1_150_000);
+        assert_eq!(late, 0, "{first} before, {on_time} after: {rules:?}");
+        assert!(on_time <= 3, "{on_time} after {first}: {rules:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_was_put_back_freezes_no_budget() {
+    let (store, rules) = (MemoryStore::default(), per_second(1));
+    assert!(check(&store, &rules, "a", 3_600_000_000));
+    assert!(!check(&store, &rules, "a", 0));
+    assert!(!check(&store, &rules, "a", 999_999));
+    assert!(check(&store, &rules, "a", 1_000_000));
+    // By so little that a caller may have been overtaken: for that long nothing is added.
+    assert!(!check(&store, &rules, "a", 0));
+    assert!(!check(&store, &rules, "a", 1_999_999));
+    assert!(check(&store, &rules, "a", 2_000_000));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Ten seconds, in which callers decide up to a second after they read the clock.
+    #[test]
+    fn however_late_callers_are_no_limit_lets_more_pass(
+        asked in proptest::collection::vec((0..10_000_000_u64, 0..1_000_000_u64), 1..2_000),
+    ) {
+        let mut asked = asked;
+        asked.sort_unstable();
+        for (rule, most) in bounded() {
+            let store = MemoryStore::default();
+            let rules = Arc::new(RuleSet::single("r", rule));
+            let passed = asked.iter().enumerate().filter(|(caller, (after, late))| {
+                let read_us = BEGIN_US + after.saturating_sub(*late);
+                taken_at(&store, &rules, (*caller, read_us))
+            });
+            let passed = passed.count();
+            prop_assert!(passed <= most, "{} of at most {}: {:?}", passed, most, rules);
+        }
+    }
 }
 
 #[test]

@@ -363,6 +363,7 @@ for place = 1, #keys do
       local ttl = (span - span % 1000) / 1000 + 1
       if not full_is_fresh then ttl = ttl + IDLE_MS end
       if clock == GIVEN then ttl = ttl + GIVEN_MS end
+      if clock == CLIENT then ttl = ttl + CLIENT_MS end
       written = try('SET', key, packed, 'PX', ttl)
     end
     -- What was not written was not charged.

@@ -51,6 +51,8 @@ local LOST = 2
 local IDLE_MS = 2592000000
 -- How long a key outlives its budget where time is passed in and need not be the server's: a day.
 local GIVEN_MS = 86400000
+-- How long a key outlives its budget on the callers' clocks: as far apart as these may be, a minute.
+local CLIENT_MS = 60000
 
 -- floor(a * b / c) and what is left, for integers a <= 2^53, b < 2^53 and 1 <= c <= 2^52. Exact up
 -- to 2^53; above that it is some number above 2^53.

@@ -36,9 +36,10 @@ const RULES_AGAIN: Duration = Duration::from_secs(600);
 /// Those beyond are encoded and put into Redis again, which costs time and nothing else.
 const RULES_MAX: usize = 65_536;
 
-/// Calls of one decision at most: the first, and two in which another process comes in between with
-/// rules of its own.
-const CALLS_MAX: usize = 3;
+/// Calls of one decision at most, if there is time for them before the deadline: the first, and those
+/// in which others come in between with rules of their own. Where two versions of a policy meet, two
+/// are enough; a key with more than a handful of rule sets at a time is no one's in particular.
+const CALLS_MAX: usize = 8;
 
 /// State in Redis or Valkey, shared by every process that uses the same.
 #[derive(Debug)]
@@ -119,21 +120,27 @@ impl RedisStore {
         };
         let key = Bytes::from(key);
         let mut before = Wrote::Unsaid;
-        for _ in 0..CALLS_MAX {
+        for calls in 0..CALLS_MAX {
             let question = Question { verb, at, clock: self.clock, before: before.told() };
             let args = [blob.clone(), question.encode(rules).into()];
-            let reply = self.client.eval(Ask { key: key.clone(), args }, deadline).await?;
+            let reply = match self.client.eval(Ask { key: key.clone(), args }, deadline).await {
+                Ok(reply) => reply,
+                Err(error) => return Err(failed(error, calls)),
+            };
             match Reply::decode(&reply, rules, verb) {
                 Ok(Reply::Verdict(verdict)) => return Ok(verdict),
                 Ok(Reply::Unsupported(unsupported)) => return Err(unsupported.into()),
-                Ok(Reply::Unknown(generation)) => before = self.find(generation, deadline).await?,
+                Ok(Reply::Unknown(generation)) => {
+                    let found = self.find(generation, deadline).await;
+                    before = found.map_err(|error| failed(error, calls + 1))?;
+                }
                 Ok(Reply::Malformed(what)) => {
                     return Err(unreadable(&format!("the script cannot read its {what}")));
                 }
                 Err(foreign) => return Err(unreadable(&foreign.to_string())),
             }
         }
-        Err(unreadable("the rules of the key change all the time"))
+        Err(StoreError::Contended { executed: Executed::No })
     }
 
     /// The blob of `rules`, which Redis has when this returns.
@@ -221,11 +228,27 @@ impl Store for RedisStore {
 
 impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
-        let executed = match error.outcome() {
-            Outcome::NotExecuted => Executed::No,
-            Outcome::Unknown => Executed::Perhaps,
-        };
-        Self::Unavailable { reason: error.to_string(), executed }
+        Self::Unavailable { reason: error.to_string(), executed: error.outcome().into() }
+    }
+}
+
+impl From<Outcome> for Executed {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::NotExecuted => Self::No,
+            Outcome::Unknown => Self::Perhaps,
+        }
+    }
+}
+
+/// What `error` means after so many calls that were answered. Whoever had answers, and no more time for
+/// another, lost it to others.
+fn failed(error: RedisError, answered: usize) -> StoreError {
+    match (error, answered) {
+        (RedisError::Timeout { outcome }, 1..) => {
+            StoreError::Contended { executed: outcome.into() }
+        }
+        (error, _) => error.into(),
     }
 }
 

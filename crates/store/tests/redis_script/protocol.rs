@@ -210,6 +210,26 @@ fn clocks_that_differ_add_nothing_to_a_budget() {
     }
 }
 
+/// A caller whose clock is behind must not find the budget forgotten and use it up as of its own time:
+/// the next one would see that time pass once more.
+#[test]
+fn a_budget_that_is_full_again_is_remembered_for_clocks_that_are_behind() {
+    let mut scripted = Scripted::new(FakeRedis::new(), Clock::Client);
+    scripted.start(&RuleSet::single("a", bucket(100, 10)));
+    let mut granted = 0;
+    for round in 1..=100 {
+        let now = NOW_US + round * 110_000;
+        scripted.executor.server.borrow_mut().now_us = now;
+        for behind_us in [50_000_000, 0] {
+            let at = Moment::new(Micros::new(now - behind_us));
+            let asked = (0..10).map(|_| scripted.decide(&check(1), &at).unwrap());
+            granted += asked.map(|verdict| verdict.decision.granted()).sum::<u64>();
+        }
+    }
+    let most = 10 + 100 * 11;
+    assert!(granted <= most, "{granted} of at most {most} in 11 s");
+}
+
 #[test]
 fn a_key_says_nothing_and_every_key_has_its_own() {
     let keys: Vec<_> = [("a", &b"b"[..]), ("ab", b""), ("", b"ab"), ("a", b"b\0"), ("a", b"{b}")]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_kernel::{Cost, Micros, Verb};
+use sluicegate_store::{Executed, StoreError};
 use sluicegate_testkit::{Options, RedisServer, Reply, need};
 use tokio::task::JoinSet;
 
@@ -30,6 +31,26 @@ async fn a_process_takes_usage_over_that_another_wrote_under_older_rules() {
     assert_eq!(passed(&before, b"key", &bucket(1, 10), 8, NOW).await, 8);
     assert_eq!(passed(&after, b"key", &bucket(7, 12), 12, NOW).await, 4, "8 are in use");
     assert_eq!(passed(&before, b"key", &bucket(1, 10), 12, NOW).await, 0, "and back again");
+}
+
+#[tokio::test]
+async fn a_key_that_is_asked_for_under_ever_other_rules_is_decided_or_given_up_alone() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = Arc::new(connect(&redis.url()).await);
+    let mut callers = JoinSet::new();
+    for burst in 1..=128 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move {
+            let check = Verb::Check { cost: Cost::ONE };
+            ask(&store, b"key", &bucket(1, burst), &check, NOW).await
+        });
+    }
+    let answers = callers.join_all().await;
+    let contended = StoreError::Contended { executed: Executed::No };
+    for answer in &answers {
+        assert!(answer.as_ref().map_or_else(|error| *error == contended, |_| true), "{answer:?}");
+    }
+    assert!(answers.iter().any(Result::is_ok) && answers.iter().any(Result::is_err));
 }
 
 #[tokio::test]

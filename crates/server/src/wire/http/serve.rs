@@ -228,7 +228,7 @@ async fn explain(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Probl
     let bytes = read(request.into_body()).await?;
     let ask = Ask::decode(Operation::Explain, &bytes, new_id)?;
     let request = ask.request();
-    let explanation = desk.gate.engine().explain(&request).await?;
+    let explanation = desk.gate.explain(Wire::Http, &request).await?;
     Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
 }
 

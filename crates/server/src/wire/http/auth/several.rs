@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use sluicegate::policy::Overflow;
-use sluicegate::{Answer, Cost, DecideError, Micros, Mode, Request, Verb};
+use sluicegate::{Answer, Cost, DecideError, Micros, Request, Verb};
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::codec::{Budget, Decided};
 use crate::gate::Gate;
@@ -41,11 +42,12 @@ pub(super) async fn pass(
             Err(DecideError::UnknownPolicy(_)) => continue,
             passage => passage?,
         };
-        let (passes, answer) = (passage.way.passes(), &passage.answer);
-        let is_charged = answer.decision.granted() > 0 && answer.mode != Mode::Allow;
+        let (passes, is_charged) = (passage.way.passes(), passage.answer.charged() > 0);
         let policy = Arc::clone(&budget.policy);
         if !passes {
-            charged.give_back().await;
+            if let Some(giving_back) = charged.give_back() {
+                giving_back.await.ok();
+            }
             return Ok(vec![Decided { policy, passage }]);
         }
         decided.push(Decided { policy, passage });
@@ -111,19 +113,21 @@ struct Charged<'a> {
 }
 
 impl Charged<'_> {
-    async fn give_back(&mut self) {
-        refund(self.gate, &mem::take(&mut self.budgets), self.app).await;
+    /// Gives all of it back, in a task of its own: also if nobody waits for it any more, each once.
+    fn give_back(&mut self) -> Option<JoinHandle<()>> {
+        let budgets = mem::take(&mut self.budgets);
+        if budgets.is_empty() {
+            return None;
+        }
+        let (gate, app) = (Arc::clone(self.gate), self.app.map(ToOwned::to_owned));
+        let runtime = Handle::try_current().ok()?;
+        Some(runtime.spawn(async move { refund(&gate, &budgets, app.as_deref()).await }))
     }
 }
 
 impl Drop for Charged<'_> {
     fn drop(&mut self) {
-        let budgets = mem::take(&mut self.budgets);
-        let Ok(runtime) = Handle::try_current() else { return };
-        if !budgets.is_empty() {
-            let (gate, app) = (Arc::clone(self.gate), self.app.map(ToOwned::to_owned));
-            runtime.spawn(async move { refund(&gate, &budgets, app.as_deref()).await });
-        }
+        self.give_back();
     }
 }
 

@@ -87,8 +87,8 @@ fn list(mut body: Vec<u8>, members: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8
     body
 }
 
-/// What gives back what `passage` took of the budget of `request`, if that is anything.
+/// What gives back what `passage` took of the budget of `request` in the store, if that is anything.
 pub(crate) fn refund<'a>(request: &Request<'a>, passage: &Passage) -> Option<Request<'a>> {
-    let cost = Cost::new(passage.answer.decision.granted()).ok()?;
+    let cost = Cost::new(passage.answer.charged()).ok()?;
     Some(Request { verb: Verb::Refund { cost }, ..request.clone() })
 }

@@ -54,7 +54,7 @@ async fn try_settle(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Pr
     let gate = Arc::clone(&desk.gate);
     let body = done(tokio::spawn(async move {
         let settle = Settle::decode(&bytes)?;
-        Ok(encode_settled(gate.engine().settle(&settle.settlement()).await?))
+        Ok(encode_settled(gate.settle(Wire::Http, &settle.settlement()).await?))
     }));
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
@@ -81,7 +81,10 @@ async fn all(gate: &Gate, asks: &[Ask<'_>]) -> Result<Vec<u8>, Problem> {
     let looks = join_all(asks.iter().map(|ask| look(gate, ask))).await;
     for (place, seen) in looks.into_iter().enumerate() {
         match seen {
-            Some(Ok(seen)) if !seen.way.passes() => return Ok(encode_none(place, &seen)),
+            Some(Ok(seen)) if !seen.way.passes() => {
+                gate.refused_by_look(Wire::Http, &asks[place].request(), &seen);
+                return Ok(encode_none(place, &seen));
+            }
             Some(Err(error)) => return Err(none(error.into(), place)),
             _ => {}
         }
