@@ -7,14 +7,14 @@ CREATE TABLE head (
   id BIGINT NOT NULL PRIMARY KEY,
   revision BIGINT NOT NULL,
   audit_seq BIGINT NOT NULL,
-  audit_hash CHAR(64) NOT NULL
+  audit_hash VARCHAR(64) NOT NULL
 ) {options};
 
 INSERT INTO head (id, revision, audit_seq, audit_hash)
 VALUES (1, 0, 0, '0000000000000000000000000000000000000000000000000000000000000000');
 
 CREATE TABLE accounts (
-  id CHAR(36) NOT NULL PRIMARY KEY,
+  id VARCHAR(36) NOT NULL PRIMARY KEY,
   name VARCHAR(128) NOT NULL UNIQUE,
   -- A PHC string of argon2id; none for those who sign in elsewhere only.
   password VARCHAR(255),
@@ -35,7 +35,7 @@ CREATE TABLE apps (
 
 CREATE TABLE members (
   app VARCHAR(128) NOT NULL,
-  account CHAR(36) NOT NULL,
+  account VARCHAR(36) NOT NULL,
   role VARCHAR(16) NOT NULL,
   PRIMARY KEY (app, account),
   FOREIGN KEY (app) REFERENCES apps (name),
@@ -76,10 +76,10 @@ CREATE TABLE policy_versions (
 
 -- Revoked tokens stay, too, until nodes have learned of it.
 CREATE TABLE tokens (
-  id CHAR(36) NOT NULL PRIMARY KEY,
+  id VARCHAR(36) NOT NULL PRIMARY KEY,
   app VARCHAR(128) NOT NULL,
   name VARCHAR(128) NOT NULL,
-  hash CHAR(64) NOT NULL UNIQUE,
+  hash VARCHAR(64) NOT NULL UNIQUE,
   scopes VARCHAR(200) NOT NULL,
   revision BIGINT NOT NULL,
   created_at BIGINT NOT NULL,
@@ -94,8 +94,8 @@ CREATE INDEX tokens_of_app ON tokens (app, name);
 CREATE INDEX tokens_since ON tokens (revision);
 
 CREATE TABLE sessions (
-  hash CHAR(64) NOT NULL PRIMARY KEY,
-  account CHAR(36) NOT NULL,
+  hash VARCHAR(64) NOT NULL PRIMARY KEY,
+  account VARCHAR(36) NOT NULL,
   created_at BIGINT NOT NULL,
   seen_at BIGINT NOT NULL,
   source VARCHAR(100) NOT NULL,
@@ -109,7 +109,7 @@ CREATE INDEX sessions_by_age ON sessions (created_at);
 CREATE TABLE answers (
   actor VARCHAR(200) NOT NULL,
   name VARCHAR(128) NOT NULL,
-  question CHAR(64) NOT NULL,
+  question VARCHAR(64) NOT NULL,
   answer {long} NOT NULL,
   at BIGINT NOT NULL,
   PRIMARY KEY (actor, name)
@@ -137,7 +137,7 @@ CREATE TABLE audit (
   reason VARCHAR(1000) NOT NULL,
   before_change {long},
   after_change {long},
-  hash CHAR(64) NOT NULL
+  hash VARCHAR(64) NOT NULL
 ) {options};
 
 CREATE INDEX audit_of_app ON audit (app, seq);

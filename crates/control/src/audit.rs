@@ -190,7 +190,10 @@ impl Catalog {
             let entries = self.audit_since(seq).await?;
             for entry in entries.iter().filter(|entry| entry.seq <= last) {
                 if entry.seq != seq + 1 {
-                    return Err(Error::Damaged(format!("entry {} of the audit is missing", seq + 1)));
+                    return Err(Error::Damaged(format!(
+                        "entry {} of the audit is missing",
+                        seq + 1
+                    )));
                 }
                 if entry.hash_behind(&hash) != entry.hash {
                     let problem = format!("entry {} of the audit was changed", entry.seq);

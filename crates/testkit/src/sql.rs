@@ -74,7 +74,8 @@ impl SqlServer {
         })
         .await??;
         let server = Self { kind, port, process, dir, databases: AtomicU32::new(0) };
-        until("the database took a statement", PATIENCE, async || server.say("SELECT 1").ok()).await?;
+        until("the database took a statement", PATIENCE, async || server.say("SELECT 1").ok())
+            .await?;
         Ok(server)
     }
 
@@ -113,9 +114,23 @@ impl SqlServer {
         let port = self.port.number().to_string();
         let words: Vec<&str> = match self.kind {
             SqlKind::Postgres => {
-                vec!["psql", "-qX", "-h", "127.0.0.1", "-U", USER, "-p", &port, "-d", "postgres", "-c"]
+                vec![
+                    "psql",
+                    "-qX",
+                    "-h",
+                    "127.0.0.1",
+                    "-U",
+                    USER,
+                    "-p",
+                    &port,
+                    "-d",
+                    "postgres",
+                    "-c",
+                ]
             }
-            SqlKind::MariaDb => vec!["mariadb", "--no-defaults", "-h", "127.0.0.1", "-u", USER, "-P", &port, "-e"],
+            SqlKind::MariaDb => {
+                vec!["mariadb", "--no-defaults", "-h", "127.0.0.1", "-u", USER, "-P", &port, "-e"]
+            }
         };
         let mut command: Vec<_> = words.into_iter().map(str::to_owned).collect();
         command.push(statement.to_owned());
@@ -140,11 +155,23 @@ fn postgres(dir: &Path, port: &Port) -> Result<(Vec<String>, Vec<String>), Error
         prefix = words.map(str::to_owned).to_vec();
         prefix.extend(["--pdeathsig", "KILL", "--"].map(str::to_owned));
     }
-    let make = [&initdb, "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C", "-D", &data];
+    let make =
+        [&initdb, "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C", "-D", &data];
     let (port, socket) = (port.number().to_string(), dir.display().to_string());
     let serve = [
-        &postgres, "-D", &data, "-p", &port, "-k", &socket, "-h", "127.0.0.1", "-c", "fsync=off",
-        "-c", "max_connections=200",
+        &postgres,
+        "-D",
+        &data,
+        "-p",
+        &port,
+        "-k",
+        &socket,
+        "-h",
+        "127.0.0.1",
+        "-c",
+        "fsync=off",
+        "-c",
+        "max_connections=200",
     ];
     let with_prefix = |words: &[&str]| {
         prefix.iter().cloned().chain(words.iter().map(|word| (*word).to_owned())).collect()
@@ -154,7 +181,8 @@ fn postgres(dir: &Path, port: &Port) -> Result<(Vec<String>, Vec<String>), Error
 
 fn of_postgres(program: &str) -> Result<String, Error> {
     let versions = std::fs::read_dir(POSTGRES_DIR).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin").join(program)).collect();
+    let mut found: Vec<PathBuf> =
+        versions.map(|version| version.path().join("bin").join(program)).collect();
     found.sort();
     found.retain(|path| path.is_file());
     let path = found.pop().map_or_else(|| find(Path::new(program)), Ok)?;
@@ -171,14 +199,26 @@ fn mariadb(dir: &Path, port: &Port) -> Result<(Vec<String>, Vec<String>), Error>
     let (dir, port) = (dir.display().to_string(), port.number().to_string());
     let data = format!("--datadir={dir}/data");
     let make = [
-        "mariadb-install-db", "--no-defaults", &data, "--skip-test-db", "--skip-name-resolve",
+        "mariadb-install-db",
+        "--no-defaults",
+        &data,
+        "--skip-test-db",
+        "--skip-name-resolve",
         "--auth-root-authentication-method=normal",
     ];
     let server = server.display().to_string();
     let (port, socket) = (format!("--port={port}"), format!("--socket={dir}/socket"));
     let serve = [
-        &server, "--no-defaults", &data, &port, &socket, "--bind-address=127.0.0.1", "--skip-name-resolve",
-        "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--max-connections=500",
+        &server,
+        "--no-defaults",
+        &data,
+        &port,
+        &socket,
+        "--bind-address=127.0.0.1",
+        "--skip-name-resolve",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--sync-binlog=0",
+        "--max-connections=500",
     ];
     let with_user = |words: &[&str]| {
         let is_root = rustix::process::geteuid().is_root();

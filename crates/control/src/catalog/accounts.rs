@@ -135,11 +135,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Taken`], [`Error::TooMany`].
-    pub async fn create_account(
-        &self,
-        by: &By,
-        new: NewAccount<'_>,
-    ) -> Result<AccountView, Error> {
+    pub async fn create_account(&self, by: &By, new: NewAccount<'_>) -> Result<AccountView, Error> {
         let mut change = begin!(self, by);
         let made = insert(&mut change, Action::CreateAccount, new).await?;
         change.commit(made).await

@@ -137,7 +137,10 @@ impl Catalog {
         let before = locked(&mut change, app).await?;
         is_version(version, before.version)?;
         for (sql, what) in [
-            ("SELECT COUNT(*) FROM policies WHERE app = ?", "policies, or versions of deleted ones"),
+            (
+                "SELECT COUNT(*) FROM policies WHERE app = ?",
+                "policies, or versions of deleted ones",
+            ),
             ("SELECT COUNT(*) FROM tokens WHERE app = ?", "tokens, or had some"),
         ] {
             let count = change.rows.row(sql, &[app.into()]).await?;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{By, Catalog, Repeatable, text};
-use crate::audit::{Entry, Event, Outcome};
 use crate::access::Action;
+use crate::audit::{Entry, Event, Outcome};
 use crate::db::Transaction;
 use crate::error::Error;
 use crate::limits::{ANSWER_MS, IDEMPOTENCY_KEY_BYTES_MAX};
@@ -155,7 +155,8 @@ impl Change<'_> {
         if let Some(request) = &self.by.request {
             let kept = serde_json::to_string(&answer);
             let kept = kept.map_err(|error| Error::Damaged(error.to_string()))?;
-            let sql = "INSERT INTO answers (actor, name, question, answer, at) VALUES (?, ?, ?, ?, ?)";
+            let sql =
+                "INSERT INTO answers (actor, name, question, answer, at) VALUES (?, ?, ?, ?, ?)";
             let Repeatable { name, question } = request;
             let values = [
                 (&self.actor).into(),

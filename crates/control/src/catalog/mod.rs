@@ -28,8 +28,8 @@ pub use accounts::{AccountChange, AccountView, NewAccount};
 pub use apps::{App, Member};
 pub use nodes::Node;
 pub use policies::{Applied, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
-pub use sessions::SessionSpans;
 pub use publish::{Published, PublishedPolicy, PublishedToken};
+pub use sessions::SessionSpans;
 pub use tokens::{NewToken, TokenView};
 
 /// The catalog in a database.
@@ -116,7 +116,8 @@ impl Page {
 
 /// `name`, if it is one.
 fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    let fits =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) {
         return Ok(name);
     }

@@ -1,6 +1,17 @@
 //! Policies and their versions. Each belongs to one app, whose owners change it; its `apps` say who may
 //! use it. Names are unique among all.
 
+/// The columns of a policy, in its order.
+macro_rules! policies {
+    ($which:literal) => {
+        concat!(
+            "SELECT name, app, state, version, document, created_at, created_by, updated_at, ",
+            "updated_by FROM policies WHERE ",
+            $which
+        )
+    };
+}
+
 mod apply;
 mod diff;
 mod document;
@@ -73,17 +84,6 @@ pub struct PolicyVersion {
     pub reason: String,
     /// When, in milliseconds since 1970.
     pub at: i64,
-}
-
-/// The columns of a policy, in its order.
-macro_rules! policies {
-    ($which:literal) => {
-        concat!(
-            "SELECT name, app, state, version, document, created_at, created_by, updated_at, ",
-            "updated_by FROM policies WHERE ",
-            $which
-        )
-    };
 }
 
 const NOT_FOUND: Error = Error::NotFound("policy");

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Catalog;
 use super::policies::State;
 use super::tokens::scopes;
-use super::Catalog;
 use crate::access::Scope;
 use crate::error::Error;
 

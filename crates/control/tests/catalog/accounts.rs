@@ -49,7 +49,10 @@ pub(crate) async fn the_last_administrator_stays(stage: &Stage) {
     }
     let refused = catalog.delete_account(&by(), "ada", ada.version).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
-    catalog.create_account(&by(), NewAccount { name: "bob", is_admin: true, ..ADMIN }).await.unwrap();
+    catalog
+        .create_account(&by(), NewAccount { name: "bob", is_admin: true, ..ADMIN })
+        .await
+        .unwrap();
     let stale = catalog.change_account(&by(), "ada", 7, demoted).await;
     assert!(matches!(stale, Err(Error::Stale(1))), "{stale:?}");
     let after = catalog.change_account(&by(), "ada", 1, disabled).await.unwrap();

@@ -3,7 +3,7 @@ use sluicegate_control::catalog::Page;
 use sluicegate_control::{Action, Error};
 use sqlx::Executor as _;
 
-use crate::stage::{Stage, by, by_account};
+use crate::stage::{Stage, by_account};
 
 pub(crate) async fn the_chain_holds_and_breaks_where_something_was_changed(stage: &Stage) {
     let catalog = &stage.catalog;
@@ -34,7 +34,9 @@ async fn harm_database(stage: &Stage, sql: &'static str) {
     match &stage.url {
         Url::Sqlite(options) => drop(options.connect().await.unwrap().execute(sql).await.unwrap()),
         Url::MySql(options) => drop(options.connect().await.unwrap().execute(sql).await.unwrap()),
-        Url::Postgres(options) => drop(options.connect().await.unwrap().execute(sql).await.unwrap()),
+        Url::Postgres(options) => {
+            drop(options.connect().await.unwrap().execute(sql).await.unwrap())
+        }
     }
 }
 
@@ -71,4 +73,3 @@ pub(crate) async fn entries_are_read_page_by_page(stage: &Stage) {
     let wrong = catalog.audit(&Filter::default(), &page).await;
     assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
 }
-

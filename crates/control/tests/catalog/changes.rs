@@ -7,7 +7,8 @@ use crate::stage::{Stage, by, document};
 pub(crate) async fn a_change_asked_for_again_is_made_once(stage: &Stage) {
     let catalog = &stage.catalog;
     stage.app("shop", &[]).await;
-    let request = |question: &str| Repeatable { name: "k1".to_owned(), question: question.to_owned() };
+    let request =
+        |question: &str| Repeatable { name: "k1".to_owned(), question: question.to_owned() };
     let by = By { request: Some(request("q")), ..by() };
     let document = document("orders", "1/s");
     let first = catalog.create_policy(&by, "shop", &document, State::Active).await.unwrap();
@@ -20,17 +21,27 @@ pub(crate) async fn a_change_asked_for_again_is_made_once(stage: &Stage) {
     assert_eq!(entries.len(), 2);
     // A day later it is a new request.
     let later = By { at: by.at + 25 * 60 * 60 * 1_000, request: None, ..by.clone() };
-    catalog.create_app(&By { request: Some(request("x")), ..later.clone() }, "bank", "", &[]).await.unwrap_err();
+    catalog
+        .create_app(&By { request: Some(request("x")), ..later.clone() }, "bank", "", &[])
+        .await
+        .unwrap_err();
     let sweeps = Repeatable { name: "k2".to_owned(), question: "x".to_owned() };
-    catalog.create_app(&By { request: Some(sweeps), ..later.clone() }, "bank", "", &[]).await.unwrap();
-    catalog.create_app(&By { request: Some(request("x")), ..later }, "farm", "", &[]).await.unwrap();
+    catalog
+        .create_app(&By { request: Some(sweeps), ..later.clone() }, "bank", "", &[])
+        .await
+        .unwrap();
+    catalog
+        .create_app(&By { request: Some(request("x")), ..later }, "farm", "", &[])
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn a_change_for_show_changes_nothing(stage: &Stage) {
     let catalog = &stage.catalog;
     stage.app("shop", &[]).await;
     let show = By { dry_run: true, ..by() };
-    let (revision, head) = (catalog.revision().await.unwrap(), catalog.verify_audit().await.unwrap());
+    let (revision, head) =
+        (catalog.revision().await.unwrap(), catalog.verify_audit().await.unwrap());
     let shown = catalog.create_policy(&show, "shop", &document("p", "1/s"), State::Active).await;
     assert_eq!(shown.unwrap().version, 1);
     assert!(matches!(catalog.policy("shop", "p").await, Err(Error::NotFound(_))));
@@ -92,7 +103,8 @@ pub(crate) async fn text_is_kept_as_it_is_and_is_never_sql(stage: &Stage) {
     for text in ["a\0b", "a\u{1b}[31m", &"x".repeat(1_001)] {
         let wrong = catalog.change_app(&by, "shop", 2, text).await;
         assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
-        let wrong = catalog.change_app(&By { reason: text.to_owned(), ..by.clone() }, "shop", 2, "").await;
+        let wrong =
+            catalog.change_app(&By { reason: text.to_owned(), ..by.clone() }, "shop", 2, "").await;
         assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
     }
     catalog.verify_audit().await.unwrap();

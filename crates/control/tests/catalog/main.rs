@@ -57,7 +57,9 @@ on_every_database! {
 
 #[test]
 fn a_url_that_is_none_is_refused_without_its_password() {
-    for url in ["", "oracle://h", "mysql//x", "postgres://u:hunter2@h:port/d", "mysql://u:hunter2@h:x/d"] {
+    for url in
+        ["", "oracle://h", "mysql//x", "postgres://u:hunter2@h:port/d", "mysql://u:hunter2@h:x/d"]
+    {
         let error = url.parse::<sluicegate_control::Url>().unwrap_err().to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }

@@ -55,8 +55,14 @@ pub(crate) async fn what_makes_no_sense_changes_nothing(stage: &Stage) {
     };
     for (bad, pointer) in [
         (json!({ "name": "orders", "rules": [] }), "/document/rules"),
-        (json!({ "name": "orders", "rules": [{ "token_bucket": { "rate": "NaN/s" } }] }), "/document/rules/0/token_bucket/rate"),
-        (json!({ "name": "orders", "apps": ["none"], "rules": [{ "token_bucket": { "rate": "1/s" } }] }), "/document/apps/0"),
+        (
+            json!({ "name": "orders", "rules": [{ "token_bucket": { "rate": "NaN/s" } }] }),
+            "/document/rules/0/token_bucket/rate",
+        ),
+        (
+            json!({ "name": "orders", "apps": ["none"], "rules": [{ "token_bucket": { "rate": "1/s" } }] }),
+            "/document/apps/0",
+        ),
         (document("other", "1/s"), "/document/name"),
         (json!(7), "/document"),
     ] {
@@ -77,7 +83,8 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     stage.app("shop", &[]).await;
     stage.app("bank", &[]).await;
     stage.policy("shop", "orders", "1000/s").await;
-    let others = json!({ "name": "o", "apps": ["bank"], "rules": [{ "token_bucket": { "rate": "1/s" } }] });
+    let others =
+        json!({ "name": "o", "apps": ["bank"], "rules": [{ "token_bucket": { "rate": "1/s" } }] });
     let warned = catalog.create_policy(&by(), "shop", &others, State::Active).await;
     assert!(matches!(&warned, Err(Error::Warned(w)) if w.len() == 1), "{warned:?}");
     // What only tells locks nobody out.
@@ -90,7 +97,10 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     let less = document("orders", "99/s");
     let warned = catalog.change_policy(&by(), ("shop", "orders"), 1, &less).await.unwrap_err();
     assert_eq!(warned.to_string(), "its limit of 1000 becomes 99; `force` does it all the same");
-    catalog.change_policy(&by(), ("shop", "orders"), 1, &document("orders", "100/s")).await.unwrap();
+    catalog
+        .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "100/s"))
+        .await
+        .unwrap();
     let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
     let warned = catalog.create_policy(&by(), "shop", &all, State::Active).await;
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
@@ -105,7 +115,8 @@ pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
     let wanted = |documents: Vec<serde_json::Value>| -> Vec<Wanted> {
         documents.into_iter().map(|document| Wanted { document, state: None }).collect()
     };
-    let good = wanted(vec![document("keep", "10/s"), document("change", "20/s"), document("new", "1/s")]);
+    let good =
+        wanted(vec![document("keep", "10/s"), document("change", "20/s"), document("new", "1/s")]);
     let told = |applied: Vec<sluicegate_control::catalog::Applied>| -> Vec<(String, String)> {
         applied.into_iter().map(|one| (one.policy, one.action)).collect()
     };
@@ -120,7 +131,10 @@ pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
     bad.push(Wanted { document: document("keep", "1/s"), state: Some(State::Deleted) });
     let Err(Error::Invalid(wrong)) = catalog.apply(&by(), "shop", &bad).await else { panic!() };
     let pointers: Vec<_> = wrong.iter().map(|wrong| wrong.pointer.as_str()).collect();
-    assert_eq!(pointers, ["/policies/3/document/rules", "/policies/4/state", "/policies/4/document/name"]);
+    assert_eq!(
+        pointers,
+        ["/policies/3/document/rules", "/policies/4/state", "/policies/4/document/name"]
+    );
     assert_eq!(catalog.policy("shop", "change").await.unwrap().version, 1);
 
     let revision = catalog.revision().await.unwrap();
@@ -145,10 +159,12 @@ pub(crate) async fn another_apps_policy_is_not_there(stage: &Stage) {
     assert!(matches!(catalog.delete_policy(&by(), at, 1).await, Err(Error::NotFound(_))));
     let changed = catalog.change_policy(&by(), at, 1, &document("orders", "1/s")).await;
     assert!(matches!(changed, Err(Error::NotFound(_))));
-    let taken = catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
+    let taken =
+        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
     // Nor is the name of a deleted one.
     catalog.delete_policy(&by(), ("shop", "orders"), 1).await.unwrap();
-    let taken = catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
+    let taken =
+        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
 }

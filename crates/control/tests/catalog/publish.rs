@@ -16,13 +16,17 @@ pub(crate) async fn nodes_are_told_what_changed(stage: &Stage) {
     let all = catalog.published_since(0, NOW).await.unwrap();
     assert_eq!((all.revision, all.policies.len(), all.tokens.len()), (4, 3, 1));
     assert_eq!((all.tokens[0].hash.as_str(), all.tokens[0].app.as_str()), ("h", "shop"));
-    assert!(catalog.published_since(0, NOW + 10).await.unwrap().tokens.is_empty(), "it has expired");
+    assert!(
+        catalog.published_since(0, NOW + 10).await.unwrap().tokens.is_empty(),
+        "it has expired"
+    );
 
     catalog.change_policy(&by(), ("shop", "b"), 1, &document("b", "2/s")).await.unwrap();
     catalog.delete_policy(&by(), ("shop", "c"), 1).await.unwrap();
     catalog.revoke_token(&by(), "shop", &token.id).await.unwrap();
     let news = catalog.published_since(all.revision, NOW).await.unwrap();
-    let told: Vec<_> = news.policies.iter().map(|p| (p.name.as_str(), p.version, p.state)).collect();
+    let told: Vec<_> =
+        news.policies.iter().map(|p| (p.name.as_str(), p.version, p.state)).collect();
     assert_eq!(told, [("b", 2, State::Active), ("c", 2, State::Deleted)]);
     assert!(news.tokens[0].is_revoked);
     let none = catalog.published_since(news.revision, NOW).await.unwrap();

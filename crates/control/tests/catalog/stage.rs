@@ -39,7 +39,8 @@ impl Stage {
     }
 
     pub(crate) async fn account(&self, name: &str) -> AccountView {
-        let new = NewAccount { name, password_hash: Some("$argon2id$x"), subject: None, is_admin: false };
+        let new =
+            NewAccount { name, password_hash: Some("$argon2id$x"), subject: None, is_admin: false };
         self.catalog.create_account(&by(), new).await.expect("an account can be made")
     }
 
@@ -62,12 +63,8 @@ pub(crate) fn by() -> By {
 
 /// Somebody, now.
 pub(crate) fn by_account(name: &str) -> By {
-    let account = Account {
-        id: "id".to_owned(),
-        name: name.to_owned(),
-        is_admin: false,
-        roles: [].into(),
-    };
+    let account =
+        Account { id: "id".to_owned(), name: name.to_owned(), is_admin: false, roles: [].into() };
     By::new(Actor::Account(account), "192.0.2.1", "because", NOW)
 }
 

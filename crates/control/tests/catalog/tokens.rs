@@ -3,8 +3,12 @@ use sluicegate_control::{Error, Scope};
 
 use crate::stage::{NOW, Stage, by};
 
-const TOKEN: NewToken<'_> =
-    NewToken { name: "ci", scopes: &[Scope::PolicyWrite, Scope::Check], expires_at: NOW + 1_000, hash: "h1" };
+const TOKEN: NewToken<'_> = NewToken {
+    name: "ci",
+    scopes: &[Scope::PolicyWrite, Scope::Check],
+    expires_at: NOW + 1_000,
+    hash: "h1",
+};
 
 pub(crate) async fn two_of_a_name_are_good_at_a_time(stage: &Stage) {
     let catalog = &stage.catalog;
@@ -36,7 +40,10 @@ pub(crate) async fn a_revoked_or_expired_token_is_good_for_nothing(stage: &Stage
     let good = async |at| catalog.token_of_hash("h1", at).await.unwrap().is_some();
     assert!(good(NOW).await && good(NOW + 999).await);
     assert!(!good(NOW + 1_000).await);
-    catalog.note_tokens_used(&[(token.id.clone(), NOW + 5), (token.id.clone(), NOW + 3)]).await.unwrap();
+    catalog
+        .note_tokens_used(&[(token.id.clone(), NOW + 5), (token.id.clone(), NOW + 3)])
+        .await
+        .unwrap();
     assert_eq!(catalog.tokens("shop", &Page::default()).await.unwrap()[0].used_at, Some(NOW + 5));
     let other = catalog.revoke_token(&by(), "bank", &token.id).await;
     assert!(matches!(other, Err(Error::NotFound("token"))), "{other:?}");

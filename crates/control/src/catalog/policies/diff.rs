@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn what_changed_is_found_where_it_is() {
-        let before = json!({ "rules": [{ "rate": "1/s" }, { "rate": "2/s" }], "a/b": 1, "same": [] });
+        let before =
+            json!({ "rules": [{ "rate": "1/s" }, { "rate": "2/s" }], "a/b": 1, "same": [] });
         let after = json!({ "rules": [{ "rate": "3/s" }], "same": [], "new": null });
         let found = changes(&before, &after);
         let told: Vec<_> = found

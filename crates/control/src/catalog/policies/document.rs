@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_has_a_pointer() {
-        let document = json!({ "name": "p", "rules": [{ "token_bucket": { "rate": "fast" } }], "x": 1 });
+        let document =
+            json!({ "name": "p", "rules": [{ "token_bucket": { "rate": "fast" } }], "x": 1 });
         let Err(Error::Invalid(wrong)) = read(&document) else { panic!("it makes no sense") };
         let pointers: Vec<_> = wrong.iter().map(|wrong| wrong.pointer.as_str()).collect();
         assert!(pointers.contains(&"/document/rules/0/token_bucket/rate"), "{pointers:?}");
@@ -89,7 +90,8 @@ mod tests {
 
     #[test]
     fn documents_that_mean_the_same_are_one_text() {
-        let one: Json = serde_json::from_str(r#"{ "b": [1, {"d": "x\"", "c": null}], "a": true }"#).unwrap();
+        let one: Json =
+            serde_json::from_str(r#"{ "b": [1, {"d": "x\"", "c": null}], "a": true }"#).unwrap();
         assert_eq!(canonical(&one), r#"{"a":true,"b":[1,{"c":null,"d":"x\""}]}"#);
     }
 }
