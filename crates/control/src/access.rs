@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// What an account may do in an app.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Sees.
@@ -19,7 +22,9 @@ pub enum Role {
 }
 
 /// What a machine with a token may do in the app of the token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 pub enum Scope {
     /// Ask for decisions.
     #[serde(rename = "check")]
@@ -112,6 +117,11 @@ macro_rules! actions {
             /// What it is called in the audit.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$action => $name,)+ }
+            }
+
+            /// What it does, in a sentence.
+            pub const fn summary(self) -> &'static str {
+                match self { $(Self::$action => concat!($($doc),+).trim_ascii(),)+ }
             }
 
             /// Who may do it.

@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
 
 use crate::catalog::{Catalog, Page};
 use crate::db::{Row, Value};
@@ -29,7 +30,7 @@ pub enum Outcome {
 }
 
 /// An entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Entry {
     /// Counted from 1, without gaps.
     pub seq: i64,
@@ -69,7 +70,7 @@ pub(crate) struct Event {
 }
 
 /// That the chain holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Verified {
     /// How many entries there are.
     pub entries: i64,

@@ -32,6 +32,9 @@ pub enum Error {
     /// There are too many of them.
     #[error("there are {0} already, which is the most there can be")]
     TooMany(String),
+    /// Too many ask for this at once.
+    #[error("too many ask for this at once; come again in a second")]
+    Busy,
     /// The database does not do what it is told, or is not there.
     #[error("the database: {0}")]
     Database(String),

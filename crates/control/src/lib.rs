@@ -11,10 +11,12 @@
 //! to be limited never come here: nodes hold what was [published](catalog::Published) to them.
 
 pub mod access;
+pub mod api;
 pub mod audit;
 pub mod catalog;
 mod db;
 mod error;
+pub mod identity;
 pub mod limits;
 
 pub use access::{Action, Actor, Denied, Role, Rule, Scope, allow};

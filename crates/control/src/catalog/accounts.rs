@@ -1,6 +1,7 @@
 //! Accounts. Passwords come here as what is kept of them; how that is made is not the catalog's.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::apps::is_version;
 use super::change::{Change, begin};
@@ -11,7 +12,8 @@ use crate::error::Error;
 use crate::limits::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX};
 
 /// An account, as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Account)]
 pub struct AccountView {
     /// Never changes.
     pub id: String,

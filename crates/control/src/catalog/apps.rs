@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::change::{Change, begin};
 use super::{By, Catalog, Page, name, text};
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::limits::{APPS_MAX, MEMBERS_MAX};
 
 /// An application: the unit of ownership.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct App {
     /// Never changes.
     pub name: String,
@@ -25,7 +26,7 @@ pub struct App {
 }
 
 /// An account with a role in an app.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Member {
     /// The account's name.
     pub account: String,

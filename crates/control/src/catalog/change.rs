@@ -101,6 +101,27 @@ impl Catalog {
         });
         change.commit(()).await
     }
+
+    /// Notes that `by` does something to the live budget of a key, which is not in the catalog.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn note_key(
+        &self,
+        by: &By,
+        action: Action,
+        (app, policy): (&str, &str),
+        (key, permits): (&str, Option<u64>),
+    ) -> Result<(), Error> {
+        let by = By { request: None, ..by.clone() };
+        let mut change: Change<'_> = match self.begin::<()>(&by).await? {
+            Begun::Change(change) => change,
+            Begun::Answered(()) => return Ok(()),
+        };
+        let after = serde_json::json!({ "key": key, "permits": permits }).to_string();
+        change.note(action, (Some(app), policy), None, Some(after));
+        change.commit(()).await
+    }
 }
 
 impl Change<'_> {

@@ -1,12 +1,13 @@
 //! The nodes that serve, and which revision each of them holds.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Catalog;
 use crate::error::Error;
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Node {
     /// What it calls itself: the same after a restart.
     pub name: String,

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use sluicegate_policy::Policy;
 use sluicegate_policy::limits::POLICIES_MAX;
+use utoipa::ToSchema;
 
 use super::apps::{is_version, locked};
 use super::change::{Change, begin};
@@ -35,7 +36,7 @@ use document::{canonical, read};
 use warnings::warnings;
 
 /// What a policy does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It only says what it would refuse.
@@ -47,7 +48,8 @@ pub enum State {
 }
 
 /// A policy, as it is shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Policy)]
 pub struct PolicyView {
     /// Unique among all apps.
     pub name: String,
@@ -58,6 +60,7 @@ pub struct PolicyView {
     /// Counts its changes, from 1.
     pub version: i64,
     /// The policy, as in `policies[]` of a policy document.
+    #[schema(value_type = Object)]
     pub document: Json,
     /// When it was made, in milliseconds since 1970.
     pub created_at: i64,
@@ -70,13 +73,15 @@ pub struct PolicyView {
 }
 
 /// A version of a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Version)]
 pub struct PolicyVersion {
     /// Which.
     pub version: i64,
     /// What the policy did from then on.
     pub state: State,
     /// What the policy was from then on.
+    #[schema(value_type = Object)]
     pub document: Json,
     /// Who made it.
     pub author: String,

@@ -1,6 +1,7 @@
 //! Tokens of machines: what is kept of them is their hash, so that whoever reads the database has none.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::apps::locked;
 use super::change::{Change, begin};
@@ -11,7 +12,8 @@ use crate::error::Error;
 use crate::limits::{TOKENS_MAX, TOKENS_OF_NAME_MAX};
 
 /// A token, as it is shown: without its secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Token)]
 pub struct TokenView {
     /// Never changes.
     pub id: String,

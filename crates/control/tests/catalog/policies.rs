@@ -94,11 +94,11 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     let forced = By { force: true, ..by() };
     catalog.set_policy_state(&forced, ("shop", "o"), 1, State::Active).await.unwrap();
 
-    let less = document("orders", "99/s");
+    let less = document("orders", "100/s");
     let warned = catalog.change_policy(&by(), ("shop", "orders"), 1, &less).await.unwrap_err();
-    assert_eq!(warned.to_string(), "its limit of 1000 becomes 99; `force` does it all the same");
+    assert_eq!(warned.to_string(), "its limit of 1000 becomes 100; `force` does it all the same");
     catalog
-        .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "100/s"))
+        .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "101/s"))
         .await
         .unwrap();
     let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });

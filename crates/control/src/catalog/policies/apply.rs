@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use utoipa::ToSchema;
 
 use super::document::{canonical, read};
 use super::{Diff, PolicyView, State, changes, create, rewrite};
@@ -23,7 +24,8 @@ pub struct Wanted {
 }
 
 /// What was done to a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AppliedPolicy)]
 pub struct Applied {
     /// Which.
     pub policy: String,

@@ -4,17 +4,20 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use utoipa::ToSchema;
 
 /// A place at which documents are not the same.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
     /// Where, as a JSON pointer (RFC 6901).
     pub pointer: String,
     /// What was there; absent if nothing was.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(value_type = Value)]
     pub before: Option<Json>,
     /// What is there; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(value_type = Value)]
     pub after: Option<Json>,
 }
 

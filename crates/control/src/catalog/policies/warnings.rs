@@ -4,7 +4,7 @@ use sluicegate_policy::{PathMatch, Policy};
 
 use super::State;
 
-/// How many times less a limit may become without a warning.
+/// How many times less a limit becomes with a warning.
 const CUT_MAX: u64 = 10;
 
 /// Whom `policy` of `app` would lock out; `was` is what held until now.
@@ -34,7 +34,7 @@ pub(super) fn warnings(
     if let Some(was) = was {
         let (before, after) = (least(was), least(policy));
         if let (Some(before), Some(after)) = (before, after)
-            && after < before / CUT_MAX
+            && after.saturating_mul(CUT_MAX) <= before
         {
             warnings.push(format!("its limit of {before} becomes {after}"));
         }
