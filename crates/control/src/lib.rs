@@ -18,6 +18,7 @@ mod db;
 mod error;
 pub mod identity;
 pub mod limits;
+pub mod node;
 
 pub use access::{Action, Actor, Denied, Role, Rule, Scope, allow};
 pub use catalog::{By, Catalog};
