@@ -134,6 +134,12 @@ impl Policy {
         Self { apps: None, ..self }
     }
 
+    /// The same policy, which only says what it would refuse.
+    #[must_use]
+    pub fn shadowed(self) -> Self {
+        Self { overflow: Overflow::Shadow, ..self }
+    }
+
     /// The apps that may use it, in order; `None`: every app.
     pub fn apps(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
         self.apps.as_ref().map(|apps| apps.iter().map(AsRef::as_ref))

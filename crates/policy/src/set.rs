@@ -1,6 +1,7 @@
 //! All policies of a node: immutable, and swapped whole when an operator changes one.
 
-use alloc::string::ToString;
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
@@ -83,6 +84,34 @@ impl PolicySet {
         }
         let mut set = self.clone();
         set.put(Arc::new(policy));
+        Ok(set.finished())
+    }
+
+    /// The same set with `changed`, each in the place of the one of its name or at the end, and without
+    /// those called as `gone` says. What did not change stays the very same, and what a changed policy
+    /// has in common with the one before it, too.
+    ///
+    /// # Errors
+    /// [`DocumentError`] if there would be more than [`POLICIES_MAX`].
+    pub fn changed(&self, changed: Vec<Policy>, gone: &[String]) -> Result<Self, DocumentError> {
+        let mut set = self.clone();
+        if !gone.is_empty() {
+            let gone: BTreeSet<_> = gone.iter().map(String::as_str).collect();
+            set = Self::default();
+            for policy in self.policies.iter().filter(|policy| !gone.contains(policy.name())) {
+                set.put(Arc::clone(policy));
+            }
+        }
+        for mut policy in changed {
+            if let Some(before) = self.resolve(policy.name()) {
+                policy.inherit(before);
+            }
+            set.put(Arc::new(policy));
+        }
+        if set.len() > POLICIES_MAX {
+            let problem = alloc::format!("expected at most {POLICIES_MAX} policies");
+            return Err(DocumentError::new("policies".to_string(), problem));
+        }
         Ok(set.finished())
     }
 

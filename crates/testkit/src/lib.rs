@@ -6,6 +6,7 @@
 //! | [`Sentinels`] | a master, two replicas and three sentinels that fail over |
 //! | [`Cluster`] | three masters, slots that move step by step |
 //! | [`FaultProxy`] | between a client and a server: late, slow, silent, refused, reset |
+//! | [`SqlServer`] | PostgreSQL or MariaDB, with a new database for each test |
 //! | [`Program`] | any other program, such as a gateway, with files of its own |
 //! | [`Client`] | the barest client, for looking into a server from a test |
 //!
@@ -39,6 +40,7 @@ mod program;
 mod proxy;
 mod sentinels;
 mod server;
+mod sql;
 mod tls;
 mod version;
 
@@ -50,6 +52,7 @@ pub use program::{Launch, Program};
 pub use proxy::{Counts, FaultProxy, Faults};
 pub use sentinels::{SentinelOptions, Sentinels};
 pub use server::{Options, RedisServer, SERVER_VARIABLE};
+pub use sql::{SqlKind, SqlServer};
 pub use tls::TlsFiles;
 pub use version::Version;
 

@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sluicegate-policy", &["sluicegate-kernel"]),
     ("sluicegate-store", &["sluicegate-kernel"]),
     ("sluicegate", &["sluicegate-policy", "sluicegate-store", "sluicegate-kernel"]),
+    ("sluicegate-control", &["sluicegate", "sluicegate-policy", "sluicegate-kernel"]),
     (
         "sluicegate-server",
         &["sluicegate", "sluicegate-store", "sluicegate-policy", "sluicegate-kernel"],

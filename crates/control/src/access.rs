@@ -1,0 +1,296 @@
+//! Who may do what: the one function that says so, for the API and whoever else asks.
+//!
+//! Everything that can be done is an [`Action`], and each has its [`Rule`]. There is no other way to a
+//! permission, so that the table in `docs/roles.md`, which is made of this one, is the whole truth.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What an account may do in an app.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Sees.
+    Viewer,
+    /// Changes, deletes, and says who else may.
+    Owner,
+}
+
+/// What a machine with a token may do in the app of the token.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+pub enum Scope {
+    /// Ask for decisions.
+    #[serde(rename = "check")]
+    Check,
+    /// Give permits back, and forget what was used.
+    #[serde(rename = "refund")]
+    Refund,
+    /// See policies.
+    #[serde(rename = "policy:read")]
+    PolicyRead,
+    /// Change policies.
+    #[serde(rename = "policy:write")]
+    PolicyWrite,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// Nobody who said who they are.
+    Nobody,
+    /// A person.
+    Account(Account),
+    /// A machine.
+    Token(Token),
+    /// Whoever has the files: the command line, beside the database.
+    Operator,
+}
+
+/// A person, as far as it matters for what they may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Never changes.
+    pub id: String,
+    /// What the account is called.
+    pub name: String,
+    /// Whether it may do everything.
+    pub is_admin: bool,
+    /// What it may do in which apps.
+    pub roles: BTreeMap<String, Role>,
+}
+
+/// A machine, as far as it matters for what it may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Never changes.
+    pub id: String,
+    /// What the token is called.
+    pub name: String,
+    /// Whose it is.
+    pub app: String,
+    /// What it is for.
+    pub scopes: Vec<Scope>,
+}
+
+/// Who may do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Everybody.
+    Everybody,
+    /// Every account, to itself.
+    SignedIn,
+    /// Accounts with this role in the app, or tokens of the app with this scope.
+    InApp(Role, Option<Scope>),
+    /// Administrators.
+    Admin,
+}
+
+/// Why somebody may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// They did not say who they are.
+    #[error("sign in, or send a token")]
+    Unknown,
+    /// It is not for them.
+    #[error("this is not for you")]
+    Forbidden,
+}
+
+/// Writes the actions and their table.
+macro_rules! actions {
+    ($($(#[doc = $doc:literal])+ $action:ident $name:literal $kind:ident $rule:expr;)+) => {
+        /// Something that can be done.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Action { $($(#[doc = $doc])+ $action,)+ }
+
+        impl Action {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$action),+];
+
+            /// What it is called in the audit.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$action => $name,)+ }
+            }
+
+            /// What it does, in a sentence.
+            pub const fn summary(self) -> &'static str {
+                match self { $(Self::$action => concat!($($doc),+).trim_ascii(),)+ }
+            }
+
+            /// Who may do it.
+            pub const fn rule(self) -> Rule {
+                match self { $(Self::$action => $rule,)+ }
+            }
+
+            /// Whether something is not the same afterwards: who tries and may not is audited.
+            pub const fn writes(self) -> bool {
+                match self { $(Self::$action => Kind::$kind.writes(),)+ }
+            }
+        }
+    };
+}
+
+enum Kind {
+    Read,
+    Write,
+}
+
+impl Kind {
+    const fn writes(self) -> bool {
+        matches!(self, Self::Write)
+    }
+}
+
+const VIEWER: Rule = Rule::InApp(Role::Viewer, None);
+const OWNER: Rule = Rule::InApp(Role::Owner, None);
+const POLICY_READ: Rule = Rule::InApp(Role::Viewer, Some(Scope::PolicyRead));
+const POLICY_WRITE: Rule = Rule::InApp(Role::Owner, Some(Scope::PolicyWrite));
+
+actions! {
+    /// Read the description of the API.
+    Describe "describe" Read Rule::Everybody;
+    /// Make the first account, with the setup token.
+    SetUp "setup" Write Rule::Everybody;
+    /// Sign in.
+    SignIn "session.create" Write Rule::Everybody;
+    /// See who one is.
+    SeeSession "session.read" Read Rule::SignedIn;
+    /// Sign out, here or everywhere.
+    SignOut "session.delete" Write Rule::SignedIn;
+    /// Change one's own password.
+    ChangePassword "session.password" Write Rule::SignedIn;
+    /// See accounts.
+    SeeAccounts "account.read" Read Rule::Admin;
+    /// Make an account.
+    CreateAccount "account.create" Write Rule::Admin;
+    /// Change an account: whether it is an administrator's, whether it may sign in, its password.
+    ChangeAccount "account.update" Write Rule::Admin;
+    /// Delete an account.
+    DeleteAccount "account.delete" Write Rule::Admin;
+    /// See the apps that one has a role in; administrators see all.
+    ListApps "app.list" Read Rule::SignedIn;
+    /// See an app.
+    SeeApp "app.read" Read POLICY_READ;
+    /// Make an app.
+    CreateApp "app.create" Write Rule::Admin;
+    /// Change what is said of an app.
+    ChangeApp "app.update" Write OWNER;
+    /// Delete an app without policies.
+    DeleteApp "app.delete" Write Rule::Admin;
+    /// See who has a role in an app.
+    SeeMembers "member.read" Read VIEWER;
+    /// Give somebody a role in an app, or take it away.
+    ChangeMembers "member.update" Write OWNER;
+    /// See the policies of an app, and their versions.
+    SeePolicies "policy.read" Read POLICY_READ;
+    /// Find out whether a policy makes sense, and what it would change.
+    ValidatePolicy "policy.validate" Read POLICY_READ;
+    /// Make a policy.
+    CreatePolicy "policy.create" Write POLICY_WRITE;
+    /// Change a policy.
+    ChangePolicy "policy.update" Write POLICY_WRITE;
+    /// Have a policy hold.
+    ActivatePolicy "policy.activate" Write POLICY_WRITE;
+    /// Have a policy only say what it would refuse.
+    ShadowPolicy "policy.shadow" Write POLICY_WRITE;
+    /// Go back to an earlier version of a policy.
+    RollBackPolicy "policy.rollback" Write POLICY_WRITE;
+    /// Delete a policy.
+    DeletePolicy "policy.delete" Write POLICY_WRITE;
+    /// Make the policies of an app those of a document, all or none.
+    ApplyPolicies "policy.apply" Write POLICY_WRITE;
+    /// See what a key has left.
+    SeeKey "key.read" Read VIEWER;
+    /// Forget what a key has used.
+    ResetKey "key.reset" Write OWNER;
+    /// Give a key permits.
+    GrantKey "key.grant" Write OWNER;
+    /// See the tokens of an app, not their secrets.
+    SeeTokens "token.read" Read VIEWER;
+    /// Make a token.
+    CreateToken "token.create" Write OWNER;
+    /// Revoke a token.
+    RevokeToken "token.revoke" Write OWNER;
+    /// See what was changed in an app.
+    SeeAppAudit "audit.app" Read VIEWER;
+    /// See everything that was changed.
+    SeeAudit "audit.read" Read Rule::Admin;
+    /// See the nodes.
+    SeeNodes "node.read" Read Rule::Admin;
+}
+
+/// Whether `actor` may do `action`, in `app` where it is done in one.
+///
+/// # Errors
+/// [`Denied`]. It is the same whether or not there is such an app: who may see nothing of it does not
+/// learn of it.
+pub fn allow(actor: &Actor, action: Action, app: Option<&str>) -> Result<(), Denied> {
+    let may = match (action.rule(), actor) {
+        (Rule::Everybody, _) | (_, Actor::Operator) => true,
+        (_, Actor::Nobody) => return Err(Denied::Unknown),
+        (Rule::SignedIn, Actor::Account(_)) => true,
+        (_, Actor::Account(account)) if account.is_admin => true,
+        (Rule::InApp(role, _), Actor::Account(account)) => {
+            app.and_then(|app| account.roles.get(app)).is_some_and(|own| *own >= role)
+        }
+        (Rule::InApp(_, Some(scope)), Actor::Token(token)) => {
+            app == Some(token.app.as_str()) && token.scopes.contains(&scope)
+        }
+        _ => false,
+    };
+    if may { Ok(()) } else { Err(Denied::Forbidden) }
+}
+
+impl Role {
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// The role that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Viewer, Self::Owner].into_iter().find(|role| role.name() == name)
+    }
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Check, Self::Refund, Self::PolicyRead, Self::PolicyWrite];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Refund => "refund",
+            Self::PolicyRead => "policy:read",
+            Self::PolicyWrite => "policy:write",
+        }
+    }
+
+    /// The scope that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+impl fmt::Display for Actor {
+    /// As the audit names them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("nobody"),
+            Self::Account(account) => write!(f, "account:{}", account.name),
+            Self::Token(token) => write!(f, "token:{}/{}", token.app, token.name),
+            Self::Operator => f.write_str("operator"),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What is asked of a handler, when it is known who asks and that they may; and what it replies.
+
+use std::collections::BTreeMap;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, RawPathParams};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use http_body_util::{BodyExt, Limited};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use super::Api;
+use super::problem::Problem;
+use super::table::Route;
+use crate::access::{Action, Actor};
+use crate::catalog::{By, Page, Repeatable};
+
+/// Largest body: ten thousand policies of the size that people write, of one app.
+const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// Largest body of who is not known: a name and a password.
+const BODY_OF_NOBODY_BYTES_MAX: usize = 4 << 10;
+
+/// How long a body may take.
+const BODY_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What is asked.
+pub(super) struct Ask {
+    pub(super) api: Api,
+    /// Who asks, from where, why, and when.
+    pub(super) by: By,
+    /// The hash of the session, if it is one.
+    pub(super) session: Option<String>,
+    params: BTreeMap<String, String>,
+    query: Asked,
+    headers: HeaderMap,
+    question: String,
+    body: Bytes,
+}
+
+/// What can be said behind a `?`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Asked {
+    reason: String,
+    dry_run: bool,
+    force: bool,
+    after: Option<String>,
+    limit: Option<u32>,
+    /// Versions of a policy, to compare.
+    pub(super) from: Option<i64>,
+    pub(super) to: Option<i64>,
+}
+
+/// What is replied.
+#[derive(Debug)]
+pub(super) struct Reply {
+    status: StatusCode,
+    body: Option<Vec<u8>>,
+    headers: HeaderMap,
+}
+
+/// A part of a list, and where it goes on.
+#[derive(Debug, Serialize)]
+pub(super) struct List<T> {
+    items: Vec<T>,
+    /// What to ask for as `after`; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+impl Ask {
+    pub(super) fn new(
+        api: Api,
+        (actor, session, source): (Actor, Option<String>, String),
+        params: &RawPathParams,
+        head: &Parts,
+    ) -> Result<Self, Problem> {
+        let query = Query::<Asked>::try_from_uri(&head.uri);
+        let Query(query) =
+            query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+        let mut by = By::new(actor, &source, &query.reason, api.now());
+        (by.dry_run, by.force) = (query.dry_run, query.force);
+        let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Ok(Self {
+            api,
+            by,
+            session,
+            params: params.collect(),
+            query,
+            headers: head.headers.clone(),
+            question: format!("{} {}", head.method, head.uri),
+            body: Bytes::new(),
+        })
+    }
+
+    /// Reads the body, and which request this is if it may come again.
+    pub(super) async fn read(&mut self, route: &Route, body: Body) -> Result<(), Problem> {
+        let most = match self.by.actor {
+            Actor::Nobody => BODY_OF_NOBODY_BYTES_MAX,
+            _ => BODY_BYTES_MAX,
+        };
+        let body = timeout(BODY_WAIT_MAX, Limited::new(body, most).collect()).await;
+        let body = body.map_err(|_| {
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
+        })?;
+        let body = body.map_err(|_| {
+            let problem = format!("the body is longer than {most} bytes, or broke off");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, problem)
+        })?;
+        self.body = body.to_bytes();
+        if !self.body.is_empty() {
+            require_json(&self.headers)?;
+        }
+        let key = self.headers.get(IDEMPOTENCY_KEY).filter(|_| route.action.writes());
+        if let Some(key) = key {
+            let key = key.to_str().map_err(|_| {
+                Problem::new(StatusCode::BAD_REQUEST, "idempotency-key: expected plain text")
+            })?;
+            let mut hash = Sha256::new();
+            hash.update(&self.question);
+            hash.update([0]);
+            hash.update(&self.body);
+            let question = format!("{:x}", hash.finalize());
+            self.by.request = Some(Repeatable { name: key.to_owned(), question });
+        }
+        Ok(())
+    }
+
+    /// Notes that this was not for who asked. What they are told does not depend on it.
+    pub(super) async fn note_denied(&self, action: Action, app: Option<&str>) {
+        if matches!(self.by.actor, Actor::Nobody) {
+            return;
+        }
+        let target: Vec<_> = self.params.values().map(String::as_str).collect();
+        let noted = self.api.catalog.note_denied(&self.by, action, app, &target.join("/")).await;
+        if let Err(error) = noted {
+            tracing::error!("the audit: {error}");
+        }
+    }
+
+    /// The part of the path that is called so.
+    pub(super) fn param(&self, name: &str) -> &str {
+        self.params.get(name).map_or("", String::as_str)
+    }
+
+    /// The app and the policy of the path.
+    pub(super) fn policy(&self) -> (&str, &str) {
+        (self.param("app"), self.param("policy"))
+    }
+
+    /// What stands behind the `?`.
+    pub(super) const fn query(&self) -> &Asked {
+        &self.query
+    }
+
+    /// Which part of a list.
+    pub(super) fn page(&self) -> Page {
+        Page { after: self.query.after.clone(), limit: self.query.limit }
+    }
+
+    /// The version that is to be changed, by the header field `If-Match`.
+    pub(super) fn version(&self) -> Result<i64, Problem> {
+        let detail = "if-match: expected the `ETag` of what is to be changed";
+        let missing = || Problem::new(StatusCode::PRECONDITION_REQUIRED, detail);
+        let given = self.headers.get(header::IF_MATCH).ok_or_else(missing)?;
+        let given = given.to_str().ok().map(|tag| tag.trim().trim_matches('"'));
+        given
+            .and_then(|version| version.parse().ok())
+            .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, detail))
+    }
+
+    /// The body.
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let mut reader = serde_json::Deserializer::from_slice(&self.body);
+        let read = serde_path_to_error::deserialize(&mut reader);
+        let read = read.map_err(|error| {
+            let pointer: String = error.path().iter().map(|part| format!("/{part}")).collect();
+            Problem::invalid(pointer, error.into_inner().to_string())
+        })?;
+        reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
+        Ok(read)
+    }
+}
+
+/// A page in a browser can send other types unasked; JSON it cannot.
+fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = given.and_then(|value| value.split(';').next()).map(str::trim);
+    if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    let detail = "content-type: expected `application/json`";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+}
+
+impl Reply {
+    /// What was asked for.
+    pub(super) fn ok(body: &impl Serialize) -> Self {
+        Self::of(StatusCode::OK, body)
+    }
+
+    /// What was made.
+    pub(super) fn created(body: &impl Serialize) -> Self {
+        Self::of(StatusCode::CREATED, body)
+    }
+
+    /// It was done, and there is nothing to say.
+    pub(super) fn done() -> Self {
+        Self { status: StatusCode::NO_CONTENT, body: None, headers: HeaderMap::new() }
+    }
+
+    /// A part of a list, that goes on behind `next` if it is as long as was asked for.
+    pub(super) fn list<T: Serialize>(
+        ask: &Ask,
+        items: Vec<T>,
+        next: impl FnOnce(&T) -> String,
+    ) -> Self {
+        let is_full = i64::try_from(items.len()).is_ok_and(|len| len == ask.page().limit());
+        let next = items.last().filter(|_| is_full).map(next);
+        Self::ok(&List { items, next })
+    }
+
+    fn of(status: StatusCode, body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).expect("what is kept is always JSON");
+        Self { status, body: Some(body), headers: HeaderMap::new() }
+    }
+
+    /// The same, of this version.
+    pub(super) fn version(mut self, version: i64) -> Self {
+        let tag = HeaderValue::try_from(format!("\"{version}\""));
+        self.headers.insert(header::ETAG, tag.expect("a number is plain text"));
+        self
+    }
+
+    /// The same, and the client is to keep this cookie, or (none) to forget it.
+    pub(super) fn cookie(mut self, secret: Option<&str>) -> Self {
+        let value = match secret {
+            Some(secret) => format!("{}={secret}; {ATTRIBUTES}", super::who::COOKIE),
+            None => format!("{}=; Max-Age=0; {ATTRIBUTES}", super::who::COOKIE),
+        };
+        let value = HeaderValue::try_from(value).expect("secrets are plain text");
+        self.headers.insert(header::SET_COOKIE, value);
+        self
+    }
+
+    pub(super) fn respond(self) -> Response {
+        let mut response = Response::new(self.body.map_or_else(Body::empty, Body::from));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        if self.status != StatusCode::NO_CONTENT {
+            response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+        }
+        response
+    }
+}
+
+/// Of the cookie: no script sees it, no other site sends it.
+const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";

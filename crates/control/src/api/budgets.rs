@@ -1,0 +1,60 @@
+//! Live budgets, which are not in the catalog: whoever serves the API looks them up.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What a key has left of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Budget {
+    /// Whether a request of cost 1 would pass now.
+    pub allowed: bool,
+    /// The limit of the rule that decides.
+    pub limit: u64,
+    /// What is left of it.
+    pub remaining: u64,
+    /// How long until the next request passes, in µs; absent: never.
+    pub retry_after_us: Option<u64>,
+    /// How long until the budget is full again, in µs.
+    pub reset_after_us: u64,
+    /// The rule that decides.
+    pub rule: String,
+}
+
+/// An answer about a budget, or why there is none.
+pub type Told<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> + Send + 'a>>;
+
+/// Where live budgets are looked up.
+pub trait Budgets: Send + Sync + fmt::Debug {
+    /// What `key` has left of `policy`.
+    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a>;
+    /// Forgets what `key` has used of `policy`.
+    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a>;
+    /// Gives `key` permits of `policy` back, never above full.
+    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> Told<'a>;
+}
+
+/// No budgets: the catalog alone.
+#[derive(Clone, Copy, Debug)]
+pub struct NoBudgets;
+
+impl Budgets for NoBudgets {
+    fn peek<'a>(&'a self, _: &'a str, _: &'a [u8]) -> Told<'a> {
+        none()
+    }
+
+    fn reset<'a>(&'a self, _: &'a str, _: &'a [u8]) -> Told<'a> {
+        none()
+    }
+
+    fn grant<'a>(&'a self, _: &'a str, _: &'a [u8], _: u64) -> Told<'a> {
+        none()
+    }
+}
+
+fn none<'a>() -> Told<'a> {
+    Box::pin(ready(Err("nobody decides here".to_owned())))
+}

@@ -1,0 +1,78 @@
+//! Accounts, by administrators.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::api::ask::{Ask, Reply};
+use crate::api::problem::Problem;
+use crate::catalog::{AccountChange, NewAccount};
+
+/// An account that is to be.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewAccount)]
+pub(in crate::api) struct NewAccountBody {
+    /// 1 to 128 of letters, digits, `.`, `_`, `@`, `+` and `-`.
+    name: String,
+    /// Twelve characters or more; none for who signs in elsewhere.
+    password: Option<String>,
+    /// Issuer and subject of who signs in elsewhere: `https://id.example.org|1234`.
+    subject: Option<String>,
+    /// Whether it may do everything.
+    #[serde(default)]
+    is_admin: bool,
+}
+
+/// What is to be otherwise of an account.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AccountChange)]
+pub(in crate::api) struct AccountChangeBody {
+    /// Whether it may do everything.
+    is_admin: Option<bool>,
+    /// Whether it may not sign in.
+    is_disabled: Option<bool>,
+    /// A new password.
+    password: Option<String>,
+}
+
+pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
+    let accounts = ask.api.catalog.accounts(&ask.page()).await?;
+    Ok(Reply::list(&ask, accounts, |account| account.name.clone()))
+}
+
+pub(in crate::api) async fn get(ask: Ask) -> Result<Reply, Problem> {
+    let account = ask.api.catalog.account(ask.param("account")).await?;
+    Ok(Reply::ok(&account).version(account.version))
+}
+
+pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
+    let NewAccountBody { name, password, subject, is_admin } = ask.json()?;
+    let hash = match &password {
+        Some(password) => Some(ask.api.passwords.hash(password).await?),
+        None => None,
+    };
+    let (hash, subject) = (hash.as_deref(), subject.as_deref());
+    let new = NewAccount { name: &name, password_hash: hash, subject, is_admin };
+    let made = ask.api.catalog.create_account(&ask.by, new).await?;
+    Ok(Reply::created(&made).version(made.version))
+}
+
+pub(in crate::api) async fn change(ask: Ask) -> Result<Reply, Problem> {
+    let AccountChangeBody { is_admin, is_disabled, password } = ask.json()?;
+    let version = ask.version()?;
+    let hash = match &password {
+        Some(password) => Some(ask.api.passwords.hash(password).await?),
+        None => None,
+    };
+    let wanted = AccountChange { is_admin, is_disabled, password_hash: hash.as_deref() };
+    let name = ask.param("account");
+    let changed = ask.api.catalog.change_account(&ask.by, name, version, wanted).await?;
+    Ok(Reply::ok(&changed).version(changed.version))
+}
+
+pub(in crate::api) async fn delete(ask: Ask) -> Result<Reply, Problem> {
+    let version = ask.version()?;
+    ask.api.catalog.delete_account(&ask.by, ask.param("account"), version).await?;
+    Ok(Reply::done())
+}

@@ -1,0 +1,22 @@
+//! What was changed, and by whom.
+
+use crate::api::ask::{Ask, Reply};
+use crate::api::problem::Problem;
+use crate::audit::Filter;
+
+pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
+    entries(&ask, Filter::default()).await
+}
+
+pub(in crate::api) async fn of_app(ask: Ask) -> Result<Reply, Problem> {
+    entries(&ask, Filter { app: Some(ask.param("app").to_owned()) }).await
+}
+
+pub(in crate::api) async fn verify(ask: Ask) -> Result<Reply, Problem> {
+    Ok(Reply::ok(&ask.api.catalog.verify_audit().await?))
+}
+
+async fn entries(ask: &Ask, filter: Filter) -> Result<Reply, Problem> {
+    let entries = ask.api.catalog.audit(&filter, &ask.page()).await?;
+    Ok(Reply::list(ask, entries, |entry| entry.seq.to_string()))
+}

@@ -1,0 +1,87 @@
+//! Live budgets of keys: looked up, forgotten, granted. It is noted before it is done: what was done
+//! without a note would be worse than a note of what was not done.
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::access::Action;
+use crate::api::ask::{Ask, Reply};
+use crate::api::budgets::Budget;
+use crate::api::problem::Problem;
+
+/// Longest key in bytes, as everywhere.
+const KEY_BYTES_MAX: usize = 1_024;
+
+/// Most permits that are granted at a time, as a request may cost.
+const PERMITS_MAX: u64 = 1 << 31;
+
+/// Whose budget.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct Key {
+    /// The key, at most 1,024 bytes.
+    key: String,
+}
+
+/// What is granted to whom.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct Grant {
+    /// The key, at most 1,024 bytes.
+    key: String,
+    /// How many permits come back, 1 to 2^31; never above full.
+    permits: u64,
+}
+
+pub(in crate::api) async fn peek(ask: Ask) -> Result<Reply, Problem> {
+    let Key { key } = ask.json()?;
+    let policy = found(&ask, &key).await?;
+    reply(ask.api.budgets.peek(&policy, key.as_bytes()).await)
+}
+
+pub(in crate::api) async fn reset(ask: Ask) -> Result<Reply, Problem> {
+    let Key { key } = ask.json()?;
+    let policy = found(&ask, &key).await?;
+    if ask.by.dry_run {
+        return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
+    }
+    note(&ask, Action::ResetKey, &key, None).await?;
+    reply(ask.api.budgets.reset(&policy, key.as_bytes()).await)
+}
+
+pub(in crate::api) async fn grant(ask: Ask) -> Result<Reply, Problem> {
+    let Grant { key, permits } = ask.json()?;
+    if !(1..=PERMITS_MAX).contains(&permits) {
+        return Err(Problem::invalid(
+            "/permits",
+            format!("`{permits}` is outside 1..={PERMITS_MAX}"),
+        ));
+    }
+    let policy = found(&ask, &key).await?;
+    if ask.by.dry_run {
+        return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
+    }
+    note(&ask, Action::GrantKey, &key, Some(permits)).await?;
+    reply(ask.api.budgets.grant(&policy, key.as_bytes(), permits).await)
+}
+
+/// The name of the policy, which is the app's.
+async fn found(ask: &Ask, key: &str) -> Result<String, Problem> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Problem::invalid("/key", format!("expected at most {KEY_BYTES_MAX} bytes")));
+    }
+    let (app, policy) = ask.policy();
+    Ok(ask.api.catalog.policy(app, policy).await?.name)
+}
+
+async fn note(ask: &Ask, action: Action, key: &str, permits: Option<u64>) -> Result<(), Problem> {
+    let (app, policy) = ask.policy();
+    ask.api.catalog.note_key(&ask.by, action, (app, policy), (key, permits)).await?;
+    Ok(())
+}
+
+fn reply(told: Result<Budget, String>) -> Result<Reply, Problem> {
+    let budget = told.map_err(|problem| Problem::new(StatusCode::SERVICE_UNAVAILABLE, problem))?;
+    Ok(Reply::ok(&budget))
+}

@@ -1,0 +1,68 @@
+//! Tokens of machines.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::access::Scope;
+use crate::api::ask::{Ask, Reply};
+use crate::api::problem::Problem;
+use crate::catalog::{NewToken, TokenView};
+use crate::identity::{Secret, SecretKind};
+
+/// Longest life of a token, in days: two years.
+const DAYS_MAX: i64 = 731;
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// A token that is to be.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewToken)]
+pub(in crate::api) struct NewTokenBody {
+    /// 1 to 128 of `a-z`, `0-9`, `.`, `_` and `-`. Two good tokens may have one name.
+    name: String,
+    /// `check`, `refund`, `policy:read`, `policy:write`.
+    scopes: Vec<Scope>,
+    /// Days until it ends, 1 to 731.
+    expires_in_days: i64,
+}
+
+/// A token that was made.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct TokenMade {
+    #[serde(flatten)]
+    token: TokenView,
+    /// The token itself, shown this once; absent in the answer to a request that came again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
+    let tokens = ask.api.catalog.tokens(ask.param("app"), &ask.page()).await?;
+    Ok(Reply::list(&ask, tokens, |token| token.id.clone()))
+}
+
+pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
+    let NewTokenBody { name, scopes, expires_in_days } = ask.json()?;
+    if !(1..=DAYS_MAX).contains(&expires_in_days) {
+        let problem = format!("`{expires_in_days}` is outside 1..={DAYS_MAX}");
+        return Err(Problem::invalid("/expires_in_days", problem));
+    }
+    let secret = Secret::new(SecretKind::Token);
+    let (hash, expires_at) = (secret.hash(), ask.by.at + expires_in_days * DAY_MS);
+    let new = NewToken { name: &name, scopes: &scopes, expires_at, hash: &hash };
+    let catalog = &ask.api.catalog;
+    let token = catalog.create_token(&ask.by, ask.param("app"), new).await?;
+    // If the request came again, the token is the earlier one's, and has another secret.
+    let kept = catalog.token_of_hash(&hash, ask.by.at).await?;
+    let is_new = kept.is_some_and(|kept| kept.id == token.id);
+    let secret = is_new.then(|| secret.expose().to_owned());
+    Ok(Reply::created(&TokenMade { token, secret }))
+}
+
+pub(in crate::api) async fn revoke(ask: Ask) -> Result<Reply, Problem> {
+    let (app, token) = (ask.param("app"), ask.param("token"));
+    ask.api.catalog.revoke_token(&ask.by, app, token).await?;
+    Ok(Reply::done())
+}

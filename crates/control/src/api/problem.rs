@@ -1,0 +1,170 @@
+//! What went wrong, as problem+json (RFC 9457), with a pointer for each field that makes no sense.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::access::Denied;
+use crate::error::{Error, Wrong};
+
+/// The media type of problems.
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Something went wrong.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    detail: String,
+    errors: Vec<Wrong>,
+    warnings: Vec<String>,
+    version: Option<i64>,
+    retry_after_s: Option<u64>,
+}
+
+/// What went wrong (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct ProblemBody<'a> {
+    /// Always `about:blank`: the status says which kind of problem it is.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    kind: &'a str,
+    /// The status in words.
+    #[schema(value_type = String)]
+    title: &'a str,
+    /// The status of the response.
+    status: u16,
+    /// What happened here.
+    #[schema(value_type = String)]
+    detail: &'a str,
+    /// What of the request makes no sense.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<WrongBody<'a>>,
+    /// Whom it would lock out; `?force=true` does it all the same.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    warnings: &'a [String],
+    /// The version that it has by now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<i64>,
+}
+
+/// One thing that makes no sense.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Wrong)]
+struct WrongBody<'a> {
+    /// Where, as a JSON pointer into the body (RFC 6901).
+    #[schema(value_type = String)]
+    pointer: &'a str,
+    /// What was given there and what is permitted.
+    #[schema(value_type = String)]
+    detail: &'a str,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            version: None,
+            retry_after_s: None,
+        }
+    }
+
+    /// Something of the body makes no sense.
+    pub(super) fn invalid(pointer: impl Into<String>, problem: impl Into<String>) -> Self {
+        Error::Invalid(vec![Wrong { pointer: pointer.into(), problem: problem.into() }]).into()
+    }
+
+    /// Come again.
+    pub(super) fn again_in(seconds: u64, detail: &str) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, detail);
+        Self { retry_after_s: Some(seconds), ..problem }
+    }
+
+    pub(super) fn respond(self) -> Response {
+        let Self { status, detail, errors, warnings, version, retry_after_s } = &self;
+        let wrong = errors.iter();
+        let wrong = wrong.map(|Wrong { pointer, problem }| WrongBody { pointer, detail: problem });
+        let body = ProblemBody {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail,
+            errors: wrong.collect(),
+            warnings,
+            version: *version,
+        };
+        let body = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = *status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        if *status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
+        }
+        response
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        let status = match denied {
+            Denied::Unknown => StatusCode::UNAUTHORIZED,
+            Denied::Forbidden => StatusCode::FORBIDDEN,
+        };
+        Self::new(status, denied.to_string())
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::Invalid(_) | Error::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Error::NotFound(_) => StatusCode::NOT_FOUND,
+            Error::Taken | Error::Conflict(_) | Error::Warned(_) | Error::TooMany(_) => {
+                StatusCode::CONFLICT
+            }
+            Error::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Error::Denied(denied) => return (*denied).into(),
+            Error::Busy | Error::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Unknown(_) | Error::Damaged(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let detail = match &error {
+            // What a database says of itself is for who runs it.
+            Error::Database(problem) | Error::Unknown(problem) | Error::Damaged(problem) => {
+                tracing::error!("the catalog: {problem}");
+                unavailable(&error)
+            }
+            Error::Invalid(_) => "the request makes no sense".to_owned(),
+            other => other.to_string(),
+        };
+        let mut problem = Self::new(status, detail);
+        match error {
+            Error::Invalid(errors) => problem.errors = errors,
+            Error::Warned(warnings) => problem.warnings = warnings,
+            Error::Stale(version) => problem.version = Some(version),
+            Error::Busy | Error::Database(_) => problem.retry_after_s = Some(1),
+            _ => {}
+        }
+        problem
+    }
+}
+
+fn unavailable(error: &Error) -> String {
+    match error {
+        Error::Unknown(_) => {
+            "it is not known whether it was done; ask again with the same idempotency key"
+        }
+        Error::Damaged(_) => "the catalog is damaged",
+        _ => "the catalog does not answer",
+    }
+    .to_owned()
+}

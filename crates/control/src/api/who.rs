@@ -1,0 +1,66 @@
+//! Who asks: a person by the cookie of a session, a machine by a token.
+
+use axum::http::header;
+use axum::http::request::Parts;
+
+use super::Api;
+use super::problem::Problem;
+use crate::access::{Actor, Denied, Token};
+use crate::identity::{Secret, SecretKind};
+
+/// The cookie of a session. Its name has browsers keep it to this host, and to TLS but on loopback.
+pub(super) const COOKIE: &str = "__Host-sluicegate";
+
+/// Who asks, and the hash of their session if it is one.
+pub(super) struct Who {
+    pub(super) actor: Actor,
+    pub(super) session: Option<String>,
+}
+
+/// Who asks, as `head` says.
+///
+/// # Errors
+/// 401 if what they show is not good (any more): they are not taken for nobody.
+pub(super) async fn who(api: &Api, head: &Parts) -> Result<Who, Problem> {
+    if let Some(given) = head.headers.get(header::AUTHORIZATION) {
+        let given = given.to_str().ok().and_then(|given| given.split_once(' '));
+        let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let token = token.map(|(_, token)| token.trim()).ok_or(Denied::Unknown)?;
+        return machine(api, token).await;
+    }
+    match cookie(head) {
+        Some(session) => person(api, session).await,
+        None => Ok(Who { actor: Actor::Nobody, session: None }),
+    }
+}
+
+async fn machine(api: &Api, shown: &str) -> Result<Who, Problem> {
+    if !shown.starts_with(SecretKind::Token.prefix()) {
+        return Err(Denied::Unknown.into());
+    }
+    let at = api.now();
+    let view = api.catalog.token_of_hash(&Secret::hash_of(shown), at).await?;
+    let view = view.ok_or(Denied::Unknown)?;
+    api.catalog.note_tokens_used(&[(view.id.clone(), at / 60_000 * 60_000)]).await?;
+    let token = Token { id: view.id, name: view.name, app: view.app, scopes: view.scopes };
+    Ok(Who { actor: Actor::Token(token), session: None })
+}
+
+async fn person(api: &Api, shown: &str) -> Result<Who, Problem> {
+    let hash = Secret::hash_of(shown);
+    let id = api.catalog.use_session(&hash, api.now(), api.spans).await?;
+    let account = match id {
+        Some(id) => api.catalog.actor(&id).await?,
+        None => None,
+    };
+    // A cookie outlives its session: who has one may sign in again.
+    let actor = account.map_or(Actor::Nobody, Actor::Account);
+    Ok(Who { actor, session: Some(hash) })
+}
+
+fn cookie(head: &Parts) -> Option<&str> {
+    let cookies = head.headers.get_all(header::COOKIE).into_iter();
+    let mut pairs =
+        cookies.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
+    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}

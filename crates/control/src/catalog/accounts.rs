@@ -1,0 +1,307 @@
+//! Accounts. Passwords come here as what is kept of them; how that is made is not the catalog's.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::apps::is_version;
+use super::change::{Change, begin};
+use super::{By, Catalog, Page};
+use crate::access::{Account, Action};
+use crate::db::Row;
+use crate::error::Error;
+use crate::limits::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX};
+
+/// An account, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Account)]
+pub struct AccountView {
+    /// Never changes.
+    pub id: String,
+    /// What it is called; never changes, either.
+    pub name: String,
+    /// Whether it may do everything.
+    pub is_admin: bool,
+    /// Whether it may not sign in.
+    pub is_disabled: bool,
+    /// Whether it has a password here.
+    pub has_password: bool,
+    /// Counts its changes, from 1.
+    pub version: i64,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at: i64,
+}
+
+/// An account that is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAccount<'n> {
+    /// What it is called.
+    pub name: &'n str,
+    /// What is kept of its password; none for who signs in elsewhere.
+    pub password_hash: Option<&'n str>,
+    /// Issuer and subject, of who signs in elsewhere.
+    pub subject: Option<&'n str>,
+    /// Whether it may do everything.
+    pub is_admin: bool,
+}
+
+/// What is to be otherwise of an account.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AccountChange<'c> {
+    /// Whether it may do everything.
+    pub is_admin: Option<bool>,
+    /// Whether it may not sign in.
+    pub is_disabled: Option<bool>,
+    /// What is kept of its new password.
+    pub password_hash: Option<&'c str>,
+}
+
+const NOT_FOUND: Error = Error::NotFound("account");
+
+impl Catalog {
+    /// Whether there is any account yet.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn has_accounts(&self) -> Result<bool, Error> {
+        Ok(self.db.row("SELECT id FROM accounts LIMIT 1", &[]).await?.is_some())
+    }
+
+    /// Accounts by name.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn accounts(&self, page: &Page) -> Result<Vec<AccountView>, Error> {
+        let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
+                   FROM accounts WHERE name > ? ORDER BY name LIMIT ?";
+        let rows = self.db.rows(sql, &[page.after().into(), page.limit().into()]).await?;
+        rows.iter().map(AccountView::of).collect()
+    }
+
+    /// The account called so.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn account(&self, name: &str) -> Result<AccountView, Error> {
+        let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
+                   FROM accounts WHERE name = ?";
+        AccountView::of(&self.db.row(sql, &[name.into()]).await?.ok_or(NOT_FOUND)?)
+    }
+
+    /// What is kept of the password of the account called so, which may sign in; with its id.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn password_hash(&self, name: &str) -> Result<Option<(String, String)>, Error> {
+        let sql = "SELECT id, password FROM accounts \
+                   WHERE name = ? AND is_disabled = 0 AND password IS NOT NULL";
+        let row = self.db.row(sql, &[name.into()]).await?;
+        row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+    }
+
+    /// The id of the account of who signed in elsewhere.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn account_of_subject(&self, subject: &str) -> Result<Option<String>, Error> {
+        let sql = "SELECT id FROM accounts WHERE subject = ? AND is_disabled = 0";
+        let row = self.db.row(sql, &[subject.into()]).await?;
+        row.map(|row| row.get(0)).transpose()
+    }
+
+    /// The account with this id and what it may do, if it may sign in.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn actor(&self, id: &str) -> Result<Option<Account>, Error> {
+        let sql = "SELECT name, is_admin FROM accounts WHERE id = ? AND is_disabled = 0";
+        let Some(row) = self.db.row(sql, &[id.into()]).await? else { return Ok(None) };
+        let roles = self.roles(id).await?;
+        Ok(Some(Account { id: id.to_owned(), name: row.get(0)?, is_admin: row.is(1)?, roles }))
+    }
+
+    /// Makes the first account, an administrator's, if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if there is one.
+    pub async fn set_up(&self, by: &By, new: NewAccount<'_>) -> Result<AccountView, Error> {
+        let mut change = begin!(self, by);
+        if change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?.is_some() {
+            return Err(Error::Conflict("there are accounts already".to_owned()));
+        }
+        let new = NewAccount { is_admin: true, ..new };
+        let made = insert(&mut change, Action::SetUp, new).await?;
+        change.commit(made).await
+    }
+
+    /// Makes an account.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::Taken`], [`Error::TooMany`].
+    pub async fn create_account(&self, by: &By, new: NewAccount<'_>) -> Result<AccountView, Error> {
+        let mut change = begin!(self, by);
+        let made = insert(&mut change, Action::CreateAccount, new).await?;
+        change.commit(made).await
+    }
+
+    /// Changes an account. Its sessions end.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if nobody would be an administrator.
+    pub async fn change_account(
+        &self,
+        by: &By,
+        name: &str,
+        version: i64,
+        wanted: AccountChange<'_>,
+    ) -> Result<AccountView, Error> {
+        let mut change = begin!(self, by);
+        let before = locked(&mut change, name).await?;
+        is_version(version, before.version)?;
+        let after = AccountView {
+            is_admin: wanted.is_admin.unwrap_or(before.is_admin),
+            is_disabled: wanted.is_disabled.unwrap_or(before.is_disabled),
+            has_password: before.has_password || wanted.password_hash.is_some(),
+            version: version + 1,
+            ..before.clone()
+        };
+        if !after.is_admin || after.is_disabled {
+            somebody_else_is_admin(&mut change, &before).await?;
+        }
+        let sql = "UPDATE accounts SET is_admin = ?, is_disabled = ?, version = ? WHERE id = ?";
+        let values = [
+            after.is_admin.into(),
+            after.is_disabled.into(),
+            after.version.into(),
+            (&after.id).into(),
+        ];
+        change.rows.run(sql, &values).await?;
+        if let Some(hash) = wanted.password_hash {
+            let sql = "UPDATE accounts SET password = ? WHERE id = ?";
+            change.rows.run(sql, &[hash.into(), (&after.id).into()]).await?;
+        }
+        let of_account = [(&after.id).into()];
+        change.rows.run("DELETE FROM sessions WHERE account = ?", &of_account).await?;
+        let (old, new) = (before.told(false), after.told(wanted.password_hash.is_some()));
+        change.note(Action::ChangeAccount, (None, name), Some(old), Some(new));
+        change.commit(after).await
+    }
+
+    /// Sets one's own new password, or what is kept of the same one anew. Other sessions end.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn change_password(&self, by: &By, name: &str, hash: &str) -> Result<(), Error> {
+        let mut change = begin!(self, by);
+        let account = locked(&mut change, name).await?;
+        let sql = "UPDATE accounts SET password = ?, version = version + 1 WHERE id = ?";
+        change.rows.run(sql, &[hash.into(), (&account.id).into()]).await?;
+        let of_account = [(&account.id).into()];
+        change.rows.run("DELETE FROM sessions WHERE account = ?", &of_account).await?;
+        change.note(Action::ChangePassword, (None, name), None, None);
+        change.commit(()).await
+    }
+
+    /// Deletes an account, with its sessions and roles.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if nobody would be an administrator.
+    pub async fn delete_account(&self, by: &By, name: &str, version: i64) -> Result<(), Error> {
+        let mut change = begin!(self, by);
+        let account = locked(&mut change, name).await?;
+        is_version(version, account.version)?;
+        somebody_else_is_admin(&mut change, &account).await?;
+        for sql in [
+            "DELETE FROM sessions WHERE account = ?",
+            "DELETE FROM members WHERE account = ?",
+            "DELETE FROM accounts WHERE id = ?",
+        ] {
+            change.rows.run(sql, &[(&account.id).into()]).await?;
+        }
+        change.note(Action::DeleteAccount, (None, name), Some(account.told(false)), None);
+        change.commit(()).await
+    }
+}
+
+impl AccountView {
+    fn of(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            is_admin: row.is(2)?,
+            is_disabled: row.is(3)?,
+            has_password: row.get::<Option<String>>(4)?.is_some(),
+            version: row.get(5)?,
+            created_at: row.get(6)?,
+        })
+    }
+
+    /// As the audit has it: no password, nor what is kept of it.
+    fn told(&self, new_password: bool) -> String {
+        let Self { is_admin, is_disabled, .. } = self;
+        serde_json::json!({
+            "is_admin": is_admin, "is_disabled": is_disabled, "new_password": new_password,
+        })
+        .to_string()
+    }
+}
+
+async fn locked(change: &mut Change<'_>, name: &str) -> Result<AccountView, Error> {
+    let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
+               FROM accounts WHERE name = ?";
+    AccountView::of(&change.rows.row(sql, &[name.into()]).await?.ok_or(NOT_FOUND)?)
+}
+
+async fn somebody_else_is_admin(
+    change: &mut Change<'_>,
+    account: &AccountView,
+) -> Result<(), Error> {
+    let sql = "SELECT COUNT(*) FROM accounts WHERE is_admin = 1 AND is_disabled = 0 AND id <> ?";
+    let row = change.rows.row(sql, &[(&account.id).into()]).await?;
+    let is_last = account.is_admin && row.map_or(Ok(0), |row| row.get::<i64>(0))? == 0;
+    if !is_last {
+        return Ok(());
+    }
+    Err(Error::Conflict("this is the last administrator: name another one first".to_owned()))
+}
+
+async fn insert(
+    change: &mut Change<'_>,
+    action: Action,
+    new: NewAccount<'_>,
+) -> Result<AccountView, Error> {
+    let NewAccount { name, password_hash, subject, is_admin } = new;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._@+-".contains(c);
+    if !(1..=ACCOUNT_BYTES_MAX).contains(&name.len()) || !name.chars().all(fits) {
+        let problem = format!(
+            "expected 1 to {ACCOUNT_BYTES_MAX} of letters, digits, `.`, `_`, `@`, `+` and `-`"
+        );
+        return Err(Error::invalid("/name", problem));
+    }
+    let count = change.rows.row("SELECT COUNT(*) FROM accounts", &[]).await?;
+    if count.map_or(Ok(0), |row| row.get(0))? >= ACCOUNTS_MAX {
+        return Err(Error::TooMany(format!("{ACCOUNTS_MAX} accounts")));
+    }
+    let made = AccountView {
+        id: uuid::Uuid::now_v7().to_string(),
+        name: name.to_owned(),
+        is_admin,
+        is_disabled: false,
+        has_password: password_hash.is_some(),
+        version: 1,
+        created_at: change.by.at,
+    };
+    let sql = "INSERT INTO accounts \
+               (id, name, password, subject, is_admin, is_disabled, version, created_at) \
+               VALUES (?, ?, ?, ?, ?, 0, 1, ?)";
+    let values = [
+        (&made.id).into(),
+        name.into(),
+        password_hash.into(),
+        subject.into(),
+        is_admin.into(),
+        made.created_at.into(),
+    ];
+    change.rows.run(sql, &values).await?;
+    change.note(action, (None, name), None, Some(made.told(password_hash.is_some())));
+    Ok(made)
+}

@@ -1,0 +1,253 @@
+//! Apps, and who has a role in them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::change::{Change, begin};
+use super::{By, Catalog, Page, name, text};
+use crate::access::{Action, Role};
+use crate::db::Row;
+use crate::error::Error;
+use crate::limits::{APPS_MAX, MEMBERS_MAX};
+
+/// An application: the unit of ownership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct App {
+    /// Never changes.
+    pub name: String,
+    /// What people say of it.
+    pub description: String,
+    /// Counts its changes, from 1.
+    pub version: i64,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at: i64,
+}
+
+/// An account with a role in an app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Member {
+    /// The account's name.
+    pub account: String,
+    /// What it may do.
+    pub role: Role,
+}
+
+impl Catalog {
+    /// Apps by name: all, or those in which `account` (its id) has a role.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn apps(&self, account: Option<&str>, page: &Page) -> Result<Vec<App>, Error> {
+        let (after, limit) = (page.after().into(), page.limit().into());
+        let rows = match account {
+            None => {
+                let sql = "SELECT name, description, version, created_at FROM apps \
+                           WHERE name > ? ORDER BY name LIMIT ?";
+                self.db.rows(sql, &[after, limit]).await?
+            }
+            Some(account) => {
+                let sql = "SELECT a.name, a.description, a.version, a.created_at FROM apps a \
+                           JOIN members m ON m.app = a.name \
+                           WHERE m.account = ? AND a.name > ? ORDER BY a.name LIMIT ?";
+                self.db.rows(sql, &[account.into(), after, limit]).await?
+            }
+        };
+        rows.iter().map(App::of).collect()
+    }
+
+    /// The app called so.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn app(&self, app: &str) -> Result<App, Error> {
+        let sql = "SELECT name, description, version, created_at FROM apps WHERE name = ?";
+        let row = self.db.row(sql, &[app.into()]).await?;
+        App::of(&row.ok_or(Error::NotFound("app"))?)
+    }
+
+    /// Makes an app, with these owners (names of accounts).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::Taken`], [`Error::TooMany`].
+    pub async fn create_app(
+        &self,
+        by: &By,
+        app: &str,
+        description: &str,
+        owners: &[String],
+    ) -> Result<App, Error> {
+        let mut change = begin!(self, by);
+        let made = App {
+            name: name(app, "/name")?.to_owned(),
+            description: text(description, "/description")?.to_owned(),
+            version: 1,
+            created_at: by.at,
+        };
+        let count = change.rows.row("SELECT COUNT(*) FROM apps", &[]).await?;
+        if count.map_or(Ok(0), |row| row.get(0))? >= APPS_MAX {
+            return Err(Error::TooMany(format!("{APPS_MAX} apps")));
+        }
+        let sql = "INSERT INTO apps (name, description, version, created_at) VALUES (?, ?, 1, ?)";
+        change.rows.run(sql, &[app.into(), description.into(), by.at.into()]).await?;
+        for (place, owner) in owners.iter().enumerate() {
+            let account = account_id(&mut change, owner, &format!("/owners/{place}")).await?;
+            let sql = "INSERT INTO members (app, account, role) VALUES (?, ?, ?)";
+            let values = [app.into(), (&account).into(), Role::Owner.name().into()];
+            change.rows.run(sql, &values).await?;
+        }
+        let after = serde_json::json!({ "description": description, "owners": owners });
+        change.note(Action::CreateApp, (Some(app), app), None, Some(after.to_string()));
+        change.commit(made).await
+    }
+
+    /// Says something else of an app.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NotFound`], [`Error::Stale`].
+    pub async fn change_app(
+        &self,
+        by: &By,
+        app: &str,
+        version: i64,
+        description: &str,
+    ) -> Result<App, Error> {
+        let mut change = begin!(self, by);
+        let before = locked(&mut change, app).await?;
+        is_version(version, before.version)?;
+        let after = App {
+            description: text(description, "/description")?.to_owned(),
+            version: version + 1,
+            ..before.clone()
+        };
+        let sql = "UPDATE apps SET description = ?, version = ? WHERE name = ?";
+        change.rows.run(sql, &[description.into(), after.version.into(), app.into()]).await?;
+        let (old, new) = (before.description, after.description.clone());
+        change.note(Action::ChangeApp, (Some(app), app), Some(old), Some(new));
+        change.commit(after).await
+    }
+
+    /// Deletes an app that has no policies any more, with its members and tokens.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if it has policies, or had: their
+    /// history is the app's.
+    pub async fn delete_app(&self, by: &By, app: &str, version: i64) -> Result<(), Error> {
+        let mut change = begin!(self, by);
+        let before = locked(&mut change, app).await?;
+        is_version(version, before.version)?;
+        for (sql, what) in [
+            (
+                "SELECT COUNT(*) FROM policies WHERE app = ?",
+                "policies, or versions of deleted ones",
+            ),
+            ("SELECT COUNT(*) FROM tokens WHERE app = ?", "tokens, or had some"),
+        ] {
+            let count = change.rows.row(sql, &[app.into()]).await?;
+            if count.map_or(Ok(0), |row| row.get::<i64>(0))? > 0 {
+                return Err(Error::Conflict(format!("the app still has {what}")));
+            }
+        }
+        change.rows.run("DELETE FROM members WHERE app = ?", &[app.into()]).await?;
+        change.rows.run("DELETE FROM apps WHERE name = ?", &[app.into()]).await?;
+        change.note(Action::DeleteApp, (Some(app), app), Some(before.description), None);
+        change.commit(()).await
+    }
+
+    /// Who has a role in an app, by name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn members(&self, app: &str, page: &Page) -> Result<Vec<Member>, Error> {
+        self.app(app).await?;
+        let sql = "SELECT a.name, m.role FROM members m JOIN accounts a ON a.id = m.account \
+                   WHERE m.app = ? AND a.name > ? ORDER BY a.name LIMIT ?";
+        let values = [app.into(), page.after().into(), page.limit().into()];
+        let rows = self.db.rows(sql, &values).await?;
+        let member = |row: &Row| Ok(Member { account: row.get(0)?, role: role(row, 1)? });
+        rows.iter().map(member).collect()
+    }
+
+    /// Gives an account (by name) a role in an app, another one, or none.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Invalid`] if there is no such account, [`Error::TooMany`].
+    pub async fn set_member(
+        &self,
+        by: &By,
+        app: &str,
+        account: &str,
+        role: Option<Role>,
+    ) -> Result<(), Error> {
+        let mut change = begin!(self, by);
+        locked(&mut change, app).await?;
+        let id = account_id(&mut change, account, "/account").await?;
+        let sql = "SELECT role FROM members WHERE app = ? AND account = ?";
+        let before = change.rows.row(sql, &[app.into(), (&id).into()]).await?;
+        let before = before.map(|row| row.get::<String>(0)).transpose()?;
+        if role.is_none() && before.is_none() {
+            return Err(Error::NotFound("member"));
+        }
+        let count = "SELECT COUNT(*) FROM members WHERE app = ?";
+        let count = change.rows.row(count, &[app.into()]).await?;
+        if before.is_none() && count.map_or(Ok(0), |row| row.get(0))? >= MEMBERS_MAX {
+            return Err(Error::TooMany(format!("{MEMBERS_MAX} members")));
+        }
+        let sql = "DELETE FROM members WHERE app = ? AND account = ?";
+        change.rows.run(sql, &[app.into(), (&id).into()]).await?;
+        if let Some(role) = role {
+            let sql = "INSERT INTO members (app, account, role) VALUES (?, ?, ?)";
+            change.rows.run(sql, &[app.into(), (&id).into(), role.name().into()]).await?;
+        }
+        let target = format!("{app}/{account}");
+        let after = role.map(|role| role.name().to_owned());
+        change.note(Action::ChangeMembers, (Some(app), &target), before, after);
+        change.commit(()).await
+    }
+
+    /// The roles of an account (its id), by app.
+    pub(super) async fn roles(&self, account: &str) -> Result<BTreeMap<String, Role>, Error> {
+        let sql = "SELECT app, role FROM members WHERE account = ?";
+        let rows = self.db.rows(sql, &[account.into()]).await?;
+        rows.iter().map(|row| Ok((row.get(0)?, role(row, 1)?))).collect()
+    }
+}
+
+impl App {
+    fn of(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            name: row.get(0)?,
+            description: row.get(1)?,
+            version: row.get(2)?,
+            created_at: row.get(3)?,
+        })
+    }
+}
+
+/// The app, while it is being changed.
+pub(super) async fn locked(change: &mut Change<'_>, app: &str) -> Result<App, Error> {
+    let sql = "SELECT name, description, version, created_at FROM apps WHERE name = ?";
+    let row = change.rows.row(sql, &[app.into()]).await?;
+    App::of(&row.ok_or(Error::NotFound("app"))?)
+}
+
+/// That what is changed is what was looked at.
+pub(super) const fn is_version(given: i64, is: i64) -> Result<(), Error> {
+    if given == is { Ok(()) } else { Err(Error::Stale(is)) }
+}
+
+async fn account_id(
+    change: &mut Change<'_>,
+    account: &str,
+    pointer: &str,
+) -> Result<String, Error> {
+    let row = change.rows.row("SELECT id FROM accounts WHERE name = ?", &[account.into()]).await?;
+    let row = row.ok_or_else(|| Error::invalid(pointer, "there is no such account"))?;
+    row.get(0)
+}
+
+fn role(row: &Row, place: usize) -> Result<Role, Error> {
+    let name: String = row.get(place)?;
+    Role::named(&name).ok_or_else(|| Error::Damaged(format!("`{name}` is no role")))
+}

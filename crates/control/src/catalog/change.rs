@@ -1,0 +1,253 @@
+//! The one way to change something.
+//!
+//! A change locks the head of the catalog, so that changes come one after the other; writes its rows;
+//! and is [committed](Change::commit) with what the audit says of it. There is no way to commit without,
+//! so nothing changes that nobody answers for.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{By, Catalog, Repeatable, text};
+use crate::access::Action;
+use crate::audit::{Entry, Event, Outcome};
+use crate::db::Transaction;
+use crate::error::Error;
+use crate::limits::{ANSWER_MS, IDEMPOTENCY_KEY_BYTES_MAX};
+
+/// A change that is being made: not made, if it is dropped.
+pub(super) struct Change<'b> {
+    pub(super) rows: Transaction,
+    pub(super) by: &'b By,
+    actor: String,
+    revision: i64,
+    audit_seq: i64,
+    audit_hash: String,
+    published: bool,
+    events: Vec<Event>,
+}
+
+/// A change that begins, or the answer to the same one that was made before.
+pub(super) enum Begun<'b, T> {
+    Change(Change<'b>),
+    Answered(T),
+}
+
+/// The change that begins; who asked for it before is answered here.
+macro_rules! begin {
+    ($catalog:expr, $by:expr) => {
+        match $catalog.begin($by).await? {
+            $crate::catalog::change::Begun::Change(change) => change,
+            $crate::catalog::change::Begun::Answered(answer) => return Ok(answer),
+        }
+    };
+}
+pub(super) use begin;
+
+impl Catalog {
+    pub(super) async fn begin<'b, T: DeserializeOwned>(
+        &self,
+        by: &'b By,
+    ) -> Result<Begun<'b, T>, Error> {
+        text(&by.reason, "/reason")?;
+        let mut rows = self.db.begin().await?;
+        // It locks, on every database.
+        rows.run("UPDATE head SET audit_seq = audit_seq WHERE id = 1", &[]).await?;
+        let head = "SELECT revision, audit_seq, audit_hash FROM head WHERE id = 1";
+        let head = rows.row(head, &[]).await?;
+        let head = head.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?;
+        let actor = by.actor.to_string();
+        if let Some(request) = &by.request
+            && let Some(answer) = answered(&mut rows, &actor, request).await?
+        {
+            let answer = serde_json::from_str(&answer);
+            let answer = answer.map_err(|_| Error::Damaged("an answer is no JSON".to_owned()))?;
+            return Ok(Begun::Answered(answer));
+        }
+        Ok(Begun::Change(Change {
+            rows,
+            by,
+            actor,
+            revision: head.get(0)?,
+            audit_seq: head.get(1)?,
+            audit_hash: head.get(2)?,
+            published: false,
+            events: Vec::new(),
+        }))
+    }
+
+    /// Notes that `by` tried `action` on `target`, which is not for them.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn note_denied(
+        &self,
+        by: &By,
+        action: Action,
+        app: Option<&str>,
+        target: &str,
+    ) -> Result<(), Error> {
+        let by = By { request: None, dry_run: false, ..by.clone() };
+        let mut change: Change<'_> = match self.begin::<()>(&by).await? {
+            Begun::Change(change) => change,
+            Begun::Answered(()) => return Ok(()),
+        };
+        change.events.push(Event {
+            action: action.name(),
+            app: app.map(str::to_owned),
+            target: target.to_owned(),
+            outcome: Outcome::Denied,
+            before: None,
+            after: None,
+        });
+        change.commit(()).await
+    }
+
+    /// Notes that `by` does something to the live budget of a key, which is not in the catalog.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn note_key(
+        &self,
+        by: &By,
+        action: Action,
+        (app, policy): (&str, &str),
+        (key, permits): (&str, Option<u64>),
+    ) -> Result<(), Error> {
+        let by = By { request: None, ..by.clone() };
+        let mut change: Change<'_> = match self.begin::<()>(&by).await? {
+            Begun::Change(change) => change,
+            Begun::Answered(()) => return Ok(()),
+        };
+        let after = serde_json::json!({ "key": key, "permits": permits }).to_string();
+        change.note(action, (Some(app), policy), None, Some(after));
+        change.commit(()).await
+    }
+}
+
+impl Change<'_> {
+    /// Who makes it, as it is written beside what they change.
+    pub(super) fn author(&self) -> &str {
+        &self.actor
+    }
+
+    /// The revision that nodes will find this change by.
+    pub(super) fn publish(&mut self) -> i64 {
+        self.published = true;
+        self.revision + 1
+    }
+
+    /// Notes what is done to `target`.
+    pub(super) fn note(
+        &mut self,
+        action: Action,
+        (app, target): (Option<&str>, &str),
+        before: Option<String>,
+        after: Option<String>,
+    ) {
+        self.events.push(Event {
+            action: action.name(),
+            app: app.map(str::to_owned),
+            target: target.to_owned(),
+            outcome: Outcome::Done,
+            before,
+            after,
+        });
+    }
+
+    /// Warns that somebody is locked out, unless it is forced.
+    pub(super) fn warn(&self, warnings: Vec<String>) -> Result<(), Error> {
+        if warnings.is_empty() || self.by.force { Ok(()) } else { Err(Error::Warned(warnings)) }
+    }
+
+    /// Makes the change, writes its entries, and keeps `answer` for who asks again. A change for show
+    /// is not made, and answered all the same.
+    pub(super) async fn commit<T: Serialize>(mut self, answer: T) -> Result<T, Error> {
+        if self.by.dry_run {
+            self.rows.roll_back().await?;
+            return Ok(answer);
+        }
+        for event in std::mem::take(&mut self.events) {
+            self.append(event).await?;
+        }
+        let revision = self.revision + i64::from(self.published);
+        let head = "UPDATE head SET revision = ?, audit_seq = ?, audit_hash = ? WHERE id = 1";
+        let values = [revision.into(), self.audit_seq.into(), (&self.audit_hash).into()];
+        self.rows.run(head, &values).await?;
+        if let Some(request) = &self.by.request {
+            let kept = serde_json::to_string(&answer);
+            let kept = kept.map_err(|error| Error::Damaged(error.to_string()))?;
+            let sql =
+                "INSERT INTO answers (actor, name, question, answer, at) VALUES (?, ?, ?, ?, ?)";
+            let Repeatable { name, question } = request;
+            let values = [
+                (&self.actor).into(),
+                name.into(),
+                question.into(),
+                (&kept).into(),
+                self.by.at.into(),
+            ];
+            self.rows.run(sql, &values).await?;
+            let old = [(self.by.at - ANSWER_MS).into()];
+            self.rows.run("DELETE FROM answers WHERE at < ?", &old).await?;
+        }
+        self.rows.commit().await?;
+        Ok(answer)
+    }
+
+    async fn append(&mut self, event: Event) -> Result<(), Error> {
+        let Event { action, app, target, outcome, before, after } = event;
+        let mut entry = Entry {
+            seq: self.audit_seq + 1,
+            at: self.by.at,
+            actor: self.actor.clone(),
+            source: self.by.source.clone(),
+            action: action.to_owned(),
+            app,
+            target,
+            outcome: outcome.name().to_owned(),
+            reason: self.by.reason.clone(),
+            before,
+            after,
+            hash: String::new(),
+        };
+        entry.hash = entry.hash_behind(&self.audit_hash);
+        let sql = "INSERT INTO audit (seq, at, actor, source, action, app, target, outcome, reason, \
+                   before_change, after_change, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let values = [
+            entry.seq.into(),
+            entry.at.into(),
+            (&entry.actor).into(),
+            (&entry.source).into(),
+            (&entry.action).into(),
+            entry.app.as_deref().into(),
+            (&entry.target).into(),
+            (&entry.outcome).into(),
+            (&entry.reason).into(),
+            entry.before.as_deref().into(),
+            entry.after.as_deref().into(),
+            (&entry.hash).into(),
+        ];
+        self.rows.run(sql, &values).await?;
+        (self.audit_seq, self.audit_hash) = (entry.seq, entry.hash);
+        Ok(())
+    }
+}
+
+/// What was answered when `actor` asked this before.
+async fn answered(
+    rows: &mut Transaction,
+    actor: &str,
+    request: &Repeatable,
+) -> Result<Option<String>, Error> {
+    let Repeatable { name, question } = request;
+    if !(1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&name.len()) {
+        let problem = format!("expected 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes");
+        return Err(Error::invalid("/idempotency-key", problem));
+    }
+    let sql = "SELECT question, answer FROM answers WHERE actor = ? AND name = ?";
+    let Some(row) = rows.row(sql, &[actor.into(), name.into()]).await? else { return Ok(None) };
+    if row.get::<String>(0)? != *question {
+        return Err(Error::KeyReused);
+    }
+    Ok(Some(row.get(1)?))
+}

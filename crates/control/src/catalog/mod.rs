@@ -1,0 +1,137 @@
+//! The catalog: what is kept, and what can be done to it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `change` | the one way to change something: a transaction with its entry in the audit |
+//! | `apps`, `accounts`, `policies`, `tokens` | what there is |
+//! | `publish` | what nodes are told |
+//!
+//! Who may do it is asked before, of [`allow`](crate::allow). The time is passed in.
+
+mod accounts;
+mod apps;
+mod change;
+mod nodes;
+mod policies;
+mod publish;
+mod sessions;
+mod tokens;
+
+use serde::{Deserialize, Serialize};
+
+use crate::access::Actor;
+use crate::db::{Db, Url};
+use crate::error::Error;
+use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, TEXT_CHARS_MAX};
+
+pub use accounts::{AccountChange, AccountView, NewAccount};
+pub use apps::{App, Member};
+pub use nodes::Node;
+pub use policies::{Applied, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
+pub use publish::{Published, PublishedPolicy, PublishedToken};
+pub use sessions::SessionSpans;
+pub use tokens::{NewToken, TokenView};
+
+/// The catalog in a database.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    pub(crate) db: Db,
+}
+
+/// Who changes something, when, and why.
+#[derive(Clone, Debug)]
+pub struct By {
+    /// Who.
+    pub actor: Actor,
+    /// From where: an address.
+    pub source: String,
+    /// Why, in their own words.
+    pub reason: String,
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+    /// The name of this request, if it may be sent again.
+    pub request: Option<Repeatable>,
+    /// Whether only to say what would be done.
+    pub dry_run: bool,
+    /// Whether to do it although somebody is locked out.
+    pub force: bool,
+}
+
+/// The name of a request that may be sent again, and is done once.
+#[derive(Clone, Debug)]
+pub struct Repeatable {
+    /// The name that the client chose.
+    pub name: String,
+    /// The hash of what was asked, in hex.
+    pub question: String,
+}
+
+/// Which part of a list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Page {
+    /// Behind this one: the cursor that came with the page before.
+    pub after: Option<String>,
+    /// How many at most.
+    pub limit: Option<u32>,
+}
+
+impl Catalog {
+    /// The catalog in the database at `url`, whose tables are made or brought up to date.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if there is no such database, or a later version made its tables.
+    pub async fn open(url: &Url) -> Result<Self, Error> {
+        Ok(Self { db: Db::open(url).await? })
+    }
+
+    /// Ends all connections to the database.
+    pub async fn close(&self) {
+        self.db.close().await;
+    }
+}
+
+impl By {
+    /// The command line, beside the database.
+    pub fn operator(reason: &str, at: i64) -> Self {
+        Self::new(Actor::Operator, "local", reason, at)
+    }
+
+    /// Somebody from somewhere, for this reason, at this time.
+    pub fn new(actor: Actor, source: &str, reason: &str, at: i64) -> Self {
+        let (source, reason) = (source.to_owned(), reason.to_owned());
+        Self { actor, source, reason, at, request: None, dry_run: false, force: false }
+    }
+}
+
+impl Page {
+    /// How many at most, within what is permitted.
+    pub(crate) fn limit(&self) -> i64 {
+        self.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX).into()
+    }
+
+    fn after(&self) -> &str {
+        self.after.as_deref().unwrap_or_default()
+    }
+}
+
+/// `name`, if it is one.
+fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
+    let fits =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) {
+        return Ok(name);
+    }
+    let problem = format!("expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`");
+    Err(Error::invalid(pointer, problem))
+}
+
+/// `text`, if it is a line or a paragraph.
+fn text<'t>(text: &'t str, pointer: &str) -> Result<&'t str, Error> {
+    let is_bad = |c: char| c.is_control() && c != '\n';
+    if text.chars().count() <= TEXT_CHARS_MAX && !text.contains(is_bad) {
+        return Ok(text);
+    }
+    let problem =
+        format!("expected at most {TEXT_CHARS_MAX} characters, none of them a control character");
+    Err(Error::invalid(pointer, problem))
+}

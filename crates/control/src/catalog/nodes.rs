@@ -1,0 +1,75 @@
+//! The nodes that serve, and which revision each of them holds.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Catalog;
+use crate::error::Error;
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Node {
+    /// What it calls itself: the same after a restart.
+    pub name: String,
+    /// The version of its program.
+    pub software: String,
+    /// The revision that it holds.
+    pub revision: i64,
+    /// When it started, in milliseconds since 1970.
+    pub started_at: i64,
+    /// When it was last heard of.
+    pub seen_at: i64,
+}
+
+impl Catalog {
+    /// The nodes by name.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn nodes(&self) -> Result<Vec<Node>, Error> {
+        let sql = "SELECT name, software, revision, started_at, seen_at FROM nodes \
+                   ORDER BY name LIMIT 10000";
+        let rows = self.db.rows(sql, &[]).await?;
+        let node = |row: &crate::db::Row| {
+            Ok(Node {
+                name: row.get(0)?,
+                software: row.get(1)?,
+                revision: row.get(2)?,
+                started_at: row.get(3)?,
+                seen_at: row.get(4)?,
+            })
+        };
+        rows.iter().map(node).collect()
+    }
+
+    /// Says of a node that it is there, and which revision it holds. Nodes that were not heard of since
+    /// `forget_before` are forgotten.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn note_node(&self, node: &Node, forget_before: i64) -> Result<(), Error> {
+        let Node { name, software, revision, started_at, seen_at } = node;
+        let sql = "UPDATE nodes SET software = ?, revision = ?, started_at = ?, seen_at = ? \
+                   WHERE name = ?";
+        let values = [
+            software.into(),
+            (*revision).into(),
+            (*started_at).into(),
+            (*seen_at).into(),
+            name.into(),
+        ];
+        if self.db.run(sql, &values).await? > 0 {
+            return Ok(());
+        }
+        let sql = "INSERT INTO nodes (software, revision, started_at, seen_at, name) \
+                   VALUES (?, ?, ?, ?, ?)";
+        match self.db.run(sql, &values).await {
+            // Another of this name was quicker, and will find itself here.
+            Ok(_) | Err(Error::Taken) => {}
+            Err(error) => return Err(error),
+        }
+        let old = "DELETE FROM nodes WHERE seen_at < ?";
+        self.db.run(old, &[forget_before.into()]).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,448 @@
+//! Policies and their versions. Each belongs to one app, whose owners change it; its `apps` say who may
+//! use it. Names are unique among all.
+
+/// The columns of a policy, in its order.
+macro_rules! policies {
+    ($which:literal) => {
+        concat!(
+            "SELECT name, app, state, version, document, created_at, created_by, updated_at, ",
+            "updated_by FROM policies WHERE ",
+            $which
+        )
+    };
+}
+
+mod apply;
+mod diff;
+mod document;
+mod warnings;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use sluicegate_policy::Policy;
+use sluicegate_policy::limits::POLICIES_MAX;
+use utoipa::ToSchema;
+
+use super::apps::{is_version, locked};
+use super::change::{Change, begin};
+use super::{By, Catalog, Page};
+use crate::access::Action;
+use crate::db::Row;
+use crate::error::Error;
+
+pub use apply::{Applied, Wanted};
+pub use diff::{Diff, changes};
+use document::{canonical, read};
+use warnings::warnings;
+
+/// What a policy does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It only says what it would refuse.
+    Shadow,
+    /// It holds.
+    Active,
+    /// It was deleted.
+    Deleted,
+}
+
+/// A policy, as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Policy)]
+pub struct PolicyView {
+    /// Unique among all apps.
+    pub name: String,
+    /// Whose it is.
+    pub app: String,
+    /// What it does.
+    pub state: State,
+    /// Counts its changes, from 1.
+    pub version: i64,
+    /// The policy, as in `policies[]` of a policy document.
+    #[schema(value_type = Object)]
+    pub document: Json,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at: i64,
+    /// By whom.
+    pub created_by: String,
+    /// When it was changed last.
+    pub updated_at: i64,
+    /// By whom.
+    pub updated_by: String,
+}
+
+/// A version of a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Version)]
+pub struct PolicyVersion {
+    /// Which.
+    pub version: i64,
+    /// What the policy did from then on.
+    pub state: State,
+    /// What the policy was from then on.
+    #[schema(value_type = Object)]
+    pub document: Json,
+    /// Who made it.
+    pub author: String,
+    /// Why.
+    pub reason: String,
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+}
+
+const NOT_FOUND: Error = Error::NotFound("policy");
+
+impl Catalog {
+    /// The policies of an app by name, without deleted ones.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn policies(&self, app: &str, page: &Page) -> Result<Vec<PolicyView>, Error> {
+        self.app(app).await?;
+        let sql = policies!("app = ? AND state <> 'deleted' AND name > ? ORDER BY name LIMIT ?");
+        let values = [app.into(), page.after().into(), page.limit().into()];
+        let rows = self.db.rows(sql, &values).await?;
+        rows.iter().map(PolicyView::of).collect()
+    }
+
+    /// The policy of an app that is called so.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], also if it is another app's.
+    pub async fn policy(&self, app: &str, policy: &str) -> Result<PolicyView, Error> {
+        let sql = policies!("app = ? AND name = ? AND state <> 'deleted'");
+        let row = self.db.row(sql, &[app.into(), policy.into()]).await?;
+        PolicyView::of(&row.ok_or(NOT_FOUND)?)
+    }
+
+    /// The versions of a policy of an app, deleted or not, the newest first.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn policy_versions(
+        &self,
+        app: &str,
+        policy: &str,
+        page: &Page,
+    ) -> Result<Vec<PolicyVersion>, Error> {
+        let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
+        let before = before.map_err(|_| Error::invalid("/after", "is no cursor of this list"))?;
+        let sql = "SELECT v.version, v.state, v.document, v.author, v.reason, v.at \
+                   FROM policy_versions v JOIN policies p ON p.name = v.policy \
+                   WHERE p.app = ? AND p.name = ? AND v.version < ? \
+                   ORDER BY v.version DESC LIMIT ?";
+        let values = [app.into(), policy.into(), before.into(), page.limit().into()];
+        let rows = self.db.rows(sql, &values).await?;
+        if rows.is_empty() && page.after.is_none() {
+            return Err(NOT_FOUND);
+        }
+        rows.iter().map(PolicyVersion::of).collect()
+    }
+
+    /// One version of a policy of an app.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn policy_version(
+        &self,
+        app: &str,
+        policy: &str,
+        version: i64,
+    ) -> Result<PolicyVersion, Error> {
+        let sql = "SELECT v.version, v.state, v.document, v.author, v.reason, v.at \
+                   FROM policy_versions v JOIN policies p ON p.name = v.policy \
+                   WHERE p.app = ? AND p.name = ? AND v.version = ?";
+        let row = self.db.row(sql, &[app.into(), policy.into(), version.into()]).await?;
+        PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)
+    }
+
+    /// Makes a policy of an app, that holds at once or only says what it would refuse.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::Taken`], [`Error::Warned`], [`Error::TooMany`].
+    pub async fn create_policy(
+        &self,
+        by: &By,
+        app: &str,
+        document: &Json,
+        state: State,
+    ) -> Result<PolicyView, Error> {
+        let mut change = begin!(self, by);
+        locked(&mut change, app).await?;
+        let made = create(&mut change, app, document, state).await?;
+        change.commit(made).await
+    }
+
+    /// Makes a policy another one, by the version that it was when its author looked at it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
+    pub async fn change_policy(
+        &self,
+        by: &By,
+        (app, policy): (&str, &str),
+        version: i64,
+        document: &Json,
+    ) -> Result<PolicyView, Error> {
+        let mut change = begin!(self, by);
+        let before = find(&mut change, app, policy).await?;
+        is_version(version, before.version)?;
+        let to = (document, before.state);
+        let after = rewrite(&mut change, Action::ChangePolicy, before, to).await?;
+        change.commit(after).await
+    }
+
+    /// Has a policy hold, or only say what it would refuse.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
+    pub async fn set_policy_state(
+        &self,
+        by: &By,
+        (app, policy): (&str, &str),
+        version: i64,
+        state: State,
+    ) -> Result<PolicyView, Error> {
+        let mut change = begin!(self, by);
+        let before = find(&mut change, app, policy).await?;
+        is_version(version, before.version)?;
+        let action = match state {
+            State::Active => Action::ActivatePolicy,
+            State::Shadow => Action::ShadowPolicy,
+            State::Deleted => Action::DeletePolicy,
+        };
+        let document = before.document.clone();
+        let after = rewrite(&mut change, action, before, (&document, state)).await?;
+        change.commit(after).await
+    }
+
+    /// Makes a policy again what it was in an earlier version, which is a new version.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
+    pub async fn roll_back_policy(
+        &self,
+        by: &By,
+        (app, policy): (&str, &str),
+        version: i64,
+        to: i64,
+    ) -> Result<PolicyView, Error> {
+        let mut change = begin!(self, by);
+        let before = find(&mut change, app, policy).await?;
+        is_version(version, before.version)?;
+        let sql = "SELECT version, state, document, author, reason, at FROM policy_versions \
+                   WHERE policy = ? AND version = ?";
+        let row = change.rows.row(sql, &[policy.into(), to.into()]).await?;
+        let to = PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)?;
+        let to = (&to.document, before.state);
+        let after = rewrite(&mut change, Action::RollBackPolicy, before, to).await?;
+        change.commit(after).await
+    }
+
+    /// Deletes a policy. Its name stays its app's, and its versions can be looked at.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Stale`].
+    pub async fn delete_policy(
+        &self,
+        by: &By,
+        (app, policy): (&str, &str),
+        version: i64,
+    ) -> Result<(), Error> {
+        self.set_policy_state(by, (app, policy), version, State::Deleted).await.map(drop)
+    }
+}
+
+/// Makes a policy, or makes a deleted one of this app and name anew.
+async fn create(
+    change: &mut Change<'_>,
+    app: &str,
+    document: &Json,
+    state: State,
+) -> Result<PolicyView, Error> {
+    let policy = read(document)?;
+    let sql = policies!("name = ?");
+    let before = change.rows.row(sql, &[policy.name().into()]).await?;
+    let before = before.map(|row| PolicyView::of(&row)).transpose()?;
+    if let Some(before) = before {
+        if before.state != State::Deleted || before.app != app {
+            return Err(Error::Taken);
+        }
+        return rewrite(change, Action::CreatePolicy, before, (document, state)).await;
+    }
+    let count = "SELECT COUNT(*) FROM policies WHERE state <> 'deleted'";
+    let count = change.rows.row(count, &[]).await?.map_or(Ok(0), |row| row.get::<i64>(0))?;
+    if usize::try_from(count).is_ok_and(|count| count >= POLICIES_MAX) {
+        return Err(Error::TooMany(format!("{POLICIES_MAX} policies")));
+    }
+    apps_exist(change, &policy).await?;
+    change.warn(warnings(app, None, (&policy, state)))?;
+    let text = canonical(document);
+    let author = change.author().to_owned();
+    let made = PolicyView {
+        name: policy.name().to_owned(),
+        app: app.to_owned(),
+        state,
+        version: 1,
+        document: document.clone(),
+        created_at: change.by.at,
+        created_by: author.clone(),
+        updated_at: change.by.at,
+        updated_by: author,
+    };
+    let revision = change.publish();
+    let sql = "INSERT INTO policies (name, app, state, version, revision, document, created_at, \
+               created_by, updated_at, updated_by) VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?, ?)";
+    let values = [
+        (&made.name).into(),
+        app.into(),
+        state.name().into(),
+        revision.into(),
+        (&text).into(),
+        made.created_at.into(),
+        (&made.created_by).into(),
+        made.updated_at.into(),
+        (&made.updated_by).into(),
+    ];
+    change.rows.run(sql, &values).await?;
+    keep_version(change, &made, &text).await?;
+    let target = (Some(app), made.name.as_str());
+    change.note(Action::CreatePolicy, target, None, Some(told(state, &text)));
+    Ok(made)
+}
+
+/// Makes a policy another one, which is its next version.
+async fn rewrite(
+    change: &mut Change<'_>,
+    action: Action,
+    before: PolicyView,
+    (document, state): (&Json, State),
+) -> Result<PolicyView, Error> {
+    let policy = read(document)?;
+    if policy.name() != before.name {
+        let problem = format!("expected `{}`: the name of a policy stays", before.name);
+        return Err(Error::invalid("/document/name", problem));
+    }
+    apps_exist(change, &policy).await?;
+    let was = read(&before.document).ok().filter(|_| before.state == State::Active);
+    change.warn(warnings(&before.app, was.as_ref(), (&policy, state)))?;
+    let (old, text) = (told(before.state, &canonical(&before.document)), canonical(document));
+    let after = PolicyView {
+        state,
+        version: before.version + 1,
+        document: document.clone(),
+        updated_at: change.by.at,
+        updated_by: change.author().to_owned(),
+        ..before
+    };
+    let revision = change.publish();
+    let sql = "UPDATE policies SET state = ?, version = ?, revision = ?, document = ?, \
+               updated_at = ?, updated_by = ? WHERE name = ?";
+    let values = [
+        state.name().into(),
+        after.version.into(),
+        revision.into(),
+        (&text).into(),
+        after.updated_at.into(),
+        (&after.updated_by).into(),
+        (&after.name).into(),
+    ];
+    change.rows.run(sql, &values).await?;
+    keep_version(change, &after, &text).await?;
+    let target = (Some(after.app.as_str()), after.name.as_str());
+    change.note(action, target, Some(old), Some(told(state, &text)));
+    Ok(after)
+}
+
+async fn keep_version(change: &mut Change<'_>, view: &PolicyView, text: &str) -> Result<(), Error> {
+    let sql = "INSERT INTO policy_versions (policy, version, state, document, author, reason, at) \
+               VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let values = [
+        (&view.name).into(),
+        view.version.into(),
+        view.state.name().into(),
+        text.into(),
+        (&view.updated_by).into(),
+        (&change.by.reason).into(),
+        view.updated_at.into(),
+    ];
+    change.rows.run(sql, &values).await?;
+    Ok(())
+}
+
+/// The policy, while it is being changed.
+async fn find(change: &mut Change<'_>, app: &str, policy: &str) -> Result<PolicyView, Error> {
+    let sql = policies!("app = ? AND name = ? AND state <> 'deleted'");
+    let row = change.rows.row(sql, &[app.into(), policy.into()]).await?;
+    PolicyView::of(&row.ok_or(NOT_FOUND)?)
+}
+
+/// That there is each app that may use the policy: a typing mistake would lock one out.
+async fn apps_exist(change: &mut Change<'_>, policy: &Policy) -> Result<(), Error> {
+    for (place, app) in policy.apps().into_iter().flatten().enumerate() {
+        let row = change.rows.row("SELECT name FROM apps WHERE name = ?", &[app.into()]).await?;
+        if row.is_none() {
+            let problem = format!("there is no app `{app}`");
+            return Err(Error::invalid(&format!("/document/apps/{place}"), problem));
+        }
+    }
+    Ok(())
+}
+
+/// As the audit has it.
+fn told(state: State, document: &str) -> String {
+    format!(r#"{{"document":{document},"state":"{}"}}"#, state.name())
+}
+
+impl State {
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shadow => "shadow",
+            Self::Active => "active",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    pub(super) fn of(row: &Row, place: usize) -> Result<Self, Error> {
+        let name: String = row.get(place)?;
+        let named = [Self::Shadow, Self::Active, Self::Deleted];
+        let found = named.into_iter().find(|state| state.name() == name);
+        found.ok_or_else(|| Error::Damaged(format!("`{name}` is no state of a policy")))
+    }
+}
+
+impl PolicyView {
+    fn of(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            name: row.get(0)?,
+            app: row.get(1)?,
+            state: State::of(row, 2)?,
+            version: row.get(3)?,
+            document: json(row, 4)?,
+            created_at: row.get(5)?,
+            created_by: row.get(6)?,
+            updated_at: row.get(7)?,
+            updated_by: row.get(8)?,
+        })
+    }
+}
+
+impl PolicyVersion {
+    fn of(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            version: row.get(0)?,
+            state: State::of(row, 1)?,
+            document: json(row, 2)?,
+            author: row.get(3)?,
+            reason: row.get(4)?,
+            at: row.get(5)?,
+        })
+    }
+}
+
+fn json(row: &Row, place: usize) -> Result<Json, Error> {
+    let text: String = row.get(place)?;
+    serde_json::from_str(&text).map_err(|_| Error::Damaged("a document is no JSON".to_owned()))
+}

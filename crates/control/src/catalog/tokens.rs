@@ -1,0 +1,216 @@
+//! Tokens of machines: what is kept of them is their hash, so that whoever reads the database has none.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::apps::locked;
+use super::change::{Change, begin};
+use super::{By, Catalog, Page, name};
+use crate::access::{Action, Scope};
+use crate::db::Row;
+use crate::error::Error;
+use crate::limits::{TOKENS_MAX, TOKENS_OF_NAME_MAX};
+
+/// A token, as it is shown: without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Token)]
+pub struct TokenView {
+    /// Never changes.
+    pub id: String,
+    /// Whose it is.
+    pub app: String,
+    /// What it is called; two tokens may have one name, so that one takes the place of the other.
+    pub name: String,
+    /// What it is for.
+    pub scopes: Vec<Scope>,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at: i64,
+    /// By whom.
+    pub created_by: String,
+    /// When it ends.
+    pub expires_at: i64,
+    /// When it was revoked.
+    pub revoked_at: Option<i64>,
+    /// When it was used last, give or take a minute.
+    pub used_at: Option<i64>,
+}
+
+/// A token that is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct NewToken<'n> {
+    /// What it is called.
+    pub name: &'n str,
+    /// What it is for.
+    pub scopes: &'n [Scope],
+    /// When it ends, in milliseconds since 1970.
+    pub expires_at: i64,
+    /// SHA-256 of its secret, in hex.
+    pub hash: &'n str,
+}
+
+/// The columns of a token, in its order.
+macro_rules! tokens {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, app, name, scopes, created_at, created_by, expires_at, revoked_at, used_at ",
+            "FROM tokens WHERE ",
+            $which
+        )
+    };
+}
+
+impl Catalog {
+    /// The tokens of an app, the oldest first.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn tokens(&self, app: &str, page: &Page) -> Result<Vec<TokenView>, Error> {
+        self.app(app).await?;
+        let sql = tokens!("app = ? AND id > ? ORDER BY id LIMIT ?");
+        let values = [app.into(), page.after().into(), page.limit().into()];
+        let rows = self.db.rows(sql, &values).await?;
+        rows.iter().map(TokenView::of).collect()
+    }
+
+    /// The token with the secret of this hash, if it is good at the time `at`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn token_of_hash(&self, hash: &str, at: i64) -> Result<Option<TokenView>, Error> {
+        let sql = tokens!("hash = ? AND revoked_at IS NULL AND expires_at > ?");
+        let row = self.db.row(sql, &[hash.into(), at.into()]).await?;
+        row.map(|row| TokenView::of(&row)).transpose()
+    }
+
+    /// Makes a token of an app.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Invalid`], [`Error::TooMany`]: two of a name are good at a time.
+    pub async fn create_token(
+        &self,
+        by: &By,
+        app: &str,
+        new: NewToken<'_>,
+    ) -> Result<TokenView, Error> {
+        let mut change = begin!(self, by);
+        locked(&mut change, app).await?;
+        check(&mut change, app, new).await?;
+        let mut scopes = new.scopes.to_vec();
+        scopes.sort_unstable();
+        scopes.dedup();
+        let made = TokenView {
+            id: uuid::Uuid::now_v7().to_string(),
+            app: app.to_owned(),
+            name: new.name.to_owned(),
+            scopes,
+            created_at: by.at,
+            created_by: change.author().to_owned(),
+            expires_at: new.expires_at,
+            revoked_at: None,
+            used_at: None,
+        };
+        let revision = change.publish();
+        let sql = "INSERT INTO tokens (id, app, name, hash, scopes, revision, created_at, \
+                   created_by, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let scopes = words(&made.scopes);
+        let values = [
+            (&made.id).into(),
+            app.into(),
+            new.name.into(),
+            new.hash.into(),
+            (&scopes).into(),
+            revision.into(),
+            by.at.into(),
+            (&made.created_by).into(),
+            new.expires_at.into(),
+        ];
+        change.rows.run(sql, &values).await?;
+        let after = serde_json::json!({
+            "name": new.name, "scopes": made.scopes, "expires_at": new.expires_at,
+        });
+        change.note(Action::CreateToken, (Some(app), &made.id), None, Some(after.to_string()));
+        change.commit(made).await
+    }
+
+    /// Ends a token of an app.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], also if it was revoked before.
+    pub async fn revoke_token(&self, by: &By, app: &str, id: &str) -> Result<(), Error> {
+        let mut change = begin!(self, by);
+        let revision = change.publish();
+        let sql = "UPDATE tokens SET revoked_at = ?, revision = ? \
+                   WHERE app = ? AND id = ? AND revoked_at IS NULL";
+        let values = [by.at.into(), revision.into(), app.into(), id.into()];
+        if change.rows.run(sql, &values).await? == 0 {
+            return Err(Error::NotFound("token"));
+        }
+        change.note(Action::RevokeToken, (Some(app), id), None, None);
+        change.commit(()).await
+    }
+
+    /// Notes when tokens (their ids) were used last.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn note_tokens_used(&self, used: &[(String, i64)]) -> Result<(), Error> {
+        for (id, at) in used {
+            let sql = "UPDATE tokens SET used_at = ? WHERE id = ? AND COALESCE(used_at, 0) < ?";
+            self.db.run(sql, &[(*at).into(), id.into(), (*at).into()]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// That the token can be, beside those that there are.
+async fn check(change: &mut Change<'_>, app: &str, new: NewToken<'_>) -> Result<(), Error> {
+    name(new.name, "/name")?;
+    if new.scopes.is_empty() {
+        return Err(Error::invalid("/scopes", "expected at least one"));
+    }
+    if new.expires_at <= change.by.at {
+        return Err(Error::invalid("/expires_at", "expected a time to come"));
+    }
+    let live = "SELECT name FROM tokens WHERE app = ? AND revoked_at IS NULL AND expires_at > ?";
+    let live = change.rows.rows(live, &[app.into(), change.by.at.into()]).await?;
+    let mut of_name = 0;
+    for row in &live {
+        of_name += i64::from(row.get::<String>(0)? == new.name);
+    }
+    if of_name >= TOKENS_OF_NAME_MAX {
+        let which = format!("{TOKENS_OF_NAME_MAX} good tokens of this name");
+        return Err(Error::TooMany(which));
+    }
+    if i64::try_from(live.len()).is_ok_and(|count| count >= TOKENS_MAX) {
+        return Err(Error::TooMany(format!("{TOKENS_MAX} good tokens of this app")));
+    }
+    Ok(())
+}
+
+pub(super) fn words(scopes: &[Scope]) -> String {
+    scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn scopes(row: &Row, place: usize) -> Result<Vec<Scope>, Error> {
+    let words: String = row.get(place)?;
+    let scope = |word: &str| {
+        Scope::named(word).ok_or_else(|| Error::Damaged(format!("`{word}` is no scope")))
+    };
+    words.split(' ').map(scope).collect()
+}
+
+impl TokenView {
+    fn of(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            id: row.get(0)?,
+            app: row.get(1)?,
+            name: row.get(2)?,
+            scopes: scopes(row, 3)?,
+            created_at: row.get(4)?,
+            created_by: row.get(5)?,
+            expires_at: row.get(6)?,
+            revoked_at: row.get(7)?,
+            used_at: row.get(8)?,
+        })
+    }
+}

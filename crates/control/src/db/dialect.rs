@@ -1,0 +1,198 @@
+//! What is bound to statements and found by them, for each of the databases.
+
+use sqlx::error::ErrorKind;
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{
+    Arguments, AssertSqlSafe, Database, Decode, Executor, IntoArguments, MySql, Postgres, Row as _,
+    SqlSafeStr, SqlStr, Sqlite, Type,
+};
+use tokio::time::timeout;
+
+use super::STATEMENT_WAIT_MAX;
+use crate::error::Error;
+
+/// What is bound to a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'v> {
+    Int(i64),
+    Text(&'v str),
+    NoInt,
+    NoText,
+}
+
+/// A row that was found. Its columns are asked for by their places.
+pub(crate) enum Row {
+    Sqlite(SqliteRow),
+    MySql(MySqlRow),
+    Postgres(PgRow),
+}
+
+/// A type of columns in all of the databases.
+pub(crate) trait Column:
+    for<'r> Decode<'r, Sqlite>
+    + Type<Sqlite>
+    + for<'r> Decode<'r, MySql>
+    + Type<MySql>
+    + for<'r> Decode<'r, Postgres>
+    + Type<Postgres>
+{
+}
+
+impl Column for i64 {}
+impl Column for String {}
+impl Column for Option<i64> {}
+impl Column for Option<String> {}
+
+/// A database with what differs.
+pub(super) trait Dialect: Database {
+    fn row(row: Self::Row) -> Row;
+    fn sql(sql: &'static str) -> SqlStr;
+    fn met(done: &Self::QueryResult) -> u64;
+    fn bind(values: &[Value<'_>]) -> Result<Self::Arguments, Error>;
+}
+
+/// Binds values, which is the same words for each of the databases and not the same types.
+macro_rules! dialect {
+    ($db:ident, $arguments:ty, $sql:expr) => {
+        impl Dialect for $db {
+            fn row(row: Self::Row) -> Row {
+                Row::$db(row)
+            }
+
+            fn sql(sql: &'static str) -> SqlStr {
+                $sql(sql)
+            }
+
+            fn met(done: &Self::QueryResult) -> u64 {
+                done.rows_affected()
+            }
+
+            fn bind(values: &[Value<'_>]) -> Result<$arguments, Error> {
+                let mut arguments = <$arguments>::default();
+                for value in values {
+                    let bound = match value {
+                        Value::Int(int) => arguments.add(*int),
+                        Value::Text(text) => arguments.add((*text).to_owned()),
+                        Value::NoInt => arguments.add(None::<i64>),
+                        Value::NoText => arguments.add(None::<String>),
+                    };
+                    bound.map_err(|error| Error::Database(error.to_string()))?;
+                }
+                Ok(arguments)
+            }
+        }
+    };
+}
+
+dialect!(Sqlite, SqliteArguments, SqlSafeStr::into_sql_str);
+dialect!(MySql, MySqlArguments, SqlSafeStr::into_sql_str);
+dialect!(Postgres, PgArguments, numbered);
+
+/// Postgres wants the places of what is bound by number. No statement of ours has a `?` in a text.
+fn numbered(sql: &'static str) -> SqlStr {
+    let mut parts = sql.split('?');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for (place, part) in parts.enumerate() {
+        text.push_str(&format!("${}", place + 1));
+        text.push_str(part);
+    }
+    AssertSqlSafe(text).into_sql_str()
+}
+
+pub(super) async fn rows<'e, D>(
+    executor: impl Executor<'e, Database = D>,
+    sql: &'static str,
+    values: &[Value<'_>],
+) -> Result<Vec<Row>, Error>
+where
+    D: Dialect,
+    D::Arguments: IntoArguments<D>,
+{
+    let query = sqlx::query_with(D::sql(sql), D::bind(values)?);
+    let found = timeout(STATEMENT_WAIT_MAX, query.fetch_all(executor)).await??;
+    Ok(found.into_iter().map(D::row).collect())
+}
+
+pub(super) async fn run<'e, D>(
+    executor: impl Executor<'e, Database = D>,
+    sql: &'static str,
+    values: &[Value<'_>],
+) -> Result<u64, Error>
+where
+    D: Dialect,
+    D::Arguments: IntoArguments<D>,
+{
+    let query = sqlx::query_with(D::sql(sql), D::bind(values)?);
+    let done = timeout(STATEMENT_WAIT_MAX, query.execute(executor)).await??;
+    Ok(D::met(&done))
+}
+
+impl Row {
+    /// The column at `place`, counted from 0.
+    pub(crate) fn get<T: Column>(&self, place: usize) -> Result<T, Error> {
+        Ok(match self {
+            Self::Sqlite(row) => row.try_get(place)?,
+            Self::MySql(row) => row.try_get(place)?,
+            Self::Postgres(row) => row.try_get(place)?,
+        })
+    }
+
+    /// The same of a truth value.
+    pub(crate) fn is(&self, place: usize) -> Result<bool, Error> {
+        Ok(self.get::<i64>(place)? != 0)
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(int: i64) -> Self {
+        Self::Int(int)
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(is: bool) -> Self {
+        Self::Int(is.into())
+    }
+}
+
+impl<'v> From<&'v str> for Value<'v> {
+    fn from(text: &'v str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'v> From<&'v String> for Value<'v> {
+    fn from(text: &'v String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Option<i64>> for Value<'_> {
+    fn from(int: Option<i64>) -> Self {
+        int.map_or(Self::NoInt, Self::Int)
+    }
+}
+
+impl<'v> From<Option<&'v str>> for Value<'v> {
+    fn from(text: Option<&'v str>) -> Self {
+        text.map_or(Self::NoText, Self::Text)
+    }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        let kind = error.as_database_error().map(sqlx::error::DatabaseError::kind);
+        match kind {
+            Some(ErrorKind::UniqueViolation) => Self::Taken,
+            _ => Self::Database(error.to_string()),
+        }
+    }
+}
+
+impl From<tokio::time::error::Elapsed> for Error {
+    fn from(_: tokio::time::error::Elapsed) -> Self {
+        Self::Database(format!("no answer within {} s", STATEMENT_WAIT_MAX.as_secs()))
+    }
+}

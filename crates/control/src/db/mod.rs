@@ -1,0 +1,165 @@
+//! The one place that knows of databases: three of them, by one text of SQL.
+//!
+//! Statements are written with `?` for what is bound and use what all three have: whole numbers, texts,
+//! no `RETURNING`. What differs is in this folder.
+
+mod dialect;
+mod migrate;
+mod url;
+
+use std::time::Duration;
+
+use sqlx::mysql::MySqlPoolOptions;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{MySql, Pool, Postgres, Sqlite};
+
+use crate::error::Error;
+pub(crate) use dialect::{Row, Value};
+pub use url::Url;
+
+/// Longest wait for a connection, and for a statement: who changes a rule waits for it, and a database
+/// that takes longer is not there.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(3);
+const STATEMENT_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Most connections of a node: people change rules, and one of them waits for the others anyway.
+const CONNECTIONS_MAX: u32 = 8;
+
+/// A database.
+#[derive(Clone, Debug)]
+pub(crate) enum Db {
+    Sqlite(Pool<Sqlite>),
+    MySql(Pool<MySql>),
+    Postgres(Pool<Postgres>),
+}
+
+/// Statements that happen all or not at all: not, if it is dropped.
+pub(crate) enum Transaction {
+    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    MySql(sqlx::Transaction<'static, MySql>),
+    Postgres(sqlx::Transaction<'static, Postgres>),
+}
+
+/// Does the same with whichever database it is.
+macro_rules! each {
+    ($type:ident, $of:expr, $inner:ident => $do:expr) => {
+        match $of {
+            $type::Sqlite($inner) => $do,
+            $type::MySql($inner) => $do,
+            $type::Postgres($inner) => $do,
+        }
+    };
+}
+
+impl Db {
+    /// Connects, and makes the tables what this version knows.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if there is no such database, or it is of a later version.
+    pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
+        let db = match url {
+            Url::Sqlite(options) => {
+                let pool = SqlitePoolOptions::new()
+                    .max_connections(CONNECTIONS_MAX)
+                    .acquire_timeout(CONNECT_WAIT_MAX);
+                Self::Sqlite(pool.connect_with(options.clone()).await?)
+            }
+            Url::MySql(options) => {
+                let pool = MySqlPoolOptions::new()
+                    .max_connections(CONNECTIONS_MAX)
+                    .acquire_timeout(CONNECT_WAIT_MAX);
+                Self::MySql(pool.connect_with(options.clone()).await?)
+            }
+            Url::Postgres(options) => {
+                let pool = PgPoolOptions::new()
+                    .max_connections(CONNECTIONS_MAX)
+                    .acquire_timeout(CONNECT_WAIT_MAX);
+                Self::Postgres(pool.connect_with(options.clone()).await?)
+            }
+        };
+        db.migrate().await?;
+        Ok(db)
+    }
+
+    /// Begins a transaction. SQLite has one writer at a time, who waits for it here and not later, when
+    /// it would be refused.
+    pub(crate) async fn begin(&self) -> Result<Transaction, Error> {
+        Ok(match self {
+            Self::Sqlite(pool) => Transaction::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
+            Self::MySql(pool) => Transaction::MySql(pool.begin().await?),
+            Self::Postgres(pool) => Transaction::Postgres(pool.begin().await?),
+        })
+    }
+
+    /// The rows that `sql` finds.
+    pub(crate) async fn rows(
+        &self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        each!(Self, self, pool => dialect::rows(pool, sql, values).await)
+    }
+
+    /// The one row that `sql` finds, if there is one.
+    pub(crate) async fn row(
+        &self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.rows(sql, values).await?.pop())
+    }
+
+    /// Does what `sql` says, on its own; how many rows it met.
+    pub(crate) async fn run(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, Error> {
+        each!(Self, self, pool => dialect::run(pool, sql, values).await)
+    }
+
+    /// Ends all connections.
+    pub(crate) async fn close(&self) {
+        each!(Self, self, pool => pool.close().await);
+    }
+}
+
+impl Transaction {
+    /// The rows that `sql` finds.
+    pub(crate) async fn rows(
+        &mut self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        each!(Self, self, inner => dialect::rows(&mut **inner, sql, values).await)
+    }
+
+    /// The one row that `sql` finds, if there is one.
+    pub(crate) async fn row(
+        &mut self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.rows(sql, values).await?.pop())
+    }
+
+    /// Does what `sql` says; how many rows it met.
+    pub(crate) async fn run(
+        &mut self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<u64, Error> {
+        each!(Self, self, inner => dialect::run(&mut **inner, sql, values).await)
+    }
+
+    /// Makes it so.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: the database did not say whether it did.
+    pub(crate) async fn commit(self) -> Result<(), Error> {
+        let committed = each!(Self, self, inner => inner.commit().await);
+        committed.map_err(|error| Error::Unknown(error.to_string()))
+    }
+
+    /// Leaves everything as it was.
+    pub(crate) async fn roll_back(self) -> Result<(), Error> {
+        each!(Self, self, inner => Ok(inner.rollback().await?))
+    }
+}

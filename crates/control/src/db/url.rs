@@ -1,0 +1,74 @@
+//! Which database: `sqlite:PATH`, `mysql://…`, `postgres://…`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+
+use crate::error::Error;
+
+/// How long a writer of SQLite waits for another.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// A database, by its URL. What may hold a password is not shown.
+#[derive(Clone)]
+pub enum Url {
+    /// `sqlite:PATH`: a file, made if it is not there.
+    Sqlite(SqliteConnectOptions),
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, MariaDB as well.
+    MySql(MySqlConnectOptions),
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    Postgres(PgConnectOptions),
+}
+
+impl Url {
+    /// What the kind of database is called.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::MySql(_) => "mysql",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+}
+
+impl FromStr for Url {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (scheme, _) = text.split_once(':').unwrap_or_default();
+        // What is wrong with it is not repeated: there may be a password in it.
+        let wrong = |_| Error::Database(format!("no URL of a database: `{scheme}:…`"));
+        Ok(match scheme {
+            "sqlite" => {
+                let options = SqliteConnectOptions::from_str(text).map_err(wrong)?;
+                // Written to the disk before it is said to be: what was acknowledged is there.
+                Self::Sqlite(
+                    options
+                        .create_if_missing(true)
+                        .foreign_keys(true)
+                        .busy_timeout(BUSY_WAIT_MAX)
+                        .journal_mode(SqliteJournalMode::Wal)
+                        .synchronous(SqliteSynchronous::Full),
+                )
+            }
+            "mysql" | "mariadb" => Self::MySql(MySqlConnectOptions::from_str(text).map_err(wrong)?),
+            "postgres" | "postgresql" => {
+                Self::Postgres(PgConnectOptions::from_str(text).map_err(wrong)?)
+            }
+            _ => {
+                let problem = "expected `sqlite:PATH`, `mysql://…` or `postgres://…`";
+                return Err(Error::Database(problem.to_owned()));
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:…", self.kind())
+    }
+}

@@ -1,0 +1,72 @@
+//! Why something of the catalog was not done.
+
+use crate::access::Denied;
+
+/// Why something was not done. Nothing has changed, unless it is [`Unknown`](Self::Unknown).
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A field makes no sense, or a document does not: all that is wrong, at least one.
+    #[error("{}", listed(.0))]
+    Invalid(Vec<Wrong>),
+    /// There is none of this name.
+    #[error("there is no such {0}")]
+    NotFound(&'static str),
+    /// There is one of this name already.
+    #[error("there is one of this name already")]
+    Taken,
+    /// It is not what it was when the one who changes it looked at it.
+    #[error("it was changed meanwhile: this is version {0}")]
+    Stale(i64),
+    /// It cannot be as things are.
+    #[error("{0}")]
+    Conflict(String),
+    /// It would lock out those whom it is for, and was not forced.
+    #[error("{}; `force` does it all the same", .0.join("; "))]
+    Warned(Vec<String>),
+    /// The same name was given to another change before.
+    #[error("this idempotency key was used for another request")]
+    KeyReused,
+    /// Not for this one.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// There are too many of them.
+    #[error("there are {0} already, which is the most there can be")]
+    TooMany(String),
+    /// Too many ask for this at once.
+    #[error("too many ask for this at once; come again in a second")]
+    Busy,
+    /// The database does not do what it is told, or is not there.
+    #[error("the database: {0}")]
+    Database(String),
+    /// The database did not say whether it was done. Whoever asks again with the same idempotency key
+    /// is told.
+    #[error("the database did not say whether it was done: {0}")]
+    Unknown(String),
+    /// What is in the database is not what is written there.
+    #[error("the catalog is damaged: {0}")]
+    Damaged(String),
+}
+
+/// One thing that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Where, as a JSON pointer into what was sent (RFC 6901).
+    pub pointer: String,
+    /// What was given there and what is permitted.
+    pub problem: String,
+}
+
+impl Error {
+    /// The only error: what is at `pointer` makes no sense.
+    pub(crate) fn invalid(pointer: &str, problem: impl Into<String>) -> Self {
+        Self::Invalid(vec![Wrong { pointer: pointer.to_owned(), problem: problem.into() }])
+    }
+}
+
+fn listed(errors: &[Wrong]) -> String {
+    let lines = errors.iter().map(|Wrong { pointer, problem }| match pointer.as_str() {
+        "" => problem.clone(),
+        pointer => format!("{pointer}: {problem}"),
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,134 @@
+//! Passwords: kept as argon2id (19 MiB, two passes, one lane: the least that OWASP's password storage
+//! cheat sheet recommends, and the library's defaults), computed beside the async threads, few at a time.
+
+use std::sync::Arc;
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use crate::error::Error;
+
+/// Fewest characters of a password (NIST SP 800-63B, section 5.1.1.2, asks for eight; this is what
+/// cannot be tried offline soon).
+pub const PASSWORD_CHARS_MIN: usize = 12;
+
+/// Longest password in bytes: nobody types more, and it all has to be hashed.
+const PASSWORD_BYTES_MAX: usize = 1_024;
+
+/// How many are computed at a time: each takes a core for tens of milliseconds, and 19 MiB.
+const COMPUTED_MAX: usize = 2;
+
+/// How many wait for that at most: about a second's worth. Others are told to come again.
+const WAITING_MAX: usize = 32;
+
+/// What computes hashes of passwords.
+#[derive(Clone, Debug)]
+pub struct Passwords {
+    computing: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+}
+
+impl Default for Passwords {
+    fn default() -> Self {
+        let (computing, waiting) = (Semaphore::new(COMPUTED_MAX), Semaphore::new(WAITING_MAX));
+        Self { computing: Arc::new(computing), waiting: Arc::new(waiting) }
+    }
+}
+
+impl Passwords {
+    /// What is to be kept of a new password.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is too short or too long, [`Error::Busy`].
+    pub async fn hash(&self, password: &str) -> Result<String, Error> {
+        let is_long = password.chars().count() >= PASSWORD_CHARS_MIN;
+        if !is_long || password.len() > PASSWORD_BYTES_MAX {
+            let problem = format!(
+                "expected {PASSWORD_CHARS_MIN} characters or more, and at most {PASSWORD_BYTES_MAX} bytes"
+            );
+            return Err(Error::invalid("/password", problem));
+        }
+        let password = password.to_owned();
+        self.compute(move || {
+            let hash = Argon2::default().hash_password(password.as_bytes());
+            hash.map(|hash| hash.to_string()).map_err(|error| Error::Damaged(error.to_string()))
+        })
+        .await?
+    }
+
+    /// Whether `password` is the one of which `kept` is kept. Without an account it takes as long, so
+    /// that nobody learns which accounts there are.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub async fn verify(&self, password: &str, kept: Option<String>) -> Result<bool, Error> {
+        if password.len() > PASSWORD_BYTES_MAX {
+            return Ok(false);
+        }
+        let password = password.to_owned();
+        self.compute(move || {
+            let Some(kept) = kept else {
+                Argon2::default().hash_password(password.as_bytes()).ok();
+                return false;
+            };
+            let kept = PasswordHash::new(&kept);
+            kept.is_ok_and(|kept| {
+                Argon2::default().verify_password(password.as_bytes(), &kept).is_ok()
+            })
+        })
+        .await
+    }
+
+    async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let place = Arc::clone(&self.waiting).try_acquire_owned();
+        let _place = place.map_err(|_| Error::Busy)?;
+        // With the work, so that one who goes away does not let in another while it goes on.
+        let turn = Arc::clone(&self.computing).acquire_owned().await;
+        let turn = turn.expect("the semaphore is never closed");
+        let done = spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        Ok(done.await.expect("hashing does not panic"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_is_known_again_and_another_is_not() {
+        let passwords = Passwords::default();
+        let kept = passwords.hash("correct horse battery").await.unwrap();
+        assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
+        assert!(passwords.verify("correct horse battery", Some(kept.clone())).await.unwrap());
+        assert!(!passwords.verify("correct horse batterz", Some(kept)).await.unwrap());
+        assert!(!passwords.verify("x", None).await.unwrap());
+        assert!(!passwords.verify("x", Some("$argon2id$nonsense".to_owned())).await.unwrap());
+        for bad in ["short", &"x".repeat(1_025)] {
+            assert!(matches!(passwords.hash(bad).await, Err(Error::Invalid(_))));
+        }
+    }
+
+    #[tokio::test]
+    async fn more_than_can_wait_are_told_to_come_again() {
+        let passwords = Passwords::default();
+        let tries = (0..WAITING_MAX + 8).map(|_| {
+            let passwords = passwords.clone();
+            tokio::spawn(async move { passwords.verify("x", None).await })
+        });
+        let mut busy = 0;
+        for answer in tries.collect::<Vec<_>>() {
+            busy += usize::from(matches!(answer.await.unwrap(), Err(Error::Busy)));
+        }
+        assert_eq!(busy, 8);
+    }
+}

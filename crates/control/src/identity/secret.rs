@@ -1,0 +1,86 @@
+//! Secrets that are made here: sessions, tokens, the setup token. What is kept of one is its hash.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// What a secret is for. It begins with that, so that one that is lost is found and known for what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretKind {
+    /// A person who signed in.
+    Session,
+    /// A machine.
+    Token,
+    /// The first person.
+    Setup,
+}
+
+/// A secret of 256 random bits. It is not shown but where it is given away.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl SecretKind {
+    /// What secrets of this kind begin with.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Session => "sgs_",
+            Self::Token => "sgt_",
+            Self::Setup => "sgsetup_",
+        }
+    }
+}
+
+impl Secret {
+    /// A new one.
+    ///
+    /// # Panics
+    /// If the system has no randomness, which it has once it has started.
+    pub fn new(kind: SecretKind) -> Self {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).expect("the system has randomness once it has started");
+        Self(format!("{}{}", kind.prefix(), hex(&bytes)))
+    }
+
+    /// What is kept of it: its SHA-256, in hex. It needs no salt: nobody guesses 256 bits.
+    pub fn hash(&self) -> String {
+        Self::hash_of(&self.0)
+    }
+
+    /// What is kept of a secret that somebody shows.
+    pub fn hash_of(shown: &str) -> String {
+        hex(&Sha256::digest(shown))
+    }
+
+    /// The secret, for the one whose it is.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_differ_are_not_shown_and_are_known_by_their_hash() {
+        let (one, other) = (Secret::new(SecretKind::Token), Secret::new(SecretKind::Token));
+        assert_ne!(one, other);
+        assert_eq!(one.expose().len(), 4 + 64);
+        assert_eq!(format!("{one:?}"), "***");
+        assert_eq!(one.hash(), Secret::hash_of(one.expose()));
+        assert_eq!(
+            Secret::hash_of("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+}

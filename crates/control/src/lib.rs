@@ -1,0 +1,26 @@
+//! Where operators change rules: the catalog of policies, apps and roles, and its audit.
+//!
+//! ```text
+//! who asks ─▶ access::allow ─▶ Catalog ─▶ Change { rows, audit entry, revision } ─▶ database
+//!                                 │
+//!        nodes ◀── Published ◀────┘   what changed since a revision
+//! ```
+//!
+//! Policies live in a database: SQLite, MySQL or MariaDB, PostgreSQL. Every change is one transaction
+//! that also writes who made it and why, so that neither is there without the other. Requests that are
+//! to be limited never come here: nodes hold what was [published](catalog::Published) to them.
+
+pub mod access;
+pub mod api;
+pub mod audit;
+pub mod catalog;
+mod db;
+mod error;
+pub mod identity;
+pub mod limits;
+pub mod node;
+
+pub use access::{Action, Actor, Denied, Role, Rule, Scope, allow};
+pub use catalog::{By, Catalog};
+pub use db::Url;
+pub use error::{Error, Wrong};

@@ -1,0 +1,12 @@
+//! What a node holds of the catalog, so that requests never wait for a database.
+//!
+//! ```text
+//! catalog ─ revision? ─▶ what changed ─▶ Held ─▶ News { policies, tokens } ─▶ engine
+//!    └ not there: what is held stays            └▶ a file, for a start without the catalog
+//! ```
+
+mod follower;
+mod held;
+
+pub use follower::Follower;
+pub use held::{Good, Held, News, Tokens};

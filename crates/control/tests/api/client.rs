@@ -1,0 +1,185 @@
+//! A client of an API that is not on any network, and the API.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use serde_json::{Value as Json, json};
+use sluicegate::{ManualClock, Micros};
+use sluicegate_control::api::{Api, Budget, Budgets, Setup, Source, Told};
+use sluicegate_control::{Catalog, Url};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+/// When tests begin.
+const NOW_S: u64 = 1_800_000_000;
+
+pub(crate) const PASSWORD: &str = "correct horse battery";
+
+/// An API with a catalog of its own.
+pub(crate) struct Served {
+    router: Router,
+    pub(crate) catalog: Catalog,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) setup_token: String,
+    pub(crate) budgets: Arc<Noted>,
+    _dir: TempDir,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Client {
+    /// A cookie, or a token.
+    pub(crate) cookie: Option<String>,
+    pub(crate) token: Option<String>,
+    /// More header fields.
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Json,
+}
+
+/// Budgets that note what is done to them.
+#[derive(Debug, Default)]
+pub(crate) struct Noted(pub(crate) Mutex<Vec<String>>);
+
+impl Noted {
+    fn note(&self, what: String) -> Told<'_> {
+        self.0.lock().expect("nothing panics while it is held").push(what);
+        let budget = Budget {
+            allowed: true,
+            limit: 10,
+            remaining: 10,
+            retry_after_us: Some(0),
+            reset_after_us: 0,
+            rule: "r".to_owned(),
+        };
+        Box::pin(std::future::ready(Ok(budget)))
+    }
+}
+
+impl Budgets for Noted {
+    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+        self.note(format!("peek {policy} {}", String::from_utf8_lossy(key)))
+    }
+
+    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+        self.note(format!("reset {policy} {}", String::from_utf8_lossy(key)))
+    }
+
+    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> Told<'a> {
+        self.note(format!("grant {policy} {} {permits}", String::from_utf8_lossy(key)))
+    }
+}
+
+impl Served {
+    pub(crate) async fn start() -> Self {
+        let dir = TempDir::with_prefix("sluicegate-api-").expect("a folder for the test");
+        let url = format!("sqlite:{}", dir.path().join("catalog.db").display());
+        let url: Url = url.parse().expect("it is a URL");
+        let catalog = Catalog::open(&url).await.expect("the tables can be made");
+        let clock = Arc::new(ManualClock::at(Micros::from_secs(NOW_S)));
+        let (token, setup) = Setup::new(i64::try_from(NOW_S * 1_000).expect("it is soon"));
+        let budgets = Arc::new(Noted::default());
+        let api = Api::new(catalog.clone(), clock.clone(), setup, budgets.clone());
+        let setup_token = token.expose().to_owned();
+        Self { router: api.router(), catalog, clock, setup_token, budgets, _dir: dir }
+    }
+
+    /// The same, with an administrator `ada`, who is the client.
+    pub(crate) async fn with_admin() -> (Self, Client) {
+        let served = Self::start().await;
+        let body = json!({ "token": served.setup_token, "account": "ada", "password": PASSWORD });
+        let made = served.ask(&Client::default(), "POST /setup", Some(body)).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let admin = served.signed_in("ada").await;
+        (served, admin)
+    }
+
+    /// The client whom `account` signed in with.
+    pub(crate) async fn signed_in(&self, account: &str) -> Client {
+        let body = json!({ "account": account, "password": PASSWORD });
+        let answer = self.ask(&Client::default(), "POST /session", Some(body)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        Client { cookie: Some(answer.cookie()), ..Client::default() }
+    }
+
+    /// A new account that is signed in, with this role in `app`.
+    pub(crate) async fn member(&self, admin: &Client, name: &str, app: &str, role: &str) -> Client {
+        let body = json!({ "name": name, "password": PASSWORD });
+        assert_eq!(self.ask(admin, "POST /accounts", Some(body)).await.status, 201);
+        let put = format!("PUT /apps/{app}/members/{name}");
+        let answer = self.ask(admin, &put, Some(json!({ "role": role }))).await;
+        assert_eq!(answer.status, 204, "{answer:?}");
+        self.signed_in(name).await
+    }
+
+    /// A new token of `app`.
+    pub(crate) async fn token(&self, owner: &Client, app: &str, scopes: &[&str]) -> Client {
+        let name = scopes.join("-").replace(':', "-");
+        let body = json!({ "name": name, "scopes": scopes, "expires_in_days": 30 });
+        let answer = self.ask(owner, &format!("POST /apps/{app}/tokens"), Some(body)).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let token = answer.body["secret"].as_str().expect("it is shown once").to_owned();
+        Client { token: Some(token), ..Client::default() }
+    }
+
+    /// Asks `what`, a method and a path below the prefix.
+    pub(crate) async fn ask(&self, client: &Client, what: &str, body: Option<Json>) -> Answer {
+        let (method, path) = what.split_once(' ').expect("a method and a path");
+        let mut request = Request::builder().method(method).uri(format!("/v1/admin{path}"));
+        if let Some(cookie) = &client.cookie {
+            request = request.header("cookie", format!("a=b; {cookie}; c=d"));
+        }
+        if let Some(token) = &client.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, value) in &client.fields {
+            request = request.header(*name, value);
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let mut request = request.body(body).expect("it is a request");
+        request.extensions_mut().insert(Source("192.0.2.1".to_owned()));
+        let response = self.router.clone().oneshot(request).await.expect("it always answers");
+        let (head, body) = response.into_parts();
+        let bytes = to_bytes(body, 1 << 24).await.expect("the body is there");
+        let body = serde_json::from_slice(&bytes).unwrap_or(Json::Null);
+        Answer { status: head.status, headers: head.headers, body }
+    }
+}
+
+impl Client {
+    /// The same, who looked at this version.
+    pub(crate) fn at_version(&self, version: i64) -> Self {
+        self.with("if-match", &format!("\"{version}\""))
+    }
+
+    /// The same, with a header field more.
+    pub(crate) fn with(&self, name: &'static str, value: &str) -> Self {
+        let mut client = self.clone();
+        client.fields.push((name, value.to_owned()));
+        client
+    }
+}
+
+impl Answer {
+    /// The cookie that was set, without its attributes.
+    pub(crate) fn cookie(&self) -> String {
+        let cookie = self.headers["set-cookie"].to_str().expect("it is plain text");
+        cookie.split(';').next().expect("split gives one").to_owned()
+    }
+}
+
+pub(crate) fn document(name: &str, rate: &str) -> Json {
+    json!({ "name": name, "rules": [{ "token_bucket": { "rate": rate } }] })
+}

@@ -1,0 +1,46 @@
+//! Live budgets.
+
+use serde_json::json;
+
+use crate::client::{Served, document};
+
+#[tokio::test]
+async fn what_is_done_to_a_budget_is_audited_first() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let at = "/apps/shop/policies/orders/keys";
+    let key = || Some(json!({ "key": "alice" }));
+    let seen = served.ask(&ada, &format!("POST {at}/peek"), key()).await;
+    assert_eq!((seen.status.as_u16(), &seen.body["remaining"]), (200, &json!(10)));
+    served.ask(&ada, &format!("POST {at}/reset?reason=mistake"), key()).await;
+    let grant = Some(json!({ "key": "alice", "permits": 5 }));
+    served.ask(&ada, &format!("POST {at}/grant?dry_run=true"), grant.clone()).await;
+    served.ask(&ada, &format!("POST {at}/grant"), grant).await;
+    let done = served.budgets.0.lock().unwrap().clone();
+    let expected =
+        ["peek orders alice", "reset orders alice", "peek orders alice", "grant orders alice 5"];
+    assert_eq!(done, expected);
+    let audit = served.ask(&ada, "GET /apps/shop/audit?limit=2", None).await;
+    assert_eq!(audit.body["items"][0]["after"], r#"{"key":"alice","permits":5}"#);
+    assert_eq!(
+        (&audit.body["items"][1]["action"], &audit.body["items"][1]["reason"]),
+        (&json!("key.reset"), &json!("mistake"))
+    );
+
+    for (body, pointer) in [
+        (json!({ "key": "x".repeat(1_025), "permits": 1 }), "/key"),
+        (json!({ "key": "x", "permits": 0 }), "/permits"),
+        (json!({ "key": "x", "permits": -1 }), "/permits"),
+        (json!({ "key": "x", "permits": 2_147_483_649_u64 }), "/permits"),
+    ] {
+        let answer = served.ask(&ada, &format!("POST {at}/grant"), Some(body)).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["errors"][0]["pointer"]),
+            (422, &json!(pointer))
+        );
+    }
+    let none = served.ask(&ada, "POST /apps/shop/policies/none/keys/peek", key()).await;
+    assert_eq!(none.status, 404);
+}

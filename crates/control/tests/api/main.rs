@@ -1,0 +1,8 @@
+//! The admin API, as clients of HTTP see it.
+
+mod client;
+mod described;
+mod keys;
+mod lives;
+mod matrix;
+mod refused;

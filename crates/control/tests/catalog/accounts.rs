@@ -1,0 +1,83 @@
+use sluicegate_control::Error;
+use sluicegate_control::catalog::{AccountChange, NewAccount, SessionSpans};
+
+use crate::stage::{NOW, Stage, by, by_account};
+
+const ADMIN: NewAccount<'_> =
+    NewAccount { name: "ada", password_hash: Some("h"), subject: None, is_admin: false };
+
+pub(crate) async fn the_first_account_is_made_once(stage: &Stage) {
+    assert!(!stage.catalog.has_accounts().await.unwrap());
+    let made = stage.catalog.set_up(&by(), ADMIN).await.unwrap();
+    assert!(made.is_admin && made.has_password);
+    assert!(stage.catalog.has_accounts().await.unwrap());
+    let again = stage.catalog.set_up(&by(), NewAccount { name: "eve", ..ADMIN }).await;
+    assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
+    let taken = stage.catalog.create_account(&by(), ADMIN).await;
+    assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+    for name in ["", "a b", "a\n", "é", &"a".repeat(129)] {
+        let wrong = stage.catalog.create_account(&by(), NewAccount { name, ..ADMIN }).await;
+        assert!(matches!(wrong, Err(Error::Invalid(_))), "{name}: {wrong:?}");
+    }
+}
+
+pub(crate) async fn who_changes_a_password_ends_all_sessions(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let account = stage.account("ann").await;
+    let spans = SessionSpans::default();
+    for hash in ["s1", "s2"] {
+        catalog.begin_session(&account.id, (hash, "here"), NOW, spans).await.unwrap();
+    }
+    assert_eq!(catalog.use_session("s1", NOW, spans).await.unwrap(), Some(account.id.clone()));
+    catalog.change_password(&by_account("ann"), "ann", "new").await.unwrap();
+    for hash in ["s1", "s2"] {
+        assert_eq!(catalog.use_session(hash, NOW, spans).await.unwrap(), None);
+    }
+    let kept = catalog.password_hash("ann").await.unwrap();
+    assert_eq!(kept, Some((account.id, "new".to_owned())));
+    assert_eq!(catalog.password_hash("nobody").await.unwrap(), None);
+}
+
+pub(crate) async fn the_last_administrator_stays(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let ada = catalog.set_up(&by(), ADMIN).await.unwrap();
+    let demoted = AccountChange { is_admin: Some(false), ..AccountChange::default() };
+    let disabled = AccountChange { is_disabled: Some(true), ..AccountChange::default() };
+    for wanted in [demoted, disabled] {
+        let refused = catalog.change_account(&by(), "ada", ada.version, wanted).await;
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    }
+    let refused = catalog.delete_account(&by(), "ada", ada.version).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    catalog
+        .create_account(&by(), NewAccount { name: "bob", is_admin: true, ..ADMIN })
+        .await
+        .unwrap();
+    let stale = catalog.change_account(&by(), "ada", 7, demoted).await;
+    assert!(matches!(stale, Err(Error::Stale(1))), "{stale:?}");
+    let after = catalog.change_account(&by(), "ada", 1, disabled).await.unwrap();
+    assert_eq!((after.version, after.is_disabled), (2, true));
+    // Who is disabled may not sign in, and is nobody.
+    assert_eq!(catalog.password_hash("ada").await.unwrap(), None);
+    assert_eq!(catalog.actor(&ada.id).await.unwrap(), None);
+    catalog.delete_account(&by(), "ada", 2).await.unwrap();
+    assert!(matches!(catalog.account("ada").await, Err(Error::NotFound("account"))));
+}
+
+pub(crate) async fn sessions_end_by_themselves(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let account = stage.account("ann").await;
+    let spans = SessionSpans { idle_ms: 100_000, absolute_ms: 250_000 };
+    catalog.begin_session(&account.id, ("s", "here"), NOW, spans).await.unwrap();
+    let mut at = NOW;
+    for _ in 0..3 {
+        at += 80_000;
+        assert!(catalog.use_session("s", at, spans).await.unwrap().is_some(), "it is in use");
+    }
+    assert_eq!(catalog.use_session("s", at + 20_000, spans).await.unwrap(), None, "it is too old");
+    catalog.begin_session(&account.id, ("t", "here"), at, spans).await.unwrap();
+    assert_eq!(catalog.use_session("t", at + 100_000, spans).await.unwrap(), None, "it was idle");
+    catalog.begin_session(&account.id, ("u", "here"), at, spans).await.unwrap();
+    catalog.end_session("u").await.unwrap();
+    assert_eq!(catalog.use_session("u", at, spans).await.unwrap(), None);
+}

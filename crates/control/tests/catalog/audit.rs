@@ -1,0 +1,75 @@
+use sluicegate_control::audit::Filter;
+use sluicegate_control::catalog::Page;
+use sluicegate_control::{Action, Error};
+use sqlx::Executor as _;
+
+use crate::stage::{Stage, by_account};
+
+pub(crate) async fn the_chain_holds_and_breaks_where_something_was_changed(stage: &Stage) {
+    let catalog = &stage.catalog;
+    assert_eq!(catalog.verify_audit().await.unwrap().entries, 0);
+    stage.app("shop", &[]).await;
+    for place in 0..5 {
+        stage.policy("shop", &format!("p{place}"), "1/s").await;
+    }
+    let verified = catalog.verify_audit().await.unwrap();
+    assert_eq!(verified.entries, 6);
+    assert_eq!(verified.head.len(), 64);
+    for (harm, where_) in [
+        ("UPDATE audit SET reason = 'another' WHERE seq = 3", "entry 3 of the audit was changed"),
+        ("DELETE FROM audit WHERE seq = 3", "entry 3 of the audit is missing"),
+        ("DELETE FROM audit WHERE seq >= 5", "entry 3 of the audit is missing"),
+        ("DELETE FROM audit", "entry 6 of the audit is missing"),
+    ] {
+        harm_database(stage, harm).await;
+        let broken = catalog.verify_audit().await.unwrap_err().to_string();
+        assert!(broken.contains(where_), "{harm}: {broken}");
+    }
+}
+
+/// What somebody does who has the database.
+async fn harm_database(stage: &Stage, sql: &'static str) {
+    use sluicegate_control::Url;
+    use sqlx::ConnectOptions as _;
+    match &stage.url {
+        Url::Sqlite(options) => drop(options.connect().await.unwrap().execute(sql).await.unwrap()),
+        Url::MySql(options) => drop(options.connect().await.unwrap().execute(sql).await.unwrap()),
+        Url::Postgres(options) => {
+            drop(options.connect().await.unwrap().execute(sql).await.unwrap())
+        }
+    }
+}
+
+pub(crate) async fn who_was_denied_is_noted(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let by = by_account("eve");
+    catalog.note_denied(&by, Action::DeletePolicy, Some("shop"), "orders").await.unwrap();
+    let entries = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    let entry = &entries[0];
+    assert_eq!((entry.seq, entry.outcome.as_str()), (1, "denied"));
+    assert_eq!((entry.actor.as_str(), entry.source.as_str()), ("account:eve", "192.0.2.1"));
+    assert_eq!((entry.action.as_str(), entry.target.as_str()), ("policy.delete", "orders"));
+    assert_eq!(catalog.verify_audit().await.unwrap().entries, 1);
+}
+
+pub(crate) async fn entries_are_read_page_by_page(stage: &Stage) {
+    let catalog = &stage.catalog;
+    for app in ["a", "b"] {
+        stage.app(app, &[]).await;
+    }
+    for place in 0..4 {
+        stage.policy(["a", "b"][place % 2], &format!("p{place}"), "1/s").await;
+    }
+    let seqs = async |app: Option<&str>, after: Option<&str>, limit| -> Vec<i64> {
+        let filter = Filter { app: app.map(str::to_owned) };
+        let page = Page { after: after.map(str::to_owned), limit: Some(limit) };
+        let entries = catalog.audit(&filter, &page).await.unwrap();
+        entries.iter().map(|entry| entry.seq).collect()
+    };
+    assert_eq!(seqs(None, None, 4).await, [6, 5, 4, 3]);
+    assert_eq!(seqs(None, Some("3"), 4).await, [2, 1]);
+    assert_eq!(seqs(Some("a"), None, 10).await, [5, 3, 1]);
+    let page = Page { after: Some("x".to_owned()), limit: None };
+    let wrong = catalog.audit(&Filter::default(), &page).await;
+    assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
+}

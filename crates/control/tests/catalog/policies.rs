@@ -1,0 +1,170 @@
+use serde_json::json;
+use sluicegate_control::catalog::{Page, State, Wanted};
+use sluicegate_control::{By, Error};
+
+use crate::stage::{Stage, by, document};
+
+pub(crate) async fn a_policy_lives_and_its_versions_stay(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    let at = ("shop", "orders");
+    let v1 = document("orders", "10/s");
+    let made = catalog.create_policy(&by(), "shop", &v1, State::Shadow).await.unwrap();
+    assert_eq!((made.version, made.state), (1, State::Shadow));
+    let active = catalog.set_policy_state(&by(), at, 1, State::Active).await.unwrap();
+    assert_eq!((active.version, active.state), (2, State::Active));
+    let v3 = document("orders", "20/s");
+    catalog.change_policy(&by(), at, 2, &v3).await.unwrap();
+    let back = catalog.roll_back_policy(&by(), at, 3, 1).await.unwrap();
+    assert_eq!((back.version, back.state, &back.document), (4, State::Active, &v1));
+    assert_eq!(catalog.policy("shop", "orders").await.unwrap(), back);
+
+    let unknown = catalog.roll_back_policy(&by(), at, 4, 9).await;
+    assert!(matches!(unknown, Err(Error::NotFound("version"))), "{unknown:?}");
+    catalog.delete_policy(&by(), at, 4).await.unwrap();
+    assert!(matches!(catalog.policy("shop", "orders").await, Err(Error::NotFound("policy"))));
+    assert!(catalog.policies("shop", &Page::default()).await.unwrap().is_empty());
+    let versions = catalog.policy_versions("shop", "orders", &Page::default()).await.unwrap();
+    let told: Vec<_> = versions.iter().map(|v| (v.version, v.state)).collect();
+    assert_eq!(
+        told,
+        [
+            (5, State::Deleted),
+            (4, State::Active),
+            (3, State::Active),
+            (2, State::Active),
+            (1, State::Shadow)
+        ]
+    );
+    assert_eq!(catalog.policy_version("shop", "orders", 3).await.unwrap().document, v3);
+    // A new policy of this name goes on counting.
+    let anew = catalog.create_policy(&by(), "shop", &v3, State::Active).await.unwrap();
+    assert_eq!(anew.version, 6);
+    let taken = catalog.create_policy(&by(), "shop", &v3, State::Active).await;
+    assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+}
+
+pub(crate) async fn what_makes_no_sense_changes_nothing(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    stage.policy("shop", "orders", "10/s").await;
+    let before = catalog.policy("shop", "orders").await.unwrap();
+    let pointers = |error: Error| match error {
+        Error::Invalid(wrong) => wrong.into_iter().map(|w| w.pointer).collect::<Vec<_>>(),
+        other => panic!("{other}"),
+    };
+    for (bad, pointer) in [
+        (json!({ "name": "orders", "rules": [] }), "/document/rules"),
+        (
+            json!({ "name": "orders", "rules": [{ "token_bucket": { "rate": "NaN/s" } }] }),
+            "/document/rules/0/token_bucket/rate",
+        ),
+        (
+            json!({ "name": "orders", "apps": ["none"], "rules": [{ "token_bucket": { "rate": "1/s" } }] }),
+            "/document/apps/0",
+        ),
+        (document("other", "1/s"), "/document/name"),
+        (json!(7), "/document"),
+    ] {
+        let error = catalog.change_policy(&by(), ("shop", "orders"), 1, &bad).await.unwrap_err();
+        assert_eq!(pointers(error), [pointer], "{bad}");
+    }
+    let long = json!({ "name": "orders", "x": "y".repeat(70_000) });
+    let error = catalog.create_policy(&by(), "shop", &long, State::Active).await.unwrap_err();
+    assert_eq!(pointers(error), ["/document"]);
+    assert_eq!(catalog.policy("shop", "orders").await.unwrap(), before);
+    assert_eq!(catalog.revision().await.unwrap(), 1);
+    let nowhere = catalog.create_policy(&by(), "none", &document("p", "1/s"), State::Active).await;
+    assert!(matches!(nowhere, Err(Error::NotFound("app"))), "{nowhere:?}");
+}
+
+pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    stage.app("bank", &[]).await;
+    stage.policy("shop", "orders", "1000/s").await;
+    let others =
+        json!({ "name": "o", "apps": ["bank"], "rules": [{ "token_bucket": { "rate": "1/s" } }] });
+    let warned = catalog.create_policy(&by(), "shop", &others, State::Active).await;
+    assert!(matches!(&warned, Err(Error::Warned(w)) if w.len() == 1), "{warned:?}");
+    // What only tells locks nobody out.
+    catalog.create_policy(&by(), "shop", &others, State::Shadow).await.unwrap();
+    let warned = catalog.set_policy_state(&by(), ("shop", "o"), 1, State::Active).await;
+    assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
+    let forced = By { force: true, ..by() };
+    catalog.set_policy_state(&forced, ("shop", "o"), 1, State::Active).await.unwrap();
+
+    let less = document("orders", "100/s");
+    let warned = catalog.change_policy(&by(), ("shop", "orders"), 1, &less).await.unwrap_err();
+    assert_eq!(warned.to_string(), "its limit of 1000 becomes 100; `force` does it all the same");
+    catalog
+        .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "101/s"))
+        .await
+        .unwrap();
+    let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
+    let warned = catalog.create_policy(&by(), "shop", &all, State::Active).await;
+    assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
+}
+
+pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    for name in ["keep", "change", "drop"] {
+        stage.policy("shop", name, "10/s").await;
+    }
+    let wanted = |documents: Vec<serde_json::Value>| -> Vec<Wanted> {
+        documents.into_iter().map(|document| Wanted { document, state: None }).collect()
+    };
+    let good =
+        wanted(vec![document("keep", "10/s"), document("change", "20/s"), document("new", "1/s")]);
+    let told = |applied: Vec<sluicegate_control::catalog::Applied>| -> Vec<(String, String)> {
+        applied.into_iter().map(|one| (one.policy, one.action)).collect()
+    };
+    let expected = [("change", "update"), ("drop", "delete"), ("keep", "keep"), ("new", "create")]
+        .map(|(policy, action)| (policy.to_owned(), action.to_owned()));
+    let shown = catalog.apply(&By { dry_run: true, ..by() }, "shop", &good).await.unwrap();
+    assert_eq!(told(shown), expected);
+    assert!(matches!(catalog.policy("shop", "new").await, Err(Error::NotFound(_))));
+
+    let mut bad = good.clone();
+    bad.push(Wanted { document: json!({ "name": "bad", "rules": 1 }), state: None });
+    bad.push(Wanted { document: document("keep", "1/s"), state: Some(State::Deleted) });
+    let Err(Error::Invalid(wrong)) = catalog.apply(&by(), "shop", &bad).await else { panic!() };
+    let pointers: Vec<_> = wrong.iter().map(|wrong| wrong.pointer.as_str()).collect();
+    assert_eq!(
+        pointers,
+        ["/policies/3/document/rules", "/policies/4/state", "/policies/4/document/name"]
+    );
+    assert_eq!(catalog.policy("shop", "change").await.unwrap().version, 1);
+
+    let revision = catalog.revision().await.unwrap();
+    assert_eq!(told(catalog.apply(&by(), "shop", &good).await.unwrap()), expected);
+    assert_eq!(catalog.revision().await.unwrap(), revision + 1, "one change for nodes");
+    let names: Vec<_> = catalog.policies("shop", &Page::default()).await.unwrap();
+    let names: Vec<_> = names.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!(names, ["change", "keep", "new"]);
+    let again = catalog.apply(&by(), "shop", &good).await.unwrap();
+    assert!(again.iter().all(|one| one.action == "keep"), "{again:?}");
+}
+
+pub(crate) async fn another_apps_policy_is_not_there(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    stage.app("bank", &[]).await;
+    stage.policy("shop", "orders", "10/s").await;
+    let at = ("bank", "orders");
+    assert!(matches!(catalog.policy("bank", "orders").await, Err(Error::NotFound(_))));
+    let versions = catalog.policy_versions("bank", "orders", &Page::default()).await;
+    assert!(matches!(versions, Err(Error::NotFound(_))));
+    assert!(matches!(catalog.delete_policy(&by(), at, 1).await, Err(Error::NotFound(_))));
+    let changed = catalog.change_policy(&by(), at, 1, &document("orders", "1/s")).await;
+    assert!(matches!(changed, Err(Error::NotFound(_))));
+    let taken =
+        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
+    assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+    // Nor is the name of a deleted one.
+    catalog.delete_policy(&by(), ("shop", "orders"), 1).await.unwrap();
+    let taken =
+        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
+    assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+}

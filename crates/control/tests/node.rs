@@ -1,0 +1,150 @@
+//! What a node holds, while the catalog changes, is away, and comes back.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::json;
+use sluicegate_control::catalog::{NewToken, State};
+use sluicegate_control::identity::{Secret, SecretKind};
+use sluicegate_control::node::{Follower, News, Tokens};
+use sluicegate_control::{By, Catalog, Scope, Url};
+use tempfile::TempDir;
+
+const NOW: i64 = 1_800_000_000_000;
+
+struct Stage {
+    dir: TempDir,
+    catalog: Catalog,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let dir = TempDir::with_prefix("sluicegate-node-").expect("a folder for the test");
+        let catalog = Catalog::open(&url(&dir)).await.expect("the tables can be made");
+        catalog.create_app(&by(), "shop", "", &[]).await.expect("an app can be made");
+        Self { dir, catalog }
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.dir.path().join("held.json")
+    }
+
+    fn follower(&self) -> (Follower, News) {
+        let start = Follower::start(url(&self.dir), self.kept(), ("n1", "0.0.0"), NOW);
+        start.expect("there is no file, or a good one")
+    }
+
+    async fn policy(&self, name: &str, state: State) {
+        let document = json!({ "name": name, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
+        self.catalog.create_policy(&by(), "shop", &document, state).await.expect("it makes sense");
+    }
+}
+
+fn url(dir: &TempDir) -> Url {
+    format!("sqlite:{}", dir.path().join("catalog.db").display()).parse().expect("it is a URL")
+}
+
+fn by() -> By {
+    By::operator("because", NOW)
+}
+
+fn names(news: &News) -> Vec<&str> {
+    news.changed.iter().map(|policy| policy.name()).collect()
+}
+
+#[tokio::test]
+async fn a_node_learns_what_changed_and_says_what_it_holds() {
+    let stage = Stage::set().await;
+    let (mut follower, nothing) = stage.follower();
+    assert!(nothing.changed.is_empty() && nothing.tokens.is_none());
+    stage.policy("a", State::Active).await;
+    stage.policy("b", State::Shadow).await;
+    let news = follower.look(NOW).await.unwrap().expect("there is news");
+    assert_eq!(names(&news), ["a", "b"]);
+    assert!(news.changed[1].overflow() == &sluicegate_policy::Overflow::Shadow);
+    assert!(follower.look(NOW).await.unwrap().is_none());
+    let nodes = stage.catalog.nodes().await.unwrap();
+    assert_eq!((nodes[0].name.as_str(), nodes[0].revision), ("n1", 2));
+
+    stage.catalog.delete_policy(&by(), ("shop", "a"), 1).await.unwrap();
+    let news = follower.look(NOW).await.unwrap().expect("there is news");
+    assert_eq!((names(&news), news.gone.as_slice()), (vec![], &["a".to_owned()][..]));
+    // Now and then it says that it is there.
+    assert!(follower.look(NOW + 20_000).await.unwrap().is_none());
+    assert_eq!(stage.catalog.nodes().await.unwrap()[0].seen_at, NOW + 20_000);
+}
+
+#[tokio::test]
+async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
+    let stage = Stage::set().await;
+    stage.policy("a", State::Active).await;
+    let secret = Secret::new(SecretKind::Token);
+    let hash = secret.hash();
+    let scopes = [Scope::Check];
+    let new = NewToken { name: "t", scopes: &scopes, expires_at: NOW + 1_000, hash: &hash };
+    let token = stage.catalog.create_token(&by(), "shop", new).await.unwrap();
+    let (mut follower, _) = stage.follower();
+    follower.look(NOW).await.unwrap();
+    follower.keep().unwrap();
+    assert!(!fs::read_to_string(stage.kept()).unwrap().contains(secret.expose()));
+
+    let away = stage.dir.path().join("away.db");
+    fs::rename(stage.dir.path().join("catalog.db"), &away).unwrap();
+    let nowhere: Url =
+        format!("sqlite:{}/none/catalog.db", stage.dir.path().display()).parse().unwrap();
+    let (mut alone, news) = Follower::start(nowhere, stage.kept(), ("n1", "0"), NOW).unwrap();
+    assert_eq!(names(&news), ["a"]);
+    let is_good = |tokens: &Tokens, scope, at| {
+        tokens.good(secret.expose(), scope, at).map(|good| good.app.to_owned())
+    };
+    let tokens = news.tokens.unwrap();
+    assert_eq!(is_good(&tokens, Scope::Check, NOW), Some("shop".to_owned()));
+    assert_eq!(is_good(&tokens, Scope::Refund, NOW), None);
+    assert_eq!(is_good(&tokens, Scope::Check, NOW + 1_000), None, "it has ended");
+    assert!(tokens.good("sgt_other", Scope::Check, NOW).is_none());
+    assert!(alone.look(NOW).await.is_err());
+    assert_eq!(alone.held().revision(), 2);
+
+    fs::rename(&away, stage.dir.path().join("catalog.db")).unwrap();
+    stage.catalog.revoke_token(&by(), "shop", &token.id).await.unwrap();
+    let (mut back, _) = stage.follower();
+    let news = back.look(NOW).await.unwrap().expect("there is news");
+    assert!(news.tokens.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_catalog_that_was_taken_back_is_followed_there() {
+    let stage = Stage::set().await;
+    stage.policy("a", State::Active).await;
+    stage.policy("b", State::Active).await;
+    let (mut follower, _) = stage.follower();
+    follower.look(NOW).await.unwrap();
+    follower.keep().unwrap();
+
+    let earlier = Stage::set().await;
+    earlier.policy("c", State::Active).await;
+    let start = Follower::start(url(&earlier.dir), stage.kept(), ("n1", "0"), NOW);
+    let (mut follower, news) = start.unwrap();
+    assert_eq!(names(&news), ["a", "b"]);
+    let news = follower.look(NOW).await.unwrap().expect("there is news");
+    assert_eq!(
+        (names(&news), news.gone.as_slice()),
+        (vec!["c"], &["a".to_owned(), "b".to_owned()][..])
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_read_is_left_out() {
+    let stage = Stage::set().await;
+    for text in ["", "{", r#"{"format":2,"published":{"revision":1,"policies":[],"tokens":[]}}"#] {
+        fs::write(stage.kept(), text).unwrap();
+        let start = Follower::start(url(&stage.dir), stage.kept(), ("n1", "0"), NOW);
+        assert!(start.unwrap_err().to_string().contains("held.json"), "{text}");
+    }
+    let later = json!({ "format": 1, "published": { "revision": 9, "tokens": [], "policies": [
+        { "name": "p", "app": "shop", "state": "active", "version": 1, "document": "{\"name\":\"p\",\"of\":\"tomorrow\"}" },
+    ] } });
+    fs::write(stage.kept(), later.to_string()).unwrap();
+    let (_, news) = stage.follower();
+    assert_eq!((names(&news), news.refused[0].0.as_str()), (vec![], "p"));
+}
