@@ -49,7 +49,7 @@ fn by() -> By {
 }
 
 fn names(news: &News) -> Vec<&str> {
-    news.changed.iter().map(|policy| policy.name()).collect()
+    news.changed.iter().map(sluicegate_policy::Policy::name).collect()
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ impl Api {
         request: Request,
     ) -> Response {
         let answered = self.try_answer(route, params, request).await;
-        let mut response = answered.unwrap_or_else(|problem| problem.respond());
+        let mut response = answered.unwrap_or_else(Problem::respond);
         let headers = response.headers_mut();
         // What is answered is for who asked, now.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -15,7 +15,7 @@ fn docs(name: &str) -> PathBuf {
 /// The file is `text`; with `SLUICEGATE_WRITE=1` it is made so.
 fn assert_file(path: &Path, text: &str) {
     if std::env::var_os("SLUICEGATE_WRITE").is_some() {
-        fs::write(path, text).unwrap();
+        fs::write(path, text).expect("the file can be written");
     }
     let there = fs::read_to_string(path).unwrap_or_default();
     assert!(

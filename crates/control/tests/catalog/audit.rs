@@ -31,13 +31,18 @@ pub(crate) async fn the_chain_holds_and_breaks_where_something_was_changed(stage
 async fn harm_database(stage: &Stage, sql: &'static str) {
     use sluicegate_control::Url;
     use sqlx::ConnectOptions as _;
-    match &stage.url {
-        Url::Sqlite(options) => drop(options.connect().await.unwrap().execute(sql).await.unwrap()),
-        Url::MySql(options) => drop(options.connect().await.unwrap().execute(sql).await.unwrap()),
-        Url::Postgres(options) => {
-            drop(options.connect().await.unwrap().execute(sql).await.unwrap())
+    let met = match &stage.url {
+        Url::Sqlite(options) => {
+            options.connect().await.unwrap().execute(sql).await.unwrap().rows_affected()
         }
-    }
+        Url::MySql(options) => {
+            options.connect().await.unwrap().execute(sql).await.unwrap().rows_affected()
+        }
+        Url::Postgres(options) => {
+            options.connect().await.unwrap().execute(sql).await.unwrap().rows_affected()
+        }
+    };
+    assert!(met > 0, "{sql}");
 }
 
 pub(crate) async fn who_was_denied_is_noted(stage: &Stage) {
