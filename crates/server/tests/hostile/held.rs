@@ -32,7 +32,7 @@ async fn queue() -> (Attacked, tempfile::TempDir) {
     let path = folder.path().join("policies.yaml");
     fs::write(&path, POLICIES).expect("it can be written");
     let server = common::Server::start(&format!("[policies]\npath = {path:?}"));
-    let server = Attacked { server, kib: 0 };
+    let server = Attacked { server, ca: None, kib: 0 };
     until_held(&server, 0).await;
     (server, folder)
 }
