@@ -1,3 +1,5 @@
+//! Accounts and sessions.
+
 use sluicegate_control::Error;
 use sluicegate_control::catalog::{AccountChange, NewAccount, SessionSpans};
 

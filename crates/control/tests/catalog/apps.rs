@@ -1,3 +1,5 @@
+//! Apps and their members.
+
 use sluicegate_control::catalog::{Page, State};
 use sluicegate_control::{Error, Role};
 

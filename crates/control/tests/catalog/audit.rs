@@ -1,3 +1,5 @@
+//! The audit and its chain.
+
 use sluicegate_control::audit::Filter;
 use sluicegate_control::catalog::Page;
 use sluicegate_control::{Action, Error};

@@ -1,3 +1,5 @@
+//! Changes of whatever kind: once, whole, one after the other.
+
 use sluicegate_control::audit::Filter;
 use sluicegate_control::catalog::{Page, Repeatable, State};
 use sluicegate_control::{By, Error};

@@ -1,3 +1,5 @@
+//! Policies and their versions.
+
 use serde_json::json;
 use sluicegate_control::catalog::{Page, State, Wanted};
 use sluicegate_control::{By, Error};

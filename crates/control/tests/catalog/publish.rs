@@ -1,3 +1,5 @@
+//! What nodes are told.
+
 use sluicegate_control::Scope;
 use sluicegate_control::catalog::{NewToken, State};
 

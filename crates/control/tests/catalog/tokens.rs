@@ -1,3 +1,5 @@
+//! Tokens of machines.
+
 use sluicegate_control::catalog::{NewToken, Page};
 use sluicegate_control::{Error, Scope};
 
