@@ -6,7 +6,7 @@
 //!                            └ ROUTES: method, path, action, handler, and how it is described
 //! ```
 //!
-//! A route is a row of [`ROUTES`](table), and has an [`Action`](crate::Action), which has a rule; there
+//! A route is a row of a table (`table.rs`), and has an [`Action`](crate::Action), which has a rule; there
 //! is no other way to a handler. All routes that change something take `?reason=`, `?dry_run=true`,
 //! `?force=true` and the header field `Idempotency-Key`; those that change what is there take
 //! `If-Match` with its `ETag`.
