@@ -24,7 +24,7 @@ async fn excess_and_lack(offsets_us: &[i64]) -> Option<(f64, f64)> {
         let before = load.admitted();
         tokio::time::sleep(Duration::from_secs(1)).await;
         let passed = load.admitted() - before;
-        assert!(passed >= RATE * 8 / 10, "only {passed} passed in the second after {offset} µs");
+        assert!(passed >= RATE / 2, "only {passed} passed in the second after {offset} µs");
     }
     let (admitted, least, most) = load.end().await;
     let bound = |elapsed: Duration| BURST as f64 + RATE as f64 * elapsed.as_secs_f64();
