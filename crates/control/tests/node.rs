@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::json;
-use sluicegate_control::catalog::{NewToken, State};
+use sluicegate_control::catalog::{NewToken, Page, State};
 use sluicegate_control::identity::{Secret, SecretKind};
 use sluicegate_control::node::{Follower, News, Tokens};
 use sluicegate_control::{By, Catalog, Scope, Url};
@@ -63,7 +63,7 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     assert_eq!(names(&news), ["a", "b"]);
     assert!(news.changed[1].overflow() == &sluicegate_policy::Overflow::Shadow);
     assert!(follower.look(NOW).await.unwrap().is_none());
-    let nodes = stage.catalog.nodes().await.unwrap();
+    let nodes = stage.catalog.nodes(&Page::default()).await.unwrap();
     assert_eq!((nodes[0].name.as_str(), nodes[0].revision), ("n1", 2));
 
     stage.catalog.delete_policy(&by(), ("shop", "a"), 1).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     assert_eq!((names(&news), news.gone.as_slice()), (vec![], &["a".to_owned()][..]));
     // Now and then it says that it is there.
     assert!(follower.look(NOW + 20_000).await.unwrap().is_none());
-    assert_eq!(stage.catalog.nodes().await.unwrap()[0].seen_at, NOW + 20_000);
+    assert_eq!(stage.catalog.nodes(&Page::default()).await.unwrap()[0].seen_at, NOW + 20_000);
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ fn parameters(route: &Route) -> Vec<Json> {
 }
 
 /// Lists, and what they are of.
-const LISTS: [(&str, &str); 9] = [
+const LISTS: [(&str, &str); 8] = [
     ("Accounts", "Account"),
     ("Apps", "App"),
     ("Members", "Member"),
@@ -117,7 +117,6 @@ const LISTS: [(&str, &str); 9] = [
     ("Tokens", "Token"),
     ("Entries", "Entry"),
     ("Nodes", "Node"),
-    ("Applied", "AppliedPolicy"),
 ];
 
 fn schema(name: &str) -> Json {
@@ -156,14 +155,21 @@ fn schemas() -> Json {
     add::<Entry>(&mut all);
     add::<Verified>(&mut all);
     add::<Node>(&mut all);
+    all.insert(
+        "Applied".to_owned(),
+        json!({
+            "type": "object",
+            "properties": { "policies": { "type": "array", "items": schema("AppliedPolicy") } },
+            "required": ["policies"],
+        }),
+    );
     for (list, item) in LISTS {
-        let field = if list == "Applied" { "policies" } else { "items" };
         let items = json!({ "type": "array", "items": schema(item) });
         let next = json!({ "type": "string", "description": "What to ask for as `after`." });
         let list_schema = json!({
             "type": "object",
-            "properties": { field: items, "next": next },
-            "required": [field],
+            "properties": { "items": items, "next": next },
+            "required": ["items"],
         });
         all.insert(list.to_owned(), list_schema);
     }

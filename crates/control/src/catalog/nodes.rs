@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Catalog;
+use super::{Catalog, Page};
 use crate::error::Error;
 
 /// A node.
@@ -26,10 +26,10 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn nodes(&self) -> Result<Vec<Node>, Error> {
+    pub async fn nodes(&self, page: &Page) -> Result<Vec<Node>, Error> {
         let sql = "SELECT name, software, revision, started_at, seen_at FROM nodes \
-                   ORDER BY name LIMIT 10000";
-        let rows = self.db.rows(sql, &[]).await?;
+                   WHERE name > ? ORDER BY name LIMIT ?";
+        let rows = self.db.rows(sql, &[page.after().into(), page.limit().into()]).await?;
         let node = |row: &crate::db::Row| {
             Ok(Node {
                 name: row.get(0)?,

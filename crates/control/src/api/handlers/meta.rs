@@ -9,6 +9,6 @@ pub(in crate::api) async fn openapi(_: Ask) -> Result<Reply, Problem> {
 }
 
 pub(in crate::api) async fn nodes(ask: Ask) -> Result<Reply, Problem> {
-    let nodes = ask.api.catalog.nodes().await?;
+    let nodes = ask.api.catalog.nodes(&ask.page()).await?;
     Ok(Reply::list(&ask, nodes, |node| node.name.clone()))
 }
