@@ -10,6 +10,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
+mod callers;
 mod cli;
 mod client;
 pub mod config;

@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use crate::callers::Callers;
 use crate::config::{self, Config, Flags, Listen, Span, StoreConfig, TraceConfig};
 use crate::eyes::Eyes;
 use crate::gate::Gate;
@@ -182,6 +183,7 @@ async fn serve(
         http_headers: Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
+        callers: Arc::new(Callers::believed()),
         trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
         workers: Arc::new(Workers::start(workers)?),

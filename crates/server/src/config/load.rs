@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sluicegate::store::KEYS_MAX;
 use toml::{Table, Value};
 
-use super::{Config, StoreConfig};
+use super::{CatalogConfig, Config, StoreConfig};
 use crate::snapshot::EVERY_MIN;
 use crate::store::StoreName;
 
@@ -18,10 +18,14 @@ const PREFIX: &str = "SLUICEGATE__";
 pub(super) const FILE_SUFFIX: &str = "_file";
 
 /// The keys that may be given as files: those that hold secrets.
-pub(super) const SECRETS: [&[&str]; 2] = [&["store", "url"], &["resp", "password"]];
+pub(super) const SECRETS: [&[&str]; 3] =
+    [&["store", "url"], &["resp", "password"], &["catalog", "url"]];
 
 /// Largest file of a configuration or a secret: nobody writes more by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Longest name of a node in bytes: a host and a port.
+const NODE_BYTES_MAX: usize = 128;
 
 /// What the command line says, as paths with their values; the last of a path counts.
 pub(crate) type Flags = Vec<(&'static [&'static str], Value)>;
@@ -109,7 +113,7 @@ fn of_tree(tree: Table) -> Result<Config, ConfigError> {
 
 /// What types cannot say.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let Config { server, admin, resp, rls, store, trace, .. } = config;
+    let Config { server, admin, resp, rls, store, trace, catalog, policies, .. } = config;
     if server.workers > 256 {
         return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
     }
@@ -136,6 +140,15 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if rls.descriptors.is_some() && rls.envoy_config.is_some() {
         return wrong("rls.descriptors", "does not go with `rls.envoy_config`".to_owned());
     }
+    check_catalog(catalog)?;
+    if catalog.url.is_some() && policies.path.is_some() {
+        return wrong("policies.path", "does not go with `catalog.url`".to_owned());
+    }
+    if catalog.url.is_some() && rls.envoy_config.is_some() {
+        let problem = "does not go with `catalog.url`: expected `rls.descriptors`, and policies \
+                       by `sluicegate import envoy`";
+        return wrong("rls.envoy_config", problem.to_owned());
+    }
     if trace.endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_http()) {
         // It is not repeated: there may be a password in it.
         return wrong(
@@ -153,6 +166,31 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             "`{open}` can be reached from elsewhere: expected a loopback address, `admin.tls.client_ca`, or `admin.insecure = true`"
         );
         return wrong("admin.listen", problem);
+    }
+    Ok(())
+}
+
+fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
+    let CatalogConfig { url, node, listen, tls, insecure, .. } = catalog;
+    if let Some(url) = url {
+        // It is not repeated: there may be a password in it.
+        let url: Result<sluicegate_control::Url, _> = url.expose().parse();
+        url.or_else(|error| wrong("catalog.url", error.to_string()))?;
+    }
+    let is_name = |node: &str| (1..=NODE_BYTES_MAX).contains(&node.len()) && !node.contains(char::is_control);
+    if node.as_deref().is_some_and(|node| !is_name(node)) {
+        let problem = format!("expected 1 to {NODE_BYTES_MAX} bytes of text");
+        return wrong("catalog.node", problem);
+    }
+    if url.is_none() && !listen.as_slice().is_empty() {
+        return wrong("catalog.listen", "expected `catalog.url` beside it".to_owned());
+    }
+    let open = listen.as_slice().iter().find(|listen| !listen.is_local());
+    if let Some(open) = open.filter(|_| tls.is_none() && !insecure) {
+        let problem = format!(
+            "`{open}` can be reached from elsewhere: expected a loopback address, `catalog.tls`, or `catalog.insecure = true`"
+        );
+        return wrong("catalog.listen", problem);
     }
     Ok(())
 }

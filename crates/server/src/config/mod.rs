@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     /// The rules.
     pub(crate) policies: PoliciesConfig,
+    /// The rules in a database, with those who may change them; in the place of `policies`.
+    pub(crate) catalog: CatalogConfig,
     /// HTTP/JSON.
     pub(crate) http: HttpConfig,
     /// The protocol of Redis.
@@ -95,6 +97,40 @@ pub(crate) struct StoreConfig {
 pub(crate) struct PoliciesConfig {
     /// A document (YAML or JSON), or a directory of them; watched. None: every policy is unknown.
     pub(crate) path: Option<PathBuf>,
+}
+
+/// The rules in a database, with those who may change them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CatalogConfig {
+    /// The database: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/DATABASE` or `postgres://…`; none:
+    /// policies are files.
+    pub(crate) url: Option<Secret>,
+    /// What this server is called among the nodes; none: its host, and the first port it listens on.
+    pub(crate) node: Option<String>,
+    /// A file for what the catalog said last, so that the server starts while the database is away.
+    pub(crate) kept: PathBuf,
+    /// Who has to show a token, by which the app is known that asks.
+    pub(crate) tokens_required: TokensRequired,
+    /// Where the admin API listens, if not at `admin.listen`.
+    pub(crate) listen: OneOrMany<Listen>,
+    /// Speaks TLS there; none: plain.
+    pub(crate) tls: Option<TlsConfig>,
+    /// Permits an address there that others can reach without TLS, behind a proxy that speaks it.
+    pub(crate) insecure: bool,
+}
+
+/// Who has to show a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TokensRequired {
+    /// Who comes to an address that others can reach; on loopback a request says its app.
+    #[default]
+    Remote,
+    /// Everybody.
+    Always,
+    /// Nobody: who reaches the server is believed.
+    Never,
 }
 
 /// HTTP/JSON.
@@ -210,6 +246,20 @@ impl Default for StoreConfig {
             time_source: TimeSource::Server,
             snapshot: None,
             snapshot_every: None,
+        }
+    }
+}
+
+impl Default for CatalogConfig {
+    fn default() -> Self {
+        Self {
+            url: None,
+            node: None,
+            kept: "sluicegate-kept.json".into(),
+            tokens_required: TokensRequired::default(),
+            listen: OneOrMany::default(),
+            tls: None,
+            insecure: false,
         }
     }
 }

@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::callers::Callers;
 use crate::config::{Config, Listen, TlsConfig};
 use crate::gate::Gate;
 use crate::policies::Live;
@@ -44,11 +45,14 @@ pub(crate) enum Wire {
     Resp,
     /// Envoy's rate limit service.
     Rls,
+    /// The admin API, where it has an address of its own.
+    Catalog,
 }
 
 impl Wire {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Http, Self::Resp, Self::Rls, Self::Admin];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Http, Self::Resp, Self::Rls, Self::Admin, Self::Catalog];
 
     /// What it is called: its section in the configuration, its label in metrics.
     pub(crate) const fn name(self) -> &'static str {
@@ -57,6 +61,7 @@ impl Wire {
             Self::Admin => "admin",
             Self::Resp => "resp",
             Self::Rls => "rls",
+            Self::Catalog => "catalog",
         }
     }
 
@@ -64,7 +69,7 @@ impl Wire {
     const fn connections_max(self) -> usize {
         match self {
             Self::Resp => resp::CONNECTIONS_MAX,
-            Self::Http | Self::Admin | Self::Rls => accept::CONNECTIONS_MAX,
+            Self::Http | Self::Admin | Self::Rls | Self::Catalog => accept::CONNECTIONS_MAX,
         }
     }
 
@@ -74,6 +79,7 @@ impl Wire {
             Self::Admin => config.admin.listen.as_slice(),
             Self::Resp => config.resp.listen.as_slice(),
             Self::Rls => config.rls.listen.as_slice(),
+            Self::Catalog => config.catalog.listen.as_slice(),
         }
     }
 
@@ -83,6 +89,7 @@ impl Wire {
             Self::Admin => config.admin.tls.as_ref(),
             Self::Resp => config.resp.tls.as_ref(),
             Self::Rls => config.rls.tls.as_ref(),
+            Self::Catalog => config.catalog.tls.as_ref(),
         }
     }
 
@@ -94,6 +101,7 @@ impl Wire {
             (Self::Admin, true) => "admin+https",
             (Self::Resp, true) => "rediss",
             (Self::Rls, true) => "grpcs",
+            (Self::Catalog, true) => "catalog+https",
         }
     }
 }
@@ -117,6 +125,8 @@ pub(crate) struct House {
     pub(crate) gate: Arc<Gate>,
     pub(crate) live: Arc<Live>,
     pub(crate) limits: Arc<RateLimits>,
+    /// Whose requests are answered.
+    pub(crate) callers: Arc<Callers>,
     /// What clients of HTTP are told about their budgets with.
     pub(crate) http_headers: Headers,
     /// Gateways whose word is taken for what their clients asked.
@@ -201,7 +211,7 @@ pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
         serving.spawn(async move {
             match wire {
                 Wire::Http => http::serve(listener, &house).await,
-                Wire::Admin => admin::serve(listener, &house).await,
+                Wire::Admin | Wire::Catalog => admin::serve(wire, listener, &house).await,
                 Wire::Resp => resp::serve(listener, &house).await,
                 Wire::Rls => rls::serve(listener, &house).await,
             }

@@ -37,10 +37,10 @@ struct Policies {
 
 /// Answers requests until told to stop, then lets those in flight end. Returns how many connections
 /// were cut off because they did not.
-pub(super) async fn serve(listener: Listener, house: &House) -> usize {
+pub(super) async fn serve(wire: Wire, listener: Listener, house: &House) -> usize {
     let House { workers, stop, .. } = house;
     let (router, stopping) = (router(house.clone()), stop.clone());
-    let connections = Arc::clone(house.gate.eyes().connections(Wire::Admin));
+    let connections = Arc::clone(house.gate.eyes().connections(wire));
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
         connections.during(http::connection(router.clone(), stream, stopping.clone()))
     })
