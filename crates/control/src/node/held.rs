@@ -106,12 +106,21 @@ impl Held {
     }
 
     /// Takes over a catalog that does not follow the one that is held.
-    pub fn replace(&mut self, published: Published) -> News {
-        let before = std::mem::take(self);
+    pub fn replace(&mut self, mut published: Published) -> News {
+        let mut before = std::mem::take(self);
+        // What is the same is not told again.
+        let is_new =
+            |policy: &mut PublishedPolicy| before.policies.get(&policy.name) != Some(policy);
+        let new: Vec<_> = published.policies.extract_if(.., is_new).collect();
+        let same = std::mem::replace(&mut published.policies, new);
+        self.policies = same.into_iter().map(|policy| (policy.name.clone(), policy)).collect();
         let mut news = self.take(published);
+        for (name, _) in &news.refused {
+            self.policies.extend(before.policies.remove_entry(name));
+        }
         let gone = before.policies.into_keys().filter(|name| !self.policies.contains_key(name));
         news.gone.extend(gone);
-        news.tokens = Some(self.tokens());
+        news.tokens = (before.tokens != self.tokens).then(|| self.tokens());
         news
     }
 
@@ -155,13 +164,22 @@ impl Held {
             tokens: self.tokens.values().cloned().collect(),
         };
         let bytes = serde_json::to_vec(&Kept { format: FORMAT, published })?;
-        let beside = path.with_extension("new");
+        // Nodes may share the folder.
+        let beside = path.with_extension(format!("{}.new", std::process::id()));
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&beside)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)
+    }
+}
+
+impl News {
+    /// Whether nothing is otherwise.
+    pub fn is_empty(&self) -> bool {
+        let Self { changed, gone, refused, tokens } = self;
+        changed.is_empty() && gone.is_empty() && refused.is_empty() && tokens.is_none()
     }
 }
 
