@@ -106,7 +106,6 @@ impl Following {
 
     /// Looks again and again until `stop`, and tells of what is news.
     pub(crate) async fn keep(mut self, told: Told<'_>, stop: &CancellationToken) {
-        self.open_office(&told).await;
         loop {
             let pause = if self.is_away { AWAY_EVERY } else { EVERY };
             tokio::select! {
@@ -154,9 +153,9 @@ impl Following {
     }
 
     /// Opens the admin API, once the catalog is there.
-    async fn open_office(&self, told: &Told<'_>) {
+    pub(crate) async fn open_office(&self, told: &Told<'_>) {
         let Some(catalog) = self.follower.catalog() else { return };
-        if told.office.is_open() {
+        if self.is_away || told.office.is_open() {
             return;
         }
         let setup = match setup(catalog).await {
