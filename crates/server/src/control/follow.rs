@@ -118,10 +118,14 @@ impl Following {
                     if let Some(news) = news {
                         told.take(news, self.revision());
                     }
+                    told.live.asked(true);
                     self.is_away = false;
                     self.open_office(&told).await;
                 }
-                Err(error) => self.missed(&error),
+                Err(error) => {
+                    told.live.asked(false);
+                    self.missed(&error);
+                }
             }
             self.write().await;
         }
