@@ -113,7 +113,11 @@ impl Following {
                 // Nodes that started together do not ask together for ever.
                 () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
             }
-            match self.look().await {
+            let looked = tokio::select! {
+                () = stop.cancelled() => break,
+                looked = self.look() => looked,
+            };
+            match looked {
                 Ok(news) => {
                     if let Some(news) = news {
                         told.take(news, self.revision());

@@ -6,4 +6,5 @@ mod kill;
 mod node;
 #[path = "../common/program.rs"]
 mod program;
+mod readme;
 mod stage;
