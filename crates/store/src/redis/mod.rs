@@ -20,6 +20,7 @@
 //! - What may have been executed is never sent again. The server forgot the script, or the key has
 //!   moved: then the call was surely not executed, and goes again within its deadline.
 //! - Connections come back by themselves, with jittered pauses, for ever.
+//! - Policies are [published](RedisClient::publish) whole or not at all, and [told of](Revisions).
 //! - The bounds: calls that wait, requests in flight, repeats and pauses have their maxima beside
 //!   the code that keeps them.
 
@@ -72,7 +73,7 @@ use self::stats::Counters;
 pub use self::stats::Stats;
 pub use self::store::RedisStore;
 
-/// The one script that a client calls. Its reply for n keys is a list of n values, in their order;
+/// The script by which a client decides. Its reply for n keys is a list of n values, in their order;
 /// for one key it is the value itself. It reads and writes its keys only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LuaScript {

@@ -2,6 +2,7 @@
 //! what is heard of it.
 #![cfg(feature = "redis")]
 
+mod example;
 mod heard;
 mod program;
 mod rights;
