@@ -203,13 +203,15 @@ impl Publication<'_> {
         }
         for (place, policy) in self.policies.iter().enumerate() {
             let field = || format!("policies[{place}].name");
-            if policy.name.is_empty() || policy.name.starts_with('#') {
-                return Err(unusable(field(), &format!("`{}` is no name", policy.name)));
-            }
+            named(policy.name, field)?;
             if place > 0 && self.policies[place - 1].name >= policy.name {
                 let problem = format!("`{}` is not in the order of names", policy.name);
                 return Err(unusable(field(), &problem));
             }
+        }
+        let names = self.changed.map_or(&[][..], |changed| changed.names).iter().enumerate();
+        for (place, name) in names {
+            named(name, || format!("changed.names[{place}]"))?;
         }
         Ok(())
     }
@@ -255,6 +257,14 @@ impl PublishedPolicy<'_> {
         let state = if is_shadow { "shadow" } else { "active" };
         let text = serde_json::to_string(&Field { version, state, app, document });
         Ok(text.expect("texts and numbers are JSON"))
+    }
+}
+
+/// Refuses what is no name, and would be another field.
+fn named(name: &str, field: impl Fn() -> String) -> Result<(), PublishError> {
+    match name.is_empty() || name.starts_with('#') {
+        true => Err(unusable(field(), &format!("`{name}` is no name"))),
+        false => Ok(()),
     }
 }
 

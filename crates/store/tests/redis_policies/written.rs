@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_store::redis::{
-    POLICIES_KEY, Publication, PublishError, Published, PublishedPolicy, RedisStore,
+    Changed, POLICIES_KEY, Publication, PublishError, Published, PublishedPolicy, RedisStore,
 };
 use sluicegate_store::{Executed, StoreError};
 use sluicegate_testkit::{
@@ -233,6 +233,10 @@ async fn what_cannot_be_published_is_said_by_its_place() {
     check(1, &[policy("#a", "{}")], "policies[0].name: `#a` is no name").await;
     let twice = [policy("a", "{}"), policy("a", "{}")];
     check(1, &twice, "policies[1].name: `a` is not in the order of names").await;
+    let changed = Some(Changed { since: 0, names: &["a", "#revision"] });
+    let publication = Publication { revision: 1, policies: &[], changed, instead_of: None };
+    let error = store.publish(&publication).await.expect_err("it cannot be published");
+    assert_eq!(error.to_string(), "changed.names[1]: `#revision` is no name");
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
     for (document, problem) in [("{", "is no JSON"), ("[1]", "is no JSON object")] {
