@@ -1,6 +1,6 @@
 //! Policies and tokens as a node holds them, in memory and in a file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -24,6 +24,8 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     revision: i64,
+    /// Policies that this program cannot read, by name.
+    unreadable: BTreeSet<String>,
     policies: BTreeMap<String, PublishedPolicy>,
     tokens: BTreeMap<String, PublishedToken>,
 }
@@ -69,6 +71,12 @@ impl Held {
         self.revision
     }
 
+    /// Whether what is held is all that the catalog has: no policy of a later version of this program
+    /// is missing.
+    pub fn is_readable(&self) -> bool {
+        self.unreadable.is_empty()
+    }
+
     /// Every policy that is held, for a copy elsewhere.
     pub fn policies(&self) -> impl Iterator<Item = &PublishedPolicy> {
         self.policies.values()
@@ -78,6 +86,7 @@ impl Held {
     pub fn take(&mut self, published: Published) -> News {
         let mut news = News::default();
         for policy in published.policies {
+            self.unreadable.remove(&policy.name);
             if policy.state == State::Deleted {
                 if self.policies.remove(&policy.name).is_some() {
                     news.gone.push(policy.name);
@@ -89,7 +98,10 @@ impl Held {
                     news.changed.push(compiled);
                     self.policies.insert(policy.name.clone(), policy);
                 }
-                Err(problem) => news.refused.push((policy.name, problem)),
+                Err(problem) => {
+                    self.unreadable.insert(policy.name.clone());
+                    news.refused.push((policy.name, problem));
+                }
             }
         }
         let has_tokens = !published.tokens.is_empty();

@@ -1,10 +1,12 @@
 //! Follows the catalog: what changes there holds here within a second.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::system::uname;
+use sluicegate::store::redis::Revisions;
 use sluicegate::{Clock, WallClock};
 use sluicegate_control::api::{Api, Setup};
 use sluicegate_control::node::{Follower, News};
@@ -15,16 +17,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::Office;
 use super::budgets::Live as LiveBudgets;
+use super::publish::Publisher;
 use crate::callers::Callers;
 use crate::config::{CatalogConfig, Listen};
 use crate::gate::Gate;
 use crate::policies::Live;
 use crate::say;
+use crate::store::OnRedis;
 use crate::wire::Bound;
 
 /// How often the catalog is asked for its revision: an edit is to hold everywhere within a second,
 /// and this is one row by its key.
 const EVERY: Duration = Duration::from_millis(250);
+
+/// How long is waited at least, also if somebody says that there is news.
+const EVERY_MIN: Duration = Duration::from_millis(5);
 
 /// How long is waited between two looks while the catalog does not answer.
 const AWAY_EVERY: Duration = Duration::from_secs(1);
@@ -106,25 +113,29 @@ impl Following {
 
     /// Looks again and again until `stop`, and tells of what is news.
     pub(crate) async fn keep(mut self, told: Told<'_>, stop: &CancellationToken) {
+        let redis = told.gate.engine().store().on_redis();
+        let mut heard = redis.map(OnRedis::revisions);
+        let mut publisher = Publisher::default();
         loop {
-            let pause = if self.is_away { AWAY_EVERY } else { EVERY };
-            tokio::select! {
-                () = stop.cancelled() => break,
-                // Nodes that started together do not ask together for ever.
-                () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
-            }
             let looked = tokio::select! {
                 () = stop.cancelled() => break,
-                looked = self.look() => looked,
+                looked = async {
+                    self.pause(&told, &mut heard).await;
+                    self.look().await
+                } => looked,
             };
             match looked {
                 Ok(news) => {
                     if let Some(news) = news {
+                        publisher.note(&news);
                         told.take(news, self.revision());
                     }
                     told.live.asked(true);
                     self.is_away = false;
                     self.open_office(&told).await;
+                    if let Some(redis) = redis {
+                        publisher.look(redis, self.follower.held()).await;
+                    }
                 }
                 Err(error) => {
                     told.live.asked(false);
@@ -135,6 +146,23 @@ impl Following {
         }
         self.kept_at = None;
         self.write().await;
+    }
+
+    /// Waits until it is time to look, or somebody says that there is something to see.
+    async fn pause(&self, told: &Told<'_>, heard: &mut Option<Revisions>) {
+        let pause = if self.is_away { AWAY_EVERY } else { EVERY };
+        let later = async {
+            let Some(heard) = heard else { return pending().await };
+            while heard.next().await <= self.revision() {}
+        };
+        // However much is said, looks have a distance.
+        sleep(EVERY_MIN).await;
+        tokio::select! {
+            // Nodes that started together do not ask together for ever.
+            () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
+            () = told.office.changed() => {}
+            () = later => {}
+        }
     }
 
     /// What changed since the last look.

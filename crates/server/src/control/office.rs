@@ -8,6 +8,7 @@ use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sluicegate::http::problem::MEDIA_TYPE;
 use sluicegate_control::api::{Api, Source};
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 use crate::wire::accept::Peer;
@@ -17,6 +18,8 @@ use crate::wire::accept::Peer;
 pub(crate) struct Office {
     /// None: the catalog was not reached yet.
     router: OnceLock<Router>,
+    /// Somebody changed something.
+    changed: Notify,
 }
 
 impl Office {
@@ -30,6 +33,11 @@ impl Office {
         self.router.get().is_some()
     }
 
+    /// Returns when somebody has changed something here since the last time.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
     /// Answers `request`, which came from `peer`.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
         let Some(router) = self.router.get() else { return away() };
@@ -38,10 +46,15 @@ impl Office {
             Peer::Local => "local".to_owned(),
         };
         request.extensions_mut().insert(Source(source));
-        match router.clone().oneshot(request).await {
+        let changes = !request.method().is_safe();
+        let response = match router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
+        };
+        if changes && response.status().is_success() {
+            self.changed.notify_one();
         }
+        response
     }
 }
 
