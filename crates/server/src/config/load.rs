@@ -177,7 +177,8 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
         let url: Result<sluicegate_control::Url, _> = url.expose().parse();
         url.or_else(|error| wrong("catalog.url", error.to_string()))?;
     }
-    let is_name = |node: &str| (1..=NODE_BYTES_MAX).contains(&node.len()) && !node.contains(char::is_control);
+    let is_name =
+        |node: &str| (1..=NODE_BYTES_MAX).contains(&node.len()) && !node.contains(char::is_control);
     if node.as_deref().is_some_and(|node| !is_name(node)) {
         let problem = format!("expected 1 to {NODE_BYTES_MAX} bytes of text");
         return wrong("catalog.node", problem);
