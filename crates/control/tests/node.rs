@@ -30,8 +30,9 @@ impl Stage {
     }
 
     fn follower(&self) -> (Follower, News) {
-        let start = Follower::start(url(&self.dir), self.kept(), ("n1", "0.0.0"), NOW);
-        start.expect("there is no file, or a good one")
+        let mut follower = Follower::new(url(&self.dir), self.kept(), ("n1", "0.0.0"), NOW);
+        let news = follower.restore().expect("there is no file, or a good one");
+        (follower, news)
     }
 
     async fn policy(&self, name: &str, state: State) {
@@ -63,6 +64,7 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     assert_eq!(names(&news), ["a", "b"]);
     assert!(news.changed[1].overflow() == &sluicegate_policy::Overflow::Shadow);
     assert!(follower.look(NOW).await.unwrap().is_none());
+    follower.say(NOW).await.unwrap();
     let nodes = stage.catalog.nodes(&Page::default()).await.unwrap();
     assert_eq!((nodes[0].name.as_str(), nodes[0].revision), ("n1", 2));
 
@@ -70,7 +72,9 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     let news = follower.look(NOW).await.unwrap().expect("there is news");
     assert_eq!((names(&news), news.gone.as_slice()), (vec![], &["a".to_owned()][..]));
     // Now and then it says that it is there.
-    assert!(follower.look(NOW + 20_000).await.unwrap().is_none());
+    for at in [NOW, NOW + 9_999, NOW + 20_000] {
+        follower.say(at).await.unwrap();
+    }
     assert_eq!(stage.catalog.nodes(&Page::default()).await.unwrap()[0].seen_at, NOW + 20_000);
 }
 
@@ -85,14 +89,15 @@ async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
     let token = stage.catalog.create_token(&by(), "shop", new).await.unwrap();
     let (mut follower, _) = stage.follower();
     follower.look(NOW).await.unwrap();
-    follower.keep().unwrap();
+    follower.keep().await.unwrap();
     assert!(!fs::read_to_string(stage.kept()).unwrap().contains(secret.expose()));
 
     let away = stage.dir.path().join("away.db");
     fs::rename(stage.dir.path().join("catalog.db"), &away).unwrap();
     let nowhere: Url =
         format!("sqlite:{}/none/catalog.db", stage.dir.path().display()).parse().unwrap();
-    let (mut alone, news) = Follower::start(nowhere, stage.kept(), ("n1", "0"), NOW).unwrap();
+    let mut alone = Follower::new(nowhere, stage.kept(), ("n1", "0"), NOW);
+    let news = alone.restore().unwrap();
     assert_eq!(names(&news), ["a"]);
     let is_good = |tokens: &Tokens, scope, at| {
         let token = tokens.of_secret(secret.expose().as_bytes())?;
@@ -120,12 +125,12 @@ async fn a_catalog_that_was_taken_back_is_followed_there() {
     stage.policy("b", State::Active).await;
     let (mut follower, _) = stage.follower();
     follower.look(NOW).await.unwrap();
-    follower.keep().unwrap();
+    follower.keep().await.unwrap();
 
     let earlier = Stage::set().await;
     earlier.policy("c", State::Active).await;
-    let start = Follower::start(url(&earlier.dir), stage.kept(), ("n1", "0"), NOW);
-    let (mut follower, news) = start.unwrap();
+    let mut follower = Follower::new(url(&earlier.dir), stage.kept(), ("n1", "0"), NOW);
+    let news = follower.restore().unwrap();
     assert_eq!(names(&news), ["a", "b"]);
     let news = follower.look(NOW).await.unwrap().expect("there is news");
     assert_eq!(
@@ -139,8 +144,8 @@ async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_
     let stage = Stage::set().await;
     for text in ["", "{", r#"{"format":2,"published":{"revision":1,"policies":[],"tokens":[]}}"#] {
         fs::write(stage.kept(), text).unwrap();
-        let start = Follower::start(url(&stage.dir), stage.kept(), ("n1", "0"), NOW);
-        assert!(start.unwrap_err().to_string().contains("held.json"), "{text}");
+        let mut follower = Follower::new(url(&stage.dir), stage.kept(), ("n1", "0"), NOW);
+        assert!(follower.restore().unwrap_err().to_string().contains("held.json"), "{text}");
     }
     let later = json!({ "format": 1, "published": { "revision": 9, "tokens": [], "policies": [
         { "name": "p", "app": "shop", "state": "active", "version": 1, "document": "{\"name\":\"p\",\"of\":\"tomorrow\"}" },

@@ -14,6 +14,7 @@ mod callers;
 mod cli;
 mod client;
 pub mod config;
+mod control;
 mod descriptors;
 mod eyes;
 pub mod fields;

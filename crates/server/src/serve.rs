@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::callers::Callers;
 use crate::config::{self, Config, Flags, Listen, Span, StoreConfig, TraceConfig};
+use crate::control::{self, Following, Told};
+use crate::descriptors::{self, Descriptors};
 use crate::eyes::Eyes;
 use crate::gate::Gate;
 use crate::policies::{Live, Source};
@@ -28,7 +30,7 @@ use crate::wire::resp::Password;
 use crate::wire::rls::RateLimits;
 use crate::wire::{Bound, DRAIN_MAX, House, Renewal, Wire};
 use crate::workers::Workers;
-use crate::{descriptors, log, wire};
+use crate::{log, wire};
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
@@ -47,6 +49,10 @@ struct Overrides {
     /// them every policy is unknown.
     #[arg(long, value_name = "PATH")]
     policies: Option<String>,
+    /// The catalog of policies, and of those who may change them: `sqlite:PATH`, `mysql://…` or
+    /// `postgres://…`. Write passwords into a file: `SLUICEGATE__CATALOG__URL_FILE`.
+    #[arg(long, value_name = "URL", conflicts_with = "policies")]
+    catalog: Option<String>,
     /// Where HTTP listens [default: 127.0.0.1:8080]; port 0 takes a free one, `off` is nowhere.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -109,12 +115,22 @@ impl ServeArgs {
 
 impl Overrides {
     fn flags(&self) -> Flags {
-        let Self { policies, listen, rls, descriptors, envoy_config, store, time_source, .. } =
-            self;
+        let Self {
+            policies,
+            catalog,
+            listen,
+            rls,
+            descriptors,
+            envoy_config,
+            store,
+            time_source,
+            ..
+        } = self;
         let Self { resp, resp_password_file, nodes, keys_max, snapshot, snapshot_every, .. } = self;
         let text = |text: &Option<String>| text.clone().map(Into::into);
         let flags: [(&'static [&'static str], Option<toml::Value>); _] = [
             (&["policies", "path"], text(policies)),
+            (&["catalog", "url"], text(catalog)),
             (&["http", "listen"], text(listen)),
             (&["resp", "listen"], text(resp)),
             (&["resp", "password_file"], text(resp_password_file)),
@@ -137,10 +153,21 @@ impl Overrides {
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = args.config()?;
     log::start(config.log.format, config.log.level);
-    let (live, policies, tree) = rules(&config)?;
+    let rules = match &config.catalog.url {
+        Some(_) => Rules::Catalog(descriptors::load(&config)?),
+        None => Rules::Files(Box::new(rules(&config)?)),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(live, (policies, tree), &config))?;
+    runtime.block_on(serve(rules, &config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the rules are.
+enum Rules {
+    /// In files, that were read.
+    Files(Box<(Live, PolicySet, DescriptorTree)>),
+    /// In a catalog, with descriptors beside.
+    Catalog(Descriptors),
 }
 
 /// Says what is wrong with the files that `config` names, if anything is: policies, descriptors,
@@ -149,7 +176,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
 /// # Errors
 /// What `serve` would not start for.
 pub(crate) fn check(config: &Config) -> Result<()> {
-    rules(config)?;
+    match &config.catalog.url {
+        Some(_) => drop(descriptors::load(config)?),
+        None => drop(rules(config)?),
+    }
     wire::check(config)
 }
 
@@ -159,14 +189,20 @@ fn rules(config: &Config) -> Result<(Live, PolicySet, DescriptorTree)> {
     Live::start(source, descriptors::load(config)?)
 }
 
-async fn serve(
-    live: Live,
-    (policies, tree): (PolicySet, DescriptorTree),
-    config: &Config,
-) -> Result<()> {
+async fn serve(rules: Rules, config: &Config) -> Result<()> {
     wire::raise_files_max();
     let (bound, renewal) = wire::bind(config).await?;
     let mut signals = Signals::new()?;
+    let (following, callers, (live, policies, tree)) = match rules {
+        Rules::Files(rules) => (None, Callers::believed(), *rules),
+        Rules::Catalog(descriptors) => {
+            let (following, news) = Following::start(&config.catalog, &bound).await?;
+            let (live, tree) = Live::of_catalog(following.kind(), descriptors);
+            let callers = Callers::by_token(config.catalog.tokens_required);
+            let policies = control::first(news, (&live, &callers), following.revision());
+            (Some(following), callers, (live, policies, tree))
+        }
+    };
     let (engine, snapshots) = open(policies, &config.store).await?;
     warn(config, &bound)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
@@ -183,7 +219,9 @@ async fn serve(
         http_headers: Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
-        callers: Arc::new(Callers::believed()),
+        callers: Arc::new(callers),
+        office: Arc::default(),
+        has_own_office: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
         workers: Arc::new(Workers::start(workers)?),
@@ -200,7 +238,7 @@ async fn serve(
         signals.next().await;
     };
     tokio::select! {
-        served = answer(bound, snapshots, renewal, &house) => served,
+        served = answer(bound, (snapshots, following), renewal, &house) => served,
         () = told_twice => bail!("told to stop twice: requests in flight were cut off"),
     }
 }
@@ -228,16 +266,22 @@ async fn open(
 /// Answers until told to stop. What is written last is what was decided last.
 async fn answer(
     bound: Vec<Bound>,
-    snapshots: Option<Snapshots>,
+    (snapshots, following): (Option<Snapshots>, Option<Following>),
     renewal: Renewal,
     house: &House,
 ) -> Result<()> {
+    let House { gate, live, callers, office, stop, .. } = house;
     let kept = async {
         if let Some(snapshots) = &snapshots {
             snapshots.keep(&house.stop).await;
         }
     };
-    let watched = house.live.watch(&house.gate, &house.stop);
+    let watched = async {
+        match following {
+            Some(following) => following.keep(Told { gate, live, callers, office }, stop).await,
+            None => live.watch(gate, stop).await,
+        }
+    };
     let (seen, renewed) = (house.gate.keep(&house.stop), renewal.keep(&house.stop));
     let (cut_off, (), (), (), ()) =
         tokio::join!(wire::serve(bound, house), kept, watched, seen, renewed);
@@ -289,7 +333,7 @@ fn greet(policies: &PolicySet, bound: &[Bound]) -> io::Result<()> {
         }
     }
     let Some(policy) = policies.policies().first() else {
-        return writeln!(out, "no policies: start with --policies FILE");
+        return writeln!(out, "no policies: start with --policies FILE, or --catalog sqlite:FILE");
     };
     let Some((address, tls)) = http else { return Ok(()) };
     let app = policy.apps().and_then(|mut apps| apps.next());

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tokio::task::spawn_blocking;
+
 use super::{Held, News};
 use crate::catalog::{Catalog, Node};
 use crate::db::Url;
@@ -21,55 +23,79 @@ pub struct Follower {
     kept: PathBuf,
     node: Node,
     said_at: i64,
+    /// Whether the last look was answered.
+    was_there: bool,
 }
 
 impl Follower {
-    /// Takes over what the file at `kept` has. The catalog is asked by [`look`](Self::look).
-    ///
-    /// # Errors
-    /// [`Error::Damaged`]: there is a file, and it is not what was written.
-    pub fn start(
-        url: Url,
-        kept: PathBuf,
-        (name, software): (&str, &str),
-        at: i64,
-    ) -> Result<(Self, News), Error> {
-        let (held, news) = Held::read(&kept)?;
+    /// A node that is called so and runs this version of the program, since `at`. It holds nothing yet:
+    /// what the file at `kept` has is [restored](Self::restore), the catalog is asked by
+    /// [`look`](Self::look).
+    pub fn new(url: Url, kept: PathBuf, (name, software): (&str, &str), at: i64) -> Self {
         let node = Node {
             name: name.to_owned(),
             software: software.to_owned(),
-            revision: held.revision(),
+            revision: 0,
             started_at: at,
             seen_at: at,
         };
-        Ok((Self { url, catalog: None, held, kept, node, said_at: 0 }, news))
+        Self { url, catalog: None, held: Held::default(), kept, node, said_at: 0, was_there: false }
     }
 
-    /// Looks at the catalog; what changed since the last time, if anything did.
+    /// Takes over what the file has; nothing, if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: there is a file, and it is not what was written. Nothing is held then.
+    pub fn restore(&mut self) -> Result<News, Error> {
+        let (held, news) = Held::read(&self.kept)?;
+        self.held = held;
+        Ok(news)
+    }
+
+    /// Looks at the catalog; what changed since the last time, if anything did. Can be dropped.
     ///
     /// # Errors
     /// Those of the database: what is held stays, and the next look tries again.
     pub async fn look(&mut self, at: i64) -> Result<Option<News>, Error> {
+        // Whoever was away may find another catalog than the one that it knew, such as one of
+        // yesterday; so does whoever is told of an earlier revision. Both look at everything.
+        let was_there = std::mem::replace(&mut self.was_there, false);
         let catalog = match &self.catalog {
             Some(catalog) => catalog.clone(),
             None => self.catalog.insert(Catalog::open(&self.url).await?).clone(),
         };
-        let revision = catalog.revision().await?;
-        let mut news = None;
-        if revision > self.held.revision() {
-            let published = catalog.published_since(self.held.revision(), at).await?;
-            news = Some(self.held.take(published));
-        } else if revision < self.held.revision() {
-            // It was taken back to an earlier state, or is another one.
-            news = Some(self.held.replace(catalog.published_since(0, at).await?));
+        let (held, now) = (self.held.revision(), catalog.revision().await?);
+        let news = if was_there && now == held {
+            None
+        } else if was_there && now > held {
+            let published = catalog.published_since(held, at).await?;
+            Some(self.held.take(published))
+        } else {
+            let published = catalog.published_since(0, at).await?;
+            Some(self.held.replace(published))
+        };
+        // Nothing is waited for behind this, so that what is held and what is told of it are one.
+        self.was_there = true;
+        if news.is_some() {
+            self.said_at = 0;
         }
-        if news.is_some() || at - self.said_at >= SAY_MS {
-            self.node.revision = self.held.revision();
-            self.node.seen_at = at;
-            catalog.note_node(&self.node, at - FORGET_MS).await?;
-            self.said_at = at;
+        Ok(news.filter(|news| !news.is_empty()))
+    }
+
+    /// Says what is held and that the node is there, where that is to be said.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn say(&mut self, at: i64) -> Result<(), Error> {
+        let Some(catalog) = &self.catalog else { return Ok(()) };
+        if at - self.said_at < SAY_MS {
+            return Ok(());
         }
-        Ok(news)
+        self.node.revision = self.held.revision();
+        self.node.seen_at = at;
+        catalog.note_node(&self.node, at - FORGET_MS).await?;
+        self.said_at = at;
+        Ok(())
     }
 
     /// The catalog, once it was there.
@@ -86,8 +112,11 @@ impl Follower {
     ///
     /// # Errors
     /// [`Error::Damaged`] with what the system says.
-    pub fn keep(&self) -> Result<(), Error> {
-        let problem = |error| Error::Damaged(format!("{}: {error}", self.kept.display()));
-        self.held.write(&self.kept).map_err(problem)
+    pub async fn keep(&self) -> Result<(), Error> {
+        let (held, kept) = (self.held.clone(), self.kept.clone());
+        let written = spawn_blocking(move || {
+            held.write(&kept).map_err(|error| format!("{}: {error}", kept.display()))
+        });
+        written.await.map_err(|error| Error::Damaged(error.to_string()))?.map_err(Error::Damaged)
     }
 }

@@ -101,15 +101,25 @@ impl Held {
     }
 
     /// Takes over a catalog that does not follow the one that is held.
-    pub fn replace(&mut self, published: Published) -> News {
+    pub fn replace(&mut self, mut published: Published) -> News {
         let mut before = std::mem::take(self);
+        // What is the same is not told again.
+        let is_new =
+            |policy: &mut PublishedPolicy| before.policies.get(&policy.name) != Some(policy);
+        let new: Vec<_> = published.policies.extract_if(.., is_new).collect();
+        let same = std::mem::replace(&mut published.policies, new);
+        self.policies = same.into_iter().map(|policy| (policy.name.clone(), policy)).collect();
         let there: BTreeSet<_> = published.tokens.iter().map(|token| token.id.as_str()).collect();
-        before.tokens.retain(|id, _| there.contains(id.as_str()));
-        self.tokens = before.tokens;
+        let is_there = |(id, _): &(&String, _)| there.contains(id.as_str());
+        let stay = before.tokens.iter().filter(is_there);
+        self.tokens = stay.map(|(id, token)| (id.clone(), Arc::clone(token))).collect();
         let mut news = self.take(published);
+        for (name, _) in &news.refused {
+            self.policies.extend(before.policies.remove_entry(name));
+        }
         let gone = before.policies.into_keys().filter(|name| !self.policies.contains_key(name));
         news.gone.extend(gone);
-        news.tokens = Some(self.tokens());
+        news.tokens = (before.tokens != self.tokens).then(|| self.tokens());
         news
     }
 
@@ -152,13 +162,22 @@ impl Held {
             tokens: self.tokens.values().map(|token| token.published().clone()).collect(),
         };
         let bytes = serde_json::to_vec(&Kept { format: FORMAT, published })?;
-        let beside = path.with_extension("new");
+        // Nodes may share the folder.
+        let beside = path.with_extension(format!("{}.new", std::process::id()));
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&beside)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)
+    }
+}
+
+impl News {
+    /// Whether nothing is otherwise.
+    pub fn is_empty(&self) -> bool {
+        let Self { changed, gone, refused, tokens } = self;
+        changed.is_empty() && gone.is_empty() && refused.is_empty() && tokens.is_none()
     }
 }
 

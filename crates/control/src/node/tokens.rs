@@ -138,6 +138,13 @@ impl HeldToken {
     }
 }
 
+/// Whenever it was used.
+impl PartialEq for HeldToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.published == other.published
+    }
+}
+
 impl Debug for HeldToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PublishedToken { id, app, .. } = &self.published;

@@ -5,17 +5,21 @@
 //!                                                   └▶ wrong: said, and the last good ones stay
 //! ```
 //!
+//! Those of a catalog come [from whoever follows it](Live::take) instead.
+//!
 //! Looking is done by asking for the files' times and numbers. That costs microseconds a second and
 //! sees what notifications of the system miss: links that are turned, and network file systems.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 use sluicegate::{Clock, WallClock};
+use sluicegate_control::node::News;
 use sluicegate_policy::limits::POLICIES_MAX;
-use sluicegate_policy::{DescriptorTree, Document, PolicySet};
+use sluicegate_policy::{DescriptorTree, Document, Policy, PolicySet};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +37,8 @@ pub(crate) struct Live {
     source: Option<Source>,
     beside: Beside,
     status: Mutex<Status>,
+    /// Policies of the catalog that this program cannot read, with why.
+    unreadable: Mutex<BTreeMap<String, String>>,
 }
 
 /// What goes with the policies of the files.
@@ -53,6 +59,9 @@ pub(crate) struct Status {
     pub(crate) read_at_us: u64,
     /// SHA-256 of the documents; empty without any.
     pub(crate) hash: String,
+    /// The revision of the catalog that is held, where they come from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) revision: Option<i64>,
     /// Where they come from.
     pub(crate) source: Option<String>,
     /// Why the files as they are now are not in force.
@@ -73,8 +82,7 @@ impl Live {
         descriptors: Descriptors,
     ) -> Result<(Self, PolicySet, DescriptorTree)> {
         let Descriptors { imported, tree, origin } = descriptors;
-        let needed = tree.policies().iter().map(ToString::to_string).collect();
-        let beside = Beside { imported, needed };
+        let beside = Beside { imported, needed: needed(&tree) };
         let loaded = source.as_ref().map(Source::load).transpose()?;
         let (given, hash) = match loaded {
             Some(Loaded { document, hash }) => (Some(document), hash),
@@ -82,17 +90,52 @@ impl Live {
         };
         let policies = beside.joined(given, None)?;
         let path = source.as_ref().map(|source| source.path().display().to_string());
-        let read_at_us = WallClock.now().get();
-        let status = Status {
-            version: 1,
-            read_at_us,
-            hash,
-            source: path,
-            error: None,
-            refused: 0,
-            descriptors: origin,
-        };
-        Ok((Self { source, beside, status: Mutex::new(status) }, policies, tree))
+        let status = Status { hash, ..Status::first(path, origin) };
+        Ok((Self::new(source, beside, status), policies, tree))
+    }
+
+    /// Those of a catalog in a database of this kind, none of which is there yet.
+    pub(crate) fn of_catalog(kind: &str, descriptors: Descriptors) -> (Self, DescriptorTree) {
+        let Descriptors { tree, origin, .. } = descriptors;
+        let beside = Beside { imported: None, needed: needed(&tree) };
+        let status = Status::first(Some(format!("catalog ({kind})")), origin);
+        (Self::new(None, beside, status), tree)
+    }
+
+    fn new(source: Option<Source>, beside: Beside, status: Status) -> Self {
+        Self { source, beside, status: Mutex::new(status), unreadable: Mutex::default() }
+    }
+
+    /// What is in force once the catalog is at `revision`, where `news` changes something of `now`.
+    pub(crate) fn take(&self, now: &PolicySet, news: News, revision: i64) -> Option<PolicySet> {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let News { changed, gone, refused, tokens: _ } = news;
+        status.revision = Some(revision);
+        status.refused += refused.len() as u64;
+        for name in changed.iter().map(Policy::name).chain(gone.iter().map(String::as_str)) {
+            unreadable.remove(name);
+        }
+        unreadable.extend(refused);
+        let changes = !(changed.is_empty() && gone.is_empty());
+        let policies = changes.then(|| now.changed(changed, &gone)).transpose();
+        let policies = policies.unwrap_or_else(|error| {
+            unreadable.insert("*".to_owned(), error.to_string());
+            None
+        });
+        if policies.is_some() {
+            status.version += 1;
+            status.read_at_us = WallClock.now().get();
+            tracing::info!("policies: version {}, revision {revision} is in force", status.version);
+        }
+        let wrong = unreadable.iter().map(|(name, problem)| format!("policy `{name}`: {problem}"));
+        let mut wrong: Vec<_> = wrong.collect();
+        wrong.extend(self.beside.missing(policies.as_ref().unwrap_or(now)));
+        status.error = (!wrong.is_empty()).then(|| wrong.join("; "));
+        if let Some(error) = &status.error {
+            tracing::warn!("policies: {}", error.replace('\n', "; "));
+        }
+        policies
     }
 
     /// What is in force.
@@ -157,8 +200,7 @@ impl Live {
 impl Beside {
     /// All policies together, following `old` if there were any.
     fn joined(&self, given: Option<Document>, old: Option<&PolicySet>) -> Result<PolicySet> {
-        let Self { imported, needed } = self;
-        let all = match (given, imported.clone()) {
+        let all = match (given, self.imported.clone()) {
             (Some(given), Some(imported)) => given.or_else_of(imported),
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => Document::default(),
@@ -171,11 +213,38 @@ impl Beside {
             Some(old) => PolicySet::succeeding(old, all),
             None => PolicySet::new(all),
         };
-        if let Some(unknown) = needed.iter().find(|name| set.resolve(name).is_none()) {
-            bail!("descriptors lead to the policy `{unknown}`, which there is not");
+        match self.missing(&set) {
+            Some(missing) => bail!("{missing}"),
+            None => Ok(set),
         }
-        Ok(set)
     }
+
+    /// That descriptors lead to a policy which is not there, if they do.
+    fn missing(&self, set: &PolicySet) -> Option<String> {
+        let unknown = self.needed.iter().find(|name| set.resolve(name).is_none())?;
+        Some(format!("descriptors lead to the policy `{unknown}`, which there is not"))
+    }
+}
+
+impl Status {
+    /// Nothing, from there.
+    fn first(source: Option<String>, descriptors: Option<Origin>) -> Self {
+        Self {
+            version: 1,
+            read_at_us: WallClock.now().get(),
+            hash: String::new(),
+            revision: None,
+            source,
+            error: None,
+            refused: 0,
+            descriptors,
+        }
+    }
+}
+
+/// The policies that `tree` leads to.
+fn needed(tree: &DescriptorTree) -> Vec<String> {
+    tree.policies().iter().map(ToString::to_string).collect()
 }
 
 /// What the files look like, and what is in them if that has changed. Files that cannot be looked at

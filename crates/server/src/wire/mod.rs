@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::callers::Callers;
 use crate::config::{Config, Listen, TlsConfig};
+use crate::control::Office;
 use crate::gate::Gate;
 use crate::policies::Live;
 use crate::workers::Workers;
@@ -128,6 +129,10 @@ pub(crate) struct House {
     pub(crate) limits: Arc<RateLimits>,
     /// Whose requests are answered.
     pub(crate) callers: Arc<Callers>,
+    /// The admin API.
+    pub(crate) office: Arc<Office>,
+    /// Whether that has an address of its own.
+    pub(crate) has_own_office: bool,
     /// What clients of HTTP are told about their budgets with.
     pub(crate) http_headers: Headers,
     /// Gateways whose word is taken for what their clients asked.

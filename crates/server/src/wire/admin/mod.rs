@@ -8,6 +8,7 @@
 //! | `/v1/top?policy=P&n=10` | the keys of a policy that were refused most in the last minutes |
 //! | `/v1/events` | decisions as they are made, a sample (`text/event-stream`) |
 //! | `/metrics` | what is counted, as OpenMetrics, or the older text format of Prometheus |
+//! | `/v1/admin/…` | the admin API, unless it has an address of its own |
 //!
 //! `docs/operations.md` is about the last three.
 
@@ -15,11 +16,11 @@ mod seen;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
+use axum::{Extension, Router};
 use serde::Serialize;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
@@ -39,15 +40,22 @@ struct Policies {
 /// were cut off because they did not.
 pub(super) async fn serve(wire: Wire, listener: Listener, house: &House) -> usize {
     let House { workers, stop, .. } = house;
-    let (router, stopping) = (router(house.clone()), stop.clone());
+    let router = match wire {
+        Wire::Catalog => office(),
+        _ if house.has_own_office => observed(),
+        _ => observed().merge(office()),
+    };
+    let (router, stopping) = (router.with_state(house.clone()), stop.clone());
     let connections = Arc::clone(house.gate.eyes().connections(wire));
-    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connections.during(http::connection(router.clone(), stream, stopping.clone()))
+    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
+        let router = router.clone().layer(Extension(peer));
+        connections.during(http::connection(router, stream, stopping.clone()))
     })
     .await
 }
 
-fn router(house: House) -> Router {
+/// What is seen of this server.
+fn observed() -> Router<House> {
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/healthz", get(async || "ok\n"))
@@ -56,7 +64,14 @@ fn router(house: House) -> Router {
         .route("/v1/top", get(seen::top))
         .route("/v1/events", get(seen::events))
         .route("/metrics", get(seen::metrics))
-        .with_state(house)
+}
+
+/// The admin API.
+fn office() -> Router<House> {
+    let answer = async |State(house): State<House>, Extension(peer), request: Request| {
+        house.office.answer(peer, request).await
+    };
+    Router::new().route("/v1/admin/{*rest}", any(answer))
 }
 
 async fn ready(State(house): State<House>) -> (StatusCode, &'static str) {

@@ -1,0 +1,57 @@
+//! Live budgets, looked up for the admin API.
+
+use std::sync::Arc;
+
+use sluicegate::{Cost, Request, Verb};
+use sluicegate_control::api::{Budget, Budgets, Told};
+
+use crate::gate::Gate;
+use crate::say;
+use crate::wire::Wire;
+
+/// The budgets that this server decides by.
+#[derive(Debug)]
+pub(super) struct Live(pub(super) Arc<Gate>);
+
+impl Live {
+    /// Asks for one of the apps that may: a budget is theirs together.
+    async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, String> {
+        let policies = self.0.engine().policies();
+        let found = policies.resolve(policy).ok_or("this node does not hold the policy yet")?;
+        let app = found.apps().and_then(|mut apps| apps.next());
+        let key = (!key.is_empty()).then_some(key);
+        let request = Request { policy, key, app, verb };
+        let passed = self.0.pass(Wire::Admin, None, &request).await;
+        let answer = passed.map_err(|error| say::decide_error(&error))?.answer;
+        let decision = &answer.decision;
+        Ok(Budget {
+            allowed: decision.allowed(),
+            limit: decision.limit,
+            remaining: decision.remaining,
+            retry_after_us: decision.retry_after().map(|span| span.get()),
+            reset_after_us: decision.reset_after.get(),
+            rule: answer.rule().to_owned(),
+        })
+    }
+}
+
+impl Budgets for Live {
+    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+        Box::pin(self.ask(policy, key, Verb::Peek { cost: Cost::ONE }))
+    }
+
+    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+        Box::pin(async move {
+            self.ask(policy, key, Verb::Reset).await?;
+            self.ask(policy, key, Verb::Peek { cost: Cost::ONE }).await
+        })
+    }
+
+    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> Told<'a> {
+        Box::pin(async move {
+            let cost = Cost::new(permits).map_err(|error| error.to_string())?;
+            self.ask(policy, key, Verb::Refund { cost }).await?;
+            self.ask(policy, key, Verb::Peek { cost: Cost::ONE }).await
+        })
+    }
+}

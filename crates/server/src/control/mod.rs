@@ -1,0 +1,14 @@
+//! The server as a node of a catalog: it holds what the catalog says, and serves its admin API.
+//!
+//! ```text
+//! catalog ─▶ follow ─▶ News ─▶ engine, callers          requests never come here
+//!    ▲         └─ the file that is kept
+//!    └─ admin API ◀─ office ◀─ wire                     budgets ─▶ engine
+//! ```
+
+mod budgets;
+mod follow;
+mod office;
+
+pub(crate) use follow::{Following, Told, first};
+pub(crate) use office::Office;
