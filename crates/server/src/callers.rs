@@ -20,9 +20,9 @@ use sluicegate_control::node::{HeldToken, Tokens};
 use crate::config::{Listen, TokensRequired};
 use crate::wire::Wire;
 
-/// Most tokens whose use is told of at a time: each is a write to a database, and there is another
-/// time a minute later.
-const USED_MAX: usize = 1_000;
+/// Most tokens whose use is told of at a time: each is a write to a database, and who writes them has
+/// something more urgent to do. Another time comes soon.
+const USED_MAX: usize = 100;
 
 /// Who may ask on all wires, and how many were refused.
 #[derive(Debug)]
