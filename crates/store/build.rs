@@ -1,5 +1,5 @@
 //! Joins the prelude, the twins of all algorithms and the epilogue into the one script of the Redis
-//! store, and works out the digest by which Redis knows it.
+//! store, and works out the digests by which Redis knows it and the one that publishes policies.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,11 +11,19 @@ use sluicegate_kernel::algorithm::twins;
 fn main() {
     println!("cargo::rerun-if-changed=src/redis/prelude.lua");
     println!("cargo::rerun-if-changed=src/redis/epilogue.lua");
+    println!("cargo::rerun-if-changed=src/redis/publish.lua");
     let script = condense(&joined());
-    let digest = sha1_smol::Sha1::from(&script).digest().to_string();
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names the folder"));
-    fs::write(folder.join("script.lua"), script).expect("the folder can be written");
-    fs::write(folder.join("script.sha1"), digest).expect("the folder can be written");
+    let write = |name: &str, text: &str| {
+        fs::write(folder.join(name), text).expect("the folder can be written");
+    };
+    write("script.sha1", &digest(&script));
+    write("script.lua", &script);
+    write("publish.sha1", &digest(include_str!("src/redis/publish.lua")));
+}
+
+fn digest(script: &str) -> String {
+    sha1_smol::Sha1::from(script).digest().to_string()
 }
 
 fn joined() -> String {

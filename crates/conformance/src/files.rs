@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use crate::policies::Life;
 use crate::vector::{RuleSpec, Step, Vector};
 
 /// Why vectors cannot be loaded.
@@ -49,7 +51,8 @@ fn spec() -> PathBuf {
 /// [`LoadError`] naming the file.
 pub fn load() -> Result<Vec<(PathBuf, Vector)>, LoadError> {
     let mut paths = Vec::new();
-    for folder in entries(&vectors_dir())? {
+    // The files beside the folders are about something else.
+    for folder in entries(&vectors_dir())?.into_iter().filter(|path| path.is_dir()) {
         paths.extend(entries(&folder)?);
     }
     paths.into_iter().map(|path| Ok((path.clone(), read(&path)?))).collect()
@@ -63,7 +66,15 @@ pub fn load_one(folder: &str, name: &str) -> Result<Vector, LoadError> {
     read(&vectors_dir().join(folder).join(name).with_extension("json"))
 }
 
-fn read(path: &Path) -> Result<Vector, LoadError> {
+/// Every life of policies in Redis.
+///
+/// # Errors
+/// [`LoadError`] naming the file.
+pub fn load_policies() -> Result<Vec<Life>, LoadError> {
+    read(&vectors_dir().join("redis-policies.json"))
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, LoadError> {
     let text = fs::read_to_string(path)
         .map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
     serde_json::from_str(&text).map_err(|source| LoadError::Json { path: path.to_owned(), source })

@@ -2,6 +2,7 @@
 //!
 //! A [`Vector`] is a few rules, the steps of one key's life, and the answer expected of each step.
 //! Anything that decides can be a [`Subject`]: the kernel, a store, the same rules in Lua, a server.
+//! A [`Life`] is about policies in Redis.
 //!
 //! ```
 //! use sluicegate_conformance::{Kernel, load, run};
@@ -13,11 +14,15 @@
 //! ```
 
 mod files;
+mod policies;
 mod rules;
 mod subject;
 mod vector;
 
-pub use files::{LoadError, load, load_one, schema, schema_path, to_json, vectors_dir};
+pub use files::{
+    LoadError, load, load_one, load_policies, schema, schema_path, to_json, vectors_dir,
+};
+pub use policies::{Fields, Holds, Life, PolicyStep, PublishedAs, PublishedSpec};
 pub use subject::{Kernel, Problem, Subject, bless, run};
 pub use vector::{
     Answer, Carry, ErrorCode, Expect, Failure, Op, ParamValue, RateSpec, RuleSpec, Step, Vector,

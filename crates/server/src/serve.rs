@@ -271,6 +271,10 @@ async fn answer(
     house: &House,
 ) -> Result<()> {
     let House { gate, live, callers, office, stop, .. } = house;
+    let told = Told { gate, live, callers, office };
+    if let Some(following) = &following {
+        following.open_office(&told).await;
+    }
     let kept = async {
         if let Some(snapshots) = &snapshots {
             snapshots.keep(&house.stop).await;
@@ -278,7 +282,7 @@ async fn answer(
     };
     let watched = async {
         match following {
-            Some(following) => following.keep(Told { gate, live, callers, office }, stop).await,
+            Some(following) => following.keep(told, stop).await,
             None => live.watch(gate, stop).await,
         }
     };

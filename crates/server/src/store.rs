@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
-use sluicegate::store::redis::{ConfigError, RedisConfig, RedisStore, Stats, acl, sentinel_acl};
+use sluicegate::store::redis::{
+    ConfigError, RedisConfig, RedisStore, Stats, acl, program_acl, sentinel_acl,
+};
 use sluicegate::store::{Executed, MemoryStore, Request, Store, StoreError, Verdict};
 use sluicegate_kernel::Moment;
 
@@ -69,6 +71,8 @@ impl StoreName {
 pub(crate) fn print_acl(url: &str) -> Result<ExitCode> {
     let config = config(url).context("URL")?;
     let mut lines = acl(&config) + "\n";
+    let program = program_acl(&config);
+    lines += &format!("# for programs that decide in Redis themselves:\n{program}\n");
     if let Some(sentinels) = sentinel_acl(&config) {
         lines += &format!("# for the Sentinels:\n{sentinels}\n");
     }

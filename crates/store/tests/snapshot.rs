@@ -128,7 +128,7 @@ fn saved_of_every_kind() -> (TempDir, PathBuf, MemoryStore, Vec<Arc<RuleSet>>) {
     }
     let path = directory.path().join("state");
     let saved = store.snapshot(&path).unwrap();
-    assert_eq!(saved.keys, KEYS.into());
+    assert_eq!(saved.keys, u64::from(KEYS));
     assert_eq!(saved.bytes, fs::metadata(&path).unwrap().len());
     (directory, path, store, rules)
 }

@@ -1,5 +1,6 @@
 //! Databases of SQL: PostgreSQL and MariaDB, one server of each for all tests of a process.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,8 +28,8 @@ pub enum SqlKind {
 pub struct SqlServer {
     kind: SqlKind,
     port: Port,
-    process: Process,
-    dir: TempDir,
+    _process: Process,
+    _dir: TempDir,
     databases: AtomicU32,
 }
 
@@ -73,7 +74,8 @@ impl SqlServer {
             TcpStream::connect(port.address()).await.ok().map(|_| Ok(()))
         })
         .await??;
-        let server = Self { kind, port, process, dir, databases: AtomicU32::new(0) };
+        let server =
+            Self { kind, port, _process: process, _dir: dir, databases: AtomicU32::new(0) };
         until("the database took a statement", PATIENCE, async || server.say("SELECT 1").ok())
             .await?;
         Ok(server)
@@ -91,22 +93,6 @@ impl SqlServer {
             SqlKind::MariaDb => ("mysql", self.port.number()),
         };
         Ok(format!("{scheme}://{USER}@127.0.0.1:{port}/test_{number}"))
-    }
-
-    /// Freezes it: its connections stay open and nothing answers.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn freeze(&self) -> Result<(), Error> {
-        Ok(self.process.freeze()?)
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn thaw(&self) -> Result<(), Error> {
-        Ok(self.process.thaw()?)
     }
 
     /// Has it do a statement, by the client that comes with it.
@@ -137,9 +123,10 @@ impl SqlServer {
         run(&command)
     }
 
-    /// The folder that ends with it.
-    pub fn dir(&self) -> &Path {
-        self.dir.path()
+    /// Where it listens: its databases are there as well when a [`FaultProxy`](crate::FaultProxy)
+    /// stands before it.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port.number()))
     }
 }
 

@@ -60,6 +60,9 @@ impl Db {
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
         let db = match url {
             Url::Sqlite(options) => {
+                url::make_private(options.get_filename()).map_err(|error| {
+                    Error::Database(format!("{}: {error}", options.get_filename().display()))
+                })?;
                 let pool = SqlitePoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);

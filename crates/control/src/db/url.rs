@@ -1,6 +1,9 @@
 //! Which database: `sqlite:PATH`, `mysql://…`, `postgres://…`.
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -64,6 +67,20 @@ impl FromStr for Url {
                 return Err(Error::Database(problem.to_owned()));
             }
         })
+    }
+}
+
+/// Makes the file of a database that is not there yet: nobody but its owner reads the hashes of
+/// passwords, also in the files that SQLite puts beside it.
+pub(super) fn make_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    if path.to_str().is_some_and(|path| path.starts_with("file:") || path == ":memory:") {
+        // It is in memory, or said in another way.
+        return Ok(());
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -113,7 +113,6 @@ impl Following {
 
     /// Looks again and again until `stop`, and tells of what is news.
     pub(crate) async fn keep(mut self, told: Told<'_>, stop: &CancellationToken) {
-        self.open_office(&told).await;
         loop {
             let pause = if self.is_away { AWAY_EVERY } else { EVERY };
             tokio::select! {
@@ -121,16 +120,24 @@ impl Following {
                 // Nodes that started together do not ask together for ever.
                 () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
             }
-            match self.look().await {
+            let looked = tokio::select! {
+                () = stop.cancelled() => break,
+                looked = self.look() => looked,
+            };
+            match looked {
                 Ok(news) => {
                     if let Some(news) = news {
                         told.take(news, self.revision());
                     }
+                    told.live.asked(true);
                     self.is_away = false;
                     self.open_office(&told).await;
                     self.note_used(told.callers).await;
                 }
-                Err(error) => self.missed(&error),
+                Err(error) => {
+                    told.live.asked(false);
+                    self.missed(&error);
+                }
             }
             self.write().await;
         }
@@ -165,9 +172,9 @@ impl Following {
     }
 
     /// Opens the admin API, once the catalog is there.
-    async fn open_office(&self, told: &Told<'_>) {
+    pub(crate) async fn open_office(&self, told: &Told<'_>) {
         let Some(catalog) = self.follower.catalog() else { return };
-        if told.office.is_open() {
+        if self.is_away || told.office.is_open() {
             return;
         }
         let setup = match setup(catalog).await {

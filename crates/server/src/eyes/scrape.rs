@@ -102,7 +102,15 @@ impl Scrape {
         let is_good = u64::from(status.error.is_none());
         families.gauge("sluicegate_policies_last_reload_successful", help, is_good)?;
         let help = "Changes of policies that were refused";
-        families.counter("sluicegate_policies_refused", help, status.refused)
+        families.counter("sluicegate_policies_refused", help, status.refused)?;
+        let Some(catalog) = status.catalog else { return Ok(()) };
+        let help = "The revision of the catalog that is held";
+        families.gauge("sluicegate_catalog_revision", help, catalog.revision)?;
+        let help = "1 if the catalog answered when it was asked last";
+        families.gauge("sluicegate_catalog_up", help, u64::from(catalog.answers))?;
+        let help = "When the catalog answered last, seconds since the Unix epoch";
+        let at = seconds(catalog.answered_at_us);
+        families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)
     }
 
     fn store(&self, families: &mut Families<'_>) -> fmt::Result {

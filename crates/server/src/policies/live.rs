@@ -59,9 +59,9 @@ pub(crate) struct Status {
     pub(crate) read_at_us: u64,
     /// SHA-256 of the documents; empty without any.
     pub(crate) hash: String,
-    /// The revision of the catalog that is held, where they come from one.
+    /// How it stands with the catalog, where they come from one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) revision: Option<i64>,
+    pub(crate) catalog: Option<CatalogStatus>,
     /// Where they come from.
     pub(crate) source: Option<String>,
     /// Why the files as they are now are not in force.
@@ -70,6 +70,17 @@ pub(crate) struct Status {
     pub(crate) refused: u64,
     /// What leads descriptors to policies, which was read at start.
     pub(crate) descriptors: Option<Origin>,
+}
+
+/// How it stands with the catalog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct CatalogStatus {
+    /// Which revision of it is held.
+    pub(crate) revision: i64,
+    /// Whether it answered when it was asked last.
+    pub(crate) answers: bool,
+    /// When it answered last, µs since the Unix epoch; 0: not since the start.
+    pub(crate) answered_at_us: u64,
 }
 
 impl Live {
@@ -98,7 +109,8 @@ impl Live {
     pub(crate) fn of_catalog(kind: &str, descriptors: Descriptors) -> (Self, DescriptorTree) {
         let Descriptors { tree, origin, .. } = descriptors;
         let beside = Beside { imported: None, needed: needed(&tree) };
-        let status = Status::first(Some(format!("catalog ({kind})")), origin);
+        let mut status = Status::first(Some(format!("catalog ({kind})")), origin);
+        status.catalog = Some(CatalogStatus::default());
         (Self::new(None, beside, status), tree)
     }
 
@@ -111,7 +123,8 @@ impl Live {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         let News { changed, gone, refused, tokens: _ } = news;
-        status.revision = Some(revision);
+        let catalog = status.catalog.unwrap_or_default();
+        status.catalog = Some(CatalogStatus { revision, ..catalog });
         status.refused += refused.len() as u64;
         for name in changed.iter().map(Policy::name).chain(gone.iter().map(String::as_str)) {
             unreadable.remove(name);
@@ -136,6 +149,17 @@ impl Live {
             tracing::warn!("policies: {}", error.replace('\n', "; "));
         }
         policies
+    }
+
+    /// The catalog was asked, and answered or not.
+    pub(crate) fn asked(&self, answers: bool) {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(catalog) = &mut status.catalog {
+            catalog.answers = answers;
+            if answers {
+                catalog.answered_at_us = WallClock.now().get();
+            }
+        }
     }
 
     /// What is in force.
@@ -233,7 +257,7 @@ impl Status {
             version: 1,
             read_at_us: WallClock.now().get(),
             hash: String::new(),
-            revision: None,
+            catalog: None,
             source,
             error: None,
             refused: 0,

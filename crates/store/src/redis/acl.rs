@@ -1,20 +1,43 @@
 //! The least that a Redis user must be allowed for this client to work.
 
 use super::config::{RedisConfig, Topology};
+use super::publish::POLICIES_CHANNEL;
 
 /// The name of the user if the URL names none.
 const USER: &str = "sluicegate";
 
+/// The name of the user for programs that decide in Redis themselves.
+const PROGRAM: &str = "sluicegate-program";
+
 /// What every key begins with.
 const KEYS: &str = "~sg:*";
 
+/// What publishing policies takes.
+const PUBLISHING: &[&str] =
+    &["hget", "hset", "hdel", "hlen", "unlink", "rename", "pexpire", "persist", "publish"];
+
+/// What reading them takes.
+const READING: &[&str] = &["hget", "hgetall", "hscan", "hlen", "unsubscribe"];
+
 /// The line of an ACL file (Redis 6.2 or later, Valkey) for the user that `config` logs in as:
-/// the commands that the client and its script use, on its own keys, and nothing else. Put the
-/// password in the place of `PASSWORD`.
+/// the commands that the client and its scripts use, on its own keys and its own channel, and
+/// nothing else. Put the password in the place of `PASSWORD`.
 ///
 /// What stands after `user` is also what `ACL SETUSER` takes.
 pub fn acl(config: &RedisConfig) -> String {
+    let user = config.login.user.as_deref().unwrap_or(USER);
+    of_data(config, user, PUBLISHING)
+}
+
+/// The same for programs that decide in Redis themselves and read the policies there.
+pub fn program_acl(config: &RedisConfig) -> String {
+    of_data(config, PROGRAM, READING)
+}
+
+fn of_data(config: &RedisConfig, user: &str, policies: &[&'static str]) -> String {
     let mut commands = vec!["evalsha", "script|load", "get", "set", "del", "time", "ping"];
+    commands.extend(["hmget", "subscribe"]);
+    commands.extend(policies);
     match config.topology() {
         Topology::Standalone(_) => {}
         Topology::Sentinel { .. } => commands.push("role"),
@@ -23,8 +46,7 @@ pub fn acl(config: &RedisConfig) -> String {
     if config.database != 0 {
         commands.push("select");
     }
-    let user = config.login.user.as_deref().unwrap_or(USER);
-    line(user, &[KEYS, "resetchannels"], &commands)
+    line(user, &[KEYS, "resetchannels", &format!("&{POLICIES_CHANNEL}")], &commands)
 }
 
 /// The same for the Sentinels, which have users of their own; `None` without Sentinels.
@@ -52,11 +74,19 @@ mod tests {
         let config: RedisConfig = "redis://app:hunter2@h/3".parse().expect("a good URL");
         assert_eq!(
             acl(&config),
-            "user app reset on >PASSWORD ~sg:* resetchannels -@all +evalsha +script|load +get \
-             +set +del +time +ping +select"
+            "user app reset on >PASSWORD ~sg:* resetchannels &sg:policies -@all +evalsha \
+             +script|load +get +set +del +time +ping +hmget +subscribe +hget +hset +hdel +hlen \
+             +unlink +rename +pexpire +persist +publish +select"
+        );
+        assert_eq!(
+            program_acl(&config),
+            "user sluicegate-program reset on >PASSWORD ~sg:* resetchannels &sg:policies -@all \
+             +evalsha +script|load +get +set +del +time +ping +hmget +subscribe +hget +hgetall \
+             +hscan +hlen +unsubscribe +select"
         );
         assert_eq!(sentinel_acl(&config), None);
         let config: RedisConfig = "redis+cluster://h".parse().expect("a good URL");
-        assert!(acl(&config).ends_with("+ping +cluster|slots +asking"));
+        assert!(acl(&config).ends_with("+publish +cluster|slots +asking"));
+        assert!(program_acl(&config).ends_with("+unsubscribe +cluster|slots +asking"));
     }
 }

@@ -43,12 +43,14 @@ pub(super) struct Request {
     pub(super) asking: bool,
 }
 
-/// The two kinds of calls.
+/// The kinds of calls.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     /// A decision; it may be joined with others.
     Script(Ask),
-    /// A command without the script.
+    /// A command that calls another script.
+    Other(LuaScript, Cmd),
+    /// A command without a script.
     Plain(Cmd),
 }
 
@@ -111,7 +113,8 @@ pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call>
 /// What to write for `calls`, which [`take`] has taken.
 pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
     let command = match calls {
-        [Call { request: Request { what: What::Plain(command), .. }, .. }] => command.clone(),
+        [Call { request: Request { what: What::Plain(command), .. }, .. }]
+        | [Call { request: Request { what: What::Other(_, command), .. }, .. }] => command.clone(),
         _ => evalsha(script, calls),
     };
     if !calls.iter().any(|call| call.request.asking) {
@@ -152,6 +155,14 @@ pub(super) fn fail(calls: impl IntoIterator<Item = Call>, error: &RedisError) {
 }
 
 impl Call {
+    /// The script that it calls, where decisions call `ours`.
+    pub(super) fn script(&self, ours: LuaScript) -> LuaScript {
+        match self.request.what {
+            What::Script(_) | What::Plain(_) => ours,
+            What::Other(script, _) => script,
+        }
+    }
+
     pub(super) fn finish(self, result: Result<Value, RedisError>) {
         // Nobody there is no mistake: the caller may have given up.
         let _ = self.reply.send(result);
@@ -161,16 +172,18 @@ impl Call {
 impl Request {
     /// A decision for whichever server the connection leads to.
     pub(super) fn script(ask: Ask) -> Self {
-        Self { what: What::Script(ask), asking: false }
-    }
-
-    /// A command for whichever server the connection leads to.
-    pub(super) fn plain(command: Cmd) -> Self {
-        Self { what: What::Plain(command), asking: false }
+        What::Script(ask).into()
     }
 
     fn is_joinable(&self) -> bool {
         !self.asking && matches!(self.what, What::Script(_))
+    }
+}
+
+impl From<What> for Request {
+    /// It is for whichever server the connection leads to.
+    fn from(what: What) -> Self {
+        Self { what, asking: false }
     }
 }
 
@@ -179,7 +192,7 @@ fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
     let asks = || {
         calls.iter().filter_map(|call| match &call.request.what {
             What::Script(ask) => Some(ask),
-            What::Plain(_) => None,
+            What::Other(..) | What::Plain(_) => None,
         })
     };
     let bytes = |ask: &Ask| ask.key.len() + ask.args[0].len() + ask.args[1].len();
@@ -228,7 +241,7 @@ mod tests {
             script("a"),
             script("b"),
             script("c"),
-            Request::plain(redis::cmd("GET")),
+            What::Plain(redis::cmd("GET")).into(),
             asking,
             script("d"),
         ];

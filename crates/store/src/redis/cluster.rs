@@ -19,7 +19,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -60,9 +60,11 @@ pub(super) struct Cluster {
     _reader: Task,
 }
 
+/// The nodes, and who owns which slot.
 #[derive(Debug)]
-struct Nodes {
+pub(super) struct Nodes {
     setup: LaneSetup,
+    seeds: Vec<Address>,
     connections: usize,
     map: ArcSwap<SlotMap>,
 }
@@ -94,10 +96,15 @@ impl Cluster {
         // Keys of one script call must be in one slot: nothing is joined.
         let setup = LaneSetup { joined_max: 1, ..setup };
         let map = ArcSwap::from_pointee(SlotMap::new(Vec::new()));
-        let nodes = Arc::new(Nodes { setup, connections, map });
+        let nodes = Arc::new(Nodes { setup, seeds, connections, map });
         let (sender, status) = watch::channel(Status::Connecting);
-        let reader = Task::start(Arc::clone(&nodes).read_for_ever(seeds, sender));
+        let reader = Task::start(Arc::clone(&nodes).read_for_ever(sender));
         Self { nodes, status, _reader: reader }
+    }
+
+    /// The nodes, as they come and go.
+    pub(super) fn nodes(&self) -> Arc<Nodes> {
+        Arc::clone(&self.nodes)
     }
 
     /// Waits for the first map and the first connection to each node.
@@ -117,15 +124,14 @@ impl Cluster {
             .await
     }
 
-    /// The reply to `command` from the node that has `key`.
+    /// The reply to `what` from the node that has `key`.
     pub(super) async fn command(
         &self,
         key: &[u8],
-        command: Cmd,
+        what: &What,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
-        let what = || What::Plain(command.clone());
-        self.route(slot_of(key), deadline, |asking| Request { what: what(), asking }).await
+        self.route(slot_of(key), deadline, |asking| Request { what: what.clone(), asking }).await
     }
 
     async fn route(
@@ -212,10 +218,10 @@ impl Nodes {
         Node { address: address.clone(), server }
     }
 
-    async fn read_for_ever(self: Arc<Self>, seeds: Vec<Address>, status: watch::Sender<Status>) {
+    async fn read_for_ever(self: Arc<Self>, status: watch::Sender<Status>) {
         let mut pause = READ_PAUSE_MIN;
         loop {
-            let read = self.read(&seeds).await;
+            let read = self.read().await;
             let changed = match read {
                 Some(ranges) => {
                     let changed = self.install(&ranges);
@@ -243,12 +249,23 @@ impl Nodes {
         }
     }
 
-    /// The map as the first of a few nodes tells it that answers.
-    async fn read(&self, seeds: &[Address]) -> Option<Vec<SlotRange>> {
+    /// Every node that is known or was named, in no order.
+    fn addresses(&self) -> Vec<Address> {
         let known = self.map.load_full();
-        let mut candidates: Vec<_> = known.nodes.iter().map(|node| node.address.clone()).collect();
-        candidates.extend(seeds.iter().filter(|seed| known.at(seed).is_none()).cloned());
-        fastrand::shuffle(&mut candidates);
+        let mut addresses: Vec<_> = known.nodes.iter().map(|node| node.address.clone()).collect();
+        addresses.extend(self.seeds.iter().filter(|seed| known.at(seed).is_none()).cloned());
+        fastrand::shuffle(&mut addresses);
+        addresses
+    }
+
+    /// Some node, another one each time.
+    pub(super) fn any_address(&self) -> Option<Address> {
+        self.addresses().pop()
+    }
+
+    /// The map as the first of a few nodes tells it that answers.
+    async fn read(&self) -> Option<Vec<SlotRange>> {
+        let candidates = self.addresses();
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
         let mut answers: FuturesUnordered<_> = candidates

@@ -20,6 +20,7 @@
 //! - What may have been executed is never sent again. The server forgot the script, or the key has
 //!   moved: then the call was surely not executed, and goes again within its deadline.
 //! - Connections come back by themselves, with jittered pauses, for ever.
+//! - Policies are [published](RedisClient::publish) whole or not at all, and [told of](Revisions).
 //! - The bounds: calls that wait, requests in flight, repeats and pauses have their maxima beside
 //!   the code that keeps them.
 
@@ -32,6 +33,8 @@ mod config;
 mod connection;
 mod error;
 mod lane;
+mod publish;
+mod revisions;
 pub mod script;
 mod sentinel;
 mod service;
@@ -46,25 +49,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::acl::{acl, sentinel_acl};
+pub use self::acl::{acl, program_acl, sentinel_acl};
 pub use self::batch::Ask;
-use self::batch::Request;
+use self::batch::{Request, What};
 use self::cluster::Cluster;
 pub use self::config::{Address, ConfigError, HOSTS_MAX, RedisConfig, Topology};
 use self::connection::Dialer;
 pub use self::error::{ConnectError, Outcome, RedisError, Refusal};
 use self::lane::LaneSetup;
+pub use self::publish::{
+    Changed, POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublishError, Published,
+    PublishedPolicy, REVISION_MAX,
+};
+pub use self::revisions::Revisions;
+use self::revisions::Whereabouts;
 use self::sentinel::Sentinel;
 use self::standalone::Standalone;
 use self::stats::Counters;
 pub use self::stats::Stats;
 pub use self::store::RedisStore;
 
-/// The one script that a client calls. Its reply for n keys is a list of n values, in their order;
+/// The script by which a client decides. Its reply for n keys is a list of n values, in their order;
 /// for one key it is the value itself. It reads and writes its keys only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LuaScript {
@@ -78,6 +87,7 @@ pub struct LuaScript {
 #[derive(Debug)]
 pub struct RedisClient {
     servers: Servers,
+    dialer: Dialer,
     deadline: Duration,
     counters: Arc<Counters>,
 }
@@ -100,8 +110,9 @@ impl RedisClient {
     /// Outside of a tokio runtime with time and IO.
     pub fn start(config: &RedisConfig, script: LuaScript) -> Result<Self, ConfigError> {
         let counters = Arc::new(Counters::default());
+        let dialer = Dialer::for_data(config)?;
         let setup = LaneSetup {
-            dialer: Dialer::for_data(config)?,
+            dialer: dialer.clone(),
             script,
             joined_max: config.joined_max,
             master_only: false,
@@ -123,7 +134,7 @@ impl RedisClient {
                 Servers::Cluster(Cluster::start(setup, seeds.clone(), connections))
             }
         };
-        Ok(Self { servers, deadline: config.deadline, counters })
+        Ok(Self { servers, dialer, deadline: config.deadline, counters })
     }
 
     /// Waits for the end of the first attempt to connect, which the connect timeout bounds; says
@@ -169,7 +180,7 @@ impl RedisClient {
     pub async fn get(&self, key: &[u8], deadline: Instant) -> Result<Option<Bytes>, RedisError> {
         let mut command = redis::cmd("GET");
         command.arg(key);
-        let reply = self.command(key, command, deadline).await;
+        let reply = self.command(key, What::Plain(command), deadline).await;
         self.account(reply.and_then(|value| match value {
             Value::Nil => Ok(None),
             value => bytes(value).map(Some),
@@ -190,11 +201,37 @@ impl RedisClient {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut command = redis::cmd("SET");
         command.arg(key).arg(value).arg("PX").arg(ttl_ms);
-        let reply = self.command(key, command, deadline).await;
+        let reply = self.command(key, What::Plain(command), deadline).await;
         self.account(reply.and_then(|value| match value {
             Value::Okay => Ok(()),
             value => bytes(value).map(drop),
         }))
+    }
+
+    /// Writes `publication` where programs find it that decide in Redis themselves, unless it is
+    /// there already; see `spec/redis-protocol.md`. It takes a call where nothing is to be done, and
+    /// another where little has changed. Whole, it is as many calls as its size wants, and is seen when
+    /// the last of them is done. Whatever came of one, it may be tried again.
+    ///
+    /// # Errors
+    /// [`PublishError`] if it cannot be published, or if Redis did not answer in time, which is a
+    /// second for each call and 30 s in all.
+    pub async fn publish(&self, publication: &Publication<'_>) -> Result<Published, PublishError> {
+        publish::publish(self, publication).await
+    }
+
+    /// The revisions that are published from now on, as they are told: over a connection of its own,
+    /// in a task of the present tokio runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and IO.
+    pub fn revisions(&self) -> Revisions {
+        let whereabouts = match &self.servers {
+            Servers::Standalone(server) => Whereabouts::At(server.target()),
+            Servers::Sentinel(master) => Whereabouts::At(master.target()),
+            Servers::Cluster(cluster) => Whereabouts::Cluster(cluster.nodes()),
+        };
+        Revisions::start(self.dialer.clone(), whereabouts)
     }
 
     /// What was done since the start.
@@ -205,18 +242,14 @@ impl RedisClient {
     async fn command(
         &self,
         key: &[u8],
-        command: Cmd,
+        what: What,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
         self.counters.calls.add_one();
         match &self.servers {
-            Servers::Cluster(cluster) => cluster.command(key, command, deadline).await,
-            Servers::Standalone(servers) => {
-                servers.lanes.call(Request::plain(command), deadline).await
-            }
-            Servers::Sentinel(servers) => {
-                servers.lanes.call(Request::plain(command), deadline).await
-            }
+            Servers::Cluster(cluster) => cluster.command(key, &what, deadline).await,
+            Servers::Standalone(servers) => servers.lanes.call(what.into(), deadline).await,
+            Servers::Sentinel(servers) => servers.lanes.call(what.into(), deadline).await,
         }
     }
 

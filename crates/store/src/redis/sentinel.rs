@@ -44,6 +44,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Sentinel {
     pub(super) lanes: Lanes,
+    target: watch::Receiver<Target>,
     _supervisor: Task,
 }
 
@@ -67,7 +68,12 @@ impl Sentinel {
         let setup = LaneSetup { master_only: true, ..setup };
         let (publisher, target) = watch::channel(Err(ConnectError::NotYet));
         let lanes = Lanes::start(&setup, &target, connections);
-        Self { lanes, _supervisor: Task::start(watch.run(publisher, setup.suspicion)) }
+        Self { lanes, target, _supervisor: Task::start(watch.run(publisher, setup.suspicion)) }
+    }
+
+    /// Where the present master is.
+    pub(super) fn target(&self) -> watch::Receiver<Target> {
+        self.target.clone()
     }
 }
 

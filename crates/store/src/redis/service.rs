@@ -174,6 +174,7 @@ impl<'a> Service<'a> {
 
     /// The script was not there, so `calls` were not executed: they go again once it is loaded.
     fn repeat_behind_reload(&mut self, calls: Vec<Call>, reply: &Value) {
+        let script = calls.first().map_or(self.setup.script, |call| call.script(self.setup.script));
         let (again, tired): (Vec<_>, Vec<_>) =
             calls.into_iter().partition(|call| call.repeats < REPEATS_MAX);
         for mut call in again.into_iter().rev() {
@@ -187,7 +188,7 @@ impl<'a> Service<'a> {
         if !self.reloading {
             self.reloading = true;
             self.setup.counters.script_reloads.add_one();
-            let packet = Packet::One(load(&self.setup.script));
+            let packet = Packet::One(load(&script));
             self.fly(Cargo::Reload, packet);
         }
     }

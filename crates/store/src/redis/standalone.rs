@@ -22,13 +22,18 @@ pub(super) struct Lanes {
 #[derive(Debug)]
 pub(super) struct Standalone {
     pub(super) lanes: Lanes,
-    _target: watch::Sender<Target>,
+    target: watch::Sender<Target>,
 }
 
 impl Standalone {
     pub(super) fn start(setup: &LaneSetup, address: Address, connections: usize) -> Self {
         let (sender, target) = watch::channel(Ok(address));
-        Self { lanes: Lanes::start(setup, &target, connections), _target: sender }
+        Self { lanes: Lanes::start(setup, &target, connections), target: sender }
+    }
+
+    /// Where the server is.
+    pub(super) fn target(&self) -> watch::Receiver<Target> {
+        self.target.subscribe()
     }
 }
 

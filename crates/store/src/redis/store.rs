@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 use super::codec::{Before, Clock, Generation, Question, Reply, RulesBlob, state_key};
 use super::{
-    Ask, ConfigError, ConnectError, LuaScript, Outcome, RedisClient, RedisConfig, RedisError,
-    Stats, script,
+    Ask, ConfigError, ConnectError, LuaScript, Outcome, Publication, PublishError, Published,
+    RedisClient, RedisConfig, RedisError, Revisions, Stats, script,
 };
 use crate::{Executed, Request, Store, StoreError};
 
@@ -108,6 +108,23 @@ impl RedisStore {
     /// What was done since the start.
     pub fn stats(&self) -> Stats {
         self.client.stats()
+    }
+
+    /// Publishes policies: see [`RedisClient::publish`]. They have no namespace: a Redis holds those of
+    /// one catalog.
+    ///
+    /// # Errors
+    /// [`PublishError`] if they cannot be published or Redis does not answer.
+    pub async fn publish(&self, publication: &Publication<'_>) -> Result<Published, PublishError> {
+        self.client.publish(publication).await
+    }
+
+    /// The revisions that are published from now on: see [`RedisClient::revisions`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and IO.
+    pub fn revisions(&self) -> Revisions {
+        self.client.revisions()
     }
 
     async fn verdict(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {

@@ -1,5 +1,6 @@
 //! Who one is: the first account, signing in and out, one's own password.
 
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use sluicegate::Cost;
 use utoipa::ToSchema;
@@ -58,7 +59,9 @@ pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
     let api = &ask.api;
     limit(api, &account, &ask.by.source)?;
     if !api.setup.is(&token, ask.by.at) {
-        return Err(Denied::Forbidden.into());
+        let problem = "token: it is wrong, was used, or is older than 15 minutes; while there are no \
+                       accounts, the server shows a new one when it starts";
+        return Err(Problem::new(StatusCode::FORBIDDEN, problem));
     }
     let hash = api.passwords.hash(&password).await?;
     let new =

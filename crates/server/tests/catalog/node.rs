@@ -1,0 +1,94 @@
+//! One node.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::stage::{Node, Who, ask, policy, until};
+
+const SQLITE: &str = "sqlite:DIR/catalog.db";
+
+#[test]
+fn what_is_changed_by_the_api_is_decided_by_and_is_there_after_a_restart() {
+    let mut node = Node::start(SQLITE, "");
+    let ada = node.set_up();
+    assert_eq!(node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" })).0, 201);
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    until(|| node.limit("orders") == Some(5));
+    let change = json!({ "document": policy("orders", 7) });
+    let path = "/apps/shop/policies/orders";
+    let (status, changed) = node.admin(&ada.of_version(1), "PUT", path, &change);
+    assert_eq!((status, &changed["version"]), (200, &json!(2)), "{changed}");
+    until(|| node.limit("orders") == Some(7));
+    for file in ["catalog.db", "catalog.db-wal", "kept.json"] {
+        until(|| node.folder.path().join(file).exists());
+        let mode = fs::metadata(node.folder.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file} is for its owner");
+    }
+    node.restart();
+    assert_eq!(node.limit("orders"), Some(7), "at once: it was read before it listened");
+    assert!(!node.told().contains("sgsetup_"), "there is an account");
+    let (status, _) = node.admin(&ada.of_version(2), "DELETE", path, &Value::Null);
+    assert_eq!(status, 204);
+    until(|| node.limit("orders").is_none());
+}
+
+#[test]
+fn a_live_budget_is_seen_forgotten_and_granted() {
+    let node = Node::start(SQLITE, "");
+    let ada = node.set_up();
+    for app in ["shop", "till"] {
+        node.admin(&ada, "POST", "/apps", &json!({ "name": app }));
+    }
+    let mut document = policy("orders", 3);
+    document["apps"] = json!(["shop", "till"]);
+    let new = json!({ "document": document, "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    let body = json!({ "policy": "orders", "key": "alice", "app": "till" }).to_string();
+    let check = || {
+        let reply = ask(node.address("http"), &Who::default(), "POST", "/v1/check", &body);
+        let reply: Value = serde_json::from_str(&reply.expect("it answers").2).unwrap();
+        reply["code"].clone()
+    };
+    until(|| check() == json!(1));
+    let of_key = |what: &str, body: &Value| {
+        let path = format!("/apps/shop/policies/orders/keys/{what}");
+        let (status, budget) = node.admin(&ada, "POST", &path, body);
+        assert_eq!(status, 200, "{budget}");
+        budget["remaining"].as_u64().unwrap()
+    };
+    let alice = json!({ "key": "alice" });
+    assert_eq!(of_key("peek", &alice), 2);
+    assert_eq!((check(), check(), check()), (json!(1), json!(1), json!(-1)));
+    assert_eq!(of_key("grant", &json!({ "key": "alice", "permits": 2 })), 2);
+    assert_eq!(of_key("reset", &alice), 3);
+    assert_eq!(check(), json!(1));
+    let (_, entries) = node.admin(&ada, "GET", "/apps/shop/audit", &Value::Null);
+    let text = entries.to_string();
+    assert!(text.contains("key.reset") && text.contains("key.grant"), "{text}");
+}
+
+#[test]
+fn the_api_may_have_an_address_of_its_own() {
+    let node = Node::start(SQLITE, "listen = '127.0.0.1:0'\n");
+    let at = |scheme: &str, path: &str| {
+        let reply = ask(node.address(scheme), &Who::default(), "GET", path, "");
+        reply.expect("it answers").0
+    };
+    let api = "/v1/admin/openapi.json";
+    until(|| at("catalog", api) == 200);
+    assert_eq!((at("admin", api), at("admin", "/livez")), (404, 200));
+    assert_eq!(at("catalog", "/metrics"), 404);
+}
+
+#[test]
+fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[catalog]\nurl = 'postgres://nobody@127.0.0.1:1/none'\nkept = '/none/kept'";
+    let output = crate::program::program(&folder, config).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(told.contains("catalog.url: it does not answer, and /none/kept has nothing"), "{told}");
+}

@@ -1,0 +1,417 @@
+//! Policies where programs find them that decide in Redis themselves: `spec/redis-protocol.md`.
+//!
+//! ```text
+//! look ─▶ as new, or newer ─▶ nothing to do
+//!      ├▶ older, and little has changed ─▶ change: one call
+//!      └▶ nothing, or too much ─▶ stage, stage, .. beside it ─▶ swap
+//! ```
+//!
+//! A write says what was found, and does nothing where that is not there any more: whoever is late
+//! looks again, and finds that there is nothing left to do. No call carries more than
+//! [`CALL_BYTES_MAX`] and a policy, and nobody sees what is half staged. All of a fleet stage under
+//! one name, so only one of them does at a time.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::batch::What;
+use super::{LuaScript, RedisClient, RedisError, Refusal};
+use crate::{Executed, StoreError};
+
+/// The hash that has the policies.
+pub const POLICIES_KEY: &str = "sg:{policies}";
+
+/// The channel on which new revisions are told.
+pub const POLICIES_CHANNEL: &str = "sg:policies";
+
+/// The format of what is written.
+pub const POLICIES_FORMAT: u32 = 1;
+
+/// The largest revision: as every number, exact in a double.
+pub const REVISION_MAX: i64 = (1 << 53) - 1;
+
+/// Where policies are staged, in the same slot.
+const NEXT_KEY: &str = "sg:{policies}:next";
+
+/// Most policies in one call: some 0.1 ms of Redis' time.
+const CALL_POLICIES_MAX: usize = 100;
+
+/// Bytes of policies after which no other is added to a call: less than a millisecond of a link.
+const CALL_BYTES_MAX: usize = 128 << 10;
+
+/// How long a call may take: decisions have deadlines that are shorter, but nobody waits here.
+const CALL_MAX: Duration = Duration::from_secs(1);
+
+/// How long one publication may take: ten thousand policies are a hundred calls, of a few
+/// milliseconds each where Redis is far away.
+const PUBLISH_MAX: Duration = Duration::from_secs(30);
+
+/// How long what is staged outlives its last call. Longer than a call may take, and short enough that
+/// others go on soon after a writer died.
+const NEXT_TTL: Duration = Duration::from_secs(5);
+
+/// How often a writer looks again after others came first. Once is what happens; each time means
+/// that somebody has published.
+const LOOKS_MAX: usize = 4;
+
+/// `#attempt`, `#format` and `#revision`.
+const OWN_FIELDS: usize = 3;
+
+const SCRIPT: LuaScript = LuaScript {
+    text: include_str!("publish.lua"),
+    sha1: include_str!(concat!(env!("OUT_DIR"), "/publish.sha1")),
+};
+
+/// A revision of the policies.
+#[derive(Clone, Copy, Debug)]
+pub struct Publication<'p> {
+    /// Its number, in 0..=[`REVISION_MAX`]. What comes later has a larger one.
+    pub revision: i64,
+    /// Every policy, in the order of their names.
+    pub policies: &'p [PublishedPolicy<'p>],
+    /// What is known to have changed. Without it, what is in Redis is written whole.
+    pub changed: Option<Changed<'p>>,
+    /// The later revision that this one is written in place of: the catalog went back. Who is told
+    /// [`Published::Later`], and looks at the catalog after that, and finds that it has not got so far,
+    /// may say so.
+    pub instead_of: Option<i64>,
+}
+
+/// What is otherwise in a revision than in an earlier one.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed<'p> {
+    /// The earlier one.
+    pub since: i64,
+    /// The names of all policies that are new, changed or gone since. Those that the publication does
+    /// not have are gone.
+    pub names: &'p [&'p str],
+}
+
+/// A policy as it is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedPolicy<'p> {
+    /// Unique; it does not begin with `#`.
+    pub name: &'p str,
+    /// Whose it is.
+    pub app: &'p str,
+    /// Whether it only says what it would refuse.
+    pub is_shadow: bool,
+    /// Which version it is.
+    pub version: i64,
+    /// The policy as a JSON object, as in `policies[]` of a policy document.
+    pub document: &'p str,
+}
+
+/// What became of a publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// It is there now, and those who listen were told.
+    Written,
+    /// It was there already.
+    Known,
+    /// A later revision is there, and stays: somebody else was faster, or the catalog went back.
+    Later {
+        /// Which.
+        revision: i64,
+    },
+    /// Somebody else is writing all policies just now. To be tried again a little later.
+    Busy,
+    /// A later version of Sluicegate writes policies here, in another format, which stays.
+    LaterFormat {
+        /// Which.
+        format: u32,
+    },
+}
+
+/// Why policies were not published. It may be tried again: what is there already is not written twice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// It cannot be published.
+    #[error("{field}: {problem}")]
+    Unusable {
+        /// The field, with its place.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Redis did not answer in time, or refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the hash says of itself; empty where there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Found {
+    format: String,
+    revision: String,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    /// Nothing.
+    Leave(Published),
+    /// These policies are to be written in place.
+    Change(Vec<String>),
+    /// All policies are to be written.
+    Whole,
+}
+
+/// What a policy's field says.
+#[derive(Serialize)]
+struct Field<'p> {
+    version: i64,
+    state: &'static str,
+    app: &'p str,
+    document: &'p RawValue,
+}
+
+/// Writes `publication` into the Redis of `client`, if it is not there yet.
+pub(super) async fn publish(
+    client: &RedisClient,
+    publication: &Publication<'_>,
+) -> Result<Published, PublishError> {
+    publication.check()?;
+    let writer = Writer { client, until: Instant::now() + PUBLISH_MAX };
+    for _ in 0..LOOKS_MAX {
+        let found = writer.look().await?;
+        let is_done = match Plan::new(&found, publication)? {
+            Plan::Leave(published) => return Ok(published),
+            Plan::Change(policies) => writer.change(&found, publication, policies).await?,
+            Plan::Whole => match writer.write_whole(&found, publication).await? {
+                None => return Ok(Published::Busy),
+                Some(is_done) => is_done,
+            },
+        };
+        if is_done {
+            return Ok(Published::Written);
+        }
+    }
+    Err(StoreError::Contended { executed: Executed::No }.into())
+}
+
+impl Publication<'_> {
+    fn check(&self) -> Result<(), PublishError> {
+        if !(0..=REVISION_MAX).contains(&self.revision) {
+            let problem = format!("`{}` is outside 0..={REVISION_MAX}", self.revision);
+            return Err(unusable("revision".to_owned(), &problem));
+        }
+        for (place, policy) in self.policies.iter().enumerate() {
+            let field = || format!("policies[{place}].name");
+            named(policy.name, field)?;
+            if place > 0 && self.policies[place - 1].name >= policy.name {
+                let problem = format!("`{}` is not in the order of names", policy.name);
+                return Err(unusable(field(), &problem));
+            }
+        }
+        let names = self.changed.map_or(&[][..], |changed| changed.names).iter().enumerate();
+        for (place, name) in names {
+            named(name, || format!("changed.names[{place}]"))?;
+        }
+        Ok(())
+    }
+
+    fn policy(&self, name: &str) -> Option<&PublishedPolicy<'_>> {
+        let place = self.policies.binary_search_by(|policy| policy.name.cmp(name)).ok()?;
+        self.policies.get(place)
+    }
+
+    /// What makes this revision of the one that is `there`: names and texts in turn; `None` if it is
+    /// not known, or too much for one call.
+    fn changes(&self, there: i64) -> Result<Option<Vec<String>>, PublishError> {
+        // What changed since an earlier one than is there contains what changed since.
+        let changed = self.changed.filter(|changed| changed.since <= there);
+        let Some(Changed { names, .. }) = changed else { return Ok(None) };
+        if names.len() > CALL_POLICIES_MAX {
+            return Ok(None);
+        }
+        let mut policies = Vec::with_capacity(2 * names.len());
+        let mut bytes = 0;
+        for name in names {
+            let text = self.policy(name).map_or(Ok(String::new()), PublishedPolicy::field)?;
+            if bytes >= CALL_BYTES_MAX {
+                return Ok(None);
+            }
+            bytes += text.len();
+            policies.extend([(*name).to_owned(), text]);
+        }
+        Ok(Some(policies))
+    }
+}
+
+impl PublishedPolicy<'_> {
+    /// What its field of the hash says.
+    fn field(&self) -> Result<String, PublishError> {
+        let Self { name, app, is_shadow, version, document } = *self;
+        let field = || format!("policy `{name}`");
+        let document: &RawValue =
+            serde_json::from_str(document).map_err(|_| unusable(field(), "is no JSON"))?;
+        if !document.get().starts_with('{') {
+            return Err(unusable(field(), "is no JSON object"));
+        }
+        let state = if is_shadow { "shadow" } else { "active" };
+        let text = serde_json::to_string(&Field { version, state, app, document });
+        Ok(text.expect("texts and numbers are JSON"))
+    }
+}
+
+/// Refuses what is no name, and would be another field.
+fn named(name: &str, field: impl Fn() -> String) -> Result<(), PublishError> {
+    match name.is_empty() || name.starts_with('#') {
+        true => Err(unusable(field(), &format!("`{name}` is no name"))),
+        false => Ok(()),
+    }
+}
+
+fn unusable(field: String, problem: &str) -> PublishError {
+    PublishError::Unusable { field, problem: problem.to_owned() }
+}
+
+impl Found {
+    /// The reply to `HMGET`.
+    fn read(reply: &Value) -> Option<Self> {
+        let text = |value: &Value| match value {
+            Value::Nil => Some(String::new()),
+            Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+            _ => None,
+        };
+        let Value::Array(values) = reply else { return None };
+        let [format, revision] = &values[..] else { return None };
+        Some(Self { format: text(format)?, revision: text(revision)? })
+    }
+}
+
+impl Plan {
+    fn new(found: &Found, publication: &Publication<'_>) -> Result<Self, PublishError> {
+        match found.format.parse() {
+            Ok(format) if format > POLICIES_FORMAT => {
+                return Ok(Self::Leave(Published::LaterFormat { format }));
+            }
+            Ok(POLICIES_FORMAT) => {}
+            _ => return Ok(Self::Whole),
+        }
+        let Ok(there) = found.revision.parse::<i64>() else { return Ok(Self::Whole) };
+        let Publication { revision, instead_of, .. } = *publication;
+        Ok(match there {
+            _ if there == revision => Self::Leave(Published::Known),
+            _ if instead_of == Some(there) => Self::Whole,
+            _ if there > revision => Self::Leave(Published::Later { revision: there }),
+            _ => publication.changes(there)?.map_or(Self::Whole, Self::Change),
+        })
+    }
+}
+
+/// Writes one publication.
+struct Writer<'c> {
+    client: &'c RedisClient,
+    until: Instant,
+}
+
+impl Writer<'_> {
+    async fn look(&self) -> Result<Found, RedisError> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(POLICIES_KEY).arg("#format").arg("#revision");
+        Found::read(&self.call(What::Plain(command)).await?).ok_or(RedisError::Malformed)
+    }
+
+    /// Writes `policies` where `found` still is.
+    async fn change(
+        &self,
+        found: &Found,
+        publication: &Publication<'_>,
+        policies: Vec<String>,
+    ) -> Result<bool, RedisError> {
+        let mut command = script(&[POLICIES_KEY], "change");
+        command.arg(&found.format).arg(&found.revision);
+        command.arg(POLICIES_CHANNEL).arg(publication.revision).arg(policies);
+        self.run(command).await
+    }
+
+    /// Writes all policies in place of `found`; `None` if somebody else is writing.
+    async fn write_whole(
+        &self,
+        found: &Found,
+        publication: &Publication<'_>,
+    ) -> Result<Option<bool>, PublishError> {
+        let attempt = format!("{:016x}", fastrand::u64(..));
+        let mut rest = publication.policies;
+        let mut command = stage(&attempt, "");
+        command.arg("#format").arg(POLICIES_FORMAT).arg("#revision").arg(publication.revision);
+        let mut is_first = true;
+        loop {
+            rest = add(&mut command, rest)?;
+            if !self.run(command).await? {
+                return Ok((!is_first).then_some(false));
+            }
+            if rest.is_empty() {
+                break;
+            }
+            is_first = false;
+            command = stage(&attempt, &attempt);
+        }
+        let mut command = script(&[POLICIES_KEY, NEXT_KEY], "swap");
+        command.arg(&found.format).arg(&found.revision);
+        command.arg(POLICIES_CHANNEL).arg(publication.revision);
+        command.arg(&attempt).arg(publication.policies.len() + OWN_FIELDS);
+        Ok(Some(self.run(command).await?))
+    }
+
+    /// Whether the script did what it was asked for.
+    async fn run(&self, command: Cmd) -> Result<bool, RedisError> {
+        match self.call(What::Other(SCRIPT, command)).await? {
+            Value::Int(done @ 0..=1) => Ok(done == 1),
+            _ => Err(RedisError::Malformed),
+        }
+    }
+
+    async fn call(&self, what: What) -> Result<Value, RedisError> {
+        let deadline = self.until.min(Instant::now() + CALL_MAX);
+        let reply = self.client.command(POLICIES_KEY.as_bytes(), what, deadline).await;
+        self.client.account(reply.and_then(|value| match value {
+            Value::ServerError(error) => Err(RedisError::Refused(Refusal::from(&error))),
+            value => Ok(value),
+        }))
+    }
+}
+
+impl From<RedisError> for PublishError {
+    fn from(error: RedisError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+fn script(keys: &[&str], what: &str) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(SCRIPT.sha1).arg(keys.len()).arg(keys).arg(what);
+    command
+}
+
+/// The command that stages policies of `attempt` behind those that `before` has staged.
+fn stage(attempt: &str, before: &str) -> Cmd {
+    let mut command = script(&[NEXT_KEY], "stage");
+    command.arg(attempt).arg(before).arg(NEXT_TTL.as_millis().to_string());
+    command
+}
+
+/// Adds the first of `policies` to `command`, as many as one call may carry, and gives the others.
+fn add<'p>(
+    command: &mut Cmd,
+    policies: &'p [PublishedPolicy<'p>],
+) -> Result<&'p [PublishedPolicy<'p>], PublishError> {
+    let (mut bytes, mut count) = (0, 0);
+    for policy in policies.iter().take(CALL_POLICIES_MAX) {
+        if bytes >= CALL_BYTES_MAX {
+            break;
+        }
+        let text = policy.field()?;
+        bytes += text.len();
+        count += 1;
+        command.arg(policy.name).arg(text);
+    }
+    Ok(&policies[count..])
+}

@@ -1,0 +1,38 @@
+//! The example of `spec/redis-protocol.md` is what clients send.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sluicegate_kernel::{Cost, Micros, Moment, Verb};
+use sluicegate_policy::Policy;
+use sluicegate_store::redis::codec::{Before, Clock, Question, RulesBlob, state_key};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes all");
+        text
+    })
+}
+
+#[test]
+fn the_example_of_the_page_is_what_clients_send() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/redis-protocol.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let (_, example) = page.split_once("```json\n").expect("there is an example");
+    let (document, _) = example.split_once("```").expect("it ends");
+    let policy = Policy::parse_one(document).expect("a policy");
+    let rules = policy.rules_for(b"alice").set();
+    let blob = RulesBlob::new(rules);
+    let verb = Verb::Check { cost: Cost::ONE };
+    let at = Moment::new(Micros::from_secs(1));
+    let question = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
+    for (what, value) in [
+        ("key", state_key(policy.name(), b"alice")),
+        ("blob, in hex", hex(blob.as_bytes())),
+        ("which is at", blob.generation().rules_key()),
+        ("request, in hex", hex(&question.encode(rules))),
+    ] {
+        let line = format!("| {what} | `{value}` |");
+        assert!(page.contains(&line), "the page lacks {line}");
+    }
+}

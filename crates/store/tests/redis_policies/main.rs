@@ -1,0 +1,108 @@
+//! Policies that are published in Redis: what servers write there, what programs hold that read it, and
+//! what is heard of it.
+#![cfg(feature = "redis")]
+
+mod example;
+mod heard;
+mod program;
+mod rights;
+mod vectors;
+mod written;
+
+use std::collections::BTreeMap;
+
+use sluicegate_store::redis::{
+    Changed, POLICIES_KEY, Publication, PublishError, Published, PublishedPolicy, RedisConfig,
+    RedisStore,
+};
+use sluicegate_testkit::{Cluster, RedisServer, Sentinels};
+
+/// Long deadlines: what is told here is what is written, not how fast on a busy machine.
+const OPTIONS: &str = "deadline_ms=5000&connect_timeout_ms=5000";
+
+fn start(url: &str) -> RedisStore {
+    let config: RedisConfig = format!("{url}?{OPTIONS}").parse().expect("a URL of the test");
+    RedisStore::start(&config).expect("a configuration of the test")
+}
+
+async fn connect(url: &str) -> RedisStore {
+    let store = start(url);
+    store.ready().await.expect("the server of the test is there");
+    store
+}
+
+fn behind_sentinels(group: &Sentinels) -> String {
+    let hosts: Vec<_> = group.addresses().iter().map(ToString::to_string).collect();
+    format!("redis+sentinel://{}/{}", hosts.join(","), Sentinels::NAME)
+}
+
+fn in_cluster(cluster: &Cluster) -> String {
+    let hosts: Vec<_> = cluster.addresses().iter().map(ToString::to_string).collect();
+    format!("redis+cluster://{}", hosts.join(","))
+}
+
+/// A catalog of `count` policies, of which each revision from 1 on changes one, in turn, or takes it
+/// away if it is a multiple of 5.
+#[derive(Clone, Copy)]
+struct Catalog {
+    count: i64,
+    revision: i64,
+}
+
+impl Catalog {
+    /// Its policies, and the revisions that changed them last, which are their versions.
+    fn policies(self) -> BTreeMap<String, i64> {
+        let changed = |place: i64| {
+            let ago = (self.revision - place).rem_euclid(self.count);
+            (name(place), (self.revision - ago).max(0))
+        };
+        let is_there = |(_, version): &(_, i64)| *version == 0 || version % 5 != 0;
+        (0..self.count).map(changed).filter(is_there).collect()
+    }
+
+    /// Publishes it, as who knows what changed `since`, or does not.
+    async fn publish(
+        self,
+        store: &RedisStore,
+        since: Option<i64>,
+    ) -> Result<Published, PublishError> {
+        let policies = self.policies();
+        let documents: Vec<_> = policies.keys().map(|name| document(name)).collect();
+        let policies = policies.iter().zip(&documents).map(|((name, version), document)| {
+            PublishedPolicy { name, app: "checkout", is_shadow: false, version: *version, document }
+        });
+        let policies: Vec<_> = policies.collect();
+        let changed = since.unwrap_or(self.revision) + 1..=self.revision;
+        let changed: Vec<_> = changed.map(|revision| name(revision % self.count)).collect();
+        let names: Vec<_> = changed.iter().map(String::as_str).collect();
+        let publication = Publication {
+            revision: self.revision,
+            policies: &policies,
+            changed: since.map(|since| Changed { since, names: &names }),
+            instead_of: None,
+        };
+        store.publish(&publication).await
+    }
+}
+
+fn name(place: i64) -> String {
+    format!("policy-{place:05}")
+}
+
+fn document(name: &str) -> String {
+    format!(r#"{{"name":"{name}","rules":[{{"fixed_window":{{"limit":10,"window":"1m"}}}}]}}"#)
+}
+
+/// What the hash has: its revision, and the versions of its policies. `None`: there is none.
+async fn there(redis: &RedisServer) -> Option<(i64, BTreeMap<String, i64>)> {
+    let reply = redis.cli(&["HGETALL", POLICIES_KEY]).await.expect("it answers");
+    let mut fields: BTreeMap<_, _> =
+        reply.list().chunks(2).map(|pair| (pair[0].text(), pair[1].text())).collect();
+    let revision = fields.remove("#revision")?.parse().expect("a number");
+    assert_eq!(fields.remove("#format").as_deref(), Some("1"));
+    let version = |text: &str| {
+        let json: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        json["version"].as_i64().expect("a version")
+    };
+    Some((revision, fields.iter().map(|(name, text)| (name.clone(), version(text))).collect()))
+}
