@@ -107,9 +107,10 @@ impl Callers {
     /// Has these tokens be good, and no others. Without a catalog there are none.
     pub(crate) fn set(&self, tokens: Arc<Tokens>) {
         let Some(known) = &self.known else { return };
-        let before = known.tokens.swap(Arc::clone(&tokens));
+        let before = known.tokens.swap(tokens);
         // Behind the tokens: who sees the number sees them.
         known.generation.fetch_add(1, Ordering::Release);
+        let tokens = known.tokens.load();
         let gone = before.used(USED_MAX, |token| tokens.same(token).is_none());
         let mut left = known.left.lock().unwrap_or_else(PoisonError::into_inner);
         let room = USED_MAX - left.len();

@@ -40,7 +40,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// How often the catalog is told which tokens were used, and how long that may take: nothing is as
 /// little urgent.
 const USED_EVERY: Duration = Duration::from_secs(10);
-const USED_WAIT_MAX: Duration = Duration::from_secs(2);
+const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// What follows the catalog.
 #[derive(Debug)]
