@@ -44,6 +44,11 @@ const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
 /// without the catalog.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the catalog is told which tokens were used, and how long that may take: nothing is as
+/// little urgent.
+const USED_EVERY: Duration = Duration::from_secs(10);
+const USED_WAIT_MAX: Duration = Duration::from_millis(500);
+
 /// What follows the catalog.
 #[derive(Debug)]
 pub(crate) struct Following {
@@ -52,6 +57,8 @@ pub(crate) struct Following {
     /// Whether what is held is not in its file yet, and when the file was written last.
     is_unkept: bool,
     kept_at: Option<Instant>,
+    /// When the catalog was told last which tokens were used.
+    used_at: Option<Instant>,
     is_away: bool,
 }
 
@@ -87,7 +94,7 @@ impl Following {
             Err(error) => tracing::warn!("catalog.kept: it is left aside: {error}"),
         }
         let mut following =
-            Self { follower, kind, is_unkept: false, kept_at: None, is_away: false };
+            Self { follower, kind, is_unkept: false, kept_at: None, used_at: None, is_away: false };
         match following.look().await {
             Ok(new) => news.extend(new),
             Err(error) if following.follower.held().revision() == 0 => {
@@ -133,6 +140,7 @@ impl Following {
                     told.live.asked(true);
                     self.is_away = false;
                     self.open_office(&told).await;
+                    self.note_used(told.callers).await;
                     if let Some(redis) = redis {
                         publisher.look(redis, self.follower.held()).await;
                     }
@@ -144,8 +152,11 @@ impl Following {
             }
             self.write().await;
         }
-        self.kept_at = None;
+        (self.kept_at, self.used_at) = (None, None);
         self.write().await;
+        if !self.is_away {
+            self.note_used(told.callers).await;
+        }
     }
 
     /// Waits until it is time to look, or somebody says that there is something to see.
@@ -200,6 +211,20 @@ impl Following {
         };
         let budgets = Arc::new(LiveBudgets(Arc::clone(told.gate)));
         told.office.open(&Api::new(catalog.clone(), Arc::new(WallClock), setup, budgets));
+    }
+
+    /// Tells the catalog which tokens were used, if it is not too soon.
+    async fn note_used(&mut self, callers: &Callers) {
+        let Some(catalog) = self.follower.catalog() else { return };
+        if self.used_at.is_some_and(|at| at.elapsed() < USED_EVERY) {
+            return;
+        }
+        self.used_at = Some(Instant::now());
+        let used = callers.used();
+        let noted = timeout(USED_WAIT_MAX, catalog.note_tokens_used(&used)).await;
+        if !matches!(noted, Ok(Ok(()))) {
+            tracing::debug!("catalog: it was not told which tokens were used");
+        }
     }
 
     /// Writes what is held to its file, if it is not there and not too soon.

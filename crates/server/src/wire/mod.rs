@@ -10,6 +10,7 @@ pub mod http;
 pub mod resp;
 pub mod rls;
 mod tls;
+pub(crate) mod token;
 
 use std::fmt;
 use std::io;

@@ -10,6 +10,7 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::callers::tests::open_door;
 
 const POLICIES: &str = "
 policies:
@@ -90,7 +91,7 @@ fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
     let gate = Arc::new(Gate::new(Engine::new(policies, store, clock)));
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
-    let shared = Arc::new(Shared::new(Arc::clone(&gate), None));
+    let shared = Arc::new(Shared::new(Arc::clone(&gate), open_door(Wire::Resp), None));
     let serving = tokio::spawn(connection(shared, stream, stop.clone()));
     Server { client, stop, serving, gate }
 }
