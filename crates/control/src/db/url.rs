@@ -36,6 +36,17 @@ impl Url {
             Self::Postgres(_) => "postgres",
         }
     }
+
+    /// The same, where nothing is made or changed.
+    pub(super) fn to_look(&self) -> Self {
+        match self {
+            Self::Sqlite(options) => {
+                let look = SqliteConnectOptions::new().filename(options.get_filename());
+                Self::Sqlite(look.read_only(true).busy_timeout(BUSY_WAIT_MAX))
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 impl FromStr for Url {

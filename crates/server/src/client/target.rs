@@ -27,7 +27,7 @@ const SCHEMES: [&str; 4] = ["http", "resp", "rls", "admin"];
 
 /// A server's address as it was written: `http://127.0.0.1:8080`, `localhost:6380`, `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// A name or an address, and a port.
     Tcp { host: String, port: u16 },
     /// A socket in the file system.
