@@ -58,6 +58,7 @@ impl Db {
     /// # Errors
     /// [`Error::Database`] if there is no such database, or it is of a later version.
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
+        url.make_private()?;
         let db = Self::connect(url).await?;
         db.migrate().await?;
         Ok(db)
@@ -74,9 +75,6 @@ impl Db {
     async fn connect(url: &Url) -> Result<Self, Error> {
         Ok(match url {
             Url::Sqlite(options) => {
-                url::make_private(options.get_filename()).map_err(|error| {
-                    Error::Database(format!("{}: {error}", options.get_filename().display()))
-                })?;
                 let pool = SqlitePoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
