@@ -58,7 +58,7 @@ enum PoliciesCommand {
     /// Print the JSON Schema of policy documents.
     Schema,
     #[command(flatten)]
-    Kept(catalog::KeptCommand),
+    Kept(Box<catalog::KeptCommand>),
 }
 
 #[derive(Debug, Subcommand)]

@@ -28,6 +28,9 @@ use sluicegate_policy::{Document, Policy};
 use super::yaml;
 use crate::{replay, say};
 
+/// The variable that says the database.
+const FROM: &str = "SLUICEGATE_IMPORT_URL";
+
 /// Errors that are told one by one; who has more wants to see these first.
 const TOLD_MAX: usize = 20;
 
@@ -36,14 +39,13 @@ const DECIMALS_MAX: usize = 6;
 
 /// What can be said to `sluicegate import rate-limiter-info`.
 #[derive(Args)]
-#[group(required = true, multiple = false)]
 pub(crate) struct LimiterInfoArgs {
     /// The rows as CSV, below a line that names the columns; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// The database that has the table: `mysql://USER:PASSWORD@HOST/DATABASE`. One with a password is
-    /// better said by the variable.
-    #[arg(long, value_name = "URL", env = "SLUICEGATE_IMPORT_URL", hide_env_values = true)]
+    /// better said by the variable SLUICEGATE_IMPORT_URL.
+    #[arg(long, value_name = "URL", conflicts_with = "csv")]
     from: Option<String>,
 }
 
@@ -61,10 +63,13 @@ type Read = fn(&str) -> Result<Value, String>;
 
 /// Imports the rows, and prints the policies.
 pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
-    let rows = match (&args.csv, &args.from) {
-        (Some(path), _) => rows_of_csv(path)?,
-        (None, Some(url)) => rows_of_database(url).await?,
-        (None, None) => bail!("expected --csv or --from"),
+    let from = || args.from.clone().or_else(|| std::env::var(FROM).ok());
+    let rows = match &args.csv {
+        Some(path) => rows_of_csv(path)?,
+        None => match from() {
+            Some(url) => rows_of_database(&url).await?,
+            None => bail!("nothing to import: expected --csv FILE, or --from URL or {FROM}"),
+        },
     };
     match import(&rows) {
         Ok(text) => {

@@ -17,8 +17,10 @@ use sluicegate_policy::limits::POLICIES_MAX;
 
 use crate::client::http::{self, Answer};
 use crate::client::target::Target;
+use crate::client::tls::Trust;
 use crate::client::told;
 use crate::config::{Secret, Span};
+use crate::say;
 
 /// The variable that holds a token.
 const TOKEN: &str = "SLUICEGATE_TOKEN";
@@ -48,6 +50,8 @@ pub(crate) struct Server {
         env = "SLUICEGATE_ADMIN_URL"
     )]
     to: Target,
+    #[command(flatten)]
+    trust: Trust,
     /// A file with a machine token of the app, unless SLUICEGATE_TOKEN holds one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -114,6 +118,10 @@ impl Remote {
         let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose()));
         let mut bearer = bearer.map_err(|_| anyhow!("the token is no token"))?;
         bearer.set_sensitive(true);
+        if server.to.is_overheard() {
+            let to = &server.to;
+            say::note(format_args!("note: the token goes to {to} in the clear; take https://"));
+        }
         Ok(Self { server: server.clone(), app: app.to_owned(), bearer })
     }
 
@@ -207,7 +215,8 @@ impl Remote {
 
     async fn send(&self, request: Request<Body>) -> Result<Answer> {
         let Span(patience) = self.server.timeout;
-        http::send_for(&self.server.to, request, patience, ANSWER_BYTES_MAX).await
+        let Server { to, trust, .. } = &self.server;
+        http::send_for((to, trust), request, patience, ANSWER_BYTES_MAX).await
     }
 
     fn answered(&self, answer: &Answer) -> Result<Result<AppliedAll, Refused>> {

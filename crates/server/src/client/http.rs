@@ -7,13 +7,18 @@ use axum::body::{self, Body, Bytes};
 use axum::http::{Request, StatusCode, header};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
+use tokio_util::either::Either;
 
 use super::target::{Target, connect};
+use super::tls::Trust;
 use crate::replay::words;
 
 /// Largest answer that is read: a decision is some hundred bytes, and the body that a policy may
 /// serve instead fits into 64 KiB.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// A server, and whom it must be signed by if TLS is spoken to it.
+pub(crate) type Reached<'a> = (&'a Target, &'a Trust);
 
 /// What a server said.
 #[derive(Debug)]
@@ -40,7 +45,7 @@ pub(crate) fn post(path: &str, json: String) -> Request<Body> {
 /// # Errors
 /// If there is no server, or none that answers.
 pub(crate) async fn send(
-    target: &Target,
+    target: Reached<'_>,
     request: Request<Body>,
     patience: Duration,
 ) -> Result<Answer> {
@@ -52,14 +57,15 @@ pub(crate) async fn send(
 /// # Errors
 /// If there is no server, or none that answers so.
 pub(crate) async fn send_for(
-    target: &Target,
+    reached: Reached<'_>,
     mut request: Request<Body>,
     patience: Duration,
     answer_bytes_max: usize,
 ) -> Result<Answer> {
+    let (target, _) = reached;
     let host = target.authority().parse().context("--to: is no name of a host")?;
     request.headers_mut().insert(header::HOST, host);
-    let answer = tokio::time::timeout(patience, exchange(target, request, answer_bytes_max)).await;
+    let answer = tokio::time::timeout(patience, exchange(reached, request, answer_bytes_max)).await;
     answer.unwrap_or_else(|_| {
         let patience = words::span(patience.into());
         Err(anyhow!("{target} did not answer within {patience}"))
@@ -67,11 +73,15 @@ pub(crate) async fn send_for(
 }
 
 async fn exchange(
-    target: &Target,
+    (target, trust): Reached<'_>,
     request: Request<Body>,
     answer_bytes_max: usize,
 ) -> Result<Answer> {
     let stream = connect(&target.addresses().await?).await?;
+    let stream = match target {
+        Target::Tls { host, .. } => Either::Left(trust.greet(host, stream).await?),
+        Target::Tcp { .. } | Target::Unix(_) => Either::Right(stream),
+    };
     let unclear = || format!("{target} did not answer as an HTTP server does");
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await.with_context(unclear)?;
     // The connection ends with the sender, which this takes along.

@@ -11,6 +11,7 @@ mod bench;
 mod health;
 pub(crate) mod http;
 pub(crate) mod target;
+pub(crate) mod tls;
 pub(crate) mod told;
 
 use std::io::Write;

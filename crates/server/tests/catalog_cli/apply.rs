@@ -129,3 +129,19 @@ fn a_change_whose_answer_was_lost_is_made_once() {
     assert_eq!(lost.status, Some(1), "{lost:?}");
     assert_eq!(stage.policies()[0].version, 2);
 }
+
+#[test]
+fn what_somebody_else_does_meanwhile_is_not_undone() {
+    let stage = Stage::start();
+    stage.file("two.yaml", TWO);
+    stage.meddle();
+    let ran = stage.run("policies apply -f two.yaml --app shop");
+    let expected = "error: nothing was applied: somebody changed the policies meanwhile; look again with \
+                    `policies diff`\n";
+    assert_eq!((ran.status, ran.err.as_str()), (Some(1), expected));
+    let names = || stage.policies().into_iter().map(|view| view.name).collect::<Vec<_>>();
+    assert_eq!(names(), ["meddled"]);
+    let again = stage.run("policies apply -f two.yaml --app shop").ok();
+    assert!(again.starts_with("- meddled\n"), "{again}");
+    assert_eq!(names(), ["orders", "search"]);
+}

@@ -17,7 +17,7 @@ fn what_is_exported_is_a_document_and_applying_it_changes_nothing() {
         "key": ["remote_ip"], "on_store_failure": "deny",
         "rules": [
             { "name": "warm", "smooth_warmup": { "rate": "5/s", "warmup": "3s", "cold_factor": 3.5 } },
-            { "fixed_window": { "limit": 4_294_967_295_u32, "calendar": "day", "time_zone": "Europe/Berlin" } },
+            { "name": "daily", "fixed_window": { "limit": 4_294_967_295_u32, "calendar": "day", "time_zone": "Europe/Berlin" } },
         ],
         "overflow": { "degrade": { "response": {
             "status": 503, "headers": { "x-a": "no" }, "body": "one: #two\n  - 'three'\ttab \u{e9} \u{1F600}\n",

@@ -5,6 +5,7 @@
 mod apply;
 mod audit;
 mod difference;
+mod docs;
 mod export;
 mod import;
 mod stage;

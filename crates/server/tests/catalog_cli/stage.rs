@@ -44,10 +44,12 @@ pub(crate) struct Stage {
     runtime: Runtime,
 }
 
-#[derive(Default)]
 struct Failures {
     before: AtomicU32,
     after: AtomicU32,
+    /// Changes before which somebody else makes a policy.
+    meddled: AtomicU32,
+    catalog: Catalog,
 }
 
 /// What a command printed, and its exit status.
@@ -78,7 +80,10 @@ impl Stage {
         });
         let (_, setup) = Setup::new(NOW_MS);
         let router = Api::new(catalog.clone(), clock, setup, Arc::new(NoBudgets)).router();
-        let failures = Arc::new(Failures::default());
+        let none = || AtomicU32::new(0);
+        let failures =
+            Failures { before: none(), after: none(), meddled: none(), catalog: catalog.clone() };
+        let failures = Arc::new(failures);
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(serve(listener, router, Arc::clone(&failures)));
@@ -128,6 +133,11 @@ impl Stage {
     /// The next so many changes are answered 503, and not made.
     pub(crate) fn lose_changes(&self, count: u32) {
         self.failures.before.store(count, Ordering::Relaxed);
+    }
+
+    /// Somebody else makes a policy `meddled` just before the next change.
+    pub(crate) fn meddle(&self) {
+        self.failures.meddled.store(1, Ordering::Relaxed);
     }
 
     /// `sluicegate COMMAND` in the folder, with the token and the address of the API, and the URL of
@@ -217,6 +227,10 @@ async fn answer(router: Router, failures: &Failures, request: Request<Body>) -> 
     };
     if fails(&failures.before) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    if fails(&failures.meddled) {
+        let document = document("meddled", "1/s");
+        failures.catalog.create_policy(&by(), "shop", &document, State::Active).await.unwrap();
     }
     let answered = router.oneshot(request).await.unwrap();
     if fails(&failures.after) { StatusCode::SERVICE_UNAVAILABLE.into_response() } else { answered }
