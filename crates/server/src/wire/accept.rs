@@ -275,7 +275,8 @@ impl Room {
         let (handle, of_stream) = (handle.clone(), Arc::clone(&seat));
         let attend = async move |stream: Plain| {
             if let Some(carrier) = carry(stream, tls).await {
-                handle(Stream::new(carrier, of_stream), peer).await;
+                // Boxed: else it takes its space twice, here and in what waits for it below.
+                Box::pin(handle(Stream::new(carrier, of_stream), peer)).await;
             }
         };
         let connection = match workers.next() {
