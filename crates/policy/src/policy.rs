@@ -20,6 +20,8 @@ pub struct Policy {
     pub(crate) name: Box<str>,
     /// In order; `None`: every app.
     pub(crate) apps: Option<Box<[Box<str>]>>,
+    /// Whose it is, where that is known.
+    pub(crate) of_app: Option<Box<str>>,
     pub(crate) rules: Rules,
     pub(crate) overrides: Overrides,
     pub(crate) overflow: Overflow,
@@ -107,6 +109,7 @@ impl Policy {
         Ok(Self {
             name: name.into(),
             apps: None,
+            of_app: None,
             rules,
             overrides: Overrides::default(),
             overflow: Overflow::default(),
@@ -138,6 +141,23 @@ impl Policy {
     #[must_use]
     pub fn shadowed(self) -> Self {
         Self { overflow: Overflow::Shadow, ..self }
+    }
+
+    /// The same policy, as one of `app`: of requests that tell their app it guards those of this one
+    /// only. Otherwise it could hold up the requests of others, who never heard of it.
+    #[must_use]
+    pub fn of_app(self, app: &str) -> Self {
+        Self { of_app: Some(app.into()), ..self }
+    }
+
+    /// Whether requests of `app` are guarded by it where its `match` fits them, and not only where they
+    /// name it. `None`, an app that is not known, is guarded by what every app may use.
+    pub fn guards(&self, app: Option<&str>) -> bool {
+        let is_own = match (&self.of_app, app) {
+            (Some(own), Some(app)) => **own == *app,
+            _ => true,
+        };
+        is_own && self.admits(app)
     }
 
     /// The apps that may use it, in order; `None`: every app.

@@ -86,7 +86,7 @@ impl<S: Store + 'static> Gate<S> {
         let begun = self.eyes.begin();
         let passed = match rules {
             None => self.engine.pass_at_once(request, now)?,
-            Some(rules) => self.engine.decide_by_at_once(rules, request, now)?.map(Passage::from),
+            Some(rules) => self.decide_by_at_once(rules, request, now)?.map(Passage::from),
         };
         self.note((wire, rules), request, &passed, begun);
         Some(passed)
@@ -103,7 +103,7 @@ impl<S: Store + 'static> Gate<S> {
         let passing = async {
             match rules {
                 None => self.engine.pass_as_of(request, now).await,
-                Some(rules) => self.engine.decide_by(rules, request, now).await.map(Passage::from),
+                Some(rules) => self.decide_by(rules, request, now).await.map(Passage::from),
             }
         };
         self.seen((wire, rules), request, passing).await
@@ -126,11 +126,41 @@ impl<S: Store + 'static> Gate<S> {
             match rules {
                 None => self.engine.pass_in_turn(request, now, hold_max).await,
                 Some(rules) => {
-                    self.engine.decide_by(rules, request, now).await.map(|it| all_of(it, request))
+                    self.decide_by(rules, request, now).await.map(|it| all_of(it, request))
                 }
             }
         };
         self.seen((wire, rules), request, passing).await
+    }
+
+    async fn decide_by(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Result<Answer, DecideError> {
+        match own_name(request) {
+            None => self.engine.decide_by(rules, request, now).await,
+            Some(name) => {
+                let request = Request { policy: &name, ..request.clone() };
+                self.engine.decide_by(rules, &request, now).await
+            }
+        }
+    }
+
+    fn decide_by_at_once(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Option<Result<Answer, DecideError>> {
+        match own_name(request) {
+            None => self.engine.decide_by_at_once(rules, request, now),
+            Some(name) => {
+                let request = Request { policy: &name, ..request.clone() };
+                self.engine.decide_by_at_once(rules, &request, now)
+            }
+        }
     }
 
     /// What `passing` comes to, for operators to see.
@@ -255,6 +285,12 @@ impl<S: Store + 'static> Gate<S> {
     pub(crate) const fn engine(&self) -> &Arc<Engine<S>> {
         &self.engine
     }
+}
+
+/// Under which name stores keep a budget of rules that an app brings along, where it is known which
+/// asks: others may call theirs the same. No policy has it, and no app: both have no `/`.
+fn own_name(request: &Request<'_>) -> Option<String> {
+    request.app.map(|app| format!("{app}/{}", request.policy))
 }
 
 /// Who is granted less than they ask for is over a limit that no policy has a way for.

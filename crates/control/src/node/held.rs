@@ -198,5 +198,6 @@ fn compiled(policy: &PublishedPolicy) -> Result<Policy, String> {
     if compiled.name() != policy.name {
         return Err(format!("its document is that of `{}`", compiled.name()));
     }
+    let compiled = compiled.of_app(&policy.app);
     Ok(if policy.state == State::Shadow { compiled.shadowed() } else { compiled })
 }

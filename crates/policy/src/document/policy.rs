@@ -57,6 +57,7 @@ pub(super) fn policy(node: &Node, at: &At<'_>) -> Option<Policy> {
     Some(Policy {
         name: policy_name?.into(),
         apps: apps?,
+        of_app: None,
         rules: rules?,
         overrides: overrides?.unwrap_or_default(),
         overflow: overflow?.unwrap_or_else(Overflow::default),

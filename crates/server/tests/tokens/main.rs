@@ -213,3 +213,40 @@ async fn refusals_are_counted_without_a_word_of_who_asked() {
     }
     assert!(!metrics.contains("who-am-i") && !metrics.contains("sgt_"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_guards_requests_of_one_app_does_not_hold_up_those_of_another() {
+    let stage = Stage::set().await;
+    let window = json!({ "limit": 1, "window": "1h", "align": "first" });
+    // For every app; but only those of its own did ask for it.
+    let policy = json!({ "name": "all", "key": ["remote_ip"], "match": { "path": { "prefix": "/" } }, "rules": [{ "fixed_window": window }] });
+    stage.catalog.create_policy(&by(), "shop", &policy, State::Active).await.unwrap();
+    let server = stage.server("always");
+    let asked = |secret: &str, path: &str| {
+        let fields = format!(
+            "x-sluicegate-token: {secret}\r\nx-original-uri: /\r\nx-original-method: GET\r\n"
+        );
+        server.http(&format!("GET /v1/auth{path}"), &fields, "").0
+    };
+    assert_eq!([asked(&stage.good, ""), asked(&stage.good, "")], [200, 429]);
+    assert_eq!([asked(&stage.foreign, ""), asked(&stage.foreign, "")], [200, 200]);
+    assert_eq!(asked(&stage.foreign, "/all"), 429, "who names it takes from it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_that_callers_bring_along_are_their_apps_own() {
+    let stage = Stage::set().await;
+    let server = stage.server("always");
+    let descriptors = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"requestsPerUnit":1,"unit":"HOUR"}}]}"#;
+    for secret in [&stage.good, &stage.foreign] {
+        let throttle = || {
+            let said =
+                server.raw("resp", &format!("AUTH {secret}\r\nCL.THROTTLE k 0 1 3600\r\nQUIT\r\n"));
+            said.starts_with("+OK\r\n*5\r\n:0\r\n")
+        };
+        assert_eq!([throttle(), throttle()], [true, false]);
+        let field = format!("authorization: Bearer {secret}\r\n");
+        let descriptor = || server.http("POST /json", &field, descriptors).0;
+        assert_eq!([descriptor(), descriptor()], [200, 429]);
+    }
+}

@@ -100,14 +100,14 @@ impl<'h> Guarded<'h> {
         })
     }
 
-    /// The budgets of the policies that guard the request and that `app` may use.
+    /// The budgets of the policies that guard the request of `app`.
     pub(in crate::wire::http::auth) fn matching(
         &self,
         policies: &PolicySet,
         app: Option<&str>,
     ) -> Result<Vec<Budget>, AuthError> {
         self.with_attributes(|attributes| {
-            let guarding = policies.matching(attributes).filter(|policy| policy.admits(app));
+            let guarding = policies.matching(attributes).filter(|policy| policy.guards(app));
             let budgets = guarding.take(POLICIES_MAX + 1).map(|policy| budget(policy, attributes));
             let budgets = budgets.collect::<Result<Vec<_>, _>>()?;
             if budgets.len() > POLICIES_MAX { Err(AuthError::Policies) } else { Ok(budgets) }
