@@ -7,6 +7,7 @@ mod apps;
 mod audit;
 mod changes;
 mod limiter_info;
+mod migrate;
 mod policies;
 mod publish;
 mod stage;
