@@ -81,7 +81,14 @@ impl Catalog {
     /// # Errors
     /// [`Error::Database`] if there is no such database, or a later version made its tables.
     pub async fn open(url: &Url) -> Result<Self, Error> {
-        Ok(Self { db: Db::open(url).await? })
+        let catalog = Self { db: Db::open(url).await? };
+        if catalog.id().await?.is_empty() {
+            // Of several that think of one the first does.
+            let id = uuid::Uuid::new_v4().to_string();
+            let sql = "UPDATE head SET id_text = ? WHERE id = 1 AND id_text = ''";
+            catalog.db.run(sql, &[(&id).into()]).await?;
+        }
+        Ok(catalog)
     }
 
     /// The catalog that is in the database at `url`, to be looked at: nothing is made or brought up to

@@ -64,7 +64,9 @@ impl Db {
     async fn migrate_to(&self, count: usize) -> Result<(), Error> {
         let migrator = |words| {
             let steps = STEPS[..count].iter().enumerate();
-            Migrator::with_migrations(steps.map(|(place, step)| migration(place, step, words)).collect())
+            Migrator::with_migrations(
+                steps.map(|(place, step)| migration(place, step, words)).collect(),
+            )
         };
         let done = match self {
             Self::Sqlite(pool) => migrator(WHOLE).run(pool).await,

@@ -174,7 +174,8 @@ impl Transaction {
     /// # Errors
     /// [`Error::Unknown`]: the database did not say whether it did.
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        let committed = each!(Self, self, inner => timeout(STATEMENT_WAIT_MAX, inner.commit()).await);
+        let committed =
+            each!(Self, self, inner => timeout(STATEMENT_WAIT_MAX, inner.commit()).await);
         match committed {
             Ok(committed) => committed.map_err(|error| Error::Unknown(error.to_string())),
             Err(elapsed) => Err(Error::Unknown(Error::from(elapsed).to_string())),
