@@ -87,6 +87,8 @@ fn parameters(route: &Route) -> Vec<Json> {
         .collect();
     if route.action.writes() {
         all.push(parameter("query", "reason", "string", false, "Why, for the audit."));
+    }
+    if route.action.can_be_shown() {
         all.push(parameter("query", "dry_run", "boolean", false, "Only says what it would do."));
         all.push(parameter("query", "force", "boolean", false, "Does it in spite of warnings."));
         let again = "A name for this request: sent again, it is done once.";

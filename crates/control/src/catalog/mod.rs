@@ -24,7 +24,8 @@ use crate::db::{Db, Url};
 use crate::error::Error;
 use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, TEXT_CHARS_MAX};
 
-pub use accounts::{AccountChange, AccountView, NewAccount};
+pub(crate) use accounts::is_account_name;
+pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
 pub use nodes::Node;
 pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};

@@ -34,6 +34,8 @@ pub(crate) struct Client {
     /// A cookie, or a token.
     pub(crate) cookie: Option<String>,
     pub(crate) token: Option<String>,
+    /// What a body is said to be, if it is not JSON.
+    pub(crate) content_type: Option<&'static str>,
     /// More header fields.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
@@ -142,7 +144,8 @@ impl Served {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         if body.is_some() {
-            request = request.header("content-type", "application/json");
+            let kind = client.content_type.unwrap_or("application/json");
+            request = request.header("content-type", kind);
         }
         for (name, value) in &client.fields {
             request = request.header(*name, value);

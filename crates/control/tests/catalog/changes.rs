@@ -1,8 +1,9 @@
 //! Changes of whatever kind: once, whole, one after the other.
 
+use sluicegate_control::access::Account;
 use sluicegate_control::audit::Filter;
 use sluicegate_control::catalog::{Page, Repeatable, State};
-use sluicegate_control::{By, Error};
+use sluicegate_control::{Actor, By, Error};
 
 use crate::stage::{Stage, by, document};
 
@@ -36,6 +37,20 @@ pub(crate) async fn a_change_asked_for_again_is_made_once(stage: &Stage) {
         .create_app(&By { request: Some(request("x")), ..later }, "farm", "", &[])
         .await
         .unwrap();
+}
+
+pub(crate) async fn an_account_of_the_same_name_inherits_no_answers(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let as_account = |id: &str| {
+        let (id, name) = (id.to_owned(), "ann".to_owned());
+        let account = Account { id, name, is_admin: true, roles: [].into() };
+        let request = Repeatable { name: "k1".to_owned(), question: "q".to_owned() };
+        By { actor: Actor::Account(account), request: Some(request), ..by() }
+    };
+    catalog.create_app(&as_account("one"), "shop", "", &[]).await.unwrap();
+    catalog.create_app(&as_account("one"), "shop", "", &[]).await.unwrap();
+    let other = catalog.create_app(&as_account("other"), "shop", "", &[]).await;
+    assert!(matches!(other, Err(Error::Taken)), "{other:?}");
 }
 
 pub(crate) async fn a_change_for_show_changes_nothing(stage: &Stage) {
