@@ -12,6 +12,10 @@ pub const TEXT_CHARS_MAX: usize = 1_000;
 /// Largest document of one policy in bytes: that of a body.
 pub const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
+/// Most policies of an app: a quarter of all that there can be, so that none takes the place of the
+/// others, and that many changed at once keep others waiting for seconds only.
+pub const POLICIES_OF_APP_MAX: usize = 2_500;
+
 /// Most apps: each with its people, who are not many more than there are.
 pub const APPS_MAX: i64 = 10_000;
 

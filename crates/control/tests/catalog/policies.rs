@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use sluicegate_control::catalog::{Page, State, Wanted};
+use sluicegate_control::limits::POLICIES_OF_APP_MAX;
 use sluicegate_control::{By, Error};
 
 use crate::stage::{Stage, by, document};
@@ -103,6 +104,11 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
         .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "101/s"))
         .await
         .unwrap();
+    let version = catalog.policy("shop", "orders").await.unwrap().version;
+    let in_a_day = document("orders", "101/d");
+    let warned = catalog.change_policy(&by(), ("shop", "orders"), version, &in_a_day).await;
+    let told = warned.unwrap_err().to_string();
+    assert!(told.contains("it lets 101 pass in a day instead of 8726400"), "{told}");
     let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
     let warned = catalog.create_policy(&by(), "shop", &all, State::Active).await;
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
@@ -224,4 +230,29 @@ pub(crate) async fn another_apps_policy_is_not_there(stage: &Stage) {
     let taken =
         catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+}
+
+pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    let wanted = |begin: usize, count: usize| -> Vec<Wanted> {
+        let documents = (begin..begin + count).map(|place| document(&format!("p{place}"), "1/s"));
+        documents.map(|document| Wanted { document, state: None }).collect()
+    };
+    let most = POLICIES_OF_APP_MAX;
+    let more = catalog.apply(&by(), "shop", &wanted(0, most + 1), None).await;
+    assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
+    catalog.apply(&by(), "shop", &wanted(0, most), None).await.unwrap();
+    // A deleted one that is made anew takes a place like any other.
+    catalog.delete_policy(&by(), ("shop", "p0"), 1).await.unwrap();
+    let create = async |name| {
+        catalog.create_policy(&by(), "shop", &document(name, "1/s"), State::Active).await
+    };
+    create("other").await.unwrap();
+    for name in ["p0", "another"] {
+        let more = create(name).await;
+        assert!(matches!(more, Err(Error::TooMany(_))), "{name}: {more:?}");
+    }
+    // Those that go make place for those that come.
+    catalog.apply(&by(), "shop", &wanted(most, most), None).await.unwrap();
 }
