@@ -36,6 +36,8 @@ pub(crate) struct Client {
     pub(crate) token: Option<String>,
     /// What a body is said to be, if it is not JSON.
     pub(crate) content_type: Option<&'static str>,
+    /// The address, if it is not the one of all.
+    pub(crate) source: Option<String>,
     /// More header fields.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
@@ -152,7 +154,8 @@ impl Served {
         }
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).expect("it is a request");
-        request.extensions_mut().insert(Source("192.0.2.1".to_owned()));
+        let source = client.source.as_deref().unwrap_or("192.0.2.1");
+        request.extensions_mut().insert(Source(source.to_owned()));
         let response = self.router.clone().oneshot(request).await.expect("it always answers");
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, 1 << 24).await.expect("the body is there");

@@ -1,5 +1,8 @@
 //! Who one is: the first account, signing in and out, one's own password.
 
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use sluicegate::Cost;
@@ -142,9 +145,10 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
 /// computed.
 fn limit(api: &Api, account: &str, source: &str) -> Result<(), Problem> {
     let attempts = &api.attempts;
+    let network = network(source);
     // What is no account's name is no key of a limiter either: there is no such account.
     let of_account = is_account_name(account).then_some((&attempts.of_account, account));
-    for (limiter, key) in [(&attempts.of_source, source)].into_iter().chain(of_account) {
+    for (limiter, key) in [(&attempts.of_source, &*network)].into_iter().chain(of_account) {
         let decision = limiter.check(key, Cost::ONE);
         if !decision.allowed() {
             let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
@@ -152,6 +156,19 @@ fn limit(api: &Api, account: &str, source: &str) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// Whose attempts are counted together: those from one address of IPv4, and from all of IPv6 whose first
+/// 64 bits are the same. Who has one of these has all of them.
+fn network(source: &str) -> Cow<'_, str> {
+    match source.parse().map(|address: IpAddr| address.to_canonical()) {
+        Ok(IpAddr::V4(address)) => address.to_string().into(),
+        Ok(IpAddr::V6(address)) => {
+            let bits = address.to_bits() & (u128::MAX << 64);
+            format!("{}/64", Ipv6Addr::from_bits(bits)).into()
+        }
+        Err(_) => source.into(),
+    }
 }
 
 /// The name of an account, as the audit has it; what is none may be a password.
