@@ -184,6 +184,9 @@ async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     // What was kept is of a catalog that is not there any more.
     let refused = follower.restore().unwrap_err().to_string();
     assert!(refused.contains("it is of another catalog"), "{refused}");
+    fs::remove_file(stage.kept()).unwrap();
+    assert!(follower.restore().unwrap().is_empty(), "where no file is, nothing is");
+    assert_eq!((follower.held().catalog(), follower.held().revision()), (&*another, 7));
 }
 
 #[tokio::test]

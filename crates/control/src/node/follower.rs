@@ -49,7 +49,7 @@ impl Follower {
     /// [`Error::Damaged`]: there is a file, and it is not what was written, or of another catalog than
     /// the one that answered. What is held stays.
     pub fn restore(&mut self) -> Result<News, Error> {
-        let (held, news) = Held::read(&self.kept)?;
+        let Some((held, news)) = Held::read(&self.kept)? else { return Ok(News::default()) };
         let seen = self.held.catalog();
         if !seen.is_empty() && held.catalog() != seen {
             let problem = format!("{}: it is of another catalog", self.kept.display());

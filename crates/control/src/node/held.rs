@@ -147,17 +147,17 @@ impl Held {
         Arc::new(Tokens::new(self.tokens.values().cloned()))
     }
 
-    /// What the file at `path` has, and what to make of it: nothing, if there is none.
+    /// What the file at `path` has, and what to make of it; none, if there is no file.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is not what was written.
-    pub fn read(path: &Path) -> Result<(Self, News), Error> {
+    pub fn read(path: &Path) -> Result<Option<(Self, News)>, Error> {
         tidy(path);
         let damaged = |problem: &dyn std::fmt::Display| {
             Error::Damaged(format!("{}: {problem}", path.display()))
         };
         let bytes = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Ok(metadata) if metadata.len() > FILE_BYTES_MAX => return Err(damaged(&"too long")),
             _ => fs::read(path).map_err(|error| damaged(&error))?,
         };
@@ -167,7 +167,7 @@ impl Held {
         }
         let mut held = Self::default();
         let news = held.take(kept.published);
-        Ok((held, news))
+        Ok(Some((held, news)))
     }
 
     /// Writes all of it to the file at `path`, which is replaced whole, and is for its owner only.
