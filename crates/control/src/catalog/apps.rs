@@ -186,10 +186,6 @@ impl Catalog {
     ) -> Result<(), Error> {
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
-        if by.dry_run {
-            // Whether there is such an account is learnt by who gives it a role, which is audited.
-            return change.commit(()).await;
-        }
         let id = account_id(&mut change, account, "/account").await?;
         let sql = "SELECT role FROM members WHERE app = ? AND account = ?";
         let before = change.rows.row(sql, &[app.into(), (&id).into()]).await?;
