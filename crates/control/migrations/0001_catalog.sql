@@ -77,7 +77,7 @@ CREATE TABLE policy_versions (
   FOREIGN KEY (policy) REFERENCES policies (name)
 ) {options};
 
--- Revoked tokens stay, too, until nodes have learned of it.
+-- Revoked tokens stay, too: nodes learn of it, and the audit names them.
 CREATE TABLE tokens (
   id VARCHAR(36) NOT NULL PRIMARY KEY,
   app VARCHAR(128) NOT NULL,

@@ -62,6 +62,7 @@ on_every_database! {
     policies::all_that_is_wrong_with_what_is_applied_is_told_with_its_place,
     policies::another_apps_policy_is_not_there,
     policies::an_app_has_so_many_policies_and_no_more,
+    policies::all_apps_have_so_many_policies_and_no_more,
     publish::nodes_are_told_what_changed,
     tokens::two_of_a_name_are_good_at_a_time,
     tokens::a_revoked_or_expired_token_is_good_for_nothing,
