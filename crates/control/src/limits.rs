@@ -35,6 +35,10 @@ pub const TOKENS_OF_NAME_MAX: i64 = 2;
 pub const PAGE_MAX: u32 = 1_000;
 pub(crate) const PAGE: u32 = 100;
 
+/// Most of those on a page that have documents, such as policies and what the audit says of them: 13 MB
+/// at most, and a thousand of them would be ten times that.
+pub const PAGE_OF_DOCUMENTS_MAX: u32 = 100;
+
 /// Longest name for a change that may be asked for again, in bytes: a UUID, or the words of a person.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 

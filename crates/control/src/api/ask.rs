@@ -250,7 +250,20 @@ impl Reply {
         items: Vec<T>,
         next: impl FnOnce(&T) -> String,
     ) -> Self {
-        let is_full = i64::try_from(items.len()).is_ok_and(|len| len == ask.page().limit());
+        Self::part(ask.page().limit(), items, next)
+    }
+
+    /// The same of what has documents.
+    pub(super) fn documents<T: Serialize>(
+        ask: &Ask,
+        items: Vec<T>,
+        next: impl FnOnce(&T) -> String,
+    ) -> Self {
+        Self::part(ask.page().limit_of_documents(), items, next)
+    }
+
+    fn part<T: Serialize>(limit: i64, items: Vec<T>, next: impl FnOnce(&T) -> String) -> Self {
+        let is_full = i64::try_from(items.len()).is_ok_and(|len| len == limit);
         let next = items.last().filter(|_| is_full).map(next);
         Self::ok(&List { items, next })
     }

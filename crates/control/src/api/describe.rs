@@ -102,9 +102,13 @@ fn parameters(route: &Route) -> Vec<Json> {
         let tag = "The `ETag` of a dry run: applies what it showed, or nothing.";
         all.push(parameter("header", "If-Match", "string", false, tag));
     }
-    if route.answers.is_some_and(|name| LISTS.iter().any(|(list, _)| *list == name)) {
+    if let Some(list) = LISTS.iter().find(|(list, _)| route.answers == Some(list)) {
         all.push(parameter("query", "after", "string", false, "`next` of the page before."));
-        all.push(parameter("query", "limit", "integer", false, "1 to 1000; 100 if not said."));
+        let limit = match list.0 {
+            "Policies" | "Versions" | "Entries" => "1 to 100, which it is if not said.",
+            _ => "1 to 1000; 100 if not said.",
+        };
+        all.push(parameter("query", "limit", "integer", false, limit));
     }
     if route.answers == Some("Diffs") {
         all.push(parameter("query", "from", "integer", false, "A version; the one before `to`."));

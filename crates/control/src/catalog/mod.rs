@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Actor;
 use crate::db::{Db, Url};
 use crate::error::Error;
-use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, TEXT_CHARS_MAX};
+use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_CHARS_MAX};
 
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
@@ -130,6 +130,11 @@ impl Page {
     /// How many at most, within what is permitted.
     pub(crate) fn limit(&self) -> i64 {
         self.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX).into()
+    }
+
+    /// The same of what has documents.
+    pub(crate) fn limit_of_documents(&self) -> i64 {
+        self.limit().min(PAGE_OF_DOCUMENTS_MAX.into())
     }
 
     fn after(&self) -> &str {

@@ -102,7 +102,7 @@ impl Catalog {
     pub async fn policies(&self, app: &str, page: &Page) -> Result<Vec<PolicyView>, Error> {
         self.app(app).await?;
         let sql = policies!("app = ? AND state <> 'deleted' AND name > ? ORDER BY name LIMIT ?");
-        let values = [app.into(), page.after().into(), page.limit().into()];
+        let values = [app.into(), page.after().into(), page.limit_of_documents().into()];
         let rows = self.db.rows(sql, &values).await?;
         rows.iter().map(PolicyView::of).collect()
     }
@@ -133,7 +133,8 @@ impl Catalog {
                    FROM policy_versions v JOIN policies p ON p.name = v.policy \
                    WHERE p.app = ? AND p.name = ? AND v.version < ? \
                    ORDER BY v.version DESC LIMIT ?";
-        let values = [app.into(), policy.into(), before.into(), page.limit().into()];
+        let limit = page.limit_of_documents().into();
+        let values = [app.into(), policy.into(), before.into(), limit];
         let rows = self.db.rows(sql, &values).await?;
         if rows.is_empty() && page.after.is_none() {
             return Err(NOT_FOUND);

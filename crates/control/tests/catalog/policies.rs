@@ -1,5 +1,7 @@
 //! Policies and their versions.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use sluicegate_control::catalog::{Page, State, Wanted};
 use sluicegate_control::limits::POLICIES_OF_APP_MAX;
@@ -245,6 +247,17 @@ pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
     let more = catalog.apply(&by(), "shop", &wanted(0, most + 1), None).await;
     assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
     catalog.apply(&by(), "shop", &wanted(0, most), None).await.unwrap();
+    // They are shown a hundred at a time, whatever is asked for.
+    let page = Page { after: Some("p9".to_owned()), limit: Some(1_000) };
+    assert_eq!(catalog.policies("shop", &page).await.unwrap().len(), 100);
+    let (mut all, mut page) = (BTreeSet::new(), Page { limit: Some(1_000), after: None });
+    loop {
+        let policies = catalog.policies("shop", &page).await.unwrap();
+        let Some(last) = policies.last() else { break };
+        page.after = Some(last.name.clone());
+        all.extend(policies.into_iter().map(|policy| policy.name));
+    }
+    assert_eq!(all.len(), most);
     // A deleted one that is made anew takes a place like any other.
     catalog.delete_policy(&by(), ("shop", "p0"), 1).await.unwrap();
     let create = async |name| {

@@ -66,7 +66,7 @@ pub(in crate::api) struct Diffs {
 
 pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
     let policies = ask.api.catalog.policies(ask.param("app"), &ask.page()).await?;
-    Ok(Reply::list(&ask, policies, |policy| policy.name.clone()))
+    Ok(Reply::documents(&ask, policies, |policy| policy.name.clone()))
 }
 
 pub(in crate::api) async fn get(ask: Ask) -> Result<Reply, Problem> {
@@ -129,7 +129,7 @@ pub(in crate::api) async fn roll_back(ask: Ask) -> Result<Reply, Problem> {
 pub(in crate::api) async fn versions(ask: Ask) -> Result<Reply, Problem> {
     let (app, policy) = ask.policy();
     let versions = ask.api.catalog.policy_versions(app, policy, &ask.page()).await?;
-    Ok(Reply::list(&ask, versions, |version| version.version.to_string()))
+    Ok(Reply::documents(&ask, versions, |version| version.version.to_string()))
 }
 
 pub(in crate::api) async fn version(ask: Ask) -> Result<Reply, Problem> {
