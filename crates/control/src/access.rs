@@ -283,13 +283,32 @@ impl Scope {
     }
 }
 
+impl Action {
+    /// Whether it can be said what it would do without doing it.
+    pub const fn can_be_shown(self) -> bool {
+        self.writes() && !matches!(self, Self::SignIn | Self::SignOut | Self::ChangePassword)
+    }
+}
+
+impl Actor {
+    /// What tells this one from all others, also from one that is called the same later.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Self::Account(account) => format!("account:{}", account.id),
+            Self::Token(token) => format!("token:{}", token.id),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Actor {
     /// As the audit names them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nobody => f.write_str("nobody"),
             Self::Account(account) => write!(f, "account:{}", account.name),
-            Self::Token(token) => write!(f, "token:{}/{}", token.app, token.name),
+            // Two may have one name.
+            Self::Token(token) => write!(f, "token:{}/{}#{}", token.app, token.name, token.id),
             Self::Operator => f.write_str("operator"),
         }
     }

@@ -16,8 +16,8 @@ use crate::error::Error;
 /// The hash before the first entry.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Entries that are read at a time, to be verified or exported.
-const STEP: i64 = 1_000;
+/// Entries that are read at a time, to be verified or exported: as many as are on a page.
+const STEP: i64 = 100;
 
 /// How something ended that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -201,7 +201,7 @@ impl Catalog {
     pub async fn audit(&self, filter: &Filter, page: &Page) -> Result<Vec<Entry>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
         let before = before.map_err(|_| Error::invalid("/after", "is no cursor of this list"))?;
-        let limit = Value::from(page.limit());
+        let limit = Value::from(page.limit_of_documents());
         let rows = match &filter.app {
             None => {
                 let sql = entries!("seq < ? ORDER BY seq DESC LIMIT ?");
@@ -216,7 +216,7 @@ impl Catalog {
     }
 
     /// Entries in the order in which they were made, behind the one numbered `seq`: at most a
-    /// thousand of them.
+    /// hundred of them.
     ///
     /// # Errors
     /// Those of the database.

@@ -12,6 +12,10 @@ pub const TEXT_CHARS_MAX: usize = 1_000;
 /// Largest document of one policy in bytes: that of a body.
 pub const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
+/// Most policies of an app: a quarter of all that there can be, so that none takes the place of the
+/// others, and that many changed at once keep others waiting for seconds only.
+pub const POLICIES_OF_APP_MAX: usize = 2_500;
+
 /// Most apps: each with its people, who are not many more than there are.
 pub const APPS_MAX: i64 = 10_000;
 
@@ -30,6 +34,10 @@ pub const TOKENS_OF_NAME_MAX: i64 = 2;
 /// Most things on a page of a list, and how many if it is not said.
 pub const PAGE_MAX: u32 = 1_000;
 pub(crate) const PAGE: u32 = 100;
+
+/// Most of those on a page that have documents, such as policies and what the audit says of them: 13 MB
+/// at most, and a thousand of them would be ten times that.
+pub const PAGE_OF_DOCUMENTS_MAX: u32 = 100;
 
 /// Longest name for a change that may be asked for again, in bytes: a UUID, or the words of a person.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;

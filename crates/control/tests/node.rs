@@ -8,6 +8,7 @@ use sluicegate_control::catalog::{NewToken, Page, State};
 use sluicegate_control::identity::{Secret, SecretKind};
 use sluicegate_control::node::{Follower, News, Tokens};
 use sluicegate_control::{By, Catalog, Scope, Url};
+use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
 
 const NOW: i64 = 1_800_000_000_000;
@@ -153,4 +154,54 @@ async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_
     fs::write(stage.kept(), later.to_string()).unwrap();
     let (_, news) = stage.follower();
     assert_eq!((names(&news), news.refused[0].0.as_str()), (vec![], "p"));
+}
+
+#[tokio::test]
+async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
+    let stage = Stage::set().await;
+    stage.policy("a", State::Active).await;
+    let other = Stage::set().await;
+    for name in ["b", "c"] {
+        other.policy(name, State::Active).await;
+    }
+    let (one, another) = (stage.catalog.id().await.unwrap(), other.catalog.id().await.unwrap());
+    assert_eq!((one.len(), one == another), (36, false));
+    assert_eq!(Catalog::open(&url(&stage.dir)).await.unwrap().id().await.unwrap(), one);
+    let (mut follower, _) = stage.follower();
+    follower.look(NOW).await.unwrap();
+    assert_eq!(follower.held().catalog(), one);
+    follower.keep().await.unwrap();
+
+    // The database is another one from one look to the next, with a later revision.
+    let Url::Sqlite(database) = url(&stage.dir) else { panic!("it is a file") };
+    let mut database = database.connect().await.unwrap();
+    let other = format!("UPDATE head SET id_text = '{another}', revision = 7");
+    database.execute(sqlx::AssertSqlSafe(other)).await.unwrap();
+    database.execute("UPDATE policies SET state = 'deleted'").await.unwrap();
+    let news = follower.look(NOW).await.unwrap();
+    assert!(news.is_some_and(|news| news.gone == ["a"]), "although it is of revision 1");
+    assert_eq!(follower.held().catalog(), another);
+    // What was kept is of a catalog that is not there any more.
+    let refused = follower.restore().unwrap_err().to_string();
+    assert!(refused.contains("it is of another catalog"), "{refused}");
+    fs::remove_file(stage.kept()).unwrap();
+    assert!(follower.restore().unwrap().is_empty(), "where no file is, nothing is");
+    assert_eq!((follower.held().catalog(), follower.held().revision()), (&*another, 7));
+}
+
+#[tokio::test]
+async fn files_of_those_who_were_killed_while_they_wrote_are_removed() {
+    let stage = Stage::set().await;
+    stage.policy("a", State::Active).await;
+    let left = stage.dir.path().join("held.json.0198c0de000040008000000000000000.new");
+    let (mine, dir) = (stage.dir.path().join("held.json.notes.new"), stage.dir.path());
+    fs::write(&left, "half").unwrap();
+    fs::write(&mine, "notes").unwrap();
+    let (mut follower, _) = stage.follower();
+    assert!(!left.exists() && mine.exists());
+    follower.look(NOW).await.unwrap();
+    follower.keep().await.unwrap();
+    let news = fs::read_dir(dir).unwrap().flatten();
+    let news = news.filter(|entry| entry.path().extension().is_some_and(|end| end == "new"));
+    assert_eq!(news.count(), 1, "only the one that is somebody else's");
 }

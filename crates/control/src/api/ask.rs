@@ -40,6 +40,8 @@ pub(super) struct Ask {
     pub(super) session: Option<String>,
     params: BTreeMap<String, String>,
     query: Asked,
+    /// What is wrong behind the `?`: told to who may ask.
+    wrong: Option<Problem>,
     headers: HeaderMap,
     question: String,
     body: Bytes,
@@ -82,27 +84,39 @@ impl Ask {
         (actor, session, source): (Actor, Option<String>, String),
         params: &RawPathParams,
         head: &Parts,
-    ) -> Result<Self, Problem> {
-        let query = Query::<Asked>::try_from_uri(&head.uri);
-        let Query(query) =
-            query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    ) -> Self {
+        let (query, wrong) = match Query::<Asked>::try_from_uri(&head.uri) {
+            Ok(Query(query)) => (query, None),
+            Err(error) => {
+                let wrong = Problem::new(StatusCode::BAD_REQUEST, error.body_text());
+                (Asked::default(), Some(wrong))
+            }
+        };
         let mut by = By::new(actor, &source, &query.reason, api.now());
         (by.dry_run, by.force) = (query.dry_run, query.force);
         let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Ok(Self {
+        Self {
             api,
             by,
             session,
             params: params.collect(),
             query,
+            wrong,
             headers: head.headers.clone(),
             question: format!("{} {}", head.method, head.uri),
             body: Bytes::new(),
-        })
+        }
     }
 
     /// Reads the body, and which request this is if it may come again.
     pub(super) async fn read(&mut self, route: &Route, body: Body) -> Result<(), Problem> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
+        if self.by.dry_run && route.action.writes() && !route.action.can_be_shown() {
+            let problem = "dry_run: it cannot be said what this would do without doing it";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, problem));
+        }
         let most = match self.by.actor {
             Actor::Nobody => BODY_OF_NOBODY_BYTES_MAX,
             _ => BODY_BYTES_MAX,
@@ -119,7 +133,7 @@ impl Ask {
         if !self.body.is_empty() {
             require_json(&self.headers)?;
         }
-        let key = self.headers.get(IDEMPOTENCY_KEY).filter(|_| route.action.writes());
+        let key = self.headers.get(IDEMPOTENCY_KEY).filter(|_| route.action.can_be_shown());
         if let Some(key) = key {
             let key = key.to_str().map_err(|_| {
                 Problem::new(StatusCode::BAD_REQUEST, "idempotency-key: expected plain text")
@@ -140,7 +154,15 @@ impl Ask {
             return;
         }
         let target: Vec<_> = self.params.values().map(String::as_str).collect();
-        let noted = self.api.catalog.note_denied(&self.by, action, app, &target.join("/")).await;
+        self.note_refused(action, app, &target.join("/")).await;
+    }
+
+    /// The same of what is not for them by what they said, whoever they are: a wrong password. What
+    /// somebody tries too often is counted only, and noted with the next that is.
+    pub(super) async fn note_refused(&self, action: Action, app: Option<&str>, target: &str) {
+        let Some(unnoted) = self.api.refused.turn(&self.by.actor.key()) else { return };
+        let catalog = &self.api.catalog;
+        let noted = catalog.note_denied_after(&self.by, action, (app, target), unnoted).await;
         if let Err(error) = noted {
             tracing::error!("the audit: {error}");
         }
@@ -228,7 +250,20 @@ impl Reply {
         items: Vec<T>,
         next: impl FnOnce(&T) -> String,
     ) -> Self {
-        let is_full = i64::try_from(items.len()).is_ok_and(|len| len == ask.page().limit());
+        Self::part(ask.page().limit(), items, next)
+    }
+
+    /// The same of what has documents.
+    pub(super) fn documents<T: Serialize>(
+        ask: &Ask,
+        items: Vec<T>,
+        next: impl FnOnce(&T) -> String,
+    ) -> Self {
+        Self::part(ask.page().limit_of_documents(), items, next)
+    }
+
+    fn part<T: Serialize>(limit: i64, items: Vec<T>, next: impl FnOnce(&T) -> String) -> Self {
+        let is_full = i64::try_from(items.len()).is_ok_and(|len| len == limit);
         let next = items.last().filter(|_| is_full).map(next);
         Self::ok(&List { items, next })
     }

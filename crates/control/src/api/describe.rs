@@ -87,6 +87,8 @@ fn parameters(route: &Route) -> Vec<Json> {
         .collect();
     if route.action.writes() {
         all.push(parameter("query", "reason", "string", false, "Why, for the audit."));
+    }
+    if route.action.can_be_shown() {
         all.push(parameter("query", "dry_run", "boolean", false, "Only says what it would do."));
         all.push(parameter("query", "force", "boolean", false, "Does it in spite of warnings."));
         let again = "A name for this request: sent again, it is done once.";
@@ -100,9 +102,13 @@ fn parameters(route: &Route) -> Vec<Json> {
         let tag = "The `ETag` of a dry run: applies what it showed, or nothing.";
         all.push(parameter("header", "If-Match", "string", false, tag));
     }
-    if route.answers.is_some_and(|name| LISTS.iter().any(|(list, _)| *list == name)) {
+    if let Some(list) = LISTS.iter().find(|(list, _)| route.answers == Some(list)) {
         all.push(parameter("query", "after", "string", false, "`next` of the page before."));
-        all.push(parameter("query", "limit", "integer", false, "1 to 1000; 100 if not said."));
+        let limit = match list.0 {
+            "Policies" | "Versions" | "Entries" => "1 to 100, which it is if not said.",
+            _ => "1 to 1000; 100 if not said.",
+        };
+        all.push(parameter("query", "limit", "integer", false, limit));
     }
     if route.answers == Some("Diffs") {
         all.push(parameter("query", "from", "integer", false, "A version; the one before `to`."));

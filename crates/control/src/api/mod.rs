@@ -16,6 +16,7 @@ mod budgets;
 mod describe;
 mod handlers;
 mod problem;
+mod refused;
 mod setup;
 mod table;
 mod who;
@@ -40,6 +41,7 @@ use ask::Ask;
 pub use budgets::{Budget, Budgets, NoBudgets, Told};
 pub use describe::openapi;
 use problem::Problem;
+use refused::Refused;
 pub use setup::Setup;
 pub use table::access_table;
 use table::{ROUTES, Route};
@@ -57,6 +59,7 @@ pub struct Api {
     passwords: Passwords,
     setup: Arc<Setup>,
     attempts: Arc<Attempts>,
+    refused: Arc<Refused>,
     spans: SessionSpans,
 }
 
@@ -88,23 +91,18 @@ impl Api {
         setup: Setup,
         budgets: Arc<dyn Budgets>,
     ) -> Self {
-        let limiter = |per_minute| {
-            let rate = Rate::new(per_minute, Micros::from_secs(60));
-            let rule = rate.and_then(|rate| TokenBucket::new(rate, per_minute));
-            let rules = RuleSet::single("attempts", rule.expect("the rate makes sense").into());
-            KeyedRateLimiter::with_rules(rules, ATTEMPTS_KEYS_MAX, Arc::clone(&clock))
-                .expect("a token bucket is served")
-        };
         let attempts = Attempts {
-            of_account: limiter(ATTEMPTS_OF_ACCOUNT),
-            of_source: limiter(ATTEMPTS_OF_SOURCE),
+            of_account: limiter(ATTEMPTS_OF_ACCOUNT, &clock),
+            of_source: limiter(ATTEMPTS_OF_SOURCE, &clock),
         };
+        let refused = Refused::new(limiter(refused::NOTED, &clock));
         Self {
             catalog,
             budgets,
             passwords: Passwords::default(),
             setup: Arc::new(setup),
             attempts: Arc::new(attempts),
+            refused: Arc::new(refused),
             spans: SessionSpans::default(),
             clock,
         }
@@ -160,7 +158,7 @@ impl Api {
             head.extensions.get::<Source>().map_or_else(String::new, |source| source.0.clone());
         let Who { actor, session } = who(self, &head).await?;
         let app = params.iter().find(|(name, _)| *name == "app").map(|(_, app)| app.to_owned());
-        let mut ask = Ask::new(self.clone(), (actor, session, source), params, &head)?;
+        let mut ask = Ask::new(self.clone(), (actor, session, source), params, &head);
         if let Err(denied) = allow(&ask.by.actor, route.action, app.as_deref()) {
             if route.action.writes() {
                 ask.note_denied(route.action, app.as_deref()).await;
@@ -170,6 +168,15 @@ impl Api {
         ask.read(route, body).await?;
         (route.handle)(ask).await.map(ask::Reply::respond)
     }
+}
+
+/// So many a minute of each key, and as many at once.
+fn limiter(per_minute: u64, clock: &Arc<dyn Clock>) -> KeyedRateLimiter<str> {
+    let rate = Rate::new(per_minute, Micros::from_secs(60));
+    let rule = rate.and_then(|rate| TokenBucket::new(rate, per_minute));
+    let rules = RuleSet::single("attempts", rule.expect("the rate makes sense").into());
+    KeyedRateLimiter::with_rules(rules, ATTEMPTS_KEYS_MAX, Arc::clone(clock))
+        .expect("a token bucket is served")
 }
 
 /// The address of who asks, put into the extensions of a request by whoever accepted the connection.

@@ -1,11 +1,13 @@
 //! Accounts. Passwords come here as what is kept of them; how that is made is not the catalog's.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::apps::is_version;
 use super::change::{Change, begin};
-use super::{By, Catalog, Page};
+use super::{By, Catalog, Page, sessions};
 use crate::access::{Account, Action};
 use crate::db::Row;
 use crate::error::Error;
@@ -55,7 +57,24 @@ pub struct AccountChange<'c> {
     pub password_hash: Option<&'c str>,
 }
 
+/// What is kept of the password of an account that may sign in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeptPassword {
+    /// The account's id.
+    pub account: String,
+    /// The account's version: who signs in by this password does so while it is this one.
+    pub version: i64,
+    /// What is kept.
+    pub hash: String,
+}
+
 const NOT_FOUND: Error = Error::NotFound("account");
+
+/// Whether an account can be called so. What cannot is not looked for.
+pub(crate) fn is_account_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._@+-".contains(c);
+    (1..=ACCOUNT_BYTES_MAX).contains(&name.len()) && name.chars().all(fits)
+}
 
 impl Catalog {
     /// Whether there is any account yet.
@@ -87,15 +106,19 @@ impl Catalog {
         AccountView::of(&self.db.row(sql, &[name.into()]).await?.ok_or(NOT_FOUND)?)
     }
 
-    /// What is kept of the password of the account called so, which may sign in; with its id.
+    /// What is kept of the password of the account called so, which may sign in.
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn password_hash(&self, name: &str) -> Result<Option<(String, String)>, Error> {
-        let sql = "SELECT id, password FROM accounts \
+    pub async fn password(&self, name: &str) -> Result<Option<KeptPassword>, Error> {
+        if !is_account_name(name) {
+            return Ok(None);
+        }
+        let sql = "SELECT id, version, password FROM accounts \
                    WHERE name = ? AND is_disabled = 0 AND password IS NOT NULL";
-        let row = self.db.row(sql, &[name.into()]).await?;
-        row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+        let Some(row) = self.db.row(sql, &[name.into()]).await? else { return Ok(None) };
+        let (account, version, hash) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Some(KeptPassword { account, version, hash }))
     }
 
     /// The id of the account of who signed in elsewhere.
@@ -186,17 +209,26 @@ impl Catalog {
         change.commit(after).await
     }
 
-    /// Sets one's own new password, or what is kept of the same one anew. Other sessions end.
+    /// Sets one's own new password of the account that had this `version` when the old one was looked
+    /// at. All sessions end, and one with the secret of the hash `session` begins.
     ///
     /// # Errors
-    /// [`Error::NotFound`].
-    pub async fn change_password(&self, by: &By, name: &str, hash: &str) -> Result<(), Error> {
+    /// [`Error::NotFound`], [`Error::Stale`].
+    pub async fn change_password(
+        &self,
+        by: &By,
+        (name, version): (&str, i64),
+        hash: &str,
+        session: &str,
+    ) -> Result<(), Error> {
         let mut change = begin!(self, by);
         let account = locked(&mut change, name).await?;
+        is_version(version, account.version)?;
         let sql = "UPDATE accounts SET password = ?, version = version + 1 WHERE id = ?";
         change.rows.run(sql, &[hash.into(), (&account.id).into()]).await?;
         let of_account = [(&account.id).into()];
         change.rows.run("DELETE FROM sessions WHERE account = ?", &of_account).await?;
+        sessions::insert(&mut change, &account.id, session).await?;
         change.note(Action::ChangePassword, (None, name), None, None);
         change.commit(()).await
     }
@@ -219,6 +251,12 @@ impl Catalog {
         }
         change.note(Action::DeleteAccount, (None, name), Some(account.told(false)), None);
         change.commit(()).await
+    }
+}
+
+impl fmt::Debug for KeptPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptPassword").field("account", &self.account).finish_non_exhaustive()
     }
 }
 
@@ -270,8 +308,7 @@ async fn insert(
     new: NewAccount<'_>,
 ) -> Result<AccountView, Error> {
     let NewAccount { name, password_hash, subject, is_admin } = new;
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._@+-".contains(c);
-    if !(1..=ACCOUNT_BYTES_MAX).contains(&name.len()) || !name.chars().all(fits) {
+    if !is_account_name(name) {
         let problem = format!(
             "expected 1 to {ACCOUNT_BYTES_MAX} of letters, digits, `.`, `_`, `@`, `+` and `-`"
         );

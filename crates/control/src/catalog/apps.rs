@@ -128,11 +128,11 @@ impl Catalog {
         change.commit(after).await
     }
 
-    /// Deletes an app that has no policies any more, with its members and tokens.
+    /// Deletes an app that never had a policy or a token, with its members.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if it has policies, or had: their
-    /// history is the app's.
+    /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if it has policies or tokens, or had
+    /// some, whose history is the app's, and if another one's policy names it.
     pub async fn delete_app(&self, by: &By, app: &str, version: i64) -> Result<(), Error> {
         let mut change = begin!(self, by);
         let before = locked(&mut change, app).await?;
@@ -148,6 +148,10 @@ impl Catalog {
             if count.map_or(Ok(0), |row| row.get::<i64>(0))? > 0 {
                 return Err(Error::Conflict(format!("the app still has {what}")));
             }
+        }
+        if let Some(policy) = naming(&mut change, app).await? {
+            let problem = format!("the policy `{policy}` says that the app may use it");
+            return Err(Error::Conflict(problem));
         }
         change.rows.run("DELETE FROM members WHERE app = ?", &[app.into()]).await?;
         change.rows.run("DELETE FROM apps WHERE name = ?", &[app.into()]).await?;
@@ -223,6 +227,40 @@ impl App {
             created_at: row.get(3)?,
         })
     }
+}
+
+/// A policy that says that `app` may use it, if there is one.
+async fn naming(change: &mut Change<'_>, app: &str) -> Result<Option<String>, Error> {
+    // As documents are kept, without spaces. What is found may have the name elsewhere.
+    let pattern = format!(r#"%"apps":[%"{app}"%"#);
+    let sql = "SELECT name, document FROM policies \
+               WHERE state <> 'deleted' AND document LIKE ? AND name > ? ORDER BY name LIMIT ?";
+    let mut after = String::new();
+    loop {
+        let values = [(&pattern).into(), (&after).into(), NAMING_STEP.into()];
+        let rows = change.rows.rows(sql, &values).await?;
+        for row in &rows {
+            after = row.get(0)?;
+            let document: String = row.get(1)?;
+            let apps: Apps = serde_json::from_str(&document).unwrap_or_default();
+            if apps.apps.iter().any(|named| named == app) {
+                return Ok(Some(after));
+            }
+        }
+        if rows.is_empty() {
+            return Ok(None);
+        }
+    }
+}
+
+/// How many policies are looked at a time.
+const NAMING_STEP: i64 = 100;
+
+/// Who may use a policy, as its document says.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Apps {
+    apps: Vec<String>,
 }
 
 /// The app, while it is being changed.

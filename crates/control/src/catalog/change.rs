@@ -4,15 +4,22 @@
 //! and is [committed](Change::commit) with what the audit says of it. There is no way to commit without,
 //! so nothing changes that nobody answers for.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{By, Catalog, Repeatable, text};
+use super::{By, Catalog, Repeatable, name, text};
 use crate::access::Action;
 use crate::audit::{Entry, Event, Outcome};
 use crate::db::Transaction;
 use crate::error::Error;
-use crate::limits::{ANSWER_MS, IDEMPOTENCY_KEY_BYTES_MAX};
+use crate::limits::{ANSWER_MS, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHARS_MAX};
+
+/// Longest address that somebody comes from, and longest names of what they try to change, in
+/// characters, as there is room for in the audit.
+const SOURCE_CHARS_MAX: usize = 100;
+const TARGET_CHARS_MAX: usize = 300;
 
 /// A change that is being made: not made, if it is dropped.
 pub(super) struct Change<'b> {
@@ -24,9 +31,14 @@ pub(super) struct Change<'b> {
     audit_hash: String,
     published: bool,
     events: Vec<Event>,
+    /// How many policies there are, of all apps and of the one that is changed, once it was counted.
+    pub(super) policies: Option<(usize, usize)>,
+    /// Apps that are known to be there.
+    pub(super) apps: BTreeSet<String>,
 }
 
 /// A change that begins, or the answer to the same one that was made before.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 pub(super) enum Begun<'b, T> {
     Change(Change<'b>),
     Answered(T),
@@ -57,7 +69,7 @@ impl Catalog {
         let head = head.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?;
         let actor = by.actor.to_string();
         if let Some(request) = &by.request
-            && let Some(answer) = answered(&mut rows, &actor, request).await?
+            && let Some(answer) = answered(&mut rows, &by.actor.key(), request).await?
         {
             let answer = serde_json::from_str(&answer);
             let answer = answer.map_err(|_| Error::Damaged("an answer is no JSON".to_owned()))?;
@@ -72,10 +84,13 @@ impl Catalog {
             audit_hash: head.get(2)?,
             published: false,
             events: Vec::new(),
+            policies: None,
+            apps: BTreeSet::new(),
         }))
     }
 
-    /// Notes that `by` tried `action` on `target`, which is not for them.
+    /// Notes that `by` tried `action` on `target`, which is not for them. What they say is cut to what
+    /// can be kept, so that nobody escapes by saying too much.
     ///
     /// # Errors
     /// Those of the database.
@@ -86,23 +101,36 @@ impl Catalog {
         app: Option<&str>,
         target: &str,
     ) -> Result<(), Error> {
-        let by = By { request: None, dry_run: false, ..by.clone() };
+        self.note_denied_after(by, action, (app, target), 0).await
+    }
+
+    /// The same, behind `unnoted` others that were counted only.
+    pub(crate) async fn note_denied_after(
+        &self,
+        by: &By,
+        action: Action,
+        (app, target): (Option<&str>, &str),
+        unnoted: u64,
+    ) -> Result<(), Error> {
+        let (source, reason) = (cut(&by.source, SOURCE_CHARS_MAX), cut(&by.reason, TEXT_CHARS_MAX));
+        let by = By { source, reason, request: None, dry_run: false, ..by.clone() };
         let mut change: Change<'_> = match self.begin::<()>(&by).await? {
             Begun::Change(change) => change,
             Begun::Answered(()) => return Ok(()),
         };
         change.events.push(Event {
             action: action.name(),
-            app: app.map(str::to_owned),
-            target: target.to_owned(),
+            app: app.filter(|app| name(app, "").is_ok()).map(str::to_owned),
+            target: cut(target, TARGET_CHARS_MAX),
             outcome: Outcome::Denied,
             before: None,
-            after: None,
+            after: (unnoted > 0).then(|| format!(r#"{{"unnoted_before":{unnoted}}}"#)),
         });
         change.commit(()).await
     }
 
-    /// Notes that `by` does something to the live budget of a key, which is not in the catalog.
+    /// Notes that `by` does something to the live budget of a key, which is not in the catalog. Returns
+    /// whether it is to be done: not, if this request came before.
     ///
     /// # Errors
     /// Those of the database.
@@ -112,15 +140,26 @@ impl Catalog {
         action: Action,
         (app, policy): (&str, &str),
         (key, permits): (&str, Option<u64>),
-    ) -> Result<(), Error> {
-        let by = By { request: None, ..by.clone() };
-        let mut change: Change<'_> = match self.begin::<()>(&by).await? {
+    ) -> Result<bool, Error> {
+        let mut change: Change<'_> = match self.begin::<()>(by).await? {
             Begun::Change(change) => change,
-            Begun::Answered(()) => return Ok(()),
+            Begun::Answered(()) => return Ok(false),
         };
         let after = serde_json::json!({ "key": key, "permits": permits }).to_string();
         change.note(action, (Some(app), policy), None, Some(after));
-        change.commit(()).await
+        change.commit(()).await?;
+        Ok(true)
+    }
+
+    /// Forgets that `by` asked this before: it was not done, and may be asked for again.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn forget_request(&self, by: &By) -> Result<(), Error> {
+        let Some(request) = &by.request else { return Ok(()) };
+        let sql = "DELETE FROM answers WHERE actor = ? AND name = ?";
+        self.db.run(sql, &[(&by.actor.key()).into(), (&request.name).into()]).await?;
+        Ok(())
     }
 }
 
@@ -179,13 +218,9 @@ impl Change<'_> {
             let sql =
                 "INSERT INTO answers (actor, name, question, answer, at) VALUES (?, ?, ?, ?, ?)";
             let Repeatable { name, question } = request;
-            let values = [
-                (&self.actor).into(),
-                name.into(),
-                question.into(),
-                (&kept).into(),
-                self.by.at.into(),
-            ];
+            let actor = self.by.actor.key();
+            let values =
+                [(&actor).into(), name.into(), question.into(), (&kept).into(), self.by.at.into()];
             self.rows.run(sql, &values).await?;
             let old = [(self.by.at - ANSWER_MS).into()];
             self.rows.run("DELETE FROM answers WHERE at < ?", &old).await?;
@@ -231,6 +266,11 @@ impl Change<'_> {
         (self.audit_seq, self.audit_hash) = (entry.seq, entry.hash);
         Ok(())
     }
+}
+
+/// `text` without control characters, and no longer than this.
+fn cut(text: &str, chars_max: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(chars_max).collect()
 }
 
 /// What was answered when `actor` asked this before.

@@ -22,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use crate::access::Actor;
 use crate::db::{Db, Url};
 use crate::error::Error;
-use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, TEXT_CHARS_MAX};
+use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_CHARS_MAX};
 
-pub use accounts::{AccountChange, AccountView, NewAccount};
+pub(crate) use accounts::is_account_name;
+pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
 pub use nodes::Node;
 pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
@@ -81,7 +82,14 @@ impl Catalog {
     /// # Errors
     /// [`Error::Database`] if there is no such database, or a later version made its tables.
     pub async fn open(url: &Url) -> Result<Self, Error> {
-        Ok(Self { db: Db::open(url).await? })
+        let catalog = Self { db: Db::open(url).await? };
+        if catalog.id().await?.is_empty() {
+            // Of several that think of one the first does.
+            let id = uuid::Uuid::new_v4().to_string();
+            let sql = "UPDATE head SET id_text = ? WHERE id = 1 AND id_text = ''";
+            catalog.db.run(sql, &[(&id).into()]).await?;
+        }
+        Ok(catalog)
     }
 
     /// The catalog that is in the database at `url`, to be looked at: nothing is made or brought up to
@@ -122,6 +130,11 @@ impl Page {
     /// How many at most, within what is permitted.
     pub(crate) fn limit(&self) -> i64 {
         self.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX).into()
+    }
+
+    /// The same of what has documents.
+    pub(crate) fn limit_of_documents(&self) -> i64 {
+        self.limit().min(PAGE_OF_DOCUMENTS_MAX.into())
     }
 
     fn after(&self) -> &str {

@@ -29,6 +29,7 @@ use super::{By, Catalog, Page};
 use crate::access::Action;
 use crate::db::Row;
 use crate::error::Error;
+use crate::limits::POLICIES_OF_APP_MAX;
 
 pub use apply::{Applied, AppliedAll, Wanted};
 pub use diff::{Diff, changes};
@@ -101,7 +102,7 @@ impl Catalog {
     pub async fn policies(&self, app: &str, page: &Page) -> Result<Vec<PolicyView>, Error> {
         self.app(app).await?;
         let sql = policies!("app = ? AND state <> 'deleted' AND name > ? ORDER BY name LIMIT ?");
-        let values = [app.into(), page.after().into(), page.limit().into()];
+        let values = [app.into(), page.after().into(), page.limit_of_documents().into()];
         let rows = self.db.rows(sql, &values).await?;
         rows.iter().map(PolicyView::of).collect()
     }
@@ -132,7 +133,8 @@ impl Catalog {
                    FROM policy_versions v JOIN policies p ON p.name = v.policy \
                    WHERE p.app = ? AND p.name = ? AND v.version < ? \
                    ORDER BY v.version DESC LIMIT ?";
-        let values = [app.into(), policy.into(), before.into(), page.limit().into()];
+        let limit = page.limit_of_documents().into();
+        let values = [app.into(), policy.into(), before.into(), limit];
         let rows = self.db.rows(sql, &values).await?;
         if rows.is_empty() && page.after.is_none() {
             return Err(NOT_FOUND);
@@ -168,10 +170,44 @@ impl Catalog {
         document: &Json,
         state: State,
     ) -> Result<PolicyView, Error> {
+        // Before others wait for it.
+        let policy = read(document)?;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
-        let made = create(&mut change, app, document, state).await?;
+        let made = create(&mut change, app, &To { document, state, policy: Some(&policy) }).await?;
         change.commit(made).await
+    }
+
+    /// What a policy of `app` is now that is to be this one, and whom that would lock out; none: it
+    /// would be a new one. Nothing is changed, and nobody waits.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::Taken`].
+    pub async fn judge_policy(
+        &self,
+        app: &str,
+        document: &Json,
+        state: Option<State>,
+    ) -> Result<(Option<PolicyView>, Vec<String>), Error> {
+        let policy = read(document)?;
+        self.app(app).await?;
+        let row = self.db.row(policies!("name = ?"), &[policy.name().into()]).await?;
+        let before = row.map(|row| PolicyView::of(&row)).transpose()?;
+        if before.as_ref().is_some_and(|before| before.app != app) {
+            return Err(Error::Taken);
+        }
+        let before = before.filter(|before| before.state != State::Deleted);
+        for (place, named) in policy.apps().into_iter().flatten().enumerate() {
+            match self.app(named).await {
+                Err(Error::NotFound(_)) => return Err(no_app(place, named)),
+                found => found?,
+            };
+        }
+        let was = before.as_ref().filter(|before| before.state == State::Active);
+        let was = was.and_then(|before| read(&before.document).ok());
+        let state = before.as_ref().map_or(state, |before| Some(before.state));
+        let warnings = warnings(app, was.as_ref(), (&policy, state.unwrap_or(State::Active)));
+        Ok((before, warnings))
     }
 
     /// Makes a policy another one, by the version that it was when its author looked at it.
@@ -185,11 +221,12 @@ impl Catalog {
         version: i64,
         document: &Json,
     ) -> Result<PolicyView, Error> {
+        let read = read(document)?;
         let mut change = begin!(self, by);
         let before = find(&mut change, app, policy).await?;
         is_version(version, before.version)?;
-        let to = (document, before.state);
-        let after = rewrite(&mut change, Action::ChangePolicy, before, to).await?;
+        let to = To { document, state: before.state, policy: Some(&read) };
+        let after = rewrite(&mut change, Action::ChangePolicy, before, &to).await?;
         change.commit(after).await
     }
 
@@ -213,11 +250,16 @@ impl Catalog {
             State::Deleted => Action::DeletePolicy,
         };
         let document = before.document.clone();
-        let after = rewrite(&mut change, action, before, (&document, state)).await?;
+        // What refuses nothing may be whatever it was: an app that it names may be gone.
+        let policy = (state == State::Active).then(|| read(&document)).transpose()?;
+        let to = To { document: &document, state, policy: policy.as_ref() };
+        let after = rewrite(&mut change, action, before, &to).await?;
         change.commit(after).await
     }
 
-    /// Makes a policy again what it was in an earlier version, which is a new version.
+    /// Makes the document of a policy again what it was in an earlier version, which is a new version.
+    /// Whether it holds stays as it is. One that was deleted is made anew from there
+    /// ([`policy_version`](Self::policy_version), [`create_policy`](Self::create_policy)).
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
@@ -235,8 +277,9 @@ impl Catalog {
                    WHERE policy = ? AND version = ?";
         let row = change.rows.row(sql, &[policy.into(), to.into()]).await?;
         let to = PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)?;
-        let to = (&to.document, before.state);
-        let after = rewrite(&mut change, Action::RollBackPolicy, before, to).await?;
+        let policy = read(&to.document)?;
+        let to = To { document: &to.document, state: before.state, policy: Some(&policy) };
+        let after = rewrite(&mut change, Action::RollBackPolicy, before, &to).await?;
         change.commit(after).await
     }
 
@@ -254,30 +297,30 @@ impl Catalog {
     }
 }
 
-/// Makes a policy, or makes a deleted one of this app and name anew.
-async fn create(
-    change: &mut Change<'_>,
-    app: &str,
-    document: &Json,
+/// What a policy is to be.
+struct To<'t> {
+    document: &'t Json,
     state: State,
-) -> Result<PolicyView, Error> {
-    let policy = read(document)?;
-    let sql = policies!("name = ?");
-    let before = change.rows.row(sql, &[policy.name().into()]).await?;
+    /// The document, as it was read; none: it is the same as before, and refuses nothing.
+    policy: Option<&'t Policy>,
+}
+
+/// Makes a policy, or makes a deleted one of this app and name anew.
+async fn create(change: &mut Change<'_>, app: &str, to: &To<'_>) -> Result<PolicyView, Error> {
+    let To { document, state, policy } = *to;
+    let policy = policy.expect("what is new was read");
+    let before = change.rows.row(policies!("name = ?"), &[policy.name().into()]).await?;
     let before = before.map(|row| PolicyView::of(&row)).transpose()?;
     if let Some(before) = before {
         if before.state != State::Deleted || before.app != app {
             return Err(Error::Taken);
         }
-        return rewrite(change, Action::CreatePolicy, before, (document, state)).await;
+        take_place(change, app).await?;
+        return rewrite(change, Action::CreatePolicy, before, to).await;
     }
-    let count = "SELECT COUNT(*) FROM policies WHERE state <> 'deleted'";
-    let count = change.rows.row(count, &[]).await?.map_or(Ok(0), |row| row.get::<i64>(0))?;
-    if usize::try_from(count).is_ok_and(|count| count >= POLICIES_MAX) {
-        return Err(Error::TooMany(format!("{POLICIES_MAX} policies")));
-    }
-    apps_exist(change, &policy).await?;
-    change.warn(warnings(app, None, (&policy, state)))?;
+    take_place(change, app).await?;
+    apps_exist(change, policy).await?;
+    change.warn(warnings(app, None, (policy, state)))?;
     let text = canonical(document);
     let author = change.author().to_owned();
     let made = PolicyView {
@@ -317,16 +360,18 @@ async fn rewrite(
     change: &mut Change<'_>,
     action: Action,
     before: PolicyView,
-    (document, state): (&Json, State),
+    to: &To<'_>,
 ) -> Result<PolicyView, Error> {
-    let policy = read(document)?;
-    if policy.name() != before.name {
-        let problem = format!("expected `{}`: the name of a policy stays", before.name);
-        return Err(Error::invalid("/document/name", problem));
+    let To { document, state, policy } = *to;
+    if let Some(policy) = policy {
+        if policy.name() != before.name {
+            let problem = format!("expected `{}`: the name of a policy stays", before.name);
+            return Err(Error::invalid("/document/name", problem));
+        }
+        apps_exist(change, policy).await?;
+        let was = read(&before.document).ok().filter(|_| before.state == State::Active);
+        change.warn(warnings(&before.app, was.as_ref(), (policy, state)))?;
     }
-    apps_exist(change, &policy).await?;
-    let was = read(&before.document).ok().filter(|_| before.state == State::Active);
-    change.warn(warnings(&before.app, was.as_ref(), (&policy, state)))?;
     let (old, text) = (told(before.state, &canonical(&before.document)), canonical(document));
     let after = PolicyView {
         state,
@@ -381,13 +426,48 @@ async fn find(change: &mut Change<'_>, app: &str, policy: &str) -> Result<Policy
 /// That there is each app that may use the policy: a typing mistake would lock one out.
 async fn apps_exist(change: &mut Change<'_>, policy: &Policy) -> Result<(), Error> {
     for (place, app) in policy.apps().into_iter().flatten().enumerate() {
+        if change.apps.contains(app) {
+            continue;
+        }
         let row = change.rows.row("SELECT name FROM apps WHERE name = ?", &[app.into()]).await?;
         if row.is_none() {
-            let problem = format!("there is no app `{app}`");
-            return Err(Error::invalid(&format!("/document/apps/{place}"), problem));
+            return Err(no_app(place, app));
         }
+        change.apps.insert(app.to_owned());
     }
     Ok(())
+}
+
+fn no_app(place: usize, app: &str) -> Error {
+    Error::invalid(&format!("/document/apps/{place}"), format!("there is no app `{app}`"))
+}
+
+/// That one policy more can be of `app`. They are counted once in a change.
+async fn take_place(change: &mut Change<'_>, app: &str) -> Result<(), Error> {
+    let (all, of_app) = match change.policies {
+        Some(counted) => counted,
+        None => count(change, app).await?,
+    };
+    if all >= POLICIES_MAX {
+        return Err(Error::TooMany(format!("{POLICIES_MAX} policies")));
+    }
+    if of_app >= POLICIES_OF_APP_MAX {
+        return Err(Error::TooMany(format!("{POLICIES_OF_APP_MAX} policies of this app")));
+    }
+    change.policies = Some((all + 1, of_app + 1));
+    Ok(())
+}
+
+async fn count(change: &mut Change<'_>, app: &str) -> Result<(usize, usize), Error> {
+    let all = "SELECT COUNT(*) FROM policies WHERE state <> 'deleted'";
+    let all = change.rows.row(all, &[]).await?;
+    let of_app = "SELECT COUNT(*) FROM policies WHERE app = ? AND state <> 'deleted'";
+    let of_app = change.rows.row(of_app, &[app.into()]).await?;
+    let count = |row: Option<Row>| {
+        let count = row.map_or(Ok(0), |row| row.get::<i64>(0))?;
+        usize::try_from(count).map_err(|_| Error::Damaged("a count is below zero".to_owned()))
+    };
+    Ok((count(all)?, count(of_app)?))
 }
 
 /// As the audit has it.

@@ -11,6 +11,9 @@ use crate::error::Error;
 /// What nodes hold, or what is to change of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
+    /// Of which catalog, by its id: revisions of another one say nothing of it.
+    #[serde(default)]
+    pub catalog: String,
     /// Which revision that is.
     pub revision: i64,
     /// Policies, by name. Deleted ones are told of only to who held an earlier revision.
@@ -59,8 +62,22 @@ impl Catalog {
     /// # Errors
     /// Those of the database.
     pub async fn revision(&self) -> Result<i64, Error> {
-        let row = self.db.row("SELECT revision FROM head WHERE id = 1", &[]).await?;
-        row.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?.get(0)
+        Ok(self.id_and_revision().await?.1)
+    }
+
+    /// Which catalog this is: random, made with it, and the same as long as it lives.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn id(&self) -> Result<String, Error> {
+        Ok(self.id_and_revision().await?.0)
+    }
+
+    /// The two at once.
+    pub(crate) async fn id_and_revision(&self) -> Result<(String, i64), Error> {
+        let row = self.db.row("SELECT id_text, revision FROM head WHERE id = 1", &[]).await?;
+        let row = row.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?;
+        Ok((row.get(0)?, row.get(1)?))
     }
 
     /// What changed since `revision`; 0 is everything. Changes made meanwhile may be in it, and are told
@@ -70,7 +87,7 @@ impl Catalog {
     /// Those of the database.
     pub async fn published_since(&self, revision: i64, at: i64) -> Result<Published, Error> {
         // First, so that nothing is missed that is changed between the two.
-        let now = self.revision().await?;
+        let (catalog, now) = self.id_and_revision().await?;
         let sql = "SELECT name, app, state, version, document FROM policies \
                    WHERE revision > ? AND (state <> 'deleted' OR ? > 0) ORDER BY name";
         let rows = self.db.rows(sql, &[revision.into(), revision.into()]).await?;
@@ -100,6 +117,6 @@ impl Catalog {
             })
         };
         let tokens = rows.iter().map(token).collect::<Result<_, Error>>()?;
-        Ok(Published { revision: now, policies, tokens })
+        Ok(Published { catalog, revision: now, policies, tokens })
     }
 }

@@ -1,6 +1,9 @@
 //! Sessions: who signed in, until when. What is kept of a session's secret is its hash.
 
-use super::Catalog;
+use super::accounts::KeptPassword;
+use super::change::{Change, begin};
+use super::{By, Catalog};
+use crate::access::{Action, Denied};
 use crate::error::Error;
 
 /// How long sessions last.
@@ -23,7 +26,61 @@ impl Default for SessionSpans {
 const TOUCH_MS: i64 = 60_000;
 
 impl Catalog {
-    /// Begins a session of an account (its id), and ends those that are over.
+    /// Signs in the account of a password that was right, unless the account was changed meanwhile: a
+    /// session with the secret of the hash `hash` begins, and those that are over end.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] if it was changed, or may not sign in any more.
+    pub async fn sign_in(
+        &self,
+        by: &By,
+        password: &KeptPassword,
+        hash: &str,
+        spans: SessionSpans,
+    ) -> Result<(), Error> {
+        let KeptPassword { account, version, .. } = password;
+        let mut change = begin!(self, by);
+        let sql = "SELECT name FROM accounts WHERE id = ? AND version = ? AND is_disabled = 0";
+        let row = change.rows.row(sql, &[account.into(), (*version).into()]).await?;
+        let name: String = row.ok_or(Denied::Unknown)?.get(0)?;
+        let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
+        let over = [(by.at - spans.absolute_ms).into(), (by.at - spans.idle_ms).into()];
+        change.rows.run(sql, &over).await?;
+        insert(&mut change, account, hash).await?;
+        change.note(Action::SignIn, (None, &name), None, None);
+        change.commit(()).await
+    }
+
+    /// Ends a session (by the hash of its secret), or all sessions, of an account (its id and name).
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn sign_out(
+        &self,
+        by: &By,
+        (account, name): (&str, &str),
+        session: Option<&str>,
+    ) -> Result<(), Error> {
+        let mut change = begin!(self, by);
+        let which = match session {
+            Some(hash) => {
+                let sql = "DELETE FROM sessions WHERE account = ? AND hash = ?";
+                change.rows.run(sql, &[account.into(), hash.into()]).await?;
+                "one"
+            }
+            None => {
+                let sql = "DELETE FROM sessions WHERE account = ?";
+                change.rows.run(sql, &[account.into()]).await?;
+                "all"
+            }
+        };
+        let before = serde_json::json!({ "sessions": which }).to_string();
+        change.note(Action::SignOut, (None, name), Some(before), None);
+        change.commit(()).await
+    }
+
+    /// Begins a session of an account (its id) of which it is known otherwise who signs in, and ends
+    /// those that are over.
     ///
     /// # Errors
     /// Those of the database.
@@ -73,13 +130,17 @@ impl Catalog {
         self.db.run("DELETE FROM sessions WHERE hash = ?", &[hash.into()]).await?;
         Ok(())
     }
+}
 
-    /// Ends all sessions of an account (its id).
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub async fn end_sessions(&self, account: &str) -> Result<(), Error> {
-        self.db.run("DELETE FROM sessions WHERE account = ?", &[account.into()]).await?;
-        Ok(())
-    }
+/// Begins a session of an account (its id) with the secret of this hash.
+pub(super) async fn insert(
+    change: &mut Change<'_>,
+    account: &str,
+    hash: &str,
+) -> Result<(), Error> {
+    let sql = "INSERT INTO sessions (hash, account, created_at, seen_at, source) \
+               VALUES (?, ?, ?, ?, ?)";
+    let (at, source) = (change.by.at.into(), (&change.by.source).into());
+    change.rows.run(sql, &[hash.into(), account.into(), at, at, source]).await?;
+    Ok(())
 }

@@ -1,12 +1,15 @@
 //! Makes the tables what this version knows: forward only, each step once, one node at a time.
+//!
+//! MySQL keeps what was done of a step that broke off, when its node was killed; the step is repeated
+//! there by whoever comes next. With the other databases a step is done whole or not at all.
 
 use std::time::Duration;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Connection as _, MySql, MySqlConnection, Pool, SqlSafeStr};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::Db;
+use super::{Db, STATEMENT_WAIT_MAX};
 use crate::error::Error;
 
 /// The steps, in their order. What has been released does not change.
@@ -18,6 +21,30 @@ const TRY_AFTER: Duration = Duration::from_millis(50);
 
 /// How long one node waits for another that makes the tables.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What differs from one database to the next.
+#[derive(Clone, Copy)]
+struct Words {
+    /// The type of long texts.
+    long: &'static str,
+    /// What ends a table.
+    options: &'static str,
+    /// Whether a table may be there already, and its indexes are made with it.
+    is_repeated: bool,
+}
+
+/// SQLite's and PostgreSQL's.
+const WHOLE: Words = Words { long: "TEXT", options: "", is_repeated: false };
+
+/// Those of MariaDB and of MySQL. Names and tokens that differ in case, or in spaces at their ends, are
+/// not the same, here as elsewhere.
+const MARIADB: Words = Words {
+    long: "MEDIUMTEXT",
+    options: "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin",
+    is_repeated: true,
+};
+const MYSQL: Words =
+    Words { options: "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin", ..MARIADB };
 
 impl Db {
     /// Makes the tables what this version knows. The servers see to it that one node does so at a time;
@@ -35,34 +62,90 @@ impl Db {
 
     /// Makes the first `count` steps.
     async fn migrate_to(&self, count: usize) -> Result<(), Error> {
-        let (long, options) = match self {
-            Self::Sqlite(_) | Self::Postgres(_) => ("TEXT", ""),
-            // Names and tokens that differ in case are not the same, here as elsewhere.
-            Self::MySql(_) => {
-                ("MEDIUMTEXT", "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin")
-            }
+        let migrator = |words| {
+            let steps = STEPS[..count].iter().enumerate();
+            Migrator::with_migrations(
+                steps.map(|(place, step)| migration(place, step, words)).collect(),
+            )
         };
-        let step = |(place, (name, text)): (usize, &(&'static str, &str))| {
-            let text = text.replace("{long}", long).replace("{options}", options);
-            let number = i64::try_from(place + 1).expect("there are few steps");
-            let text = AssertSqlSafe(text).into_sql_str();
-            Migration::new(number, (*name).into(), MigrationType::Simple, text, false)
-        };
-        let steps = STEPS[..count].iter().enumerate().map(step).collect();
-        let mut migrator = Migrator::with_migrations(steps);
         let done = match self {
-            Self::Sqlite(pool) => migrator.run(pool).await,
+            Self::Sqlite(pool) => migrator(WHOLE).run(pool).await,
+            Self::Postgres(pool) => migrator(WHOLE).run(pool).await,
             Self::MySql(pool) => {
                 // The library's own lock does not wait on MariaDB, which takes its -1 for no time.
-                let lock = lock(pool).await?;
-                let done = migrator.set_locking(false).run(pool).await;
-                lock.close().await?;
+                let mut lock = lock(pool).await?;
+                let words = words(&mut lock).await?;
+                forget_broken_off(&mut lock).await?;
+                let done = migrator(words).set_locking(false).run(pool).await;
+                lock.close().await.ok();
                 done
             }
-            Self::Postgres(pool) => migrator.run(pool).await,
         };
         done.map_err(|error| Error::Database(format!("tables: {error}")))
     }
+}
+
+/// A step in these words. What it is known again by does not depend on them.
+fn migration(place: usize, (name, text): &(&'static str, &'static str), words: Words) -> Migration {
+    let number = i64::try_from(place + 1).expect("there are few steps");
+    let of = |text: String| {
+        let text = AssertSqlSafe(text).into_sql_str();
+        Migration::new(number, (*name).into(), MigrationType::Simple, text, false)
+    };
+    let checksum = of((*text).to_owned()).checksum;
+    Migration { checksum, ..of(said(text, words)) }
+}
+
+/// The text of a step in these words. An index is made with its table where that may be there already,
+/// and else behind it.
+fn said(text: &str, words: Words) -> String {
+    let Words { long, options, is_repeated } = words;
+    let (mut said, mut table, mut behind) = (String::new(), "", String::new());
+    for line in text.lines() {
+        let index = line.trim().strip_prefix("{index ").and_then(|rest| rest.strip_suffix('}'));
+        if let Some((name, columns)) = index.and_then(|index| index.split_once(' ')) {
+            if is_repeated {
+                said.push_str(&format!(", INDEX {name} {columns}\n"));
+            } else {
+                behind.push_str(&format!("CREATE INDEX {name} ON {table} {columns};\n"));
+            }
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("CREATE TABLE ") {
+            table = rest.split(' ').next().unwrap_or_default();
+            said.push_str("CREATE TABLE ");
+            said.push_str(if is_repeated { "IF NOT EXISTS " } else { "" });
+            said.push_str(rest);
+        } else {
+            said.push_str(line);
+        }
+        said.push('\n');
+        if line.ends_with(';') {
+            said.push_str(&std::mem::take(&mut behind));
+        }
+    }
+    said.replace("{long}", long).replace("{options}", options)
+}
+
+/// Which of the two it is that speaks as MySQL does.
+async fn words(connection: &mut MySqlConnection) -> Result<Words, Error> {
+    let asked = sqlx::query_scalar("SELECT VERSION()").fetch_one(connection);
+    let version: String = timeout(STATEMENT_WAIT_MAX, asked).await??;
+    Ok(if version.contains("MariaDB") { MARIADB } else { MYSQL })
+}
+
+/// Forgets that a step began which did not end: whoever has the lock knows that nobody is at it. Its
+/// statements can be repeated.
+async fn forget_broken_off(connection: &mut MySqlConnection) -> Result<(), Error> {
+    let sql = "SELECT COUNT(*) FROM information_schema.tables \
+               WHERE table_schema = DATABASE() AND table_name = '_sqlx_migrations'";
+    let asked = sqlx::query_scalar(sql).fetch_one(&mut *connection);
+    let tables: i64 = timeout(STATEMENT_WAIT_MAX, asked).await??;
+    if tables > 0 {
+        let forget = sqlx::query("DELETE FROM _sqlx_migrations WHERE success = FALSE");
+        timeout(STATEMENT_WAIT_MAX, forget.execute(connection)).await??;
+    }
+    Ok(())
 }
 
 /// A connection that has the right to make tables in its database, until it ends.
@@ -70,7 +153,8 @@ async fn lock(pool: &Pool<MySql>) -> Result<MySqlConnection, Error> {
     let mut connection = pool.acquire().await?.detach();
     let sql = "SELECT GET_LOCK(CONCAT('sluicegate-', LEFT(MD5(DATABASE()), 16)), ?)";
     let wait = i64::try_from(LOCK_WAIT_MAX.as_secs()).expect("it is a minute");
-    let has: Option<i64> = sqlx::query_scalar(sql).bind(wait).fetch_one(&mut connection).await?;
+    let asked = sqlx::query_scalar(sql).bind(wait).fetch_one(&mut connection);
+    let has: Option<i64> = timeout(LOCK_WAIT_MAX + STATEMENT_WAIT_MAX, asked).await??;
     if has == Some(1) {
         return Ok(connection);
     }

@@ -13,6 +13,7 @@ use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{MySql, Pool, Postgres, Sqlite};
+use tokio::time::timeout;
 
 use crate::error::Error;
 pub(crate) use dialect::{Row, Value};
@@ -60,7 +61,10 @@ impl Db {
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
         url.make_private()?;
         let db = Self::connect(url).await?;
-        db.migrate().await?;
+        // On its own: who does not wait for it any longer does not break it off.
+        let making = db.clone();
+        let made = tokio::spawn(async move { making.migrate().await });
+        made.await.map_err(|error| Error::Database(format!("tables: {error}")))??;
         Ok(db)
     }
 
@@ -98,10 +102,13 @@ impl Db {
     /// Begins a transaction. SQLite has one writer at a time, who waits for it here and not later, when
     /// it would be refused.
     pub(crate) async fn begin(&self) -> Result<Transaction, Error> {
+        let wait = CONNECT_WAIT_MAX + STATEMENT_WAIT_MAX;
         Ok(match self {
-            Self::Sqlite(pool) => Transaction::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
-            Self::MySql(pool) => Transaction::MySql(pool.begin().await?),
-            Self::Postgres(pool) => Transaction::Postgres(pool.begin().await?),
+            Self::Sqlite(pool) => {
+                Transaction::Sqlite(timeout(wait, pool.begin_with("BEGIN IMMEDIATE")).await??)
+            }
+            Self::MySql(pool) => Transaction::MySql(timeout(wait, pool.begin()).await??),
+            Self::Postgres(pool) => Transaction::Postgres(timeout(wait, pool.begin()).await??),
         })
     }
 
@@ -167,12 +174,16 @@ impl Transaction {
     /// # Errors
     /// [`Error::Unknown`]: the database did not say whether it did.
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        let committed = each!(Self, self, inner => inner.commit().await);
-        committed.map_err(|error| Error::Unknown(error.to_string()))
+        let committed =
+            each!(Self, self, inner => timeout(STATEMENT_WAIT_MAX, inner.commit()).await);
+        match committed {
+            Ok(committed) => committed.map_err(|error| Error::Unknown(error.to_string())),
+            Err(elapsed) => Err(Error::Unknown(Error::from(elapsed).to_string())),
+        }
     }
 
     /// Leaves everything as it was.
     pub(crate) async fn roll_back(self) -> Result<(), Error> {
-        each!(Self, self, inner => Ok(inner.rollback().await?))
+        each!(Self, self, inner => Ok(timeout(STATEMENT_WAIT_MAX, inner.rollback()).await??))
     }
 }

@@ -1,5 +1,6 @@
 //! Follows the catalog: what changes there is held here within the time between two looks.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use tokio::task::spawn_blocking;
@@ -45,9 +46,15 @@ impl Follower {
     /// Takes over what the file has; nothing, if there is none.
     ///
     /// # Errors
-    /// [`Error::Damaged`]: there is a file, and it is not what was written. Nothing is held then.
+    /// [`Error::Damaged`]: there is a file, and it is not what was written, or of another catalog than
+    /// the one that answered. What is held stays.
     pub fn restore(&mut self) -> Result<News, Error> {
-        let (held, news) = Held::read(&self.kept)?;
+        let Some((held, news)) = Held::read(&self.kept)? else { return Ok(News::default()) };
+        let seen = self.held.catalog();
+        if !seen.is_empty() && held.catalog() != seen {
+            let problem = format!("{}: it is of another catalog", self.kept.display());
+            return Err(Error::Damaged(problem));
+        }
         self.held = held;
         Ok(news)
     }
@@ -57,22 +64,33 @@ impl Follower {
     /// # Errors
     /// Those of the database: what is held stays, and the next look tries again.
     pub async fn look(&mut self, at: i64) -> Result<Option<News>, Error> {
-        // Whoever was away may find another catalog than the one that it knew, such as one of
-        // yesterday; so does whoever is told of an earlier revision. Both look at everything.
+        // Whoever was away may find another state of the catalog than the one that it knew, such as
+        // yesterday's; so does whoever is told of an earlier revision, or of another catalog. All of
+        // them look at everything.
         let was_there = std::mem::replace(&mut self.was_there, false);
         let catalog = match &self.catalog {
             Some(catalog) => catalog.clone(),
             None => self.catalog.insert(Catalog::open(&self.url).await?).clone(),
         };
-        let (held, now) = (self.held.revision(), catalog.revision().await?);
-        let news = if was_there && now == held {
-            None
-        } else if was_there && now > held {
-            let published = catalog.published_since(held, at).await?;
-            Some(self.held.take(published))
-        } else {
-            let published = catalog.published_since(0, at).await?;
-            Some(self.held.replace(published))
+        let held = self.held.revision();
+        let (id, now) = catalog.id_and_revision().await?;
+        let is_same = was_there && id == self.held.catalog();
+        let since = match is_same.then_some(now.cmp(&held)) {
+            Some(Ordering::Equal) => None,
+            Some(Ordering::Greater) => Some(held),
+            Some(Ordering::Less) | None => Some(0),
+        };
+        let news = match since {
+            None => None,
+            Some(since) => {
+                let published = catalog.published_since(since, at).await?;
+                // It may have become another one meanwhile.
+                let is_more = since > 0 && published.catalog == id && published.revision >= now;
+                if since > 0 && !is_more {
+                    return Ok(None);
+                }
+                Some(if is_more { self.held.take(published) } else { self.held.replace(published) })
+            }
         };
         // Nothing is waited for behind this, so that what is held and what is told of it are one.
         self.was_there = true;

@@ -22,6 +22,8 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// What a node holds.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
+    /// The id of the catalog; empty: of none yet.
+    catalog: String,
     revision: i64,
     /// Policies that this program cannot read, by name.
     unreadable: BTreeSet<String>,
@@ -53,6 +55,11 @@ impl Held {
     /// Which revision of the catalog this is; 0 is nothing.
     pub const fn revision(&self) -> i64 {
         self.revision
+    }
+
+    /// The id of the catalog that this is of; empty, if it is of none yet.
+    pub fn catalog(&self) -> &str {
+        &self.catalog
     }
 
     /// Whether what is held is all that the catalog has: no policy of a later version of this program
@@ -93,7 +100,7 @@ impl Held {
             self.take_token(token);
         }
         news.tokens = has_tokens.then(|| self.tokens());
-        self.revision = published.revision;
+        (self.catalog, self.revision) = (published.catalog, published.revision);
         news
     }
 
@@ -140,16 +147,17 @@ impl Held {
         Arc::new(Tokens::new(self.tokens.values().cloned()))
     }
 
-    /// What the file at `path` has, and what to make of it: nothing, if there is none.
+    /// What the file at `path` has, and what to make of it; none, if there is no file.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is not what was written.
-    pub fn read(path: &Path) -> Result<(Self, News), Error> {
+    pub fn read(path: &Path) -> Result<Option<(Self, News)>, Error> {
+        tidy(path);
         let damaged = |problem: &dyn std::fmt::Display| {
             Error::Damaged(format!("{}: {problem}", path.display()))
         };
         let bytes = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Ok(metadata) if metadata.len() > FILE_BYTES_MAX => return Err(damaged(&"too long")),
             _ => fs::read(path).map_err(|error| damaged(&error))?,
         };
@@ -159,7 +167,7 @@ impl Held {
         }
         let mut held = Self::default();
         let news = held.take(kept.published);
-        Ok((held, news))
+        Ok(Some((held, news)))
     }
 
     /// Writes all of it to the file at `path`, which is replaced whole, and is for its owner only.
@@ -169,19 +177,54 @@ impl Held {
     pub fn write(&self, path: &Path) -> io::Result<()> {
         use std::os::unix::fs::OpenOptionsExt;
         let published = Published {
+            catalog: self.catalog.clone(),
             revision: self.revision,
             policies: self.policies.values().cloned().collect(),
             tokens: self.tokens.values().map(|token| token.published().clone()).collect(),
         };
         let bytes = serde_json::to_vec(&Kept { format: FORMAT, published })?;
-        // Nodes may share the folder.
-        let beside = path.with_extension(format!("{}.new", std::process::id()));
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
+        // Others may share the folder, and then must not guess how the file is called.
+        let name = format!("{}{}{NEW}", beginning(path), uuid::Uuid::new_v4().simple());
+        let beside = path.with_file_name(name);
+        let written = (|| {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&beside)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, path)
+        })();
+        if written.is_err() {
+            fs::remove_file(&beside).ok();
+        }
+        written?;
+        // The name is on the disk, too, before anybody is told that it is.
+        fs::File::open(folder(path))?.sync_all()
+    }
+}
+
+/// What files that are being written end with.
+const NEW: &str = ".new";
+
+/// What the names of such files of `path` begin with.
+fn beginning(path: &Path) -> String {
+    format!("{}.", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+fn folder(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Removes what those have left who were killed while they wrote the file at `path`.
+fn tidy(path: &Path) {
+    let beginning = beginning(path);
+    for entry in fs::read_dir(folder(path)).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let middle =
+            name.to_str().and_then(|name| name.strip_prefix(&beginning)?.strip_suffix(NEW));
+        if middle.is_some_and(|middle| uuid::Uuid::try_parse(middle).is_ok()) {
+            fs::remove_file(entry.path()).ok();
+        }
     }
 }
 

@@ -34,6 +34,10 @@ pub(crate) struct Client {
     /// A cookie, or a token.
     pub(crate) cookie: Option<String>,
     pub(crate) token: Option<String>,
+    /// What a body is said to be, if it is not JSON.
+    pub(crate) content_type: Option<&'static str>,
+    /// The address, if it is not the one of all.
+    pub(crate) source: Option<String>,
     /// More header fields.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
@@ -142,14 +146,16 @@ impl Served {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         if body.is_some() {
-            request = request.header("content-type", "application/json");
+            let kind = client.content_type.unwrap_or("application/json");
+            request = request.header("content-type", kind);
         }
         for (name, value) in &client.fields {
             request = request.header(*name, value);
         }
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).expect("it is a request");
-        request.extensions_mut().insert(Source("192.0.2.1".to_owned()));
+        let source = client.source.as_deref().unwrap_or("192.0.2.1");
+        request.extensions_mut().insert(Source(source.to_owned()));
         let response = self.router.clone().oneshot(request).await.expect("it always answers");
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, 1 << 24).await.expect("the body is there");

@@ -44,3 +44,22 @@ async fn what_is_done_to_a_budget_is_audited_first() {
     let none = served.ask(&ada, "POST /apps/shop/policies/none/keys/peek", key()).await;
     assert_eq!(none.status, 404);
 }
+
+#[tokio::test]
+async fn a_grant_that_comes_again_is_granted_once() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let at = "/apps/shop/policies/orders/keys";
+    let again = ada.with("idempotency-key", "g1");
+    let grant = || Some(json!({ "key": "alice", "permits": 5 }));
+    for _ in 0..2 {
+        let granted = served.ask(&again, &format!("POST {at}/grant"), grant()).await;
+        assert_eq!(granted.status, 200, "{granted:?}");
+    }
+    assert_eq!(*served.budgets.0.lock().unwrap(), ["grant orders alice 5", "peek orders alice"]);
+    let other = json!({ "key": "alice", "permits": 6 });
+    let other = served.ask(&again, &format!("POST {at}/grant"), Some(other)).await;
+    assert_eq!(other.status, 422);
+}

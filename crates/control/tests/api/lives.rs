@@ -126,6 +126,24 @@ async fn an_app_is_made_what_its_repository_says() {
 }
 
 #[tokio::test]
+async fn what_has_documents_is_shown_a_hundred_at_a_time() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let wanted = (100..201).map(|n| json!({ "document": document(&format!("p{n}"), "1/s") }));
+    let wanted = json!({ "policies": wanted.collect::<Vec<_>>() });
+    let applied = served.ask(&ada, "PUT /apps/shop/policies", Some(wanted)).await;
+    assert_eq!(applied.status, 200, "{applied:?}");
+    for path in ["/apps/shop/policies", "/apps/shop/audit"] {
+        let first = served.ask(&ada, &format!("GET {path}?limit=1000"), None).await;
+        assert_eq!(first.body["items"].as_array().unwrap().len(), 100, "{path}");
+        let next = first.body["next"].as_str().unwrap();
+        let rest = served.ask(&ada, &format!("GET {path}?limit=1000&after={next}"), None).await;
+        let items = rest.body["items"].as_array().unwrap().len();
+        assert!((1..100).contains(&items) && rest.body.get("next").is_none(), "{path}: {items}");
+    }
+}
+
+#[tokio::test]
 async fn versions_are_compared_and_come_back() {
     let (served, ada) = Served::with_admin().await;
     served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use sluicegate::Micros;
+use sluicegate_control::audit::Entry;
 
 use crate::client::{Client, PASSWORD, Served, document};
 
@@ -89,11 +90,11 @@ async fn another_site_cannot_have_a_browser_change_anything() {
         let answer = served.ask(&from, "POST /apps", create()).await;
         assert_eq!(answer.status, 403, "{name}: {value}");
     }
-    let form = ada.with("content-type", "text/plain");
-    let answer = served
-        .ask(&Client { fields: form.fields, ..ada.clone() }, "POST /apps/shop/validate", None)
-        .await;
-    assert_eq!(answer.status, 422, "an empty body is no document");
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        let form = Client { content_type: Some(kind), ..ada.clone() };
+        assert_eq!(served.ask(&form, "POST /apps", create()).await.status, 415, "{kind}");
+    }
+    assert_eq!(served.ask(&ada, "GET /apps/evil", None).await.status, 404, "none was made");
     let own = ada.with("host", "admin.example").with("origin", "https://admin.example");
     assert_eq!(
         served.ask(&own.with("sec-fetch-site", "same-origin"), "POST /apps", create()).await.status,
@@ -171,10 +172,109 @@ async fn passwords_cannot_be_guessed_by_the_thousand() {
 }
 
 #[tokio::test]
+async fn all_addresses_of_one_network_are_one() {
+    let served = Served::start().await;
+    let attempt = async |source: String, place: usize| {
+        let client = Client { source: Some(source), ..Client::default() };
+        let account = format!("account{place}");
+        let body = json!({ "token": "wrong", "account": account, "password": PASSWORD });
+        served.ask(&client, "POST /setup", Some(body)).await.status.as_u16()
+    };
+    for place in 0..60 {
+        assert_eq!(attempt(format!("2001:db8::{place:x}:1"), place).await, 403, "{place}");
+    }
+    assert_eq!(attempt("2001:db8:0:0:ffff::1".to_owned(), 60).await, 429);
+    assert_eq!(attempt("2001:db8:0:1::1".to_owned(), 61).await, 403);
+    // Addresses of IPv4 are one by one, however they are written.
+    for place in 62..122 {
+        assert_eq!(attempt("::ffff:192.0.2.7".to_owned(), place).await, 403, "{place}");
+    }
+    assert_eq!(attempt("192.0.2.7".to_owned(), 122).await, 429);
+    assert_eq!(attempt("::ffff:192.0.2.8".to_owned(), 123).await, 403);
+}
+
+#[tokio::test]
 async fn what_is_too_long_is_not_read() {
     let (served, ada) = shop().await;
     let long = json!({ "account": "x".repeat(5_000), "password": "x" });
     assert_eq!(served.ask(&Client::default(), "POST /session", Some(long)).await.status, 413);
     let long = json!({ "document": { "name": "p", "x": "y".repeat(9 << 20) } });
     assert_eq!(served.ask(&ada, "POST /apps/shop/policies", Some(long)).await.status, 413);
+}
+
+#[tokio::test]
+async fn who_may_not_is_in_the_audit_whatever_they_say_and_however_often() {
+    let (served, ada) = shop().await;
+    let vera = served.member(&ada, "vera", "shop", "viewer").await;
+    let begin = served.catalog.verify_audit().await.unwrap().entries;
+    let delete = "DELETE /apps/shop/policies/orders";
+    let long = "x".repeat(2_000);
+    for query in ["?x=1", &format!("?reason={long}"), "?reason=%00%1b"] {
+        let answer = served.ask(&vera, &format!("{delete}{query}"), None).await;
+        assert_eq!(answer.status, 403, "{answer:?}");
+    }
+    for _ in 0..200 {
+        assert_eq!(served.ask(&vera, delete, None).await.status, 403);
+    }
+    let entries = served.catalog.audit_since(begin).await.unwrap();
+    assert_eq!(entries.len(), 60, "so many a minute");
+    assert!(entries.iter().all(|entry| entry.actor == "account:vera"));
+    served.clock.advance(Micros::from_secs(60));
+    assert_eq!(served.ask(&vera, delete, None).await.status, 403);
+    let entries = served.catalog.audit_since(begin + 60).await.unwrap();
+    let after: Vec<_> = entries.iter().map(|entry| entry.after.as_deref()).collect();
+    assert_eq!(after, [Some(r#"{"unnoted_before":143}"#)]);
+    served.catalog.verify_audit().await.unwrap();
+}
+
+#[tokio::test]
+async fn signing_in_and_out_is_in_the_audit_and_so_is_who_tries_to() {
+    let (served, ada) = shop().await;
+    let begin = served.catalog.verify_audit().await.unwrap().entries;
+    let again = served.signed_in("ada").await;
+    for (account, status) in [("ada", 401), ("nobody", 401), ("ada ", 401), ("my password", 401)] {
+        let body = json!({ "account": account, "password": "wrong password" });
+        let answer = served.ask(&Client::default(), "POST /session", Some(body)).await;
+        assert_eq!(answer.status, status);
+    }
+    let wrong = json!({ "current": "wrong", "password": "another long password" });
+    assert_eq!(served.ask(&ada, "PUT /session/password", Some(wrong)).await.status, 422);
+    assert_eq!(served.ask(&again, "DELETE /session", None).await.status, 204);
+    assert_eq!(served.ask(&ada, "DELETE /sessions", None).await.status, 204);
+    let entries = served.catalog.audit_since(begin).await.unwrap();
+    let told: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let Entry { actor, action, target, outcome, .. } = entry;
+            [actor.as_str(), action.as_str(), target.as_str(), outcome.as_str()]
+        })
+        .collect();
+    let expected = [
+        ["account:ada", "session.create", "ada", "done"],
+        ["nobody", "session.create", "ada", "denied"],
+        ["nobody", "session.create", "nobody", "denied"],
+        ["nobody", "session.create", "", "denied"],
+        ["nobody", "session.create", "", "denied"],
+        ["account:ada", "session.password", "ada", "denied"],
+        ["account:ada", "session.delete", "ada", "done"],
+        ["account:ada", "session.delete", "ada", "done"],
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_session_neither_begins_nor_ends_for_show() {
+    let (served, ada) = shop().await;
+    let sign_in = || Some(json!({ "account": "ada", "password": PASSWORD }));
+    let answer = served.ask(&Client::default(), "POST /session?dry_run=true", sign_in()).await;
+    assert_eq!((answer.status.as_u16(), answer.headers.get("set-cookie")), (400, None));
+    let new = || Some(json!({ "current": PASSWORD, "password": "another long password" }));
+    for (what, body) in
+        [("DELETE /session", None), ("DELETE /sessions", None), ("PUT /session/password", new())]
+    {
+        let answer = served.ask(&ada, &format!("{what}?dry_run=true"), body).await;
+        assert_eq!(answer.status, 400, "{what}");
+    }
+    assert_eq!(served.ask(&ada, "GET /session", None).await.status, 200);
+    served.signed_in("ada").await;
 }

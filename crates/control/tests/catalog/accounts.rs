@@ -31,13 +31,35 @@ pub(crate) async fn who_changes_a_password_ends_all_sessions(stage: &Stage) {
         catalog.begin_session(&account.id, (hash, "here"), NOW, spans).await.unwrap();
     }
     assert_eq!(catalog.use_session("s1", NOW, spans).await.unwrap(), Some(account.id.clone()));
-    catalog.change_password(&by_account("ann"), "ann", "new").await.unwrap();
+    let of = ("ann", account.version);
+    catalog.change_password(&by_account("ann"), of, "new", "s3").await.unwrap();
+    assert!(catalog.use_session("s3", NOW, spans).await.unwrap().is_some());
     for hash in ["s1", "s2"] {
         assert_eq!(catalog.use_session(hash, NOW, spans).await.unwrap(), None);
     }
-    let kept = catalog.password_hash("ann").await.unwrap();
-    assert_eq!(kept, Some((account.id, "new".to_owned())));
-    assert_eq!(catalog.password_hash("nobody").await.unwrap(), None);
+    let kept = catalog.password("ann").await.unwrap().unwrap();
+    assert_eq!((kept.account.as_str(), kept.hash.as_str()), (account.id.as_str(), "new"));
+    for none in ["nobody", "ann ", "Ann", "ann\0", ""] {
+        assert_eq!(catalog.password(none).await.unwrap(), None, "{none:?}");
+    }
+}
+
+pub(crate) async fn who_signs_in_by_a_password_that_is_changed_meanwhile_does_not(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.account("ann").await;
+    let (by, spans) = (by_account("ann"), SessionSpans::default());
+    let kept = catalog.password("ann").await.unwrap().unwrap();
+    catalog.sign_in(&by, &kept, "s1", spans).await.unwrap();
+    catalog.change_password(&by, ("ann", kept.version), "new", "s2").await.unwrap();
+    let late = catalog.sign_in(&by, &kept, "s3", spans).await;
+    assert!(matches!(late, Err(Error::Denied(_))), "{late:?}");
+    let again = catalog.change_password(&by, ("ann", kept.version), "newer", "s4").await;
+    assert!(matches!(again, Err(Error::Stale(2))), "{again:?}");
+    let goes_on = async |hash| catalog.use_session(hash, NOW, spans).await.unwrap().is_some();
+    assert!(goes_on("s2").await);
+    for ended in ["s1", "s3", "s4"] {
+        assert!(!goes_on(ended).await, "{ended}");
+    }
 }
 
 pub(crate) async fn the_last_administrator_stays(stage: &Stage) {
@@ -60,7 +82,7 @@ pub(crate) async fn the_last_administrator_stays(stage: &Stage) {
     let after = catalog.change_account(&by(), "ada", 1, disabled).await.unwrap();
     assert_eq!((after.version, after.is_disabled), (2, true));
     // Who is disabled may not sign in, and is nobody.
-    assert_eq!(catalog.password_hash("ada").await.unwrap(), None);
+    assert_eq!(catalog.password("ada").await.unwrap(), None);
     assert_eq!(catalog.actor(&ada.id).await.unwrap(), None);
     catalog.delete_account(&by(), "ada", 2).await.unwrap();
     assert!(matches!(catalog.account("ada").await, Err(Error::NotFound("account"))));

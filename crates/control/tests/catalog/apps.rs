@@ -68,3 +68,25 @@ pub(crate) async fn names_differ_by_case_and_are_unique(stage: &Stage) {
     assert_eq!(catalog.policy("shop", "orders").await.unwrap().created_at, NOW);
     assert!(matches!(catalog.policy("shop", "Orders").await, Err(Error::NotFound("policy"))));
 }
+
+pub(crate) async fn an_app_that_a_policy_names_stays_and_a_policy_is_deleted_whatever_it_names(
+    stage: &Stage,
+) {
+    let catalog = &stage.catalog;
+    for app in ["shop", "a_b", "axb"] {
+        stage.app(app, &[]).await;
+    }
+    let mut document = crate::stage::document("orders", "1/s");
+    document["apps"] = serde_json::json!(["shop", "a_b"]);
+    catalog.create_policy(&by(), "shop", &document, State::Active).await.unwrap();
+    let named = catalog.delete_app(&by(), "a_b", 1).await;
+    assert!(matches!(named, Err(Error::Conflict(_))), "{named:?}");
+    catalog.delete_app(&by(), "axb", 1).await.unwrap();
+    // As somebody does who has the database, or an earlier version of this program did.
+    crate::audit::harm_database(stage, "DELETE FROM apps WHERE name = 'a_b'").await;
+    let at = ("shop", "orders");
+    let changed = catalog.change_policy(&by(), at, 1, &document).await;
+    assert!(matches!(changed, Err(Error::Invalid(_))), "{changed:?}");
+    catalog.set_policy_state(&by(), at, 1, State::Shadow).await.unwrap();
+    catalog.delete_policy(&by(), at, 2).await.unwrap();
+}

@@ -2,7 +2,7 @@
 
 use sluicegate_control::audit::Filter;
 use sluicegate_control::catalog::Page;
-use sluicegate_control::{Action, Catalog, Error, Url};
+use sluicegate_control::{Action, By, Catalog, Error, Url};
 use sqlx::Executor as _;
 
 use crate::stage::{Stage, by, by_account};
@@ -58,7 +58,7 @@ async fn who_looks_for_a_catalog_that_is_not_there_makes_none() {
 }
 
 /// What somebody does who has the database.
-async fn harm_database(stage: &Stage, sql: &'static str) {
+pub(crate) async fn harm_database(stage: &Stage, sql: &'static str) {
     use sluicegate_control::Url;
     use sqlx::ConnectOptions as _;
     let met = match &stage.url {
@@ -85,6 +85,21 @@ pub(crate) async fn who_was_denied_is_noted(stage: &Stage) {
     assert_eq!((entry.actor.as_str(), entry.source.as_str()), ("account:eve", "192.0.2.1"));
     assert_eq!((entry.action.as_str(), entry.target.as_str()), ("policy.delete", "orders"));
     assert_eq!(catalog.verify_audit().await.unwrap().entries, 1);
+}
+
+pub(crate) async fn who_says_too_much_is_noted_all_the_same(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let long = "x".repeat(5_000);
+    let reasons = [long.as_str(), "a\0b\u{1b}[31m"];
+    for reason in reasons {
+        let by = By { reason: reason.to_owned(), source: long.clone(), ..by_account("eve") };
+        let app = Some(long.as_str());
+        catalog.note_denied(&by, Action::DeletePolicy, app, &format!("\0{long}")).await.unwrap();
+    }
+    let entries = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    assert_eq!((entries[0].reason.as_str(), entries[0].app.as_deref()), ("ab[31m", None));
+    assert_eq!((entries[1].reason.len(), entries[1].target.len()), (1_000, 300));
+    assert_eq!(catalog.verify_audit().await.unwrap().entries, 2);
 }
 
 pub(crate) async fn entries_are_read_page_by_page(stage: &Stage) {

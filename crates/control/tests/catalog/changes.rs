@@ -1,8 +1,14 @@
 //! Changes of whatever kind: once, whole, one after the other.
 
+use std::time::Duration;
+
+use sluicegate_control::access::Account;
 use sluicegate_control::audit::Filter;
 use sluicegate_control::catalog::{Page, Repeatable, State};
-use sluicegate_control::{By, Error};
+use sluicegate_control::{Actor, By, Error, Url};
+use sluicegate_testkit::need;
+use sqlx::{ConnectOptions as _, Executor as _};
+use tokio::time::timeout;
 
 use crate::stage::{Stage, by, document};
 
@@ -36,6 +42,20 @@ pub(crate) async fn a_change_asked_for_again_is_made_once(stage: &Stage) {
         .create_app(&By { request: Some(request("x")), ..later }, "farm", "", &[])
         .await
         .unwrap();
+}
+
+pub(crate) async fn an_account_of_the_same_name_inherits_no_answers(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let as_account = |id: &str| {
+        let (id, name) = (id.to_owned(), "ann".to_owned());
+        let account = Account { id, name, is_admin: true, roles: [].into() };
+        let request = Repeatable { name: "k1".to_owned(), question: "q".to_owned() };
+        By { actor: Actor::Account(account), request: Some(request), ..by() }
+    };
+    catalog.create_app(&as_account("one"), "shop", "", &[]).await.unwrap();
+    catalog.create_app(&as_account("one"), "shop", "", &[]).await.unwrap();
+    let other = catalog.create_app(&as_account("other"), "shop", "", &[]).await;
+    assert!(matches!(other, Err(Error::Taken)), "{other:?}");
 }
 
 pub(crate) async fn a_change_for_show_changes_nothing(stage: &Stage) {
@@ -110,4 +130,24 @@ pub(crate) async fn text_is_kept_as_it_is_and_is_never_sql(stage: &Stage) {
         assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
     }
     catalog.verify_audit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_end_a_change_is_not_waited_for() {
+    let stage = need!(crate::stage::postgres().await);
+    let Url::Postgres(options) = &stage.url else { panic!("it is PostgreSQL") };
+    let mut database = options.connect().await.unwrap();
+    // It takes a minute when it is to make the change, and not before.
+    for sql in [
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql \
+         AS 'BEGIN PERFORM pg_sleep(60); RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON apps DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION wait()",
+    ] {
+        database.execute(sql).await.unwrap();
+    }
+    let by = by();
+    let made = stage.catalog.create_app(&by, "shop", "", &[]);
+    let made = timeout(Duration::from_secs(30), made).await.expect("it ends by itself");
+    assert!(matches!(made, Err(Error::Unknown(_))), "{made:?}");
 }

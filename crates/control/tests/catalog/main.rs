@@ -7,6 +7,7 @@ mod apps;
 mod audit;
 mod changes;
 mod limiter_info;
+mod migrate;
 mod policies;
 mod publish;
 mod stage;
@@ -35,16 +36,20 @@ macro_rules! on_every_database {
 on_every_database! {
     accounts::the_first_account_is_made_once,
     accounts::who_changes_a_password_ends_all_sessions,
+    accounts::who_signs_in_by_a_password_that_is_changed_meanwhile_does_not,
     accounts::the_last_administrator_stays,
     accounts::sessions_end_by_themselves,
     apps::who_has_a_role_sees_the_app,
     apps::an_app_with_policies_stays,
     apps::names_differ_by_case_and_are_unique,
+    apps::an_app_that_a_policy_names_stays_and_a_policy_is_deleted_whatever_it_names,
     audit::the_chain_holds_and_breaks_where_something_was_changed,
     audit::who_was_denied_is_noted,
+    audit::who_says_too_much_is_noted_all_the_same,
     audit::entries_are_read_page_by_page,
     audit::looking_changes_nothing_and_sees_what_is_there,
     changes::a_change_asked_for_again_is_made_once,
+    changes::an_account_of_the_same_name_inherits_no_answers,
     changes::a_change_for_show_changes_nothing,
     changes::of_two_who_change_the_same_one_is_told,
     changes::changes_at_once_come_one_after_the_other,
@@ -56,6 +61,8 @@ on_every_database! {
     policies::what_was_changed_meanwhile_is_not_applied_over,
     policies::all_that_is_wrong_with_what_is_applied_is_told_with_its_place,
     policies::another_apps_policy_is_not_there,
+    policies::an_app_has_so_many_policies_and_no_more,
+    policies::all_apps_have_so_many_policies_and_no_more,
     publish::nodes_are_told_what_changed,
     tokens::two_of_a_name_are_good_at_a_time,
     tokens::a_revoked_or_expired_token_is_good_for_nothing,

@@ -1,9 +1,14 @@
 //! Policies and their versions.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use sluicegate_control::catalog::{Page, State, Wanted};
+use sluicegate_control::limits::POLICIES_OF_APP_MAX;
 use sluicegate_control::{By, Error};
+use sluicegate_policy::limits::POLICIES_MAX;
 
+use crate::audit::harm_database;
 use crate::stage::{Stage, by, document};
 
 pub(crate) async fn a_policy_lives_and_its_versions_stay(stage: &Stage) {
@@ -103,6 +108,11 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
         .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "101/s"))
         .await
         .unwrap();
+    let version = catalog.policy("shop", "orders").await.unwrap().version;
+    let in_a_day = document("orders", "101/d");
+    let warned = catalog.change_policy(&by(), ("shop", "orders"), version, &in_a_day).await;
+    let told = warned.unwrap_err().to_string();
+    assert!(told.contains("it lets 101 pass in a day instead of 8726400"), "{told}");
     let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
     let warned = catalog.create_policy(&by(), "shop", &all, State::Active).await;
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
@@ -224,4 +234,85 @@ pub(crate) async fn another_apps_policy_is_not_there(stage: &Stage) {
     let taken =
         catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+}
+
+pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    let wanted = |begin: usize, count: usize| -> Vec<Wanted> {
+        let documents = (begin..begin + count).map(|place| document(&format!("p{place}"), "1/s"));
+        documents.map(|document| Wanted { document, state: None }).collect()
+    };
+    let most = POLICIES_OF_APP_MAX;
+    let more = catalog.apply(&by(), "shop", &wanted(0, most + 1), None).await;
+    assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
+    catalog.apply(&by(), "shop", &wanted(0, most), None).await.unwrap();
+    // They are shown a hundred at a time, whatever is asked for.
+    let page = Page { after: Some("p9".to_owned()), limit: Some(1_000) };
+    assert_eq!(catalog.policies("shop", &page).await.unwrap().len(), 100);
+    let (mut all, mut page) = (BTreeSet::new(), Page { limit: Some(1_000), after: None });
+    loop {
+        let policies = catalog.policies("shop", &page).await.unwrap();
+        let Some(last) = policies.last() else { break };
+        page.after = Some(last.name.clone());
+        all.extend(policies.into_iter().map(|policy| policy.name));
+    }
+    assert_eq!(all.len(), most);
+    // A deleted one that is made anew takes a place like any other.
+    catalog.delete_policy(&by(), ("shop", "p0"), 1).await.unwrap();
+    let create = async |name| {
+        catalog.create_policy(&by(), "shop", &document(name, "1/s"), State::Active).await
+    };
+    create("other").await.unwrap();
+    for name in ["p0", "another"] {
+        let more = create(name).await;
+        assert!(matches!(more, Err(Error::TooMany(_))), "{name}: {more:?}");
+    }
+    // Those that go make place for those that come.
+    catalog.apply(&by(), "shop", &wanted(most, most), None).await.unwrap();
+}
+
+/// Ten thousand policies of an app but one, as it would take minutes to make them.
+macro_rules! nearly_all {
+    ($($place:literal)+) => {
+        concat!(
+            "INSERT INTO policies (name, app, state, version, revision, document, created_at, ",
+            "created_by, updated_at, updated_by) SELECT CONCAT('bulk', p1.d, p2.d, p3.d, p4.d), ",
+            "'bulk', 'active', 1, 1, '{}', 0, 'operator', 0, 'operator' FROM ",
+            "(SELECT 0 AS d) AS p0 ",
+            $("CROSS JOIN (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 ",
+            "UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 ",
+            "UNION ALL SELECT 8 UNION ALL SELECT 9) AS p", $place, " ",)+
+            "WHERE p1.d + p2.d + p3.d + p4.d < 36"
+        )
+    };
+}
+
+pub(crate) async fn all_apps_have_so_many_policies_and_no_more(stage: &Stage) {
+    let catalog = &stage.catalog;
+    assert_eq!(POLICIES_MAX, 10_000);
+    for app in ["bulk", "shop"] {
+        stage.app(app, &[]).await;
+    }
+    harm_database(stage, nearly_all!(1 2 3 4)).await;
+    stage.policy("shop", "one", "1/s").await;
+    let create = async |name| {
+        catalog.create_policy(&by(), "shop", &document(name, "1/s"), State::Active).await
+    };
+    let more = create("two").await;
+    assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
+    catalog.delete_policy(&by(), ("shop", "one"), 1).await.unwrap();
+    create("two").await.unwrap();
+    // Also one that was there before takes a place.
+    let anew = create("one").await;
+    assert!(matches!(anew, Err(Error::TooMany(_))), "{anew:?}");
+    let wanted = |names: &[&str]| -> Vec<Wanted> {
+        let documents = names.iter().map(|name| document(name, "1/s"));
+        documents.map(|document| Wanted { document, state: None }).collect()
+    };
+    let more = catalog.apply(&by(), "shop", &wanted(&["one", "two"]), None).await;
+    assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
+    // What goes makes place for what comes.
+    catalog.apply(&by(), "shop", &wanted(&["one"]), None).await.unwrap();
+    assert_eq!(catalog.published_since(0, 0).await.unwrap().policies.len(), POLICIES_MAX);
 }

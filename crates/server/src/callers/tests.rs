@@ -39,7 +39,12 @@ impl Stage {
     fn publish(&mut self, tokens: impl Into<Vec<PublishedToken>>) {
         self.revision += 1;
         let (revision, tokens) = (self.revision, tokens.into());
-        let news = self.held.take(Published { revision, policies: vec![], tokens });
+        let news = self.held.take(Published {
+            catalog: String::new(),
+            revision,
+            policies: vec![],
+            tokens,
+        });
         self.callers.set(news.tokens.expect("there are some"));
     }
 

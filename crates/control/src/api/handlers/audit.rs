@@ -18,5 +18,5 @@ pub(in crate::api) async fn verify(ask: Ask) -> Result<Reply, Problem> {
 
 async fn entries(ask: &Ask, filter: Filter) -> Result<Reply, Problem> {
     let entries = ask.api.catalog.audit(&filter, &ask.page()).await?;
-    Ok(Reply::list(ask, entries, |entry| entry.seq.to_string()))
+    Ok(Reply::documents(ask, entries, |entry| entry.seq.to_string()))
 }

@@ -46,8 +46,10 @@ pub(in crate::api) async fn reset(ask: Ask) -> Result<Reply, Problem> {
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    note(&ask, Action::ResetKey, &key, None).await?;
-    reply(ask.api.budgets.reset(&policy, key.as_bytes()).await)
+    if !note(&ask, Action::ResetKey, &key, None).await? {
+        return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
+    }
+    done(&ask, ask.api.budgets.reset(&policy, key.as_bytes()).await).await
 }
 
 pub(in crate::api) async fn grant(ask: Ask) -> Result<Reply, Problem> {
@@ -62,8 +64,10 @@ pub(in crate::api) async fn grant(ask: Ask) -> Result<Reply, Problem> {
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    note(&ask, Action::GrantKey, &key, Some(permits)).await?;
-    reply(ask.api.budgets.grant(&policy, key.as_bytes(), permits).await)
+    if !note(&ask, Action::GrantKey, &key, Some(permits)).await? {
+        return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
+    }
+    done(&ask, ask.api.budgets.grant(&policy, key.as_bytes(), permits).await).await
 }
 
 /// The name of the policy, which is the app's.
@@ -75,10 +79,18 @@ async fn found(ask: &Ask, key: &str) -> Result<String, Problem> {
     Ok(ask.api.catalog.policy(app, policy).await?.name)
 }
 
-async fn note(ask: &Ask, action: Action, key: &str, permits: Option<u64>) -> Result<(), Problem> {
+/// Whether it is to be done: not, if it was before, when the same request came.
+async fn note(ask: &Ask, action: Action, key: &str, permits: Option<u64>) -> Result<bool, Problem> {
     let (app, policy) = ask.policy();
-    ask.api.catalog.note_key(&ask.by, action, (app, policy), (key, permits)).await?;
-    Ok(())
+    Ok(ask.api.catalog.note_key(&ask.by, action, (app, policy), (key, permits)).await?)
+}
+
+/// The reply to what was noted; what was not done may be asked for again.
+async fn done(ask: &Ask, told: Result<Budget, String>) -> Result<Reply, Problem> {
+    if told.is_err() {
+        ask.api.catalog.forget_request(&ask.by).await?;
+    }
+    reply(told)
 }
 
 fn reply(told: Result<Budget, String>) -> Result<Reply, Problem> {

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::api::ask::{Ask, Reply};
 use crate::api::problem::Problem;
-use crate::catalog::{By, Diff, PolicyView, State, Wanted, changes};
+use crate::catalog::{Diff, PolicyView, State, Wanted, changes};
 use crate::error::Error;
 
 /// A policy that is to be.
@@ -66,7 +66,7 @@ pub(in crate::api) struct Diffs {
 
 pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
     let policies = ask.api.catalog.policies(ask.param("app"), &ask.page()).await?;
-    Ok(Reply::list(&ask, policies, |policy| policy.name.clone()))
+    Ok(Reply::documents(&ask, policies, |policy| policy.name.clone()))
 }
 
 pub(in crate::api) async fn get(ask: Ask) -> Result<Reply, Problem> {
@@ -94,26 +94,8 @@ pub(in crate::api) async fn apply(ask: Ask) -> Result<Reply, Problem> {
 
 pub(in crate::api) async fn validate(ask: Ask) -> Result<Reply, Problem> {
     let NewPolicy { document, state } = ask.json()?;
-    let (catalog, app) = (&ask.api.catalog, ask.param("app"));
-    let name = document.get("name").and_then(Json::as_str).unwrap_or_default();
-    let before = match catalog.policy(app, name).await {
-        Ok(before) => Some(before),
-        Err(Error::NotFound(_)) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let show = By { dry_run: true, request: None, ..ask.by.clone() };
-    let try_it = async |by: &By| match &before {
-        Some(before) => {
-            let at = (app, before.name.as_str());
-            catalog.change_policy(by, at, before.version, &document).await
-        }
-        None => catalog.create_policy(by, app, &document, state.unwrap_or(State::Active)).await,
-    };
-    let warnings = match try_it(&By { force: false, ..show.clone() }).await {
-        Ok(_) => Vec::new(),
-        Err(Error::Warned(warnings)) => warnings,
-        Err(error) => return Err(error.into()),
-    };
+    let judged = ask.api.catalog.judge_policy(ask.param("app"), &document, state).await;
+    let (before, warnings) = judged?;
     let before = before.map_or(Json::Null, |before| before.document);
     Ok(Reply::ok(&Validated { changes: changes(&before, &document), warnings }))
 }
@@ -147,7 +129,7 @@ pub(in crate::api) async fn roll_back(ask: Ask) -> Result<Reply, Problem> {
 pub(in crate::api) async fn versions(ask: Ask) -> Result<Reply, Problem> {
     let (app, policy) = ask.policy();
     let versions = ask.api.catalog.policy_versions(app, policy, &ask.page()).await?;
-    Ok(Reply::list(&ask, versions, |version| version.version.to_string()))
+    Ok(Reply::documents(&ask, versions, |version| version.version.to_string()))
 }
 
 pub(in crate::api) async fn version(ask: Ask) -> Result<Reply, Problem> {

@@ -1,15 +1,19 @@
 //! Who one is: the first account, signing in and out, one's own password.
 
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use sluicegate::Cost;
 use utoipa::ToSchema;
 
-use crate::access::{Account, Actor, Denied, Scope};
+use crate::access::{Account, Action, Actor, Denied};
 use crate::api::Api;
 use crate::api::ask::{Ask, Reply};
 use crate::api::problem::Problem;
-use crate::catalog::{By, NewAccount};
+use crate::catalog::{By, NewAccount, is_account_name};
+use crate::error::Error;
 use crate::identity::{Secret, SecretKind};
 
 /// The first account.
@@ -50,8 +54,6 @@ pub(in crate::api) struct Me {
     is_admin: bool,
     /// The role in each app.
     roles: std::collections::BTreeMap<String, crate::access::Role>,
-    /// Of a token.
-    scopes: Vec<Scope>,
 }
 
 pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
@@ -59,6 +61,7 @@ pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
     let api = &ask.api;
     limit(api, &account, &ask.by.source)?;
     if !api.setup.is(&token, ask.by.at) {
+        ask.note_refused(Action::SetUp, None, named(&account)).await;
         let problem = "token: it is wrong, was used, or is older than 15 minutes; while there are no \
                        accounts, the server shows a new one when it starts";
         return Err(Problem::new(StatusCode::FORBIDDEN, problem));
@@ -77,16 +80,25 @@ pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
     let SignIn { account, password } = ask.json()?;
     let api = &ask.api;
     limit(api, &account, &ask.by.source)?;
-    let kept = api.catalog.password_hash(&account).await?;
-    let (id, kept) = kept.unzip();
-    let is_right = api.passwords.verify(&password, kept).await?;
-    let signed_in = match id.filter(|_| is_right) {
-        Some(id) => api.catalog.actor(&id).await?,
+    let kept = api.catalog.password(&account).await?;
+    let hash = kept.as_ref().map(|kept| kept.hash.clone());
+    let is_right = api.passwords.verify(&password, hash).await?;
+    let signed_in = match kept.filter(|_| is_right) {
+        Some(kept) => api.catalog.actor(&kept.account).await?.map(|account| (kept, account)),
         None => None,
     };
     // The same words, whichever of the two is wrong.
-    let signed_in = signed_in.ok_or_else(wrong)?;
-    let secret = begin(api, &signed_in, &ask.by).await?;
+    let Some((kept, signed_in)) = signed_in else {
+        ask.note_refused(Action::SignIn, None, named(&account)).await;
+        return Err(wrong());
+    };
+    let secret = Secret::new(SecretKind::Session);
+    let by = By { actor: Actor::Account(signed_in.clone()), ..ask.by.clone() };
+    match api.catalog.sign_in(&by, &kept, &secret.hash(), api.spans).await {
+        // The password is another one by now.
+        Err(Error::Denied(_)) => return Err(wrong()),
+        signed_in => signed_in?,
+    }
     // Whoever had a session in this browser has another one now.
     if let Some(old) = &ask.session {
         api.catalog.end_session(old).await?;
@@ -99,14 +111,16 @@ pub(in crate::api) async fn me(ask: Ask) -> Result<Reply, Problem> {
 }
 
 pub(in crate::api) async fn sign_out(ask: Ask) -> Result<Reply, Problem> {
-    if let Some(session) = &ask.session {
-        ask.api.catalog.end_session(session).await?;
-    }
+    let account = account(&ask)?;
+    let of = (account.id.as_str(), account.name.as_str());
+    let session = ask.session.as_deref().unwrap_or_default();
+    ask.api.catalog.sign_out(&ask.by, of, Some(session)).await?;
     Ok(Reply::done().cookie(None))
 }
 
 pub(in crate::api) async fn sign_out_everywhere(ask: Ask) -> Result<Reply, Problem> {
-    ask.api.catalog.end_sessions(&account(&ask)?.id).await?;
+    let account = account(&ask)?;
+    ask.api.catalog.sign_out(&ask.by, (&account.id, &account.name), None).await?;
     Ok(Reply::done().cookie(None))
 }
 
@@ -114,31 +128,27 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
     let NewPassword { current, password } = ask.json()?;
     let (api, account) = (&ask.api, account(&ask)?);
     limit(api, &account.name, &ask.by.source)?;
-    let kept = api.catalog.password_hash(&account.name).await?;
-    if !api.passwords.verify(&current, kept.map(|(_, kept)| kept)).await? {
+    let kept = api.catalog.password(&account.name).await?;
+    let kept_hash = kept.as_ref().map(|kept| kept.hash.clone());
+    let is_right = api.passwords.verify(&current, kept_hash).await?;
+    let Some(kept) = kept.filter(|_| is_right) else {
+        ask.note_refused(Action::ChangePassword, None, &account.name).await;
         return Err(Problem::invalid("/current", "is not the password"));
-    }
-    let hash = api.passwords.hash(&password).await?;
-    api.catalog.change_password(&ask.by, &account.name, &hash).await?;
-    let secret = begin(api, account, &ask.by).await?;
+    };
+    let (hash, secret) = (api.passwords.hash(&password).await?, Secret::new(SecretKind::Session));
+    let of = (account.name.as_str(), kept.version);
+    api.catalog.change_password(&ask.by, of, &hash, &secret.hash()).await?;
     Ok(Reply::done().cookie(Some(secret.expose())))
-}
-
-/// Begins a session of an account.
-async fn begin(api: &Api, account: &Account, by: &By) -> Result<Secret, Problem> {
-    let secret = Secret::new(SecretKind::Session);
-    let kept = (&*secret.hash(), &*by.source);
-    api.catalog.begin_session(&account.id, kept, by.at, api.spans).await?;
-    Ok(secret)
 }
 
 /// That neither this account nor this address is tried too often. It is asked before anything is
 /// computed.
 fn limit(api: &Api, account: &str, source: &str) -> Result<(), Problem> {
     let attempts = &api.attempts;
-    // What is no account's name is no key of a limiter either.
-    let account: String = account.chars().take(crate::limits::ACCOUNT_BYTES_MAX).collect();
-    for (limiter, key) in [(&attempts.of_source, source), (&attempts.of_account, &account)] {
+    let network = network(source);
+    // What is no account's name is no key of a limiter either: there is no such account.
+    let of_account = is_account_name(account).then_some((&attempts.of_account, account));
+    for (limiter, key) in [(&attempts.of_source, &*network)].into_iter().chain(of_account) {
         let decision = limiter.check(key, Cost::ONE);
         if !decision.allowed() {
             let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
@@ -146,6 +156,24 @@ fn limit(api: &Api, account: &str, source: &str) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// Whose attempts are counted together: those from one address of IPv4, and from all of IPv6 whose first
+/// 64 bits are the same. Who has one of these has all of them.
+fn network(source: &str) -> Cow<'_, str> {
+    match source.parse().map(|address: IpAddr| address.to_canonical()) {
+        Ok(IpAddr::V4(address)) => address.to_string().into(),
+        Ok(IpAddr::V6(address)) => {
+            let bits = address.to_bits() & (u128::MAX << 64);
+            format!("{}/64", Ipv6Addr::from_bits(bits)).into()
+        }
+        Err(_) => source.into(),
+    }
+}
+
+/// The name of an account, as the audit has it; what is none may be a password.
+fn named(account: &str) -> &str {
+    if is_account_name(account) { account } else { "" }
 }
 
 fn wrong() -> Problem {
@@ -161,18 +189,9 @@ fn account(ask: &Ask) -> Result<&Account, Problem> {
 
 impl Me {
     fn of(actor: &Actor) -> Self {
-        let mut me = Self {
-            actor: actor.to_string(),
-            is_admin: false,
-            roles: [].into(),
-            scopes: Vec::new(),
-        };
-        match actor {
-            Actor::Account(Account { is_admin, roles, .. }) => {
-                (me.is_admin, me.roles) = (*is_admin, roles.clone());
-            }
-            Actor::Token(token) => me.scopes.clone_from(&token.scopes),
-            Actor::Nobody | Actor::Operator => {}
+        let mut me = Self { actor: actor.to_string(), is_admin: false, roles: [].into() };
+        if let Actor::Account(Account { is_admin, roles, .. }) = actor {
+            (me.is_admin, me.roles) = (*is_admin, roles.clone());
         }
         me
     }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use sluicegate_policy::Policy;
 use utoipa::ToSchema;
 
 use super::document::{canonical, read};
-use super::{Diff, PolicyView, State, changes, create, rewrite};
+use super::{Diff, PolicyView, State, To, changes, create, rewrite};
 use crate::access::Action;
 use crate::catalog::apps::{is_version, locked};
 use crate::catalog::change::{Change, begin};
@@ -64,18 +65,21 @@ impl Catalog {
         wanted: &[Wanted],
         version: Option<i64>,
     ) -> Result<AppliedAll, Error> {
+        // Before others wait for it.
+        let named = named(wanted)?;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
-        let named = named(wanted)?;
-        let there = Found::read(&mut change, app).await?;
-        let Found { version: found, mut policies } = there;
+        let Found { version: found, mut policies } = Found::read(&mut change, app).await?;
         is_version(version.unwrap_or(found), found)?;
-        let mut applied = Vec::new();
+        // First, so that there is a place for others.
+        let unwanted = policies.extract_if(.., |name, _| !named.contains_key(name)).collect();
+        let mut applied = delete_all(&mut change, unwanted).await?;
         let (mut wrong, mut warnings) = (Vec::new(), Vec::new());
-        for (name, (place, wanted)) in &named {
-            match apply_one(&mut change, app, wanted, policies.remove(name)).await {
+        for (name, item) in &named {
+            let place = item.place;
+            match apply_one(&mut change, app, item, policies.remove(name)).await {
                 Ok(one) => applied.push(one),
-                Err(Error::Invalid(errors)) => wrong.extend(inside(*place, errors)),
+                Err(Error::Invalid(errors)) => wrong.extend(inside(place, errors)),
                 Err(Error::Taken) => {
                     let pointer = format!("/policies/{place}/document/name");
                     let problem = format!("`{name}` is the name of another app's policy");
@@ -91,12 +95,6 @@ impl Catalog {
             return Err(Error::Invalid(wrong));
         }
         change.warn(warnings)?;
-        for before in policies.into_values() {
-            let document = before.document.clone();
-            let to = (&document, State::Deleted);
-            let view = rewrite(&mut change, Action::DeletePolicy, before, to).await?;
-            applied.push(Applied::of("delete", &view, changes(&document, &Json::Null)));
-        }
         applied.sort_by(|one, other| one.policy.cmp(&other.policy));
         let is_kept = by.dry_run || applied.iter().all(|one| one.action == "keep");
         let version = if is_kept { found } else { change.publish() };
@@ -123,24 +121,40 @@ impl Found {
     }
 }
 
+async fn delete_all(
+    change: &mut Change<'_>,
+    policies: BTreeMap<String, PolicyView>,
+) -> Result<Vec<Applied>, Error> {
+    let mut applied = Vec::new();
+    for before in policies.into_values() {
+        let document = before.document.clone();
+        let to = To { document: &document, state: State::Deleted, policy: None };
+        let view = rewrite(change, Action::DeletePolicy, before, &to).await?;
+        applied.push(Applied::of("delete", &view, changes(&document, &Json::Null)));
+    }
+    Ok(applied)
+}
+
 /// Makes one policy what is wanted.
 async fn apply_one(
     change: &mut Change<'_>,
     app: &str,
-    wanted: &Wanted,
+    item: &Named<'_>,
     before: Option<PolicyView>,
 ) -> Result<Applied, Error> {
+    let Named { wanted, policy, .. } = item;
     let state = wanted.state.or_else(|| before.as_ref().map(|view| view.state));
-    let to = (&wanted.document, state.unwrap_or(State::Active));
+    let state = state.unwrap_or(State::Active);
+    let to = To { document: &wanted.document, state, policy: Some(policy) };
     Ok(match before {
         None => {
-            let view = create(change, app, to.0, to.1).await?;
+            let view = create(change, app, &to).await?;
             Applied::of("create", &view, changes(&Json::Null, &view.document))
         }
-        Some(before) if is_same(&before, to) => Applied::of("keep", &before, Vec::new()),
+        Some(before) if is_same(&before, &to) => Applied::of("keep", &before, Vec::new()),
         Some(before) => {
-            let changes = changes(&before.document, to.0);
-            let view = rewrite(change, Action::ChangePolicy, before, to).await?;
+            let changes = changes(&before.document, to.document);
+            let view = rewrite(change, Action::ChangePolicy, before, &to).await?;
             Applied::of("update", &view, changes)
         }
     })
@@ -154,8 +168,8 @@ impl Applied {
     }
 }
 
-fn is_same(before: &PolicyView, (document, state): (&Json, State)) -> bool {
-    before.state == state && canonical(&before.document) == canonical(document)
+fn is_same(before: &PolicyView, to: &To<'_>) -> bool {
+    before.state == to.state && canonical(&before.document) == canonical(to.document)
 }
 
 /// What is wrong with the policy at `place`, with pointers into the whole.
@@ -167,8 +181,15 @@ fn inside(place: usize, errors: Vec<Wrong>) -> impl Iterator<Item = Wrong> {
     errors.into_iter().map(inside)
 }
 
-/// What is wanted by name, each with its place; all that is wrong with it at once.
-fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, (usize, &Wanted)>, Error> {
+/// What is wanted, where it stands, and as it was read.
+struct Named<'w> {
+    place: usize,
+    wanted: &'w Wanted,
+    policy: Policy,
+}
+
+/// What is wanted by name; all that is wrong with it at once.
+fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, Named<'_>>, Error> {
     let (mut named, mut wrong) = (BTreeMap::new(), Vec::new());
     for (place, item) in wanted.iter().enumerate() {
         let at = format!("/policies/{place}");
@@ -179,8 +200,9 @@ fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, (usize, &Wanted)>, Error>
         }
         match read(&item.document) {
             Ok(policy) => {
-                if named.insert(policy.name().to_owned(), (place, item)).is_some() {
-                    let problem = format!("`{}` is the name of an earlier one too", policy.name());
+                let name = policy.name().to_owned();
+                let problem = format!("`{name}` is the name of an earlier one too");
+                if named.insert(name, Named { place, wanted: item, policy }).is_some() {
                     wrong.push(Wrong { pointer: format!("{at}/document/name"), problem });
                 }
             }

@@ -1,5 +1,7 @@
 //! What makes sense, and locks out those whom it is for.
 
+use sluicegate_kernel::algorithm::CalendarUnit;
+use sluicegate_kernel::{Micros, Moment, Rule};
 use sluicegate_policy::{PathMatch, Policy};
 
 use super::State;
@@ -37,9 +39,38 @@ pub(super) fn warnings(
             && after.saturating_mul(CUT_MAX) <= before
         {
             warnings.push(format!("its limit of {before} becomes {after}"));
+        } else if let (Some(before), Some(after)) = (least_a_day(was), least_a_day(policy))
+            && after.saturating_mul(CUT_MAX) <= before
+        {
+            warnings.push(format!("it lets {after} pass in a day instead of {before}"));
         }
     }
     warnings
+}
+
+/// The least of what the limits let pass in a day.
+fn least_a_day(policy: &Policy) -> Option<u64> {
+    policy.rules().set().rules().iter().filter_map(|named| a_day(&named.rule)).min()
+}
+
+/// What a limit lets pass in a day, by how long it takes until all of it can be used again; none: it
+/// does not come back by itself.
+fn a_day(rule: &Rule) -> Option<u64> {
+    let days = |days: u64| Micros::from_secs(days * 24 * 60 * 60);
+    let span = match rule.calendar() {
+        Some((CalendarUnit::Day, _)) => days(1),
+        Some((CalendarUnit::Week, _)) => days(7),
+        Some((CalendarUnit::Month, _)) => days(30),
+        Some((CalendarUnit::Year, _)) => days(365),
+        None => {
+            let begin = Moment::new(Micros::ZERO);
+            let used = rule.with_used(rule.limit(), &begin)?;
+            rule.status(Some(&used), &begin).reset_after
+        }
+    };
+    let of_days = u128::from(rule.limit()) * u128::from(days(1).get());
+    let per_day = of_days.checked_div(u128::from(span.get()))?;
+    Some(u64::try_from(per_day).unwrap_or(u64::MAX))
 }
 
 /// The least of the limits.
