@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, RawPathParams};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
@@ -41,6 +41,7 @@ pub(super) struct Ask {
     params: BTreeMap<String, String>,
     query: Asked,
     headers: HeaderMap,
+    uri: Uri,
     question: String,
     body: Bytes,
 }
@@ -80,12 +81,10 @@ impl Ask {
     pub(super) fn new(
         api: Api,
         (actor, session, source): (Actor, Option<String>, String),
-        params: &RawPathParams,
+        (route, params): (&Route, &RawPathParams),
         head: &Parts,
     ) -> Result<Self, Problem> {
-        let query = Query::<Asked>::try_from_uri(&head.uri);
-        let Query(query) =
-            query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+        let query = if route.is_called_back { Asked::default() } else { query(&head.uri)? };
         let mut by = By::new(actor, &source, &query.reason, api.now());
         (by.dry_run, by.force) = (query.dry_run, query.force);
         let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -96,6 +95,7 @@ impl Ask {
             params: params.collect(),
             query,
             headers: head.headers.clone(),
+            uri: head.uri.clone(),
             question: format!("{} {}", head.method, head.uri),
             body: Bytes::new(),
         })
@@ -161,6 +161,18 @@ impl Ask {
         &self.query
     }
 
+    /// What stands behind the `?` of who was sent back here.
+    #[cfg(feature = "oidc")]
+    pub(super) fn called_back<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        query(&self.uri)
+    }
+
+    /// The cookie of this name.
+    #[cfg(feature = "oidc")]
+    pub(super) fn cookie(&self, name: &str) -> Option<&str> {
+        super::who::cookie(&self.headers, name)
+    }
+
     /// Which part of a list.
     pub(super) fn page(&self) -> Page {
         Page { after: self.query.after.clone(), limit: self.query.limit }
@@ -188,6 +200,14 @@ impl Ask {
         reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
         Ok(read)
     }
+}
+
+/// What stands behind the `?`.
+fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    let query = Query::try_from_uri(uri);
+    let Query(query) =
+        query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    Ok(query)
 }
 
 /// A page in a browser can send other types unasked; JSON it cannot.
@@ -240,22 +260,36 @@ impl Reply {
         self
     }
 
-    /// The same, and the client is to keep this cookie, or (none) to forget it.
-    pub(super) fn cookie(mut self, secret: Option<&str>) -> Self {
+    /// The client is to go elsewhere.
+    #[cfg(feature = "oidc")]
+    pub(super) fn see(location: &str) -> Option<Self> {
+        let headers = [(header::LOCATION, HeaderValue::try_from(location).ok()?)];
+        let headers = headers.into_iter().collect();
+        Some(Self { status: StatusCode::SEE_OTHER, body: None, headers })
+    }
+
+    /// The same, and the client is to keep this cookie of a session, or (none) to forget it.
+    pub(super) fn cookie(self, secret: Option<&str>) -> Self {
         let value = match secret {
             Some(secret) => format!("{}={secret}; {ATTRIBUTES}", super::who::COOKIE),
             None => format!("{}=; Max-Age=0; {ATTRIBUTES}", super::who::COOKIE),
         };
+        self.set_cookie(&value)
+    }
+
+    /// The same, and the client is to keep a cookie, with its attributes.
+    pub(super) fn set_cookie(mut self, value: &str) -> Self {
         let value = HeaderValue::try_from(value).expect("secrets are plain text");
-        self.headers.insert(header::SET_COOKIE, value);
+        self.headers.append(header::SET_COOKIE, value);
         self
     }
 
     pub(super) fn respond(self) -> Response {
+        let has_body = self.body.is_some();
         let mut response = Response::new(self.body.map_or_else(Body::empty, Body::from));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
-        if self.status != StatusCode::NO_CONTENT {
+        if has_body {
             response.headers_mut().insert(header::CONTENT_TYPE, JSON);
         }
         response

@@ -35,6 +35,8 @@ use tower_http::csrf::CsrfLayer;
 
 use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
+#[cfg(feature = "oidc")]
+use crate::identity::Oidc;
 use crate::identity::Passwords;
 use ask::Ask;
 pub use budgets::{Budget, Budgets, NoBudgets, Told};
@@ -58,6 +60,8 @@ pub struct Api {
     setup: Arc<Setup>,
     attempts: Arc<Attempts>,
     spans: SessionSpans,
+    #[cfg(feature = "oidc")]
+    oidc: Option<Arc<Oidc>>,
 }
 
 /// How often somebody may try to sign in, by our own limiter.
@@ -106,8 +110,17 @@ impl Api {
             setup: Arc::new(setup),
             attempts: Arc::new(attempts),
             spans: SessionSpans::default(),
+            #[cfg(feature = "oidc")]
+            oidc: None,
             clock,
         }
+    }
+
+    /// The same, where people may also sign in elsewhere.
+    #[cfg(feature = "oidc")]
+    #[must_use]
+    pub fn with_oidc(self, oidc: Arc<Oidc>) -> Self {
+        Self { oidc: Some(oidc), ..self }
     }
 
     /// What answers requests; the address of who asks is the request's extension [`Source`].
@@ -160,7 +173,7 @@ impl Api {
             head.extensions.get::<Source>().map_or_else(String::new, |source| source.0.clone());
         let Who { actor, session } = who(self, &head).await?;
         let app = params.iter().find(|(name, _)| *name == "app").map(|(_, app)| app.to_owned());
-        let mut ask = Ask::new(self.clone(), (actor, session, source), params, &head)?;
+        let mut ask = Ask::new(self.clone(), (actor, session, source), (route, params), &head)?;
         if let Err(denied) = allow(&ask.by.actor, route.action, app.as_deref()) {
             if route.action.writes() {
                 ask.note_denied(route.action, app.as_deref()).await;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `change` | the one way to change something: a transaction with its entry in the audit |
 //! | `apps`, `accounts`, `policies`, `tokens` | what there is |
+//! | `elsewhere` | whose account it is, of who signs in elsewhere |
 //! | `publish` | what nodes are told |
 //!
 //! Who may do it is asked before, of [`allow`](crate::allow). The time is passed in.
@@ -11,6 +12,7 @@
 mod accounts;
 mod apps;
 mod change;
+mod elsewhere;
 mod nodes;
 mod policies;
 mod publish;
@@ -26,6 +28,7 @@ use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, TEXT_CHARS_MAX};
 
 pub use accounts::{AccountChange, AccountView, NewAccount};
 pub use apps::{App, Member};
+pub use elsewhere::Elsewhere;
 pub use nodes::Node;
 pub use policies::{Applied, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
 pub use publish::{Published, PublishedPolicy, PublishedToken};
@@ -115,7 +118,7 @@ impl Page {
 }
 
 /// `name`, if it is one.
-fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
+pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
     let fits =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) {

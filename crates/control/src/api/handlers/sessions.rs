@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use sluicegate::Cost;
+use sluicegate::{Cost, KeyedRateLimiter};
 use utoipa::ToSchema;
 
 use crate::access::{Account, Actor, Denied, Scope};
@@ -86,7 +86,7 @@ pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
     };
     // The same words, whichever of the two is wrong.
     let signed_in = signed_in.ok_or_else(wrong)?;
-    let secret = begin(api, &signed_in, &ask.by).await?;
+    let secret = begin(api, &signed_in.id, &ask.by).await?;
     // Whoever had a session in this browser has another one now.
     if let Some(old) = &ask.session {
         api.catalog.end_session(old).await?;
@@ -120,32 +120,39 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
     }
     let hash = api.passwords.hash(&password).await?;
     api.catalog.change_password(&ask.by, &account.name, &hash).await?;
-    let secret = begin(api, account, &ask.by).await?;
+    let secret = begin(api, &account.id, &ask.by).await?;
     Ok(Reply::done().cookie(Some(secret.expose())))
 }
 
-/// Begins a session of an account.
-async fn begin(api: &Api, account: &Account, by: &By) -> Result<Secret, Problem> {
+/// Begins a session of an account (its id).
+pub(super) async fn begin(api: &Api, account: &str, by: &By) -> Result<Secret, Problem> {
     let secret = Secret::new(SecretKind::Session);
     let kept = (&*secret.hash(), &*by.source);
-    api.catalog.begin_session(&account.id, kept, by.at, api.spans).await?;
+    api.catalog.begin_session(account, kept, by.at, api.spans).await?;
     Ok(secret)
 }
 
 /// That neither this account nor this address is tried too often. It is asked before anything is
 /// computed.
 fn limit(api: &Api, account: &str, source: &str) -> Result<(), Problem> {
-    let attempts = &api.attempts;
+    limit_source(api, source)?;
     // What is no account's name is no key of a limiter either.
     let account: String = account.chars().take(crate::limits::ACCOUNT_BYTES_MAX).collect();
-    for (limiter, key) in [(&attempts.of_source, source), (&attempts.of_account, &account)] {
-        let decision = limiter.check(key, Cost::ONE);
-        if !decision.allowed() {
-            let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
-            return Err(Problem::again_in(seconds, "too many attempts"));
-        }
+    attempt(&api.attempts.of_account, &account)
+}
+
+/// That this address does not try too often.
+pub(super) fn limit_source(api: &Api, source: &str) -> Result<(), Problem> {
+    attempt(&api.attempts.of_source, source)
+}
+
+fn attempt(limiter: &KeyedRateLimiter<str>, key: &str) -> Result<(), Problem> {
+    let decision = limiter.check(key, Cost::ONE);
+    if decision.allowed() {
+        return Ok(());
     }
-    Ok(())
+    let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
+    Err(Problem::again_in(seconds, "too many attempts"))
 }
 
 fn wrong() -> Problem {
@@ -172,7 +179,7 @@ impl Me {
                 (me.is_admin, me.roles) = (*is_admin, roles.clone());
             }
             Actor::Token(token) => me.scopes.clone_from(&token.scopes),
-            Actor::Nobody | Actor::Operator => {}
+            Actor::Nobody | Actor::Operator | Actor::Provider => {}
         }
         me
     }
