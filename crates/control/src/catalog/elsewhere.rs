@@ -33,7 +33,8 @@ impl Catalog {
     /// # Errors
     /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::Denied`] if it
     /// may not sign in, [`Error::Taken`] if the name is another one's, [`Error::Invalid`] if it is none,
-    /// [`Error::Conflict`] if the sign-in was used, [`Error::TooMany`].
+    /// [`Error::Conflict`] if the sign-in was used or this would be the first account and not be an
+    /// administrator's, [`Error::TooMany`].
     pub async fn sign_in_elsewhere(&self, by: &By, who: Elsewhere<'_>) -> Result<String, Error> {
         let mut change = match self.begin::<String>(by).await? {
             Begun::Change(change) => change,
@@ -63,6 +64,12 @@ async fn account(change: &mut Change<'_>, who: &Elsewhere<'_>) -> Result<Account
     let sql = "SELECT id FROM accounts WHERE name = ?";
     if change.rows.row(sql, &[name.into()]).await?.is_some() {
         return Err(Error::Taken);
+    }
+    let somebody = change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?;
+    if somebody.is_none() && who.is_admin != Some(true) {
+        // There would be accounts, so that nobody could be made an administrator any more.
+        let problem = "there are no accounts yet: the first is an administrator's";
+        return Err(Error::Conflict(problem.to_owned()));
     }
     let new = NewAccount { name, password_hash: None, subject: Some(who.subject), is_admin: false };
     insert(change, Action::CreateAccount, new).await

@@ -433,6 +433,56 @@ mod tests {
     }
 
     #[test]
+    fn a_provider_is_known_by_urls_that_are_safe_and_a_secret_that_may_be_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        fs::write(&secret, "48151623\n").unwrap();
+        let oidc = format!(
+            "issuer = 'https://id.example.org'\nclient_id = 'c'\n\
+             redirect_url = 'https://h/v1/admin/oidc/callback'\n\
+             client_secret_file = '{}'",
+            secret.display()
+        );
+        let catalog = "[catalog]\nurl = 'sqlite:c.db'\n[catalog.oidc]\n";
+        let config = from_text(&format!("{catalog}{oidc}"), &[]).unwrap();
+        let of = config.catalog.oidc.clone().unwrap().of_catalog();
+        assert_eq!((&*of.client_secret, of.scopes.len()), ("48151623", 2));
+        assert_eq!((&*of.groups_claim, of.create_accounts), ("groups", false));
+        let printed = toml::to_string(&config).unwrap();
+        assert!(!printed.contains("48151623") && !format!("{config:?}").contains("48151623"));
+        // As is one of the environment, though it looks like a number.
+        let variable = [("SLUICEGATE__CATALOG__OIDC__CLIENT_SECRET", "48151623")];
+        let bare = oidc.rsplit_once('\n').unwrap().0;
+        from_text(&format!("{catalog}{bare}"), &variable).unwrap();
+
+        for (text, says) in [
+            (format!("[catalog.oidc]\n{oidc}"), "catalog.oidc: expected `catalog.url` beside it"),
+            (format!("{catalog}{bare}"), "catalog.oidc: expected `client_secret` or "),
+            (
+                format!("{catalog}{oidc}\nclient_secret = '48151623'"),
+                "catalog.oidc.client_secret_file: `client_secret` is given too",
+            ),
+            (format!("{catalog}{oidc}\nissuers = 'x'"), "catalog.oidc.issuers: unknown field"),
+            (
+                format!("{catalog}{}", oidc.replace("https://id", "http://id")),
+                "catalog.oidc.issuer: `http://id.example.org` is none: expected `https://",
+            ),
+            (
+                format!("{catalog}{oidc}\nroles = [{{ group = 'g', app = 'A', role = 'owner' }}]"),
+                "catalog.oidc.roles.0.app: `A` is no app",
+            ),
+            (
+                format!("{catalog}{oidc}\nroles = [{{ group = 'g', app = 'a', role = 'admin' }}]"),
+                "catalog.oidc.roles[0].role: unknown variant `admin`",
+            ),
+        ] {
+            let problem = problem(&text);
+            assert!(problem.contains(says), "{text}: {problem}");
+            assert!(!problem.contains("48151623"), "{text}: {problem}");
+        }
+    }
+
+    #[test]
     fn a_secret_of_the_environment_is_a_text_whatever_it_looks_like() {
         for password in ["48151623", "true", "1.50", "1e3", "off"] {
             let config = from_text("", &[("SLUICEGATE__RESP__PASSWORD", password)]).unwrap();

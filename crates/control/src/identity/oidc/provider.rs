@@ -38,6 +38,9 @@ const GOOD_MS: i64 = 60 * 60 * 1_000;
 /// milliseconds.
 const KEYS_MS: i64 = 10_000;
 
+/// Longest reason in characters that is logged: some of it is the provider's own words.
+const TOLD_CHARS_MAX: usize = 300;
+
 /// How tokens may be signed: by what only the provider has. The client's secret is not that.
 const ALGORITHMS: [Alg; 9] = [
     Alg::RsaSsaPkcs1V15Sha256,
@@ -142,7 +145,7 @@ impl Provider {
         let asked = asked.set_pkce_verifier(PkceCodeVerifier::new(login.verifier.clone()));
         let answer = asked.request_async(&self.http).await.map_err(|error| match error {
             RequestTokenError::Request(error) => away(error),
-            RequestTokenError::ServerResponse(answer) => Refused::Code(answer.to_string()),
+            error @ RequestTokenError::ServerResponse(_) => Refused::Code(told(&error)),
             error => unbelievable(error),
         })?;
         let no_token = || Refused::Unbelievable("there is no ID token in its answer".to_owned());
@@ -248,5 +251,5 @@ fn told(error: &dyn StdError) -> String {
         told.push_str(&error.to_string());
         source = error.source();
     }
-    told
+    told.chars().take(TOLD_CHARS_MAX).collect()
 }

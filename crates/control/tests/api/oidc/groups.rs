@@ -1,11 +1,14 @@
 //! What groups give, and take away.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sluicegate_control::Role;
-use sluicegate_control::identity::{GroupRole, OidcConfig};
+use sluicegate_control::identity::{GroupRole, Oidc, OidcConfig};
 
-use super::{SUB, Stage};
-use crate::client::PASSWORD;
+use super::provider::Provider;
+use super::{SUB, Stage, config, session};
+use crate::client::{Client, PASSWORD, Served};
 
 fn gives(config: &mut OidcConfig) {
     let give = |group: &str, app: &str, role| {
@@ -102,6 +105,30 @@ async fn the_last_administrator_stays_one() {
     assert_eq!(gone.status, 204, "{gone:?}");
     let (is_admin, _) = me(&stage, &json!([])).await;
     assert_eq!(is_admin, true);
+}
+
+#[tokio::test]
+async fn the_first_account_of_all_is_an_administrators() {
+    let provider = Provider::start().await;
+    let mut config = config(&provider.issuer);
+    gives(&mut config);
+    config.create_accounts = true;
+    let oidc = Arc::new(Oidc::new(config).unwrap());
+    let served = Served::start_with(|api| api.with_oidc(oidc)).await;
+    let stage = Stage { served, ada: Client::default(), provider };
+    stage.provider.inner().claims = json!({ "preferred_username": "grace", "groups": ["staff"] });
+    let early = stage.sign_in().await;
+    assert_eq!((early.status.as_u16(), session(&early)), (409, None), "{early:?}");
+    assert!(!stage.served.catalog.has_accounts().await.unwrap());
+    stage.provider.inner().claims = json!({ "preferred_username": "grace", "groups": ["admins"] });
+    let grace = stage.signed_in().await;
+    assert_eq!(stage.served.ask(&grace, "GET /accounts", None).await.status, 200);
+    // Then the setup token is of no use any more.
+    let body = json!({
+        "token": stage.served.setup_token, "account": "ada", "password": PASSWORD,
+    });
+    let late = stage.served.ask(&Client::default(), "POST /setup", Some(body)).await;
+    assert_eq!(late.status, 409);
 }
 
 #[tokio::test]
