@@ -5,7 +5,7 @@
 //! hash(n) = SHA-256(hash(n-1) ‖ every other field of n, each behind its length)
 //! ```
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
@@ -30,7 +30,8 @@ pub enum Outcome {
 }
 
 /// An entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Counted from 1, without gaps.
     pub seq: i64,
@@ -78,11 +79,57 @@ pub struct Verified {
     pub head: String,
 }
 
+/// The chain as far as it was looked at: from the first entry on.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    entries: i64,
+    hash: String,
+}
+
+/// The first entry at which the chain does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// It is not there.
+    #[error("entry {0} of the audit is missing")]
+    Missing(i64),
+    /// It is not what was written, or what is before it is not.
+    #[error("entry {} of the audit was changed: now it says `{}` of `{}` by `{}`", .0.seq, .0.action, .0.target, .0.actor)]
+    Changed(Box<Entry>),
+}
+
 /// Which entries.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Of this app only.
     pub app: Option<String>,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self { entries: 0, hash: GENESIS.to_owned() }
+    }
+}
+
+impl Chain {
+    /// Goes on with the next entry.
+    ///
+    /// # Errors
+    /// [`Broken`]: it is not the next one, or not what was written.
+    pub fn add(&mut self, entry: &Entry) -> Result<(), Broken> {
+        if entry.seq != self.entries + 1 {
+            return Err(Broken::Missing(self.entries + 1));
+        }
+        if entry.hash_behind(&self.hash) != entry.hash {
+            return Err(Broken::Changed(Box::new(entry.clone())));
+        }
+        (self.entries, self.hash) = (entry.seq, entry.hash.clone());
+        Ok(())
+    }
+
+    /// That it holds so far.
+    pub fn verified(self) -> Verified {
+        Verified { entries: self.entries, head: self.hash }
+    }
 }
 
 impl Entry {
@@ -184,32 +231,31 @@ impl Catalog {
     /// # Errors
     /// [`Error::Damaged`] with the first that is not what was written, or is missing.
     pub async fn verify_audit(&self) -> Result<Verified, Error> {
-        let (mut seq, mut hash) = (0, GENESIS.to_owned());
+        self.verify_audit_with(|_| ()).await
+    }
+
+    /// Looks at every entry, and shows each that is good to `look`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with the first that is not what was written, or is missing.
+    pub async fn verify_audit_with(&self, mut look: impl FnMut(&Entry)) -> Result<Verified, Error> {
+        let mut chain = Chain::default();
         // What is added meanwhile is of no concern.
         let (last, head) = self.audit_head().await?;
         loop {
-            let entries = self.audit_since(seq).await?;
+            let entries = self.audit_since(chain.entries).await?;
             for entry in entries.iter().filter(|entry| entry.seq <= last) {
-                if entry.seq != seq + 1 {
-                    return Err(Error::Damaged(format!(
-                        "entry {} of the audit is missing",
-                        seq + 1
-                    )));
-                }
-                if entry.hash_behind(&hash) != entry.hash {
-                    let problem = format!("entry {} of the audit was changed", entry.seq);
-                    return Err(Error::Damaged(problem));
-                }
-                (seq, hash) = (entry.seq, entry.hash.clone());
+                chain.add(entry).map_err(|broken| Error::Damaged(broken.to_string()))?;
+                look(entry);
             }
-            if entries.is_empty() || seq == last {
+            if entries.is_empty() || chain.entries == last {
                 break;
             }
         }
-        if (seq, &hash) != (last, &head) {
-            return Err(Error::Damaged(format!("entry {last} of the audit is missing")));
+        if (chain.entries, &chain.hash) != (last, &head) {
+            return Err(Error::Damaged(Broken::Missing(last).to_string()));
         }
-        Ok(Verified { entries: last, head })
+        Ok(chain.verified())
     }
 
     async fn audit_head(&self) -> Result<(i64, String), Error> {

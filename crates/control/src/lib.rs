@@ -17,6 +17,7 @@ pub mod catalog;
 mod db;
 mod error;
 pub mod identity;
+mod limiter_info;
 pub mod limits;
 pub mod node;
 
@@ -24,3 +25,4 @@ pub use access::{Action, Actor, Denied, Role, Rule, Scope, allow};
 pub use catalog::{By, Catalog};
 pub use db::Url;
 pub use error::{Error, Wrong};
+pub use limiter_info::LimiterInfo;

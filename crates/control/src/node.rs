@@ -7,6 +7,8 @@
 
 mod follower;
 mod held;
+mod tokens;
 
 pub use follower::Follower;
-pub use held::{Good, Held, News, Tokens};
+pub use held::{Held, News};
+pub use tokens::{HeldToken, SECRET_BYTES_MAX, Tokens};

@@ -1,33 +1,291 @@
 //! Whose requests are answered: the apps that tokens stand for.
+//!
+//! ```text
+//! wire ─▶ Door of its address ─▶ Caller: a token, or whoever is believed ─▶ app of the request
+//!           └▶ Refused: which each wire says in its own words
+//! ```
+//!
+//! Without a catalog there are no tokens, and nobody looks at what somebody shows. With one, a token
+//! that is shown must be good; whether one has to be shown depends on the address.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
-use arc_swap::ArcSwapOption;
-use sluicegate_control::node::Tokens;
+use arc_swap::ArcSwap;
+use sluicegate::{Micros, Request, Verb};
+use sluicegate_control::Scope;
+use sluicegate_control::node::{HeldToken, Tokens};
 
-use crate::config::TokensRequired;
+use crate::config::{Listen, TokensRequired};
+use crate::wire::Wire;
+
+/// Most tokens whose use is told of at a time: each is a write to a database, and who writes them has
+/// something more urgent to do. Another time comes soon.
+const USED_MAX: usize = 100;
+
+/// Who may ask on all wires, and how many were refused.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    /// None: there is no catalog, so there are no tokens, and requests say their app.
+    known: Option<Known>,
+    refused: [[AtomicU64; REASONS.len()]; Wire::ALL.len()],
+}
 
 /// The tokens of the catalog, and who has to show one.
 #[derive(Debug)]
-pub(crate) struct Callers {
+struct Known {
     required: TokensRequired,
-    /// None: there is no catalog, so there are no tokens, and requests say their app.
-    tokens: ArcSwapOption<Tokens>,
+    tokens: ArcSwap<Tokens>,
+    /// How often they were set: who has looked at them before need not look again.
+    generation: AtomicU64,
+    /// Uses that were not told of yet, of tokens that are no more.
+    left: Mutex<Vec<(String, i64)>>,
 }
+
+/// What stands before those who come to one address.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    callers: Arc<Callers>,
+    wire: Wire,
+    /// Who shows no token does not get in.
+    requires: bool,
+}
+
+/// Somebody who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// They are believed what app they are.
+    Believed,
+    /// They have a token, looked at when it was of this generation.
+    Token(Arc<HeldToken>, u64),
+}
+
+/// Why somebody is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// They show no token.
+    #[error("a token is required")]
+    Missing,
+    /// What they show is no token, or none any more.
+    #[error("the token is unknown, or was revoked")]
+    Unknown,
+    /// The token has ended.
+    #[error("the token has expired")]
+    Expired,
+    /// It is not for that.
+    #[error("the token has no scope `{}`", .0.name())]
+    Scope(Scope),
+    /// They say that they are another app than the token is of.
+    #[error("the token is that of another app")]
+    App,
+}
+
+/// What refusals are called in metrics.
+const REASONS: [&str; 5] = ["missing", "unknown", "expired", "scope", "app"];
 
 impl Callers {
     /// Without a catalog: everybody who reaches the server is believed.
     pub(crate) fn believed() -> Self {
-        Self { required: TokensRequired::Never, tokens: ArcSwapOption::empty() }
+        Self::new(None)
     }
 
     /// By the tokens of a catalog; none is good until they are [set](Self::set).
     pub(crate) fn by_token(required: TokensRequired) -> Self {
-        Self { required, tokens: ArcSwapOption::new(Some(Arc::default())) }
+        Self::new(Some(Known {
+            required,
+            tokens: ArcSwap::default(),
+            generation: AtomicU64::new(0),
+            left: Mutex::default(),
+        }))
     }
 
-    /// Has these tokens be good, and no others.
+    fn new(known: Option<Known>) -> Self {
+        Self { known, refused: Default::default() }
+    }
+
+    /// Has these tokens be good, and no others. Without a catalog there are none.
     pub(crate) fn set(&self, tokens: Arc<Tokens>) {
-        self.tokens.store(Some(tokens));
+        let Some(known) = &self.known else { return };
+        let before = known.tokens.swap(tokens);
+        // Behind the tokens: who sees the number sees them.
+        known.generation.fetch_add(1, Ordering::Release);
+        let tokens = known.tokens.load();
+        let gone = before.used(USED_MAX, |token| tokens.same(token).is_none());
+        let mut left = known.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = USED_MAX - left.len();
+        left.extend(gone.into_iter().take(room));
+    }
+
+    /// Tokens (their ids) that were used since this was last asked, and when (ms since 1970, give or take
+    /// a minute). The next time has those for which there was no room.
+    pub(crate) fn used(&self) -> Vec<(String, i64)> {
+        let Some(known) = &self.known else { return Vec::new() };
+        let left = std::mem::take(&mut *known.left.lock().unwrap_or_else(PoisonError::into_inner));
+        let room = USED_MAX - left.len();
+        left.into_iter().chain(known.tokens.load().used(room, |_| true)).collect()
+    }
+
+    /// What stands before `address`. One that nobody knows is one that others can reach.
+    pub(crate) fn door(self: &Arc<Self>, wire: Wire, address: Option<&Listen>) -> Door {
+        let requires = match self.known.as_ref().map(|known| known.required) {
+            None | Some(TokensRequired::Never) => false,
+            Some(TokensRequired::Always) => true,
+            Some(TokensRequired::Remote) => !address.is_some_and(Listen::is_local),
+        };
+        Door { callers: Arc::clone(self), wire, requires }
+    }
+
+    /// How many were refused on `wire`, by reason.
+    pub(crate) fn refused(&self, wire: Wire) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.refused[wire as usize].iter().map(|count| count.load(Relaxed));
+        REASONS.into_iter().zip(counts)
     }
 }
+
+impl Door {
+    /// Whether there are tokens, and what is shown is looked at.
+    pub(crate) fn knows_tokens(&self) -> bool {
+        self.callers.known.is_some()
+    }
+
+    /// Whether who shows no token does not get in.
+    pub(crate) const fn requires(&self) -> bool {
+        self.requires
+    }
+
+    /// Who shows `secret` at the time `at`.
+    ///
+    /// # Errors
+    /// [`Refused`]: a token that is not good is not as good as none.
+    #[inline]
+    pub(crate) fn admit(
+        &self,
+        secret: Option<&[u8]>,
+        at: impl FnOnce() -> Micros,
+    ) -> Result<Caller, Refused> {
+        let Some(known) = &self.callers.known else { return Ok(Caller::Believed) };
+        match secret {
+            Some(secret) => known.caller(secret, at()),
+            None if self.requires => Err(Refused::Missing),
+            None => Ok(Caller::Believed),
+        }
+    }
+
+    /// Whether `caller` may still ask at the time `at`; nothing is hashed for that.
+    ///
+    /// # Errors
+    /// [`Refused`]: the token was revoked, or has ended.
+    #[inline]
+    pub(crate) fn still(&self, caller: &mut Caller, at: Micros) -> Result<(), Refused> {
+        let (Some(known), Caller::Token(token, seen)) = (&self.callers.known, caller) else {
+            return Ok(());
+        };
+        let generation = known.generation.load(Ordering::Acquire);
+        if generation != *seen {
+            let tokens = known.tokens.load();
+            *token = Arc::clone(tokens.same(token).ok_or(Refused::Unknown)?);
+            *seen = generation;
+        }
+        used(token, at)
+    }
+
+    /// Counts `refused`, which is told the caller.
+    pub(crate) fn note(&self, refused: Refused) -> Refused {
+        self.callers.refused[self.wire as usize][refused.place()].fetch_add(1, Relaxed);
+        refused
+    }
+}
+
+impl Known {
+    fn caller(&self, secret: &[u8], at: Micros) -> Result<Caller, Refused> {
+        // Before the tokens: they are of this number, or newer.
+        let generation = self.generation.load(Ordering::Acquire);
+        let tokens = self.tokens.load();
+        let token = tokens.of_secret(secret).ok_or(Refused::Unknown)?;
+        used(token, at)?;
+        Ok(Caller::Token(Arc::clone(token), generation))
+    }
+}
+
+/// Marks a token that is good.
+#[inline]
+fn used(token: &HeldToken, at: Micros) -> Result<(), Refused> {
+    let at_ms = i64::try_from(at.get() / 1_000).unwrap_or(i64::MAX);
+    if !token.is_good(at_ms) {
+        return Err(Refused::Expired);
+    }
+    token.mark(at_ms);
+    Ok(())
+}
+
+impl Caller {
+    /// Whether they may ask for what `scope` is for.
+    ///
+    /// # Errors
+    /// [`Refused::Scope`].
+    #[inline]
+    pub(crate) fn may(&self, scope: Scope) -> Result<(), Refused> {
+        match self {
+            Self::Token(token, _) if !token.may(scope) => Err(Refused::Scope(scope)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether they may ask for `request`, whose app is known then.
+    ///
+    /// # Errors
+    /// [`Refused::Scope`] and [`Refused::App`].
+    #[inline]
+    pub(crate) fn ask<'c>(&'c self, request: &mut Request<'c>) -> Result<(), Refused> {
+        if let Self::Token(..) = self {
+            self.may(scope_of(&request.verb))?;
+            request.app = self.app(request.app)?;
+        }
+        Ok(())
+    }
+
+    /// The app that asks, where the request says that it is `named`.
+    ///
+    /// # Errors
+    /// [`Refused::App`].
+    #[inline]
+    pub(crate) fn app<'a>(&'a self, named: Option<&'a str>) -> Result<Option<&'a str>, Refused> {
+        match self {
+            Self::Believed => Ok(named),
+            Self::Token(token, _) if named.is_none_or(|named| named == token.app()) => {
+                Ok(Some(token.app()))
+            }
+            Self::Token(..) => Err(Refused::App),
+        }
+    }
+}
+
+impl Refused {
+    const fn place(self) -> usize {
+        match self {
+            Self::Missing => 0,
+            Self::Unknown => 1,
+            Self::Expired => 2,
+            Self::Scope(_) => 3,
+            Self::App => 4,
+        }
+    }
+}
+
+/// What a token must be for to ask for `verb`: giving back what others have used is not for all who ask.
+pub(crate) const fn scope_of(verb: &Verb) -> Scope {
+    match verb {
+        Verb::Refund { .. } | Verb::Reset => Scope::Refund,
+        Verb::Check { .. }
+        | Verb::Reserve { .. }
+        | Verb::AtMost { .. }
+        | Verb::Peek { .. }
+        | Verb::Acquire { .. }
+        | Verb::Renew { .. }
+        | Verb::Release { .. } => Scope::Check,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{client, config, descriptors, policies, replay, serve, shell, store};
+use crate::{catalog, client, config, descriptors, policies, replay, serve, shell, store};
 
 /// A rate limiter with every algorithm that never admits more than the limit.
 #[derive(Debug, Parser)]
@@ -30,6 +30,9 @@ enum Command {
     /// Work with policy documents.
     #[command(subcommand)]
     Policies(PoliciesCommand),
+    /// Work with the audit of a catalog, beside its database.
+    #[command(subcommand)]
+    Audit(catalog::AuditCommand),
     /// Make policies of what others are configured with.
     #[command(subcommand)]
     Import(ImportCommand),
@@ -54,6 +57,8 @@ enum PoliciesCommand {
     },
     /// Print the JSON Schema of policy documents.
     Schema,
+    #[command(flatten)]
+    Kept(Box<catalog::KeptCommand>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,6 +72,8 @@ enum ImportCommand {
         #[arg(long)]
         descriptors: bool,
     },
+    /// Print the policies that the rows of a table `rate_limiter_info` become.
+    RateLimiterInfo(catalog::LimiterInfoArgs),
 }
 
 /// Does what was said; the exit code is 1 where the command itself found something wrong.
@@ -78,6 +85,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(&args),
         Command::Policies(PoliciesCommand::Check { path }) => policies::check(path),
         Command::Policies(PoliciesCommand::Schema) => policies::print_schema(),
+        Command::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
+        Command::Audit(command) => Ok(catalog::run_audit(&command)),
+        Command::Import(ImportCommand::RateLimiterInfo(args)) => catalog::import(&args),
         Command::Import(ImportCommand::Envoy { path, descriptors }) => {
             descriptors::print_import(&path, descriptors)
         }

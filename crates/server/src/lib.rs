@@ -5,12 +5,14 @@
 //!              ├─▶ client    questions to a running server, and load on it
 //!              ├─▶ replay    the same engine in virtual time, over a file
 //!              ├─▶ policies  check a document, print its schema
+//!              ├─▶ catalog   policies of a running server as files; the audit; the tables of others
 //!              └─▶ descriptors  import what others configure
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod callers;
+mod catalog;
 mod cli;
 mod client;
 pub mod config;

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
 use sluicegate::store::redis::{
-    ConfigError, RedisConfig, RedisStore, Stats, acl, program_acl, sentinel_acl,
+    ConfigError, Publication, PublishError, Published, RedisConfig, RedisStore, Revisions, Stats,
+    acl, program_acl, sentinel_acl,
 };
 use sluicegate::store::{Executed, MemoryStore, Request, Store, StoreError, Verdict};
 use sluicegate_kernel::Moment;
@@ -105,6 +106,16 @@ impl AnyStore {
     }
 }
 
+impl AnyStore {
+    /// The store, if it is on Redis.
+    pub(crate) const fn on_redis(&self) -> Option<&OnRedis> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis),
+        }
+    }
+}
+
 impl Store for AnyStore {
     async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
         match self {
@@ -143,6 +154,22 @@ impl OnRedis {
             self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
         }
         decided
+    }
+
+    /// Publishes policies there.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub(crate) async fn publish(
+        &self,
+        publication: &Publication<'_>,
+    ) -> Result<Published, PublishError> {
+        self.store.publish(publication).await
+    }
+
+    /// The revisions that others publish there.
+    pub(crate) fn revisions(&self) -> Revisions {
+        self.store.revisions()
     }
 
     /// What its client did.

@@ -29,7 +29,7 @@ pub struct SqlServer {
     kind: SqlKind,
     port: Port,
     _process: Process,
-    _dir: TempDir,
+    dir: TempDir,
     databases: AtomicU32,
 }
 
@@ -43,13 +43,22 @@ const USER: &str = "root";
 const POSTGRES_DIR: &str = "/usr/lib/postgresql";
 
 impl SqlServer {
-    /// The server of this kind that all tests of this process share. It ends with the process.
+    /// The server of this kind that all tests of this process share. It ends with the process, and its
+    /// files a moment later.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
     pub async fn shared(kind: SqlKind) -> Result<&'static Self, Error> {
         static SERVERS: [OnceCell<SqlServer>; 2] = [const { OnceCell::const_new() }; 2];
-        SERVERS[kind as usize].get_or_try_init(|| Self::start(kind)).await
+        let start = async || {
+            let server = Self::start(kind).await?;
+            // What is static is never dropped: whoever reads until this process ends does it.
+            let mut broom = Command::new("sh");
+            broom.args(["-c", "cat >/dev/null; sleep 1; rm -rf \"$0\""]).arg(server.dir.path());
+            std::mem::forget(broom.stdin(Stdio::piped()).spawn()?);
+            Ok(server)
+        };
+        SERVERS[kind as usize].get_or_try_init(start).await
     }
 
     /// A server of this kind.
@@ -74,8 +83,7 @@ impl SqlServer {
             TcpStream::connect(port.address()).await.ok().map(|_| Ok(()))
         })
         .await??;
-        let server =
-            Self { kind, port, _process: process, _dir: dir, databases: AtomicU32::new(0) };
+        let server = Self { kind, port, _process: process, dir, databases: AtomicU32::new(0) };
         until("the database took a statement", PATIENCE, async || server.say("SELECT 1").ok())
             .await?;
         Ok(server)

@@ -18,7 +18,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sluicegate-control", &["sluicegate", "sluicegate-policy", "sluicegate-kernel"]),
     (
         "sluicegate-server",
-        &["sluicegate", "sluicegate-store", "sluicegate-policy", "sluicegate-kernel"],
+        &[
+            "sluicegate",
+            "sluicegate-control",
+            "sluicegate-store",
+            "sluicegate-policy",
+            "sluicegate-kernel",
+        ],
     ),
 ];
 

@@ -178,6 +178,11 @@ impl Ask {
         Page { after: self.query.after.clone(), limit: self.query.limit }
     }
 
+    /// Whether it is said which version is to be changed.
+    pub(super) fn is_versioned(&self) -> bool {
+        self.headers.contains_key(header::IF_MATCH)
+    }
+
     /// The version that is to be changed, by the header field `If-Match`.
     pub(super) fn version(&self) -> Result<i64, Problem> {
         let detail = "if-match: expected the `ETag` of what is to be changed";

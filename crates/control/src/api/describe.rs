@@ -8,9 +8,9 @@ use super::budgets::Budget;
 use super::handlers::{accounts, apps, keys, policies, sessions, tokens};
 use super::problem::ProblemBody;
 use super::table::{ROUTES, Route};
-use crate::access::Rule;
+use crate::access::{Action, Rule};
 use crate::audit::{Entry, Verified};
-use crate::catalog::{AccountView, App, Applied, Member, Node, PolicyVersion, PolicyView};
+use crate::catalog::{AccountView, App, AppliedAll, Member, Node, PolicyVersion, PolicyView};
 
 /// The description.
 pub fn openapi() -> Json {
@@ -102,6 +102,10 @@ fn parameters(route: &Route) -> Vec<Json> {
         let tag = "The `ETag` of what is to be changed.";
         all.push(parameter("header", "If-Match", "string", true, tag));
     }
+    if route.action == Action::ApplyPolicies {
+        let tag = "The `ETag` of a dry run: applies what it showed, or nothing.";
+        all.push(parameter("header", "If-Match", "string", false, tag));
+    }
     if route.answers.is_some_and(|name| LISTS.iter().any(|(list, _)| *list == name)) {
         all.push(parameter("query", "after", "string", false, "`next` of the page before."));
         all.push(parameter("query", "limit", "integer", false, "1 to 1000; 100 if not said."));
@@ -156,19 +160,11 @@ fn schemas() -> Json {
     add::<PolicyVersion>(&mut all);
     add::<policies::Validated>(&mut all);
     add::<policies::Diffs>(&mut all);
-    add::<Applied>(&mut all);
+    add::<AppliedAll>(&mut all);
     add::<tokens::TokenMade>(&mut all);
     add::<Entry>(&mut all);
     add::<Verified>(&mut all);
     add::<Node>(&mut all);
-    all.insert(
-        "Applied".to_owned(),
-        json!({
-            "type": "object",
-            "properties": { "policies": { "type": "array", "items": schema("AppliedPolicy") } },
-            "required": ["policies"],
-        }),
-    );
     for (list, item) in LISTS {
         let items = json!({ "type": "array", "items": schema(item) });
         let next = json!({ "type": "string", "description": "What to ask for as `after`." });

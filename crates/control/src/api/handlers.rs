@@ -11,22 +11,30 @@ pub(super) mod policies;
 pub(super) mod sessions;
 pub(super) mod tokens;
 
-/// Nobody signs in elsewhere: as where it is not set up.
+use axum::http::StatusCode;
+
+use super::Api;
+use super::problem::Problem;
+use crate::identity::Oidc;
+
+/// Nobody signs in elsewhere, as where it is not set up: the routes are the same, and so is what is
+/// described.
 #[cfg(not(feature = "oidc"))]
 pub(super) mod oidc {
     use crate::api::ask::{Ask, Reply};
     use crate::api::problem::Problem;
 
-    pub(in crate::api) async fn login(_: Ask) -> Result<Reply, Problem> {
-        Err(super::no_oidc())
+    pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
+        super::oidc_of(&ask.api).and_then(|never| match *never {})
     }
 
-    pub(in crate::api) async fn callback(_: Ask) -> Result<Reply, Problem> {
-        Err(super::no_oidc())
+    pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
+        super::oidc_of(&ask.api).and_then(|never| match *never {})
     }
 }
 
-fn no_oidc() -> super::problem::Problem {
-    let status = axum::http::StatusCode::NOT_FOUND;
-    super::problem::Problem::new(status, "nobody signs in elsewhere: `catalog.oidc` is not set up")
+/// Where people sign in elsewhere.
+fn oidc_of(api: &Api) -> Result<&Oidc, Problem> {
+    let detail = "nobody signs in elsewhere: `catalog.oidc` is not set up";
+    api.oidc.as_deref().ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, detail))
 }

@@ -35,9 +35,7 @@ use tower_http::csrf::CsrfLayer;
 
 use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
-#[cfg(feature = "oidc")]
-use crate::identity::Oidc;
-use crate::identity::Passwords;
+use crate::identity::{Oidc, Passwords};
 use ask::Ask;
 pub use budgets::{Budget, Budgets, NoBudgets, Told};
 pub use describe::openapi;
@@ -60,7 +58,6 @@ pub struct Api {
     setup: Arc<Setup>,
     attempts: Arc<Attempts>,
     spans: SessionSpans,
-    #[cfg(feature = "oidc")]
     oidc: Option<Arc<Oidc>>,
 }
 
@@ -110,14 +107,12 @@ impl Api {
             setup: Arc::new(setup),
             attempts: Arc::new(attempts),
             spans: SessionSpans::default(),
-            #[cfg(feature = "oidc")]
             oidc: None,
             clock,
         }
     }
 
     /// The same, where people may also sign in elsewhere.
-    #[cfg(feature = "oidc")]
     #[must_use]
     pub fn with_oidc(self, oidc: Arc<Oidc>) -> Self {
         Self { oidc: Some(oidc), ..self }

@@ -30,7 +30,7 @@ pub use accounts::{AccountChange, AccountView, NewAccount};
 pub use apps::{App, Member};
 pub use elsewhere::Elsewhere;
 pub use nodes::Node;
-pub use policies::{Applied, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
+pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
 pub use publish::{Published, PublishedPolicy, PublishedToken};
 pub use sessions::SessionSpans;
 pub use tokens::{NewToken, TokenView};
@@ -85,6 +85,21 @@ impl Catalog {
     /// [`Error::Database`] if there is no such database, or a later version made its tables.
     pub async fn open(url: &Url) -> Result<Self, Error> {
         Ok(Self { db: Db::open(url).await? })
+    }
+
+    /// The catalog that is in the database at `url`, to be looked at: nothing is made or brought up to
+    /// date.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if there is no such database, or no catalog in it.
+    pub async fn look(url: &Url) -> Result<Self, Error> {
+        let db = Db::look(url).await?;
+        let head = db.row("SELECT id FROM head WHERE id = 1", &[]).await;
+        match head.map_err(|error| error.to_string()) {
+            Ok(Some(_)) => Ok(Self { db }),
+            Ok(None) => Err(Error::Damaged("there is no head".to_owned())),
+            Err(problem) => Err(Error::Database(format!("there is no catalog in it: {problem}"))),
+        }
     }
 
     /// Ends all connections to the database.

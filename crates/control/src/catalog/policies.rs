@@ -30,7 +30,7 @@ use crate::access::Action;
 use crate::db::Row;
 use crate::error::Error;
 
-pub use apply::{Applied, Wanted};
+pub use apply::{Applied, AppliedAll, Wanted};
 pub use diff::{Diff, changes};
 use document::{canonical, read};
 use warnings::warnings;

@@ -58,11 +58,23 @@ impl Db {
     /// # Errors
     /// [`Error::Database`] if there is no such database, or it is of a later version.
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
-        let db = match url {
+        url.make_private()?;
+        let db = Self::connect(url).await?;
+        db.migrate().await?;
+        Ok(db)
+    }
+
+    /// Connects to what is there, and leaves it as it is.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if there is no such database.
+    pub(crate) async fn look(url: &Url) -> Result<Self, Error> {
+        Self::connect(&url.to_look()).await
+    }
+
+    async fn connect(url: &Url) -> Result<Self, Error> {
+        Ok(match url {
             Url::Sqlite(options) => {
-                url::make_private(options.get_filename()).map_err(|error| {
-                    Error::Database(format!("{}: {error}", options.get_filename().display()))
-                })?;
                 let pool = SqlitePoolOptions::new()
                     .max_connections(CONNECTIONS_MAX)
                     .acquire_timeout(CONNECT_WAIT_MAX);
@@ -80,9 +92,7 @@ impl Db {
                     .acquire_timeout(CONNECT_WAIT_MAX);
                 Self::Postgres(pool.connect_with(options.clone()).await?)
             }
-        };
-        db.migrate().await?;
-        Ok(db)
+        })
     }
 
     /// Begins a transaction. SQLite has one writer at a time, who waits for it here and not later, when

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -34,6 +34,34 @@ impl Url {
             Self::Sqlite(_) => "sqlite",
             Self::MySql(_) => "mysql",
             Self::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Makes the file of a database that is not there yet: nobody but its owner reads the hashes of
+    /// passwords, also in the files that SQLite puts beside it.
+    pub(super) fn make_private(&self) -> Result<(), Error> {
+        let Self::Sqlite(options) = self else { return Ok(()) };
+        let path = options.get_filename();
+        if path.to_str().is_some_and(|path| path.starts_with("file:") || path == ":memory:") {
+            // It is in memory, or said in another way.
+            return Ok(());
+        }
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(Error::Database(format!("{}: {error}", path.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, where nothing is made or changed.
+    pub(super) fn to_look(&self) -> Self {
+        match self {
+            Self::Sqlite(options) => {
+                let look = SqliteConnectOptions::new().filename(options.get_filename());
+                Self::Sqlite(look.read_only(true).busy_timeout(BUSY_WAIT_MAX))
+            }
+            other => other.clone(),
         }
     }
 }
@@ -67,20 +95,6 @@ impl FromStr for Url {
                 return Err(Error::Database(problem.to_owned()));
             }
         })
-    }
-}
-
-/// Makes the file of a database that is not there yet: nobody but its owner reads the hashes of
-/// passwords, also in the files that SQLite puts beside it.
-pub(super) fn make_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    if path.to_str().is_some_and(|path| path.starts_with("file:") || path == ":memory:") {
-        // It is in memory, or said in another way.
-        return Ok(());
-    }
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -7,8 +7,8 @@
 //!   └─ Provider::person        code and verifier ─▶ ID token ─▶ signature, issuer, audience, time, nonce
 //! ```
 //!
-//! The types of the library that does it stay in `provider`. Without the feature `oidc` there is only
-//! what can be configured.
+//! The types of the library that does it stay in `provider`. Without the feature `oidc` there is what
+//! can be configured, and nobody who does it.
 
 mod config;
 #[cfg(feature = "oidc")]
@@ -27,3 +27,20 @@ pub use config::{GroupRole, OidcConfig};
 pub use service::Oidc;
 #[cfg(feature = "oidc")]
 pub(crate) use service::{Called, Ended, Refused};
+
+/// What signs people in who are known elsewhere: nobody does, without the feature `oidc`.
+#[cfg(not(feature = "oidc"))]
+#[derive(Debug)]
+pub enum Oidc {}
+
+#[cfg(not(feature = "oidc"))]
+impl Oidc {
+    /// There is none.
+    ///
+    /// # Errors
+    /// Always.
+    #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
+    pub fn new(_: OidcConfig) -> Result<Self, crate::Error> {
+        Err(crate::Error::invalid("/issuer", "this program was built without the feature `oidc`"))
+    }
+}

@@ -51,7 +51,12 @@ impl Secret {
 
     /// What is kept of a secret that somebody shows.
     pub fn hash_of(shown: &str) -> String {
-        hex(&Sha256::digest(shown))
+        hex(&Self::digest_of(shown.as_bytes()))
+    }
+
+    /// The same in bytes.
+    pub fn digest_of(shown: &[u8]) -> [u8; 32] {
+        Sha256::digest(shown).into()
     }
 
     /// The secret, for the one whose it is.

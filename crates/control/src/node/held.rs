@@ -1,6 +1,6 @@
 //! Policies and tokens as a node holds them, in memory and in a file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,10 +9,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sluicegate_policy::Policy;
 
-use crate::access::Scope;
+use super::tokens::{HeldToken, Tokens};
 use crate::catalog::{Published, PublishedPolicy, PublishedToken, State};
 use crate::error::Error;
-use crate::identity::Secret;
 
 /// The format of the file. Another one is not read: the catalog has everything.
 const FORMAT: u32 = 1;
@@ -24,8 +23,10 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     revision: i64,
+    /// Policies that this program cannot read, by name.
+    unreadable: BTreeSet<String>,
     policies: BTreeMap<String, PublishedPolicy>,
-    tokens: BTreeMap<String, PublishedToken>,
+    tokens: BTreeMap<String, Arc<HeldToken>>,
 }
 
 /// What is to be otherwise in the engine.
@@ -41,21 +42,6 @@ pub struct News {
     pub tokens: Option<Arc<Tokens>>,
 }
 
-/// The tokens that are good, by the hashes of their secrets.
-#[derive(Debug, Default)]
-pub struct Tokens {
-    by_hash: HashMap<String, PublishedToken>,
-}
-
-/// A token that is good for what was asked.
-#[derive(Clone, Copy, Debug)]
-pub struct Good<'t> {
-    /// Whose it is.
-    pub app: &'t str,
-    /// Which it is.
-    pub id: &'t str,
-}
-
 /// What the file holds.
 #[derive(Serialize, Deserialize)]
 struct Kept {
@@ -69,6 +55,12 @@ impl Held {
         self.revision
     }
 
+    /// Whether what is held is all that the catalog has: no policy of a later version of this program
+    /// is missing.
+    pub fn is_readable(&self) -> bool {
+        self.unreadable.is_empty()
+    }
+
     /// Every policy that is held, for a copy elsewhere.
     pub fn policies(&self) -> impl Iterator<Item = &PublishedPolicy> {
         self.policies.values()
@@ -78,6 +70,7 @@ impl Held {
     pub fn take(&mut self, published: Published) -> News {
         let mut news = News::default();
         for policy in published.policies {
+            self.unreadable.remove(&policy.name);
             if policy.state == State::Deleted {
                 if self.policies.remove(&policy.name).is_some() {
                     news.gone.push(policy.name);
@@ -89,20 +82,34 @@ impl Held {
                     news.changed.push(compiled);
                     self.policies.insert(policy.name.clone(), policy);
                 }
-                Err(problem) => news.refused.push((policy.name, problem)),
+                Err(problem) => {
+                    self.unreadable.insert(policy.name.clone());
+                    news.refused.push((policy.name, problem));
+                }
             }
         }
         let has_tokens = !published.tokens.is_empty();
         for token in published.tokens {
-            if token.is_revoked {
-                self.tokens.remove(&token.id);
-            } else {
-                self.tokens.insert(token.id.clone(), token);
-            }
+            self.take_token(token);
         }
         news.tokens = has_tokens.then(|| self.tokens());
         self.revision = published.revision;
         news
+    }
+
+    fn take_token(&mut self, token: PublishedToken) {
+        let before = self.tokens.remove(&token.id);
+        let Some(token) = HeldToken::new(token).filter(|token| !token.published().is_revoked)
+        else {
+            return;
+        };
+        let token = match before {
+            // Who holds it already goes on marking it.
+            Some(before) if before.published() == token.published() => before,
+            Some(before) => Arc::new(token.in_place_of(&before)),
+            None => Arc::new(token),
+        };
+        self.tokens.insert(token.id().to_owned(), token);
     }
 
     /// Takes over a catalog that does not follow the one that is held.
@@ -114,6 +121,10 @@ impl Held {
         let new: Vec<_> = published.policies.extract_if(.., is_new).collect();
         let same = std::mem::replace(&mut published.policies, new);
         self.policies = same.into_iter().map(|policy| (policy.name.clone(), policy)).collect();
+        let there: BTreeSet<_> = published.tokens.iter().map(|token| token.id.as_str()).collect();
+        let is_there = |(id, _): &(&String, _)| there.contains(id.as_str());
+        let stay = before.tokens.iter().filter(is_there);
+        self.tokens = stay.map(|(id, token)| (id.clone(), Arc::clone(token))).collect();
         let mut news = self.take(published);
         for (name, _) in &news.refused {
             self.policies.extend(before.policies.remove_entry(name));
@@ -126,8 +137,7 @@ impl Held {
 
     /// The tokens that are held.
     pub fn tokens(&self) -> Arc<Tokens> {
-        let by_hash = self.tokens.values().map(|token| (token.hash.clone(), token.clone()));
-        Arc::new(Tokens { by_hash: by_hash.collect() })
+        Arc::new(Tokens::new(self.tokens.values().cloned()))
     }
 
     /// What the file at `path` has, and what to make of it: nothing, if there is none.
@@ -161,7 +171,7 @@ impl Held {
         let published = Published {
             revision: self.revision,
             policies: self.policies.values().cloned().collect(),
-            tokens: self.tokens.values().cloned().collect(),
+            tokens: self.tokens.values().map(|token| token.published().clone()).collect(),
         };
         let bytes = serde_json::to_vec(&Kept { format: FORMAT, published })?;
         // Nodes may share the folder.
@@ -180,26 +190,6 @@ impl News {
     pub fn is_empty(&self) -> bool {
         let Self { changed, gone, refused, tokens } = self;
         changed.is_empty() && gone.is_empty() && refused.is_empty() && tokens.is_none()
-    }
-}
-
-impl Tokens {
-    /// The token that `shown` is, if it is good for this at the time `at` (ms since 1970).
-    pub fn good(&self, shown: &str, scope: Scope, at: i64) -> Option<Good<'_>> {
-        // Hashes are looked up: how long that takes tells nothing of a token.
-        let token = self.by_hash.get(&Secret::hash_of(shown))?;
-        let is_good = token.expires_at > at && token.scopes.contains(&scope);
-        is_good.then_some(Good { app: &token.app, id: &token.id })
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_hash.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.by_hash.is_empty()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use sluicegate_control::audit::Filter;
 use sluicegate_control::catalog::Page;
-use sluicegate_control::{Action, Error};
+use sluicegate_control::{Action, Catalog, Error, Url};
 use sqlx::Executor as _;
 
-use crate::stage::{Stage, by_account};
+use crate::stage::{Stage, by, by_account};
 
 pub(crate) async fn the_chain_holds_and_breaks_where_something_was_changed(stage: &Stage) {
     let catalog = &stage.catalog;
@@ -27,6 +27,34 @@ pub(crate) async fn the_chain_holds_and_breaks_where_something_was_changed(stage
         let broken = catalog.verify_audit().await.unwrap_err().to_string();
         assert!(broken.contains(where_), "{harm}: {broken}");
     }
+}
+
+pub(crate) async fn looking_changes_nothing_and_sees_what_is_there(stage: &Stage) {
+    stage.app("shop", &[]).await;
+    let catalog = Catalog::look(&stage.url).await.unwrap();
+    let mut seen = Vec::new();
+    let verified = catalog.verify_audit_with(|entry| seen.push(entry.action.clone())).await;
+    assert_eq!((verified.unwrap().entries, seen), (1, vec!["app.create".to_owned()]));
+    // Others go on meanwhile.
+    stage.app("bank", &[]).await;
+    assert_eq!(catalog.verify_audit().await.unwrap().entries, 2);
+    if matches!(stage.url, Url::Sqlite(_)) {
+        let made = catalog.create_app(&by(), "more", "", &[]).await;
+        assert!(matches!(made, Err(Error::Database(_))), "{made:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_looks_for_a_catalog_that_is_not_there_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("none.db");
+    let url: Url = format!("sqlite:{}", path.display()).parse().unwrap();
+    assert!(matches!(Catalog::look(&url).await, Err(Error::Database(_))));
+    assert!(!path.exists());
+    std::fs::write(&path, "").unwrap();
+    let empty = Catalog::look(&url).await.unwrap_err().to_string();
+    assert!(empty.contains("there is no catalog in it"), "{empty}");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
 
 /// What somebody does who has the database.

@@ -6,6 +6,7 @@ mod accounts;
 mod apps;
 mod audit;
 mod changes;
+mod limiter_info;
 mod policies;
 mod publish;
 mod stage;
@@ -42,6 +43,7 @@ on_every_database! {
     audit::the_chain_holds_and_breaks_where_something_was_changed,
     audit::who_was_denied_is_noted,
     audit::entries_are_read_page_by_page,
+    audit::looking_changes_nothing_and_sees_what_is_there,
     changes::a_change_asked_for_again_is_made_once,
     changes::a_change_for_show_changes_nothing,
     changes::of_two_who_change_the_same_one_is_told,
@@ -51,6 +53,8 @@ on_every_database! {
     policies::what_makes_no_sense_changes_nothing,
     policies::who_would_be_locked_out_is_warned_of,
     policies::a_document_is_applied_all_or_not_at_all,
+    policies::what_was_changed_meanwhile_is_not_applied_over,
+    policies::all_that_is_wrong_with_what_is_applied_is_told_with_its_place,
     policies::another_apps_policy_is_not_there,
     publish::nodes_are_told_what_changed,
     tokens::two_of_a_name_are_good_at_a_time,

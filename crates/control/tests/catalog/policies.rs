@@ -124,14 +124,17 @@ pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
     };
     let expected = [("change", "update"), ("drop", "delete"), ("keep", "keep"), ("new", "create")]
         .map(|(policy, action)| (policy.to_owned(), action.to_owned()));
-    let shown = catalog.apply(&By { dry_run: true, ..by() }, "shop", &good).await.unwrap();
-    assert_eq!(told(shown), expected);
+    let shown = catalog.apply(&By { dry_run: true, ..by() }, "shop", &good, None).await.unwrap();
+    let version = shown.version;
+    assert_eq!(told(shown.policies), expected);
     assert!(matches!(catalog.policy("shop", "new").await, Err(Error::NotFound(_))));
 
     let mut bad = good.clone();
     bad.push(Wanted { document: json!({ "name": "bad", "rules": 1 }), state: None });
     bad.push(Wanted { document: document("keep", "1/s"), state: Some(State::Deleted) });
-    let Err(Error::Invalid(wrong)) = catalog.apply(&by(), "shop", &bad).await else { panic!() };
+    let Err(Error::Invalid(wrong)) = catalog.apply(&by(), "shop", &bad, None).await else {
+        panic!()
+    };
     let pointers: Vec<_> = wrong.iter().map(|wrong| wrong.pointer.as_str()).collect();
     assert_eq!(
         pointers,
@@ -140,13 +143,65 @@ pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
     assert_eq!(catalog.policy("shop", "change").await.unwrap().version, 1);
 
     let revision = catalog.revision().await.unwrap();
-    assert_eq!(told(catalog.apply(&by(), "shop", &good).await.unwrap()), expected);
+    let applied = catalog.apply(&by(), "shop", &good, Some(version)).await.unwrap();
+    assert_eq!(applied.version, revision + 1);
+    assert_eq!(told(applied.policies), expected);
     assert_eq!(catalog.revision().await.unwrap(), revision + 1, "one change for nodes");
     let names: Vec<_> = catalog.policies("shop", &Page::default()).await.unwrap();
     let names: Vec<_> = names.iter().map(|view| view.name.as_str()).collect();
     assert_eq!(names, ["change", "keep", "new"]);
-    let again = catalog.apply(&by(), "shop", &good).await.unwrap();
-    assert!(again.iter().all(|one| one.action == "keep"), "{again:?}");
+    let again = catalog.apply(&by(), "shop", &good, None).await.unwrap();
+    assert!(again.policies.iter().all(|one| one.action == "keep"), "{again:?}");
+    assert_eq!(again.version, revision + 1);
+}
+
+pub(crate) async fn what_was_changed_meanwhile_is_not_applied_over(stage: &Stage) {
+    let catalog = &stage.catalog;
+    for app in ["shop", "bank"] {
+        stage.app(app, &[]).await;
+        stage.policy(app, &format!("{app}.one"), "10/s").await;
+    }
+    let wanted = |document| [Wanted { document, state: None }];
+    let none = wanted(document("shop.new", "1/s"));
+    let show = By { dry_run: true, ..by() };
+    let shown = catalog.apply(&show, "shop", &none, None).await.unwrap();
+    // Another app's changes are of no concern.
+    catalog.delete_policy(&by(), ("bank", "bank.one"), 1).await.unwrap();
+    let same = catalog.apply(&show, "shop", &none, Some(shown.version)).await.unwrap();
+    assert_eq!(same, shown);
+    for step in 0..2 {
+        match step {
+            0 => stage.policy("shop", "shop.two", "1/s").await,
+            _ => catalog.delete_policy(&by(), ("shop", "shop.two"), 1).await.unwrap(),
+        }
+        let stale = catalog.apply(&by(), "shop", &none, Some(shown.version)).await;
+        assert!(matches!(stale, Err(Error::Stale(_))), "{stale:?}");
+    }
+    assert!(catalog.policy("shop", "shop.one").await.is_ok(), "nothing was applied");
+}
+
+pub(crate) async fn all_that_is_wrong_with_what_is_applied_is_told_with_its_place(stage: &Stage) {
+    let catalog = &stage.catalog;
+    for app in ["shop", "bank"] {
+        stage.app(app, &[]).await;
+        stage.policy(app, app, "100/s").await;
+    }
+    let mut unknown = document("a", "1/s");
+    unknown["apps"] = json!(["shop", "shpo"]);
+    let wanted = [document("b", "1/s"), document("bank", "1/s"), unknown];
+    let wanted = wanted.map(|document| Wanted { document, state: None });
+    let refused = catalog.apply(&by(), "shop", &wanted, None).await;
+    let Err(Error::Invalid(wrong)) = refused else { panic!("{refused:?}") };
+    let pointers: Vec<_> = wrong.iter().map(|wrong| wrong.pointer.as_str()).collect();
+    assert_eq!(pointers, ["/policies/2/document/apps/1", "/policies/1/document/name"]);
+    let mut locked_out = document("a", "1/s");
+    locked_out["apps"] = json!(["bank"]);
+    let wanted = [document("shop", "1/s"), locked_out];
+    let wanted = wanted.map(|document| Wanted { document, state: None });
+    let warned = catalog.apply(&by(), "shop", &wanted, None).await;
+    let Err(Error::Warned(warnings)) = warned else { panic!("{warned:?}") };
+    let of: Vec<_> = warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
+    assert_eq!(of, ["`a`", "`shop`"]);
 }
 
 pub(crate) async fn another_apps_policy_is_not_there(stage: &Stage) {

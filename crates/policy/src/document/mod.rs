@@ -8,6 +8,7 @@ pub(crate) mod fields;
 mod overflow;
 mod policy;
 mod rule;
+mod written;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -14,6 +14,7 @@ use serde::Serialize;
 use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
 
 use super::target::Target;
+use super::tls::Trust;
 use super::told::{self, Answered, Verb};
 use super::{Output, http, print_line};
 use crate::config::Span;
@@ -78,6 +79,8 @@ pub(crate) struct Budget {
         env = "SLUICEGATE_URL"
     )]
     to: Target,
+    #[command(flatten)]
+    trust: Trust,
     /// How long to wait for the answer. A policy with a queue holds it back.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     timeout: Span,
@@ -138,7 +141,7 @@ async fn ask(command: AskCommand) -> Result<bool> {
         AskCommand::Refund { budget, cost } => (Verb::Refund, budget, Some(cost.cost), None),
         AskCommand::Reset { budget } => (Verb::Reset, budget, None, None),
     };
-    let Budget { policy, key, app, to, timeout: Span(timeout), output } = &budget;
+    let Budget { policy, key, app, to, trust, timeout: Span(timeout), output } = &budget;
     let question = Question {
         policy,
         key: key.as_deref(),
@@ -146,7 +149,8 @@ async fn ask(command: AskCommand) -> Result<bool> {
         cost,
         max_wait_ms: max_wait.map(whole_ms).transpose()?,
     };
-    let answer = http::send(to, http::post(verb.path(), question.json()), *timeout).await?;
+    let answer =
+        http::send((to, trust), http::post(verb.path(), question.json()), *timeout).await?;
     if !answer.status.is_success() {
         bail!("{}", told::problem(answer.status, &answer.body));
     }

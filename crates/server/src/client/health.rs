@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::target::Target;
+use super::tls::Trust;
 use super::{http, print_line, told};
 
 /// How long a server may take to say that it is ready: it does nothing for that, and supervisors
@@ -19,11 +20,13 @@ pub(crate) struct HealthArgs {
     /// The server: its admin address, or `unix:/path`.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8082")]
     to: Target,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 /// Prints `ok` if the server is ready.
 pub(super) async fn run(args: &HealthArgs) -> Result<ExitCode> {
-    let answer = http::send(&args.to, http::get("/readyz"), HEALTH_WAIT_MAX).await?;
+    let answer = http::send((&args.to, &args.trust), http::get("/readyz"), HEALTH_WAIT_MAX).await?;
     if !answer.status.is_success() {
         bail!("not ready: {}", told::problem(answer.status, &answer.body));
     }

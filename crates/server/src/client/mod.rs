@@ -9,9 +9,10 @@
 mod ask;
 mod bench;
 mod health;
-mod http;
-mod target;
-mod told;
+pub(crate) mod http;
+pub(crate) mod target;
+pub(crate) mod tls;
+pub(crate) mod told;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,7 +35,7 @@ pub(crate) enum ClientCommand {
 
 /// For whom an answer is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub(crate) enum Output {
     /// For people.
     #[default]
     Text,
@@ -53,7 +54,7 @@ pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
 }
 
 /// Prints one line.
-fn print_line(line: &str) -> Result<()> {
+pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut bytes = Vec::with_capacity(line.len() + 1);
     writeln!(bytes, "{line}")?;
     say::print(&bytes).context("standard output")

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -25,11 +26,17 @@ const ADDRESSES_MAX: usize = 8;
 /// The schemes that a server says it listens by; what is spoken there is the command's affair.
 const SCHEMES: [&str; 4] = ["http", "resp", "rls", "admin"];
 
-/// A server's address as it was written: `http://127.0.0.1:8080`, `localhost:6380`, `unix:/path`.
+/// Those by which it listens with TLS, and HTTP is spoken.
+const TLS_SCHEMES: [&str; 2] = ["https", "admin+https"];
+
+/// A server's address as it was written: `http://127.0.0.1:8080`, `https://gate.example`,
+/// `localhost:6380`, `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// A name or an address, and a port.
     Tcp { host: String, port: u16 },
+    /// The same by TLS, for HTTP.
+    Tls { host: String, port: u16 },
     /// A socket in the file system.
     Unix(PathBuf),
 }
@@ -46,7 +53,7 @@ impl Target {
     /// If nobody knows the name.
     pub(super) async fn addresses(&self) -> Result<Vec<Listen>> {
         let (host, port) = match self {
-            Self::Tcp { host, port } => (&**host, *port),
+            Self::Tcp { host, port } | Self::Tls { host, port } => (&**host, *port),
             Self::Unix(path) => return Ok(vec![Listen::Unix(path.clone())]),
         };
         let found = timeout(CONNECT_WAIT_MAX, lookup_host((host, port))).await;
@@ -60,11 +67,19 @@ impl Target {
         }
     }
 
+    /// Whether others can read what is said to it: without TLS, and not on this machine.
+    pub(crate) fn is_overheard(&self) -> bool {
+        let Self::Tcp { host, .. } = self else { return false };
+        host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
     /// What a request names as `host`.
     pub(super) fn authority(&self) -> String {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Self::Tcp { host, port } => format!("{host}:{port}"),
+            Self::Tcp { host, port } | Self::Tls { host, port } => match host.contains(':') {
+                true => format!("[{host}]:{port}"),
+                false => format!("{host}:{port}"),
+            },
             Self::Unix(_) => "localhost".to_owned(),
         }
     }
@@ -122,12 +137,14 @@ impl FromStr for Target {
             Some((scheme, rest)) => (Some(scheme), rest),
             None => (None, text),
         };
-        if let Some(path) = rest.strip_prefix("unix:") {
+        let is_tls = scheme.is_some_and(|scheme| TLS_SCHEMES.contains(&scheme));
+        if let Some(path) = rest.strip_prefix("unix:").filter(|_| !is_tls) {
             return if path.is_empty() { wrong("no path") } else { Ok(Self::Unix(path.into())) };
         }
         match scheme {
-            Some("https") => return wrong("TLS is not spoken here"),
-            Some(scheme) if !SCHEMES.contains(&scheme) => return wrong("an unknown scheme"),
+            Some(scheme) if !is_tls && !SCHEMES.contains(&scheme) => {
+                return wrong("an unknown scheme");
+            }
             _ => {}
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -135,15 +152,19 @@ impl FromStr for Target {
             Ok(authority) if !rest.contains('@') => authority,
             _ => return wrong("no host and port"),
         };
-        let Some(port) = authority.port_u16().or((scheme == Some("http")).then_some(80)) else {
-            return wrong("no port");
+        let default = match scheme {
+            Some("http") => Some(80),
+            Some("https") => Some(443),
+            _ => None,
         };
+        let Some(port) = authority.port_u16().or(default) else { return wrong("no port") };
         let host = authority.host();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if host.is_empty() {
-            wrong("no host")
-        } else {
-            Ok(Self::Tcp { host: host.to_owned(), port })
+        let host = host.to_owned();
+        match is_tls {
+            _ if host.is_empty() => wrong("no host"),
+            true => Ok(Self::Tls { host, port }),
+            false => Ok(Self::Tcp { host, port }),
         }
     }
 }
@@ -152,6 +173,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { .. } => f.write_str(&self.authority()),
+            Self::Tls { .. } => write!(f, "https://{}", self.authority()),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -173,6 +195,14 @@ mod tests {
             let target = Target::Tcp { host: host.to_owned(), port };
             assert_eq!(text.parse(), Ok(target), "{text}");
         }
+        for (text, host, port, shown) in [
+            ("https://gate.example", "gate.example", 443, "https://gate.example:443"),
+            ("admin+https://[::1]:8082/", "::1", 8082, "https://[::1]:8082"),
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target, Target::Tls { host: host.to_owned(), port }, "{text}");
+            assert_eq!(target.to_string(), shown);
+        }
         let unix = Ok(Target::Unix("/run/s".into()));
         assert_eq!("unix:/run/s".parse(), unix);
         assert_eq!("http://unix:/run/s".parse(), unix);
@@ -181,6 +211,21 @@ mod tests {
             (target.authority().as_str(), target.to_string().as_str()),
             ("[::1]:80", "[::1]:80")
         );
+    }
+
+    #[test]
+    fn only_what_leaves_the_machine_in_the_clear_is_overheard() {
+        for (text, is_overheard) in [
+            ("http://127.0.0.1:1", false),
+            ("http://[::1]:1", false),
+            ("localhost:1", false),
+            ("unix:/run/s", false),
+            ("https://gate.example", false),
+            ("http://gate.example", true),
+            ("192.0.2.1:1", true),
+        ] {
+            assert_eq!(text.parse::<Target>().unwrap().is_overheard(), is_overheard, "{text}");
+        }
     }
 
     #[test]
@@ -193,7 +238,8 @@ mod tests {
             ("localhost:65536", "no port"),
             ("http://me@localhost:80", "no host and port"),
             ("http://localhost:80/v1", "no host and port"),
-            ("https://localhost", "TLS is not spoken here"),
+            ("https://", "no host and port"),
+            ("https://unix:/run/s", "no host and port"),
             ("redis://localhost:6379", "an unknown scheme"),
             ("unix:", "no path"),
             (":80", "no host"),

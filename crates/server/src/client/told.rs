@@ -120,7 +120,7 @@ impl Answered {
 }
 
 /// What an answer that is no decision says.
-pub(super) fn problem(status: StatusCode, body: &[u8]) -> String {
+pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
     if let Ok(Problem { detail }) = serde_json::from_slice(body) {
         return shortened(&detail);
     }

@@ -205,9 +205,6 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
 }
 
 fn check_oidc(oidc: &OidcConfig, has_catalog: bool) -> Result<(), ConfigError> {
-    if cfg!(not(feature = "oidc")) {
-        return wrong("catalog.oidc", "this program was built without it".to_owned());
-    }
     if !has_catalog {
         return wrong("catalog.oidc", "expected `catalog.url` beside it".to_owned());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate::{Cost, Request, Verb};
+use sluicegate::{Cost, Micros, Request, Verb};
 use sluicegate_control::api::{Budget, Budgets, Told};
 
 use crate::gate::Gate;
@@ -28,7 +28,7 @@ impl Live {
             allowed: decision.allowed(),
             limit: decision.limit,
             remaining: decision.remaining,
-            retry_after_us: decision.retry_after().map(|span| span.get()),
+            retry_after_us: decision.retry_after().map(Micros::get),
             reset_after_us: decision.reset_after.get(),
             rule: answer.rule().to_owned(),
         })

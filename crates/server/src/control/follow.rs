@@ -1,10 +1,12 @@
 //! Follows the catalog: what changes there holds here within a second.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::system::uname;
+use sluicegate::store::redis::Revisions;
 use sluicegate::{Clock, WallClock};
 use sluicegate_control::api::{Api, Setup};
 use sluicegate_control::node::{Follower, News};
@@ -15,16 +17,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::Office;
 use super::budgets::Live as LiveBudgets;
+use super::publish::Publisher;
 use crate::callers::Callers;
 use crate::config::{CatalogConfig, Listen};
 use crate::gate::Gate;
 use crate::policies::Live;
 use crate::say;
+use crate::store::OnRedis;
 use crate::wire::Bound;
 
 /// How often the catalog is asked for its revision: an edit is to hold everywhere within a second,
 /// and this is one row by its key.
 const EVERY: Duration = Duration::from_millis(250);
+
+/// How long is waited at least, also if somebody says that there is news.
+const EVERY_MIN: Duration = Duration::from_millis(5);
 
 /// How long is waited between two looks while the catalog does not answer.
 const AWAY_EVERY: Duration = Duration::from_secs(1);
@@ -37,6 +44,11 @@ const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
 /// without the catalog.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the catalog is told which tokens were used, and how long that may take: nothing is as
+/// little urgent.
+const USED_EVERY: Duration = Duration::from_secs(10);
+const USED_WAIT_MAX: Duration = Duration::from_millis(500);
+
 /// What follows the catalog.
 #[derive(Debug)]
 pub(crate) struct Following {
@@ -45,6 +57,8 @@ pub(crate) struct Following {
     /// Whether what is held is not in its file yet, and when the file was written last.
     is_unkept: bool,
     kept_at: Option<Instant>,
+    /// When the catalog was told last which tokens were used.
+    used_at: Option<Instant>,
     is_away: bool,
 }
 
@@ -80,7 +94,7 @@ impl Following {
             Err(error) => tracing::warn!("catalog.kept: it is left aside: {error}"),
         }
         let mut following =
-            Self { follower, kind, is_unkept: false, kept_at: None, is_away: false };
+            Self { follower, kind, is_unkept: false, kept_at: None, used_at: None, is_away: false };
         match following.look().await {
             Ok(new) => news.extend(new),
             Err(error) if following.follower.held().revision() == 0 => {
@@ -106,25 +120,30 @@ impl Following {
 
     /// Looks again and again until `stop`, and tells of what is news.
     pub(crate) async fn keep(mut self, told: Told<'_>, stop: &CancellationToken) {
+        let redis = told.gate.engine().store().on_redis();
+        let mut heard = redis.map(OnRedis::revisions);
+        let mut publisher = Publisher::default();
         loop {
-            let pause = if self.is_away { AWAY_EVERY } else { EVERY };
-            tokio::select! {
-                () = stop.cancelled() => break,
-                // Nodes that started together do not ask together for ever.
-                () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
-            }
             let looked = tokio::select! {
                 () = stop.cancelled() => break,
-                looked = self.look() => looked,
+                looked = async {
+                    self.pause(&told, &mut heard).await;
+                    self.look().await
+                } => looked,
             };
             match looked {
                 Ok(news) => {
                     if let Some(news) = news {
+                        publisher.note(&news);
                         told.take(news, self.revision());
                     }
                     told.live.asked(true);
                     self.is_away = false;
                     self.open_office(&told).await;
+                    self.note_used(told.callers).await;
+                    if let Some(redis) = redis {
+                        publisher.look(redis, self.follower.held()).await;
+                    }
                 }
                 Err(error) => {
                     told.live.asked(false);
@@ -133,8 +152,28 @@ impl Following {
             }
             self.write().await;
         }
-        self.kept_at = None;
+        (self.kept_at, self.used_at) = (None, None);
         self.write().await;
+        if !self.is_away {
+            self.note_used(told.callers).await;
+        }
+    }
+
+    /// Waits until it is time to look, or somebody says that there is something to see.
+    async fn pause(&self, told: &Told<'_>, heard: &mut Option<Revisions>) {
+        let pause = if self.is_away { AWAY_EVERY } else { EVERY };
+        let later = async {
+            let Some(heard) = heard else { return pending().await };
+            while heard.next().await <= self.revision() {}
+        };
+        // However much is said, looks have a distance.
+        sleep(EVERY_MIN).await;
+        tokio::select! {
+            // Nodes that started together do not ask together for ever.
+            () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
+            () = told.office.changed() => {}
+            () = later => {}
+        }
     }
 
     /// What changed since the last look.
@@ -172,6 +211,20 @@ impl Following {
         };
         let budgets = Arc::new(LiveBudgets(Arc::clone(told.gate)));
         told.office.open(&Api::new(catalog.clone(), Arc::new(WallClock), setup, budgets));
+    }
+
+    /// Tells the catalog which tokens were used, if it is not too soon.
+    async fn note_used(&mut self, callers: &Callers) {
+        let Some(catalog) = self.follower.catalog() else { return };
+        if self.used_at.is_some_and(|at| at.elapsed() < USED_EVERY) {
+            return;
+        }
+        self.used_at = Some(Instant::now());
+        let used = callers.used();
+        let noted = timeout(USED_WAIT_MAX, catalog.note_tokens_used(&used)).await;
+        if !matches!(noted, Ok(Ok(()))) {
+            tracing::debug!("catalog: it was not told which tokens were used");
+        }
     }
 
     /// Writes what is held to its file, if it is not there and not too soon.

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! catalog ─▶ follow ─▶ News ─▶ engine, callers          requests never come here
-//!    ▲         └─ the file that is kept
+//!    ▲         ├─ the file that is kept
+//!    │         └─ publish ─▶ Redis, for programs that go there themselves, and other nodes
 //!    └─ admin API ◀─ office ◀─ wire                     budgets ─▶ engine
 //! ```
 
 mod budgets;
 mod follow;
 mod office;
+mod publish;
 
 pub(crate) use follow::{Following, Told, first};
 pub(crate) use office::Office;

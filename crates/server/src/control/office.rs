@@ -1,20 +1,16 @@
 //! Where operators come to: the admin API, once the catalog is there.
 
-#[cfg(feature = "oidc")]
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use anyhow::Result;
-#[cfg(feature = "oidc")]
-use anyhow::anyhow;
+use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sluicegate::http::problem::MEDIA_TYPE;
 use sluicegate_control::api::{Api, Source};
-#[cfg(feature = "oidc")]
 use sluicegate_control::identity::Oidc;
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 use crate::config::CatalogConfig;
@@ -25,8 +21,9 @@ use crate::wire::accept::Peer;
 pub(crate) struct Office {
     /// None: the catalog was not reached yet.
     router: OnceLock<Router>,
+    /// Somebody changed something.
+    changed: Notify,
     /// Where people sign in elsewhere, if they do.
-    #[cfg(feature = "oidc")]
     oidc: Option<Arc<Oidc>>,
 }
 
@@ -35,35 +32,31 @@ impl Office {
     ///
     /// # Errors
     /// What is wrong with the files that it names.
-    #[cfg_attr(
-        not(feature = "oidc"),
-        expect(
-            clippy::unnecessary_wraps,
-            unused_variables,
-            reason = "no file is named without it"
-        )
-    )]
     pub(crate) fn new(config: &CatalogConfig) -> Result<Self> {
-        Ok(Self {
-            router: OnceLock::new(),
-            #[cfg(feature = "oidc")]
-            oidc: oidc(config)?,
-        })
+        let oidc = config.oidc.as_ref().map(|oidc| Oidc::new(oidc.of_catalog())).transpose();
+        let oidc = oidc.map_err(|error| {
+            anyhow!("catalog.oidc.{}", error.to_string().trim_start_matches('/'))
+        })?;
+        Ok(Self { router: OnceLock::new(), changed: Notify::new(), oidc: oidc.map(Arc::new) })
     }
 
     /// From now on this answers.
     pub(super) fn open(&self, api: &Api) {
-        #[cfg(feature = "oidc")]
-        let api = match &self.oidc {
-            Some(oidc) => &api.clone().with_oidc(Arc::clone(oidc)),
-            None => api,
+        let router = match &self.oidc {
+            Some(oidc) => api.clone().with_oidc(Arc::clone(oidc)).router(),
+            None => api.router(),
         };
-        self.router.set(api.router()).ok();
+        self.router.set(router).ok();
     }
 
     /// Whether it was opened.
     pub(super) fn is_open(&self) -> bool {
         self.router.get().is_some()
+    }
+
+    /// Returns when somebody has changed something here since the last time.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Answers `request`, which came from `peer`.
@@ -74,22 +67,15 @@ impl Office {
             Peer::Local => "local".to_owned(),
         };
         request.extensions_mut().insert(Source(source));
-        match router.clone().oneshot(request).await {
+        let changes = !request.method().is_safe();
+        let response = match router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
+        };
+        if changes && response.status().is_success() {
+            self.changed.notify_one();
         }
-    }
-}
-
-#[cfg(feature = "oidc")]
-fn oidc(config: &CatalogConfig) -> Result<Option<Arc<Oidc>>> {
-    let oidc = config.oidc.as_ref().map(|oidc| Oidc::new(oidc.of_catalog()));
-    match oidc.transpose() {
-        Ok(oidc) => Ok(oidc.map(Arc::new)),
-        Err(error) => {
-            let problem = error.to_string();
-            Err(anyhow!("catalog.oidc.{}", problem.trim_start_matches('/')))
-        }
+        response
     }
 }
 

@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 
 use super::histogram::Spans;
 use super::process::Process;
+use crate::callers::Callers;
 use crate::gate::Gate;
 use crate::policies::Live;
 use crate::store::{AnyStore, OnRedis};
@@ -27,6 +28,7 @@ use crate::wire::Wire;
 pub(crate) struct Scrape {
     pub(crate) gate: Arc<Gate>,
     pub(crate) live: Arc<Live>,
+    pub(crate) callers: Arc<Callers>,
 }
 
 /// The names and values of a sample's labels.
@@ -68,6 +70,12 @@ impl Scrape {
         });
         let help = "Requests that could not be decided";
         families.counters("sluicegate_decision_errors", help, errors)?;
+        let refused = DECIDING.iter().flat_map(|wire| {
+            let of_wire = self.callers.refused(*wire);
+            of_wire.map(|(reason, count)| ([("wire", wire.name()), ("reason", reason)], count))
+        });
+        let help = "Requests and logins that were refused because of who asked";
+        families.counters("sluicegate_callers_refused", help, refused)?;
         let operations = DECIDING.iter().flat_map(|wire| {
             let of_wire = counts.operations(*wire);
             of_wire.map(|(name, count)| ([("wire", wire.name()), ("operation", name)], count))

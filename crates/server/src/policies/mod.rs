@@ -15,7 +15,7 @@ use sluicegate_policy::{DescriptorTree, Document};
 
 use crate::say;
 pub(crate) use live::{Live, Status};
-pub(crate) use source::Source;
+pub(crate) use source::{Located, Source};
 
 /// The document at `path` (`-` is standard input).
 pub(crate) fn load(path: &Path) -> Result<Document> {

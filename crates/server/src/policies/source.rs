@@ -1,13 +1,15 @@
 //! Where policies come from: a document, or a directory of them.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
-use sluicegate_policy::Document;
+use sluicegate_policy::{Document, DocumentError};
 
 use super::{add, parse, read};
 
@@ -29,6 +31,20 @@ pub(crate) struct Loaded {
     pub(crate) document: Document,
     /// SHA-256 of all texts with their lengths, in hexadecimal digits.
     pub(crate) hash: String,
+}
+
+/// A file, and the policies in it as they are written.
+pub(crate) type WrittenFile = (PathBuf, Vec<Value>);
+
+/// Something that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Located {
+    /// In which file; empty if it is in none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) file: String,
+    /// Where in it: `policies[2].rules[0].token_bucket.rate`.
+    pub(crate) path: String,
+    pub(crate) problem: String,
 }
 
 /// What changes when a file does: cheap to look at every second. Following links, it also changes
@@ -100,8 +116,35 @@ impl Source {
             .map_err(|(place, error)| lines(&files[place], &error)))
     }
 
+    /// The policies of each file as they are written there, or all that is wrong.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(crate) fn written(&self) -> Result<std::result::Result<Vec<WrittenFile>, Vec<Located>>> {
+        let files = self.files()?;
+        let (mut documents, mut written, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        for file in &files {
+            let text = read(file).with_context(|| cannot_read(file))?;
+            match (Document::parse(&text), Document::written(&text)) {
+                (Ok(document), Ok(policies)) => {
+                    documents.push(document);
+                    written.push((file.clone(), policies));
+                }
+                (Err(errors), _) | (_, Err(errors)) => {
+                    wrong.extend(errors.errors().iter().map(|error| Located::new(file, error)));
+                }
+            }
+        }
+        if wrong.is_empty()
+            && let Err((place, error)) = Document::joined(documents)
+        {
+            wrong.push(Located::new(&files[place], &error));
+        }
+        Ok(if wrong.is_empty() { Ok(written) } else { Err(wrong) })
+    }
+
     /// The documents, in the order of their names.
-    fn files(&self) -> Result<Vec<PathBuf>> {
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         // `-` is standard input: read once, and no file.
         if self.path.as_os_str() == "-" {
             return Ok(vec![self.path.clone()]);
@@ -126,6 +169,24 @@ impl Source {
         }
         files.sort_unstable();
         Ok(files)
+    }
+}
+
+impl Located {
+    fn new(file: &Path, error: &DocumentError) -> Self {
+        let (path, problem) = (error.path().to_owned(), error.problem().to_owned());
+        Self { file: file.display().to_string(), path, problem }
+    }
+}
+
+impl fmt::Display for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in [&self.file, &self.path] {
+            if !part.is_empty() {
+                write!(f, "{part}: ")?;
+            }
+        }
+        f.write_str(&self.problem)
     }
 }
 

@@ -15,10 +15,21 @@ use crate::say::one_line;
 
 /// Lines on their way to the session: which policy they are a check of, with which key, and when.
 pub(crate) struct Logs {
+    guard: Guard,
+    reorder: Reorder<(u64, Guarded)>,
+}
+
+/// Which policy guards a line of a log, and what its key is made of.
+pub(crate) struct Guard {
     choice: Choice,
     /// What keys are made of, if it is not what the policy says.
     key: Option<Vec<KeyAttribute>>,
-    reorder: Reorder<Check>,
+}
+
+/// A line that is guarded.
+pub(crate) struct Guarded {
+    pub(crate) policy: Arc<Policy>,
+    key: Box<str>,
 }
 
 enum Choice {
@@ -26,12 +37,8 @@ enum Choice {
     One(Arc<Policy>),
     /// The first that matches.
     Matching(PolicySet),
-}
-
-struct Check {
-    line: u64,
-    policy: Arc<Policy>,
-    key: Box<str>,
+    /// None is a check of any.
+    Nothing,
 }
 
 impl Logs {
@@ -46,41 +53,23 @@ impl Logs {
         key: Option<Vec<KeyAttribute>>,
         window: Micros,
     ) -> Result<Self> {
-        let choice = choose(policies, policy)?;
-        let own: Vec<_> = match (&key, &choice) {
-            (Some(key), _) => key.iter().collect(),
-            (None, Choice::One(policy)) => policy.key().iter().collect(),
-            (None, Choice::Matching(set)) => {
-                set.policies().iter().flat_map(|policy| policy.key()).collect()
-            }
-        };
-        if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute)) {
-            bail!("key: logs do not know `{unknown}`; make it of others with `--key remote_ip`");
-        }
-        Ok(Self { choice, key, reorder: Reorder::new(window) })
+        let guard = Guard::new(choose(policies, policy)?, key)?;
+        Ok(Self { guard, reorder: Reorder::new(window) })
     }
 
     /// Takes one line of the log; it and others are decided when their time has come.
     pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut Session) {
         // Servers escape what is not text. Where one did not, the rest of the line still counts.
         let text = String::from_utf8_lossy(bytes);
-        let LogLine { at, request, is_cut } = match combined::parse(text.as_bytes()) {
+        let parsed = match combined::parse(text.as_bytes()) {
             Ok(parsed) => parsed,
             Err(error) => return session.failed(line, None, &error),
         };
-        let policy = match &self.choice {
-            Choice::One(policy) => policy,
-            Choice::Matching(policies) => match policies.match_request(&request) {
-                Some(policy) => policy,
-                None => return session.tally.unmatched += 1,
-            },
-        };
-        let attributes = self.attributes(policy);
-        if is_cut && attributes.contains(&KeyAttribute::UserAgent) {
-            return session.failed(line, Some(at), &LogError::Missing("user_agent"));
+        match self.guard.of(&parsed) {
+            Ok(Some(guarded)) => self.reorder.push(parsed.at, (line, guarded)),
+            Ok(None) => return session.tally.unmatched += 1,
+            Err(error) => return session.failed(line, Some(parsed.at), &error),
         }
-        let key = key_of(attributes, &request).into();
-        self.reorder.push(at, Check { line, policy: Arc::clone(policy), key });
         while let Some((at, check)) = self.reorder.pop_due() {
             decide(at, &check, session);
         }
@@ -93,11 +82,70 @@ impl Logs {
         }
         session.tally.late = self.reorder.late();
     }
+}
+
+impl Guard {
+    fn new(choice: Choice, key: Option<Vec<KeyAttribute>>) -> Result<Self> {
+        let own: Vec<_> = match (&key, &choice) {
+            (Some(key), _) => key.iter().collect(),
+            (None, Choice::One(policy)) => policy.key().iter().collect(),
+            (None, Choice::Matching(set)) => {
+                set.policies().iter().flat_map(|policy| policy.key()).collect()
+            }
+            (None, Choice::Nothing) => Vec::new(),
+        };
+        if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute)) {
+            bail!("key: logs do not know `{unknown}`; make it of others with `--key remote_ip`");
+        }
+        Ok(Self { choice, key })
+    }
+
+    /// As [`Logs::new`]; but nothing is guarded if there is no such policy, or none at all.
+    ///
+    /// # Errors
+    /// If nobody says which policy, or keys are to be made of what no log knows.
+    pub(crate) fn if_any(
+        policies: &PolicySet,
+        policy: Option<&str>,
+        key: Option<Vec<KeyAttribute>>,
+    ) -> Result<Self> {
+        let is_there = policy.map_or(!policies.is_empty(), |name| policies.resolve(name).is_some());
+        let choice = if is_there { choose(policies, policy)? } else { Choice::Nothing };
+        Self::new(choice, key)
+    }
+
+    /// What guards `line`.
+    ///
+    /// # Errors
+    /// If the line lacks what its key is made of.
+    pub(crate) fn of(&self, line: &LogLine<'_>) -> Result<Option<Guarded>, LogError> {
+        let LogLine { at: _, request, is_cut } = line;
+        let policy = match &self.choice {
+            Choice::One(policy) => Some(policy),
+            Choice::Matching(policies) => policies.match_request(request),
+            Choice::Nothing => None,
+        };
+        let Some(policy) = policy else { return Ok(None) };
+        let attributes = self.attributes(policy);
+        if *is_cut && attributes.contains(&KeyAttribute::UserAgent) {
+            return Err(LogError::Missing("user_agent"));
+        }
+        let key = key_of(attributes, request).into();
+        Ok(Some(Guarded { policy: Arc::clone(policy), key }))
+    }
 
     /// What the keys of `policy` are made of.
     fn attributes<'a>(&'a self, policy: &'a Policy) -> &'a [KeyAttribute] {
         let own = self.key.as_deref().unwrap_or(policy.key());
         if own.is_empty() { &[KeyAttribute::RemoteIp] } else { own }
+    }
+}
+
+impl Guarded {
+    /// Whose budget it is. A request without an attribute that is a whole key takes that of all who
+    /// lack it.
+    pub(crate) fn key(&self) -> Option<&str> {
+        (!self.key.is_empty()).then_some(&*self.key)
     }
 }
 
@@ -127,14 +175,12 @@ fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
     }
 }
 
-/// A request without an attribute that is a whole key takes the budget of all who lack it.
-fn decide(at: Micros, check: &Check, session: &mut Session) {
-    let Check { line, policy, key } = check;
+fn decide(at: Micros, (line, guarded): &(u64, Guarded), session: &mut Session) {
     let ask = Ask {
         line: *line,
         at,
-        policy: policy.name(),
-        key: (!key.is_empty()).then_some(key),
+        policy: guarded.policy.name(),
+        key: guarded.key(),
         op: Op::Check,
         verb: Verb::Check { cost: Cost::ONE },
         id: None,

@@ -11,6 +11,8 @@
 //!                                             pending
 //! ```
 //!
+//! `sluicegate policies whatif` (`whatif`) is the same with two engines side by side.
+//!
 //! [`jsonl`] and [`combined`] are pure: bytes in, an event or an error out.
 
 mod chart;
@@ -27,6 +29,7 @@ mod reorder;
 mod session;
 mod source;
 mod summary;
+pub(crate) mod whatif;
 pub(crate) mod words;
 
 use std::io::{self, ErrorKind, Write};
@@ -256,7 +259,7 @@ fn guess(head: &[u8]) -> Format {
 }
 
 /// What an input is called in errors: its path as it was given, or what `-` stands for.
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     if is_dash(path) { "standard input".to_owned() } else { say::escaped(&path.to_string_lossy()) }
 }
 

@@ -10,6 +10,7 @@ pub mod http;
 pub mod resp;
 pub mod rls;
 mod tls;
+pub(crate) mod token;
 
 use std::fmt;
 use std::io;
@@ -32,8 +33,8 @@ use resp::Password;
 use rls::RateLimits;
 
 pub(crate) use accept::{DRAIN_MAX, raise_files_max};
-pub(crate) use tls::Renewal;
 use tls::Tls;
+pub(crate) use tls::{Renewal, authorities};
 
 /// A protocol at the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

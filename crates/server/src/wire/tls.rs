@@ -241,6 +241,14 @@ fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, String> {
     Ok(Arc::new(roots))
 }
 
+/// The authorities in a file.
+///
+/// # Errors
+/// If it cannot be read, or there are none in it.
+pub(crate) fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
+    roots(&contents(path)?).map_err(|problem| anyhow!(problem))
+}
+
 fn contents(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;

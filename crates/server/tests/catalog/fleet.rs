@@ -1,8 +1,11 @@
 //! Several nodes of one catalog.
 
 use serde_json::{Value, json};
-use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, SqlKind, SqlServer, need};
+use sluicegate_testkit::{
+    Client, FaultProxy, Faults, Options, RedisServer, Reply, SqlKind, SqlServer, need,
+};
 
+use crate::program::PATIENCE;
 use crate::stage::{Node, Who, policy, until};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,6 +34,32 @@ async fn an_edit_holds_on_every_node_of_a_fleet_that_shares_its_budgets() {
         let revisions: Vec<_> = seen["items"].as_array().unwrap().iter().collect();
         revisions.len() == 3 && revisions.iter().all(|node| node["revision"] == json!(2))
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_go_to_redis_find_the_policies_there_also_after_it_lost_its_data() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = format!("[store]\nurl = 'redis://{}'\n", redis.address());
+    let node = Node::start("sqlite:DIR/catalog.db", &store);
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5) });
+    node.admin(&ada, "POST", "/apps/shop/policies", &new);
+    let mut client = Client::connect(redis.address()).await.unwrap();
+    let is_published = async |client: &mut Client, text: &str| {
+        let asking = sluicegate_testkit::until("the policy in Redis", PATIENCE, async || {
+            let found = client.call(&["HGET", "sg:{policies}", "orders"]).await.unwrap();
+            let Reply::Bytes(found) = found else { return None };
+            String::from_utf8(found).unwrap().contains(text).then_some(())
+        });
+        asking.await.unwrap();
+    };
+    is_published(&mut client, r#""state":"shadow""#).await;
+    let path = "/apps/shop/policies/orders";
+    node.admin(&ada.of_version(1), "POST", &format!("{path}/activate"), &Value::Null);
+    is_published(&mut client, r#""state":"active""#).await;
+    client.call(&["FLUSHALL"]).await.unwrap();
+    is_published(&mut client, r#""state":"active""#).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

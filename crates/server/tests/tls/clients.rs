@@ -128,3 +128,44 @@ async fn who_shows_no_certificate_or_that_of_another_authority_is_refused() {
     }
     all_wires_are_answered(&server, &files.tls, Some(&files.tls)).await;
 }
+
+/// What our own program says to this, and its exit status.
+fn sluicegate(command: &str) -> (String, Option<i32>) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+    program.args(command.split_whitespace()).env("SLUICEGATE_TOKEN", "sgt_none");
+    let output = program.output().expect("the program is built");
+    (said(&output), output.status.code())
+}
+
+#[test]
+fn our_own_client_believes_who_is_signed_by_the_authority_that_it_is_told() {
+    let (files, others) = (Files::new(), Files::new());
+    let server = Server::start(&files.config(false));
+    let (http, admin) = (server.address("https").port(), server.address("admin+https").port());
+    let (ca, other) = (files.tls.ca.display(), others.tls.ca.display());
+    let (out, status) =
+        sluicegate(&format!("check login cli --to https://localhost:{http} --ca {ca}"));
+    assert_eq!((out.starts_with("passes: 4 of 5 left"), status), (true, Some(0)), "{out}");
+    let health = sluicegate(&format!("health --to admin+https://127.0.0.1:{admin} --ca {ca}"));
+    assert_eq!(health, ("ok\n".to_owned(), Some(0)));
+    for command in [
+        format!("check login cli --to https://localhost:{http} --ca {other}"),
+        format!("check login cli --to https://localhost:{http}"),
+        format!("policies diff -f - --app shop --to https://localhost:{admin} --ca {other}"),
+    ] {
+        let mut program = Command::new("sh");
+        let line = format!("echo 'policies: []' | {} {command}", env!("CARGO_BIN_EXE_sluicegate"));
+        let output = program.args(["-c", &line]).env("SLUICEGATE_TOKEN", "t").output();
+        let output = output.expect("there is a shell");
+        let out = said(&output);
+        assert!(out.contains("localhost is not believed: "), "{command}: {out}");
+        assert_eq!(output.status.code(), Some(2), "{out}");
+    }
+    let (out, status) = sluicegate(&format!(
+        "check login cli --to https://localhost:{http} --ca {}",
+        files.tls.server_key.display()
+    ));
+    assert_eq!((out.contains("expected certificates in PEM"), status), (true, Some(2)), "{out}");
+    let (out, _) = sluicegate(&format!("bench --policy login --to https://localhost:{http}"));
+    assert!(out.contains("load is not made over TLS"), "{out}");
+}

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 
+use super::oidc_of;
 use super::sessions::{begin, limit_source};
 use crate::access::{Action, Actor, Denied};
 use crate::api::Api;
@@ -20,7 +21,7 @@ const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 const HOME: &str = "/";
 
 pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
-    let (api, oidc) = (&ask.api, set_up(&ask.api)?);
+    let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     limit_source(api, &ask.by.source)?;
     let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
     let no_location = || said(Refused::Unbelievable("its page has no plain URL".to_owned()));
@@ -30,7 +31,7 @@ pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
 }
 
 pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
-    let (api, oidc) = (&ask.api, set_up(&ask.api)?);
+    let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     limit_source(api, &ask.by.source)?;
     let called: Called = ask.called_back()?;
     let cookie = ask.cookie(COOKIE).unwrap_or_default();
@@ -43,10 +44,6 @@ pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
     }
     let reply = Reply::see(HOME).expect("a path is plain text").cookie(Some(secret.expose()));
     Ok(reply.set_cookie(&format!("{COOKIE}=; Max-Age=0; {ATTRIBUTES}")))
-}
-
-fn set_up(api: &Api) -> Result<&Oidc, Problem> {
-    api.oidc.as_deref().ok_or_else(super::no_oidc)
 }
 
 /// The id of the account of who signed in; who has none, or may not use it, is in the audit: the

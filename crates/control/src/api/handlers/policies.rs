@@ -86,8 +86,10 @@ pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
 
 pub(in crate::api) async fn apply(ask: Ask) -> Result<Reply, Problem> {
     let WantedPolicies { policies } = ask.json()?;
-    let applied = ask.api.catalog.apply(&ask.by, ask.param("app"), &policies).await?;
-    Ok(Reply::ok(&serde_json::json!({ "policies": applied })))
+    // Who has not looked at what there is wants it replaced, whatever it is.
+    let version = ask.is_versioned().then(|| ask.version()).transpose()?;
+    let applied = ask.api.catalog.apply(&ask.by, ask.param("app"), &policies, version).await?;
+    Ok(Reply::ok(&applied).version(applied.version))
 }
 
 pub(in crate::api) async fn validate(ask: Ask) -> Result<Reply, Problem> {

@@ -168,6 +168,9 @@ impl Plan {
             bail!("--duration: `{}` is outside 1us..=1d", Span(duration));
         }
         let to = to.unwrap_or_else(|| Target::loopback(wire.port()));
+        if matches!(to, Target::Tls { .. }) {
+            bail!("--to: load is not made over TLS: go to the address behind it");
+        }
         let addresses = to.addresses().await.context("--to")?;
         if !allow_remote && let Some(other) = addresses.iter().find(|to| !to.is_local()) {
             bail!("--to: `{other}` is another machine, and load on it wants --allow-remote");

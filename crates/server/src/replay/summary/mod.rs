@@ -1,7 +1,7 @@
 //! What a replay tells at its end: gathered in bounded memory, told to people or as data.
 
 mod busiest;
-mod keys;
+pub(crate) mod keys;
 pub(crate) mod timeline;
 
 use std::io::{self, Write};

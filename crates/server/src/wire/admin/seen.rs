@@ -74,8 +74,8 @@ pub(super) async fn events(
 }
 
 pub(super) async fn metrics(State(house): State<House>, headers: HeaderMap) -> Response {
-    let House { gate, live, .. } = house;
-    let text = Scrape { gate, live }.text();
+    let House { gate, live, callers, .. } = house;
+    let text = Scrape { gate, live, callers }.text();
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains(OPEN_METRICS)) {
         let kind = format!("{OPEN_METRICS}; version=1.0.0; charset=utf-8");

@@ -10,6 +10,9 @@ use utoipa::openapi::path::{
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, SchemaType, Type};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{
     ComponentsBuilder, Content, Header, InfoBuilder, Object, ObjectBuilder, OneOfBuilder, OpenApi,
     OpenApiBuilder, PathItem, PathsBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
@@ -49,6 +52,8 @@ fn describe() -> OpenApi {
         .schemas_from_iter(bodies())
         .schema("Check", request(Operation::Check))
         .schema("BatchAnswer", batch_answer())
+        .security_scheme(BEARER, bearer())
+        .security_scheme(GATEWAY, gateway())
         .build();
     let mut paths = PathsBuilder::new();
     for operation in Operation::ALL {
@@ -80,26 +85,50 @@ fn bodies() -> Vec<(String, RefOr<Schema>)> {
     bodies
 }
 
+/// A token of the catalog, as clients show it.
+fn bearer() -> SecurityScheme {
+    let what = "A token of an app, from the catalog. Without a catalog there are none; with one, it \
+                depends on the address whether one has to be shown (`catalog.tokens_required`). The \
+                request is that app's.";
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(what));
+    SecurityScheme::Http(bearer.build())
+}
+
+/// The same, as gateways show theirs.
+fn gateway() -> SecurityScheme {
+    let what = "The gateway's own token: `Authorization` is its client's.";
+    SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(
+        "X-Sluicegate-Token",
+        what,
+    )))
+}
+
+/// A token, or none where none is required.
+fn by_token(operation: OperationBuilder, scheme: &str) -> OperationBuilder {
+    let token = SecurityRequirement::new(scheme, Vec::<String>::new());
+    operation.security(token).security(SecurityRequirement::default())
+}
+
 fn described(operation: Operation) -> Described {
     let (id, summary) = summary(operation);
     let asked = RequestBodyBuilder::new()
         .content(JSON, Content::new(Some(request(operation))))
         .required(Some(Required::True))
         .build();
+    let forbidden = "The policy is not for this app (`code` is 0), the token is not for this, or it \
+                     is another app's.";
     let mut described = OperationBuilder::new()
         .operation_id(Some(id))
         .summary(Some(summary))
         .request_body(Some(asked))
         .response("200", told(operation, answer(operation)))
+        .response("401", challenged(problem("A token is required, or the one shown is not good.")))
         .response("400", problem("The request makes no sense: which field, and what is permitted."))
+        .response("403", problem(forbidden))
+        .response("404", problem("There is no such policy."))
         .response("408", problem("The body did not come in time."))
         .response("413", problem("The body is longer than 64 KiB."))
         .response("415", problem("The body is not `application/json`."));
-    if operation != Operation::Batch {
-        described = described
-            .response("403", problem("The policy is not for this app."))
-            .response("404", problem("There is no such policy."));
-    }
     if operation.may_deny() {
         let refused = "Only with `?deny=429`: the request is refused.";
         let nobody = "The store does not answer. With `?deny=429` also: nobody could decide, and \
@@ -115,7 +144,7 @@ fn described(operation: Operation) -> Described {
     if operation == Operation::Settle {
         described = described.response("409", problem("It was settled before; nothing changed."));
     }
-    described.build()
+    by_token(described, BEARER).build()
 }
 
 const fn summary(operation: Operation) -> (&'static str, &'static str) {
@@ -156,6 +185,14 @@ fn answered(what: &str, media_type: &str, body: RefOr<Schema>) -> Response {
 
 fn problem(what: &str) -> Response {
     answered(what, PROBLEM, schema("Problem"))
+}
+
+/// The same, with what is to be shown.
+fn challenged(mut answer: Response) -> Response {
+    let mut header = Header::new(Object::with_type(Type::String));
+    header.description = Some("`Bearer`, and what is wrong with the token (RFC 6750).".to_owned());
+    answer.headers.insert("WWW-Authenticate".to_owned(), RefOr::T(header));
+    answer
 }
 
 /// The same, with the header fields that tell of the budget.
@@ -283,6 +320,10 @@ const FIELDS: [(&str, &str, bool); 6] = [
     ("X-RateLimit-Remaining", "What is left.", false),
     ("X-RateLimit-Reset", "Seconds until the budget is full, or the request can pass.", false),
 ];
+
+/// What the ways to show a token are called.
+const BEARER: &str = "token";
+const GATEWAY: &str = "gatewayToken";
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = sluicegate::http::problem::MEDIA_TYPE;

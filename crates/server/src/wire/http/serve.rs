@@ -37,12 +37,13 @@ use super::auth;
 use super::codec::{Ask, Operation, Problem, encode, encode_explanation, refusal};
 use super::guard::Guard;
 use super::openapi;
+use crate::callers::{Caller, Door, Refused};
 use crate::gate::Gate;
 use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Peer, Seat};
 use crate::wire::headers::Headers;
 use crate::wire::http::TrustedPeers;
 use crate::wire::rls::RateLimits;
-use crate::wire::{House, Wire, rls};
+use crate::wire::{House, Wire, rls, token};
 use body::read;
 
 /// Largest head of a request, and what is buffered of a connection: four times what clients send
@@ -68,6 +69,7 @@ type Answer = Response<Full<Bytes>>;
 struct Desk {
     gate: Arc<Gate>,
     headers: Headers,
+    door: Door,
 }
 
 /// What stands before the router.
@@ -79,8 +81,9 @@ struct Front {
 /// Answers requests, also those by the descriptors of gateways, until `stop`, then lets those in
 /// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, limits, trusted_peers, workers, stop, http_headers, .. } = house;
-    let desk = Desk { gate: Arc::clone(gate), headers: *http_headers };
+    let House { gate, callers, limits, trusted_peers, workers, stop, http_headers, .. } = house;
+    let door = callers.door(Wire::Http, listener.address().ok().as_ref());
+    let desk = Desk { gate: Arc::clone(gate), headers: *http_headers, door };
     let router = everything(&desk, Arc::clone(trusted_peers), Arc::clone(limits));
     let front = Arc::new(Front { desk, router });
     let connections = Arc::clone(gate.eyes().connections(Wire::Http));
@@ -156,8 +159,8 @@ async fn answer(
 /// All that this wire answers.
 fn everything(desk: &Desk, trusted: Arc<TrustedPeers>, limits: Arc<RateLimits>) -> Router {
     router(desk.clone())
-        .merge(auth::routes(Arc::clone(&desk.gate), trusted, desk.headers))
-        .merge(rls::routes(limits))
+        .merge(auth::routes((&desk.gate, &desk.door), trusted, desk.headers))
+        .merge(rls::routes(limits, desk.door.clone()))
 }
 
 fn router(desk: Desk) -> Router {
@@ -203,12 +206,14 @@ async fn try_decide<B>(
 where
     B: Body<Data = Bytes, Error: std::fmt::Display>,
 {
+    let caller = desk.caller(operation, request.headers())?;
     require_json(request.headers())?;
     let parent = desk.gate.parent(request.headers());
     let denies = denies(operation, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     let ask = Ask::decode(operation, &bytes, new_id)?;
-    let request = ask.request();
+    let mut request = ask.request();
+    caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
     let passage = parent.over(desk.gate.pass(Wire::Http, None, &request)).await?;
     let mut answer = if denies && !passage.way.passes() {
         let (status, body) = refusal(&passage, ask.id.as_deref());
@@ -223,13 +228,29 @@ where
 }
 
 async fn explain(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+    let caller = desk.caller(Operation::Explain, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Explain, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     let ask = Ask::decode(Operation::Explain, &bytes, new_id)?;
-    let request = ask.request();
+    let mut request = ask.request();
+    caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
     let explanation = desk.gate.explain(Wire::Http, &request).await?;
     Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
+}
+
+impl Desk {
+    /// Who asks for `operation`, and may. This is known before anything is read of a body.
+    fn caller(&self, operation: Operation, headers: &HeaderMap) -> Result<Caller, Problem> {
+        let caller = self.door.admit(token::bearer(headers), || self.gate.engine().now());
+        let may = caller.and_then(|caller| caller.may(operation.scope()).map(|()| caller));
+        may.map_err(|refused| self.refuse(refused))
+    }
+
+    /// What a caller is told who is not answered.
+    fn refuse(&self, refused: Refused) -> Problem {
+        self.door.note(refused).into()
+    }
 }
 
 /// Whether a refusal is to have a status of its own: `?deny=429`.
@@ -274,7 +295,12 @@ fn answered(answer: Result<Answer, Problem>) -> Answer {
 }
 
 pub(super) fn problem(problem: &Problem) -> Answer {
-    respond(problem.status(), PROBLEM, problem.encode())
+    let mut answer = respond(problem.status(), PROBLEM, problem.encode());
+    if let Some(challenge) = problem.challenge() {
+        let challenge = HeaderValue::from_static(challenge);
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    answer
 }
 
 fn respond(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> Answer {

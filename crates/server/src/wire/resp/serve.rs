@@ -24,9 +24,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, tim
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{
-    COMMAND_BYTES_MAX, Command, KnownLimits, Limits, Next, Password, Question, Replies, Session,
-    Words, read,
+    COMMAND_BYTES_MAX, Command, Entry, KnownLimits, Limits, Next, Password, Question, Replies,
+    Session, Words, read,
 };
+use crate::callers::{Caller, Door};
 use crate::gate::Gate;
 use crate::wire::accept::{self, Line, Listener};
 use crate::wire::{House, Wire};
@@ -71,17 +72,19 @@ const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// What all connections share.
 struct Shared<S> {
     gate: Arc<Gate<S>>,
+    door: Door,
     password: Option<Password>,
     limits: Arc<KnownLimits>,
     connections: AtomicU64,
 }
 
 /// Answers commands until told to stop, then those that were read. Returns how many connections were
-/// cut off because they did not end. With a password, only who says it may ask.
+/// cut off because they did not end. With a password, or where a token is required, only who says it may ask.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, password, workers, stop, .. } = house;
+    let House { gate, callers, password, workers, stop, .. } = house;
+    let door = callers.door(Wire::Resp, listener.address().ok().as_ref());
     let connections = Arc::clone(gate.eyes().connections(Wire::Resp));
-    let shared = Arc::new(Shared::new(Arc::clone(gate), password.clone()));
+    let shared = Arc::new(Shared::new(Arc::clone(gate), door, password.clone()));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
         connections.during(connection(Arc::clone(&shared), stream, stopping.clone()))
@@ -175,11 +178,11 @@ impl<S: Store + 'static> Client<'_, S> {
             }
             match Command::decode(&words) {
                 Ok(Command::Decide(question)) => {
-                    rest = self.decide(&question, rest, stream).await?;
+                    rest = self.decide(question, rest, stream).await?;
                 }
                 Ok(Command::Talk(talk)) => {
-                    let password = self.shared.password.as_ref();
-                    next = self.session.talk(talk, password, &mut self.replies);
+                    let entry = (self.shared.entry(), self.now());
+                    next = self.session.talk(talk, entry, &mut self.replies);
                 }
                 Err(refusal) => self.replies.refusal(&refusal),
             }
@@ -195,22 +198,37 @@ impl<S: Store + 'static> Client<'_, S> {
     /// what is left of `rest`.
     async fn decide<'a>(
         &mut self,
-        first: &Question<'a>,
+        first: Question<'a>,
         rest: &'a [u8],
         stream: &mut (impl AsyncWrite + Line + Unpin),
     ) -> io::Result<&'a [u8]> {
-        if let Err(refusal) = self.session.admit() {
-            self.replies.refusal(&refusal);
+        let (now, door) = (self.now(), &self.shared.door);
+        let caller = match self.session.caller(door, now) {
+            Ok(caller) => caller.clone(),
+            Err(refused) => {
+                self.replies.refusal(&refused.into());
+                return Ok(rest);
+            }
+        };
+        let mut first = first;
+        if let Err(refused) = first.asked_by(&caller) {
+            self.replies.refusal(&door.note(refused).into());
             return Ok(rest);
         }
-        let (others, rest) = questions(rest);
+        let (others, rest) = questions(rest, &caller);
         if !others.is_empty() {
-            let all = iter::once(first).chain(&others);
+            let all = iter::once(&first).chain(&others);
             self.shared.gate.engine().expect(all.map(|question| &question.request));
         }
-        let (mut next, mut left) = (Some(first), others.iter());
+        let (mut next, mut left) = (Some(&first), others.iter());
         while let Some(question) = next {
+            let has_waited = self.now.is_none();
             let now = self.now();
+            if has_waited && let Err(refused) = self.session.caller(door, now) {
+                self.replies.refusal(&refused.into());
+                next = left.next();
+                continue;
+            }
             let rules = question.limit.map(|limit| self.limits.rules(limit));
             let gate = &self.shared.gate;
             match gate.pass_at_once(Wire::Resp, rules, &question.request, now) {
@@ -297,13 +315,16 @@ impl<S: Store + 'static> Client<'_, S> {
 }
 
 /// The questions at the beginning of `input` that are answered together with the one before it, and
-/// what comes behind them.
-fn questions(input: &[u8]) -> (Vec<Question<'_>>, &[u8]) {
+/// what comes behind them; `caller` may ask all of them.
+fn questions<'q, 'i: 'q>(input: &'i [u8], caller: &'q Caller) -> (Vec<Question<'q>>, &'i [u8]) {
     let room = if input.is_empty() { 0 } else { DECIDED_TOGETHER_MAX };
     let (mut questions, mut rest, mut words) = (Vec::with_capacity(room), input, Words::default());
     while questions.len() < DECIDED_TOGETHER_MAX - 1 {
         let Ok(Some(length)) = read(rest, &mut words) else { break };
-        let Ok(Command::Decide(question)) = Command::decode(&words) else { break };
+        let Ok(Command::Decide(mut question)) = Command::decode(&words) else { break };
+        if question.asked_by(caller).is_err() {
+            break;
+        }
         questions.push(question);
         rest = &rest[length..];
     }
@@ -311,8 +332,12 @@ fn questions(input: &[u8]) -> (Vec<Question<'_>>, &[u8]) {
 }
 
 impl<S> Shared<S> {
-    fn new(gate: Arc<Gate<S>>, password: Option<Password>) -> Self {
-        Self { gate, password, limits: Arc::default(), connections: AtomicU64::new(1) }
+    fn new(gate: Arc<Gate<S>>, door: Door, password: Option<Password>) -> Self {
+        Self { gate, door, password, limits: Arc::default(), connections: AtomicU64::new(1) }
+    }
+
+    const fn entry(&self) -> Entry<'_> {
+        Entry { password: self.password.as_ref(), door: &self.door }
     }
 }
 
@@ -321,7 +346,7 @@ impl<'s, S> Client<'s, S> {
         let id = shared.connections.fetch_add(1, Ordering::Relaxed);
         Self {
             shared,
-            session: Session::new(id, shared.password.as_ref()),
+            session: Session::new(id, shared.entry()),
             limits: Limits::new(Arc::clone(&shared.limits)),
             replies: Replies::default(),
             now: None,

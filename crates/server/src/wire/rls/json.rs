@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
-use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::routing::post;
 use hyper::body::Body as _;
 use tokio::time::timeout;
@@ -19,22 +19,27 @@ use tonic::Code as Grpc;
 use super::codec::{Refusal, json};
 use super::proto::Code;
 use super::serve::{MESSAGE_BYTES_MAX, REQUEST_WAIT_MAX};
-use super::service::RateLimits;
+use super::service::{Desk, RateLimits};
+use crate::callers::Door;
 
 /// What a router of HTTP takes to answer `POST /json`.
-pub(crate) fn routes(limits: Arc<RateLimits>) -> Router {
+pub(crate) fn routes(limits: Arc<RateLimits>, door: Door) -> Router {
     Router::new()
         .route("/json", post(decide))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
-        .with_state(limits)
+        .with_state(Desk::new(limits, door))
 }
 
-async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Response<String> {
+async fn decide(State(desk): State<Desk>, request: Request) -> Response<String> {
+    let caller = match desk.caller(request.headers()) {
+        Ok(caller) => caller,
+        Err(refusal) => return refused(&refusal),
+    };
     if is_from_a_page(request.headers()) {
         let problem = "content-type: expected `application/json` from a page";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
     }
-    let parent = limits.parent(request.headers());
+    let parent = desk.parent(request.headers());
     // Who says beforehand that it is too long need not send it.
     if request.body().size_hint().lower() > MESSAGE_BYTES_MAX as u64 {
         let problem = format!("the body has more than {MESSAGE_BYTES_MAX} bytes");
@@ -49,13 +54,13 @@ async fn decide(State(limits): State<Arc<RateLimits>>, request: Request) -> Resp
         Ok(message) => message,
         Err(problem) => return plain(StatusCode::BAD_REQUEST, problem),
     };
-    match parent.over(limits.decide(&message)).await {
+    match parent.over(desk.decide(&caller, &message)).await {
         Ok(answer) => {
             let over = answer.overall_code == i32::from(Code::OverLimit);
             let status = if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
             respond(status, "application/json", json::encode(&answer))
         }
-        Err(refusal) => plain(status(&refusal), refusal.message()),
+        Err(refusal) => refused(&refusal),
     }
 }
 
@@ -70,10 +75,20 @@ fn is_from_a_page(headers: &HeaderMap) -> bool {
 fn status(refusal: &Refusal) -> StatusCode {
     match refusal.code() {
         Grpc::NotFound => StatusCode::NOT_FOUND,
+        Grpc::Unauthenticated => StatusCode::UNAUTHORIZED,
         Grpc::PermissionDenied => StatusCode::FORBIDDEN,
         Grpc::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     }
+}
+
+fn refused(refusal: &Refusal) -> Response<String> {
+    let mut response = plain(status(refusal), refusal.message());
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 fn plain(status: StatusCode, problem: String) -> Response<String> {

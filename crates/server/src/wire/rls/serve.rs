@@ -26,7 +26,7 @@ use tower::{Service, ServiceExt};
 
 use super::message::{Account, Message, Share};
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
-use super::service::RateLimits;
+use super::service::Desk;
 use super::whole::Whole;
 use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Seat};
 use crate::wire::{House, Wire};
@@ -84,13 +84,14 @@ const GRACE: Duration = Duration::from_secs(10);
 /// that it is not to be asked any more. Returns how many connections were cut off because they did not
 /// end.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, limits, workers, leaving, stop, .. } = house;
+    let House { gate, callers, limits, workers, leaving, stop, .. } = house;
+    let door = callers.door(Wire::Rls, listener.address().ok().as_ref());
     let connections = Arc::clone(gate.eyes().connections(Wire::Rls));
     let health = HealthReporter::new();
     for service in HEALTHY {
         health.set_service_status(service, ServingStatus::Serving).await;
     }
-    let services = Services::new(Arc::clone(limits), &health);
+    let services = Services::new(Desk::new(Arc::clone(limits), door), &health);
     let stopping = stop.clone();
     let told_to_stop = async {
         leaving.cancelled().await;
@@ -175,7 +176,7 @@ fn builder() -> http2::Builder<TokioExecutor> {
 /// What a connection is answered by.
 #[derive(Clone)]
 struct Services {
-    limits: RateLimitServiceServer<RateLimits>,
+    limits: RateLimitServiceServer<Desk>,
     /// What messages take that are waited for.
     account: Arc<Account>,
     /// The others, by the name that a path begins with.
@@ -186,9 +187,9 @@ struct Services {
 type Other = BoxCloneSyncService<Request<Message<Asking<Incoming>>>, Response<Body>, Infallible>;
 
 impl Services {
-    fn new(limits: Arc<RateLimits>, health: &HealthReporter) -> Self {
+    fn new(limits: Desk, health: &HealthReporter) -> Self {
         let limits =
-            RateLimitServiceServer::from_arc(limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            RateLimitServiceServer::new(limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let health = HealthServer::new(HealthService::from_health_reporter(health.clone()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let reflection = || {
@@ -267,8 +268,10 @@ mod tests {
     use tonic_health::pb::health_client::HealthClient;
 
     use super::*;
+    use crate::callers::tests::open_door;
     use crate::gate::Gate;
     use crate::wire::headers::Headers;
+    use crate::wire::rls::RateLimits;
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -281,7 +284,8 @@ mod tests {
         let stop = CancellationToken::new();
         let gate = Gate::in_memory(PolicySet::default());
         let limits = RateLimits::new(gate, DescriptorTree::default(), Headers::default());
-        let services = Services::new(Arc::new(limits), &HealthReporter::new());
+        let desk = Desk::new(Arc::new(limits), open_door(Wire::Rls));
+        let services = Services::new(desk, &HealthReporter::new());
         let serving = tokio::spawn(connection(services, (server, Arc::default()), stop.clone()));
         (client, stop, serving)
     }

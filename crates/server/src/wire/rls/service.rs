@@ -5,15 +5,18 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use futures_util::future::try_join_all;
 use sluicegate::{DecideError, Micros, Passage};
+use sluicegate_control::Scope;
 use sluicegate_policy::DescriptorTree;
 use tonic::{Request, Response, Status};
 
 use super::codec::{Ask, Budget, Decided, KnownLimits, Refusal, Reply, decode};
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
+use crate::callers::{Caller, Door};
 use crate::gate::Gate;
 use crate::trace::Parent;
 use crate::wire::Wire;
 use crate::wire::headers::Headers;
+use crate::wire::token;
 
 /// How long a request is held at most, in a queue or because its rules delay it: what would take longer
 /// is over the limit, and is told so before [`REQUEST_WAIT_MAX`](super::serve::REQUEST_WAIT_MAX), after
@@ -29,24 +32,64 @@ pub(crate) struct RateLimits {
     limits: KnownLimits,
 }
 
+/// The same, for those who come to one address.
+#[derive(Clone, Debug)]
+pub(super) struct Desk {
+    limits: Arc<RateLimits>,
+    door: Door,
+}
+
+impl Desk {
+    pub(super) const fn new(limits: Arc<RateLimits>, door: Door) -> Self {
+        Self { limits, door }
+    }
+
+    /// Who asks, as `headers` say.
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        let now = || self.limits.gate.engine().now();
+        let caller = self.door.admit(token::bearer(headers), now);
+        caller.map_err(|refused| self.door.note(refused).into())
+    }
+
+    /// The trace that a gateway names in `headers`.
+    pub(super) fn parent(&self, headers: &HeaderMap) -> Parent {
+        self.limits.gate.parent(headers)
+    }
+
+    /// Decides every descriptor of `message`, which `caller` sends.
+    pub(super) async fn decide(
+        &self,
+        caller: &Caller,
+        message: &RateLimitRequest,
+    ) -> Result<RateLimitResponse, Refusal> {
+        let decided = self.limits.decide(caller, message).await;
+        if let Err(Refusal::Caller(refused)) = decided {
+            self.door.note(refused);
+        }
+        decided
+    }
+}
+
 impl RateLimits {
     /// A service behind `gate`, to whose policies `tree` leads.
     pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree, headers: Headers) -> Self {
         Self { gate, tree, headers, limits: KnownLimits::default() }
     }
 
-    /// The trace that a gateway names in `headers`.
-    pub(super) fn parent(&self, headers: &HeaderMap) -> Parent {
-        self.gate.parent(headers)
-    }
-
     /// Decides every descriptor of `message`. They are decided together, so that a store is asked
     /// once and not one time after the other.
-    pub(super) async fn decide(
+    async fn decide(
         &self,
+        caller: &Caller,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Refusal> {
-        let asks = decode(message, &self.tree, &self.gate.engine().policies())?;
+        let mut asks = decode(message, &self.tree, &self.gate.engine().policies())?;
+        for ask in &mut asks {
+            match ask {
+                Ask::Budget(budget) => budget.asked_by(caller)?,
+                Ask::NoLimit | Ask::Allowed | Ask::Refused { .. } => caller.may(Scope::Check)?,
+            }
+        }
         let mut reply = Reply::with_capacity(asks.len());
         if let [Ask::Budget(budget)] = &*asks {
             reply.push(self.ask(budget).await?);
@@ -77,13 +120,14 @@ impl RateLimits {
 }
 
 #[tonic::async_trait]
-impl RateLimitService for RateLimits {
+impl RateLimitService for Desk {
     async fn should_rate_limit(
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let parent = self.parent(request.metadata().as_ref());
-        Ok(Response::new(parent.over(self.decide(request.get_ref())).await?))
+        let head = request.metadata().as_ref();
+        let (caller, parent) = (self.caller(head)?, self.parent(head));
+        Ok(Response::new(parent.over(self.decide(&caller, request.get_ref())).await?))
     }
 }
 

@@ -9,14 +9,17 @@ use axum::http::Response;
 use axum::http::request::Parts;
 use axum::routing::any;
 use sluicegate::DecideError;
+use sluicegate_control::Scope;
 
-use super::codec::{AuthError, Guarded, Query, TrustedPeers, encode};
+use super::codec::{AuthError, Guarded, Query, TOKEN, TrustedPeers, encode};
 use super::several;
+use crate::callers::Door;
 use crate::gate::Gate;
 use crate::wire::accept::Peer;
 use crate::wire::headers::Headers;
 use crate::wire::http::codec::Problem;
 use crate::wire::http::serve::problem;
+use crate::wire::token;
 
 /// Where all policies are asked that guard the request.
 pub(in crate::wire::http) const AUTH: &str = "/v1/auth";
@@ -28,13 +31,14 @@ pub(in crate::wire::http) const AUTH_POLICY: &str = "/v1/auth/{policy}";
 #[derive(Debug)]
 struct Desk {
     gate: Arc<Gate>,
+    door: Door,
     trusted: Arc<TrustedPeers>,
     headers: Headers,
 }
 
 /// What a router of HTTP takes to answer gateways. It must be told who asks: [`knowing`].
 pub(in crate::wire::http) fn routes(
-    gate: Arc<Gate>,
+    (gate, door): (&Arc<Gate>, &Door),
     trusted: Arc<TrustedPeers>,
     headers: Headers,
 ) -> Router {
@@ -47,7 +51,7 @@ pub(in crate::wire::http) fn routes(
     Router::new()
         .route(AUTH, any(answer))
         .route(AUTH_POLICY, any(answer))
-        .with_state(Arc::new(Desk { gate, trusted, headers }))
+        .with_state(Arc::new(Desk { gate: Arc::clone(gate), door: door.clone(), trusted, headers }))
 }
 
 /// `request`, told that `peer` asks where that matters.
@@ -62,6 +66,12 @@ impl Desk {
     async fn answer(&self, head: &Parts) -> Result<Response<Body>, AuthError> {
         let parent = self.gate.parent(&head.headers);
         let Query { deny, app } = Query::decode(head.uri.query().unwrap_or_default())?;
+        let caller =
+            self.door.admit(token::only(&head.headers, &TOKEN), || self.gate.engine().now());
+        let caller = caller.and_then(|caller| caller.may(Scope::Check).map(|()| caller));
+        let refuse = |refused| AuthError::Refused(self.door.note(refused));
+        let caller = caller.map_err(refuse)?;
+        let app = caller.app(app).map_err(refuse)?;
         let peer = head.extensions.get().expect("connections say who asks");
         let guarded = Guarded::decode(&head.headers, *peer, &self.trusted)?;
         let policies = self.gate.engine().policies();

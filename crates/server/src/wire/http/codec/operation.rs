@@ -1,5 +1,7 @@
 //! What can be asked for by a path, and which fields say it.
 
+use sluicegate_control::Scope;
+
 use crate::fields::{Field, Form};
 
 /// What is done; the last part of the path.
@@ -59,6 +61,21 @@ impl Operation {
     /// Whether it may be asked to refuse with a status of its own.
     pub(crate) const fn may_deny(self) -> bool {
         matches!(self, Self::Check | Self::AtMost | Self::Acquire)
+    }
+
+    /// What a token must be for. Who may settle says what was charged, and so may give back what was not.
+    pub(crate) const fn scope(self) -> Scope {
+        match self {
+            Self::Refund | Self::Reset | Self::Settle => Scope::Refund,
+            Self::Check
+            | Self::Batch
+            | Self::AtMost
+            | Self::Peek
+            | Self::Acquire
+            | Self::Renew
+            | Self::Release
+            | Self::Explain => Scope::Check,
+        }
     }
 
     /// The fields of its body.

@@ -9,6 +9,7 @@ use sluicegate::{DecideError, Mode, Passage, SettleError};
 use utoipa::ToSchema;
 
 use super::reply::{Decided, decided, json};
+use crate::callers::Refused;
 use crate::fields::FieldError;
 use crate::say;
 
@@ -26,6 +27,7 @@ pub(crate) struct Problem {
     title: Option<&'static str>,
     detail: String,
     code: Option<i8>,
+    challenge: Option<&'static str>,
 }
 
 /// What went wrong (RFC 9457).
@@ -78,7 +80,8 @@ pub(crate) struct Refusal<'a> {
 impl Problem {
     /// A problem of this status.
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, kind: "about:blank", title: None, detail: detail.into(), code: None }
+        let (kind, detail) = ("about:blank", detail.into());
+        Self { status, kind, title: None, detail, code: None, challenge: None }
     }
 
     /// The request makes no sense.
@@ -106,6 +109,11 @@ impl Problem {
         self.status
     }
 
+    /// What a client that is to show a token is told in `WWW-Authenticate` (RFC 6750, section 3).
+    pub(crate) const fn challenge(&self) -> Option<&'static str> {
+        self.challenge
+    }
+
     /// What went wrong, for people.
     #[cfg(test)]
     pub(crate) fn detail(&self) -> &str {
@@ -114,7 +122,7 @@ impl Problem {
 
     /// The document.
     pub(crate) fn document(&self) -> Document<'_> {
-        let Self { status, kind, title, detail, code } = self;
+        let Self { status, kind, title, detail, code, challenge: _ } = self;
         let title = title.or_else(|| status.canonical_reason()).unwrap_or("Error");
         Document { kind, title, status: status.as_u16(), detail, code: *code }
     }
@@ -178,6 +186,37 @@ impl From<DecideError> for Problem {
                 .of_kind("urn:sluicegate:problem:no-store", "The store does not answer"),
             _ => problem(StatusCode::BAD_REQUEST),
         }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let (status, kind, title, challenge) = match refused {
+            Refused::Missing => (
+                StatusCode::UNAUTHORIZED,
+                "urn:sluicegate:problem:no-token",
+                "A token is required",
+                "Bearer",
+            ),
+            Refused::Unknown | Refused::Expired => (
+                StatusCode::UNAUTHORIZED,
+                "urn:sluicegate:problem:bad-token",
+                "The token is not good",
+                r#"Bearer error="invalid_token""#,
+            ),
+            Refused::Scope(_) => (
+                StatusCode::FORBIDDEN,
+                "urn:sluicegate:problem:scope",
+                "The token is not for this",
+                r#"Bearer error="insufficient_scope""#,
+            ),
+            Refused::App => {
+                return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
+                    .of_kind("urn:sluicegate:problem:other-app", "The token is another app's");
+            }
+        };
+        let problem = Self::new(status, format!("authorization: {refused}")).of_kind(kind, title);
+        Self { challenge: Some(challenge), ..problem }
     }
 }
 

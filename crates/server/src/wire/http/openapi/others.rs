@@ -7,7 +7,7 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{Content, ObjectBuilder, RefOr, Required, ResponseBuilder};
 
-use super::{JSON, answered, problem};
+use super::{BEARER, GATEWAY, JSON, answered, by_token, challenged, problem};
 
 /// Which policies a gateway asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub(super) fn auth(by: AuthBy) -> Described {
         .response("429", problem("It is refused; `X-Sluicegate-Verdict` and `Retry-After` say more."))
         .response("403", problem("The same, with `?deny=403`."))
         .response("400", problem("The client's request makes no sense."))
-        .response("500", problem("The gateway's question makes no sense, or it is not trusted."))
+        .response("500", problem("The gateway's question makes no sense, or it is not trusted, or its token is not good."))
         .response("503", problem("The store does not answer."));
     if by == AuthBy::Policy {
         described = described.parameter(text("policy", ParameterIn::Path, "The policy's name."));
     }
-    described.build()
+    by_token(described, GATEWAY).build()
 }
 
 fn text(name: &str, place: ParameterIn, what: &str) -> Parameter {
@@ -63,7 +63,7 @@ pub(super) fn by_descriptors() -> Described {
         answered(what, "text/plain", RefOr::T(text.into()))
     };
     let over = "The same, over the limit.";
-    OperationBuilder::new()
+    let described = OperationBuilder::new()
         .operation_id(Some("rateLimitJson"))
         .summary(Some("Envoy's rate limit service (v3) as JSON."))
         .request_body(Some(RequestBodyBuilder::new().content(JSON, free()).build()))
@@ -73,13 +73,17 @@ pub(super) fn by_descriptors() -> Described {
         )
         .response("429", ResponseBuilder::new().description(over).content(JSON, free()))
         .response("400", plain("The request makes no sense."))
-        .response("403", plain("The policy that is named is not for this app."))
+        .response("401", challenged(plain("A token is required, or the one shown is not good.")))
+        .response(
+            "403",
+            plain("The policy that is named is not for this app, or the token is not for this."),
+        )
         .response("404", plain("There is no such policy."))
         .response("408", plain("The body did not come in time."))
         .response("413", plain("The body is longer than 64 KiB."))
         .response("415", plain("A page asks, and does not say `application/json`."))
-        .response("503", plain("The store does not answer."))
-        .build()
+        .response("503", plain("The store does not answer."));
+    by_token(described, BEARER).build()
 }
 
 pub(super) fn document() -> Described {

@@ -3,8 +3,6 @@
 //! Both run in a task of their own, so that a client that goes away between two decisions does not
 //! leave the work half done.
 
-use std::sync::Arc;
-
 use axum::body::Body as AnyBody;
 use axum::http::{Request, StatusCode};
 use futures_util::future::join_all;
@@ -13,6 +11,7 @@ use sluicegate::{DecideError, Micros, Passage, Request as Question, Verb};
 use tokio::task::JoinHandle;
 
 use super::{Answer, Desk, JSON, answered, denies, read, require_json, respond};
+use crate::callers::Caller;
 use crate::gate::Gate;
 use crate::wire::Wire;
 use crate::wire::http::codec::{
@@ -31,30 +30,40 @@ pub(super) async fn settle(desk: &Desk, request: Request<AnyBody>) -> Answer {
 }
 
 async fn try_batch(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+    let caller = desk.caller(Operation::Batch, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Batch, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
-    let gate = Arc::clone(&desk.gate);
     if let Batch::Each(asks) = Batch::decode(&bytes)? {
-        return Ok(respond(StatusCode::OK, JSON, each(&gate, asks).await));
+        return Ok(respond(StatusCode::OK, JSON, each(desk, &caller, asks).await));
     }
+    let desk = desk.clone();
     let body = done(tokio::spawn(async move {
         match Batch::decode(&bytes)? {
-            Batch::Each(asks) => Ok(each(&gate, asks).await),
-            Batch::Atomic(asks) => all(&gate, &asks).await,
+            Batch::Each(asks) => Ok(each(&desk, &caller, asks).await),
+            Batch::Atomic(asks) => {
+                let questions = asks.iter().enumerate().map(|(place, ask)| {
+                    question(&desk, &caller, ask).map_err(|problem| problem.at(place))
+                });
+                all(&desk.gate, &questions.collect::<Result<Vec<_>, _>>()?).await
+            }
         }
     }));
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
 
 async fn try_settle(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+    let caller = desk.caller(Operation::Settle, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Settle, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
-    let gate = Arc::clone(&desk.gate);
+    let desk = desk.clone();
     let body = done(tokio::spawn(async move {
         let settle = Settle::decode(&bytes)?;
-        Ok(encode_settled(gate.settle(Wire::Http, &settle.settlement()).await?))
+        let mut settlement = settle.settlement();
+        let app = caller.app(settlement.app);
+        settlement.app = app.map_err(|refused| desk.refuse(refused))?;
+        Ok(encode_settled(desk.gate.settle(Wire::Http, &settlement).await?))
     }));
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
@@ -66,23 +75,35 @@ async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Pro
     })
 }
 
+/// What `caller` asks, if it may.
+fn question<'a>(
+    desk: &Desk,
+    caller: &'a Caller,
+    ask: &'a Ask<'_>,
+) -> Result<Question<'a>, Problem> {
+    let mut question = ask.request();
+    caller.ask(&mut question).map_err(|refused| desk.refuse(refused))?;
+    Ok(question)
+}
+
 /// Decides each on its own, those of one store together: one that is held back holds up no other.
-async fn each(gate: &Gate, asks: Vec<Result<Ask<'_>, Problem>>) -> Vec<u8> {
-    let answers = asks.into_iter().map(|ask| async {
+async fn each(desk: &Desk, caller: &Caller, asks: Vec<Result<Ask<'_>, Problem>>) -> Vec<u8> {
+    let answers = asks.into_iter().enumerate().map(|(place, ask)| async move {
         let ask = ask?;
-        Ok(gate.pass(Wire::Http, None, &ask.request()).await?)
+        let question = question(desk, caller, &ask).map_err(|problem| problem.at(place))?;
+        Ok(desk.gate.pass(Wire::Http, None, &question).await?)
     });
     encode_each(&join_all(answers).await)
 }
 
 /// Charges all or none.
-async fn all(gate: &Gate, asks: &[Ask<'_>]) -> Result<Vec<u8>, Problem> {
+async fn all(gate: &Gate, asks: &[Question<'_>]) -> Result<Vec<u8>, Problem> {
     // What a look sees refused need not be charged first and given back then.
     let looks = join_all(asks.iter().map(|ask| look(gate, ask))).await;
     for (place, seen) in looks.into_iter().enumerate() {
         match seen {
             Some(Ok(seen)) if !seen.way.passes() => {
-                gate.refused_by_look(Wire::Http, &asks[place].request(), &seen);
+                gate.refused_by_look(Wire::Http, &asks[place], &seen);
                 return Ok(encode_none(place, &seen));
             }
             Some(Err(error)) => return Err(none(error.into(), place)),
@@ -112,8 +133,7 @@ fn none(problem: Problem, place: usize) -> Problem {
 
 /// What a check would be answered, where that is all there is to know: over the limit some policies
 /// say more than no.
-async fn look(gate: &Gate, ask: &Ask<'_>) -> Option<Result<Passage, DecideError>> {
-    let question = ask.request();
+async fn look(gate: &Gate, question: &Question<'_>) -> Option<Result<Passage, DecideError>> {
     let policies = gate.engine().policies();
     match (policies.resolve(question.policy)?.overflow(), &question.verb) {
         (Overflow::Reject | Overflow::Queue { .. }, Verb::Check { cost }) => {
@@ -125,24 +145,27 @@ async fn look(gate: &Gate, ask: &Ask<'_>) -> Option<Result<Passage, DecideError>
 }
 
 /// The question, of which none is held back: others are charged already.
-fn at_once<'a>(gate: &Gate, ask: &'a Ask<'_>) -> Question<'a> {
-    let question = ask.request();
+fn at_once<'a>(gate: &Gate, question: &Question<'a>) -> Question<'a> {
     let policies = gate.engine().policies();
     let overflow = policies.resolve(question.policy).map(|policy| policy.overflow());
     match (overflow, &question.verb) {
         (Some(Overflow::Queue { .. }), Verb::Check { cost }) => {
             let verb = Verb::Reserve { cost: *cost, max_wait: Micros::ZERO };
-            Question { verb, ..question }
+            Question { verb, ..question.clone() }
         }
-        _ => question,
+        _ => question.clone(),
     }
 }
 
 /// Gives back what was charged, the last first.
-async fn give_back(gate: &Gate, asks: &[Ask<'_>], passages: &[Passage]) -> Result<(), Problem> {
+async fn give_back(
+    gate: &Gate,
+    asks: &[Question<'_>],
+    passages: &[Passage],
+) -> Result<(), Problem> {
     let mut kept = Vec::new();
     for (place, (ask, passage)) in asks.iter().zip(passages).enumerate().rev() {
-        let Some(refund) = refund(&ask.request(), passage) else { continue };
+        let Some(refund) = refund(ask, passage) else { continue };
         if gate.pass(Wire::Http, None, &refund).await.is_err() {
             kept.push(place.to_string());
         }

@@ -9,14 +9,20 @@ use tokio::time::Instant;
 
 use super::body::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::*;
+use crate::callers::tests::open_door;
 
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
+
+fn desk() -> Desk {
+    let (gate, headers) = (Gate::in_memory(PolicySet::default()), Headers::default());
+    Desk { gate, headers, door: open_door(Wire::Http) }
+}
 
 /// A client, and what it talks to, told to stop by the token.
 fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     let (client, server) = tokio::io::duplex(BODY_BYTES_MAX);
     let stop = CancellationToken::new();
-    let desk = Desk { gate: Gate::in_memory(PolicySet::default()), headers: Headers::default() };
+    let desk = desk();
     let front = Arc::new(Front { router: router(desk.clone()), desk });
     let serving =
         tokio::spawn(decisions(front, server, (Peer::Local, Arc::default()), stop.clone()));
@@ -52,7 +58,7 @@ fn paths(router: &Router) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn what_is_answered_is_described_and_nothing_else_is() {
-    let desk = Desk { gate: Gate::in_memory(PolicySet::default()), headers: Headers::default() };
+    let desk = desk();
     let (tree, headers) = (DescriptorTree::default(), Headers::default());
     let limits = Arc::new(RateLimits::new(Arc::clone(&desk.gate), tree, headers));
     let router = everything(&desk, Arc::new(TrustedPeers::new(&[])), limits);

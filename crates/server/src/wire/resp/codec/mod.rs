@@ -23,7 +23,7 @@ pub(super) use frame::{COMMAND_BYTES_MAX, Words, read};
 pub(crate) use password::Password;
 pub(super) use question::Question;
 pub(super) use reply::Replies;
-pub(super) use session::{Next, Session};
+pub(super) use session::{Entry, Next, Session};
 pub(super) use throttle::{KnownLimits, Limits};
 
 /// How many commands `input` holds and how many bytes they take, for the fuzzer.

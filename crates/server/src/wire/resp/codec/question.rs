@@ -6,6 +6,7 @@ use sluicegate::{DecideError, Micros, Mode, Passage, Request, Verb, Way};
 use super::refusal::Refusal;
 use super::reply::Replies;
 use super::throttle::{self, Limit};
+use crate::callers::{Caller, Refused};
 use crate::say;
 
 /// A request for a decision: by a policy, or by what the caller says is the limit.
@@ -17,7 +18,13 @@ pub(crate) struct Question<'a> {
     pub(crate) limit: Option<Limit>,
 }
 
-impl Question<'_> {
+impl<'a> Question<'a> {
+    /// Has it be the question of `caller`, if they may ask it.
+    #[inline]
+    pub(crate) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), Refused> {
+        caller.ask(&mut self.request)
+    }
+
     /// Whether it matters if this is decided before or after its neighbours: what takes permits away
     /// from a key may come in any order, all get what there is. What gives some back may not.
     pub(crate) const fn keeps_its_place(&self) -> bool {

@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use sluicegate::RangeError;
 
+use crate::callers::Refused;
 use crate::say::one_line;
 
 /// An error reply without its leading `-`: a code in capitals, by which clients tell errors apart,
@@ -36,6 +37,19 @@ impl Refusal {
     /// The line that is sent.
     pub(super) fn line(&self) -> &str {
         &self.0
+    }
+}
+
+/// What the caller of a command is told who is not answered. Who logs in is told as Redis tells them.
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Missing => Self::new("NOAUTH Authentication required."),
+            Refused::Unknown | Refused::Expired => {
+                Self(format!("NOAUTH Authentication required: {refused}").into())
+            }
+            Refused::Scope(_) | Refused::App => Self(format!("NOPERM {refused}").into()),
+        }
     }
 }
 

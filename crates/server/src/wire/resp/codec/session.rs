@@ -1,14 +1,19 @@
 //! One connection: who is there, which protocol they speak, and the answers to what is no decision.
 //!
-//! The words are those of Redis, by which clients know what is meant.
+//! The words are those of Redis, by which clients know what is meant. Somebody logs in with a password,
+//! or with a token, whose app may stand in the place of a user. A wrong one is as if nobody had come,
+//! also where nobody has to log in; but who has a good token keeps it.
+
+use sluicegate::Micros;
 
 use super::command::{Hello, Login, Talk};
 use super::password::Password;
 use super::refusal::{Refusal, shown};
 use super::reply::{Protocol, Replies};
 use super::table;
+use crate::callers::{Caller, Door, Refused};
 
-/// Wrong passwords after which a connection is closed, however often it is `RESET`: whoever guesses
+/// Wrong passwords and tokens after which a connection is closed, however often it is `RESET`: whoever guesses
 /// has to connect again.
 const WRONG_PASSWORDS_MAX: u32 = 8;
 
@@ -18,7 +23,6 @@ const NAME_BYTES_MAX: usize = 256;
 /// The version of Redis whose protocol this is; clients choose by it what they send.
 const REDIS_VERSION: &str = "7.2.0";
 
-const NO_AUTH: Refusal = Refusal::new("NOAUTH Authentication required.");
 const NO_AUTH_HELLO: Refusal = Refusal::new(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
      <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
@@ -36,8 +40,16 @@ const NO_PASSWORD: Refusal = Refusal::new(
 pub(crate) struct Session {
     id: u64,
     name: Vec<u8>,
-    authenticated: bool,
+    /// Who asks; none, if they are still to say so.
+    caller: Option<Caller>,
     wrong_passwords: u32,
+}
+
+/// What a client has to say before it may ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'e> {
+    pub(crate) password: Option<&'e Password>,
+    pub(crate) door: &'e Door,
 }
 
 /// Whether a connection goes on.
@@ -49,21 +61,25 @@ pub(crate) enum Next {
 
 impl Session {
     /// A client that has just connected, number `id`.
-    pub(crate) const fn new(id: u64, password: Option<&Password>) -> Self {
-        let authenticated = password.is_none();
-        Self { id, name: Vec::new(), authenticated, wrong_passwords: 0 }
+    pub(crate) fn new(id: u64, entry: Entry<'_>) -> Self {
+        let is_in = entry.password.is_none() && !entry.door.requires();
+        let caller = is_in.then_some(Caller::Believed);
+        Self { id, name: Vec::new(), caller, wrong_passwords: 0 }
     }
 
-    /// Why the client may not ask yet, if so.
-    pub(crate) const fn admit(&self) -> Result<(), Refusal> {
-        if self.authenticated { Ok(()) } else { Err(NO_AUTH) }
+    /// Who asks now, if they may: what was good when they logged in may have ended.
+    #[inline]
+    pub(crate) fn caller(&mut self, door: &Door, now: Micros) -> Result<&Caller, Refused> {
+        let caller = self.caller.as_mut().ok_or(Refused::Missing);
+        let still = caller.and_then(|caller| door.still(caller, now).map(|()| &*caller));
+        still.map_err(|refused| door.note(refused))
     }
 
     /// Answers what is no request for a decision.
     pub(crate) fn talk(
         &mut self,
         talk: Talk<'_>,
-        password: Option<&Password>,
+        (entry, now): (Entry<'_>, Micros),
         replies: &mut Replies,
     ) -> Next {
         let answered = match talk {
@@ -73,14 +89,17 @@ impl Session {
             }
             Talk::Reset => {
                 let wrong_passwords = self.wrong_passwords;
-                *self = Self { wrong_passwords, ..Self::new(self.id, password) };
+                *self = Self { wrong_passwords, ..Self::new(self.id, entry) };
                 replies.set_protocol(Protocol::Resp2);
                 replies.simple("RESET");
                 Ok(())
             }
-            Talk::Auth(login) => self.log_in(login, password).map(|()| replies.ok()),
-            Talk::Hello(hello) => self.greet(&hello, password, replies),
-            talk => self.admit().and_then(|()| self.chat(&talk, replies)),
+            Talk::Auth(login) => self.log_in(login, (entry, now)).map(|()| replies.ok()),
+            Talk::Hello(hello) => self.greet(&hello, (entry, now), replies),
+            talk => match self.caller(entry.door, now) {
+                Ok(_) => self.chat(&talk, replies),
+                Err(refused) => Err(refused.into()),
+            },
         };
         if let Err(refusal) = answered {
             replies.refusal(&refusal);
@@ -102,24 +121,46 @@ impl Session {
         Ok(())
     }
 
-    fn log_in(&mut self, login: Login<'_>, password: Option<&Password>) -> Result<(), Refusal> {
+    fn log_in(
+        &mut self,
+        login: Login<'_>,
+        (entry, now): (Entry<'_>, Micros),
+    ) -> Result<(), Refusal> {
+        let Entry { password, door } = entry;
         let Login { user, password: given } = login;
-        let Some(password) = password else {
-            // Everybody is let in, and who says a name may have any password, as with Redis.
-            return if user.is_some_and(is_default) { Ok(()) } else { Err(NO_PASSWORD) };
-        };
-        if user.is_none_or(is_default) && password.is(given) {
-            self.authenticated = true;
+        let is_anybody = user.is_none_or(is_default);
+        if let Some(password) = password
+            && !door.requires()
+            && is_anybody
+            && password.is(given)
+        {
+            self.caller = Some(Caller::Believed);
             return Ok(());
         }
-        self.wrong_passwords += 1;
-        Err(WRONG_PASSWORD)
+        if !door.knows_tokens() && password.is_none() {
+            // Everybody is let in, and who says a name may have any password, as with Redis.
+            return if user.is_some_and(is_default) { Ok(()) } else { Err(NO_PASSWORD) };
+        }
+        match token(login, door, now) {
+            Ok(caller) => {
+                self.caller = Some(caller);
+                Ok(())
+            }
+            Err(refused) => {
+                door.note(refused);
+                self.wrong_passwords += 1;
+                if door.knows_tokens() && matches!(self.caller, Some(Caller::Believed)) {
+                    self.caller = None;
+                }
+                Err(WRONG_PASSWORD)
+            }
+        }
     }
 
     fn greet(
         &mut self,
         hello: &Hello<'_>,
-        password: Option<&Password>,
+        (entry, now): (Entry<'_>, Micros),
         replies: &mut Replies,
     ) -> Result<(), Refusal> {
         let protocol = match hello.version {
@@ -134,9 +175,9 @@ impl Session {
             }
         };
         if let Some(login) = hello.login {
-            self.log_in(login, password)?;
+            self.log_in(login, (entry, now))?;
         }
-        self.admit().map_err(|_| NO_AUTH_HELLO)?;
+        self.caller(entry.door, now).map_err(|_| NO_AUTH_HELLO)?;
         if let Some(name) = hello.name {
             self.set_name(name)?;
         }
@@ -208,6 +249,19 @@ impl Session {
         self.name = name.to_vec();
         Ok(())
     }
+}
+
+/// The caller whose token `login` says. A user is the app of it, unless it is the default one.
+fn token(login: Login<'_>, door: &Door, now: Micros) -> Result<Caller, Refused> {
+    let Login { user, password: secret } = login;
+    if !door.knows_tokens() {
+        return Err(Refused::Unknown);
+    }
+    let caller = door.admit(Some(secret), || now)?;
+    if let Some(user) = user.filter(|user| !is_default(user)) {
+        caller.app(Some(std::str::from_utf8(user).map_err(|_| Refused::App)?))?;
+    }
+    Ok(caller)
 }
 
 fn is_default(user: &[u8]) -> bool {

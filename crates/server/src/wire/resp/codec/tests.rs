@@ -11,6 +11,10 @@ use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{Engine, Micros};
 
 use super::*;
+use crate::callers::Door;
+use crate::callers::tests::{END, Stage, open_door};
+use crate::config::TokensRequired;
+use crate::wire::Wire;
 
 const POLICIES: &str = "
 policies:
@@ -26,10 +30,13 @@ policies:
   - { name: divert, overflow: { divert: { target: slow } }, rules: [ { name: r, sliding_log: { limit: 1, window: 1s } } ] }
 ";
 
-/// A connection to a server whose time stands still.
+/// A connection to a server.
 struct Connection {
     engine: Engine,
     password: Option<Password>,
+    door: Door,
+    /// The time, which stands still unless a test moves it.
+    now: Micros,
     session: Session,
     limits: Limits,
     replies: Replies,
@@ -37,13 +44,20 @@ struct Connection {
 }
 
 impl Connection {
+    /// To one without a catalog.
     fn new(password: &str) -> Self {
+        Self::at(open_door(Wire::Resp), password)
+    }
+
+    fn at(door: Door, password: &str) -> Self {
         let policies = Document::parse(POLICIES).expect("POLICIES is valid");
         let password = Password::new(password);
         Self {
             engine: Engine::in_memory(PolicySet::new(policies)),
-            session: Session::new(7, password.as_ref()),
+            session: Session::new(7, Entry { password: password.as_ref(), door: &door }),
+            now: Micros::ZERO,
             password,
+            door,
             limits: Limits::new(Arc::default()),
             replies: Replies::default(),
             next: Next::GoOn,
@@ -54,25 +68,31 @@ impl Connection {
     fn say(&mut self, words: &[&[u8]]) -> Vec<u8> {
         self.replies.clear();
         match Command::decode(words) {
-            Ok(Command::Decide(question)) => self.decide(&question),
+            Ok(Command::Decide(question)) => self.decide(question),
             Ok(Command::Talk(talk)) => {
-                self.next = self.session.talk(talk, self.password.as_ref(), &mut self.replies);
+                let entry = Entry { password: self.password.as_ref(), door: &self.door };
+                self.next = self.session.talk(talk, (entry, self.now), &mut self.replies);
             }
             Err(refusal) => self.replies.refusal(&refusal),
         }
         self.replies.bytes().to_vec()
     }
 
-    fn decide(&mut self, question: &Question<'_>) {
-        if let Err(refusal) = self.session.admit() {
-            return self.replies.refusal(&refusal);
+    fn decide(&mut self, question: Question<'_>) {
+        let caller = match self.session.caller(&self.door, self.now) {
+            Ok(caller) => caller.clone(),
+            Err(refused) => return self.replies.refusal(&refused.into()),
+        };
+        let mut question = question;
+        if let Err(refused) = question.asked_by(&caller) {
+            return self.replies.refusal(&refused.into());
         }
         let request = &question.request;
         let passed = match question.limit {
-            None => self.engine.pass_at_once(request, Micros::ZERO),
+            None => self.engine.pass_at_once(request, self.now),
             Some(limit) => {
                 let rules = self.limits.rules(limit);
-                let decided = self.engine.decide_by_at_once(rules, request, Micros::ZERO);
+                let decided = self.engine.decide_by_at_once(rules, request, self.now);
                 decided.map(|decided| decided.map(Into::into))
             }
         };
@@ -318,6 +338,174 @@ fn who_guesses_passwords_has_to_connect_again() {
     }
     assert_eq!(connection.line("AUTH x"), WRONG);
     assert_eq!(connection.next, Next::Close);
+}
+
+const LOOPBACK: &str = "127.0.0.1:1";
+const ELSEWHERE: &str = "0.0.0.0:1";
+
+/// A connection to `address` of a server with a catalog.
+fn with_tokens(address: &str, password: &str) -> (Stage, Connection) {
+    let stage = Stage::set(TokensRequired::Remote);
+    let connection = Connection::at(stage.door(Wire::Resp, address), password);
+    (stage, connection)
+}
+
+#[test]
+fn a_token_is_said_as_a_password_and_its_app_as_a_user() {
+    for (login, expected) in [
+        ("AUTH good", "+OK"),
+        ("AUTH default good", "+OK"),
+        ("AUTH shop good", "+OK"),
+        ("AUTH other good", WRONG),
+        ("AUTH other foreign", "+OK"),
+        ("AUTH reads", "+OK"),
+        ("AUTH ended", WRONG),
+        ("AUTH revoked", WRONG),
+        ("AUTH nobody", WRONG),
+        ("AUTH default x", WRONG),
+        ("AUTH hunter2", WRONG),
+    ] {
+        for (hello, address) in [(false, LOOPBACK), (false, ELSEWHERE), (true, ELSEWHERE)] {
+            let (_stage, mut connection) = with_tokens(address, "");
+            let words: Vec<_> = login.split(' ').collect();
+            let [user, secret] = [words[words.len() - 2], words[words.len() - 1]];
+            let user = if user == "AUTH" { "default" } else { user };
+            let greeted = connection.line(&match hello {
+                true => format!("HELLO 2 AUTH {user} {secret}"),
+                false => login.to_owned(),
+            });
+            let is_in = expected == "+OK";
+            assert!(if hello && is_in { greeted.starts_with("*16 ") } else { greeted == expected });
+            assert_eq!(connection.line("PING"), if is_in { "+PONG" } else { NO_AUTH }, "{login}");
+        }
+    }
+}
+
+#[test]
+fn a_request_is_that_of_the_app_of_its_token() {
+    let passed = "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store";
+    let refused = "*8 :-1 :1 :0 :500 :500 :0 $12 token_bucket $5 store";
+    let not_configured = "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1";
+    let other_app = "-NOPERM the token is that of another app";
+    for address in [LOOPBACK, ELSEWHERE] {
+        let (_stage, mut connection) = with_tokens(address, "");
+        for (line, expected) in [
+            ("AUTH good", "+OK"),
+            ("SG.CHECK api k", passed),
+            ("SG.CHECK api k APP shop", refused),
+            ("SG.CHECK api k APP other", other_app),
+            ("SG.CHECK nope k", not_configured),
+            ("AUTH foreign", "+OK"),
+            ("SG.CHECK api k", not_configured),
+            ("SG.CHECK api k APP shop", other_app),
+            ("RESET", "+RESET"),
+            ("SG.CHECK api k APP shop", if address == LOOPBACK { refused } else { NO_AUTH }),
+        ] {
+            assert_eq!(connection.line(line), expected, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_token_does_what_it_is_for_and_nothing_else() {
+    let passed = "*8 :1 :2 :1 :0 :10000 :0 $5 tries $5 store";
+    let (no_check, no_refund) =
+        ("-NOPERM the token has no scope `check`", "-NOPERM the token has no scope `refund`");
+    let (_stage, mut connection) = with_tokens(ELSEWHERE, "");
+    for (line, expected) in [
+        ("AUTH checks", "+OK"),
+        ("SG.CHECK login a", passed),
+        ("SG.PEEK login a", passed),
+        ("SG.REFUND login a", no_refund),
+        ("SG.RESET login a", no_refund),
+        ("CL.THROTTLE k 1 1 1", "*5 :0 :2 :1 :-1 :1"),
+        ("AUTH refunds", "+OK"),
+        ("SG.CHECK login a", no_check),
+        ("SG.ACQUIRE jobs q one", no_check),
+        ("SG.RELEASE jobs q one", no_check),
+        ("CL.THROTTLE k 1 1 1", no_check),
+        ("SG.REFUND login a", "*8 :1 :2 :2 :0 :0 :0 $5 tries $5 store"),
+        ("SG.RESET login a", "*8 :1 :2 :2 :0 :0 :0 $5 tries $5 store"),
+        ("AUTH reads", "+OK"),
+        ("PING", "+PONG"),
+        ("SG.CHECK login a", no_check),
+        ("SG.RESET login a", no_refund),
+    ] {
+        assert_eq!(connection.line(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_token_that_ends_or_is_revoked_is_good_for_no_further_command() {
+    let revoked = "-NOAUTH Authentication required: the token is unknown, or was revoked";
+    let ended = "-NOAUTH Authentication required: the token has expired";
+    for address in [LOOPBACK, ELSEWHERE] {
+        let (mut stage, mut connection) = with_tokens(address, "");
+        assert_eq!(connection.line("AUTH good"), "+OK");
+        stage.revoke("checks");
+        assert_eq!(connection.line("PING"), "+PONG");
+        stage.revoke("good");
+        for line in ["PING", "SG.CHECK login a", "SG.CHECK login a", "CL.THROTTLE k 1 1 1"] {
+            assert_eq!(connection.line(line), revoked, "{line}");
+        }
+        assert_eq!(connection.line("AUTH good"), WRONG);
+        assert_eq!(connection.line("PING"), revoked);
+        assert_eq!(connection.line("AUTH refunds"), "+OK");
+        assert_eq!(connection.line("PING"), "+PONG");
+        connection.now = END;
+        assert_eq!(connection.line("PING"), ended);
+        assert_eq!(connection.line("SG.RESET login a"), ended);
+        assert_eq!(connection.line("AUTH refunds"), WRONG);
+    }
+}
+
+#[test]
+fn who_says_a_wrong_token_is_not_nobody_until_they_begin_anew() {
+    let (_stage, mut connection) = with_tokens(LOOPBACK, "");
+    for (line, expected) in [
+        ("PING", "+PONG"),
+        ("AUTH wrong", WRONG),
+        ("PING", NO_AUTH),
+        ("RESET", "+RESET"),
+        ("PING", "+PONG"),
+        // Somebody whose next token is not known here yet goes on with the one that is.
+        ("AUTH good", "+OK"),
+        ("AUTH wrong", WRONG),
+        ("PING", "+PONG"),
+    ] {
+        assert_eq!(connection.line(line), expected, "{line}");
+    }
+    for _ in 0..6 {
+        assert_eq!(connection.next, Next::GoOn);
+        assert_eq!(connection.line("AUTH wrong"), WRONG);
+    }
+    assert_eq!(connection.next, Next::Close);
+}
+
+#[test]
+fn a_password_is_one_only_where_no_token_is_required() {
+    let (_stage, mut here) = with_tokens(LOOPBACK, "hunter2");
+    for (line, expected) in [
+        ("PING", NO_AUTH),
+        ("AUTH hunter2", "+OK"),
+        ("SG.CHECK api k APP shop", "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store"),
+        ("AUTH wrong", WRONG),
+        ("PING", NO_AUTH),
+        ("AUTH good", "+OK"),
+        ("SG.CHECK api k APP other", "-NOPERM the token is that of another app"),
+    ] {
+        assert_eq!(here.line(line), expected, "{line}");
+    }
+    let (stage, mut there) = with_tokens(ELSEWHERE, "hunter2");
+    for (line, expected) in [
+        ("AUTH hunter2", WRONG),
+        ("AUTH default hunter2", WRONG),
+        ("PING", NO_AUTH),
+        ("AUTH shop good", "+OK"),
+    ] {
+        assert_eq!(there.line(line), expected, "{line}");
+    }
+    assert_eq!(stage.refused(Wire::Resp), [("missing", 1), ("unknown", 2)]);
 }
 
 /// Whether `bytes` are one whole reply, to a parser that is not ours.

@@ -10,6 +10,8 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::callers::tests::{Stage, open_door};
+use crate::config::TokensRequired;
 
 const POLICIES: &str = "
 policies:
@@ -85,12 +87,16 @@ struct Server<S> {
 
 /// A client of a server whose pipe holds `pipe_bytes` each way.
 fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
+    connect_at(open_door(Wire::Resp), store, pipe_bytes)
+}
+
+fn connect_at<S: Store + 'static>(door: Door, store: S, pipe_bytes: usize) -> Server<S> {
     let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
     let clock = Arc::new(TokioClock(Instant::now()));
     let gate = Arc::new(Gate::new(Engine::new(policies, store, clock)));
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
-    let shared = Arc::new(Shared::new(Arc::clone(&gate), None));
+    let shared = Arc::new(Shared::new(Arc::clone(&gate), door, None));
     let serving = tokio::spawn(connection(shared, stream, stop.clone()));
     Server { client, stop, serving, gate }
 }
@@ -144,6 +150,43 @@ async fn commands_of_one_read_are_answered_in_order() {
     server.expect("$1\r\nx\r\n").await;
     server.write("NG\r\n").await;
     server.expect("+PONG\r\n").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_token_may_not_is_refused_in_its_place_in_a_pipeline() {
+    let stage = Stage::set(TokensRequired::Always);
+    let door = stage.door(Wire::Resp, "127.0.0.1:1");
+    let mut server = connect_at(door, MemoryStore::default(), 1 << 20);
+    server
+        .write("SG.CHECK p k\r\nSG.CHECK p k\r\nAUTH checks\r\nSG.CHECK p k\r\nSG.RESET p k\r\n")
+        .await;
+    server.write("SG.CHECK p k\r\nSG.CHECK p k APP other\r\nSG.CHECK p k\r\n").await;
+    server.expect("-NOAUTH Authentication required.\r\n".repeat(2) + "+OK\r\n").await;
+    server.expect(passed(199)).await;
+    server.expect("-NOPERM the token has no scope `refund`\r\n").await;
+    server.expect(passed(198)).await;
+    server.expect("-NOPERM the token is that of another app\r\n").await;
+    server.expect(passed(197)).await;
+    assert_eq!(stage.refused(Wire::Resp), [("missing", 2), ("scope", 1), ("app", 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_revoked_while_a_check_is_held_is_good_for_none_behind_it() {
+    let mut stage = Stage::set(TokensRequired::Always);
+    let door = stage.door(Wire::Resp, "127.0.0.1:1");
+    let mut server = connect_at(door, MemoryStore::default(), 1 << 20);
+    // Ten minutes are waited for the second of the queue.
+    server.write("AUTH good\r\n").await;
+    server.expect("+OK\r\n").await;
+    server.write("SG.CHECK q k\r\nSG.CHECK q k\r\nSG.CHECK p k\r\nSG.CHECK p k\r\nPING\r\n").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.revoke("good");
+    for _ in 0..2 {
+        server.expect("*8\r\n:1\r\n").await;
+        server.until("store\r\n").await;
+    }
+    let refused = "-NOAUTH Authentication required: the token is unknown, or was revoked\r\n";
+    server.expect(refused.repeat(3)).await;
 }
 
 #[tokio::test(start_paused = true)]

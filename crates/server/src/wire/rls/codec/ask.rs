@@ -11,6 +11,7 @@ use sluicegate_policy::{DescriptorTree, PolicySet};
 
 use super::limit::{self, Limit};
 use super::refusal::Refusal;
+use crate::callers::{Caller, Refused, scope_of};
 use crate::say::one_line;
 use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
 
@@ -58,6 +59,13 @@ impl<'a> Budget<'a> {
         limit: Option<Limit>,
     ) -> Self {
         Self { policy: name, key, app: None, verb, name: Some(""), limit }
+    }
+
+    /// Has it be the question of `caller`, if they may ask it.
+    pub(in crate::wire::rls) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), Refused> {
+        caller.may(scope_of(&self.verb))?;
+        self.app = caller.app(self.app)?;
+        Ok(())
     }
 
     /// As the engine is asked.

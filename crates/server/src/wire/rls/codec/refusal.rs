@@ -3,6 +3,7 @@
 use sluicegate::DecideError;
 use tonic::{Code, Status};
 
+use crate::callers::Refused;
 use crate::say;
 
 /// Why a request was not decided.
@@ -10,6 +11,8 @@ use crate::say;
 pub(in crate::wire::rls) enum Refusal {
     /// It makes no sense: where, and why.
     Invalid(String),
+    /// Who asks may not.
+    Caller(Refused),
     /// The engine has no answer.
     Undecided(DecideError),
 }
@@ -27,6 +30,7 @@ impl Refusal {
     pub(in crate::wire::rls) fn message(&self) -> String {
         match self {
             Self::Invalid(problem) => problem.clone(),
+            Self::Caller(refused) => format!("authorization: {refused}"),
             Self::Undecided(error) => say::decide_error(error),
         }
     }
@@ -34,6 +38,10 @@ impl Refusal {
     /// The status that says so.
     pub(in crate::wire::rls) const fn code(&self) -> Code {
         match self {
+            Self::Caller(Refused::Missing | Refused::Unknown | Refused::Expired) => {
+                Code::Unauthenticated
+            }
+            Self::Caller(Refused::Scope(_) | Refused::App) => Code::PermissionDenied,
             Self::Undecided(DecideError::UnknownPolicy(_)) => Code::NotFound,
             Self::Undecided(DecideError::Unconfigured { .. }) => Code::PermissionDenied,
             Self::Undecided(DecideError::Store(_)) => Code::Unavailable,
@@ -45,6 +53,12 @@ impl Refusal {
 impl From<DecideError> for Refusal {
     fn from(error: DecideError) -> Self {
         Self::Undecided(error)
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        Self::Caller(refused)
     }
 }
 

@@ -6,6 +6,7 @@ use sluicegate_policy::descriptor::envoy;
 use tonic::Code as Grpc;
 
 use super::*;
+use crate::callers::tests::open_door;
 use crate::config::HeaderStyle;
 use crate::store::AnyStore;
 use crate::wire::rls::codec::json;
@@ -16,7 +17,7 @@ use crate::wire::rls::proto::{
 
 /// A service, and the clock that it goes by, which begins at noon of some day.
 struct Subject {
-    service: RateLimits,
+    service: Desk,
     clock: Arc<ManualClock>,
 }
 
@@ -44,11 +45,12 @@ impl Subject {
         clock.advance(NOON);
         let store = AnyStore::Memory(Arc::default());
         let engine = Engine::new(PolicySet::new(policies), store, Arc::clone(&clock) as _);
-        Self { service: RateLimits::new(Arc::new(Gate::new(engine)), tree, headers), clock }
+        let limits = RateLimits::new(Arc::new(Gate::new(engine)), tree, headers);
+        Self { service: Desk::new(Arc::new(limits), open_door(Wire::Rls)), clock }
     }
 
     async fn ask(&self, message: &RateLimitRequest) -> RateLimitResponse {
-        self.service.decide(message).await.expect("it makes sense")
+        self.service.decide(&Caller::Believed, message).await.expect("it makes sense")
     }
 
     /// The code and what remains of the only descriptor.
@@ -260,7 +262,8 @@ async fn what_cannot_be_decided_has_a_status_of_its_own() {
     let subject = Subject::new(POLICIES, Headers::default());
     let refusal = async |entries: &[(&str, &str)]| {
         let asked = message("sluicegate", vec![descriptor(entries)]);
-        let refusal = subject.service.decide(&asked).await.expect_err("it is not decided");
+        let refusal =
+            subject.service.decide(&Caller::Believed, &asked).await.expect_err("it is not decided");
         (refusal.code(), refusal.message())
     };
     let (unknown, missing) = (Grpc::NotFound, Grpc::InvalidArgument);

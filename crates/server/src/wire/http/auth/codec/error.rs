@@ -2,12 +2,17 @@
 
 use std::net::IpAddr;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderName, StatusCode};
 use sluicegate::DecideError;
 
 use super::path::PathError;
+use crate::callers::Refused;
 use crate::say;
 use crate::wire::http::codec::Problem;
+
+/// Where a gateway shows its own token: what stands in `Authorization` is its client's.
+pub(in crate::wire::http::auth) const TOKEN: HeaderName =
+    HeaderName::from_static("x-sluicegate-token");
 
 /// Most policies that guard one request: each is a decision of its own, and nobody keeps more in mind.
 pub(in crate::wire::http::auth) const POLICIES_MAX: usize = 16;
@@ -18,6 +23,9 @@ pub(in crate::wire::http::auth) enum AuthError {
     /// Whoever asks is no gateway.
     #[error("http.trusted_peers: `{0}` is none of them, so what it says of others is not believed")]
     Untrusted(IpAddr),
+    /// The gateway does not show the token that it should, or one that is not good.
+    #[error("{TOKEN}: {0}")]
+    Refused(Refused),
     /// The gateway does not say what is asked of it.
     #[error("{0}: is missing, and so is {1}")]
     Missing(&'static str, &'static str),
@@ -53,9 +61,11 @@ impl AuthError {
                 StatusCode::BAD_REQUEST
             }
             Self::Undecided(DecideError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Untrusted(_) | Self::Missing(..) | Self::Query(_) | Self::Policies => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Self::Untrusted(_)
+            | Self::Refused(_)
+            | Self::Missing(..)
+            | Self::Query(_)
+            | Self::Policies => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Undecided(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -1,0 +1,231 @@
+//! Tokens as a node holds them: found by the hash of what is shown, marked when they are used.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use crate::access::Scope;
+use crate::catalog::PublishedToken;
+use crate::identity::Secret;
+
+/// Longest secret that is looked at, in bytes; ours have 68, and nobody is to have long ones hashed.
+pub const SECRET_BYTES_MAX: usize = 256;
+
+/// How exactly it is known when a token was used last, in milliseconds: a minute, so that a busy token
+/// is written to seldom.
+const MARK_MS: i64 = 60_000;
+
+/// The tokens that are good, by the hashes of their secrets.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    by_hash: HashMap<Hash, Arc<HeldToken>>,
+}
+
+/// A token of a machine.
+pub struct HeldToken {
+    published: PublishedToken,
+    hash: Hash,
+    /// The minute since 1970 in which it was used last here; 0: in none.
+    used: AtomicI64,
+    /// The same, as far as it was told.
+    told: AtomicI64,
+}
+
+/// SHA-256 of a secret.
+type Hash = [u8; 32];
+
+impl Tokens {
+    /// These tokens.
+    pub(super) fn new(tokens: impl Iterator<Item = Arc<HeldToken>>) -> Self {
+        Self { by_hash: tokens.map(|token| (token.hash, token)).collect() }
+    }
+
+    /// The token whose secret is `shown`. It may have ended, and has not been asked what it is for.
+    pub fn of_secret(&self, shown: &[u8]) -> Option<&Arc<HeldToken>> {
+        if shown.len() > SECRET_BYTES_MAX {
+            return None;
+        }
+        // Hashes are looked up: how long that takes tells nothing of a token.
+        self.by_hash.get(&Secret::digest_of(shown))
+    }
+
+    /// The same token as `token` as it is now, if it is not revoked. Nothing is hashed.
+    pub fn same(&self, token: &HeldToken) -> Option<&Arc<HeldToken>> {
+        self.by_hash.get(&token.hash)
+    }
+
+    /// Which tokens that are `wanted` were used since it was last told, and when (ms since 1970, give or
+    /// take a minute): `count_max` of them at most, those first that were not told of for longest.
+    pub fn used(
+        &self,
+        count_max: usize,
+        wanted: impl Fn(&HeldToken) -> bool,
+    ) -> Vec<(String, i64)> {
+        let mut news: Vec<_> = self
+            .by_hash
+            .values()
+            .map(|token| (token.told.load(Relaxed), token.used.load(Relaxed), token))
+            .filter(|(told, used, token)| used > told && wanted(token))
+            .collect();
+        news.sort_unstable_by_key(|(told, ..)| *told);
+        news.truncate(count_max);
+        let tell = |(_, used, token): (_, i64, &Arc<HeldToken>)| {
+            token.told.store(used, Relaxed);
+            (token.published.id.clone(), used * MARK_MS)
+        };
+        news.into_iter().map(tell).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_hash.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_hash.is_empty()
+    }
+}
+
+impl HeldToken {
+    /// The token; `None` if its hash is none, so that no secret can be its own.
+    pub(super) fn new(published: PublishedToken) -> Option<Self> {
+        let hash = hash(&published.hash)?;
+        Some(Self { published, hash, used: AtomicI64::new(0), told: AtomicI64::new(0) })
+    }
+
+    /// The same, used when `before` was.
+    pub(super) fn in_place_of(self, before: &Self) -> Self {
+        let Self { published, hash, used: _, told: _ } = self;
+        let [used, told] = [&before.used, &before.told].map(|mark| mark.load(Relaxed).into());
+        Self { published, hash, used, told }
+    }
+
+    /// As it was published.
+    pub(super) const fn published(&self) -> &PublishedToken {
+        &self.published
+    }
+
+    /// Whose it is.
+    pub fn app(&self) -> &str {
+        &self.published.app
+    }
+
+    /// Which it is.
+    pub fn id(&self) -> &str {
+        &self.published.id
+    }
+
+    /// Whether it has not ended at the time `at` (ms since 1970).
+    pub const fn is_good(&self, at: i64) -> bool {
+        self.published.expires_at > at
+    }
+
+    /// Whether it is for that.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.published.scopes.contains(&scope)
+    }
+
+    /// Notes that it is used at the time `at` (ms since 1970).
+    #[inline]
+    pub fn mark(&self, at: i64) {
+        let minute = at / MARK_MS;
+        // Once a minute: others that ask with it read what this would write.
+        if self.used.load(Relaxed) < minute {
+            self.used.store(minute, Relaxed);
+        }
+    }
+}
+
+/// Whenever it was used.
+impl PartialEq for HeldToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.published == other.published
+    }
+}
+
+impl Debug for HeldToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PublishedToken { id, app, .. } = &self.published;
+        f.debug_struct("HeldToken").field("id", id).field("app", app).finish_non_exhaustive()
+    }
+}
+
+/// The bytes of a hash in hex.
+fn hash(hex: &str) -> Option<Hash> {
+    let digits: &[[u8; 2]] = hex.as_bytes().as_chunks().0;
+    let byte = |digits: &[u8; 2]| {
+        let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+        u8::try_from(high? * 16 + low?).ok()
+    };
+    let bytes: Option<Vec<u8>> = digits.iter().map(byte).collect();
+    Hash::try_from(bytes?).ok().filter(|_| hex.len() == 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: i64 = 30_000_000;
+
+    fn token(secret: &str) -> Arc<HeldToken> {
+        let published = PublishedToken {
+            id: format!("id-{secret}"),
+            app: "shop".to_owned(),
+            name: "t".to_owned(),
+            hash: Secret::hash_of(secret),
+            scopes: vec![Scope::Check],
+            expires_at: 10,
+            is_revoked: false,
+        };
+        Arc::new(HeldToken::new(published).expect("it has a hash"))
+    }
+
+    #[test]
+    fn a_token_is_known_by_its_secret_and_by_nothing_else() {
+        let tokens = Tokens::new(["a", "b"].map(token).into_iter());
+        let found = tokens.of_secret(b"a").unwrap();
+        assert_eq!((found.id(), found.app()), ("id-a", "shop"));
+        assert!(Arc::ptr_eq(tokens.same(found).unwrap(), found));
+        for other in [&b""[..], b"A", b"a ", Secret::hash_of("a").as_bytes(), &[b'a'; 1_000]] {
+            assert!(tokens.of_secret(other).is_none());
+        }
+        assert!(found.is_good(9) && !found.is_good(10));
+        assert!(found.may(Scope::Check) && !found.may(Scope::Refund));
+        assert!(!format!("{tokens:?}").contains(&Secret::hash_of("a")));
+    }
+
+    #[test]
+    fn what_is_no_hash_is_no_token() {
+        let hex = Secret::hash_of("a");
+        assert_eq!(hash(&hex), Some(Secret::digest_of(b"a")));
+        for wrong in
+            ["", &hex[1..], &format!("{hex}0"), &format!("{hex}00"), &hex.replace('c', "g")]
+        {
+            assert_eq!(hash(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn uses_are_told_once_and_nobody_is_forgotten_for_busy_ones() {
+        let tokens = Tokens::new(["a", "b", "c"].map(token).into_iter());
+        let mark = |secret: &str, minute: i64| {
+            tokens
+                .of_secret(secret.as_bytes())
+                .expect("it is there")
+                .mark(minute * MARK_MS + 59_999);
+        };
+        let all = |_: &HeldToken| true;
+        assert_eq!(tokens.used(9, all), []);
+        mark("a", MINUTE);
+        mark("a", MINUTE - 1);
+        assert_eq!(tokens.used(9, all), [("id-a".to_owned(), MINUTE * MARK_MS)]);
+        assert_eq!(tokens.used(9, all), []);
+        mark("a", MINUTE + 1);
+        mark("b", MINUTE + 1);
+        assert_eq!(tokens.used(9, |token| token.id() == "id-c"), []);
+        assert_eq!(tokens.used(1, all), [("id-b".to_owned(), (MINUTE + 1) * MARK_MS)]);
+        assert_eq!(tokens.used(1, all), [("id-a".to_owned(), (MINUTE + 1) * MARK_MS)]);
+    }
+}

@@ -1,0 +1,222 @@
+//! Who is let in: every token, at every kind of address.
+
+use sluicegate_control::catalog::{Published, PublishedToken};
+use sluicegate_control::identity::Secret;
+use sluicegate_control::node::Held;
+
+use super::*;
+
+/// Tokens as a catalog publishes them. Their secrets are their ids.
+pub(crate) struct Stage {
+    pub(crate) callers: Arc<Callers>,
+    held: Held,
+    revision: i64,
+}
+
+/// When tokens end that have not ended.
+pub(crate) const END: Micros = Micros::from_secs(4_000_000_000);
+
+impl Stage {
+    /// Of app `shop`: `good`, which may do everything that is asked of wires, `checks`, `refunds`,
+    /// `reads` (policies alone) and `ended`; of app `other`: `foreign`. `revoked` was revoked.
+    pub(crate) fn set(required: TokensRequired) -> Self {
+        let callers = Arc::new(Callers::by_token(required));
+        let mut stage = Self { callers, held: Held::default(), revision: 0 };
+        let end = ms(END);
+        stage.publish([
+            token("good", "shop", &[Scope::Check, Scope::Refund], end),
+            token("checks", "shop", &[Scope::Check], end),
+            token("refunds", "shop", &[Scope::Refund], end),
+            token("reads", "shop", &[Scope::PolicyRead], end),
+            token("ended", "shop", &[Scope::Check, Scope::Refund], 0),
+            token("foreign", "other", &[Scope::Check, Scope::Refund], end),
+            token("revoked", "shop", &[Scope::Check, Scope::Refund], end),
+        ]);
+        stage.revoke("revoked");
+        stage
+    }
+
+    fn publish(&mut self, tokens: impl Into<Vec<PublishedToken>>) {
+        self.revision += 1;
+        let (revision, tokens) = (self.revision, tokens.into());
+        let news = self.held.take(Published { revision, policies: vec![], tokens });
+        self.callers.set(news.tokens.expect("there are some"));
+    }
+
+    pub(crate) fn revoke(&mut self, id: &str) {
+        let token = token(id, "shop", &[Scope::Check], 0);
+        self.publish([PublishedToken { is_revoked: true, ..token }]);
+    }
+
+    pub(crate) fn door(&self, wire: Wire, address: &str) -> Door {
+        self.callers.door(wire, Some(&address.parse().expect("an address")))
+    }
+
+    /// How many were refused, by reason, where there were any.
+    pub(crate) fn refused(&self, wire: Wire) -> Vec<(&'static str, u64)> {
+        self.callers.refused(wire).filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// A door that is open.
+pub(crate) fn open_door(wire: Wire) -> Door {
+    Arc::new(Callers::believed()).door(wire, None)
+}
+
+const LOOPBACK: &str = "127.0.0.1:1";
+const ELSEWHERE: &str = "0.0.0.0:1";
+const NOW: Micros = Micros::from_secs(1_800_000_000);
+
+fn ms(at: Micros) -> i64 {
+    i64::try_from(at.get() / 1_000).expect("it is small")
+}
+
+fn token(id: &str, app: &str, scopes: &[Scope], expires_at: i64) -> PublishedToken {
+    PublishedToken {
+        id: id.to_owned(),
+        app: app.to_owned(),
+        name: id.to_owned(),
+        hash: Secret::hash_of(id),
+        scopes: scopes.to_vec(),
+        expires_at,
+        is_revoked: false,
+    }
+}
+
+/// For whom a request is decided that shows `secret`, and says that it is of `app`.
+fn asks(door: &Door, secret: Option<&str>, app: Option<&str>) -> Result<Option<String>, Refused> {
+    let caller = door.admit(secret.map(str::as_bytes), || NOW)?;
+    caller.may(Scope::Check)?;
+    Ok(caller.app(app)?.map(str::to_owned))
+}
+
+#[test]
+fn a_token_is_required_where_others_can_come_from_unless_it_is_said_otherwise() {
+    use TokensRequired::{Always, Never, Remote};
+    for (required, address, expected) in [
+        (Remote, LOOPBACK, false),
+        (Remote, "[::1]:1", false),
+        (Remote, "unix:/s", false),
+        (Remote, ELSEWHERE, true),
+        (Remote, "[::]:1", true),
+        (Remote, "10.0.0.1:1", true),
+        (Always, LOOPBACK, true),
+        (Always, "unix:/s", true),
+        (Never, ELSEWHERE, false),
+    ] {
+        let door = Stage::set(required).door(Wire::Http, address);
+        assert_eq!(door.requires(), expected, "{required:?} {address}");
+    }
+    assert!(Stage::set(Remote).callers.door(Wire::Http, None).requires());
+    assert!(!open_door(Wire::Http).requires());
+}
+
+#[test]
+fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
+    let stage = Stage::set(TokensRequired::Remote);
+    let doors = [LOOPBACK, ELSEWHERE].map(|address| stage.door(Wire::Http, address));
+    for door in &doors {
+        for (secret, app, expected) in [
+            ("good", None, Ok("shop")),
+            ("good", Some("shop"), Ok("shop")),
+            ("good", Some("other"), Err(Refused::App)),
+            ("good", Some(""), Err(Refused::App)),
+            ("foreign", None, Ok("other")),
+            ("reads", None, Err(Refused::Scope(Scope::Check))),
+            ("ended", None, Err(Refused::Expired)),
+            ("revoked", None, Err(Refused::Unknown)),
+            ("", None, Err(Refused::Unknown)),
+            ("never was", Some("shop"), Err(Refused::Unknown)),
+        ] {
+            let expected = expected.map(|app| Some(app.to_owned()));
+            assert_eq!(asks(door, Some(secret), app), expected, "{secret} {app:?}");
+        }
+    }
+    let [loopback, elsewhere] = &doors;
+    assert_eq!(asks(loopback, None, Some("any")), Ok(Some("any".to_owned())));
+    assert_eq!(asks(loopback, None, None), Ok(None));
+    assert_eq!(asks(elsewhere, None, Some("any")), Err(Refused::Missing));
+}
+
+#[test]
+fn without_a_catalog_nobody_looks_at_what_is_shown() {
+    let door = open_door(Wire::Http);
+    let clock = || -> Micros { panic!("nobody wants to know") };
+    let caller = door.admit(Some(b"what is it"), clock).unwrap();
+    assert_eq!(caller.app(Some("any")), Ok(Some("any")));
+    assert_eq!(caller.may(Scope::Refund), Ok(()));
+}
+
+#[test]
+fn before_the_catalog_was_heard_of_no_token_is_good() {
+    let callers = Arc::new(Callers::by_token(TokensRequired::Remote));
+    let door = callers.door(Wire::Http, Some(&LOOPBACK.parse().unwrap()));
+    assert_eq!(asks(&door, Some("good"), None), Err(Refused::Unknown));
+}
+
+#[test]
+fn who_was_let_in_goes_when_the_token_does() {
+    let mut stage = Stage::set(TokensRequired::Always);
+    let door = stage.door(Wire::Resp, LOOPBACK);
+    let mut callers = ["good", "checks"].map(|id| door.admit(Some(id.as_bytes()), || NOW).unwrap());
+    for caller in &mut callers {
+        assert_eq!(door.still(caller, Micros::new(END.get() - 1_000)), Ok(()));
+        assert_eq!(door.still(caller, END), Err(Refused::Expired));
+    }
+    stage.revoke("good");
+    let [good, checks] = &mut callers;
+    for _ in 0..2 {
+        assert_eq!(door.still(good, NOW), Err(Refused::Unknown));
+        assert_eq!(door.still(checks, NOW), Ok(()));
+    }
+}
+
+#[test]
+fn what_was_used_is_told_once_also_of_a_token_that_is_revoked_meanwhile() {
+    let mut stage = Stage::set(TokensRequired::Always);
+    let door = stage.door(Wire::Http, LOOPBACK);
+    assert_eq!(stage.callers.used(), []);
+    let at = ms(NOW);
+    let told = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), at)).collect::<Vec<_>>();
+    for secret in ["good", "ended", "nobody"] {
+        asks(&door, Some(secret), None).ok();
+    }
+    assert_eq!(stage.callers.used(), told(&["good"]));
+    assert_eq!(stage.callers.used(), []);
+    asks(&door, Some("checks"), None).unwrap();
+    asks(&door, Some("foreign"), None).unwrap();
+    stage.revoke("checks");
+    assert_eq!(stage.callers.used(), told(&["checks", "foreign"]));
+    assert_eq!(stage.callers.used(), []);
+    assert_eq!(Callers::believed().used(), []);
+}
+
+#[test]
+fn refusals_are_counted_by_wire_and_reason() {
+    let stage = Stage::set(TokensRequired::Always);
+    let door = stage.door(Wire::Rls, LOOPBACK);
+    for refused in [Refused::Missing, Refused::Scope(Scope::Refund), Refused::Missing] {
+        assert_eq!(door.note(refused), refused);
+    }
+    assert_eq!(stage.refused(Wire::Rls), [("missing", 2), ("scope", 1)]);
+    assert_eq!(stage.refused(Wire::Http), []);
+}
+
+#[test]
+fn giving_back_wants_a_scope_of_its_own() {
+    use sluicegate::{Cost, PermitId};
+    let (cost, permit) = (Cost::ONE, PermitId(1));
+    for (verb, scope) in [
+        (Verb::Check { cost }, Scope::Check),
+        (Verb::Reserve { cost, max_wait: NOW }, Scope::Check),
+        (Verb::AtMost { cost }, Scope::Check),
+        (Verb::Peek { cost }, Scope::Check),
+        (Verb::Acquire { cost, permit }, Scope::Check),
+        (Verb::Renew { permit }, Scope::Check),
+        (Verb::Release { permit }, Scope::Check),
+        (Verb::Refund { cost }, Scope::Refund),
+        (Verb::Reset, Scope::Refund),
+    ] {
+        assert_eq!(scope_of(&verb), scope, "{verb:?}");
+    }
+}
