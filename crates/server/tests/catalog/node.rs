@@ -81,6 +81,12 @@ fn the_api_may_have_an_address_of_its_own() {
     until(|| at("catalog", api) == 200);
     assert_eq!((at("admin", api), at("admin", "/livez")), (404, 200));
     assert_eq!(at("catalog", "/metrics"), 404);
+    until(|| {
+        let (_, _, text) =
+            ask(node.address("admin"), &Who::default(), "GET", "/metrics", "").unwrap();
+        let is_told = |line: &str| text.lines().any(|told| told == line);
+        is_told("sluicegate_catalog_up 1") && is_told("sluicegate_catalog_revision 0")
+    });
 }
 
 #[test]
