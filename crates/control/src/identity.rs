@@ -5,9 +5,7 @@ mod passwords;
 mod secret;
 
 #[cfg(feature = "oidc")]
-pub use oidc::Oidc;
-#[cfg(feature = "oidc")]
 pub(crate) use oidc::{Called, Ended, Refused};
-pub use oidc::{GroupRole, OidcConfig};
+pub use oidc::{GroupRole, Oidc, OidcConfig};
 pub use passwords::{PASSWORD_CHARS_MIN, Passwords};
 pub use secret::{Secret, SecretKind};

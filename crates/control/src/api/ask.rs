@@ -41,6 +41,7 @@ pub(super) struct Ask {
     params: BTreeMap<String, String>,
     query: Asked,
     headers: HeaderMap,
+    #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent back here"))]
     uri: Uri,
     question: String,
     body: Bytes,

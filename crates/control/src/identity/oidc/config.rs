@@ -1,5 +1,6 @@
 //! Where people sign in, and what their groups give them.
 
+#[cfg(any(feature = "oidc", test))]
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -136,12 +137,14 @@ impl OidcConfig {
     }
 
     /// Whether who is in `groups` is an administrator; none: the provider does not say.
+    #[cfg(any(feature = "oidc", test))]
     pub(crate) fn is_admin(&self, groups: &BTreeSet<String>) -> Option<bool> {
         self.admin_group.as_ref().map(|group| groups.contains(group))
     }
 
     /// The role of who is in `groups`, in each app of which the provider says: the highest that one of
     /// them gives, or none.
+    #[cfg(any(feature = "oidc", test))]
     pub(crate) fn roles_of(&self, groups: &BTreeSet<String>) -> BTreeMap<String, Option<Role>> {
         let mut roles = BTreeMap::new();
         for GroupRole { group, app, role } in &self.roles {
