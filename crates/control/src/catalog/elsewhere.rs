@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::accounts::{insert, somebody_else_is_admin};
 use super::apps::{locked, put_member, role};
 use super::change::{Begun, Change};
+use super::sessions::{self, SessionSpans};
 use super::{AccountView, By, Catalog, NewAccount};
 use crate::access::{Action, Denied, Role};
 use crate::error::Error;
@@ -26,19 +27,35 @@ pub struct Elsewhere<'e> {
     pub roles: &'e BTreeMap<String, Option<Role>>,
 }
 
+/// The session of who signed in elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSession<'s> {
+    /// The hash of its secret.
+    pub hash: &'s str,
+    /// How long it lasts.
+    pub spans: SessionSpans,
+    /// The hashes of those that their browser had, which end.
+    pub instead_of: &'s [&'s str],
+}
+
 impl Catalog {
-    /// Notes that somebody signed in elsewhere, gives them what the provider says, and returns the id
-    /// of their account. `by` names the sign-in, which is used once.
+    /// Notes that somebody signed in elsewhere, gives them what the provider says, and begins their
+    /// session: all of it or nothing. `by` names the sign-in, which is used once.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::Denied`] if it
     /// may not sign in, [`Error::Taken`] if the name is another one's, [`Error::Invalid`] if it is none,
     /// [`Error::Conflict`] if the sign-in was used or this would be the first account and not be an
     /// administrator's, [`Error::TooMany`].
-    pub async fn sign_in_elsewhere(&self, by: &By, who: Elsewhere<'_>) -> Result<String, Error> {
-        let mut change = match self.begin::<String>(by).await? {
+    pub async fn sign_in_elsewhere(
+        &self,
+        by: &By,
+        who: Elsewhere<'_>,
+        session: NewSession<'_>,
+    ) -> Result<(), Error> {
+        let mut change = match self.begin::<()>(by).await? {
             Begun::Change(change) => change,
-            Begun::Answered(_) => {
+            Begun::Answered(()) => {
                 return Err(Error::Conflict("this sign-in was used already".to_owned()));
             }
         };
@@ -47,9 +64,26 @@ impl Catalog {
             set_admin(&mut change, &account, is_admin).await?;
         }
         set_roles(&mut change, &account, who.roles).await?;
+        begin_session(&mut change, &account.id, session).await?;
         change.note(Action::SignInElsewhere, (None, &account.name), None, None);
-        change.commit(account.id).await
+        change.commit(()).await
     }
+}
+
+/// Begins a session, and ends those that are over or that it takes the place of.
+async fn begin_session(
+    change: &mut Change<'_>,
+    account: &str,
+    NewSession { hash, spans, instead_of }: NewSession<'_>,
+) -> Result<(), Error> {
+    let at = change.by.at;
+    let over = [(at - spans.absolute_ms).into(), (at - spans.idle_ms).into()];
+    let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
+    change.rows.run(sql, &over).await?;
+    for old in instead_of {
+        change.rows.run("DELETE FROM sessions WHERE hash = ?", &[(*old).into()]).await?;
+    }
+    sessions::insert(change, account, hash).await
 }
 
 /// Theirs, or one that is made for them.

@@ -28,7 +28,7 @@ use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, TEXT_CHARS_MAX};
 
 pub use accounts::{AccountChange, AccountView, NewAccount};
 pub use apps::{App, Member};
-pub use elsewhere::Elsewhere;
+pub use elsewhere::{Elsewhere, NewSession};
 pub use nodes::Node;
 pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
 pub use publish::{Published, PublishedPolicy, PublishedToken};

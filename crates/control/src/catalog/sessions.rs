@@ -1,6 +1,7 @@
 //! Sessions: who signed in, until when. What is kept of a session's secret is its hash.
 
 use super::Catalog;
+use super::change::Change;
 use crate::error::Error;
 
 /// How long sessions last.
@@ -82,4 +83,17 @@ impl Catalog {
         self.db.run("DELETE FROM sessions WHERE account = ?", &[account.into()]).await?;
         Ok(())
     }
+}
+
+/// Begins a session of an account (its id) with the secret of this hash.
+pub(super) async fn insert(
+    change: &mut Change<'_>,
+    account: &str,
+    hash: &str,
+) -> Result<(), Error> {
+    let sql = "INSERT INTO sessions (hash, account, created_at, seen_at, source) \
+               VALUES (?, ?, ?, ?, ?)";
+    let (at, source) = (change.by.at.into(), (&change.by.source).into());
+    change.rows.run(sql, &[hash.into(), account.into(), at, at, source]).await?;
+    Ok(())
 }

@@ -3,14 +3,14 @@
 use axum::http::StatusCode;
 
 use super::oidc_of;
-use super::sessions::{begin, limit_source};
+use super::sessions::limit_source;
 use crate::access::{Action, Actor, Denied};
 use crate::api::Api;
 use crate::api::ask::{Ask, Reply};
 use crate::api::problem::Problem;
-use crate::catalog::{By, Elsewhere, Repeatable};
+use crate::catalog::{By, Elsewhere, NewSession, Repeatable};
 use crate::error::Error;
-use crate::identity::{Called, Ended, Oidc, Refused};
+use crate::identity::{Called, Ended, Oidc, Refused, Secret, SecretKind};
 
 /// The cookie of a sign-in. It comes back with the browser that the provider sends back, so it cannot be
 /// as strict as the one of a session.
@@ -36,19 +36,22 @@ pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
     let called: Called = ask.called_back()?;
     let cookie = ask.cookie(COOKIE).unwrap_or_default();
     let ended = oidc.end(cookie, &called, ask.by.at).await.map_err(said)?;
-    let account = account(api, oidc, &ended, &ask.by).await?;
-    let secret = begin(api, &account, &ask.by).await?;
+    let (secret, spans) = (Secret::new(SecretKind::Session), api.spans);
     // Whoever had a session in this browser has another one now.
-    for old in ended.session.iter().chain(&ask.session) {
-        api.catalog.end_session(old).await?;
-    }
+    let old: Vec<_> = ended.session.iter().chain(&ask.session).map(String::as_str).collect();
+    let session = NewSession { hash: &secret.hash(), spans, instead_of: &old };
+    sign_in(api, (oidc, &ended), session, &ask.by).await?;
     let reply = Reply::see(HOME).expect("a path is plain text").cookie(Some(secret.expose()));
     Ok(reply.set_cookie(&format!("{COOKIE}=; Max-Age=0; {ATTRIBUTES}")))
 }
 
-/// The id of the account of who signed in; who has none, or may not use it, is in the audit: the
-/// provider knows them.
-async fn account(api: &Api, oidc: &Oidc, ended: &Ended, by: &By) -> Result<String, Problem> {
+/// Signs them in; who has no account, or may not use it, is in the audit: the provider knows them.
+async fn sign_in(
+    api: &Api,
+    (oidc, ended): (&Oidc, &Ended),
+    session: NewSession<'_>,
+    by: &By,
+) -> Result<(), Problem> {
     let (config, person) = (oidc.config(), &ended.person);
     let subject = format!("{}|{}", config.issuer, person.sub);
     let by = By {
@@ -60,8 +63,8 @@ async fn account(api: &Api, oidc: &Oidc, ended: &Ended, by: &By) -> Result<Strin
     let (is_admin, roles) = (config.is_admin(&person.groups), config.roles_of(&person.groups));
     let name = person.name.as_deref().filter(|_| config.create_accounts);
     let who = Elsewhere { subject: &subject, name, is_admin, roles: &roles };
-    let denied = match api.catalog.sign_in_elsewhere(&by, who).await {
-        Ok(account) => return Ok(account),
+    let denied = match api.catalog.sign_in_elsewhere(&by, who, session).await {
+        Ok(()) => return Ok(()),
         Err(error) => denied(error, &subject, config.create_accounts)?,
     };
     api.catalog.note_denied(&by, Action::SignInElsewhere, None, &person.sub).await?;

@@ -86,7 +86,7 @@ pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
     };
     // The same words, whichever of the two is wrong.
     let signed_in = signed_in.ok_or_else(wrong)?;
-    let secret = begin(api, &signed_in.id, &ask.by).await?;
+    let secret = begin(api, &signed_in, &ask.by).await?;
     // Whoever had a session in this browser has another one now.
     if let Some(old) = &ask.session {
         api.catalog.end_session(old).await?;
@@ -120,15 +120,15 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
     }
     let hash = api.passwords.hash(&password).await?;
     api.catalog.change_password(&ask.by, &account.name, &hash).await?;
-    let secret = begin(api, &account.id, &ask.by).await?;
+    let secret = begin(api, account, &ask.by).await?;
     Ok(Reply::done().cookie(Some(secret.expose())))
 }
 
-/// Begins a session of an account (its id).
-pub(super) async fn begin(api: &Api, account: &str, by: &By) -> Result<Secret, Problem> {
+/// Begins a session of an account.
+async fn begin(api: &Api, account: &Account, by: &By) -> Result<Secret, Problem> {
     let secret = Secret::new(SecretKind::Session);
     let kept = (&*secret.hash(), &*by.source);
-    api.catalog.begin_session(account, kept, by.at, api.spans).await?;
+    api.catalog.begin_session(&account.id, kept, by.at, api.spans).await?;
     Ok(secret)
 }
 

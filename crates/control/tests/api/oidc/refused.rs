@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sluicegate::Micros;
+use sluicegate_control::Actor;
+use sluicegate_control::catalog::{By, Elsewhere, NewSession, SessionSpans};
 
 use super::provider::{Signing, query};
 use super::{Begun, SUB, Stage, session};
@@ -154,6 +156,31 @@ async fn who_is_not_known_here_or_may_not_sign_in_is_told_so_and_audited() {
 #[tokio::test]
 async fn a_name_that_is_taken_is_nobody_elses_whatever_the_provider_says() {
     let stage = Stage::start(|config| config.create_accounts = true).await;
+#[tokio::test]
+async fn who_is_not_let_in_leaves_the_session_that_was_there() {
+    let stage = Stage::start(|_| {}).await;
+    let Begun { browser, page } = stage.begin(&stage.ada).await;
+    let answer = stage.call_back(&browser, &stage.provider.visit(&page)).await;
+    assert_refused(&answer, 403, "there is no account for you");
+    assert_eq!(stage.served.ask(&stage.ada, "GET /session", None).await.status, 200);
+}
+
+#[tokio::test]
+async fn without_a_session_nothing_of_a_sign_in_is_left() {
+    let stage = Stage::start(|_| {}).await;
+    let (catalog, roles) = (&stage.served.catalog, BTreeMap::new());
+    let by = By::new(Actor::Provider, "192.0.2.1", "", 1_000 * i64::try_from(NOW_S).unwrap());
+    // No two sessions have one secret, so the second cannot begin.
+    let session = NewSession { hash: "x", spans: SessionSpans::default(), instead_of: &[] };
+    let who =
+        |subject, name| Elsewhere { subject, name: Some(name), is_admin: None, roles: &roles };
+    catalog.sign_in_elsewhere(&by, who("i|1", "grace"), session).await.unwrap();
+    let before = stage.entries().await;
+    catalog.sign_in_elsewhere(&by, who("i|2", "linus"), session).await.unwrap_err();
+    assert!(catalog.account("grace").await.is_ok() && catalog.account("linus").await.is_err());
+    assert_eq!(stage.audit(before).await, [""; 0]);
+}
+
     let before = stage.entries().await;
     for claims in [
         json!({ "preferred_username": "ada" }),
