@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 use super::OidcConfig;
 use super::config::is_safe_url;
 use super::http::{Http, HttpError};
-use super::login::Login;
+use super::login::{LOGIN_MS, Login};
 use super::person::{self, Person};
 use super::service::Refused;
 use crate::error::Error;
@@ -37,6 +37,9 @@ const GOOD_MS: i64 = 60 * 60 * 1_000;
 /// How old a description is at least before it is asked for again because a key is not in it, in
 /// milliseconds.
 const KEYS_MS: i64 = 10_000;
+
+/// How far the provider's clock may be from ours, in milliseconds.
+const SKEW_MS: i64 = 60_000;
 
 /// Longest reason in characters that is logged: some of it is the provider's own words.
 const TOLD_CHARS_MAX: usize = 300;
@@ -163,6 +166,9 @@ impl Provider {
     fn person_of(&self, claims: &Claims) -> Result<Person, Refused> {
         let sub = person::subject(claims.subject().as_str());
         let sub = sub.ok_or_else(|| Refused::Unbelievable("its subject is no name".to_owned()))?;
+        if claims.authorized_party().is_some_and(|party| *party != self.client.0) {
+            return Err(Refused::Unbelievable("its token is for another client".to_owned()));
+        }
         let mail = claims.email().filter(|_| claims.email_verified() == Some(true));
         let mail = mail.map(|mail| mail.as_str());
         let name = mail.or_else(|| claims.preferred_username().map(|name| name.as_str()));
@@ -224,13 +230,27 @@ fn claims<'t>(
     at: i64,
 ) -> Result<&'t Claims, ClaimsVerificationError> {
     // A time that is none is behind all ends.
-    let now = DateTime::from_timestamp_millis(at).unwrap_or(DateTime::<Utc>::MAX_UTC);
-    let verifier = client.id_token_verifier().set_allowed_algs(ALGORITHMS).set_time_fn(move || now);
+    let end = DateTime::from_timestamp_millis(at.saturating_sub(SKEW_MS));
+    let end = end.unwrap_or(DateTime::<Utc>::MAX_UTC);
+    let verifier = client
+        .id_token_verifier()
+        .set_allowed_algs(ALGORITHMS)
+        .set_time_fn(move || end)
+        .set_issue_time_verifier_fn(move |issued| fresh(issued, at));
     token.claims(&verifier, &Nonce::new(nonce.to_owned()))
 }
 
 fn is_unknown_key(error: &ClaimsVerificationError) -> bool {
     use ClaimsVerificationError::SignatureVerification;
+/// That a token was made while somebody signed in.
+fn fresh(issued: DateTime<Utc>, at: i64) -> Result<(), String> {
+    let age_ms = at.saturating_sub(issued.timestamp_millis());
+    if (-SKEW_MS..=LOGIN_MS + SKEW_MS).contains(&age_ms) {
+        return Ok(());
+    }
+    Err(format!("it was made at {issued}"))
+}
+
     matches!(error, SignatureVerification(SignatureVerificationError::NoMatchingKey))
 }
 

@@ -65,6 +65,8 @@ pub(crate) enum Signing {
     Shared,
 }
 
+    /// By its public key, as if that were shared.
+    Published,
 #[derive(Clone)]
 struct Grant {
     challenge: String,
@@ -254,7 +256,7 @@ impl Inner {
         let alg = match self.signing {
             Signing::Right | Signing::Forged => "RS256",
             Signing::None => "none",
-            Signing::Shared => "HS256",
+            Signing::Shared | Signing::Published => "HS256",
         };
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let said = format!("{}.{}", encode(&json!({ "alg": alg, "kid": name })), encode(&claims));
@@ -262,10 +264,8 @@ impl Inner {
             Signing::Right => sign(key, &said),
             Signing::Forged => sign(&new_key(), &said),
             Signing::None => Vec::new(),
-            Signing::Shared => {
-                let key = hmac::Key::new(hmac::HMAC_SHA256, CLIENT_SECRET.as_bytes());
-                hmac::sign(&key, said.as_bytes()).as_ref().to_vec()
-            }
+            Signing::Shared => mac(CLIENT_SECRET.as_bytes(), &said),
+            Signing::Published => mac(key.public_key().as_ref(), &said),
         };
         format!("{said}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
@@ -306,6 +306,11 @@ impl axum::serve::Listener for Tls {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = self.listener.accept().await.expect("it listens");
+fn mac(key: &[u8], said: &str) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    hmac::sign(&key, said.as_bytes()).as_ref().to_vec()
+}
+
             // Who does not trust the certificate goes away.
             if let Ok(stream) = self.acceptor.accept(stream).await {
                 return (stream, address);

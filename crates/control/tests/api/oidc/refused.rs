@@ -98,13 +98,14 @@ async fn a_token_that_is_not_the_providers_for_us_for_now_and_for_this_is_not_be
     let stage = Stage::start(|_| {}).await;
     stage.account("grace").await;
     let before = stage.entries().await;
-    let tokens: [(&str, Value, Signing); 14] = [
+    let tokens: [(&str, Value, Signing); 17] = [
         ("another nonce", json!({ "nonce": "x" }), Signing::Right),
         ("no nonce", json!({ "nonce": null }), Signing::Right),
         ("another audience", json!({ "aud": "other" }), Signing::Right),
         ("another one beside", json!({ "aud": ["sluicegate", "other"] }), Signing::Right),
+        ("another party", json!({ "azp": "other" }), Signing::Right),
         ("no audience", json!({ "aud": null }), Signing::Right),
-        ("expired", json!({ "exp": NOW_S }), Signing::Right),
+        ("expired", json!({ "exp": NOW_S - 60 }), Signing::Right),
         ("no end", json!({ "exp": null }), Signing::Right),
         ("another issuer", json!({ "iss": "https://id.example.org" }), Signing::Right),
         ("no subject", json!({ "sub": null }), Signing::Right),
@@ -112,10 +113,12 @@ async fn a_token_that_is_not_the_providers_for_us_for_now_and_for_this_is_not_be
         ("another key", json!({}), Signing::Forged),
         ("no signature", json!({}), Signing::None),
         ("our own secret", json!({}), Signing::Shared),
+        ("its public key", json!({}), Signing::Published),
+        ("a subject of an account, and a space", json!({ "sub": "1234 " }), Signing::Right),
         ("another nonce, unsigned", json!({ "nonce": "x" }), Signing::None),
     ];
     for (what, claims, signing) in tokens {
-        // Each from an address of its own, as far as attempts are counted.
+        // So that it is not too many attempts.
         stage.served.clock.advance(Micros::from_secs(5));
         {
             let mut provider = stage.provider.inner();

@@ -46,7 +46,7 @@ async fn who_is_known_by_their_subject_is_signed_in_and_sent_home() {
     assert_eq!(stage.provider.inner().asked["description"], 1);
     assert_eq!(stage.provider.inner().asked["keys"], 1);
     stage.served.clock.advance(Micros::from_secs(60 * 60));
-    stage.provider.inner().claims = json!({ "exp": 1_800_100_000 });
+    stage.provider.inner().claims = json!({ "iat": 1_800_003_600, "exp": 1_800_003_900 });
     stage.signed_in().await;
     assert_eq!(stage.provider.inner().asked["description"], 2);
 }
