@@ -171,7 +171,9 @@ impl Provider {
         }
         let mail = claims.email().filter(|_| claims.email_verified() == Some(true));
         let mail = mail.map(|mail| mail.as_str());
-        let name = mail.or_else(|| claims.preferred_username().map(|name| name.as_str()));
+        // An address that stands there is one that nobody verified.
+        let chosen = claims.preferred_username().map(|name| name.as_str());
+        let name = mail.or_else(|| chosen.filter(|name| !name.contains('@')));
         Ok(Person {
             sub: sub.to_owned(),
             name: name.map(str::to_owned),

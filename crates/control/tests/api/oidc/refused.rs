@@ -196,7 +196,10 @@ async fn without_a_session_nothing_of_a_sign_in_is_left() {
     assert_refused(&stage.sign_in().await, 403, "can be called");
     stage.provider.inner().claims = json!({ "email": "b@example.org" });
     assert_refused(&stage.sign_in().await, 403, "neither");
-    assert_eq!(stage.audit(before).await, ["provider session.oidc 1234 denied"; 4]);
+    // An address that somebody chose as their name is not theirs.
+    stage.provider.inner().claims = json!({ "preferred_username": "b@example.org" });
+    assert_refused(&stage.sign_in().await, 403, "neither");
+    assert_eq!(stage.audit(before).await, ["provider session.oidc 1234 denied"; 5]);
     let accounts = stage.served.ask(&stage.ada, "GET /accounts", None).await;
     assert_eq!(accounts.body["items"].as_array().unwrap().len(), 1);
 }
