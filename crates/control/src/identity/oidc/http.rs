@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
+use axum::http::{HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -50,6 +50,8 @@ pub(super) enum HttpError {
     Io(String, std::io::Error),
     #[error("{0}: {1}")]
     Http(String, hyper::Error),
+    #[error("{0} answers {1}")]
+    Failed(String, StatusCode),
     #[error("{0}: the answer is longer than {ANSWER_BYTES_MAX} bytes, or broke off")]
     Body(String),
 }
@@ -118,6 +120,9 @@ async fn exchange(
     driver.spawn(connection);
     let response = sender.send_request(in_origin_form(request)).await.map_err(http)?;
     let (head, body) = response.into_parts();
+    if head.status.is_server_error() {
+        return Err(HttpError::Failed(host.to_owned(), head.status));
+    }
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|_| HttpError::Body(host.to_owned()))?;
     Ok(Response::from_parts(head, body.to_bytes().into()))

@@ -1,5 +1,6 @@
 //! Signing in elsewhere, at a provider of the test's own.
 
+mod bounds;
 mod groups;
 mod provider;
 mod refused;

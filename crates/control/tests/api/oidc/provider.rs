@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) codes_last: bool,
     /// Members of its description in the place of those that would be right.
     pub(crate) described: Value,
+    /// Whether there is nothing behind its gateway.
+    pub(crate) is_broken: bool,
     /// How often it was asked for what.
     pub(crate) asked: BTreeMap<&'static str, u32>,
 }
@@ -159,6 +161,7 @@ fn inner(issuer: String) -> (String, Shared) {
         signing: Signing::Right,
         codes_last: false,
         described: json!({}),
+        is_broken: false,
         asked: BTreeMap::new(),
     };
     (issuer, Arc::new(Mutex::new(inner)))
@@ -179,6 +182,9 @@ fn lock(inner: &Shared) -> MutexGuard<'_, Inner> {
 async fn description(State(inner): State<Shared>) -> Response {
     let mut inner = lock(&inner);
     *inner.asked.entry("description").or_insert(0) += 1;
+    if inner.is_broken {
+        return broken();
+    }
     let issuer = &inner.issuer;
     let mut description = json!({
         "issuer": issuer,
@@ -218,6 +224,9 @@ async fn token(
 ) -> Response {
     let mut inner = lock(&inner);
     *inner.asked.entry("token").or_insert(0) += 1;
+    if inner.is_broken {
+        return broken();
+    }
     let refuse =
         |error: &str| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
     // Both are escaped before they are joined (RFC 6749, section 2.3.1).
@@ -243,6 +252,10 @@ async fn token(
         json!({ "access_token": "x", "token_type": "Bearer", "expires_in": 60, "id_token": token }),
     )
     .into_response()
+}
+
+fn broken() -> Response {
+    (StatusCode::BAD_GATEWAY, "<html>").into_response()
 }
 
 impl Inner {
