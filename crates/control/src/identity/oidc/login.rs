@@ -24,8 +24,7 @@ pub(super) struct Logins {
     key: [u8; 32],
 }
 
-/// A sign-in that has begun.
-#[derive(Clone, Debug)]
+/// A sign-in that has begun. It is not shown: who has it can end it.
 pub(super) struct Login {
     /// What the browser keeps.
     pub(super) cookie: String,
@@ -108,7 +107,11 @@ mod tests {
     fn a_sign_in_goes_on_where_it_began_and_on_every_node() {
         let login = logins("a").begin(Some("abc"), 1_000);
         let resumed = logins("a").resume(&login.cookie, &login.state, 1_001).unwrap();
-        assert_eq!(format!("{resumed:?}"), format!("{login:?}"));
+        let parts = |login: &Login| {
+            let Login { cookie, state, nonce, verifier, id, session: _ } = login;
+            [cookie, state, nonce, verifier, id].map(String::clone)
+        };
+        assert_eq!(parts(&resumed), parts(&login));
         assert_eq!(resumed.session.as_deref(), Some("abc"));
         assert_eq!(logins("a").begin(None, 1).session, None);
         let all = [&login.state, &login.nonce, &login.verifier, &login.id];

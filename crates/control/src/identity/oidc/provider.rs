@@ -242,8 +242,6 @@ fn claims<'t>(
     token.claims(&verifier, &Nonce::new(nonce.to_owned()))
 }
 
-fn is_unknown_key(error: &ClaimsVerificationError) -> bool {
-    use ClaimsVerificationError::SignatureVerification;
 /// That a token was made while somebody signed in.
 fn fresh(issued: DateTime<Utc>, at: i64) -> Result<(), String> {
     let age_ms = at.saturating_sub(issued.timestamp_millis());
@@ -253,6 +251,8 @@ fn fresh(issued: DateTime<Utc>, at: i64) -> Result<(), String> {
     Err(format!("it was made at {issued}"))
 }
 
+fn is_unknown_key(error: &ClaimsVerificationError) -> bool {
+    use ClaimsVerificationError::SignatureVerification;
     matches!(error, SignatureVerification(SignatureVerificationError::NoMatchingKey))
 }
 
@@ -264,7 +264,7 @@ fn away(error: impl StdError) -> Refused {
     Refused::Away(told(&error))
 }
 
-/// An error with those that led to it, for the log. What was answered is not in them.
+/// An error with those that led to it, for the log, on one line. What was answered is not in them.
 fn told(error: &dyn StdError) -> String {
     let mut told = error.to_string();
     let mut source = error.source();
@@ -273,5 +273,5 @@ fn told(error: &dyn StdError) -> String {
         told.push_str(&error.to_string());
         source = error.source();
     }
-    told.chars().take(TOLD_CHARS_MAX).collect()
+    told.chars().filter(|c| !c.is_control()).take(TOLD_CHARS_MAX).collect()
 }

@@ -33,7 +33,6 @@ pub struct Oidc {
 }
 
 /// A sign-in that began.
-#[derive(Debug)]
 pub(crate) struct Begun {
     /// Where the browser is to go.
     pub(crate) location: String,
@@ -42,7 +41,7 @@ pub(crate) struct Begun {
 }
 
 /// What the provider has a browser ask the callback. What else it says is none of our business.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Called {
     code: String,
