@@ -97,6 +97,20 @@ async fn what_a_group_took_away_is_gone_in_sessions_that_are_there() {
 }
 
 #[tokio::test]
+async fn what_is_not_configured_no_claim_gives() {
+    let stage = Stage::start(|_| {}).await;
+    stage.account("grace").await;
+    stage.provider.inner().claims = json!({
+        "groups": ["admins", "admin", ""], "is_admin": true, "admin": true,
+        "roles": { "shop": "owner" }, "scope": "admin",
+    });
+    let grace = stage.signed_in().await;
+    let me = stage.served.ask(&grace, "GET /session", None).await;
+    assert_eq!((&me.body["is_admin"], &me.body["roles"]), (&json!(false), &json!({})));
+    assert_eq!(stage.served.ask(&grace, "GET /accounts", None).await.status, 403);
+}
+
+#[tokio::test]
 async fn the_last_administrator_stays_one() {
     let stage = stage().await;
     let (is_admin, _) = me(&stage, &json!(["admins"])).await;

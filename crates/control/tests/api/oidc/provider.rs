@@ -65,10 +65,10 @@ pub(crate) enum Signing {
     None,
     /// By what it shares with the client.
     Shared,
-}
-
     /// By its public key, as if that were shared.
     Published,
+}
+
 #[derive(Clone)]
 struct Grant {
     challenge: String,
@@ -306,6 +306,11 @@ fn sign(key: &RsaKeyPair, said: &str) -> Vec<u8> {
     signature
 }
 
+fn mac(key: &[u8], said: &str) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    hmac::sign(&key, said.as_bytes()).as_ref().to_vec()
+}
+
 /// Connections over TLS.
 struct Tls {
     listener: TcpListener,
@@ -319,11 +324,6 @@ impl axum::serve::Listener for Tls {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = self.listener.accept().await.expect("it listens");
-fn mac(key: &[u8], said: &str) -> Vec<u8> {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
-    hmac::sign(&key, said.as_bytes()).as_ref().to_vec()
-}
-
             // Who does not trust the certificate goes away.
             if let Ok(stream) = self.acceptor.accept(stream).await {
                 return (stream, address);

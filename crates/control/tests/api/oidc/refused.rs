@@ -157,9 +157,6 @@ async fn who_is_not_known_here_or_may_not_sign_in_is_told_so_and_audited() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_is_nobody_elses_whatever_the_provider_says() {
-    let stage = Stage::start(|config| config.create_accounts = true).await;
-#[tokio::test]
 async fn who_is_not_let_in_leaves_the_session_that_was_there() {
     let stage = Stage::start(|_| {}).await;
     let Begun { browser, page } = stage.begin(&stage.ada).await;
@@ -184,6 +181,9 @@ async fn without_a_session_nothing_of_a_sign_in_is_left() {
     assert_eq!(stage.audit(before).await, [""; 0]);
 }
 
+#[tokio::test]
+async fn a_name_that_is_taken_is_nobody_elses_whatever_the_provider_says() {
+    let stage = Stage::start(|config| config.create_accounts = true).await;
     let before = stage.entries().await;
     for claims in [
         json!({ "preferred_username": "ada" }),
