@@ -51,6 +51,8 @@ pub enum Actor {
     Token(Token),
     /// Whoever has the files: the command line, beside the database.
     Operator,
+    /// What says who somebody is, and in which groups, where people sign in elsewhere.
+    Provider,
 }
 
 /// A person, as far as it matters for what they may do.
@@ -160,6 +162,8 @@ actions! {
     SetUp "setup" Write Rule::Everybody;
     /// Sign in.
     SignIn "session.create" Write Rule::Everybody;
+    /// Sign in elsewhere, by OpenID Connect: to the provider and back.
+    SignInElsewhere "session.oidc" Read Rule::Everybody;
     /// See who one is.
     SeeSession "session.read" Read Rule::SignedIn;
     /// Sign out, here or everywhere.
@@ -310,6 +314,7 @@ impl fmt::Display for Actor {
             // Two may have one name.
             Self::Token(token) => write!(f, "token:{}/{}#{}", token.app, token.name, token.id),
             Self::Operator => f.write_str("operator"),
+            Self::Provider => f.write_str("provider"),
         }
     }
 }

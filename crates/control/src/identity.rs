@@ -1,7 +1,11 @@
 //! How people and machines prove who they are.
 
+mod oidc;
 mod passwords;
 mod secret;
 
+#[cfg(feature = "oidc")]
+pub(crate) use oidc::{Called, Ended, Refused};
+pub use oidc::{GroupRole, Oidc, OidcConfig};
 pub use passwords::{PASSWORD_CHARS_MIN, Passwords};
 pub use secret::{Secret, SecretKind};

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::callers::Callers;
 use crate::config::{self, Config, Flags, Listen, Span, StoreConfig, TraceConfig};
-use crate::control::{self, Following, Told};
+use crate::control::{self, Following, Office, Told};
 use crate::descriptors::{self, Descriptors};
 use crate::eyes::Eyes;
 use crate::gate::Gate;
@@ -180,6 +180,7 @@ pub(crate) fn check(config: &Config) -> Result<()> {
         Some(_) => drop(descriptors::load(config)?),
         None => drop(rules(config)?),
     }
+    Office::new(&config.catalog)?;
     wire::check(config)
 }
 
@@ -220,7 +221,7 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
         gate,
         live: Arc::new(live),
         callers: Arc::new(callers),
-        office: Arc::default(),
+        office: Arc::new(Office::new(&config.catalog)?),
         has_own_office: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),

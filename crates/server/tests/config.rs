@@ -49,6 +49,11 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
+/// A provider, of which more can be said.
+const OIDC: &str = "[catalog]\nurl = 'sqlite:c.db'\n[catalog.oidc]\nissuer = 'https://id.example.org'\n\
+                    client_id = 'c'\nclient_secret = 's'\n\
+                    redirect_url = 'https://h/v1/admin/oidc/callback'\n";
+
 #[test]
 fn what_serve_refuses_is_told_by_check() {
     let folder = tempfile::tempdir().unwrap();
@@ -65,6 +70,9 @@ fn what_serve_refuses_is_told_by_check() {
         (format!("[resp.tls]\ncert = '{cert}'\nkey = '/none'"), "resp.tls.key: cannot read /none"),
         (format!("[resp.tls]\ncert = '{cert}'\nkey = '{cert}'"), "resp.tls.key: "),
         (format!("[resp.tls]\ncert = '{cert}'\nkey = '{key}'"), ""),
+        (format!("{OIDC}ca = '/none'"), "catalog.oidc.ca: /none: "),
+        (format!("{OIDC}ca = '{key}'"), "catalog.oidc.ca: "),
+        (format!("{OIDC}ca = '{cert}'"), ""),
         ("[policies]\npath = 'examples/policies.yaml'".to_owned(), ""),
         ("[rls]\nenvoy_config = 'examples/envoyproxy-ratelimit'".to_owned(), ""),
     ] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, RawPathParams};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
@@ -43,6 +43,8 @@ pub(super) struct Ask {
     /// What is wrong behind the `?`: told to who may ask.
     wrong: Option<Problem>,
     headers: HeaderMap,
+    #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent back here"))]
+    uri: Uri,
     question: String,
     body: Bytes,
 }
@@ -82,15 +84,13 @@ impl Ask {
     pub(super) fn new(
         api: Api,
         (actor, session, source): (Actor, Option<String>, String),
-        params: &RawPathParams,
+        (route, params): (&Route, &RawPathParams),
         head: &Parts,
     ) -> Self {
-        let (query, wrong) = match Query::<Asked>::try_from_uri(&head.uri) {
-            Ok(Query(query)) => (query, None),
-            Err(error) => {
-                let wrong = Problem::new(StatusCode::BAD_REQUEST, error.body_text());
-                (Asked::default(), Some(wrong))
-            }
+        let asked = if route.is_called_back { Ok(Asked::default()) } else { query(&head.uri) };
+        let (query, wrong) = match asked {
+            Ok(query) => (query, None),
+            Err(wrong) => (Asked::default(), Some(wrong)),
         };
         let mut by = By::new(actor, &source, &query.reason, api.now());
         (by.dry_run, by.force) = (query.dry_run, query.force);
@@ -103,6 +103,7 @@ impl Ask {
             query,
             wrong,
             headers: head.headers.clone(),
+            uri: head.uri.clone(),
             question: format!("{} {}", head.method, head.uri),
             body: Bytes::new(),
         }
@@ -183,6 +184,18 @@ impl Ask {
         &self.query
     }
 
+    /// What stands behind the `?` of who was sent back here.
+    #[cfg(feature = "oidc")]
+    pub(super) fn called_back<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        query(&self.uri)
+    }
+
+    /// The cookie of this name.
+    #[cfg(feature = "oidc")]
+    pub(super) fn cookie(&self, name: &str) -> Option<&str> {
+        super::who::cookie(&self.headers, name)
+    }
+
     /// Which part of a list.
     pub(super) fn page(&self) -> Page {
         Page { after: self.query.after.clone(), limit: self.query.limit }
@@ -215,6 +228,14 @@ impl Ask {
         reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
         Ok(read)
     }
+}
+
+/// What stands behind the `?`.
+fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    let query = Query::try_from_uri(uri);
+    let Query(query) =
+        query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    Ok(query)
 }
 
 /// A page in a browser can send other types unasked; JSON it cannot.
@@ -280,22 +301,36 @@ impl Reply {
         self
     }
 
-    /// The same, and the client is to keep this cookie, or (none) to forget it.
-    pub(super) fn cookie(mut self, secret: Option<&str>) -> Self {
+    /// The client is to go elsewhere.
+    #[cfg(feature = "oidc")]
+    pub(super) fn see(location: &str) -> Option<Self> {
+        let headers = [(header::LOCATION, HeaderValue::try_from(location).ok()?)];
+        let headers = headers.into_iter().collect();
+        Some(Self { status: StatusCode::SEE_OTHER, body: None, headers })
+    }
+
+    /// The same, and the client is to keep this cookie of a session, or (none) to forget it.
+    pub(super) fn cookie(self, secret: Option<&str>) -> Self {
         let value = match secret {
             Some(secret) => format!("{}={secret}; {ATTRIBUTES}", super::who::COOKIE),
             None => format!("{}=; Max-Age=0; {ATTRIBUTES}", super::who::COOKIE),
         };
+        self.set_cookie(&value)
+    }
+
+    /// The same, and the client is to keep a cookie, with its attributes.
+    pub(super) fn set_cookie(mut self, value: &str) -> Self {
         let value = HeaderValue::try_from(value).expect("secrets are plain text");
-        self.headers.insert(header::SET_COOKIE, value);
+        self.headers.append(header::SET_COOKIE, value);
         self
     }
 
     pub(super) fn respond(self) -> Response {
+        let has_body = self.body.is_some();
         let mut response = Response::new(self.body.map_or_else(Body::empty, Body::from));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
-        if self.status != StatusCode::NO_CONTENT {
+        if has_body {
             response.headers_mut().insert(header::CONTENT_TYPE, JSON);
         }
         response

@@ -94,6 +94,12 @@ fn parameters(route: &Route) -> Vec<Json> {
         let again = "A name for this request: sent again, it is done once.";
         all.push(parameter("header", "Idempotency-Key", "string", false, again));
     }
+    if route.is_called_back {
+        let page = "What the provider gave the browser for this.";
+        all.push(parameter("query", "code", "string", false, page));
+        all.push(parameter("query", "state", "string", true, "What the provider was given."));
+        all.push(parameter("query", "error", "string", false, "Why the provider gave no code."));
+    }
     if route.is_versioned {
         let tag = "The `ETag` of what is to be changed.";
         all.push(parameter("header", "If-Match", "string", true, tag));

@@ -5,6 +5,36 @@ pub(super) mod apps;
 pub(super) mod audit;
 pub(super) mod keys;
 pub(super) mod meta;
+#[cfg(feature = "oidc")]
+pub(super) mod oidc;
 pub(super) mod policies;
 pub(super) mod sessions;
 pub(super) mod tokens;
+
+use axum::http::StatusCode;
+
+use super::Api;
+use super::problem::Problem;
+use crate::identity::Oidc;
+
+/// Nobody signs in elsewhere, as where it is not set up: the routes are the same, and so is what is
+/// described.
+#[cfg(not(feature = "oidc"))]
+pub(super) mod oidc {
+    use crate::api::ask::{Ask, Reply};
+    use crate::api::problem::Problem;
+
+    pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
+        super::oidc_of(&ask.api).and_then(|never| match *never {})
+    }
+
+    pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
+        super::oidc_of(&ask.api).and_then(|never| match *never {})
+    }
+}
+
+/// Where people sign in elsewhere.
+fn oidc_of(api: &Api) -> Result<&Oidc, Problem> {
+    let detail = "nobody signs in elsewhere: `catalog.oidc` is not set up";
+    api.oidc.as_deref().ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, detail))
+}

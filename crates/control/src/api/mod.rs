@@ -36,7 +36,7 @@ use tower_http::csrf::CsrfLayer;
 
 use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
-use crate::identity::Passwords;
+use crate::identity::{Oidc, Passwords};
 use ask::Ask;
 pub use budgets::{Budget, Budgets, NoBudgets, Told};
 pub use describe::openapi;
@@ -61,6 +61,7 @@ pub struct Api {
     attempts: Arc<Attempts>,
     refused: Arc<Refused>,
     spans: SessionSpans,
+    oidc: Option<Arc<Oidc>>,
 }
 
 /// How often somebody may try to sign in, by our own limiter.
@@ -104,8 +105,15 @@ impl Api {
             attempts: Arc::new(attempts),
             refused: Arc::new(refused),
             spans: SessionSpans::default(),
+            oidc: None,
             clock,
         }
+    }
+
+    /// The same, where people may also sign in elsewhere.
+    #[must_use]
+    pub fn with_oidc(self, oidc: Arc<Oidc>) -> Self {
+        Self { oidc: Some(oidc), ..self }
     }
 
     /// What answers requests; the address of who asks is the request's extension [`Source`].
@@ -158,7 +166,7 @@ impl Api {
             head.extensions.get::<Source>().map_or_else(String::new, |source| source.0.clone());
         let Who { actor, session } = who(self, &head).await?;
         let app = params.iter().find(|(name, _)| *name == "app").map(|(_, app)| app.to_owned());
-        let mut ask = Ask::new(self.clone(), (actor, session, source), params, &head);
+        let mut ask = Ask::new(self.clone(), (actor, session, source), (route, params), &head);
         if let Err(denied) = allow(&ask.by.actor, route.action, app.as_deref()) {
             if route.action.writes() {
                 ask.note_denied(route.action, app.as_deref()).await;

@@ -86,6 +86,13 @@ impl Problem {
         Self { retry_after_s: Some(seconds), ..problem }
     }
 
+    /// It is not there now; come again in a second.
+    #[cfg(feature = "oidc")]
+    pub(super) fn away(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        Self { retry_after_s: Some(1), ..problem }
+    }
+
     pub(super) fn respond(self) -> Response {
         let Self { status, detail, errors, warnings, version, retry_after_s } = &self;
         let wrong = errors.iter();

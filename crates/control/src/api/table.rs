@@ -7,7 +7,7 @@ use axum::http::Method;
 use axum::routing::MethodFilter;
 
 use super::ask::{Ask, Reply};
-use super::handlers::{accounts, apps, audit, keys, meta, policies, sessions, tokens};
+use super::handlers::{accounts, apps, audit, keys, meta, oidc, policies, sessions, tokens};
 use super::problem::Problem;
 use crate::access::{Account, Action, Actor, Role, Scope, Token, allow};
 
@@ -30,6 +30,8 @@ pub(super) struct Route {
     pub(super) answers: Option<&'static str>,
     /// Whether it changes what is there, and so takes `If-Match`.
     pub(super) is_versioned: bool,
+    /// Whether somebody else says what stands behind its `?`.
+    pub(super) is_called_back: bool,
 }
 
 impl Route {
@@ -38,10 +40,11 @@ impl Route {
     }
 }
 
-/// `METHOD path Action handler status [asks Schema] [answers Schema] [versioned]`
+/// `METHOD path Action handler status [asks Schema] [answers Schema] [versioned yes] [called_back yes]`
 macro_rules! routes {
     ($($method:ident $path:literal $action:ident $module:ident::$handler:ident $status:literal
-       $(asks $asks:ident)? $(answers $answers:ident)? $(versioned $versioned:ident)?;)+) => {
+       $(asks $asks:ident)? $(answers $answers:ident)? $(versioned $versioned:ident)?
+       $(called_back $called_back:ident)?;)+) => {
         pub(super) static ROUTES: &[Route] = &[$(Route {
             method: Method::$method,
             path: $path,
@@ -51,6 +54,7 @@ macro_rules! routes {
             asks: routes!(@name $($asks)?),
             answers: routes!(@name $($answers)?),
             is_versioned: routes!(@is $($versioned)?),
+            is_called_back: routes!(@is $($called_back)?),
         }),+];
     };
     (@name) => { None };
@@ -67,6 +71,8 @@ routes! {
     DELETE "/session" SignOut sessions::sign_out 204;
     DELETE "/sessions" SignOut sessions::sign_out_everywhere 204;
     PUT "/session/password" ChangePassword sessions::change_password 204 asks NewPassword;
+    GET "/oidc/login" SignInElsewhere oidc::login 303;
+    GET "/oidc/callback" SignInElsewhere oidc::callback 303 called_back yes;
     GET "/accounts" SeeAccounts accounts::list 200 answers Accounts;
     POST "/accounts" CreateAccount accounts::create 201 asks NewAccount answers Account;
     GET "/accounts/{account}" SeeAccounts accounts::get 200 answers Account;

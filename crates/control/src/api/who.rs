@@ -1,7 +1,7 @@
 //! Who asks: a person by the cookie of a session, a machine by a token.
 
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 
 use super::Api;
 use super::problem::Problem;
@@ -28,7 +28,7 @@ pub(super) async fn who(api: &Api, head: &Parts) -> Result<Who, Problem> {
         let token = token.map(|(_, token)| token.trim()).ok_or(Denied::Unknown)?;
         return machine(api, token).await;
     }
-    match cookie(head) {
+    match cookie(&head.headers, COOKIE) {
         Some(session) => person(api, session).await,
         None => Ok(Who { actor: Actor::Nobody, session: None }),
     }
@@ -58,9 +58,10 @@ async fn person(api: &Api, shown: &str) -> Result<Who, Problem> {
     Ok(Who { actor, session: Some(hash) })
 }
 
-fn cookie(head: &Parts) -> Option<&str> {
-    let cookies = head.headers.get_all(header::COOKIE).into_iter();
+/// The cookie of this name that a client showed.
+pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let cookies = headers.get_all(header::COOKIE).into_iter();
     let mut pairs =
         cookies.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+    pairs.find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }

@@ -261,7 +261,7 @@ impl fmt::Debug for KeptPassword {
 }
 
 impl AccountView {
-    fn of(row: &Row) -> Result<Self, Error> {
+    pub(super) fn of(row: &Row) -> Result<Self, Error> {
         Ok(Self {
             id: row.get(0)?,
             name: row.get(1)?,
@@ -274,7 +274,7 @@ impl AccountView {
     }
 
     /// As the audit has it: no password, nor what is kept of it.
-    fn told(&self, new_password: bool) -> String {
+    pub(super) fn told(&self, new_password: bool) -> String {
         let Self { is_admin, is_disabled, .. } = self;
         serde_json::json!({
             "is_admin": is_admin, "is_disabled": is_disabled, "new_password": new_password,
@@ -289,7 +289,7 @@ async fn locked(change: &mut Change<'_>, name: &str) -> Result<AccountView, Erro
     AccountView::of(&change.rows.row(sql, &[name.into()]).await?.ok_or(NOT_FOUND)?)
 }
 
-async fn somebody_else_is_admin(
+pub(super) async fn somebody_else_is_admin(
     change: &mut Change<'_>,
     account: &AccountView,
 ) -> Result<(), Error> {
@@ -302,7 +302,7 @@ async fn somebody_else_is_admin(
     Err(Error::Conflict("this is the last administrator: name another one first".to_owned()))
 }
 
-async fn insert(
+pub(super) async fn insert(
     change: &mut Change<'_>,
     action: Action,
     new: NewAccount<'_>,

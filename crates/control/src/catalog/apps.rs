@@ -187,26 +187,7 @@ impl Catalog {
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
         let id = account_id(&mut change, account, "/account").await?;
-        let sql = "SELECT role FROM members WHERE app = ? AND account = ?";
-        let before = change.rows.row(sql, &[app.into(), (&id).into()]).await?;
-        let before = before.map(|row| row.get::<String>(0)).transpose()?;
-        if role.is_none() && before.is_none() {
-            return Err(Error::NotFound("member"));
-        }
-        let count = "SELECT COUNT(*) FROM members WHERE app = ?";
-        let count = change.rows.row(count, &[app.into()]).await?;
-        if before.is_none() && count.map_or(Ok(0), |row| row.get(0))? >= MEMBERS_MAX {
-            return Err(Error::TooMany(format!("{MEMBERS_MAX} members")));
-        }
-        let sql = "DELETE FROM members WHERE app = ? AND account = ?";
-        change.rows.run(sql, &[app.into(), (&id).into()]).await?;
-        if let Some(role) = role {
-            let sql = "INSERT INTO members (app, account, role) VALUES (?, ?, ?)";
-            change.rows.run(sql, &[app.into(), (&id).into(), role.name().into()]).await?;
-        }
-        let target = format!("{app}/{account}");
-        let after = role.map(|role| role.name().to_owned());
-        change.note(Action::ChangeMembers, (Some(app), &target), before, after);
+        put_member(&mut change, app, (&id, account), role).await?;
         change.commit(()).await
     }
 
@@ -270,6 +251,36 @@ pub(super) async fn locked(change: &mut Change<'_>, app: &str) -> Result<App, Er
     App::of(&row.ok_or(Error::NotFound("app"))?)
 }
 
+/// Gives an account (its id and its name) a role in an app that is there, another one, or none.
+pub(super) async fn put_member(
+    change: &mut Change<'_>,
+    app: &str,
+    (id, account): (&str, &str),
+    role: Option<Role>,
+) -> Result<(), Error> {
+    let sql = "SELECT role FROM members WHERE app = ? AND account = ?";
+    let before = change.rows.row(sql, &[app.into(), id.into()]).await?;
+    let before = before.map(|row| row.get::<String>(0)).transpose()?;
+    if role.is_none() && before.is_none() {
+        return Err(Error::NotFound("member"));
+    }
+    let count = "SELECT COUNT(*) FROM members WHERE app = ?";
+    let count = change.rows.row(count, &[app.into()]).await?;
+    if before.is_none() && count.map_or(Ok(0), |row| row.get(0))? >= MEMBERS_MAX {
+        return Err(Error::TooMany(format!("{MEMBERS_MAX} members")));
+    }
+    let sql = "DELETE FROM members WHERE app = ? AND account = ?";
+    change.rows.run(sql, &[app.into(), id.into()]).await?;
+    if let Some(role) = role {
+        let sql = "INSERT INTO members (app, account, role) VALUES (?, ?, ?)";
+        change.rows.run(sql, &[app.into(), id.into(), role.name().into()]).await?;
+    }
+    let target = format!("{app}/{account}");
+    let after = role.map(|role| role.name().to_owned());
+    change.note(Action::ChangeMembers, (Some(app), &target), before, after);
+    Ok(())
+}
+
 /// That what is changed is what was looked at.
 pub(super) const fn is_version(given: i64, is: i64) -> Result<(), Error> {
     if given == is { Ok(()) } else { Err(Error::Stale(is)) }
@@ -285,7 +296,7 @@ async fn account_id(
     row.get(0)
 }
 
-fn role(row: &Row, place: usize) -> Result<Role, Error> {
+pub(super) fn role(row: &Row, place: usize) -> Result<Role, Error> {
     let name: String = row.get(place)?;
     Role::named(&name).ok_or_else(|| Error::Damaged(format!("`{name}` is no role")))
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `change` | the one way to change something: a transaction with its entry in the audit |
 //! | `apps`, `accounts`, `policies`, `tokens` | what there is |
+//! | `elsewhere` | whose account it is, of who signs in elsewhere |
 //! | `publish` | what nodes are told |
 //!
 //! Who may do it is asked before, of [`allow`](crate::allow). The time is passed in.
@@ -11,6 +12,7 @@
 mod accounts;
 mod apps;
 mod change;
+mod elsewhere;
 mod nodes;
 mod policies;
 mod publish;
@@ -27,6 +29,7 @@ use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
+pub use elsewhere::{Elsewhere, NewSession};
 pub use nodes::Node;
 pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
 pub use publish::{Published, PublishedPolicy, PublishedToken};
@@ -143,7 +146,7 @@ impl Page {
 }
 
 /// `name`, if it is one.
-fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
+pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
     let fits =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) {

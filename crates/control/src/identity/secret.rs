@@ -13,6 +13,8 @@ pub enum SecretKind {
     Token,
     /// The first person.
     Setup,
+    /// A browser that began to sign in elsewhere.
+    Login,
 }
 
 /// A secret of 256 random bits. It is not shown but where it is given away.
@@ -26,6 +28,7 @@ impl SecretKind {
             Self::Session => "sgs_",
             Self::Token => "sgt_",
             Self::Setup => "sgsetup_",
+            Self::Login => "sgl_",
         }
     }
 }
@@ -68,7 +71,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// `bytes` in hex.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

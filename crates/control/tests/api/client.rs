@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 /// When tests begin.
-const NOW_S: u64 = 1_800_000_000;
+pub(crate) const NOW_S: u64 = 1_800_000_000;
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
@@ -25,7 +25,7 @@ pub(crate) struct Served {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) setup_token: String,
     pub(crate) budgets: Arc<Noted>,
-    _dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 /// Who asks.
@@ -85,6 +85,11 @@ impl Budgets for Noted {
 
 impl Served {
     pub(crate) async fn start() -> Self {
+        Self::start_with(|api| api).await
+    }
+
+    /// One whose API is made into another first.
+    pub(crate) async fn start_with(made: impl FnOnce(Api) -> Api) -> Self {
         let dir = TempDir::with_prefix("sluicegate-api-").expect("a folder for the test");
         let url = format!("sqlite:{}", dir.path().join("catalog.db").display());
         let url: Url = url.parse().expect("it is a URL");
@@ -94,12 +99,34 @@ impl Served {
         let budgets = Arc::new(Noted::default());
         let api = Api::new(catalog.clone(), clock.clone(), setup, budgets.clone());
         let setup_token = token.expose().to_owned();
-        Self { router: api.router(), catalog, clock, setup_token, budgets, _dir: dir }
+        Self {
+            router: made(api).router(),
+            catalog,
+            clock,
+            setup_token,
+            budgets,
+            dir: Arc::new(dir),
+        }
+    }
+
+    /// Another API of the same catalog.
+    #[cfg(feature = "oidc")]
+    pub(crate) fn beside(&self, made: impl FnOnce(Api) -> Api) -> Self {
+        let (budgets, clock) = (Arc::clone(&self.budgets), Arc::clone(&self.clock));
+        let api = Api::new(self.catalog.clone(), clock.clone(), Setup::none(), budgets.clone());
+        let (catalog, setup_token) = (self.catalog.clone(), String::new());
+        let dir = Arc::clone(&self.dir);
+        Self { router: made(api).router(), catalog, clock, setup_token, budgets, dir }
     }
 
     /// The same, with an administrator `ada`, who is the client.
     pub(crate) async fn with_admin() -> (Self, Client) {
-        let served = Self::start().await;
+        Self::with_admin_of(|api| api).await
+    }
+
+    /// The same, of an API that is made into another first.
+    pub(crate) async fn with_admin_of(made: impl FnOnce(Api) -> Api) -> (Self, Client) {
+        let served = Self::start_with(made).await;
         let body = json!({ "token": served.setup_token, "account": "ada", "password": PASSWORD });
         let made = served.ask(&Client::default(), "POST /setup", Some(body)).await;
         assert_eq!(made.status, 201, "{made:?}");

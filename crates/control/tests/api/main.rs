@@ -5,4 +5,6 @@ mod described;
 mod keys;
 mod lives;
 mod matrix;
+#[cfg(feature = "oidc")]
+mod oidc;
 mod refused;

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sluicegate::store::KEYS_MAX;
+use sluicegate_control::Error as CatalogError;
 use toml::{Table, Value};
 
-use super::{CatalogConfig, Config, StoreConfig};
+use super::{CatalogConfig, Config, OidcConfig, StoreConfig};
 use crate::snapshot::EVERY_MIN;
 use crate::store::StoreName;
 
@@ -18,8 +19,12 @@ const PREFIX: &str = "SLUICEGATE__";
 pub(super) const FILE_SUFFIX: &str = "_file";
 
 /// The keys that may be given as files: those that hold secrets.
-pub(super) const SECRETS: [&[&str]; 3] =
-    [&["store", "url"], &["resp", "password"], &["catalog", "url"]];
+pub(super) const SECRETS: [&[&str]; 4] = [
+    &["store", "url"],
+    &["resp", "password"],
+    &["catalog", "url"],
+    &["catalog", "oidc", "client_secret"],
+];
 
 /// Largest file of a configuration or a secret: nobody writes more by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -171,7 +176,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
-    let CatalogConfig { url, node, listen, tls, insecure, .. } = catalog;
+    let CatalogConfig { url, node, listen, tls, insecure, oidc, .. } = catalog;
     if let Some(url) = url {
         // It is not repeated: there may be a password in it.
         let url: Result<sluicegate_control::Url, _> = url.expose().parse();
@@ -186,6 +191,9 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
     if url.is_none() && !listen.as_slice().is_empty() {
         return wrong("catalog.listen", "expected `catalog.url` beside it".to_owned());
     }
+    if let Some(oidc) = oidc {
+        check_oidc(oidc, url.is_some())?;
+    }
     let open = listen.as_slice().iter().find(|listen| !listen.is_local());
     if let Some(open) = open.filter(|_| tls.is_none() && !insecure) {
         let problem = format!(
@@ -194,6 +202,23 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
         return wrong("catalog.listen", problem);
     }
     Ok(())
+}
+
+fn check_oidc(oidc: &OidcConfig, has_catalog: bool) -> Result<(), ConfigError> {
+    if !has_catalog {
+        return wrong("catalog.oidc", "expected `catalog.url` beside it".to_owned());
+    }
+    if oidc.client_secret.is_none() {
+        let problem = "expected `client_secret` or `client_secret_file`".to_owned();
+        return wrong("catalog.oidc", problem);
+    }
+    match oidc.of_catalog().check() {
+        Err(CatalogError::Invalid(all)) if !all.is_empty() => {
+            let path = format!("catalog.oidc{}", all[0].pointer.replace('/', "."));
+            wrong(&path, all[0].problem.clone())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
@@ -253,12 +278,18 @@ fn put(tree: &mut Table, path: &[&str], value: Value) -> Result<(), ConfigError>
 
 /// Puts the contents of `KEY_file` in the place of `KEY`.
 fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
-    let [section, key] = path else { return Ok(()) };
-    let Some(table) = tree.get_mut(*section).and_then(Value::as_table_mut) else { return Ok(()) };
+    let Some((key, sections)) = path.split_last() else { return Ok(()) };
+    let mut table = tree;
+    for section in sections {
+        let Some(inner) = table.get_mut(*section).and_then(Value::as_table_mut) else {
+            return Ok(());
+        };
+        table = inner;
+    }
     let name = format!("{key}{FILE_SUFFIX}");
     let Some(file) = table.remove(&name) else { return Ok(()) };
     let at = |problem: &str| ConfigError::Value {
-        path: format!("{section}.{name}"),
+        path: format!("{}.{name}", sections.join(".")),
         problem: problem.to_owned(),
     };
     if table.contains_key(*key) {
@@ -396,6 +427,56 @@ mod tests {
         assert!(unquoted.contains("sluicegate.toml: line 2, column "), "{unquoted}");
         let number = problem("[resp]\npassword = 48151623");
         assert_eq!(number, "resp.password: expected a text");
+    }
+
+    #[test]
+    fn a_provider_is_known_by_urls_that_are_safe_and_a_secret_that_may_be_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        fs::write(&secret, "48151623\n").unwrap();
+        let oidc = format!(
+            "issuer = 'https://id.example.org'\nclient_id = 'c'\n\
+             redirect_url = 'https://h/v1/admin/oidc/callback'\n\
+             client_secret_file = '{}'",
+            secret.display()
+        );
+        let catalog = "[catalog]\nurl = 'sqlite:c.db'\n[catalog.oidc]\n";
+        let config = from_text(&format!("{catalog}{oidc}"), &[]).unwrap();
+        let of = config.catalog.oidc.clone().unwrap().of_catalog();
+        assert_eq!((&*of.client_secret, of.scopes.len()), ("48151623", 2));
+        assert_eq!((&*of.groups_claim, of.create_accounts), ("groups", false));
+        let printed = toml::to_string(&config).unwrap();
+        assert!(!printed.contains("48151623") && !format!("{config:?}").contains("48151623"));
+        // As is one of the environment, though it looks like a number.
+        let variable = [("SLUICEGATE__CATALOG__OIDC__CLIENT_SECRET", "48151623")];
+        let bare = oidc.rsplit_once('\n').unwrap().0;
+        from_text(&format!("{catalog}{bare}"), &variable).unwrap();
+
+        for (text, says) in [
+            (format!("[catalog.oidc]\n{oidc}"), "catalog.oidc: expected `catalog.url` beside it"),
+            (format!("{catalog}{bare}"), "catalog.oidc: expected `client_secret` or "),
+            (
+                format!("{catalog}{oidc}\nclient_secret = '48151623'"),
+                "catalog.oidc.client_secret_file: `client_secret` is given too",
+            ),
+            (format!("{catalog}{oidc}\nissuers = 'x'"), "catalog.oidc.issuers: unknown field"),
+            (
+                format!("{catalog}{}", oidc.replace("https://id", "http://id")),
+                "catalog.oidc.issuer: `http://id.example.org` is none: expected `https://",
+            ),
+            (
+                format!("{catalog}{oidc}\nroles = [{{ group = 'g', app = 'A', role = 'owner' }}]"),
+                "catalog.oidc.roles.0.app: `A` is no app",
+            ),
+            (
+                format!("{catalog}{oidc}\nroles = [{{ group = 'g', app = 'a', role = 'admin' }}]"),
+                "catalog.oidc.roles[0].role: unknown variant `admin`",
+            ),
+        ] {
+            let problem = problem(&text);
+            assert!(problem.contains(says), "{text}: {problem}");
+            assert!(!problem.contains("48151623"), "{text}: {problem}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluicegate_control::{Role, identity};
 
 pub use load::of_text;
 pub(crate) use load::{Flags, load};
@@ -118,6 +119,65 @@ pub(crate) struct CatalogConfig {
     pub(crate) tls: Option<TlsConfig>,
     /// Permits an address there that others can reach without TLS, behind a proxy that speaks it.
     pub(crate) insecure: bool,
+    /// Where people sign in elsewhere, by OpenID Connect; none: they have passwords here.
+    pub(crate) oidc: Option<OidcConfig>,
+}
+
+/// Where people sign in elsewhere, by OpenID Connect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OidcConfig {
+    /// The URL that the provider calls itself by, to the letter: `https://id.example.org/realms/staff`.
+    pub(crate) issuer: String,
+    /// What the provider calls this server.
+    pub(crate) client_id: String,
+    /// What this server shows the provider.
+    pub(crate) client_secret: Option<Secret>,
+    /// `https://HOST/v1/admin/oidc/callback`, as browsers reach it; the provider has to know it.
+    pub(crate) redirect_url: String,
+    /// What is asked for beside `openid`.
+    #[serde(default = "scopes")]
+    pub(crate) scopes: OneOrMany<String>,
+    /// A file of authorities in PEM, of whom one signed the provider's certificate; none: those of the
+    /// system.
+    #[serde(default)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Makes an account for who comes for the first time, called by their verified address of mail, or
+    /// by `preferred_username`.
+    #[serde(default)]
+    pub(crate) create_accounts: bool,
+    /// The claim of the ID token that lists groups.
+    #[serde(default = "groups_claim")]
+    pub(crate) groups_claim: String,
+    /// The group of administrators; none: who is one is said here.
+    #[serde(default)]
+    pub(crate) admin_group: Option<String>,
+    /// Which groups have which roles, each `{ group = "shop-owners", app = "shop", role = "owner" }`; in
+    /// other apps roles are given here.
+    #[serde(default)]
+    pub(crate) roles: Vec<GroupRole>,
+}
+
+/// A role that a group has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GroupRole {
+    /// The group, as the provider calls it.
+    pub(crate) group: String,
+    /// In which app.
+    pub(crate) app: String,
+    /// Which role.
+    pub(crate) role: RoleName,
+}
+
+/// What somebody may do in an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RoleName {
+    /// Sees.
+    Viewer,
+    /// Changes, deletes, and says who else may.
+    Owner,
 }
 
 /// Who has to show a token.
@@ -260,8 +320,60 @@ impl Default for CatalogConfig {
             listen: OneOrMany::default(),
             tls: None,
             insecure: false,
+            oidc: None,
         }
     }
+}
+
+impl OidcConfig {
+    /// The same, as the catalog has it.
+    pub(crate) fn of_catalog(&self) -> identity::OidcConfig {
+        let Self {
+            issuer,
+            client_id,
+            client_secret,
+            redirect_url,
+            scopes,
+            ca,
+            create_accounts,
+            groups_claim,
+            admin_group,
+            roles,
+        } = self;
+        let secret = client_secret.as_ref().map(Secret::expose).unwrap_or_default();
+        identity::OidcConfig {
+            issuer: issuer.clone(),
+            client_id: client_id.clone(),
+            client_secret: secret.to_owned(),
+            redirect_url: redirect_url.clone(),
+            scopes: scopes.as_slice().to_vec(),
+            ca: ca.clone(),
+            create_accounts: *create_accounts,
+            groups_claim: groups_claim.clone(),
+            admin_group: admin_group.clone(),
+            roles: roles.iter().map(GroupRole::of_catalog).collect(),
+        }
+    }
+}
+
+impl GroupRole {
+    fn of_catalog(&self) -> identity::GroupRole {
+        let Self { group, app, role } = self;
+        let role = match role {
+            RoleName::Viewer => Role::Viewer,
+            RoleName::Owner => Role::Owner,
+        };
+        identity::GroupRole { group: group.clone(), app: app.clone(), role }
+    }
+}
+
+/// What has a provider tell an address of mail and a name.
+fn scopes() -> OneOrMany<String> {
+    OneOrMany::from(["email".to_owned(), "profile".to_owned()])
+}
+
+fn groups_claim() -> String {
+    "groups".to_owned()
 }
 
 impl Default for TraceConfig {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use schemars::Schema;
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 
 use super::Config;
 use super::load::{FILE_SUFFIX, SECRETS};
@@ -39,13 +39,8 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<ExitCode> {
 fn schema() -> Schema {
     let mut schema = schemars::schema_for!(Config);
     for path in SECRETS {
-        let [section, key] = path else { continue };
-        let of_section = schema.pointer(&format!("/properties/{section}/$ref"));
-        let of_section = of_section.and_then(|reference| Some(reference.as_str()?.to_owned()));
-        let Some(reference) = of_section else { continue };
-        let properties = format!("{}/properties", reference.trim_start_matches('#'));
-        let properties = schema.pointer_mut(&properties).and_then(|all| all.as_object_mut());
-        let Some(properties) = properties else { continue };
+        let Some((key, sections)) = path.split_last() else { continue };
+        let Some(properties) = properties(&mut schema, sections) else { continue };
         let file = json!({
             "description": format!("A file that holds `{key}`; line breaks at its end do not count."),
             "type": ["string", "null"],
@@ -54,4 +49,16 @@ fn schema() -> Schema {
         properties.insert(format!("{key}{FILE_SUFFIX}"), file);
     }
     schema
+}
+
+/// What a section in sections may say.
+fn properties<'s>(schema: &'s mut Schema, sections: &[&str]) -> Option<&'s mut Map<String, Json>> {
+    let mut place = String::new();
+    for section in sections {
+        let of = schema.pointer(&format!("{place}/properties/{section}"))?;
+        // One that may be left out is that or null.
+        let reference = of.get("$ref").or_else(|| of.pointer("/anyOf/0/$ref"))?.as_str()?;
+        place = reference.trim_start_matches('#').to_owned();
+    }
+    schema.pointer_mut(&format!("{place}/properties"))?.as_object_mut()
 }

@@ -1,31 +1,52 @@
 //! Where operators come to: the admin API, once the catalog is there.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sluicegate::http::problem::MEDIA_TYPE;
 use sluicegate_control::api::{Api, Source};
+use sluicegate_control::identity::Oidc;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
+use crate::config::CatalogConfig;
 use crate::wire::accept::Peer;
 
 /// The admin API of a server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Office {
     /// None: the catalog was not reached yet.
     router: OnceLock<Router>,
     /// Somebody changed something.
     changed: Notify,
+    /// Where people sign in elsewhere, if they do.
+    oidc: Option<Arc<Oidc>>,
 }
 
 impl Office {
+    /// The one that `config` describes, not open yet.
+    ///
+    /// # Errors
+    /// What is wrong with the files that it names.
+    pub(crate) fn new(config: &CatalogConfig) -> Result<Self> {
+        let oidc = config.oidc.as_ref().map(|oidc| Oidc::new(oidc.of_catalog())).transpose();
+        let oidc = oidc.map_err(|error| {
+            anyhow!("catalog.oidc.{}", error.to_string().trim_start_matches('/'))
+        })?;
+        Ok(Self { router: OnceLock::new(), changed: Notify::new(), oidc: oidc.map(Arc::new) })
+    }
+
     /// From now on this answers.
     pub(super) fn open(&self, api: &Api) {
-        self.router.set(api.router()).ok();
+        let router = match &self.oidc {
+            Some(oidc) => api.clone().with_oidc(Arc::clone(oidc)).router(),
+            None => api.router(),
+        };
+        self.router.set(router).ok();
     }
 
     /// Whether it was opened.

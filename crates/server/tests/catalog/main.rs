@@ -4,6 +4,8 @@
 mod fleet;
 mod kill;
 mod node;
+#[cfg(feature = "oidc")]
+mod oidc;
 #[path = "../common/program.rs"]
 mod program;
 mod readme;

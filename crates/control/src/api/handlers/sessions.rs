@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use sluicegate::Cost;
+use sluicegate::{Cost, KeyedRateLimiter};
 use utoipa::ToSchema;
 
 use crate::access::{Account, Action, Actor, Denied};
@@ -144,18 +144,23 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
 /// That neither this account nor this address is tried too often. It is asked before anything is
 /// computed.
 fn limit(api: &Api, account: &str, source: &str) -> Result<(), Problem> {
-    let attempts = &api.attempts;
-    let network = network(source);
+    limit_source(api, source)?;
     // What is no account's name is no key of a limiter either: there is no such account.
-    let of_account = is_account_name(account).then_some((&attempts.of_account, account));
-    for (limiter, key) in [(&attempts.of_source, &*network)].into_iter().chain(of_account) {
-        let decision = limiter.check(key, Cost::ONE);
-        if !decision.allowed() {
-            let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
-            return Err(Problem::again_in(seconds, "too many attempts"));
-        }
+    if is_account_name(account) { attempt(&api.attempts.of_account, account) } else { Ok(()) }
+}
+
+/// That this address does not try too often.
+pub(super) fn limit_source(api: &Api, source: &str) -> Result<(), Problem> {
+    attempt(&api.attempts.of_source, &network(source))
+}
+
+fn attempt(limiter: &KeyedRateLimiter<str>, key: &str) -> Result<(), Problem> {
+    let decision = limiter.check(key, Cost::ONE);
+    if decision.allowed() {
+        return Ok(());
     }
-    Ok(())
+    let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
+    Err(Problem::again_in(seconds, "too many attempts"))
 }
 
 /// Whose attempts are counted together: those from one address of IPv4, and from all of IPv6 whose first

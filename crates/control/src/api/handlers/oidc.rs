@@ -1,0 +1,111 @@
+//! Signing in elsewhere: to the provider, and back.
+
+use axum::http::StatusCode;
+
+use super::oidc_of;
+use super::sessions::limit_source;
+use crate::access::{Action, Actor, Denied};
+use crate::api::Api;
+use crate::api::ask::{Ask, Reply};
+use crate::api::problem::Problem;
+use crate::catalog::{By, Elsewhere, NewSession, Repeatable};
+use crate::error::Error;
+use crate::identity::{Called, Ended, Oidc, Refused, Secret, SecretKind};
+
+/// The cookie of a sign-in. It comes back with the browser that the provider sends back, so it cannot be
+/// as strict as the one of a session.
+const COOKIE: &str = "__Host-sluicegate-login";
+const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
+
+/// Where who signed in is sent, always: no request says it.
+const HOME: &str = "/";
+
+pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
+    let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
+    limit_source(api, &ask.by.source)?;
+    let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
+    let no_location = || said(Refused::Unbelievable("its page has no plain URL".to_owned()));
+    let reply = Reply::see(&begun.location).ok_or_else(no_location)?;
+    let span = Oidc::cookie_s();
+    Ok(reply.set_cookie(&format!("{COOKIE}={}; Max-Age={span}; {ATTRIBUTES}", begun.cookie)))
+}
+
+pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
+    let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
+    limit_source(api, &ask.by.source)?;
+    let called: Called = ask.called_back()?;
+    let cookie = ask.cookie(COOKIE).unwrap_or_default();
+    let ended = oidc.end(cookie, &called, ask.by.at).await.map_err(said)?;
+    let (secret, spans) = (Secret::new(SecretKind::Session), api.spans);
+    // Whoever had a session in this browser has another one now.
+    let old: Vec<_> = ended.session.iter().chain(&ask.session).map(String::as_str).collect();
+    let session = NewSession { hash: &secret.hash(), spans, instead_of: &old };
+    sign_in(api, (oidc, &ended), session, &ask.by).await?;
+    let reply = Reply::see(HOME).expect("a path is plain text").cookie(Some(secret.expose()));
+    Ok(reply.set_cookie(&format!("{COOKIE}=; Max-Age=0; {ATTRIBUTES}")))
+}
+
+/// Signs them in; who has no account, or may not use it, is in the audit: the provider knows them.
+async fn sign_in(
+    api: &Api,
+    (oidc, ended): (&Oidc, &Ended),
+    session: NewSession<'_>,
+    by: &By,
+) -> Result<(), Problem> {
+    let (config, person) = (oidc.config(), &ended.person);
+    let subject = format!("{}|{}", config.issuer, person.sub);
+    let by = By {
+        actor: Actor::Provider,
+        reason: format!("as {} says", config.issuer),
+        request: Some(Repeatable { name: ended.id.clone(), question: "oidc".to_owned() }),
+        ..by.clone()
+    };
+    let (is_admin, roles) = (config.is_admin(&person.groups), config.roles_of(&person.groups));
+    let name = person.name.as_deref().filter(|_| config.create_accounts);
+    let who = Elsewhere { subject: &subject, name, is_admin, roles: &roles };
+    let denied = match api.catalog.sign_in_elsewhere(&by, who, session).await {
+        Ok(()) => return Ok(()),
+        Err(error) => denied(error, &subject, config.create_accounts)?,
+    };
+    api.catalog.note_denied(&by, Action::SignInElsewhere, None, &person.sub).await?;
+    Err(denied)
+}
+
+/// What somebody is told who is known at the provider, and not let in.
+///
+/// # Errors
+/// What has nothing to do with who they are.
+fn denied(error: Error, subject: &str, creates: bool) -> Result<Problem, Problem> {
+    let asks = "ask an administrator for one with the subject";
+    let detail = match &error {
+        Error::NotFound(_) if creates => format!(
+            "the provider tells neither a verified address of mail nor a name, so no account is \
+             made; {asks} `{subject}`"
+        ),
+        Error::NotFound(_) => format!("there is no account for you; {asks} `{subject}`"),
+        Error::Denied(Denied::Forbidden) => "your account may not sign in".to_owned(),
+        Error::Taken => format!("an account of your name is somebody else's; {asks} `{subject}`"),
+        Error::Invalid(_) => format!("no account can be called as you are; {asks} `{subject}`"),
+        _ => return Err(error.into()),
+    };
+    Ok(Problem::new(StatusCode::FORBIDDEN, detail))
+}
+
+/// What is said of a sign-in that did not come to an end; what the provider says of it is for who runs
+/// the server.
+fn said(refused: Refused) -> Problem {
+    let detail = refused.to_string();
+    match refused {
+        Refused::Foreign => Problem::new(StatusCode::BAD_REQUEST, detail),
+        Refused::Told(_) => Problem::new(StatusCode::FORBIDDEN, detail),
+        Refused::Code(reason) | Refused::Unbelievable(reason) => {
+            tracing::warn!("signing in elsewhere: {detail}: {reason}");
+            Problem::new(StatusCode::FORBIDDEN, detail)
+        }
+        Refused::Away(reason) => {
+            tracing::warn!("signing in elsewhere: {detail}: {reason}");
+            Problem::away(detail)
+        }
+        Refused::Busy => Problem::away(detail),
+    }
+}

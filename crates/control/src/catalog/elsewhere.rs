@@ -1,0 +1,166 @@
+//! Who signs in elsewhere: which account is theirs, and what their groups give them.
+//!
+//! An account is theirs by its subject alone, which they cannot choose: not by its name, nor by an
+//! address of mail, which they may. All that a sign-in changes is one change with its entries in the
+//! audit, and a sign-in changes something once.
+
+use std::collections::BTreeMap;
+
+use super::accounts::{insert, somebody_else_is_admin};
+use super::apps::{locked, put_member, role};
+use super::change::{Begun, Change};
+use super::sessions::{self, SessionSpans};
+use super::{AccountView, By, Catalog, NewAccount};
+use crate::access::{Action, Denied, Role};
+use crate::error::Error;
+
+/// Who signed in elsewhere, and what the provider says of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Elsewhere<'e> {
+    /// Issuer and subject: `https://id.example.org|1234`.
+    pub subject: &'e str,
+    /// What their account is to be called, if there is none yet; none: none is made.
+    pub name: Option<&'e str>,
+    /// Whether they are an administrator; none: that is not for the provider to say.
+    pub is_admin: Option<bool>,
+    /// Their role in each app of which the provider says; none: they have none there.
+    pub roles: &'e BTreeMap<String, Option<Role>>,
+}
+
+/// The session of who signed in elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSession<'s> {
+    /// The hash of its secret.
+    pub hash: &'s str,
+    /// How long it lasts.
+    pub spans: SessionSpans,
+    /// The hashes of those that their browser had, which end.
+    pub instead_of: &'s [&'s str],
+}
+
+impl Catalog {
+    /// Notes that somebody signed in elsewhere, gives them what the provider says, and begins their
+    /// session: all of it or nothing. `by` names the sign-in, which is used once.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::Denied`] if it
+    /// may not sign in, [`Error::Taken`] if the name is another one's, [`Error::Invalid`] if it is none,
+    /// [`Error::Conflict`] if the sign-in was used or this would be the first account and not be an
+    /// administrator's, [`Error::TooMany`].
+    pub async fn sign_in_elsewhere(
+        &self,
+        by: &By,
+        who: Elsewhere<'_>,
+        session: NewSession<'_>,
+    ) -> Result<(), Error> {
+        let mut change = match self.begin::<()>(by).await? {
+            Begun::Change(change) => change,
+            Begun::Answered(()) => {
+                return Err(Error::Conflict("this sign-in was used already".to_owned()));
+            }
+        };
+        let account = account(&mut change, &who).await?;
+        if let Some(is_admin) = who.is_admin {
+            set_admin(&mut change, &account, is_admin).await?;
+        }
+        set_roles(&mut change, &account, who.roles).await?;
+        begin_session(&mut change, &account.id, session).await?;
+        change.note(Action::SignInElsewhere, (None, &account.name), None, None);
+        change.commit(()).await
+    }
+}
+
+/// Begins a session, and ends those that are over or that it takes the place of.
+async fn begin_session(
+    change: &mut Change<'_>,
+    account: &str,
+    NewSession { hash, spans, instead_of }: NewSession<'_>,
+) -> Result<(), Error> {
+    let at = change.by.at;
+    let over = [(at - spans.absolute_ms).into(), (at - spans.idle_ms).into()];
+    let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
+    change.rows.run(sql, &over).await?;
+    for old in instead_of {
+        change.rows.run("DELETE FROM sessions WHERE hash = ?", &[(*old).into()]).await?;
+    }
+    sessions::insert(change, account, hash).await
+}
+
+/// Theirs, or one that is made for them.
+async fn account(change: &mut Change<'_>, who: &Elsewhere<'_>) -> Result<AccountView, Error> {
+    let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
+               FROM accounts WHERE subject = ?";
+    if let Some(row) = change.rows.row(sql, &[who.subject.into()]).await? {
+        let account = AccountView::of(&row)?;
+        return if account.is_disabled { Err(Denied::Forbidden.into()) } else { Ok(account) };
+    }
+    let name = who.name.ok_or(Error::NotFound("account"))?;
+    let sql = "SELECT id FROM accounts WHERE name = ?";
+    if change.rows.row(sql, &[name.into()]).await?.is_some() {
+        return Err(Error::Taken);
+    }
+    let somebody = change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?;
+    if somebody.is_none() && who.is_admin != Some(true) {
+        // There would be accounts, so that nobody could be made an administrator any more.
+        let problem = "there are no accounts yet: the first is an administrator's";
+        return Err(Error::Conflict(problem.to_owned()));
+    }
+    let new = NewAccount { name, password_hash: None, subject: Some(who.subject), is_admin: false };
+    insert(change, Action::CreateAccount, new).await
+}
+
+/// Makes them an administrator or not. The last one stays one: nobody could name another.
+async fn set_admin(
+    change: &mut Change<'_>,
+    account: &AccountView,
+    is_admin: bool,
+) -> Result<(), Error> {
+    if account.is_admin == is_admin {
+        return Ok(());
+    }
+    if !is_admin && let Err(error) = somebody_else_is_admin(change, account).await {
+        let Error::Conflict(problem) = error else { return Err(error) };
+        tracing::warn!("the account `{}` stays an administrator's: {problem}", account.name);
+        return Ok(());
+    }
+    let sql = "UPDATE accounts SET is_admin = ?, version = version + 1 WHERE id = ?";
+    change.rows.run(sql, &[is_admin.into(), (&account.id).into()]).await?;
+    let after = AccountView { is_admin, ..account.clone() };
+    let (before, after) = (account.told(false), after.told(false));
+    change.note(Action::ChangeAccount, (None, &account.name), Some(before), Some(after));
+    Ok(())
+}
+
+/// Gives them these roles, and none in apps where it says none. Others are left as they are.
+async fn set_roles(
+    change: &mut Change<'_>,
+    account: &AccountView,
+    roles: &BTreeMap<String, Option<Role>>,
+) -> Result<(), Error> {
+    if roles.is_empty() {
+        return Ok(());
+    }
+    let sql = "SELECT app, role FROM members WHERE account = ?";
+    let rows = change.rows.rows(sql, &[(&account.id).into()]).await?;
+    let own = rows.iter().map(|row| Ok((row.get(0)?, role(row, 1)?)));
+    let own = own.collect::<Result<BTreeMap<String, Role>, Error>>()?;
+    for (app, wanted) in roles {
+        if own.get(app) == wanted.as_ref() {
+            continue;
+        }
+        let put = match locked(change, app).await {
+            Ok(_) => put_member(change, app, (&account.id, &account.name), *wanted).await,
+            Err(error) => Err(error),
+        };
+        match put {
+            // Who runs the server has to know; who signs in cannot help it.
+            Err(Error::NotFound(_) | Error::TooMany(_)) => {
+                tracing::warn!(
+                    "a role in the app `{app}` was not given: there is none, or it is full"
+                );
+            }
+            put => put?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Signing in elsewhere: OpenID Connect's authorization code flow with PKCE, of a client with a secret.
+//!
+//! ```text
+//! login    ─▶ Logins::begin    cookie { time, secret, MAC }   redirect { state, nonce, S256(verifier) }
+//! provider ─▶ callback { code, state }, with the cookie
+//!   ├─ Logins::resume          the cookie is ours and not old, and the state is its own
+//!   └─ Provider::person        code and verifier ─▶ ID token ─▶ signature, issuer, audience, time, nonce
+//! ```
+//!
+//! The types of the library that does it stay in `provider`. Without the feature `oidc` there is what
+//! can be configured, and nobody who does it.
+
+mod config;
+#[cfg(feature = "oidc")]
+mod http;
+#[cfg(feature = "oidc")]
+mod login;
+#[cfg(feature = "oidc")]
+mod person;
+#[cfg(feature = "oidc")]
+mod provider;
+#[cfg(feature = "oidc")]
+mod service;
+
+pub use config::{GroupRole, OidcConfig};
+#[cfg(feature = "oidc")]
+pub use service::Oidc;
+#[cfg(feature = "oidc")]
+pub(crate) use service::{Called, Ended, Refused};
+
+/// What signs people in who are known elsewhere: nobody does, without the feature `oidc`.
+#[cfg(not(feature = "oidc"))]
+#[derive(Debug)]
+pub enum Oidc {}
+
+#[cfg(not(feature = "oidc"))]
+impl Oidc {
+    /// There is none.
+    ///
+    /// # Errors
+    /// Always.
+    #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
+    pub fn new(_: OidcConfig) -> Result<Self, crate::Error> {
+        Err(crate::Error::invalid("/issuer", "this program was built without the feature `oidc`"))
+    }
+}

@@ -1,0 +1,299 @@
+//! Where people sign in, and what their groups give them.
+
+#[cfg(any(feature = "oidc", test))]
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use axum::http::Uri;
+
+use crate::access::Role;
+use crate::error::{Error, Wrong};
+use crate::limits::NAME_BYTES_MAX;
+
+/// Longest URL of an issuer in bytes: with a subject behind it, it is kept beside the account.
+const ISSUER_BYTES_MAX: usize = 200;
+
+/// Longest other text in bytes: that of a URL.
+const TEXT_BYTES_MAX: usize = 2_000;
+
+/// Most roles that groups give: a few for each of the apps that people of one provider share.
+const ROLES_MAX: usize = 1_000;
+
+/// Most scopes that are asked for: providers know a dozen.
+const SCOPES_MAX: usize = 20;
+
+/// Where the provider sends people back to, below wherever the API is reached.
+const CALLBACK: &str = "/v1/admin/oidc/callback";
+
+/// A provider of OpenID Connect, as a client that it knows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OidcConfig {
+    /// The URL that the provider calls itself by, to the letter: `https`, or `http` on loopback.
+    pub issuer: String,
+    /// What the provider calls this client.
+    pub client_id: String,
+    /// What this client shows the provider.
+    pub client_secret: String,
+    /// The URL of the callback, as browsers reach it: it ends in `/v1/admin/oidc/callback`.
+    pub redirect_url: String,
+    /// What is asked for beside `openid`.
+    pub scopes: Vec<String>,
+    /// A file of authorities in PEM, one of whom signed the provider's certificate; none: those of the
+    /// system.
+    pub ca: Option<PathBuf>,
+    /// Whether who comes for the first time gets an account.
+    pub create_accounts: bool,
+    /// The claim of the ID token that lists groups.
+    pub groups_claim: String,
+    /// The group of administrators; none: the provider does not say who is one.
+    pub admin_group: Option<String>,
+    /// What other groups give.
+    pub roles: Vec<GroupRole>,
+}
+
+/// A role that a group gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRole {
+    /// The group, as the provider calls it.
+    pub group: String,
+    /// In which app.
+    pub app: String,
+    /// Which role.
+    pub role: Role,
+}
+
+impl OidcConfig {
+    /// That it makes sense.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the field, such as `/issuer`.
+    pub fn check(&self) -> Result<(), Error> {
+        let wrong: Vec<_> = [self.wrong_urls(), self.wrong_texts(), self.wrong_roles()].concat();
+        if wrong.is_empty() { Ok(()) } else { Err(Error::Invalid(wrong)) }
+    }
+
+    fn wrong_urls(&self) -> Vec<Wrong> {
+        let mut all = Vec::new();
+        let (issuer, back) = (&self.issuer, &self.redirect_url);
+        if !is_safe_url(issuer) || issuer.contains(['?', '|']) || issuer.len() > ISSUER_BYTES_MAX {
+            let problem = format!(
+                "`{issuer}` is none: expected `https://HOST/…`, or `http` on loopback, of at most {ISSUER_BYTES_MAX} bytes"
+            );
+            all.push(wrong("/issuer", problem));
+        }
+        if !is_safe_url(back) || !back.ends_with(CALLBACK) || back.len() > TEXT_BYTES_MAX {
+            let problem = format!(
+                "`{back}` is none: expected `https://HOST{CALLBACK}`, or `http` on loopback"
+            );
+            all.push(wrong("/redirect_url", problem));
+        }
+        all
+    }
+
+    fn wrong_texts(&self) -> Vec<Wrong> {
+        let mut all = Vec::new();
+        for (pointer, text) in [
+            ("/client_id", &self.client_id),
+            ("/client_secret", &self.client_secret),
+            ("/groups_claim", &self.groups_claim),
+        ] {
+            if !is_word(text) {
+                // It is not repeated: it may be the secret.
+                let problem = format!("expected 1 to {TEXT_BYTES_MAX} bytes of text");
+                all.push(wrong(pointer, problem));
+            }
+        }
+        let is_scope = |scope: &String| is_word(scope) && !scope.contains(char::is_whitespace);
+        if self.scopes.len() > SCOPES_MAX || !self.scopes.iter().all(is_scope) {
+            let problem = format!("expected at most {SCOPES_MAX} words");
+            all.push(wrong("/scopes", problem));
+        }
+        if self.admin_group.as_ref().is_some_and(|group| !is_word(group)) {
+            all.push(wrong("/admin_group", "expected the name of a group".to_owned()));
+        }
+        all
+    }
+
+    fn wrong_roles(&self) -> Vec<Wrong> {
+        let mut all = Vec::new();
+        if self.roles.len() > ROLES_MAX {
+            all.push(wrong("/roles", format!("expected at most {ROLES_MAX}")));
+        }
+        for (place, GroupRole { group, app, role: _ }) in self.roles.iter().enumerate() {
+            if !is_word(group) {
+                let problem = "expected the name of a group".to_owned();
+                all.push(wrong(&format!("/roles/{place}/group"), problem));
+            }
+            if crate::catalog::name(app, "").is_err() {
+                let problem = format!(
+                    "`{app}` is no app: expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`"
+                );
+                all.push(wrong(&format!("/roles/{place}/app"), problem));
+            }
+        }
+        all
+    }
+
+    /// Whether who is in `groups` is an administrator; none: the provider does not say.
+    #[cfg(any(feature = "oidc", test))]
+    pub(crate) fn is_admin(&self, groups: &BTreeSet<String>) -> Option<bool> {
+        self.admin_group.as_ref().map(|group| groups.contains(group))
+    }
+
+    /// The role of who is in `groups`, in each app of which the provider says: the highest that one of
+    /// them gives, or none.
+    #[cfg(any(feature = "oidc", test))]
+    pub(crate) fn roles_of(&self, groups: &BTreeSet<String>) -> BTreeMap<String, Option<Role>> {
+        let mut roles = BTreeMap::new();
+        for GroupRole { group, app, role } in &self.roles {
+            let given = groups.contains(group).then_some(*role);
+            let of_app = roles.entry(app.clone()).or_insert(None);
+            *of_app = given.max(*of_app);
+        }
+        roles
+    }
+}
+
+impl fmt::Debug for OidcConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OidcConfig").field("issuer", &self.issuer).finish_non_exhaustive()
+    }
+}
+
+/// Whether nobody between can read or change what is said there: TLS, or this machine.
+pub(super) fn is_safe_url(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else { return false };
+    let host = uri.host().unwrap_or_default();
+    // Who a URL names before an `@` has no place in these.
+    let is_plain_host =
+        !host.is_empty() && uri.authority().is_some_and(|all| !all.as_str().contains('@'));
+    let is_safe = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => is_loopback(host),
+        _ => false,
+    };
+    is_safe && is_plain_host && !url.contains('#')
+}
+
+/// Whether a host, as URLs have it, is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn is_word(text: &str) -> bool {
+    (1..=TEXT_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control)
+}
+
+fn wrong(pointer: &str, problem: String) -> Wrong {
+    Wrong { pointer: pointer.to_owned(), problem }
+}
+
+/// One for tests.
+#[cfg(test)]
+pub(super) fn example() -> OidcConfig {
+    OidcConfig {
+        issuer: "https://id.example.org/realms/all".to_owned(),
+        client_id: "sluicegate".to_owned(),
+        client_secret: "48151623".to_owned(),
+        redirect_url: "https://limits.example.org/v1/admin/oidc/callback".to_owned(),
+        scopes: vec!["email".to_owned()],
+        ca: None,
+        create_accounts: false,
+        groups_claim: "groups".to_owned(),
+        admin_group: None,
+        roles: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::example as config;
+    use super::*;
+
+    fn problem(change: impl FnOnce(&mut OidcConfig)) -> String {
+        let mut config = config();
+        change(&mut config);
+        config.check().map_or_else(|error| error.to_string(), |()| "none".to_owned())
+    }
+
+    #[test]
+    fn secrets_do_not_go_over_wires_that_others_read() {
+        assert_eq!(problem(|_| {}), "none");
+        for url in ["http://localhost:1", "http://127.0.0.1:1/x", "http://[::1]:1"] {
+            assert_eq!(problem(|config| config.issuer = url.to_owned()), "none", "{url}");
+        }
+        for url in [
+            "http://id.example.org",
+            "http://localhost.example.org",
+            "ftp://id.example.org",
+            "https://",
+            "https://id.example.org?x",
+            "https://id.example.org#x",
+            "https://a:b@id.example.org",
+            "id.example.org",
+            "",
+        ] {
+            let problem = problem(|config| config.issuer = url.to_owned());
+            assert!(problem.starts_with("/issuer: "), "{url}: {problem}");
+        }
+        for url in
+            ["https://limits.example.org/", "http://limits.example.org/v1/admin/oidc/callback"]
+        {
+            let problem = problem(|config| config.redirect_url = url.to_owned());
+            assert!(problem.starts_with("/redirect_url: "), "{url}: {problem}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_and_the_secret_is_not() {
+        let problem = problem(|config| {
+            config.client_id.clear();
+            config.client_secret.push('\n');
+            config.scopes.push("a b".to_owned());
+            config.admin_group = Some(String::new());
+            let (group, app) = (String::new(), "Shop".to_owned());
+            config.roles.push(GroupRole { group, app, role: Role::Viewer });
+        });
+        for part in [
+            "/client_id",
+            "/client_secret",
+            "/scopes",
+            "/admin_group",
+            "/roles/0/group",
+            "/roles/0/app",
+        ] {
+            assert!(problem.contains(&format!("{part}: ")), "{part}: {problem}");
+        }
+        assert!(!problem.contains("48151623") && !format!("{:?}", config()).contains("48151623"));
+    }
+
+    #[test]
+    fn of_several_groups_the_highest_role_counts_and_of_none_there_is_none() {
+        let give = |group: &str, app: &str, role| GroupRole {
+            group: group.to_owned(),
+            app: app.to_owned(),
+            role,
+        };
+        let config = OidcConfig {
+            admin_group: Some("root".to_owned()),
+            roles: vec![
+                give("sellers", "shop", Role::Owner),
+                give("all", "shop", Role::Viewer),
+                give("bankers", "bank", Role::Owner),
+            ],
+            ..config()
+        };
+        let groups = |all: &[&str]| all.iter().map(|group| (*group).to_owned()).collect();
+        let roles =
+            |shop, bank| BTreeMap::from([("shop".to_owned(), shop), ("bank".to_owned(), bank)]);
+        assert_eq!(config.roles_of(&groups(&["all", "sellers"])), roles(Some(Role::Owner), None));
+        assert_eq!(config.roles_of(&groups(&["all"])), roles(Some(Role::Viewer), None));
+        assert_eq!(config.roles_of(&groups(&[])), roles(None, None));
+        assert_eq!(config.is_admin(&groups(&["root"])), Some(true));
+        assert_eq!(config.is_admin(&groups(&[])), Some(false));
+        assert_eq!(OidcConfig { admin_group: None, ..config }.is_admin(&groups(&["root"])), None);
+    }
+}

@@ -1,0 +1,277 @@
+//! The provider, and what it says. The types of the library end here.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use openidconnect::core::{
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClientAuthMethod,
+    CoreErrorResponseType, CoreGenderClaim, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm,
+    CoreJwsSigningAlgorithm as Alg, CoreProviderMetadata, CoreRevocableToken,
+    CoreRevocationErrorResponse, CoreTokenIntrospectionResponse, CoreTokenType,
+};
+use openidconnect::{
+    AdditionalClaims, AsyncHttpClient, AuthType, AuthorizationCode, ClaimsVerificationError,
+    ClientId, ClientSecret, CsrfToken, EmptyExtraTokenFields, EndpointMaybeSet, EndpointNotSet,
+    EndpointSet, HttpRequest, HttpResponse, IdToken, IdTokenClaims, IdTokenFields, IssuerUrl,
+    Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope,
+    SignatureVerificationError, StandardErrorResponse, StandardTokenResponse, TokenResponse,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use super::OidcConfig;
+use super::config::is_safe_url;
+use super::http::{Http, HttpError};
+use super::login::{LOGIN_MS, Login};
+use super::person::{self, Person};
+use super::service::Refused;
+use crate::error::Error;
+
+/// How long a description is good for, in milliseconds: an hour.
+const GOOD_MS: i64 = 60 * 60 * 1_000;
+
+/// How old a description is at least before it is asked for again because a key is not in it, in
+/// milliseconds.
+const KEYS_MS: i64 = 10_000;
+
+/// How far the provider's clock may be from ours, in milliseconds.
+const SKEW_MS: i64 = 60_000;
+
+/// Longest reason in characters that is logged: some of it is the provider's own words.
+const TOLD_CHARS_MAX: usize = 300;
+
+/// How tokens may be signed: by what only the provider has. The client's secret is not that.
+const ALGORITHMS: [Alg; 9] = [
+    Alg::RsaSsaPkcs1V15Sha256,
+    Alg::RsaSsaPkcs1V15Sha384,
+    Alg::RsaSsaPkcs1V15Sha512,
+    Alg::RsaSsaPssSha256,
+    Alg::RsaSsaPssSha384,
+    Alg::RsaSsaPssSha512,
+    Alg::EcdsaP256Sha256,
+    Alg::EcdsaP384Sha384,
+    Alg::EdDsa,
+];
+
+/// Claims that the specification does not name: among them, groups.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Others(BTreeMap<String, serde_json::Value>);
+
+impl AdditionalClaims for Others {}
+
+type Encryption = CoreJweContentEncryptionAlgorithm;
+type Claims = IdTokenClaims<Others, CoreGenderClaim>;
+type Token = IdToken<Others, CoreGenderClaim, Encryption, Alg>;
+type Fields = IdTokenFields<Others, EmptyExtraTokenFields, CoreGenderClaim, Encryption, Alg>;
+type Client = openidconnect::Client<
+    Others,
+    CoreAuthDisplay,
+    CoreGenderClaim,
+    Encryption,
+    CoreJsonWebKey,
+    CoreAuthPrompt,
+    StandardErrorResponse<CoreErrorResponseType>,
+    StandardTokenResponse<Fields, CoreTokenType>,
+    CoreTokenIntrospectionResponse,
+    CoreRevocableToken,
+    CoreRevocationErrorResponse,
+    EndpointSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointMaybeSet,
+    EndpointMaybeSet,
+>;
+
+/// The provider.
+pub(super) struct Provider {
+    http: Http,
+    issuer: IssuerUrl,
+    client: (ClientId, ClientSecret),
+    redirect_url: RedirectUrl,
+    scopes: Vec<Scope>,
+    groups_claim: String,
+    /// What it said of itself, and when.
+    known: Mutex<Option<(Arc<Client>, i64)>>,
+}
+
+impl Provider {
+    pub(super) fn new(config: &OidcConfig) -> Result<Self, Error> {
+        let issuer = IssuerUrl::new(config.issuer.clone());
+        let redirect_url = RedirectUrl::new(config.redirect_url.clone());
+        let may_be_plain = config.issuer.starts_with("http:");
+        let http = Http::new(config.ca.as_deref(), may_be_plain);
+        let (id, secret) = (config.client_id.clone(), config.client_secret.clone());
+        Ok(Self {
+            http: http.map_err(|problem| Error::invalid("/ca", problem))?,
+            issuer: issuer.map_err(|error| Error::invalid("/issuer", error.to_string()))?,
+            client: (ClientId::new(id), ClientSecret::new(secret)),
+            redirect_url: redirect_url
+                .map_err(|error| Error::invalid("/redirect_url", error.to_string()))?,
+            scopes: config.scopes.iter().cloned().map(Scope::new).collect(),
+            groups_claim: config.groups_claim.clone(),
+            known: Mutex::new(None),
+        })
+    }
+
+    /// Where a browser goes to sign in.
+    pub(super) async fn location(&self, login: &Login, at: i64) -> Result<String, Refused> {
+        let client = self.client(at, GOOD_MS).await?;
+        let verifier = PkceCodeVerifier::new(login.verifier.clone());
+        let (state, nonce) = (login.state.clone(), login.nonce.clone());
+        let (url, _, _) = client
+            .authorize_url(
+                CoreAuthenticationFlow::AuthorizationCode,
+                || CsrfToken::new(state),
+                || Nonce::new(nonce),
+            )
+            .add_scopes(self.scopes.iter().cloned())
+            .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier))
+            .url();
+        Ok(url.into())
+    }
+
+    /// Who it is for whom the provider gave `code` to the browser that began `login`.
+    pub(super) async fn person(
+        &self,
+        login: &Login,
+        code: &str,
+        at: i64,
+    ) -> Result<Person, Refused> {
+        let client = self.client(at, GOOD_MS).await?;
+        let code = AuthorizationCode::new(code.to_owned());
+        let asked = client.exchange_code(code).map_err(unbelievable)?;
+        let asked = asked.set_pkce_verifier(PkceCodeVerifier::new(login.verifier.clone()));
+        let answer = asked.request_async(&self.http).await.map_err(|error| match error {
+            RequestTokenError::Request(error) => away(error),
+            error @ RequestTokenError::ServerResponse(_) => Refused::Code(told(&error)),
+            error => unbelievable(error),
+        })?;
+        let no_token = || Refused::Unbelievable("there is no ID token in its answer".to_owned());
+        let token = answer.id_token().ok_or_else(no_token)?;
+        let claims = match claims(&client, token, &login.nonce, at) {
+            Err(error) if is_unknown_key(&error) => {
+                let client = self.client(at, KEYS_MS).await?;
+                claims(&client, token, &login.nonce, at)
+            }
+            claims => claims,
+        };
+        self.person_of(claims.map_err(unbelievable)?)
+    }
+
+    fn person_of(&self, claims: &Claims) -> Result<Person, Refused> {
+        let sub = person::subject(claims.subject().as_str());
+        let sub = sub.ok_or_else(|| Refused::Unbelievable("its subject is no name".to_owned()))?;
+        if claims.authorized_party().is_some_and(|party| *party != self.client.0) {
+            return Err(Refused::Unbelievable("its token is for another client".to_owned()));
+        }
+        let mail = claims.email().filter(|_| claims.email_verified() == Some(true));
+        let mail = mail.map(|mail| mail.as_str());
+        // An address that stands there is one that nobody verified.
+        let chosen = claims.preferred_username().map(|name| name.as_str());
+        let name = mail.or_else(|| chosen.filter(|name| !name.contains('@')));
+        Ok(Person {
+            sub: sub.to_owned(),
+            name: name.map(str::to_owned),
+            groups: person::groups(claims.additional_claims().0.get(&self.groups_claim)),
+        })
+    }
+
+    /// The client, by a description that is not older than `age_max_ms`. Others wait for the one who
+    /// asks for it.
+    async fn client(&self, at: i64, age_max_ms: i64) -> Result<Arc<Client>, Refused> {
+        let mut known = self.known.lock().await;
+        // A clock that was set back does not make a description last longer.
+        let is_good = |asked: i64| (asked..asked.saturating_add(age_max_ms)).contains(&at);
+        if let Some((client, _)) = known.as_ref().filter(|(_, asked)| is_good(*asked)) {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(self.described().await?);
+        *known = Some((Arc::clone(&client), at));
+        Ok(client)
+    }
+
+    async fn described(&self) -> Result<Client, Refused> {
+        let described = CoreProviderMetadata::discover_async(self.issuer.clone(), &self.http).await;
+        let described = described.map_err(away)?;
+        let page = described.authorization_endpoint().as_str();
+        if !is_safe_url(page) || (self.issuer.starts_with("https:") && !page.starts_with("https:"))
+        {
+            return Err(Refused::Unbelievable(format!("`{page}` is no `https` URL")));
+        }
+        let takes = described.token_endpoint_auth_methods_supported();
+        let takes_only_post = takes.is_some_and(|all| {
+            all.contains(&CoreClientAuthMethod::ClientSecretPost)
+                && !all.contains(&CoreClientAuthMethod::ClientSecretBasic)
+        });
+        let auth = if takes_only_post { AuthType::RequestBody } else { AuthType::BasicAuth };
+        let (id, secret) = self.client.clone();
+        let client = Client::from_provider_metadata(described, id, Some(secret));
+        Ok(client.set_redirect_uri(self.redirect_url.clone()).set_auth_type(auth))
+    }
+}
+
+impl<'h> AsyncHttpClient<'h> for Http {
+    type Error = HttpError;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'h>>;
+
+    fn call(&'h self, request: HttpRequest) -> Self::Future {
+        Box::pin(self.send(request))
+    }
+}
+
+/// What `token` says, if it is the provider's, for us, in time, and for who began with `nonce`.
+fn claims<'t>(
+    client: &Client,
+    token: &'t Token,
+    nonce: &str,
+    at: i64,
+) -> Result<&'t Claims, ClaimsVerificationError> {
+    // A time that is none is behind all ends.
+    let end = DateTime::from_timestamp_millis(at.saturating_sub(SKEW_MS));
+    let end = end.unwrap_or(DateTime::<Utc>::MAX_UTC);
+    let verifier = client
+        .id_token_verifier()
+        .set_allowed_algs(ALGORITHMS)
+        .set_time_fn(move || end)
+        .set_issue_time_verifier_fn(move |issued| fresh(issued, at));
+    token.claims(&verifier, &Nonce::new(nonce.to_owned()))
+}
+
+/// That a token was made while somebody signed in.
+fn fresh(issued: DateTime<Utc>, at: i64) -> Result<(), String> {
+    let age_ms = at.saturating_sub(issued.timestamp_millis());
+    if (-SKEW_MS..=LOGIN_MS + SKEW_MS).contains(&age_ms) {
+        return Ok(());
+    }
+    Err(format!("it was made at {issued}"))
+}
+
+fn is_unknown_key(error: &ClaimsVerificationError) -> bool {
+    use ClaimsVerificationError::SignatureVerification;
+    matches!(error, SignatureVerification(SignatureVerificationError::NoMatchingKey))
+}
+
+fn unbelievable(error: impl StdError) -> Refused {
+    Refused::Unbelievable(told(&error))
+}
+
+fn away(error: impl StdError) -> Refused {
+    Refused::Away(told(&error))
+}
+
+/// An error with those that led to it, for the log, on one line. What was answered is not in them.
+fn told(error: &dyn StdError) -> String {
+    let mut told = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        told.push_str(": ");
+        told.push_str(&error.to_string());
+        source = error.source();
+    }
+    told.chars().filter(|c| !c.is_control()).take(TOLD_CHARS_MAX).collect()
+}

@@ -1,0 +1,152 @@
+//! Signing in at one provider: what the API asks for.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::OidcConfig;
+use super::login::{LOGIN_MS, Logins};
+use super::person::Person;
+use super::provider::Provider;
+use crate::error::Error;
+
+/// How many wait for the provider at a time: more people than sign in within a second. Others are told
+/// to come again.
+const WAITING_MAX: usize = 64;
+
+/// How long one waits: for its description, its keys, and an answer about a code.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// Longest code or state in bytes.
+const ANSWER_BYTES_MAX: usize = 4 << 10;
+
+/// What signs people in who are known elsewhere.
+pub struct Oidc {
+    config: OidcConfig,
+    logins: Logins,
+    provider: Provider,
+    waiting: Semaphore,
+}
+
+/// A sign-in that began.
+pub(crate) struct Begun {
+    /// Where the browser is to go.
+    pub(crate) location: String,
+    /// What it is to keep.
+    pub(crate) cookie: String,
+}
+
+/// What the provider has a browser ask the callback. What else it says is none of our business.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Called {
+    code: String,
+    state: String,
+    error: Option<String>,
+    iss: Option<String>,
+}
+
+/// A sign-in that ended well.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) person: Person,
+    /// What the catalog is to know the sign-in by, so that it is used once.
+    pub(crate) id: String,
+    /// The hash of the session that the browser had.
+    pub(crate) session: Option<String>,
+}
+
+/// Why nobody signs in.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error(
+        "no sign-in of this browser belongs to this, or it began more than 10 minutes ago: begin again \
+         at `/v1/admin/oidc/login`"
+    )]
+    Foreign,
+    #[error("the provider says `{0}`")]
+    Told(String),
+    #[error("the provider does not take its code: it was used, or is too old")]
+    Code(String),
+    #[error("what the provider says is not to be believed")]
+    Unbelievable(String),
+    #[error("the provider does not answer; who has a password can sign in with it")]
+    Away(String),
+    #[error("too many sign in at once; come again in a second")]
+    Busy,
+}
+
+impl Oidc {
+    /// What signs people in as `config` says. The provider is asked when the first one comes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the field.
+    ///
+    /// # Panics
+    /// Never: keys are of permitted lengths.
+    pub fn new(config: OidcConfig) -> Result<Self, Error> {
+        config.check()?;
+        let (logins, provider) = (Logins::new(&config), Provider::new(&config)?);
+        Ok(Self { config, logins, provider, waiting: Semaphore::new(WAITING_MAX) })
+    }
+
+    pub(crate) const fn config(&self) -> &OidcConfig {
+        &self.config
+    }
+
+    /// How long a browser keeps its cookie, in seconds.
+    pub(crate) const fn cookie_s() -> i64 {
+        LOGIN_MS / 1_000
+    }
+
+    /// Begins to sign a browser in that may have a session.
+    pub(crate) async fn begin(&self, session: Option<&str>, at: i64) -> Result<Begun, Refused> {
+        let login = self.logins.begin(session, at);
+        let location = self.bounded(self.provider.location(&login, at)).await?;
+        Ok(Begun { location, cookie: login.cookie })
+    }
+
+    /// Ends to sign the browser in that shows `cookie`.
+    pub(crate) async fn end(
+        &self,
+        cookie: &str,
+        called: &Called,
+        at: i64,
+    ) -> Result<Ended, Refused> {
+        let Called { code, state, error, iss } = called;
+        if code.len().max(state.len()) > ANSWER_BYTES_MAX {
+            return Err(Refused::Foreign);
+        }
+        let login = self.logins.resume(cookie, state, at).ok_or(Refused::Foreign)?;
+        if iss.as_ref().is_some_and(|iss| *iss != self.config.issuer) {
+            return Err(Refused::Unbelievable("another issuer answered".to_owned()));
+        }
+        if let Some(error) = error {
+            // The codes of RFC 6749 are such words.
+            let words = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+            return Err(Refused::Told(error.chars().filter(words).take(40).collect()));
+        }
+        let person = self.bounded(self.provider.person(&login, code, at)).await?;
+        Ok(Ended { person, id: login.id, session: login.session })
+    }
+
+    /// Few at a time, and not for ever.
+    async fn bounded<T>(
+        &self,
+        asks: impl Future<Output = Result<T, Refused>>,
+    ) -> Result<T, Refused> {
+        let _place = self.waiting.try_acquire().map_err(|_| Refused::Busy)?;
+        let late = |_| Refused::Away("it does not answer in time".to_owned());
+        timeout(WAIT_MAX, asks).await.map_err(late)?
+    }
+}
+
+impl fmt::Debug for Oidc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Oidc").field("config", &self.config).finish_non_exhaustive()
+    }
+}
