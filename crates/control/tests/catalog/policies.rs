@@ -1,12 +1,16 @@
 //! Policies and their versions.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::json;
 use sluicegate_control::catalog::{Page, State, Wanted};
 use sluicegate_control::limits::POLICIES_OF_APP_MAX;
-use sluicegate_control::{By, Error};
+use sluicegate_control::{By, Error, Url};
 use sluicegate_policy::limits::POLICIES_MAX;
+use sluicegate_testkit::need;
+use sqlx::{ConnectOptions as _, Executor as _};
+use tokio::time::timeout;
 
 use crate::audit::harm_database;
 use crate::stage::{Stage, by, document};
@@ -315,4 +319,25 @@ pub(crate) async fn all_apps_have_so_many_policies_and_no_more(stage: &Stage) {
     // What goes makes place for what comes.
     catalog.apply(&by(), "shop", &wanted(&["one"]), None).await.unwrap();
     assert_eq!(catalog.published_since(0, 0).await.unwrap().policies.len(), POLICIES_MAX);
+}
+
+#[tokio::test]
+async fn who_only_judges_a_policy_waits_for_nobody() {
+    let stage = need!(crate::stage::postgres().await);
+    stage.app("shop", &[]).await;
+    stage.policy("shop", "orders", "100/s").await;
+    let Url::Postgres(options) = &stage.url else { panic!("it is PostgreSQL") };
+    let mut other = options.connect().await.unwrap();
+    for sql in ["BEGIN", "UPDATE head SET audit_seq = audit_seq"] {
+        other.execute(sql).await.unwrap();
+    }
+    let less = document("orders", "1/s");
+    let (before, warnings) = stage.catalog.judge_policy("shop", &less, None).await.unwrap();
+    assert_eq!(before.unwrap().version, 1);
+    assert_eq!(warnings, ["its limit of 100 becomes 1"]);
+    let by = By { force: true, ..by() };
+    let change = stage.catalog.change_policy(&by, ("shop", "orders"), 1, &less);
+    assert!(timeout(Duration::from_millis(200), change).await.is_err(), "somebody changes others");
+    other.execute("ROLLBACK").await.unwrap();
+    stage.catalog.change_policy(&by, ("shop", "orders"), 1, &less).await.unwrap();
 }
