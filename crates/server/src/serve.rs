@@ -205,9 +205,10 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
         }
     };
     let (engine, snapshots) = open(policies, &config.store).await?;
-    warn(config, &bound)?;
+    let callers = Arc::new(callers);
+    warn(config, &bound, &callers)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
-    greet(&engine.policies(), &bound).ok();
+    greet((&engine.policies(), following.is_some()), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
     let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.event_keys);
@@ -220,7 +221,7 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
         http_headers: Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
-        callers: Arc::new(callers),
+        callers,
         office: Arc::new(Office::new(&config.catalog)?),
         has_own_office: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
@@ -304,28 +305,33 @@ async fn answer(
     }
 }
 
-/// Says which wires everybody can ask who reaches them.
-fn warn(config: &Config, bound: &[Bound]) -> io::Result<()> {
+/// Says which wires everybody can ask who reaches them, and where what they show can be read on the way.
+fn warn(config: &Config, bound: &[Bound], callers: &Arc<Callers>) -> io::Result<()> {
     for bound in bound {
-        let asks_who = bound.wire() == Wire::Resp && config.resp.password.is_some();
+        let (wire, address) = (bound.wire(), bound.address()?);
+        let asks_who = wire == Wire::Resp && config.resp.password.is_some();
         let guarded = asks_who || bound.tls().is_some();
-        if let Some(warning) = warning(bound.wire(), &bound.address()?, guarded) {
+        let is_deciding = matches!(wire, Wire::Http | Wire::Resp | Wire::Rls);
+        let by_token = is_deciding && callers.door(wire, Some(&address)).requires();
+        if let Some(warning) = warning(wire, &address, (guarded, by_token)) {
             tracing::warn!("{warning}");
         }
     }
     Ok(())
 }
 
-fn warning(wire: Wire, address: &Listen, guarded: bool) -> Option<String> {
+fn warning(wire: Wire, address: &Listen, (guarded, by_token): (bool, bool)) -> Option<String> {
+    let danger =
+        if by_token { "so that tokens can be read on the way" } else { "and by everybody" };
     (!guarded && !address.is_local()).then(|| {
         format!(
-            "{wire}.listen: `{address}` can be reached from elsewhere, without TLS and by everybody; see `{wire}.tls`"
+            "{wire}.listen: `{address}` can be reached from elsewhere, without TLS {danger}; see `{wire}.tls`"
         )
     })
 }
 
 /// Says where the server is, and commands that work now.
-fn greet(policies: &PolicySet, bound: &[Bound]) -> io::Result<()> {
+fn greet((policies, of_catalog): (&PolicySet, bool), bound: &[Bound]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let (mut http, mut resp) = (None, None);
     for bound in bound {
@@ -338,7 +344,12 @@ fn greet(policies: &PolicySet, bound: &[Bound]) -> io::Result<()> {
         }
     }
     let Some(policy) = policies.policies().first() else {
-        return writeln!(out, "no policies: start with --policies FILE, or --catalog sqlite:FILE");
+        return match of_catalog {
+            true => writeln!(out, "no policies in the catalog yet: its admin API makes them"),
+            false => {
+                writeln!(out, "no policies: start with --policies FILE, or --catalog sqlite:FILE")
+            }
+        };
     };
     let Some((address, tls)) = http else { return Ok(()) };
     let app = policy.apps().and_then(|mut apps| apps.next());
@@ -395,11 +406,13 @@ mod tests {
     #[test]
     fn an_open_address_without_a_guard_is_warned_of() {
         let of = |address: &str, guarded| {
-            warning(Wire::Rls, &address.parse().expect("an address"), guarded)
+            warning(Wire::Rls, &address.parse().expect("an address"), (guarded, false))
         };
         let open = of("0.0.0.0:8081", false).unwrap();
         assert!(open.starts_with("rls.listen: `0.0.0.0:8081` can be reached"), "{open}");
         assert!(of("[::]:8081", false).is_some());
+        let by_token = warning(Wire::Http, &"0.0.0.0:80".parse().unwrap(), (false, true)).unwrap();
+        assert!(by_token.contains("without TLS so that tokens can be read"), "{by_token}");
         for (address, guarded) in
             [("0.0.0.0:8081", true), ("127.0.0.1:1", false), ("[::1]:1", false), ("unix:/s", false)]
         {

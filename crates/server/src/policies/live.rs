@@ -10,7 +10,7 @@
 //! Looking is done by asking for the files' times and numbers. That costs microseconds a second and
 //! sees what notifications of the system miss: links that are turned, and network file systems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl Live {
     pub(crate) fn take(&self, now: &PolicySet, news: News, revision: i64) -> Option<PolicySet> {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        let News { changed, gone, refused, tokens: _ } = news;
+        let News { mut changed, gone, refused, tokens: _ } = news;
         let catalog = status.catalog.unwrap_or_default();
         status.catalog = Some(CatalogStatus { revision, ..catalog });
         status.refused += refused.len() as u64;
@@ -130,6 +130,10 @@ impl Live {
             unreadable.remove(name);
         }
         unreadable.extend(refused);
+        for policy in too_many(now, &mut changed, &gone) {
+            let problem = format!("expected at most {POLICIES_MAX} policies");
+            unreadable.insert(policy.name().to_owned(), problem);
+        }
         let changes = !(changed.is_empty() && gone.is_empty());
         let policies = changes.then(|| now.changed(changed, &gone)).transpose();
         let policies = policies.unwrap_or_else(|error| {
@@ -266,6 +270,21 @@ impl Status {
     }
 }
 
+/// Takes those of `changed` away for which there is no place in `now` without `gone`.
+fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<Policy> {
+    let gone: BTreeSet<_> = gone.iter().map(String::as_str).collect();
+    let is_there = |name: &str| now.resolve(name).is_some() && !gone.contains(name);
+    let leaving = gone.iter().filter(|name| now.resolve(name).is_some()).count();
+    let mut room = (POLICIES_MAX + leaving).saturating_sub(now.len());
+    let has_no_place = |policy: &mut Policy| {
+        let needs = usize::from(!is_there(policy.name()));
+        let has_place = needs <= room;
+        room -= if has_place { needs } else { 0 };
+        !has_place
+    };
+    changed.extract_if(.., has_no_place).collect()
+}
+
 /// The policies that `tree` leads to.
 fn needed(tree: &DescriptorTree) -> Vec<String> {
     tree.policies().iter().map(ToString::to_string).collect()
@@ -281,4 +300,31 @@ fn look(source: &Source, before: Option<&Fingerprint>) -> (Fingerprint, Option<R
     }
     let loaded = fingerprint.and_then(|_| source.load());
     (now, Some(loaded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(name: &str) -> Policy {
+        let text = format!(r#"{{"name":"{name}","rules":[{{"token_bucket":{{"rate":"1/s"}}}}]}}"#);
+        Policy::parse_one(&text).unwrap()
+    }
+
+    #[test]
+    fn what_has_no_place_is_left_out_and_said_and_the_rest_is_in_force() {
+        let (live, _) = Live::of_catalog("sqlite", Descriptors::default());
+        let all = (0..POLICIES_MAX).map(|number| policy(&format!("p{number}"))).collect();
+        let news = |changed, gone| News { changed, gone, ..News::default() };
+        let full = live.take(&PolicySet::default(), news(all, Vec::new()), 1).unwrap();
+        let changed = vec![policy("p7"), policy("new"), policy("newer"), policy("p8")];
+        let now = live.take(&full, news(changed, vec!["p8".to_owned()]), 2).unwrap();
+        assert_eq!(now.len(), POLICIES_MAX);
+        let is_there = |name| now.resolve(name).is_some();
+        // The place that `p8` left is taken by the first that is new.
+        assert_eq!(["p7", "new", "newer", "p8"].map(is_there), [true, true, false, false]);
+        let error = live.status().error.unwrap();
+        assert!(error.contains("`newer`") && error.contains("`p8`"), "{error}");
+        assert!(!error.contains("`new`"), "{error}");
+    }
 }
