@@ -3,12 +3,13 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::mysql::MySqlConnectOptions;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use crate::error::Error;
@@ -35,6 +36,28 @@ impl Url {
             Self::MySql(_) => "mysql",
             Self::Postgres(_) => "postgres",
         }
+    }
+
+    /// Whether somebody on the way to it can read along, or be taken for it: it is on another machine, and
+    /// the certificate that it shows is not verified.
+    pub fn is_open(&self) -> bool {
+        let (host, is_socket, is_verified) = match self {
+            Self::Sqlite(_) => return false,
+            Self::MySql(options) => {
+                let mode = options.get_ssl_mode();
+                let verified =
+                    matches!(mode, MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity);
+                (options.get_host(), options.get_socket().is_some(), verified)
+            }
+            Self::Postgres(options) => {
+                let mode = options.get_ssl_mode();
+                let verified = matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+                (options.get_host(), options.get_socket().is_some(), verified)
+            }
+        };
+        let address = host.trim_matches(['[', ']']).parse();
+        let is_here = address.is_ok_and(|address: IpAddr| address.is_loopback());
+        !(is_here || is_socket || is_verified || host == "localhost" || host.starts_with('/'))
     }
 
     /// Makes the file of a database that is not there yet: nobody but its owner reads the hashes of
@@ -101,5 +124,36 @@ impl FromStr for Url {
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:…", self.kind())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_others_can_listen_to_is_known() {
+        let is_open = |text: &str| text.parse::<Url>().unwrap().is_open();
+        for text in [
+            "postgres://u:p@db.example/c",
+            "postgres://u:p@10.0.0.7/c?sslmode=require",
+            "mysql://u:p@db.example/c",
+            "mysql://u:p@[2001:db8::1]/c?ssl-mode=REQUIRED",
+        ] {
+            assert!(is_open(text), "{text}");
+        }
+        for text in [
+            "sqlite:catalog.db",
+            "postgres://u:p@localhost/c",
+            "postgres://u:p@127.0.0.1:5432/c",
+            "postgres://u:p@[::1]/c",
+            "postgres://u@%2Frun%2Fpostgresql/c",
+            "postgres://u:p@db.example/c?sslmode=verify-full",
+            "mysql://u:p@127.0.0.1/c",
+            "mysql://u:p@db.example/c?ssl-mode=VERIFY_IDENTITY",
+            "mysql://u:p@db.example/c?socket=/run/mysqld/mysqld.sock",
+        ] {
+            assert!(!is_open(text), "{text}");
+        }
     }
 }
