@@ -201,8 +201,9 @@ pub(crate) struct HttpConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Which headers tell what is left, beside `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
-    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
-    /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
+    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`, and
+    /// the admin API of a catalog): `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one
+    /// of them.
     pub(crate) trusted_peers: OneOrMany<Network>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,

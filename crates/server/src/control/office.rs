@@ -59,7 +59,7 @@ impl Office {
         self.changed.notified().await;
     }
 
-    /// Answers `request`, which came from `peer`.
+    /// Answers `request`, which came from `peer`, maybe by a proxy.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
         let Some(router) = self.router.get() else { return away() };
         let source = match peer {

@@ -90,6 +90,24 @@ fn the_api_may_have_an_address_of_its_own() {
 }
 
 #[test]
+fn the_audit_has_where_a_request_came_from_also_behind_a_proxy() {
+    let node = Node::start(SQLITE, "");
+    let who = node.set_up();
+    let by_proxy = who.forwarded_for("192.0.2.9, 198.51.100.7");
+    let app = |name: &str| json!({ "name": name });
+    assert_eq!(node.admin(&who, "POST", "/apps", &app("here")).0, 201);
+    assert_eq!(node.admin(&by_proxy, "POST", "/apps", &app("there")).0, 201);
+    let (_, entries) = node.admin(&who, "GET", "/audit", &Value::Null);
+    let source = |app: &str| {
+        let entries = entries["items"].as_array().expect("entries").iter();
+        let mut of = entries.filter(|entry| entry["app"] == app);
+        of.next().expect("it was noted")["source"].clone()
+    };
+    // Only what the proxy itself saw is believed: the last one.
+    assert_eq!((source("here"), source("there")), (json!("127.0.0.1"), json!("198.51.100.7")));
+}
+
+#[test]
 fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let config = "[catalog]\nurl = 'postgres://nobody@127.0.0.1:1/none'\nkept = '/none/kept'";

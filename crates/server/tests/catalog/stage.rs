@@ -145,6 +145,11 @@ impl Who {
     pub(crate) fn of_version(&self, version: i64) -> Self {
         Self(format!("{}if-match: \"{version}\"\r\n", self.0))
     }
+
+    /// The same, whose request a proxy sends on.
+    pub(crate) fn forwarded_for(&self, addresses: &str) -> Self {
+        Self(format!("{}x-forwarded-for: {addresses}\r\n", self.0))
+    }
 }
 
 impl Drop for Node {

@@ -69,7 +69,8 @@ fn observed() -> Router<House> {
 /// The admin API.
 fn office() -> Router<House> {
     let answer = async |State(house): State<House>, Extension(peer), request: Request| {
-        house.office.answer(peer, request).await
+        let origin = house.trusted_peers.origin(peer, request.headers());
+        house.office.answer(origin, request).await
     };
     Router::new().route("/v1/admin/{*rest}", any(answer))
 }
