@@ -7,8 +7,10 @@
 
 mod follower;
 mod held;
+mod presence;
 mod tokens;
 
 pub use follower::Follower;
 pub use held::{Held, News};
+pub use presence::Presence;
 pub use tokens::{HeldToken, SECRET_BYTES_MAX, Tokens};

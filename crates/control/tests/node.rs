@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use sluicegate_control::catalog::{NewToken, Page, State};
 use sluicegate_control::identity::{Secret, SecretKind};
-use sluicegate_control::node::{Follower, News, Tokens};
+use sluicegate_control::node::{Follower, News, Presence, Tokens};
 use sluicegate_control::{By, Catalog, Scope, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ impl Stage {
     }
 
     fn follower(&self) -> (Follower, News) {
-        let mut follower = Follower::new(url(&self.dir), self.kept(), ("n1", "0.0.0"), NOW);
+        let mut follower = Follower::new(url(&self.dir), self.kept());
         let news = follower.restore().expect("there is no file, or a good one");
         (follower, news)
     }
@@ -65,7 +65,8 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     assert_eq!(names(&news), ["a", "b"]);
     assert!(news.changed[1].overflow() == &sluicegate_policy::Overflow::Shadow);
     assert!(follower.look(NOW).await.unwrap().is_none());
-    follower.say(NOW).await.unwrap();
+    let mut presence = Presence::new(("n1", "0.0.0"), NOW);
+    presence.say(&stage.catalog, follower.held().revision(), NOW).await.unwrap();
     let nodes = stage.catalog.nodes(&Page::default()).await.unwrap();
     assert_eq!((nodes[0].name.as_str(), nodes[0].revision), ("n1", 2));
 
@@ -74,7 +75,7 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     assert_eq!((names(&news), news.gone.as_slice()), (vec![], &["a".to_owned()][..]));
     // Now and then it says that it is there.
     for at in [NOW, NOW + 9_999, NOW + 20_000] {
-        follower.say(at).await.unwrap();
+        presence.say(&stage.catalog, follower.held().revision(), at).await.unwrap();
     }
     assert_eq!(stage.catalog.nodes(&Page::default()).await.unwrap()[0].seen_at, NOW + 20_000);
 }
@@ -90,14 +91,14 @@ async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
     let token = stage.catalog.create_token(&by(), "shop", new).await.unwrap();
     let (mut follower, _) = stage.follower();
     follower.look(NOW).await.unwrap();
-    follower.keep().await.unwrap();
+    follower.held().keep(&stage.kept()).await.unwrap();
     assert!(!fs::read_to_string(stage.kept()).unwrap().contains(secret.expose()));
 
     let away = stage.dir.path().join("away.db");
     fs::rename(stage.dir.path().join("catalog.db"), &away).unwrap();
     let nowhere: Url =
         format!("sqlite:{}/none/catalog.db", stage.dir.path().display()).parse().unwrap();
-    let mut alone = Follower::new(nowhere, stage.kept(), ("n1", "0"), NOW);
+    let mut alone = Follower::new(nowhere, stage.kept());
     let news = alone.restore().unwrap();
     assert_eq!(names(&news), ["a"]);
     let is_good = |tokens: &Tokens, scope, at| {
@@ -126,11 +127,11 @@ async fn a_catalog_that_was_taken_back_is_followed_there() {
     stage.policy("b", State::Active).await;
     let (mut follower, _) = stage.follower();
     follower.look(NOW).await.unwrap();
-    follower.keep().await.unwrap();
+    follower.held().keep(&stage.kept()).await.unwrap();
 
     let earlier = Stage::set().await;
     earlier.policy("c", State::Active).await;
-    let mut follower = Follower::new(url(&earlier.dir), stage.kept(), ("n1", "0"), NOW);
+    let mut follower = Follower::new(url(&earlier.dir), stage.kept());
     let news = follower.restore().unwrap();
     assert_eq!(names(&news), ["a", "b"]);
     let news = follower.look(NOW).await.unwrap().expect("there is news");
@@ -145,7 +146,7 @@ async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_
     let stage = Stage::set().await;
     for text in ["", "{", r#"{"format":2,"published":{"revision":1,"policies":[],"tokens":[]}}"#] {
         fs::write(stage.kept(), text).unwrap();
-        let mut follower = Follower::new(url(&stage.dir), stage.kept(), ("n1", "0"), NOW);
+        let mut follower = Follower::new(url(&stage.dir), stage.kept());
         assert!(follower.restore().unwrap_err().to_string().contains("held.json"), "{text}");
     }
     let later = json!({ "format": 1, "published": { "revision": 9, "tokens": [], "policies": [
@@ -170,7 +171,7 @@ async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     let (mut follower, _) = stage.follower();
     follower.look(NOW).await.unwrap();
     assert_eq!(follower.held().catalog(), one);
-    follower.keep().await.unwrap();
+    follower.held().keep(&stage.kept()).await.unwrap();
 
     // The database is another one from one look to the next, with a later revision.
     let Url::Sqlite(database) = url(&stage.dir) else { panic!("it is a file") };
@@ -200,7 +201,7 @@ async fn files_of_those_who_were_killed_while_they_wrote_are_removed() {
     let (mut follower, _) = stage.follower();
     assert!(!left.exists() && mine.exists());
     follower.look(NOW).await.unwrap();
-    follower.keep().await.unwrap();
+    follower.held().keep(&stage.kept()).await.unwrap();
     let news = fs::read_dir(dir).unwrap().flatten();
     let news = news.filter(|entry| entry.path().extension().is_some_and(|end| end == "new"));
     assert_eq!(news.count(), 1, "only the one that is somebody else's");

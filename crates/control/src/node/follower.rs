@@ -2,45 +2,29 @@
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
-
-use tokio::task::spawn_blocking;
+use std::sync::Arc;
 
 use super::{Held, News};
-use crate::catalog::{Catalog, Node};
+use crate::catalog::Catalog;
 use crate::db::Url;
 use crate::error::Error;
-
-/// How often a node says that it is there although nothing changed, in milliseconds; and after how long
-/// one that does not is forgotten: a day, so that one that is missing is seen.
-const SAY_MS: i64 = 10_000;
-const FORGET_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// A node that follows a catalog.
 #[derive(Debug)]
 pub struct Follower {
     url: Url,
     catalog: Option<Catalog>,
-    held: Held,
+    held: Arc<Held>,
     kept: PathBuf,
-    node: Node,
-    said_at: i64,
     /// Whether the last look was answered.
     was_there: bool,
 }
 
 impl Follower {
-    /// A node that is called so and runs this version of the program, since `at`. It holds nothing yet:
-    /// what the file at `kept` has is [restored](Self::restore), the catalog is asked by
-    /// [`look`](Self::look).
-    pub fn new(url: Url, kept: PathBuf, (name, software): (&str, &str), at: i64) -> Self {
-        let node = Node {
-            name: name.to_owned(),
-            software: software.to_owned(),
-            revision: 0,
-            started_at: at,
-            seen_at: at,
-        };
-        Self { url, catalog: None, held: Held::default(), kept, node, said_at: 0, was_there: false }
+    /// A node of the catalog at `url`. It holds nothing yet: what the file at `kept` has is
+    /// [restored](Self::restore), the catalog is asked by [`look`](Self::look).
+    pub fn new(url: Url, kept: PathBuf) -> Self {
+        Self { url, catalog: None, held: Arc::default(), kept, was_there: false }
     }
 
     /// Takes over what the file has; nothing, if there is none.
@@ -55,7 +39,7 @@ impl Follower {
             let problem = format!("{}: it is of another catalog", self.kept.display());
             return Err(Error::Damaged(problem));
         }
-        self.held = held;
+        self.held = Arc::new(held);
         Ok(news)
     }
 
@@ -89,31 +73,14 @@ impl Follower {
                 if since > 0 && !is_more {
                     return Ok(None);
                 }
-                Some(if is_more { self.held.take(published) } else { self.held.replace(published) })
+                // Who looks at what is held now goes on seeing it as it is.
+                let held = Arc::make_mut(&mut self.held);
+                Some(if is_more { held.take(published) } else { held.replace(published) })
             }
         };
         // Nothing is waited for behind this, so that what is held and what is told of it are one.
         self.was_there = true;
-        if news.is_some() {
-            self.said_at = 0;
-        }
         Ok(news.filter(|news| !news.is_empty()))
-    }
-
-    /// Says what is held and that the node is there, where that is to be said.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub async fn say(&mut self, at: i64) -> Result<(), Error> {
-        let Some(catalog) = &self.catalog else { return Ok(()) };
-        if at - self.said_at < SAY_MS {
-            return Ok(());
-        }
-        self.node.revision = self.held.revision();
-        self.node.seen_at = at;
-        catalog.note_node(&self.node, at - FORGET_MS).await?;
-        self.said_at = at;
-        Ok(())
     }
 
     /// The catalog, once it was there.
@@ -122,19 +89,7 @@ impl Follower {
     }
 
     /// What is held.
-    pub const fn held(&self) -> &Held {
+    pub const fn held(&self) -> &Arc<Held> {
         &self.held
-    }
-
-    /// Keeps what is held for a start without the catalog.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] with what the system says.
-    pub async fn keep(&self) -> Result<(), Error> {
-        let (held, kept) = (self.held.clone(), self.kept.clone());
-        let written = spawn_blocking(move || {
-            held.write(&kept).map_err(|error| format!("{}: {error}", kept.display()))
-        });
-        written.await.map_err(|error| Error::Damaged(error.to_string()))?.map_err(Error::Damaged)
     }
 }

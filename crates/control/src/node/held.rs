@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluicegate_policy::Policy;
+use tokio::task::spawn_blocking;
 
 use super::tokens::{HeldToken, Tokens};
 use crate::catalog::{Published, PublishedPolicy, PublishedToken, State};
@@ -27,7 +28,8 @@ pub struct Held {
     revision: i64,
     /// Policies that this program cannot read, by name.
     unreadable: BTreeSet<String>,
-    policies: BTreeMap<String, PublishedPolicy>,
+    /// Shared, so that a copy for whoever writes it elsewhere costs little.
+    policies: BTreeMap<String, Arc<PublishedPolicy>>,
     tokens: BTreeMap<String, Arc<HeldToken>>,
 }
 
@@ -70,7 +72,16 @@ impl Held {
 
     /// Every policy that is held, for a copy elsewhere.
     pub fn policies(&self) -> impl Iterator<Item = &PublishedPolicy> {
-        self.policies.values()
+        self.policies.values().map(Arc::as_ref)
+    }
+
+    /// Names of policies that are not the same here and in `other`.
+    pub fn differing<'h>(&'h self, other: &'h Self) -> impl Iterator<Item = &'h str> {
+        let changed = self.policies.iter().filter(|(name, policy)| {
+            !other.policies.get(*name).is_some_and(|old| Arc::ptr_eq(old, policy) || old == *policy)
+        });
+        let gone = other.policies.keys().filter(|name| !self.policies.contains_key(*name));
+        changed.map(|(name, _)| name.as_str()).chain(gone.map(String::as_str))
     }
 
     /// Takes over what the catalog says, and says what to make of it.
@@ -87,7 +98,7 @@ impl Held {
             match compiled(&policy) {
                 Ok(compiled) => {
                     news.changed.push(compiled);
-                    self.policies.insert(policy.name.clone(), policy);
+                    self.policies.insert(policy.name.clone(), Arc::new(policy));
                 }
                 Err(problem) => {
                     self.unreadable.insert(policy.name.clone());
@@ -123,11 +134,12 @@ impl Held {
     pub fn replace(&mut self, mut published: Published) -> News {
         let mut before = std::mem::take(self);
         // What is the same is not told again.
-        let is_new =
-            |policy: &mut PublishedPolicy| before.policies.get(&policy.name) != Some(policy);
-        let new: Vec<_> = published.policies.extract_if(.., is_new).collect();
-        let same = std::mem::replace(&mut published.policies, new);
-        self.policies = same.into_iter().map(|policy| (policy.name.clone(), policy)).collect();
+        let is_same = |policy: &mut PublishedPolicy| {
+            before.policies.get(&policy.name).is_some_and(|held| **held == *policy)
+        };
+        let same: Vec<_> = published.policies.extract_if(.., is_same).collect();
+        let same = same.iter().filter_map(|policy| before.policies.remove_entry(&policy.name));
+        self.policies = same.collect();
         let there: BTreeSet<_> = published.tokens.iter().map(|token| token.id.as_str()).collect();
         let is_there = |(id, _): &(&String, _)| there.contains(id.as_str());
         let stay = before.tokens.iter().filter(is_there);
@@ -170,6 +182,18 @@ impl Held {
         Ok(Some((held, news)))
     }
 
+    /// The same as [`write`](Self::write), off the threads that others wait for.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with what the system says.
+    pub async fn keep(self: &Arc<Self>, path: &Path) -> Result<(), Error> {
+        let (held, path) = (Arc::clone(self), path.to_owned());
+        let written = spawn_blocking(move || {
+            held.write(&path).map_err(|error| format!("{}: {error}", path.display()))
+        });
+        written.await.map_err(|error| Error::Damaged(error.to_string()))?.map_err(Error::Damaged)
+    }
+
     /// Writes all of it to the file at `path`, which is replaced whole, and is for its owner only.
     ///
     /// # Errors
@@ -179,7 +203,7 @@ impl Held {
         let published = Published {
             catalog: self.catalog.clone(),
             revision: self.revision,
-            policies: self.policies.values().cloned().collect(),
+            policies: self.policies().cloned().collect(),
             tokens: self.tokens.values().map(|token| token.published().clone()).collect(),
         };
         let bytes = serde_json::to_vec(&Kept { format: FORMAT, published })?;

@@ -1,6 +1,7 @@
 //! Follows the catalog: what changes there holds here within a second.
 
 use std::future::pending;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +10,16 @@ use rustix::system::uname;
 use sluicegate::store::redis::Revisions;
 use sluicegate::{Clock, WallClock};
 use sluicegate_control::api::{Api, Setup};
-use sluicegate_control::node::{Follower, News};
+use sluicegate_control::node::{Follower, Held, News, Presence};
 use sluicegate_control::{Catalog, Url};
 use sluicegate_policy::PolicySet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Office;
 use super::budgets::Live as LiveBudgets;
 use super::publish::Publisher;
+use super::{Office, clerk, kept};
 use crate::callers::Callers;
 use crate::config::{CatalogConfig, Listen};
 use crate::gate::Gate;
@@ -36,30 +38,35 @@ const EVERY_MIN: Duration = Duration::from_millis(5);
 /// How long is waited between two looks while the catalog does not answer.
 const AWAY_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a look may take: the tables of a new catalog are made in it, or ten thousand policies
-/// are read.
+/// How long a look may take: ten thousand policies are read in it. The tables of a new catalog are made
+/// to the end also if nobody waits for that any more.
 const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
-
-/// How often what is held is written to its file at most: it is all of it, and only for a start
-/// without the catalog.
-const KEEP_EVERY: Duration = Duration::from_secs(1);
-
-/// How often the catalog is told which tokens were used, and how long that may take: nothing is as
-/// little urgent.
-const USED_EVERY: Duration = Duration::from_secs(10);
-const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// What follows the catalog.
 #[derive(Debug)]
 pub(crate) struct Following {
+    looks: Looks,
+    presence: Presence,
+    /// The file that what is held is kept in.
+    kept: PathBuf,
+}
+
+/// What looks at the catalog.
+#[derive(Debug)]
+struct Looks {
     follower: Follower,
-    kind: &'static str,
-    /// Whether what is held is not in its file yet, and when the file was written last.
-    is_unkept: bool,
-    kept_at: Option<Instant>,
-    /// When the catalog was told last which tokens were used.
-    used_at: Option<Instant>,
+    url: Url,
     is_away: bool,
+}
+
+/// What is held, for those who do something with it that nobody waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Holding {
+    pub(super) held: Arc<Held>,
+    /// How often tokens changed.
+    pub(super) tokens: u64,
+    /// The catalog, if it answered when it was asked last.
+    pub(super) catalog: Option<Catalog>,
 }
 
 /// What is told of what is news.
@@ -81,81 +88,96 @@ impl Following {
     ) -> Result<(Self, Vec<News>)> {
         let Some(url) = &config.url else { bail!("catalog.url: is not set") };
         let url: Url = url.expose().parse().context("catalog.url")?;
-        let kind = url.kind();
+        if url.is_open() {
+            tracing::warn!(
+                "catalog.url: the database is on another machine, whose certificate is not verified; \
+                 add `?sslmode=verify-full` (PostgreSQL) or `?ssl-mode=VERIFY_IDENTITY` (MySQL)"
+            );
+        }
         let name = match &config.node {
             Some(name) => name.clone(),
             None => node_name(bound)?,
         };
-        let called = (name.as_str(), env!("CARGO_PKG_VERSION"));
-        let mut follower = Follower::new(url, config.kept.clone(), called, now());
+        let presence = Presence::new((&name, env!("CARGO_PKG_VERSION")), now());
+        let mut follower = Follower::new(url.clone(), config.kept.clone());
         let mut news = Vec::new();
         match follower.restore() {
             Ok(held) => news.push(held),
             Err(error) => tracing::warn!("catalog.kept: it is left aside: {error}"),
         }
-        let mut following =
-            Self { follower, kind, is_unkept: false, kept_at: None, used_at: None, is_away: false };
-        match following.look().await {
+        let mut looks = Looks { follower, url, is_away: false };
+        match looks.look().await {
             Ok(new) => news.extend(new),
-            Err(error) if following.follower.held().revision() == 0 => {
+            Err(error) if looks.revision() == 0 => {
                 let file = config.kept.display();
                 return Err(error.context(format!(
                     "catalog.url: it does not answer, and {file} has nothing of it"
                 )));
             }
-            Err(error) => following.missed(&error),
+            Err(error) => looks.missed(&error),
         }
-        Ok((following, news))
+        Ok((Self { looks, presence, kept: config.kept.clone() }, news))
     }
 
     /// Which kind of database it is.
     pub(crate) const fn kind(&self) -> &'static str {
-        self.kind
+        self.looks.url.kind()
     }
 
     /// Which revision is held.
-    pub(crate) const fn revision(&self) -> i64 {
-        self.follower.held().revision()
+    pub(crate) fn revision(&self) -> i64 {
+        self.looks.revision()
     }
 
-    /// Looks again and again until `stop`, and tells of what is news.
-    pub(crate) async fn keep(mut self, told: Told<'_>, stop: &CancellationToken) {
+    /// Opens the admin API, once the catalog is there.
+    pub(crate) async fn open_office(&self, told: &Told<'_>) {
+        self.looks.open_office(told).await;
+    }
+
+    /// Looks again and again until `stop`, and tells of what is news. What nobody waits for goes on
+    /// beside that, however long it takes.
+    pub(crate) async fn keep(self, told: Told<'_>, stop: &CancellationToken) {
+        let Self { looks, presence, kept } = self;
         let redis = told.gate.engine().store().on_redis();
-        let mut heard = redis.map(OnRedis::revisions);
-        let mut publisher = Publisher::default();
-        loop {
-            let looked = tokio::select! {
-                () = stop.cancelled() => break,
-                looked = async {
-                    self.pause(&told, &mut heard).await;
-                    self.look().await
-                } => looked,
-            };
-            match looked {
-                Ok(news) => {
-                    if let Some(news) = news {
-                        publisher.note(&news);
-                        told.take(news, self.revision());
-                    }
-                    told.live.asked(true);
-                    self.is_away = false;
-                    self.open_office(&told).await;
-                    self.note_used(told.callers).await;
-                    if let Some(redis) = redis {
-                        publisher.look(redis, self.follower.held()).await;
-                    }
-                }
-                Err(error) => {
-                    told.live.asked(false);
-                    self.missed(&error);
-                }
+        let (tell, holding) = watch::channel(looks.holding());
+        let published = async {
+            if let Some(redis) = redis {
+                Publisher::default().keep(redis, holding.clone(), stop).await;
             }
-            self.write().await;
-        }
-        (self.kept_at, self.used_at) = (None, None);
-        self.write().await;
-        if !self.is_away {
-            self.note_used(told.callers).await;
+        };
+        tokio::join!(
+            looks.keep(&told, redis.map(OnRedis::revisions), &tell, stop),
+            clerk::keep(presence, told.callers, holding.clone(), stop),
+            kept::keep(&kept, holding.clone(), stop),
+            published,
+        );
+    }
+}
+
+impl Looks {
+    async fn keep(
+        mut self,
+        told: &Told<'_>,
+        mut heard: Option<Revisions>,
+        tell: &watch::Sender<Holding>,
+        stop: &CancellationToken,
+    ) {
+        loop {
+            let looked = async {
+                self.pause(told, &mut heard).await;
+                let looked = self.look().await;
+                self.open_office(told).await;
+                looked
+            };
+            let Some(looked) = stop.run_until_cancelled(looked).await else { return };
+            let news = looked.map_err(|error| self.missed(&error)).ok();
+            self.is_away = news.is_none();
+            told.live.asked(!self.is_away);
+            let news = news.flatten();
+            self.tell(tell, news.as_ref());
+            if let Some(news) = news {
+                told.take(news, self.revision());
+            }
         }
     }
 
@@ -178,18 +200,8 @@ impl Following {
 
     /// What changed since the last look.
     async fn look(&mut self) -> Result<Option<News>> {
-        let looked = timeout(LOOK_WAIT_MAX, async {
-            let news = self.follower.look(now()).await?;
-            Ok::<_, sluicegate_control::Error>(news)
-        });
-        let news = looked.await.context("it does not answer in time")??;
-        self.is_unkept |= news.is_some();
-        if news.is_none()
-            && let Err(error) = self.follower.say(now()).await
-        {
-            tracing::debug!("catalog: {error}");
-        }
-        Ok(news)
+        let looked = timeout(LOOK_WAIT_MAX, self.follower.look(now())).await;
+        Ok(looked.context("it does not answer in time")??)
     }
 
     fn missed(&mut self, error: &anyhow::Error) {
@@ -199,43 +211,46 @@ impl Following {
         self.is_away = true;
     }
 
+    fn revision(&self) -> i64 {
+        self.follower.held().revision()
+    }
+
+    fn holding(&self) -> Holding {
+        let catalog = self.follower.catalog().filter(|_| !self.is_away).cloned();
+        Holding { held: Arc::clone(self.follower.held()), tokens: 0, catalog }
+    }
+
+    /// Tells what is held now, if that is not what was told.
+    fn tell(&self, tell: &watch::Sender<Holding>, news: Option<&News>) {
+        let now = self.holding();
+        let tokens = u64::from(news.is_some_and(|news| news.tokens.is_some()));
+        tell.send_if_modified(|holding| {
+            let is_same = Arc::ptr_eq(&holding.held, &now.held)
+                && holding.catalog.is_some() == now.catalog.is_some();
+            if !is_same {
+                *holding = Holding { tokens: holding.tokens + tokens, ..now };
+            }
+            !is_same
+        });
+    }
+
     /// Opens the admin API, once the catalog is there.
-    pub(crate) async fn open_office(&self, told: &Told<'_>) {
-        let Some(catalog) = self.follower.catalog() else { return };
-        if self.is_away || told.office.is_open() {
+    async fn open_office(&self, told: &Told<'_>) {
+        if told.office.is_open() || self.follower.catalog().is_none() {
             return;
         }
-        let setup = match setup(catalog).await {
-            Ok(setup) => setup,
-            Err(error) => return tracing::warn!("catalog: {error}"),
+        let opened = async {
+            // Connections of its own: however many people ask, the next look need not wait for one.
+            let catalog = Catalog::open(&self.url).await?;
+            let setup = setup(&catalog).await?;
+            Ok::<_, sluicegate_control::Error>((catalog, setup))
         };
-        let budgets = Arc::new(LiveBudgets(Arc::clone(told.gate)));
-        told.office.open(&Api::new(catalog.clone(), Arc::new(WallClock), setup, budgets));
-    }
-
-    /// Tells the catalog which tokens were used, if it is not too soon.
-    async fn note_used(&mut self, callers: &Callers) {
-        let Some(catalog) = self.follower.catalog() else { return };
-        if self.used_at.is_some_and(|at| at.elapsed() < USED_EVERY) {
-            return;
-        }
-        self.used_at = Some(Instant::now());
-        let used = callers.used();
-        let noted = timeout(USED_WAIT_MAX, catalog.note_tokens_used(&used)).await;
-        if !matches!(noted, Ok(Ok(()))) {
-            tracing::debug!("catalog: it was not told which tokens were used");
-        }
-    }
-
-    /// Writes what is held to its file, if it is not there and not too soon.
-    async fn write(&mut self) {
-        let is_soon = self.kept_at.is_some_and(|at| at.elapsed() < KEEP_EVERY);
-        if !self.is_unkept || is_soon {
-            return;
-        }
-        (self.is_unkept, self.kept_at) = (false, Some(Instant::now()));
-        if let Err(error) = self.follower.keep().await {
-            tracing::warn!("catalog.kept: the server could not start without the catalog: {error}");
+        match opened.await {
+            Ok((catalog, setup)) => {
+                let budgets = Arc::new(LiveBudgets(Arc::clone(told.gate)));
+                told.office.open(&Api::new(catalog, Arc::new(WallClock), setup, budgets));
+            }
+            Err(error) => tracing::warn!("catalog: {error}"),
         }
     }
 }
@@ -292,6 +307,6 @@ fn node_name(bound: &[Bound]) -> Result<String> {
 }
 
 /// Milliseconds since 1970.
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     i64::try_from(WallClock.now().get() / 1_000).unwrap_or(i64::MAX)
 }

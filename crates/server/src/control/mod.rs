@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! catalog ─▶ follow ─▶ News ─▶ engine, callers          requests never come here
-//!    ▲         ├─ the file that is kept
-//!    │         └─ publish ─▶ Redis, for programs that go there themselves, and other nodes
+//!    ▲ ▲       └─ Holding ─▶ kept: the file
+//!    │ │            ├─▶ publish ─▶ Redis, for programs that go there themselves, and other nodes
+//!    │ └────────────┴── clerk: what this node holds, tokens that were used
 //!    └─ admin API ◀─ office ◀─ wire                     budgets ─▶ engine
 //! ```
 
 mod budgets;
+mod clerk;
 mod follow;
+mod kept;
 mod office;
 mod publish;
 

@@ -1,0 +1,63 @@
+//! Tells the catalog what it has from its nodes: that they are there, what they hold, and which tokens
+//! were used.
+
+use std::time::Duration;
+
+use sluicegate_control::Catalog;
+use sluicegate_control::node::Presence;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::follow::{Holding, now};
+use crate::callers::Callers;
+
+/// How often it is looked at whether there is something to tell.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How often the catalog is told which tokens were used, and how long that may take: nothing is as
+/// little urgent.
+const USED_EVERY: Duration = Duration::from_secs(10);
+const USED_WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// Tells until `stop`, and which tokens were used once more then.
+pub(super) async fn keep(
+    mut presence: Presence,
+    callers: &Callers,
+    mut holding: watch::Receiver<Holding>,
+    stop: &CancellationToken,
+) {
+    let telling = async {
+        let mut used_at: Option<Instant> = None;
+        loop {
+            let Holding { held, catalog, .. } = holding.borrow_and_update().clone();
+            if let Some(catalog) = catalog {
+                if let Err(error) = presence.say(&catalog, held.revision(), now()).await {
+                    tracing::debug!("catalog: {error}");
+                }
+                if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
+                    used_at = Some(Instant::now());
+                    note_used(callers, &catalog).await;
+                }
+            }
+            tokio::select! {
+                // It is an error once nobody looks any more, and then this ends as well.
+                changed = holding.changed() => if changed.is_err() { return },
+                () = sleep(EVERY) => {}
+            }
+        }
+    };
+    stop.run_until_cancelled(telling).await;
+    let catalog = holding.borrow().catalog.clone();
+    if let Some(catalog) = catalog {
+        note_used(callers, &catalog).await;
+    }
+}
+
+async fn note_used(callers: &Callers, catalog: &Catalog) {
+    let used = callers.used();
+    let noted = timeout(USED_WAIT_MAX, catalog.note_tokens_used(&used)).await;
+    if !matches!(noted, Ok(Ok(()))) {
+        tracing::debug!("catalog: it was not told which tokens were used");
+    }
+}
