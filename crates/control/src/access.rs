@@ -290,7 +290,8 @@ impl Scope {
 impl Action {
     /// Whether it can be said what it would do without doing it.
     pub const fn can_be_shown(self) -> bool {
-        self.writes() && !matches!(self, Self::SignIn | Self::SignOut | Self::ChangePassword)
+        self.writes()
+            && !matches!(self, Self::SetUp | Self::SignIn | Self::SignOut | Self::ChangePassword)
     }
 }
 

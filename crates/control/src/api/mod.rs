@@ -71,6 +71,9 @@ struct Attempts {
     of_account: KeyedRateLimiter<str>,
     /// From one address: who guesses accounts tries many, too.
     of_source: KeyedRateLimiter<str>,
+    /// The same, of sign-ins that begin here and go on elsewhere.
+    #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "there is no elsewhere"))]
+    of_begun: KeyedRateLimiter<str>,
 }
 
 /// Keys that the limiters of attempts hold: beyond, those who tried least are forgotten.
@@ -95,6 +98,7 @@ impl Api {
         let attempts = Attempts {
             of_account: limiter(ATTEMPTS_OF_ACCOUNT, &clock),
             of_source: limiter(ATTEMPTS_OF_SOURCE, &clock),
+            of_begun: limiter(ATTEMPTS_OF_SOURCE, &clock),
         };
         let refused = Refused::new(limiter(refused::NOTED, &clock));
         Self {

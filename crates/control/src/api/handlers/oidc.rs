@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 
 use super::oidc_of;
-use super::sessions::limit_source;
+use super::sessions::{limit_begun, limit_source};
 use crate::access::{Action, Actor, Denied};
 use crate::api::Api;
 use crate::api::ask::{Ask, Reply};
@@ -17,12 +17,12 @@ use crate::identity::{Called, Ended, Oidc, Refused, Secret, SecretKind};
 const COOKIE: &str = "__Host-sluicegate-login";
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// Where who signed in is sent, always: no request says it.
-const HOME: &str = "/";
+/// Where who signed in is sent, always: no request says it. It tells them who they are.
+const HOME: &str = "/v1/admin/session";
 
 pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
-    limit_source(api, &ask.by.source)?;
+    limit_begun(api, &ask.by.source)?;
     let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
     let no_location = || said(Refused::Unbelievable("its page has no plain URL".to_owned()));
     let reply = Reply::see(&begun.location).ok_or_else(no_location)?;
@@ -67,7 +67,10 @@ async fn sign_in(
         Ok(()) => return Ok(()),
         Err(error) => denied(error, &subject, config.create_accounts)?,
     };
-    api.catalog.note_denied(&by, Action::SignInElsewhere, None, &person.sub).await?;
+    if let Some(unnoted) = api.refused.turn(&subject) {
+        let target = (None, person.sub.as_str());
+        api.catalog.note_denied_after(&by, Action::SignInElsewhere, target, unnoted).await?;
+    }
     Err(denied)
 }
 

@@ -154,6 +154,13 @@ pub(super) fn limit_source(api: &Api, source: &str) -> Result<(), Problem> {
     attempt(&api.attempts.of_source, &network(source))
 }
 
+/// That this address does not begin to sign in elsewhere too often. Other sites can have browsers do
+/// that, and are not to use up what is there for passwords.
+#[cfg(feature = "oidc")]
+pub(super) fn limit_begun(api: &Api, source: &str) -> Result<(), Problem> {
+    attempt(&api.attempts.of_begun, &network(source))
+}
+
 fn attempt(limiter: &KeyedRateLimiter<str>, key: &str) -> Result<(), Problem> {
     let decision = limiter.check(key, Cost::ONE);
     if decision.allowed() {
