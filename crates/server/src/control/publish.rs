@@ -8,7 +8,7 @@ use sluicegate::store::redis::{Changed, Publication, Published, PublishedPolicy}
 use sluicegate_control::catalog::State;
 use sluicegate_control::node::Held;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::follow::Holding;
@@ -22,9 +22,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(3);
 pub(super) struct Publisher {
     /// What was there last; none: nobody has looked.
     there: Option<Arc<Held>>,
-    /// A later revision that was found there. If the catalog is asked again and has not got so far,
-    /// it was taken back.
-    later: Option<i64>,
+    /// A later revision that was found there, and when. If the catalog is asked after that and has not
+    /// got so far, it was taken back.
+    later: Option<(i64, Instant)>,
     is_failing: bool,
 }
 
@@ -39,10 +39,10 @@ impl Publisher {
     ) {
         let publishing = async {
             loop {
-                let Holding { held, catalog, .. } = holding.borrow_and_update().clone();
+                let now = holding.borrow_and_update().clone();
                 // Who does not hear of the catalog, or cannot read a policy, leaves it to others.
-                if catalog.is_some() && held.is_readable() {
-                    self.look(store, held).await;
+                if now.catalog.is_some() && now.held.is_readable() {
+                    self.look(store, now).await;
                 }
                 tokio::select! {
                     // It is an error once nobody looks any more, and then this ends as well.
@@ -55,22 +55,26 @@ impl Publisher {
     }
 
     /// Publishes what is held, where Redis does not have it.
-    async fn look(&mut self, store: &OnRedis, held: Arc<Held>) {
+    async fn look(&mut self, store: &OnRedis, Holding { held, asked_at, .. }: Holding) {
         let policies: Vec<_> = held.policies().map(published).collect();
-        let names: Vec<_> = self.there.iter().flat_map(|there| held.differing(there)).collect();
-        let changed = self.there.as_ref();
-        let changed = changed.map(|there| Changed { since: there.revision(), names: &names });
-        let instead_of = self.later.take().filter(|later| held.revision() < *later);
+        let (there, of_other) = match &self.there {
+            Some(there) if there.catalog() == held.catalog() => (Some(there), None),
+            of_other => (None, of_other.as_ref()),
+        };
+        let names: Vec<_> = there.iter().flat_map(|there| held.differing(there)).collect();
+        let changed = there.map(|there| Changed { since: there.revision(), names: &names });
+        let taken_back = self.taken_back(held.revision(), asked_at);
+        let instead_of = of_other.map(|there| there.revision()).or(taken_back);
         let publication =
             Publication { revision: held.revision(), policies: &policies, changed, instead_of };
         let problem = match store.publish(&publication).await {
             Ok(Published::Written | Published::Known) => {
-                self.there = Some(Arc::clone(&held));
+                (self.there, self.later) = (Some(Arc::clone(&held)), None);
                 None
             }
             Ok(Published::Busy) => None,
             Ok(Published::Later { revision }) => {
-                self.later = Some(revision);
+                self.later = Some((revision, Instant::now()));
                 None
             }
             Ok(Published::LaterFormat { format }) => {
@@ -87,6 +91,15 @@ impl Publisher {
     }
 }
 
+impl Publisher {
+    /// The later revision in Redis that was taken back, for all that the catalog says: it has not got
+    /// beyond `revision`, and was asked at `asked_at`.
+    fn taken_back(&self, revision: i64, asked_at: Instant) -> Option<i64> {
+        let (later, found_at) = self.later?;
+        (revision < later && asked_at > found_at).then_some(later)
+    }
+}
+
 fn published(policy: &sluicegate_control::catalog::PublishedPolicy) -> PublishedPolicy<'_> {
     PublishedPolicy {
         name: &policy.name,
@@ -94,5 +107,21 @@ fn published(policy: &sluicegate_control::catalog::PublishedPolicy) -> Published
         is_shadow: policy.state == State::Shadow,
         version: policy.version,
         document: &policy.document,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_late_takes_nothing_back() {
+        let found_at = Instant::now();
+        let publisher = Publisher { later: Some((7, found_at)), ..Publisher::default() };
+        let (before, after) = (found_at - LOOK_EVERY, found_at + LOOK_EVERY);
+        // What was asked before says nothing of what came since.
+        assert_eq!(publisher.taken_back(5, before), None);
+        assert_eq!(publisher.taken_back(5, after), Some(7));
+        assert_eq!(publisher.taken_back(7, after), None, "it has got so far");
     }
 }

@@ -75,9 +75,9 @@ pub struct Publication<'p> {
     pub policies: &'p [PublishedPolicy<'p>],
     /// What is known to have changed. Without it, what is in Redis is written whole.
     pub changed: Option<Changed<'p>>,
-    /// The later revision that this one is written in place of: the catalog went back. Who is told
-    /// [`Published::Later`], and looks at the catalog after that, and finds that it has not got so far,
-    /// may say so.
+    /// The revision that this one is written in place of: the catalog went back, or is another one. Who
+    /// is told [`Published::Later`], and looks at the catalog after that, and finds that it has not got so
+    /// far, may say so; and who published that revision of a catalog that is no more.
     pub instead_of: Option<i64>,
 }
 
@@ -298,8 +298,8 @@ impl Plan {
         let Ok(there) = found.revision.parse::<i64>() else { return Ok(Self::Whole) };
         let Publication { revision, instead_of, .. } = *publication;
         Ok(match there {
-            _ if there == revision => Self::Leave(Published::Known),
             _ if instead_of == Some(there) => Self::Whole,
+            _ if there == revision => Self::Leave(Published::Known),
             _ if there > revision => Self::Leave(Published::Later { revision: there }),
             _ => publication.changes(there)?.map_or(Self::Whole, Self::Change),
         })
