@@ -95,6 +95,14 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// The catalog in the database at `url`, whose tables somebody else has made or brought up to date.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if there is no such database.
+    pub async fn join(url: &Url) -> Result<Self, Error> {
+        Ok(Self { db: Db::connect(url).await? })
+    }
+
     /// The catalog that is in the database at `url`, to be looked at: nothing is made or brought up to
     /// date.
     ///

@@ -24,7 +24,11 @@ pub use url::Url;
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(3);
 const STATEMENT_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Most connections of a node: people change rules, and one of them waits for the others anyway.
+/// Longest time that the tables may take: others may be at it, and there may be much in them.
+const MIGRATE_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// Most connections of the admin API, and as many of what follows the catalog: people change rules, and
+/// one of them waits for the others anyway.
 const CONNECTIONS_MAX: u32 = 8;
 
 /// A database.
@@ -61,10 +65,7 @@ impl Db {
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
         url.make_private()?;
         let db = Self::connect(url).await?;
-        // On its own: who does not wait for it any longer does not break it off.
-        let making = db.clone();
-        let made = tokio::spawn(async move { making.migrate().await });
-        made.await.map_err(|error| Error::Database(format!("tables: {error}")))??;
+        timeout(MIGRATE_WAIT_MAX, db.migrate()).await??;
         Ok(db)
     }
 
@@ -76,7 +77,11 @@ impl Db {
         Self::connect(&url.to_look()).await
     }
 
-    async fn connect(url: &Url) -> Result<Self, Error> {
+    /// Connects; the tables are what they are.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if there is no such database.
+    pub(crate) async fn connect(url: &Url) -> Result<Self, Error> {
         Ok(match url {
             Url::Sqlite(options) => {
                 let pool = SqlitePoolOptions::new()

@@ -39,19 +39,18 @@ impl Url {
     }
 
     /// Whether somebody on the way to it can read along, or be taken for it: it is on another machine, and
-    /// the certificate that it shows is not verified.
+    /// its certificate and its name are not verified.
     pub fn is_open(&self) -> bool {
         let (host, is_socket, is_verified) = match self {
             Self::Sqlite(_) => return false,
             Self::MySql(options) => {
                 let mode = options.get_ssl_mode();
-                let verified =
-                    matches!(mode, MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity);
+                let verified = matches!(mode, MySqlSslMode::VerifyIdentity);
                 (options.get_host(), options.get_socket().is_some(), verified)
             }
             Self::Postgres(options) => {
                 let mode = options.get_ssl_mode();
-                let verified = matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+                let verified = matches!(mode, PgSslMode::VerifyFull);
                 (options.get_host(), options.get_socket().is_some(), verified)
             }
         };
@@ -137,6 +136,7 @@ mod tests {
         for text in [
             "postgres://u:p@db.example/c",
             "postgres://u:p@10.0.0.7/c?sslmode=require",
+            "postgres://u:p@db.example/c?sslmode=verify-ca",
             "mysql://u:p@db.example/c",
             "mysql://u:p@[2001:db8::1]/c?ssl-mode=REQUIRED",
         ] {

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::task::JoinHandle;
+
 use super::{Held, News};
 use crate::catalog::Catalog;
 use crate::db::Url;
@@ -14,6 +16,8 @@ use crate::error::Error;
 pub struct Follower {
     url: Url,
     catalog: Option<Catalog>,
+    /// The one that is being opened: its tables are made to the end, whoever waits for that.
+    opening: Option<JoinHandle<Result<Catalog, Error>>>,
     held: Arc<Held>,
     kept: PathBuf,
     /// Whether the last look was answered.
@@ -24,7 +28,7 @@ impl Follower {
     /// A node of the catalog at `url`. It holds nothing yet: what the file at `kept` has is
     /// [restored](Self::restore), the catalog is asked by [`look`](Self::look).
     pub fn new(url: Url, kept: PathBuf) -> Self {
-        Self { url, catalog: None, held: Arc::default(), kept, was_there: false }
+        Self { url, catalog: None, opening: None, held: Arc::default(), kept, was_there: false }
     }
 
     /// Takes over what the file has; nothing, if there is none.
@@ -54,7 +58,7 @@ impl Follower {
         let was_there = std::mem::replace(&mut self.was_there, false);
         let catalog = match &self.catalog {
             Some(catalog) => catalog.clone(),
-            None => self.catalog.insert(Catalog::open(&self.url).await?).clone(),
+            None => self.open().await?,
         };
         let held = self.held.revision();
         let (id, now) = catalog.id_and_revision().await?;
@@ -81,6 +85,17 @@ impl Follower {
         // Nothing is waited for behind this, so that what is held and what is told of it are one.
         self.was_there = true;
         Ok(news.filter(|news| !news.is_empty()))
+    }
+
+    async fn open(&mut self) -> Result<Catalog, Error> {
+        let url = self.url.clone();
+        let opening = self
+            .opening
+            .get_or_insert_with(|| tokio::spawn(async move { Catalog::open(&url).await }));
+        let opened = opening.await;
+        self.opening = None;
+        let catalog = opened.map_err(|error| Error::Database(format!("tables: {error}")))??;
+        Ok(self.catalog.insert(catalog).clone())
     }
 
     /// The catalog, once it was there.

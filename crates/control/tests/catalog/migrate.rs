@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sluicegate_control::node::Follower;
 use sluicegate_control::{Catalog, Error, Url};
 use sluicegate_testkit::{SqlKind, SqlServer, need, until};
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -50,7 +51,8 @@ async fn who_does_not_wait_for_the_tables_does_not_break_them_off() {
     let server = need!(SqlServer::shared(SqlKind::MariaDb).await);
     for wait in [1, 5, 20, 40] {
         let url: Url = server.database().unwrap().parse().unwrap();
-        let looked = tokio::time::timeout(Duration::from_millis(wait), Catalog::open(&url)).await;
+        let mut follower = Follower::new(url.clone(), "none".into());
+        let looked = tokio::time::timeout(Duration::from_millis(wait), follower.look(1)).await;
         if looked.is_err() {
             // It had not begun, or goes on by itself.
             let Url::MySql(options) = &url else { panic!("it is MariaDB") };
