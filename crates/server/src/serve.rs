@@ -275,7 +275,7 @@ async fn answer(
     let House { gate, live, callers, office, stop, .. } = house;
     let told = Told { gate, live, callers, office };
     if let Some(following) = &following {
-        following.open_office(&told).await;
+        following.open_office(told).await;
     }
     let kept = async {
         if let Some(snapshots) = &snapshots {

@@ -119,6 +119,11 @@ pub(crate) struct CatalogConfig {
     pub(crate) tls: Option<TlsConfig>,
     /// Permits an address there that others can reach without TLS, behind a proxy that speaks it.
     pub(crate) insecure: bool,
+    /// Proxies before the admin API whose `X-Forwarded-For` is believed: `10.0.0.0/8`, `192.0.2.7`. They
+    /// must add to it, or set it. None: a request comes from who connects.
+    pub(crate) trusted_proxies: OneOrMany<Network>,
+    /// Permits a database on another machine without TLS whose certificate and name are verified.
+    pub(crate) url_insecure: bool,
     /// Where people sign in elsewhere, by OpenID Connect; none: they have passwords here.
     pub(crate) oidc: Option<OidcConfig>,
 }
@@ -201,9 +206,8 @@ pub(crate) struct HttpConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Which headers tell what is left, beside `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
-    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`, and
-    /// the admin API of a catalog): `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one
-    /// of them.
+    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
+    /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
     pub(crate) trusted_peers: OneOrMany<Network>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
@@ -321,6 +325,8 @@ impl Default for CatalogConfig {
             listen: OneOrMany::default(),
             tls: None,
             insecure: false,
+            trusted_proxies: OneOrMany::default(),
+            url_insecure: false,
             oidc: None,
         }
     }

@@ -27,27 +27,26 @@ pub(super) async fn keep(
     mut holding: watch::Receiver<Holding>,
     stop: &CancellationToken,
 ) {
-    let telling = async {
-        let mut used_at: Option<Instant> = None;
-        loop {
-            let Holding { held, catalog, .. } = holding.borrow_and_update().clone();
-            if let Some(catalog) = catalog {
-                if let Err(error) = presence.say(&catalog, held.revision(), now()).await {
-                    tracing::debug!("catalog: {error}");
-                }
-                if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
-                    used_at = Some(Instant::now());
-                    note_used(callers, &catalog).await;
-                }
+    let mut used_at: Option<Instant> = None;
+    while !stop.is_cancelled() {
+        let Holding { held, catalog, .. } = holding.borrow_and_update().clone();
+        if let Some(catalog) = catalog {
+            let saying = presence.say(&catalog, held.revision(), now());
+            if let Some(Err(error)) = stop.run_until_cancelled(saying).await {
+                tracing::debug!("catalog: {error}");
             }
-            tokio::select! {
-                // It is an error once nobody looks any more, and then this ends as well.
-                changed = holding.changed() => if changed.is_err() { return },
-                () = sleep(EVERY) => {}
+            if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
+                used_at = Some(Instant::now());
+                note_used(callers, &catalog).await;
             }
         }
-    };
-    stop.run_until_cancelled(telling).await;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            // It is an error once nobody looks any more, and then this ends as well.
+            changed = holding.changed() => if changed.is_err() { break },
+            () = sleep(EVERY) => {}
+        }
+    }
     let catalog = holding.borrow().catalog.clone();
     if let Some(catalog) = catalog {
         note_used(callers, &catalog).await;

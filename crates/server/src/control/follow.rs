@@ -14,7 +14,7 @@ use sluicegate_control::node::{Follower, Held, News, Presence};
 use sluicegate_control::{Catalog, Url};
 use sluicegate_policy::PolicySet;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::budgets::Live as LiveBudgets;
@@ -42,6 +42,12 @@ const AWAY_EVERY: Duration = Duration::from_secs(1);
 /// to the end also if nobody waits for that any more.
 const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
 
+/// How long the admin API may take to open, and how long it is let alone when it did not. Before
+/// requests are answered it is waited for less.
+const OFFICE_WAIT_MAX: Duration = Duration::from_secs(10);
+const OFFICE_START_WAIT_MAX: Duration = Duration::from_secs(1);
+const OFFICE_AFTER: Duration = Duration::from_secs(5);
+
 /// What follows the catalog.
 #[derive(Debug)]
 pub(crate) struct Following {
@@ -57,6 +63,8 @@ struct Looks {
     follower: Follower,
     url: Url,
     is_away: bool,
+    /// When the look began that was answered last.
+    asked_at: Instant,
 }
 
 /// What is held, for those who do something with it that nobody waits for.
@@ -65,11 +73,13 @@ pub(super) struct Holding {
     pub(super) held: Arc<Held>,
     /// How often tokens changed.
     pub(super) tokens: u64,
-    /// The catalog, if it answered when it was asked last.
+    /// The catalog, if it answered when it was asked last; and when it was asked what it answered last.
     pub(super) catalog: Option<Catalog>,
+    pub(super) asked_at: Instant,
 }
 
 /// What is told of what is news.
+#[derive(Clone, Copy)]
 pub(crate) struct Told<'a> {
     pub(crate) gate: &'a Arc<Gate>,
     pub(crate) live: &'a Live,
@@ -88,10 +98,11 @@ impl Following {
     ) -> Result<(Self, Vec<News>)> {
         let Some(url) = &config.url else { bail!("catalog.url: is not set") };
         let url: Url = url.expose().parse().context("catalog.url")?;
-        if url.is_open() {
-            tracing::warn!(
-                "catalog.url: the database is on another machine, whose certificate is not verified; \
-                 add `?sslmode=verify-full` (PostgreSQL) or `?ssl-mode=VERIFY_IDENTITY` (MySQL)"
+        if url.is_open() && !config.url_insecure {
+            bail!(
+                "catalog.url: the database is on another machine, and its certificate is not verified: \
+                 add `?sslmode=verify-full` (PostgreSQL) or `?ssl-mode=VERIFY_IDENTITY` (MySQL), or say \
+                 `catalog.url_insecure = true`"
             );
         }
         let name = match &config.node {
@@ -105,7 +116,7 @@ impl Following {
             Ok(held) => news.push(held),
             Err(error) => tracing::warn!("catalog.kept: it is left aside: {error}"),
         }
-        let mut looks = Looks { follower, url, is_away: false };
+        let mut looks = Looks { follower, url, is_away: false, asked_at: Instant::now() };
         match looks.look().await {
             Ok(new) => news.extend(new),
             Err(error) if looks.revision() == 0 => {
@@ -129,9 +140,13 @@ impl Following {
         self.looks.revision()
     }
 
-    /// Opens the admin API, once the catalog is there.
-    pub(crate) async fn open_office(&self, told: &Told<'_>) {
-        self.looks.open_office(told).await;
+    /// Opens the admin API, if the catalog is there: whoever sees the server start finds it.
+    pub(crate) async fn open_office(&self, told: Told<'_>) {
+        if !self.looks.is_away {
+            let opening = Opening { told, url: self.looks.url.clone() };
+            // Later, if it takes longer.
+            opening.open(OFFICE_START_WAIT_MAX).await.ok();
+        }
     }
 
     /// Looks again and again until `stop`, and tells of what is news. What nobody waits for goes on
@@ -145,7 +160,9 @@ impl Following {
                 Publisher::default().keep(redis, holding.clone(), stop).await;
             }
         };
+        let opening = Opening { told, url: looks.url.clone() };
         tokio::join!(
+            opening.keep(holding.clone(), stop),
             looks.keep(&told, redis.map(OnRedis::revisions), &tell, stop),
             clerk::keep(presence, told.callers, holding.clone(), stop),
             kept::keep(&kept, holding.clone(), stop),
@@ -165,9 +182,7 @@ impl Looks {
         loop {
             let looked = async {
                 self.pause(told, &mut heard).await;
-                let looked = self.look().await;
-                self.open_office(told).await;
-                looked
+                self.look().await
             };
             let Some(looked) = stop.run_until_cancelled(looked).await else { return };
             let news = looked.map_err(|error| self.missed(&error)).ok();
@@ -200,8 +215,11 @@ impl Looks {
 
     /// What changed since the last look.
     async fn look(&mut self) -> Result<Option<News>> {
+        let asked_at = Instant::now();
         let looked = timeout(LOOK_WAIT_MAX, self.follower.look(now())).await;
-        Ok(looked.context("it does not answer in time")??)
+        let news = looked.context("it does not answer in time")??;
+        self.asked_at = asked_at;
+        Ok(news)
     }
 
     fn missed(&mut self, error: &anyhow::Error) {
@@ -217,41 +235,59 @@ impl Looks {
 
     fn holding(&self) -> Holding {
         let catalog = self.follower.catalog().filter(|_| !self.is_away).cloned();
-        Holding { held: Arc::clone(self.follower.held()), tokens: 0, catalog }
+        let (held, asked_at) = (Arc::clone(self.follower.held()), self.asked_at);
+        Holding { held, tokens: 0, catalog, asked_at }
     }
 
-    /// Tells what is held now, if that is not what was told.
+    /// Tells what is held now; who waits for that is woken if it is not what was told.
     fn tell(&self, tell: &watch::Sender<Holding>, news: Option<&News>) {
         let now = self.holding();
         let tokens = u64::from(news.is_some_and(|news| news.tokens.is_some()));
         tell.send_if_modified(|holding| {
             let is_same = Arc::ptr_eq(&holding.held, &now.held)
                 && holding.catalog.is_some() == now.catalog.is_some();
-            if !is_same {
-                *holding = Holding { tokens: holding.tokens + tokens, ..now };
-            }
+            *holding = Holding { tokens: holding.tokens + tokens, ..now };
             !is_same
         });
     }
+}
 
-    /// Opens the admin API, once the catalog is there.
-    async fn open_office(&self, told: &Told<'_>) {
-        if told.office.is_open() || self.follower.catalog().is_none() {
-            return;
-        }
+/// Where the admin API is opened.
+struct Opening<'a> {
+    told: Told<'a>,
+    url: Url,
+}
+
+impl Opening<'_> {
+    /// Opens the admin API once the catalog is there, or not before `stop`.
+    async fn keep(&self, mut holding: watch::Receiver<Holding>, stop: &CancellationToken) {
         let opened = async {
-            // Connections of its own: however many people ask, the next look need not wait for one.
-            let catalog = Catalog::open(&self.url).await?;
+            while !self.told.office.is_open() {
+                // An error is that nobody looks any more, and then this ends as well.
+                if holding.wait_for(|holding| holding.catalog.is_some()).await.is_err() {
+                    return;
+                }
+                if let Err(error) = self.open(OFFICE_WAIT_MAX).await {
+                    tracing::warn!("catalog: the admin API is not open yet: {error:#}");
+                    sleep(OFFICE_AFTER).await;
+                }
+            }
+        };
+        stop.run_until_cancelled(opened).await;
+    }
+
+    async fn open(&self, wait: Duration) -> Result<()> {
+        let opened = async {
+            // Connections of its own: however many people ask, a look need not wait for one.
+            let catalog = Catalog::join(&self.url).await?;
             let setup = setup(&catalog).await?;
             Ok::<_, sluicegate_control::Error>((catalog, setup))
         };
-        match opened.await {
-            Ok((catalog, setup)) => {
-                let budgets = Arc::new(LiveBudgets(Arc::clone(told.gate)));
-                told.office.open(&Api::new(catalog, Arc::new(WallClock), setup, budgets));
-            }
-            Err(error) => tracing::warn!("catalog: {error}"),
-        }
+        let opened = timeout(wait, opened).await;
+        let (catalog, setup) = opened.context("it does not answer in time")??;
+        let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.gate)));
+        self.told.office.open(&Api::new(catalog, Arc::new(WallClock), setup, budgets));
+        Ok(())
     }
 }
 

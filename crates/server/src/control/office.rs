@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use sluicegate::http::TrustedProxies;
 use sluicegate::http::problem::MEDIA_TYPE;
 use sluicegate_control::api::{Api, Source};
 use sluicegate_control::identity::Oidc;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-use crate::config::CatalogConfig;
+use crate::config::{CatalogConfig, Network};
 use crate::wire::accept::Peer;
 
 /// The admin API of a server.
@@ -23,6 +24,8 @@ pub(crate) struct Office {
     router: OnceLock<Router>,
     /// Somebody changed something.
     changed: Notify,
+    /// Proxies that are believed where a request comes from.
+    proxies: TrustedProxies,
     /// Where people sign in elsewhere, if they do.
     oidc: Option<Arc<Oidc>>,
 }
@@ -37,7 +40,10 @@ impl Office {
         let oidc = oidc.map_err(|error| {
             anyhow!("catalog.oidc.{}", error.to_string().trim_start_matches('/'))
         })?;
-        Ok(Self { router: OnceLock::new(), changed: Notify::new(), oidc: oidc.map(Arc::new) })
+        let proxies = config.trusted_proxies.as_slice().iter().map(|Network(network)| *network);
+        let proxies = TrustedProxies::new(proxies);
+        let oidc = oidc.map(Arc::new);
+        Ok(Self { router: OnceLock::new(), changed: Notify::new(), proxies, oidc })
     }
 
     /// From now on this answers.
@@ -62,10 +68,7 @@ impl Office {
     /// Answers `request`, which came from `peer`, maybe by a proxy.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
         let Some(router) = self.router.get() else { return away() };
-        let source = match peer {
-            Peer::Ip(address) => address.to_string(),
-            Peer::Local => "local".to_owned(),
-        };
+        let source = self.source(peer, request.headers());
         request.extensions_mut().insert(Source(source));
         let changes = !request.method().is_safe();
         let response = match router.clone().oneshot(request).await {
@@ -76,6 +79,16 @@ impl Office {
             self.changed.notify_one();
         }
         response
+    }
+}
+
+impl Office {
+    /// Where a request comes from: who connects, or whom a proxy that is believed says it is from.
+    fn source(&self, peer: Peer, headers: &HeaderMap) -> String {
+        let Peer::Ip(address) = peer else { return "local".to_owned() };
+        let lines: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        let lines = lines.into_iter().map(HeaderValue::as_bytes);
+        self.proxies.client_address(address, lines).to_string()
     }
 }
 

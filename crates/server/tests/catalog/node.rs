@@ -91,7 +91,14 @@ fn the_api_may_have_an_address_of_its_own() {
 
 #[test]
 fn the_audit_has_where_a_request_came_from_also_behind_a_proxy() {
-    let node = Node::start(SQLITE, "");
+    for (config, there) in [("", "127.0.0.1"), ("trusted_proxies = '127.0.0.1'\n", "198.51.100.7")]
+    {
+        came_from(&Node::start(SQLITE, config), there);
+    }
+}
+
+/// What a proxy sends on comes from `expected`, what comes by itself does not.
+fn came_from(node: &Node, expected: &str) {
     let who = node.set_up();
     let by_proxy = who.forwarded_for("192.0.2.9, 198.51.100.7");
     let app = |name: &str| json!({ "name": name });
@@ -104,7 +111,7 @@ fn the_audit_has_where_a_request_came_from_also_behind_a_proxy() {
         of.next().expect("it was noted")["source"].clone()
     };
     // Only what the proxy itself saw is believed: the last one.
-    assert_eq!((source("here"), source("there")), (json!("127.0.0.1"), json!("198.51.100.7")));
+    assert_eq!((source("here"), source("there")), (json!("127.0.0.1"), json!(expected)));
 }
 
 #[test]
@@ -115,4 +122,14 @@ fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(told.contains("catalog.url: it does not answer, and /none/kept has nothing"), "{told}");
+}
+
+#[test]
+fn a_database_on_another_machine_is_verified_or_not_gone_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[catalog]\nurl = 'postgres://u:secret@192.0.2.1/c'\nkept = '/none/kept'";
+    let output = crate::program::program(&folder, config).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(told.contains("catalog.url_insecure") && !told.contains("secret@"), "{told}");
 }

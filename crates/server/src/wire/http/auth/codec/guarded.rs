@@ -61,13 +61,6 @@ impl TrustedPeers {
         }
     }
 
-    /// Whose request it is that `peer` sends: its client's, if it is one of these and says so.
-    pub(crate) fn origin(&self, peer: Peer, headers: &HeaderMap) -> Peer {
-        let says = headers.contains_key(FORWARDED_FOR);
-        let client = says.then(|| self.client(peer, headers)).and_then(Result::ok);
-        client.map_or(peer, Peer::Ip)
-    }
-
     /// The client of `peer`: the last address of `X-Forwarded-For` that is none of these.
     fn client(&self, peer: Peer, headers: &HeaderMap) -> Result<IpAddr, AuthError> {
         let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
