@@ -116,20 +116,21 @@ fn came_from(node: &Node, expected: &str) {
 
 #[test]
 fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = "[catalog]\nurl = 'postgres://nobody@127.0.0.1:1/none'\nkept = '/none/kept'";
-    let output = crate::program::program(&folder, config).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success());
+    let told = why_not("postgres://nobody@127.0.0.1:1/none");
     assert!(told.contains("catalog.url: it does not answer, and /none/kept has nothing"), "{told}");
 }
 
 #[test]
 fn a_database_on_another_machine_is_verified_or_not_gone_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = "[catalog]\nurl = 'postgres://u:secret@192.0.2.1/c'\nkept = '/none/kept'";
-    let output = crate::program::program(&folder, config).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success());
+    let told = why_not("postgres://u:secret@192.0.2.1/c");
     assert!(told.contains("catalog.url_insecure") && !told.contains("secret@"), "{told}");
+}
+
+/// Why a node of this catalog does not start.
+fn why_not(url: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[catalog]\nurl = '{url}'\nkept = '/none/kept'");
+    let output = crate::program::program(&folder, &config).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
 }
