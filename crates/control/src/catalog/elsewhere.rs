@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use super::accounts::{insert, somebody_else_is_admin};
 use super::apps::{locked, put_member, role};
 use super::change::{Begun, Change};
-use super::sessions::{self, SessionSpans};
-use super::{AccountView, By, Catalog, NewAccount};
+use super::{AccountView, By, Catalog, NewAccount, NewSession, sessions};
 use crate::access::{Action, Denied, Role};
 use crate::error::Error;
 
@@ -25,17 +24,6 @@ pub struct Elsewhere<'e> {
     pub is_admin: Option<bool>,
     /// Their role in each app of which the provider says; none: they have none there.
     pub roles: &'e BTreeMap<String, Option<Role>>,
-}
-
-/// The session of who signed in elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub struct NewSession<'s> {
-    /// The hash of its secret.
-    pub hash: &'s str,
-    /// How long it lasts.
-    pub spans: SessionSpans,
-    /// The hashes of those that their browser had, which end.
-    pub instead_of: &'s [&'s str],
 }
 
 impl Catalog {
@@ -64,26 +52,10 @@ impl Catalog {
             set_admin(&mut change, &account, is_admin).await?;
         }
         set_roles(&mut change, &account, who.roles).await?;
-        begin_session(&mut change, &account.id, session).await?;
+        sessions::begin(&mut change, &account.id, session).await?;
         change.note(Action::SignInElsewhere, (None, &account.name), None, None);
         change.commit(()).await
     }
-}
-
-/// Begins a session, and ends those that are over or that it takes the place of.
-async fn begin_session(
-    change: &mut Change<'_>,
-    account: &str,
-    NewSession { hash, spans, instead_of }: NewSession<'_>,
-) -> Result<(), Error> {
-    let at = change.by.at;
-    let over = [(at - spans.absolute_ms).into(), (at - spans.idle_ms).into()];
-    let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
-    change.rows.run(sql, &over).await?;
-    for old in instead_of {
-        change.rows.run("DELETE FROM sessions WHERE hash = ?", &[(*old).into()]).await?;
-    }
-    sessions::insert(change, account, hash).await
 }
 
 /// Theirs, or one that is made for them.

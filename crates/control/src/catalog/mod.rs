@@ -29,11 +29,11 @@ use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
-pub use elsewhere::{Elsewhere, NewSession};
+pub use elsewhere::Elsewhere;
 pub use nodes::Node;
 pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
 pub use publish::{Published, PublishedPolicy, PublishedToken};
-pub use sessions::SessionSpans;
+pub use sessions::{NewSession, SessionSpans};
 pub use tokens::{NewToken, TokenView};
 
 /// The catalog in a database.

@@ -22,12 +22,23 @@ impl Default for SessionSpans {
     }
 }
 
+/// The session of who signs in.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSession<'s> {
+    /// The hash of its secret.
+    pub hash: &'s str,
+    /// How long it lasts.
+    pub spans: SessionSpans,
+    /// The hashes of those that their browser had, which end.
+    pub instead_of: &'s [&'s str],
+}
+
 /// How much older a session's last use becomes before it is written again, in milliseconds.
 const TOUCH_MS: i64 = 60_000;
 
 impl Catalog {
-    /// Signs in the account of a password that was right, unless the account was changed meanwhile: a
-    /// session with the secret of the hash `hash` begins, and those that are over end.
+    /// Signs in the account of a password that was right, unless the account was changed meanwhile: its
+    /// session begins.
     ///
     /// # Errors
     /// [`Error::Denied`] if it was changed, or may not sign in any more.
@@ -35,18 +46,14 @@ impl Catalog {
         &self,
         by: &By,
         password: &KeptPassword,
-        hash: &str,
-        spans: SessionSpans,
+        session: NewSession<'_>,
     ) -> Result<(), Error> {
         let KeptPassword { account, version, .. } = password;
         let mut change = begin!(self, by);
         let sql = "SELECT name FROM accounts WHERE id = ? AND version = ? AND is_disabled = 0";
         let row = change.rows.row(sql, &[account.into(), (*version).into()]).await?;
         let name: String = row.ok_or(Denied::Unknown)?.get(0)?;
-        let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
-        let over = [(by.at - spans.absolute_ms).into(), (by.at - spans.idle_ms).into()];
-        change.rows.run(sql, &over).await?;
-        insert(&mut change, account, hash).await?;
+        begin(&mut change, account, session).await?;
         change.note(Action::SignIn, (None, &name), None, None);
         change.commit(()).await
     }
@@ -79,28 +86,6 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Begins a session of an account (its id) of which it is known otherwise who signs in, and ends
-    /// those that are over.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub async fn begin_session(
-        &self,
-        account: &str,
-        (hash, source): (&str, &str),
-        at: i64,
-        spans: SessionSpans,
-    ) -> Result<(), Error> {
-        let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
-        let over = [(at - spans.absolute_ms).into(), (at - spans.idle_ms).into()];
-        self.db.run(sql, &over).await?;
-        let sql = "INSERT INTO sessions (hash, account, created_at, seen_at, source) \
-                   VALUES (?, ?, ?, ?, ?)";
-        let values = [hash.into(), account.into(), at.into(), at.into(), source.into()];
-        self.db.run(sql, &values).await?;
-        Ok(())
-    }
-
     /// The id of the account whose session this is, if it goes on; it was used now.
     ///
     /// # Errors
@@ -121,15 +106,22 @@ impl Catalog {
         }
         row.get(0).map(Some)
     }
+}
 
-    /// Ends a session.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub async fn end_session(&self, hash: &str) -> Result<(), Error> {
-        self.db.run("DELETE FROM sessions WHERE hash = ?", &[hash.into()]).await?;
-        Ok(())
+/// Begins a session of an account (its id), and ends those that are over or that it takes the place of.
+pub(super) async fn begin(
+    change: &mut Change<'_>,
+    account: &str,
+    NewSession { hash, spans, instead_of }: NewSession<'_>,
+) -> Result<(), Error> {
+    let at = change.by.at;
+    let over = [(at - spans.absolute_ms).into(), (at - spans.idle_ms).into()];
+    let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
+    change.rows.run(sql, &over).await?;
+    for old in instead_of {
+        change.rows.run("DELETE FROM sessions WHERE hash = ?", &[(*old).into()]).await?;
     }
+    insert(change, account, hash).await
 }
 
 /// Begins a session of an account (its id) with the secret of this hash.

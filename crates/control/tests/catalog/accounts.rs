@@ -1,7 +1,7 @@
 //! Accounts and sessions.
 
-use sluicegate_control::Error;
-use sluicegate_control::catalog::{AccountChange, NewAccount, SessionSpans};
+use sluicegate_control::catalog::{AccountChange, NewAccount, NewSession, SessionSpans};
+use sluicegate_control::{By, Error};
 
 use crate::stage::{NOW, Stage, by, by_account};
 
@@ -28,7 +28,7 @@ pub(crate) async fn who_changes_a_password_ends_all_sessions(stage: &Stage) {
     let account = stage.account("ann").await;
     let spans = SessionSpans::default();
     for hash in ["s1", "s2"] {
-        catalog.begin_session(&account.id, (hash, "here"), NOW, spans).await.unwrap();
+        begin(stage, hash, NOW, spans).await;
     }
     assert_eq!(catalog.use_session("s1", NOW, spans).await.unwrap(), Some(account.id.clone()));
     let of = ("ann", account.version);
@@ -49,9 +49,9 @@ pub(crate) async fn who_signs_in_by_a_password_that_is_changed_meanwhile_does_no
     stage.account("ann").await;
     let (by, spans) = (by_account("ann"), SessionSpans::default());
     let kept = catalog.password("ann").await.unwrap().unwrap();
-    catalog.sign_in(&by, &kept, "s1", spans).await.unwrap();
+    catalog.sign_in(&by, &kept, session("s1", spans)).await.unwrap();
     catalog.change_password(&by, ("ann", kept.version), "new", "s2").await.unwrap();
-    let late = catalog.sign_in(&by, &kept, "s3", spans).await;
+    let late = catalog.sign_in(&by, &kept, session("s3", spans)).await;
     assert!(matches!(late, Err(Error::Denied(_))), "{late:?}");
     let again = catalog.change_password(&by, ("ann", kept.version), "newer", "s4").await;
     assert!(matches!(again, Err(Error::Stale(2))), "{again:?}");
@@ -92,16 +92,28 @@ pub(crate) async fn sessions_end_by_themselves(stage: &Stage) {
     let catalog = &stage.catalog;
     let account = stage.account("ann").await;
     let spans = SessionSpans { idle_ms: 100_000, absolute_ms: 250_000 };
-    catalog.begin_session(&account.id, ("s", "here"), NOW, spans).await.unwrap();
+    begin(stage, "s", NOW, spans).await;
     let mut at = NOW;
     for _ in 0..3 {
         at += 80_000;
         assert!(catalog.use_session("s", at, spans).await.unwrap().is_some(), "it is in use");
     }
     assert_eq!(catalog.use_session("s", at + 20_000, spans).await.unwrap(), None, "it is too old");
-    catalog.begin_session(&account.id, ("t", "here"), at, spans).await.unwrap();
+    begin(stage, "t", at, spans).await;
     assert_eq!(catalog.use_session("t", at + 100_000, spans).await.unwrap(), None, "it was idle");
-    catalog.begin_session(&account.id, ("u", "here"), at, spans).await.unwrap();
-    catalog.end_session("u").await.unwrap();
+    begin(stage, "u", at, spans).await;
+    let of = (account.id.as_str(), "ann");
+    catalog.sign_out(&by_account("ann"), of, Some("u")).await.unwrap();
     assert_eq!(catalog.use_session("u", at, spans).await.unwrap(), None);
+}
+
+/// The account `ann` signs in at the time `at`.
+async fn begin(stage: &Stage, hash: &str, at: i64, spans: SessionSpans) {
+    let by = By { at, ..by_account("ann") };
+    let kept = stage.catalog.password("ann").await.unwrap().unwrap();
+    stage.catalog.sign_in(&by, &kept, session(hash, spans)).await.unwrap();
+}
+
+const fn session(hash: &str, spans: SessionSpans) -> NewSession<'_> {
+    NewSession { hash, spans, instead_of: &[] }
 }

@@ -12,7 +12,7 @@
 //!
 //! 64 bits, since that is what one subscriber gets at least: a host moves freely inside of it.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sluicegate_kernel::param::{RangeError, within};
 
@@ -25,6 +25,9 @@ use sluicegate_kernel::param::{RangeError, within};
 /// assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
 /// assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
 /// assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+/// let text = |text: &str| AddressKey::text_of(text.parse().unwrap(), V6Prefix::default());
+/// assert_eq!(text("2001:db8::1"), "2001:db8::/64");
+/// assert_eq!(text("64:ff9b::192.0.2.1"), "192.0.2.1");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressKey {
@@ -49,6 +52,15 @@ impl AddressKey {
             return Self::V4([a, b, c, d]);
         }
         Self::V6((address.to_bits() & prefix.mask()).to_be_bytes())
+    }
+
+    /// The key of `address` as text, the same for all addresses that have it: `192.0.2.1`,
+    /// `2001:db8::/64`.
+    pub fn text_of(address: IpAddr, prefix: V6Prefix) -> String {
+        match Self::new(address, prefix) {
+            Self::V4(bytes) => Ipv4Addr::from(bytes).to_string(),
+            Self::V6(bytes) => format!("{}/{}", Ipv6Addr::from(bytes), prefix.bits()),
+        }
     }
 
     /// The key's bytes: 4 or 16 of them.

@@ -1,10 +1,10 @@
 //! Who one is: the first account, signing in and out, one's own password.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use sluicegate::http::{AddressKey, V6Prefix};
 use sluicegate::{Cost, KeyedRateLimiter};
 use utoipa::ToSchema;
 
@@ -12,7 +12,7 @@ use crate::access::{Account, Action, Actor, Denied};
 use crate::api::Api;
 use crate::api::ask::{Ask, Reply};
 use crate::api::problem::Problem;
-use crate::catalog::{By, NewAccount, is_account_name};
+use crate::catalog::{By, KeptPassword, NewAccount, NewSession, is_account_name};
 use crate::error::Error;
 use crate::identity::{Secret, SecretKind};
 
@@ -80,10 +80,7 @@ pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
     let SignIn { account, password } = ask.json()?;
     let api = &ask.api;
     limit(api, &account, &ask.by.source)?;
-    let kept = api.catalog.password(&account).await?;
-    let hash = kept.as_ref().map(|kept| kept.hash.clone());
-    let is_right = api.passwords.verify(&password, hash).await?;
-    let signed_in = match kept.filter(|_| is_right) {
+    let signed_in = match proven(api, &account, &password).await? {
         Some(kept) => api.catalog.actor(&kept.account).await?.map(|account| (kept, account)),
         None => None,
     };
@@ -94,14 +91,13 @@ pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
     };
     let secret = Secret::new(SecretKind::Session);
     let by = By { actor: Actor::Account(signed_in.clone()), ..ask.by.clone() };
-    match api.catalog.sign_in(&by, &kept, &secret.hash(), api.spans).await {
+    // Whoever had a session in this browser has another one now.
+    let old: Vec<_> = ask.session.iter().map(String::as_str).collect();
+    let session = NewSession { hash: &secret.hash(), spans: api.spans, instead_of: &old };
+    match api.catalog.sign_in(&by, &kept, session).await {
         // The password is another one by now.
         Err(Error::Denied(_)) => return Err(wrong()),
         signed_in => signed_in?,
-    }
-    // Whoever had a session in this browser has another one now.
-    if let Some(old) = &ask.session {
-        api.catalog.end_session(old).await?;
     }
     Ok(Reply::ok(&Me::of(&Actor::Account(signed_in))).cookie(Some(secret.expose())))
 }
@@ -128,10 +124,7 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
     let NewPassword { current, password } = ask.json()?;
     let (api, account) = (&ask.api, account(&ask)?);
     limit(api, &account.name, &ask.by.source)?;
-    let kept = api.catalog.password(&account.name).await?;
-    let kept_hash = kept.as_ref().map(|kept| kept.hash.clone());
-    let is_right = api.passwords.verify(&current, kept_hash).await?;
-    let Some(kept) = kept.filter(|_| is_right) else {
+    let Some(kept) = proven(api, &account.name, &current).await? else {
         ask.note_refused(Action::ChangePassword, None, &account.name).await;
         return Err(Problem::invalid("/current", "is not the password"));
     };
@@ -139,6 +132,15 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
     let of = (account.name.as_str(), kept.version);
     api.catalog.change_password(&ask.by, of, &hash, &secret.hash()).await?;
     Ok(Reply::done().cookie(Some(secret.expose())))
+}
+
+/// What is kept of the password of this account, if it is `password`. That takes as long if there is no
+/// such account.
+async fn proven(api: &Api, account: &str, password: &str) -> Result<Option<KeptPassword>, Problem> {
+    let kept = api.catalog.password(account).await?;
+    let hash = kept.as_ref().map(|kept| kept.hash.clone());
+    let is_right = api.passwords.verify(password, hash).await?;
+    Ok(kept.filter(|_| is_right))
 }
 
 /// That neither this account nor this address is tried too often. It is asked before anything is
@@ -170,15 +172,11 @@ fn attempt(limiter: &KeyedRateLimiter<str>, key: &str) -> Result<(), Problem> {
     Err(Problem::again_in(seconds, "too many attempts"))
 }
 
-/// Whose attempts are counted together: those from one address of IPv4, and from all of IPv6 whose first
-/// 64 bits are the same. Who has one of these has all of them.
+/// Whose attempts are counted together: those from one address of IPv4, and from all of IPv6 of one
+/// network. Who has one of these has all of them.
 fn network(source: &str) -> Cow<'_, str> {
-    match source.parse().map(|address: IpAddr| address.to_canonical()) {
-        Ok(IpAddr::V4(address)) => address.to_string().into(),
-        Ok(IpAddr::V6(address)) => {
-            let bits = address.to_bits() & (u128::MAX << 64);
-            format!("{}/64", Ipv6Addr::from_bits(bits)).into()
-        }
+    match source.parse() {
+        Ok(address) => AddressKey::text_of(address, V6Prefix::default()).into(),
         Err(_) => source.into(),
     }
 }

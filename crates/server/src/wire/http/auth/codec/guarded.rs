@@ -1,7 +1,7 @@
 //! The request that a gateway asks about, and whose budgets it takes.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -84,7 +84,7 @@ impl<'h> Guarded<'h> {
         peer: Peer,
         trusted: &TrustedPeers,
     ) -> Result<Self, AuthError> {
-        let remote_ip = address_text(trusted.client(peer, headers)?);
+        let remote_ip = AddressKey::text_of(trusted.client(peer, headers)?, V6Prefix::default());
         let uri = said(headers, URI)?.ok_or(AuthError::Missing(URI[0], URI[1]))?;
         let method = said(headers, METHOD)?.ok_or(AuthError::Missing(METHOD[0], METHOD[1]))?;
         let method = method.to_str().map_err(|_| AuthError::NoText(METHOD[0]))?;
@@ -186,15 +186,6 @@ fn said<'h>(
     match (only(names[0])?, only(names[1])?) {
         (Some(one), Some(other)) if one != other => Err(AuthError::Differ(names[0], names[1])),
         (one, other) => Ok(one.or(other)),
-    }
-}
-
-/// An address as it is in keys: one client, one text. One of IPv6 is its network, `2001:db8::/64`.
-fn address_text(address: IpAddr) -> String {
-    let prefix = V6Prefix::default();
-    match AddressKey::new(address, prefix) {
-        AddressKey::V4(bytes) => Ipv4Addr::from(bytes).to_string(),
-        AddressKey::V6(bytes) => format!("{}/{}", Ipv6Addr::from(bytes), prefix.bits()),
     }
 }
 
