@@ -139,13 +139,9 @@ impl<S: Store + 'static> Gate<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Result<Answer, DecideError> {
-        match own_name(request) {
-            None => self.engine.decide_by(rules, request, now).await,
-            Some(name) => {
-                let request = Request { policy: &name, ..request.clone() };
-                self.engine.decide_by(rules, &request, now).await
-            }
-        }
+        let name = own_name(request);
+        let own = name.as_deref().map(|policy| Request { policy, ..request.clone() });
+        self.engine.decide_by(rules, own.as_ref().unwrap_or(request), now).await
     }
 
     fn decide_by_at_once(
@@ -154,13 +150,9 @@ impl<S: Store + 'static> Gate<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Option<Result<Answer, DecideError>> {
-        match own_name(request) {
-            None => self.engine.decide_by_at_once(rules, request, now),
-            Some(name) => {
-                let request = Request { policy: &name, ..request.clone() };
-                self.engine.decide_by_at_once(rules, &request, now)
-            }
-        }
+        let name = own_name(request);
+        let own = name.as_deref().map(|policy| Request { policy, ..request.clone() });
+        self.engine.decide_by_at_once(rules, own.as_ref().unwrap_or(request), now)
     }
 
     /// What `passing` comes to, for operators to see.

@@ -80,9 +80,7 @@ impl Office {
         }
         response
     }
-}
 
-impl Office {
     /// Where a request comes from: who connects, or whom a proxy that is believed says it is from.
     fn source(&self, peer: Peer, headers: &HeaderMap) -> String {
         let Peer::Ip(address) = peer else { return "local".to_owned() };

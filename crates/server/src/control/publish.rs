@@ -89,9 +89,7 @@ impl Publisher {
         }
         self.is_failing = problem.is_some();
     }
-}
 
-impl Publisher {
     /// The later revision in Redis that was taken back, for all that the catalog says: it has not got
     /// beyond `revision`, and was asked at `asked_at`.
     fn taken_back(&self, revision: i64, asked_at: Instant) -> Option<i64> {
