@@ -151,6 +151,37 @@ pub struct Status {
     pub reset_after: Micros,
 }
 
+/// Which part is left of what a new key may take: how much a store would give away by forgetting a
+/// key. The order is by what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Left(u32);
+
+impl Left {
+    /// Nothing: the next request is refused.
+    pub const NONE: Self = Self(0);
+    /// Half of it.
+    pub const HALF: Self = Self(u32::MAX / 2);
+    /// All of it: to forget the key gives nothing away.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// `permits` of the `whole` that a new key may take, rounded down; all of it if that is nothing.
+    ///
+    /// ```
+    /// use sluicegate_kernel::Left;
+    ///
+    /// assert_eq!(Left::of(0, 5), Left::NONE);
+    /// assert!(Left::of(4, 5) > Left::HALF && Left::of(4, 5) < Left::ALL);
+    /// assert_eq!(Left::of(5, 5), Left::ALL);
+    /// ```
+    pub fn of(permits: u64, whole: u64) -> Self {
+        if permits >= whole {
+            return Self::ALL;
+        }
+        let part = u128::from(permits) * u128::from(u32::MAX) / u128::from(whole);
+        Self(u32::try_from(part).expect("a part of a whole"))
+    }
+}
+
 /// The answer of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {

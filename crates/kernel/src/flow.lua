@@ -47,21 +47,21 @@ local function flow(act, rule, used, at, now, units)
     -- A part of a tick that was not counted yet counts for nothing when the tick changes.
     return converted < UNITS_MAX and converted or UNITS_MAX, same and at or units
   elseif act == 'pack' then
-    -- `rule` and the only level of a key, short while it can be: six bytes of µs since the year
+    -- The text `rule` and the only level of a key, short while it can be: six bytes of µs since the year
     -- 2026 began and three to seven of units. Otherwise seven of each, as among other rules.
     local since = at - YEAR_2026_US
     if since < 0 or since >= 281474976710656 then
       return rule .. struct.pack('<I7I7', at, used)
     elseif used < 16777216 then
-      return struct.pack('<c3I6I3', rule, since, used)
+      return struct.pack('<c0I6I3', rule, since, used)
     elseif used < 4294967296 then
-      return struct.pack('<c3I6I4', rule, since, used)
+      return struct.pack('<c0I6I4', rule, since, used)
     elseif used < 1099511627776 then
-      return struct.pack('<c3I6I5', rule, since, used)
+      return struct.pack('<c0I6I5', rule, since, used)
     elseif used < 281474976710656 then
-      return struct.pack('<c3I6I6', rule, since, used)
+      return struct.pack('<c0I6I6', rule, since, used)
     end
-    return struct.pack('<c3I6I7', rule, since, used)
+    return struct.pack('<c0I6I7', rule, since, used)
   elseif act == 'unpack' then
     -- The only level of a key, from `used` to the end of the text `rule`; nil if there is none.
     local text, pos, length = rule, used, #rule - used + 1

@@ -42,7 +42,7 @@ pub use algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Rule, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmup, State, TokenBucket,
 };
-pub use decision::{Ask, Decision, Moment, Outcome, PermitId, Retry, Status, Window};
+pub use decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry, Status, Window};
 pub use num::{Cost, Micros, Rate};
 pub use param::{Params, RangeError, Value};
 pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, States, Unsupported, Verb, Verdict};

@@ -168,6 +168,20 @@ pub(crate) fn floor_f64(x: f64) -> u64 {
     x as u64
 }
 
+/// `x` rounded to the nearest integer, halves up; as it is where every double is an integer.
+///
+/// `f64::round` is not in `core`, and rounds halves of negative numbers down.
+#[expect(clippy::cast_possible_truncation, reason = "below 2^52 it is within 64 bits")]
+pub(crate) fn round_f64(x: f64) -> f64 {
+    const INTEGERS: f64 = 4_503_599_627_370_496.0;
+    if !(x > -INTEGERS && x < INTEGERS) {
+        return x;
+    }
+    let up = x + 0.5;
+    let cut = up as i64 as f64;
+    if cut > up { cut - 1.0 } else { cut }
+}
+
 /// Appends the lowest `bytes` bytes of `value`, little-endian.
 pub(crate) fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
     out.extend_from_slice(&value.to_le_bytes()[..bytes]);
@@ -217,5 +231,16 @@ mod tests {
         assert_eq!(ceil_f64(f64::INFINITY), u64::MAX);
         assert_eq!(ceil_f64(f64::NAN), 0);
         assert_eq!(ceil_f64(-3.5), 0);
+    }
+
+    #[test]
+    fn floats_round_to_the_nearest_integer_and_halves_up() {
+        let rounded = [(0.4, 0.0), (0.5, 1.0), (-0.5, 0.0), (-0.6, -1.0), (-2.0, -2.0), (7.9, 8.0)];
+        for (x, expected) in rounded {
+            assert_eq!(round_f64(x), expected, "{x}");
+        }
+        let large = 4_503_599_627_370_497.0;
+        assert_eq!((round_f64(large), round_f64(-large)), (large, -large));
+        assert!(round_f64(f64::NAN).is_nan());
     }
 }

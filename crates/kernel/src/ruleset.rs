@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::{fmt, slice};
 
 use crate::algorithm::{Rule, Scale, State};
-use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Retry};
-use crate::limits::{NAME_BYTES_MAX, RULES_MAX};
+use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry};
+use crate::limits::{COST_MAX, NAME_BYTES_MAX, RULES_MAX};
 use crate::num::{Cost, Micros};
 
 /// A rule with the name that decisions report.
@@ -244,6 +244,78 @@ impl RuleSet {
         }
     }
 
+    /// Notes that a key was seen at this moment: a budget that starts below full begins to fill.
+    pub fn first_seen(&self, states: &mut States, at: &Moment<'_>) {
+        states.fit(self.rules.len());
+        for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate() {
+            if state.is_none() {
+                *state = named.rule.first_seen(&at.for_rule(place));
+            }
+        }
+    }
+
+    /// Takes up to `permits[rule]` permits of each rule, as far as they are there, and leaves in
+    /// `permits` how many were taken. Rules that hold permits by id are left alone: 0.
+    ///
+    /// It charges what was admitted elsewhere, where this state was not at hand. Unlike a check it is
+    /// not all or nothing, and each rule has an amount of its own: of two rules, the faster one has
+    /// given more of the same permits back by now.
+    pub fn debit(&self, states: &mut States, permits: &mut [u64], at: &Moment<'_>) {
+        states.fit(self.rules.len());
+        self.rewind(states, at);
+        let rules = self.rules.iter().zip(states.as_mut_slice()).zip(permits).enumerate();
+        for (place, ((NamedRule { rule, .. }, state), permits)) in rules {
+            let at = at.for_rule(place);
+            let there = if rule.holds_permits() { 0 } else { rule.available(state.as_ref(), &at) };
+            *permits = (*permits).min(there).min(COST_MAX);
+            if let Ok(cost) = Cost::new(*permits) {
+                rule.charge(state, &Ask::check(cost), &at);
+            }
+        }
+    }
+
+    /// Has at least `permits[rule]` permits of each rule in use, as far as they are there, and leaves in
+    /// `permits` how many were taken: what a state that was lost is known to have had. See
+    /// [`debit`](Self::debit).
+    pub fn raise(&self, states: &mut States, permits: &mut [u64], at: &Moment<'_>) {
+        states.fit(self.rules.len());
+        self.rewind(states, at);
+        let rules = self.rules.iter().zip(states.as_slice()).enumerate();
+        for ((place, (named, state)), permits) in rules.zip(permits.iter_mut()) {
+            let used = |state| named.rule.used(state, &at.for_rule(place));
+            *permits = permits.saturating_sub(state.as_ref().map_or(0, used));
+        }
+        self.debit(states, permits, at);
+    }
+
+    /// Gives up to `permits[rule]` permits of each rule back, never above full.
+    pub fn credit(&self, states: &mut States, permits: &[u64], at: &Moment<'_>) {
+        states.fit(self.rules.len());
+        self.rewind(states, at);
+        let rules = self.rules.iter().zip(states.as_mut_slice()).zip(permits).enumerate();
+        for (place, ((named, state), permits)) in rules {
+            if let (Some(state), 1..) = (state, *permits) {
+                named.rule.refund(state, *permits, &at.for_rule(place));
+            }
+        }
+    }
+
+    /// Permits of each rule that are in use, rounded up. Of Guava's two, which begin with nothing
+    /// stored, a key that was never seen uses all that can be stored.
+    pub fn in_use(&self, states: &States, at: &Moment<'_>) -> [u64; RULES_MAX] {
+        let mut in_use = [0; RULES_MAX];
+        for (place, NamedRule { rule, .. }) in self.rules.iter().enumerate() {
+            let at = at.for_rule(place);
+            let state = states.as_slice().get(place).and_then(Option::as_ref);
+            in_use[place] = match state {
+                Some(state) => rule.used(state, &at),
+                None if rule.full_is_fresh() => 0,
+                None => rule.first_seen(&at).map_or(rule.limit(), |state| rule.used(&state, &at)),
+            };
+        }
+        in_use
+    }
+
     fn carried(&self, new: &Rule, old: &Rule, state: &State, at: &Moment<'_>) -> Option<State> {
         if new == old {
             return Some(state.clone());
@@ -316,6 +388,16 @@ impl RuleSet {
         self.rules.iter().zip(states.as_slice()).filter_map(full_at).max().unwrap_or(Micros::ZERO)
     }
 
+    /// Which part is left at `now` of the budget that has the least left: how much a store would give
+    /// away by forgetting these states. [`Left::ALL`] is nothing, [`Left::NONE`] the whole limit of a
+    /// key that is refused.
+    pub fn left(&self, states: &States, now: Micros) -> Left {
+        let left = |(named, state): (&NamedRule, &Option<State>)| {
+            state.as_ref().map(|state| named.rule.left(state, now))
+        };
+        self.rules.iter().zip(states.as_slice()).filter_map(left).min().unwrap_or(Left::ALL)
+    }
+
     /// Whether these rules know `verb`.
     ///
     /// # Errors
@@ -359,12 +441,7 @@ impl RuleSet {
         } else {
             // A budget that starts below full fills from the first request on, or it would be
             // refused for ever.
-            for (place, (named, state)) in self.rules.iter().zip(states.as_mut_slice()).enumerate()
-            {
-                if state.is_none() {
-                    *state = named.rule.first_seen(&at.for_rule(place));
-                }
-            }
+            self.first_seen(states, at);
         }
         self.verdict(states, joined, at)
     }
@@ -510,6 +587,16 @@ impl States {
     /// Whether no rule remembers anything.
     pub fn is_empty(&self) -> bool {
         self.as_slice().iter().all(Option::is_none)
+    }
+
+    /// Bytes that they take in memory, with what they point to.
+    pub fn bytes(&self) -> usize {
+        let slots = match &self.0 {
+            Slots::One(_) => 0,
+            Slots::Many(slots) => slots.capacity() * size_of::<Option<State>>(),
+        };
+        let behind = self.as_slice().iter().flatten().map(State::heap_bytes);
+        size_of::<Self>() + slots + behind.sum::<usize>()
     }
 
     pub(crate) fn of(mut slots: Vec<Option<State>>) -> Self {

@@ -1,18 +1,40 @@
--- The twin of concurrency.rs: the same steps, names and order. A state is the list of its holders.
+-- The twin of concurrency.rs: the same steps, names and order. `state.holders` is the list as it is
+-- stored, 27 bytes a holder (permit, cost, lapses), so that nobody unpacks what has not changed; what
+-- one pass over it says of `state.now` is kept beside it.
 
+-- What is held, and of its holders: the latest end, the first, and what comes free then.
 local function held_at(state, now)
-  local held = 0
-  for _, holder in ipairs(state or {}) do
-    if holder.lapses > now then held = held + holder.cost end
+  if not state then return 0 end
+  if state.now ~= now then
+    local holders, read = state.holders, struct.unpack
+    local held, lapsed, latest, first, freed = 0, false, 0, nil, 0
+    for pos = 17, #holders, 27 do
+      local cost, lapses = read('<I4I7', holders, pos)
+      if lapses > now then
+        held = held + cost
+        if not first or lapses < first then
+          first, freed = lapses, cost
+        elseif lapses == first then
+          freed = freed + cost
+        end
+      else
+        lapsed = true
+      end
+      if lapses > latest then latest = lapses end
+    end
+    state.now, state.held, state.lapsed, state.latest = now, held, lapsed, latest
+    state.first, state.freed = first, freed
   end
-  return held
+  return state.held
 end
 
 -- Until `excess` permits have lapsed.
 local function retry_after(state, excess, now)
+  if held_at(state, now) > 0 and excess <= state.freed then return state.first - now end
   local held, retry = {}, 0
-  for _, holder in ipairs(state) do
-    if holder.lapses > now then held[#held + 1] = holder end
+  for pos = 17, #state.holders, 27 do
+    local cost, lapses = struct.unpack('<I4I7', state.holders, pos)
+    if lapses > now then held[#held + 1] = { cost = cost, lapses = lapses } end
   end
   table.sort(held, function(a, b) return a.lapses < b.lapses end)
   for _, holder in ipairs(held) do
@@ -24,27 +46,42 @@ end
 
 -- The holders that have not lapsed, in their order.
 local function retain_held(state, now)
-  local kept = {}
-  for _, holder in ipairs(state) do
-    if holder.lapses > now then kept[#kept + 1] = holder end
+  held_at(state, now)
+  if not state.lapsed then return state end
+  local holders, kept = state.holders, {}
+  for pos = 1, #holders, 27 do
+    if struct.unpack('<I7', holders, pos + 20) > now then
+      kept[#kept + 1] = holders:sub(pos, pos + 26)
+    end
   end
-  return kept
+  return { holders = table.concat(kept) }
 end
 
--- The place of the holder of `permit`.
+-- The place of the holder of `permit`, and what it holds.
 local function place_of(state, permit, now)
-  for place, holder in ipairs(state) do
-    if holder.permit == permit and holder.lapses > now then return place end
+  local holders, pos = state.holders, 0
+  while true do
+    pos = holders:find(permit, pos + 1, true)
+    if not pos then return nil end
+    if pos % 27 == 1 then
+      local cost, lapses = struct.unpack('<I4I7', holders, pos + 16)
+      if lapses > now then return pos, cost end
+    end
   end
 end
 
 -- No permit lasts longer than `ttl` from now.
 local function shorten(rule, state, now)
-  local latest, shortened = now + rule.ttl_us, false
-  for _, holder in ipairs(state) do
-    if holder.lapses > latest then holder.lapses, shortened = latest, true end
+  local latest, shortened = now + rule.ttl_us, {}
+  held_at(state, now)
+  if state.latest <= latest then return false end
+  for pos = 1, #state.holders, 27 do
+    local permit, cost, lapses = struct.unpack('<c16I4I7', state.holders, pos)
+    if lapses > latest then lapses = latest end
+    shortened[#shortened + 1] = struct.pack('<c16I4I7', permit, cost, lapses)
   end
-  return shortened
+  state.holders, state.now = table.concat(shortened), nil
+  return true
 end
 
 return function(act, rule, state, now, cost, more)
@@ -61,35 +98,29 @@ return function(act, rule, state, now, cost, more)
     if #state < now + 3 then return nil end
     local count, pos = struct.unpack('<I4', state, now)
     if #state < pos + count * 27 - 1 then return nil end
-    local holders = {}
-    for place = 1, count do
-      local permit, granted, lapses = struct.unpack('<c16I4I7', state, pos)
-      holders[place], pos = { permit = permit, cost = granted, lapses = lapses }, pos + 27
-    end
-    return holders, pos
+    return { holders = state:sub(pos, pos + count * 27 - 1) }, pos + count * 27
   elseif act == 'pack' then
-    local packed = { now, struct.pack('<I4', #state) }
-    for place, holder in ipairs(state) do
-      packed[place + 2] = struct.pack('<c16I4I7', holder.permit, holder.cost, holder.lapses)
-    end
-    return table.concat(packed)
+    return now .. struct.pack('<I4', #state.holders / 27) .. state.holders
   elseif act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     local excess = held_at(state, now) + cost - rule.limit
     if state and excess > 0 then return nil, retry_after(state, excess, now) end
     return 0
   elseif act == 'charge' then
-    state = retain_held(state or {}, now)
-    state[#state + 1] = { permit = more, cost = cost, lapses = now + rule.ttl_us }
+    state = retain_held(state or { holders = '' }, now)
+    local held, lapses = held_at(state, now), now + rule.ttl_us
+    state.holders = state.holders .. struct.pack('<c16I4I7', more, cost, lapses)
+    -- No other lapses later, so what is known of `now` follows without another pass.
+    if held == 0 then state.first, state.freed = lapses, 0 end
+    if state.first == lapses then state.freed = state.freed + cost end
+    state.held, state.latest = held + cost, lapses
     return state
   elseif act == 'available' then
     local left = rule.limit - held_at(state, now)
     return left > 0 and left or 0
   elseif act == 'status' then
     local left, reset_after = rule.limit - held_at(state, now), 0
-    for _, holder in ipairs(state or {}) do
-      if holder.lapses - now > reset_after then reset_after = holder.lapses - now end
-    end
+    if state and state.latest > now then reset_after = state.latest - now end
     return left > 0 and left or 0, reset_after
   elseif act == 'refund' then
     -- A permit is given back with `release`, by its id; there is nothing else to give back.
@@ -97,11 +128,8 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'rewind' then
     return shorten(rule, state, now)
   elseif act == 'latest' then
-    local latest = 0
-    for _, holder in ipairs(state) do
-      if holder.lapses - rule.ttl_us > latest then latest = holder.lapses - rule.ttl_us end
-    end
-    return latest
+    held_at(state, now)
+    return state.latest > rule.ttl_us and state.latest - rule.ttl_us or 0
   elseif act == 'used' then
     return held_at(state, now)
   elseif act == 'with_used' then
@@ -112,17 +140,22 @@ return function(act, rule, state, now, cost, more)
     shorten(rule, state, now)
     return state
   elseif act == 'release' then
-    local place = place_of(state, more, now)
-    if not place then return nil end
-    local released = state[place].cost
-    state[place] = state[#state]
-    state[#state] = nil
-    return released, retain_held(state, now)
+    local pos, released = place_of(state, more, now)
+    if not pos then return nil end
+    local holders, last = state.holders, #state.holders - 26
+    local left = holders:sub(1, last - 1)
+    if pos < last then
+      left = holders:sub(1, pos - 1) .. holders:sub(last) .. holders:sub(pos + 27, last - 1)
+    end
+    return released, retain_held({ holders = left }, now)
   elseif act == 'renew' then
-    local place = place_of(state, more, now)
-    if not place then return nil end
-    state[place].lapses = now + rule.ttl_us
-    return state[place].cost, state
+    local pos, granted = place_of(state, more, now)
+    if not pos then return nil end
+    local holders = state.holders
+    state.holders = holders:sub(1, pos + 19) .. struct.pack('<I7', now + rule.ttl_us)
+      .. holders:sub(pos + 27)
+    state.now = nil
+    return granted, state
   elseif act == 'holds' then
     return place_of(state, more, now) ~= nil
   end

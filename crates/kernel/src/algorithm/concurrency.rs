@@ -172,6 +172,10 @@ impl Algorithm for Concurrency {
         Status { remaining: self.available(state, at), reset_after: full_at.since(at.now()) }
     }
 
+    fn heap_bytes(state: &ConcurrencyState) -> usize {
+        state.holders.capacity() * size_of::<Holder>()
+    }
+
     /// A permit is given back with `release`, by its id; there is nothing else to give back.
     fn refund(&self, _: &mut ConcurrencyState, _: u64, _: &Moment<'_>) -> u64 {
         0

@@ -31,7 +31,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Algorithm, Scale, pack_words, unpack_words};
-use crate::decision::{Ask, Moment, Outcome, Retry, Status, Window, fnv_1a};
+use crate::decision::{Ask, Left, Moment, Outcome, Retry, Status, Window, fnv_1a};
 use crate::limits::{PERIOD_MAX_US, PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, put, take, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
@@ -232,6 +232,16 @@ impl Algorithm for FixedWindow {
             _ => self.window(state, at).end.since(at.now()),
         };
         Status { remaining: self.limit.saturating_sub(count), reset_after }
+    }
+
+    /// What the state says of its window is enough: another calendar's is not at hand.
+    fn left(&self, state: &FixedWindowState, now: Micros) -> Left {
+        let is_over = state.end <= now;
+        if is_over {
+            Left::ALL
+        } else {
+            Left::of(self.limit.saturating_sub(state.count), self.limit)
+        }
     }
 
     fn refund(&self, state: &mut FixedWindowState, permits: u64, at: &Moment<'_>) -> u64 {

@@ -29,7 +29,7 @@ pub use smooth_bursty::SmoothBursty;
 pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{TokenBucket, Units};
 
-use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Status};
+use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
 use crate::limits::UNITS_MAX;
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
@@ -81,6 +81,17 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
 
     /// What is left, and when the budget is full again.
     fn status(&self, state: Option<&Self::State>, at: &Moment<'_>) -> Status;
+
+    /// Which part is left at `now` of what a new key may take. In this measure all algorithms compare:
+    /// stores that must forget a key rank by it.
+    fn left(&self, state: &Self::State, now: Micros) -> Left {
+        Left::of(self.available(Some(state), &Moment::new(now)), self.limit())
+    }
+
+    /// Bytes that `state` takes beside its own size.
+    fn heap_bytes(_: &Self::State) -> usize {
+        0
+    }
 
     /// Gives up to `permits` back, never above full. Returns how many, a part counting as one.
     fn refund(&self, state: &mut Self::State, permits: u64, at: &Moment<'_>) -> u64;

@@ -6,7 +6,7 @@ use super::{
     Algorithm, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, Scale, SlidingCounter,
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, check_packed,
 };
-use crate::decision::{Ask, Decision, Moment, Outcome, PermitId, Status};
+use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Status};
 use crate::num::{Micros, Rate};
 use crate::param::{Param, Params, RangeError};
 
@@ -95,6 +95,14 @@ macro_rules! algorithms {
             /// See [`Algorithm::status`].
             pub fn status(&self, state: Option<&State>, at: &Moment<'_>) -> Status {
                 match self { $(Self::$Name(rule) => rule.status(own!($Name, state), at),)+ }
+            }
+
+            /// See [`Algorithm::left`].
+            pub fn left(&self, state: &State, now: Micros) -> Left {
+                match (self, state) {
+                    $((Self::$Name(rule), State::$Name(own)) => rule.left(own, now),)+
+                    _ => Left::ALL,
+                }
             }
 
             /// See [`Algorithm::refund`].
@@ -263,6 +271,11 @@ macro_rules! algorithms {
         }
 
         impl State {
+            /// See [`Algorithm::heap_bytes`].
+            pub fn heap_bytes(&self) -> usize {
+                match self { $(Self::$Name(own) => $Name::heap_bytes(own),)+ }
+            }
+
             /// See [`Algorithm::pack`].
             #[inline]
             pub fn pack(&self) -> Option<u128> {

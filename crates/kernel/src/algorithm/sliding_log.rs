@@ -150,6 +150,10 @@ impl Algorithm for SlidingLog {
         Status { remaining: self.available(state, at), reset_after: full_at.since(at.now()) }
     }
 
+    fn heap_bytes(state: &SlidingLogState) -> usize {
+        state.entries.capacity() * size_of::<Entry>()
+    }
+
     /// The newest entries give first: they would have counted the longest.
     fn refund(&self, state: &mut SlidingLogState, permits: u64, at: &Moment<'_>) -> u64 {
         self.forget_gone(state, at.now());

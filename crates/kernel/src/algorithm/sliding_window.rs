@@ -196,6 +196,10 @@ impl Algorithm for SlidingWindow {
         Status { remaining: self.available(state, at), reset_after: full_at.since(at.now()) }
     }
 
+    fn heap_bytes(state: &SlidingWindowState) -> usize {
+        state.counts.capacity() * size_of::<u64>()
+    }
+
     /// The newest counters give first: they would have been held the longest.
     fn refund(&self, state: &mut SlidingWindowState, permits: u64, at: &Moment<'_>) -> u64 {
         let mut left = permits;

@@ -1,10 +1,18 @@
 -- The twin of smooth_bursty.rs: the same steps, names and order, in the same doubles.
 
+-- The twin of round_f64 in num.rs.
+local function round_f64(x)
+  if not (x > -2^52 and x < 2^52) then return x end
+  local up = x + 0.5
+  return up - up % 1
+end
+
 -- The balance `wait` after `now`.
 local function balance_at(rule, state, now, wait)
   if not state then return 0 end
   local elapsed = (now > state.at and now - state.at or 0) + wait
-  local balance = state.balance + elapsed * rule.permits / rule.period_us
+  local units = round_f64(state.balance * rule.period_us) + elapsed * rule.permits
+  local balance = units / rule.period_us
   return balance < rule.max_stored and balance or rule.max_stored
 end
 

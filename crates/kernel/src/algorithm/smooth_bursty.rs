@@ -26,6 +26,16 @@
 //!                └            └─╱ debt: the next one waits
 //! ```
 //!
+//! **Exactness**: the balance is kept in permits, as a double, and counted in *units*: a permit weighs
+//! `period_us` of them and a µs brings `permits`, so that a balance is a whole number of units
+//! whatever is taken, given back, stored or waited for. A double of permits is off by some part in 2^53,
+//! which is less than half a unit as long as the balance has fewer than 2^50: rounding it to the
+//! nearest unit gives that whole number back, and adding what has flowed since is exact. So a balance
+//! of exactly 0 is 0 and passes, and one unit less is not and does not: nothing is admitted that the
+//! fractions would refuse, and nothing is refused that they admit. Two balances are further from it. One
+//! of 2^50 units or more (a billion permits at a rate a second) is as good as doubles are. And a new
+//! rate may leave a part of a unit, which is rounded once, by less than half of what one µs brings.
+//!
 //! Source: Guava `SmoothRateLimiter.SmoothBursty` (Apache-2.0, described in its class comment);
 //! written anew. It counts in doubles, with the same operations in the same order in every language.
 
@@ -35,7 +45,7 @@ use alloc::vec::Vec;
 use super::{Algorithm, pack_words, unpack_words};
 use crate::decision::{Ask, Moment, Outcome, Retry, Status};
 use crate::limits::{DEPTH_MAX, PERIOD_MAX_US, SPAN_MAX_US, STORED_F64_MAX, UNITS_MAX};
-use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, take_f64, take_instant};
+use crate::num::{Micros, Rate, ceil_f64, floor_f64, put, round_f64, take_f64, take_instant};
 use crate::param::{Kind, Param, Params, RangeError, within};
 
 /// Stores up to `rate·max_burst` permits while idle; a debt is paid by the next request.
@@ -69,8 +79,9 @@ impl SmoothBursty {
 
     fn balance(&self, state: Option<&SmoothBurstyState>, now: Micros) -> f64 {
         let Some(state) = state else { return 0.0 };
-        let fresh = now.since(state.at).get() as f64 * self.permits / self.period_us;
-        (state.balance + fresh).min(self.max_stored)
+        let fresh_units = now.since(state.at).get() as f64 * self.permits;
+        let units = round_f64(state.balance * self.period_us) + fresh_units;
+        (units / self.period_us).min(self.max_stored)
     }
 
     /// Until the first moment at which [`balance`](Self::balance) is not negative.

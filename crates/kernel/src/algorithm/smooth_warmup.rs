@@ -22,6 +22,11 @@
 //!              threshold  max
 //! ```
 //!
+//! **Exactness**: an interval may be a third of a µs, and the area of a trapezoid has parts smaller still,
+//! so that no unit makes all of it whole, unlike in `smooth_bursty`. A debt is right to the rounding of
+//! doubles (some part in 2^53 of it). Where it would be a whole number of µs, its wait may therefore be
+//! told 1 µs longer; where it ends a wait early, it does so by less than 1 µs.
+//!
 //! Source: Guava `SmoothRateLimiter.SmoothWarmingUp` (Apache-2.0, described in its class comment);
 //! written anew, keeping fractions of a microsecond. It counts in doubles, with the same operations
 //! in the same order in every language.

@@ -35,7 +35,7 @@
 use alloc::vec::Vec;
 
 use super::{Algorithm, pack_words, unpack_words};
-use crate::decision::{Ask, Moment, Outcome, Retry, Status};
+use crate::decision::{Ask, Left, Moment, Outcome, Retry, Status};
 use crate::flow::{Flow, Level};
 use crate::limits::{PERMITS_MAX, UNITS_MAX};
 use crate::num::{Micros, Rate};
@@ -226,6 +226,11 @@ impl Algorithm for TokenBucket {
             remaining: self.depth().saturating_sub(level.used) / self.flow.per_permit,
             reset_after: self.flow.time_to_drain(level.used, level, at.now()),
         }
+    }
+
+    /// A new key starts with `initial`.
+    fn left(&self, state: &TokenBucketState, now: Micros) -> Left {
+        Left::of(self.available(Some(state), &Moment::new(now)), self.initial)
     }
 
     fn refund(&self, state: &mut TokenBucketState, permits: u64, at: &Moment<'_>) -> u64 {

@@ -89,6 +89,75 @@ fn smooth_warmup_waits_as_guava_describes() {
     });
 }
 
+/// What is asked of a rule, and how long after the question before.
+type Asked = (u64, u64, u64);
+
+/// A check, or with patience a reservation: at times that a permit comes at, and at any others.
+fn asked() -> impl Strategy<Value = Asked> {
+    let after = prop_oneof![
+        Just(0),
+        (1_u64..=8).prop_map(|halves| halves * 500_000),
+        0_u64..=5_000_000,
+        0_u64..=5_000
+    ];
+    let patience = prop_oneof![2 => Just(0), 1 => 0_u64..=4_000_000];
+    (after, 1_u64..=3, patience)
+}
+
+/// The whole number of units that a balance is: a permit weighs a period, and a µs brings the permits.
+fn passes_as_whole_numbers_say((permits, period): (u64, u64), asked: &[Asked]) -> Proof {
+    let whole = |number: u64| i128::from(number);
+    let max_burst = 1_000_000;
+    let rule = SmoothBursty::new(rate((permits, period)), Micros::new(max_burst)).unwrap();
+    let (rules, mut states) = (RuleSet::single("rule", rule.into()), States::default());
+    let (mut now, mut units, mut is_touched) = (0, 0, false);
+    for (step, (after, cost, max_wait)) in asked.iter().copied().enumerate() {
+        now += after;
+        if is_touched {
+            units = (units + whole(after * permits)).min(whole(permits * max_burst));
+        }
+        let wait = (-units).max(0).div_euclid(whole(permits));
+        let wait = wait + i128::from((-units).max(0) % whole(permits) > 0);
+        let cost = sluicegate_kernel::Cost::new(cost).unwrap();
+        let verb = Verb::Reserve { cost, max_wait: Micros::new(max_wait) };
+        let moment = Moment::new(Micros::new(now));
+        let decision = rules.decide(&mut states, &verb, &moment).unwrap().decision;
+        let context = || format!("step {step} at {now}: {verb:?} of {rules:?}: {decision:?}");
+        let passes = wait <= whole(max_wait);
+        holds(decision.allowed() == passes, || format!("{} wait {wait}", context()))?;
+        if passes {
+            holds(whole(decision.wait().get()) == wait, || format!("{} {wait}", context()))?;
+            units -= whole(cost.get()) * whole(period);
+            is_touched = true;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn smooth_bursty_passes_when_the_balance_is_exactly_0() {
+    // A check at 0, a reservation at 4,126 µs, and a check at 2 s, by when both are paid.
+    passes_as_whole_numbers_say(
+        (1, 1_000_000),
+        &[(0, 1, 0), (4_126, 1, 2_000_000), (1_995_873, 1, 0), (1, 1, 0)],
+    )
+    .unwrap();
+}
+
+#[test]
+fn smooth_bursty_counts_as_exactly_as_whole_numbers() {
+    let name = "smooth_bursty in units";
+    let flows = prop_oneof![
+        Just((1, 1_000_000)),
+        Just((3, 1_000_000)),
+        (1_u64..=1_000, 1_u64..=2_000_000),
+        Just((7, 3_600_000_000)),
+        Just((999_983, 1_000_000)),
+    ];
+    let asked = proptest::collection::vec(asked(), 1..=steps(name));
+    prove(name, (flows, asked), |(flow, asked)| passes_as_whole_numbers_say(flow, &asked));
+}
+
 fn agree(rules: &RuleSet, fresh: impl Fn(u64) -> Smooth, walk: &Walk) -> Proof {
     let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
     let mut touched: Option<Smooth> = None;

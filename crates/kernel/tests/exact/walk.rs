@@ -25,6 +25,7 @@ pub(crate) const BUDGETS: &[(&str, u32, usize)] = &[
     ("sliding_log", 1_000, 100),
     ("concurrency", 1_000, 100),
     ("smooth_bursty", 800, 100),
+    ("smooth_bursty in units", 1_000, 60),
     ("smooth_warmup", 800, 100),
     ("bucket bounds", 1_000, 100),
     ("interval bounds", 400, 60),
