@@ -19,6 +19,7 @@ fn main() {
     };
     write("script.sha1", &digest(&script));
     write("script.lua", &script);
+    write("fleet.sha1", &digest(include_str!("src/redis/fleet.lua")));
     write("publish.sha1", &digest(include_str!("src/redis/publish.lua")));
 }
 

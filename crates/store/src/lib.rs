@@ -17,7 +17,8 @@ pub use memory::{
     KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore, Restored, Saved, SnapshotError,
 };
 pub use sluicegate_kernel::Verdict;
-use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb};
+use sluicegate_kernel::limits::RULES_MAX;
+use sluicegate_kernel::{Micros, Moment, RuleSet, Unsupported, Verb};
 
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,61 @@ pub struct Request<'a> {
     pub rules: &'a Arc<RuleSet>,
     /// What is wanted.
     pub verb: &'a Verb,
+    /// Where the rules come from.
+    pub origin: Origin,
+    /// To which quota the key counts.
+    pub quota: Quota<'a>,
+}
+
+/// Where rules come from: which of two that meet at a key are the later ones. A store of one process
+/// need not ask, for there the rules that come are those in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A policy's, of a version that this process took over at that instant. Of two versions that meet
+    /// at a key the one that was taken over later decides, for every caller.
+    Policy {
+        /// When: the same for all rules of a version, and later than that of any earlier version.
+        since: Micros,
+    },
+    /// The caller brought them along: they decide about this request, whatever was there before.
+    Caller,
+}
+
+impl Default for Origin {
+    /// A policy's, taken over before every other.
+    fn default() -> Self {
+        Self::Policy { since: Micros::ZERO }
+    }
+}
+
+/// To which quota of keys a key counts, in a store that holds only so many, and what becomes of new
+/// keys beyond it. A key that already has a state keeps its own budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota<'a> {
+    /// Keys under one name have one quota: all of a policy, with its overrides.
+    pub name: &'a str,
+    /// What becomes of new keys beyond it.
+    pub beyond: BeyondQuota,
+}
+
+/// What becomes of a new key when a store has no room for a budget of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BeyondQuota {
+    /// All such keys of the same rules share one budget.
+    #[default]
+    Share,
+    /// They are refused.
+    Deny,
+}
+
+impl<'a> Quota<'a> {
+    /// The quota of all limits that callers bring along. No policy has this name.
+    pub const CALLERS: Quota<'static> = Quota::of("(caller)");
+
+    /// The quota of this name, beyond which new keys share a budget.
+    pub const fn of(name: &'a str) -> Self {
+        Self { name, beyond: BeyondQuota::Share }
+    }
 }
 
 /// Why a store gave no verdict.
@@ -47,11 +103,24 @@ pub enum StoreError {
         /// Whether the request took effect nevertheless.
         executed: Executed,
     },
+    /// The store answers, but has more to do than it can within the deadline of this request.
+    #[error("more requests wait for the store than it can decide in time{}", executed.remark())]
+    Overloaded {
+        /// Whether the request took effect nevertheless.
+        executed: Executed,
+    },
     /// The store answers, but callers with other rules came in between each time.
-    #[error("others change the rules of this key all the time")]
+    #[error("others change the rules of this key all the time{}", executed.remark())]
     Contended {
         /// Whether the request took effect nevertheless.
         executed: Executed,
+    },
+    /// The store answers, but cannot decide on this key: what is stored there is not a state that it can
+    /// read or write. Other keys are not affected. The request took no effect.
+    #[error("{reason}")]
+    Unreadable {
+        /// What is wrong with the key, without secrets.
+        reason: String,
     },
 }
 
@@ -59,8 +128,10 @@ impl StoreError {
     /// Whether the request took effect nevertheless.
     pub const fn executed(&self) -> Executed {
         match self {
-            Self::Unsupported(_) => Executed::No,
-            Self::Unavailable { executed, .. } | Self::Contended { executed } => *executed,
+            Self::Unsupported(_) | Self::Unreadable { .. } => Executed::No,
+            Self::Unavailable { executed, .. }
+            | Self::Overloaded { executed }
+            | Self::Contended { executed } => *executed,
         }
     }
 }
@@ -74,6 +145,40 @@ pub enum Executed {
     Perhaps,
 }
 
+impl Executed {
+    /// What a message adds of a request that may have taken effect.
+    const fn remark(self) -> &'static str {
+        match self {
+            Self::No => "",
+            Self::Perhaps => "; whether this one took effect is not known",
+        }
+    }
+}
+
+/// Permits that a caller admitted while it could not ask the store, and that the store is to charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// Names this debt: however often it is sent, it is charged once.
+    pub id: u128,
+    /// Permits of each rule, in the order of the rules; each at most
+    /// [`COST_MAX`](sluicegate_kernel::limits::COST_MAX).
+    pub permits: Permits,
+    /// How they are charged.
+    pub charge: Charge,
+}
+
+/// How permits are charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// Besides what is in use: see [`RuleSet::debit`].
+    Added,
+    /// Until so many are in use: see [`RuleSet::raise`]. For a store that has forgotten.
+    AtLeast,
+}
+
+/// Permits of each rule of a set, in the order of the rules.
+pub type Permits = [u64; RULES_MAX];
+
 /// A place for state.
 pub trait Store: Send + Sync {
     /// Decides `request` at the moment `at`, atomically.
@@ -86,7 +191,26 @@ pub trait Store: Send + Sync {
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 
-    /// The same from a store that has nobody to wait for; `None` from others, and nothing was done.
+    /// Charges `debt` and then decides `request`, in one step. Returns also
+    /// the permits of the debt that were charged, now or when its id came before; what was not there
+    /// is still owed.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no verdict. A store that always answers has no debtors, and takes
+    /// no debts: [`StoreError::Unavailable`].
+    fn charge_and_decide(
+        &self,
+        debt: &Debt,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> impl Future<Output = Result<(Verdict, Permits), StoreError>> + Send {
+        let _ = (debt, request, at);
+        let reason = "this store takes no debts".to_owned();
+        std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
+    }
+
+    /// The same from a store that has nobody to wait for, or that says at once that it cannot decide in
+    /// time ([`StoreError::Overloaded`]); otherwise `None`, and nothing was done.
     fn decide_at_once(
         &self,
         request: &Request<'_>,
@@ -122,5 +246,17 @@ impl Store for MemoryStore {
 
     fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
         self.expect(keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_if_a_request_may_have_taken_effect() {
+        let said = |executed| StoreError::Overloaded { executed }.to_string();
+        assert!(said(Executed::Perhaps).ends_with("; whether this one took effect is not known"));
+        assert!(said(Executed::No).ends_with("than it can decide in time"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluicegate_conformance::{Subject, load, run};
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
-use sluicegate_store::{MemoryStore, Request};
+use sluicegate_store::{MemoryStore, Origin, Quota, Request};
 
 /// One key of a store.
 struct InMemory {
@@ -25,7 +25,14 @@ impl Subject for InMemory {
     }
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
-        let request = Request { policy: "p", key: b"k", rules: &self.rules, verb };
+        let request = Request {
+            policy: "p",
+            key: b"k",
+            rules: &self.rules,
+            verb,
+            origin: Origin::default(),
+            quota: Quota::default(),
+        };
         self.store.decide_now(&request, at)
     }
 

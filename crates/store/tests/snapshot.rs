@@ -11,7 +11,7 @@ use sluicegate_kernel::{
     RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
     Verb, Verdict,
 };
-use sluicegate_store::{MemoryStore, Request, Restored, SnapshotError};
+use sluicegate_store::{MemoryStore, Origin, Quota, Request, Restored, SnapshotError};
 use tempfile::TempDir;
 
 const START: u64 = 1_700_000_000_000_000;
@@ -25,9 +25,21 @@ fn set(rule: Rule) -> Arc<RuleSet> {
     Arc::new(RuleSet::single("rule", rule))
 }
 
+/// These rules, whose keys all count to one quota.
+fn in_quota(rules: &[Arc<RuleSet>]) -> Vec<(&'static str, Arc<RuleSet>)> {
+    rules.iter().map(|rules| ("p", Arc::clone(rules))).collect()
+}
+
 fn check(store: &MemoryStore, rules: &Arc<RuleSet>, key: &str, now: u64) -> bool {
     let verb = Verb::Check { cost: Cost::ONE };
-    let request = Request { policy: "p", key: key.as_bytes(), rules, verb: &verb };
+    let request = Request {
+        policy: "p",
+        key: key.as_bytes(),
+        rules,
+        verb: &verb,
+        origin: Origin::default(),
+        quota: Quota::default(),
+    };
     let verdict = store.decide_now(&request, &Moment::new(Micros::new(now)));
     verdict.expect("every rule here knows check").decision.allowed()
 }
@@ -47,7 +59,7 @@ fn saved() -> (TempDir, PathBuf) {
 }
 
 fn restore(path: &Path, keys_max: usize, now: u64) -> Result<(MemoryStore, Restored), String> {
-    let restored = MemoryStore::restore(path, keys_max, &[bucket(5)], Micros::new(now));
+    let restored = MemoryStore::restore(path, keys_max, &[("p", bucket(5))], Micros::new(now));
     restored.map_err(|error| error.to_string())
 }
 
@@ -75,7 +87,8 @@ fn what_was_used_is_used_after_a_restart_and_drains_by_the_time_that_has_passed(
 fn a_state_is_taken_over_under_the_rules_that_wrote_it_and_no_others() {
     let (_directory, path) = saved();
     let now = Micros::new(START);
-    let (store, restored) = MemoryStore::restore(&path, 1_000_000, &[bucket(6)], now).unwrap();
+    let (store, restored) =
+        MemoryStore::restore(&path, 1_000_000, &[("p", bucket(6))], now).unwrap();
     assert_eq!(restored, Restored { keys: 0, full: 0, other_rules: 1_000 });
     assert!(store.is_empty());
 }
@@ -110,7 +123,14 @@ fn take(store: &MemoryStore, rules: &Arc<RuleSet>, key: u32, now: u64) -> Verdic
     let (cost, permit) = (Cost::ONE, PermitId(now.into()));
     let check = Verb::Check { cost };
     let verb = if rules.supports(&check).is_ok() { check } else { Verb::Acquire { cost, permit } };
-    let request = Request { policy: "p", key: &key.to_le_bytes(), rules, verb: &verb };
+    let request = Request {
+        policy: "p",
+        key: &key.to_le_bytes(),
+        rules,
+        verb: &verb,
+        origin: Origin::default(),
+        quota: Quota::default(),
+    };
     store.decide_now(&request, &Moment::new(Micros::new(now))).expect("it is one of the two")
 }
 
@@ -137,7 +157,7 @@ fn saved_of_every_kind() -> (TempDir, PathBuf, MemoryStore, Vec<Arc<RuleSet>>) {
 fn every_algorithm_and_every_policy_goes_on_as_if_nothing_had_happened() {
     let (_directory, path, before, rules) = saved_of_every_kind();
     let now = Micros::new(START + 5_000);
-    let (after, restored) = MemoryStore::restore(&path, 1_000, &rules, now).unwrap();
+    let (after, restored) = MemoryStore::restore(&path, 1_000, &in_quota(&rules), now).unwrap();
     assert_eq!(restored, Restored { keys: KEYS.into(), full: 0, other_rules: 0 });
     for step in 0..40 {
         for key in 0..KEYS {
@@ -154,7 +174,7 @@ fn a_torn_file_is_refused_wherever_it_was_torn() {
     let (_directory, path, _, rules) = saved_of_every_kind();
     let whole = fs::read(&path).unwrap();
     let restore = || {
-        let error = MemoryStore::restore(&path, 1_000, &rules, Micros::new(START)).err();
+        let error = MemoryStore::restore(&path, 1_000, &in_quota(&rules), Micros::new(START)).err();
         error.expect("it is refused").to_string()
     };
     for length in 0..whole.len() {
@@ -177,7 +197,8 @@ fn a_file_with_any_byte_changed_is_refused() {
             let mut changed = whole.clone();
             changed[byte] ^= bits;
             fs::write(&path, changed).unwrap();
-            let restored = MemoryStore::restore(&path, 1_000, &rules, Micros::new(START));
+            let restored =
+                MemoryStore::restore(&path, 1_000, &in_quota(&rules), Micros::new(START));
             assert!(restored.is_err(), "byte {byte} with {bits:x} changed");
         }
     }
@@ -192,14 +213,15 @@ fn a_state_that_no_key_can_have_is_refused_whoever_computed_the_checksum() {
     store.snapshot(&path).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     // Head, number, hash, tag and length: then comes the sum of the log's costs.
-    let sum_at = 32 + 4 + 16 + 8 + 4;
+    let sum_at = 40 + 4 + 16 + 8 + 4;
     assert_eq!(bytes[sum_at..sum_at + 8], [1, 0, 0, 0, 1, 0, 0, 0]);
     bytes[sum_at] = 2;
     let end = bytes.len() - 4;
     let checksum = crc32fast::hash(&bytes[..end]);
     bytes[end..].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&path, bytes).unwrap();
-    let error = MemoryStore::restore(&path, 1_000, &[log], Micros::new(START)).err().unwrap();
+    let error =
+        MemoryStore::restore(&path, 1_000, &in_quota(&[log]), Micros::new(START)).err().unwrap();
     assert_eq!(error.to_string(), "snapshot: the file is torn: a state that cannot be");
 }
 
@@ -222,7 +244,8 @@ fn a_snapshot_under_load_holds_every_key_that_was_there_before() {
             store.snapshot(&path).unwrap();
             let rules = std::slice::from_ref(&rules);
             let (after, _) =
-                MemoryStore::restore(&path, 1_000_000, rules, Micros::new(START)).unwrap();
+                MemoryStore::restore(&path, 1_000_000, &in_quota(rules), Micros::new(START))
+                    .unwrap();
             for key in 0..5_000 {
                 let left =
                     (0..9).filter(|_| check(&after, &rules[0], &key.to_string(), START)).count();
@@ -236,10 +259,10 @@ fn a_snapshot_under_load_holds_every_key_that_was_there_before() {
 fn a_foreign_or_newer_or_missing_file_is_refused_with_its_reason() {
     let (directory, path) = saved();
     let mut whole = fs::read(&path).unwrap();
-    whole[8] = 2;
+    whole[8] = 3;
     fs::write(&path, &whole).unwrap();
     let error = restore(&path, 1_000, START).err().unwrap();
-    assert_eq!(error, "snapshot: the file has version `2`, expected 1..=1");
+    assert_eq!(error, "snapshot: the file has version `3`, expected 1..=2");
     fs::write(&path, "#!/bin/sh\n").unwrap();
     let error = restore(&path, 1_000, START).err().unwrap();
     assert_eq!(error, "snapshot: the file is not one of a memory store");
@@ -275,4 +298,62 @@ fn only_the_owner_may_read_the_seed() {
     use std::os::unix::fs::PermissionsExt;
     let (_directory, path) = saved();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn keys_that_are_restored_count_to_their_policy_s_quota() {
+    let (_directory, path) = saved();
+    let (store, _) = restore(&path, 1_000_000, START).unwrap();
+    let store = store.with_keys_per_policy_max(1);
+    let rules = bucket(5);
+    let verb = Verb::Check { cost: Cost::ONE };
+    for key in 0..1_000_u32 {
+        let (policy, key, quota) = ("p", &key.to_be_bytes()[..], Quota::of("p"));
+        let request =
+            Request { policy, key, rules: &rules, verb: &verb, origin: Origin::default(), quota };
+        store.decide_now(&request, &Moment::new(Micros::new(START))).unwrap();
+    }
+    // One a shard, and most shards have keys.
+    assert!(store.overflows() > 900, "{} of new keys", store.overflows());
+    assert_eq!(store.len() as u64, 2_000 - store.overflows());
+}
+
+#[test]
+fn a_snapshot_of_the_future_gives_no_budget_back() {
+    let hour = 3_600_000_000;
+    let (_directory, path) = saved();
+    // The clock has been put back by an hour; it says so to the one that begins it anew.
+    let (store, restored) = restore(&path, 1_000_000, START - hour).unwrap();
+    assert_eq!((restored.keys, restored.full), (1_000, 0));
+    assert_eq!(store.latest(), Micros::new(START));
+    let rules = bucket(5);
+    for key in 0..1_000 {
+        let left = (0..9).filter(|_| check(&store, &rules, &key.to_string(), START)).count();
+        assert_eq!(left, 4 - key % 4, "{key}");
+    }
+    // And if that clock goes by the wall nevertheless: nothing is given back, and nothing is frozen.
+    let (store, _) = restore(&path, 1_000_000, START - hour).unwrap();
+    let taken =
+        |key: usize, at| (0..9).filter(|_| check(&store, &rules, &key.to_string(), at)).count();
+    for key in 0..1_000 {
+        assert_eq!(taken(key, START - hour), 4 - key % 4, "{key}");
+    }
+    for key in 0..1_000 {
+        assert_eq!(taken(key, START - hour + 1_000_000), 5, "{key}");
+    }
+}
+
+#[test]
+fn a_file_of_the_version_before_is_read() {
+    let (_directory, path) = saved();
+    let mut bytes = fs::read(&path).unwrap();
+    // Magic, version, seed, shards; then the instant that version 1 does not have.
+    bytes[8] = 1;
+    bytes.drain(32..40);
+    let end = bytes.len() - 4;
+    let checksum = crc32fast::hash(&bytes[..end]).to_le_bytes();
+    bytes[end..].copy_from_slice(&checksum);
+    fs::write(&path, bytes).unwrap();
+    let (store, restored) = restore(&path, 1_000_000, START).unwrap();
+    assert_eq!((restored.keys, store.latest()), (1_000, Micros::ZERO));
 }

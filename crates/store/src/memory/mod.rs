@@ -12,13 +12,17 @@
 //! hash: a decision on a cold key misses the cache once. What is longer (several rules, logs) lies
 //! in a second place that the bucket leads to.
 //!
-//! A state that says no more than no state at all is forgotten before a segment grows, and at the
-//! hard cap the fullest budget among a few makes room: whoever used the least loses the least.
+//! A state that says no more than no state at all is forgotten before a segment grows. At the hard
+//! cap the budget with the most left of its limit makes room, of a few that are looked at, by whatever
+//! algorithm: the one that used the least loses the least. A key of which less than half is left is
+//! never forgotten. A new key that finds no room shares one budget with all others like it
+//! (`overflow`), and so it does beyond its policy's quota of keys.
 
 mod arena;
 mod bucket;
 #[cfg(test)]
 mod model;
+mod overflow;
 mod rules;
 mod shard;
 mod snapshot;
@@ -30,16 +34,24 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
 
 pub use self::snapshot::{Restored, Saved, SnapshotError};
 
 use self::arena::Arena;
+use self::overflow::Overflow;
 use self::shard::{Plot, Shard};
-use crate::Request;
+use crate::{Origin, Quota, Request};
 
-/// Keys that a store holds at most unless told otherwise: about 50 MB.
+/// Keys that a store holds at most by default: about 50 MB, and what long states take besides.
 pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
+
+/// Bytes that long states (several rules, logs, sliding windows, held permits) take at most by default,
+/// for each key that a store may hold: a log of a handful of entries.
+const STATE_BYTES_PER_KEY: usize = 256;
+
+/// The least that this default is: a small store may hold some long logs too.
+const STATE_BYTES_MIN: usize = 16 << 20;
 
 /// Keys that a store holds at most, whatever it is told: what 32 bits of bucket numbers can address
 /// at the loosest packing.
@@ -64,6 +76,7 @@ const EXPECTED_TOGETHER_MAX: usize = 64;
 pub struct MemoryStore {
     shards: Box<[Line<Mutex<Shard>>]>,
     arena: Arena,
+    overflow: Overflow,
     seed: (u64, u64),
 }
 
@@ -101,25 +114,44 @@ impl MemoryStore {
             begin += buckets;
             Plot { begin: begin - buckets, buckets }
         };
+        let bytes_max = (keys_per_shard_max * shards as usize).saturating_mul(STATE_BYTES_PER_KEY);
+        let bytes_max = bytes_max.max(STATE_BYTES_MIN) / shards as usize;
         let shards = (0..shards)
-            .map(|shard| Line(Mutex::new(Shard::new(plot(shard), keys_per_shard_max))))
+            .map(|shard| Line(Mutex::new(Shard::new(plot(shard), keys_per_shard_max, bytes_max))))
             .collect();
         // Segments that were split are a quarter full at least, save for a few.
         let slots = segment_buckets_min as usize * bucket::SLOTS;
         let arena = Arena::new(2 + 4 * keys_per_shard_max.div_ceil(slots), begin as usize);
         let random = RandomState::new();
-        Self { shards, arena, seed: (random.hash_one(0), random.hash_one(1)) }
+        let seed = (random.hash_one(0), random.hash_one(1));
+        Self { shards, arena, overflow: Overflow::default(), seed }
     }
 
-    /// The same store, but at most `keys_max` keys (at least 1) are held to the same rules, so that
-    /// a flood of keys of one policy does not push out those of others.
+    /// The same store, but at most `keys_max` keys (at least 1) count to the same [`Quota`], so that a
+    /// flood of keys of one policy leaves room for those of others. Beyond it keys that are full again
+    /// make room, and if none is found, new keys share one budget or are refused.
     ///
     /// This cap is shared out to the shards as well, rounded up.
     #[must_use]
     pub fn with_keys_per_policy_max(mut self, keys_max: usize) -> Self {
         let keys_per_shard_max = keys_max.div_ceil(self.shards.len()).max(1);
         for shard in &mut self.shards {
-            shard.0.get_mut().set_keys_per_rules_max(keys_per_shard_max);
+            shard.0.get_mut().set_keys_per_quota_max(keys_per_shard_max);
+        }
+        self
+    }
+
+    /// The same store, whose long states (several rules, logs, sliding windows, held permits) take at
+    /// most about `bytes` in all; by default 256 for each key, and at least 16 MiB. At this cap the same
+    /// is done as at the cap of keys. A state that is there goes on growing, so for a moment it can be
+    /// twice as much.
+    ///
+    /// This cap is shared out to the shards as well.
+    #[must_use]
+    pub fn with_state_bytes_max(mut self, bytes: usize) -> Self {
+        let bytes_per_shard_max = bytes / self.shards.len();
+        for shard in &mut self.shards {
+            shard.0.get_mut().set_bytes_max(bytes_per_shard_max);
         }
         self
     }
@@ -147,11 +179,10 @@ impl MemoryStore {
         request: &Request<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
-        let key = self.hash(request.policy, request.key);
-        self.decide_hashed(key, request.rules, request.verb, at)
+        self.decide_request(self.hash(request.policy, request.key), request, at)
     }
 
-    /// Decides `verb` on the key that `key` stands for.
+    /// Decides `verb` on the key that `key` stands for; it counts to the quota without a name.
     ///
     /// # Errors
     /// [`Unsupported`] if the rules do not know the verb; no state was changed.
@@ -163,7 +194,21 @@ impl MemoryStore {
         verb: &Verb,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
-        self.shard(key).decide(&self.arena, key.tag, (rules, verb), at)
+        let (policy, origin, quota) = ("", Origin::default(), Quota::default());
+        self.decide_request(key, &Request { policy, key: &[], rules, verb, origin, quota }, at)
+    }
+
+    #[inline]
+    fn decide_request(
+        &self,
+        key: KeyHash,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        let mut has_room = true;
+        // The shard is let go before the shared budgets are locked.
+        let decided = self.shard(key).decide(&self.arena, key.tag, (request, at), &mut has_room);
+        if has_room { decided } else { self.overflow.decide(key, request, at) }
     }
 
     /// Fetches what decisions on these keys, (policy, key) each, will look at, so that they do not wait
@@ -195,9 +240,20 @@ impl MemoryStore {
         self.shard(key).learn(&self.arena, key.tag, (rules, rule, used), at);
     }
 
+    /// What is remembered of the key, in the units of `rules`.
+    pub fn states(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> States {
+        self.shard(key).states(&self.arena, key.tag, rules, at)
+    }
+
     /// Keys that are remembered now.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().keys()).sum()
+    }
+
+    /// The latest instant of a decision, also of one before the snapshot that it was restored from.
+    pub fn latest(&self) -> Micros {
+        let latest = self.shards.iter().map(|shard| shard.0.lock().latest());
+        latest.max().unwrap_or_default()
     }
 
     /// Whether no key is remembered.
@@ -208,6 +264,17 @@ impl MemoryStore {
     /// Budgets that were dropped at the cap although they were not full.
     pub fn evictions(&self) -> u64 {
         self.shards.iter().map(|shard| shard.0.lock().evictions()).sum()
+    }
+
+    /// Requests of keys that had no state, and for which there was no room: those that were decided by
+    /// a budget that such keys share, or refused.
+    pub fn overflows(&self) -> u64 {
+        self.overflow.decisions()
+    }
+
+    /// Bytes that long states take.
+    pub fn state_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
     }
 
     #[inline]

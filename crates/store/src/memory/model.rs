@@ -153,6 +153,50 @@ proptest! {
         answers_as_the_model(&MemoryStore::new(40_000), &walk)?;
     }
 
+    /// Nothing comes back in this walk, so all that is ever granted is the limit of each key that is
+    /// there, what its eviction gave back (at most half), and the one budget that others share.
+    #[test]
+    fn no_flood_grants_more_than_the_keys_that_are_there_have(
+        asked in proptest::collection::vec((0..KEYS, 1_u64..5), 1..2_000),
+        keys_max in 1_usize..40,
+        quota in 1_usize..60,
+    ) {
+        const LIMIT: u64 = 10;
+        let day = Micros::from_secs(86_400);
+        let rules: Vec<Rule> = vec![
+            FixedWindow::new(LIMIT, WindowKind::Epoch(day)).expect("in range").into(),
+            SlidingLog::new(LIMIT, day).expect("in range").into(),
+            TokenBucket::new(Rate::new(1, day).expect("in range"), LIMIT).expect("in range").into(),
+        ];
+        for rule in rules {
+            let store = MemoryStore::with_shards(1, keys_max, 2).with_keys_per_policy_max(quota);
+            let rules = Arc::new(RuleSet::single("r", rule));
+            let (mut granted, mut of_key) = (0, HashMap::<u64, (u64, u64)>::new());
+            for (key, cost) in &asked {
+                let verb = Verb::Check { cost: Cost::new(*cost).expect("it is not zero") };
+                let before = (store.evictions(), store.overflows());
+                let at = Moment::new(Micros::SECOND);
+                let verdict = store.decide_hashed(store.hash_of(key), &rules, &verb, &at);
+                let took = verdict.expect("rules that know check").decision.granted();
+                granted += took;
+                if store.overflows() > before.1 {
+                    continue;
+                }
+                // What a key had of its own since the store last evicted anything.
+                let (since, own) = of_key.entry(*key).or_default();
+                if store.evictions() > *since {
+                    (*since, *own) = (store.evictions(), 0);
+                }
+                *own += took;
+                prop_assert!(*own <= LIMIT, "{} of {}: {:?}", own, key, rules);
+            }
+            let keys = u64::try_from(store.len()).expect("a few");
+            let most = LIMIT * keys + LIMIT / 2 * store.evictions() + LIMIT;
+            prop_assert!(granted <= most, "{} of {}: {:?}", granted, most, rules);
+            prop_assert!(store.len() <= keys_max.min(quota), "{} keys", keys);
+        }
+    }
+
     #[test]
     fn the_cap_holds_whatever_comes(walk in walks(0), keys_max in 1_usize..40) {
         let (store, sets, mut now) = (MemoryStore::with_shards(1, keys_max, 2), rule_sets(), 0);

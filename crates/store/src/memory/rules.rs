@@ -1,7 +1,9 @@
 //! Which rules wrote which state: small numbers in the slots instead of pointers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use siphasher::sip::SipHasher13;
 use sluicegate_kernel::RuleSet;
 
 use super::bucket::ID_MAX;
@@ -14,11 +16,25 @@ pub(super) struct RuleTable {
     last: Last,
     /// The rules with id `i + 1` are at `i`.
     held: Vec<Option<Held>>,
+    /// Slots whose rules count to a quota.
+    slots: HashMap<QuotaId, usize>,
+}
+
+/// Stands for the name of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct QuotaId(u64);
+
+impl QuotaId {
+    /// Operators choose the names, so the hash needs no secret.
+    pub(super) fn of(name: &str) -> Self {
+        Self(SipHasher13::new().hash(name.as_bytes()))
+    }
 }
 
 #[derive(Debug)]
 struct Held {
     rules: Arc<RuleSet>,
+    quota: QuotaId,
     /// Slots that carry this id.
     slots: usize,
 }
@@ -46,23 +62,34 @@ impl RuleTable {
         &self.held(id).rules
     }
 
-    /// How many slots carry the id of `rules`.
-    pub(super) fn slots(&self, rules: &Arc<RuleSet>) -> usize {
-        self.id(rules).map_or(0, |id| self.held(id).slots)
+    /// The quota that the keys with this id count to.
+    pub(super) fn quota(&self, id: u16) -> QuotaId {
+        self.held(id).quota
+    }
+
+    /// How many slots count to `quota`.
+    pub(super) fn slots_of(&self, quota: QuotaId) -> usize {
+        self.slots.get(&quota).copied().unwrap_or_default()
+    }
+
+    /// Whether `id` goes with its last slot.
+    pub(super) fn is_last_slot(&self, id: u16) -> bool {
+        self.held(id).slots == 1
     }
 
     /// Whether `rules` have an id or can get one.
-    pub(super) fn has_room_for(&self, rules: &Arc<RuleSet>) -> bool {
+    pub(super) fn has_room_for(&self, rules: &Arc<RuleSet>, quota: QuotaId) -> bool {
         self.held.len() < usize::from(ID_MAX)
-            || self.id(rules).is_some()
+            || self.id(rules, quota).is_some()
             || self.held.iter().any(Option::is_none)
     }
 
     /// The id of `rules`, for one slot more. There must be [room](Self::has_room_for) for them.
-    pub(super) fn hold(&mut self, rules: &Arc<RuleSet>) -> u16 {
-        let id = self.id(rules).unwrap_or_else(|| self.add(rules));
+    pub(super) fn hold(&mut self, rules: &Arc<RuleSet>, quota: QuotaId) -> u16 {
+        let id = self.id(rules, quota).unwrap_or_else(|| self.add(rules, quota));
         self.last = Last { address: address(rules), id };
         self.held[index(id)].as_mut().expect("the id was just found or added").slots += 1;
+        *self.slots.entry(quota).or_default() += 1;
         id
     }
 
@@ -71,6 +98,11 @@ impl RuleTable {
         let place = &mut self.held[index(id)];
         let held = place.as_mut().expect("an id in a slot is held");
         held.slots -= 1;
+        let of_quota = self.slots.get_mut(&held.quota).expect("a slot counts to a quota");
+        *of_quota -= 1;
+        if *of_quota == 0 {
+            self.slots.remove(&held.quota);
+        }
         if held.slots == 0 {
             *place = None;
             if self.last.id == id {
@@ -85,22 +117,25 @@ impl RuleTable {
         held.min_by_key(|(_, held)| held.slots).map(|(id, _)| id)
     }
 
-    /// The id of `rules`, if a slot carries it.
-    pub(super) fn id(&self, rules: &Arc<RuleSet>) -> Option<u16> {
-        if self.last.id != 0 && self.last.address == address(rules) {
-            return Some(self.last.id);
+    /// The id of `rules`, if a slot of theirs counts to `quota`.
+    fn id(&self, rules: &Arc<RuleSet>, quota: QuotaId) -> Option<u16> {
+        let Last { address: last, id } = self.last;
+        if id != 0 && last == address(rules) && self.held(id).quota == quota {
+            return Some(id);
         }
-        let is_theirs =
-            |held: &Option<Held>| held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.rules, rules));
+        let is_theirs = |held: &Option<Held>| {
+            let held = held.as_ref().filter(|held| held.quota == quota);
+            held.is_some_and(|held| Arc::ptr_eq(&held.rules, rules))
+        };
         (1..=ID_MAX).zip(&self.held).find(|(_, held)| is_theirs(held)).map(|(id, _)| id)
     }
 
-    fn add(&mut self, rules: &Arc<RuleSet>) -> u16 {
+    fn add(&mut self, rules: &Arc<RuleSet>, quota: QuotaId) -> u16 {
         let place = self.held.iter().position(Option::is_none).unwrap_or(self.held.len());
         if place == self.held.len() {
             self.held.push(None);
         }
-        self.held[place] = Some(Held { rules: Arc::clone(rules), slots: 0 });
+        self.held[place] = Some(Held { rules: Arc::clone(rules), quota, slots: 0 });
         u16::try_from(place + 1).ok().filter(|id| *id <= ID_MAX).expect("there is an id left")
     }
 

@@ -13,11 +13,12 @@
 use std::sync::Arc;
 
 use slab::Slab;
-use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{Left, Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
 
 use super::arena::{Arena, Bucket};
 use super::bucket::{self, Content, SLOTS};
-use super::rules::RuleTable;
+use super::rules::{QuotaId, RuleTable};
+use crate::Request;
 
 /// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
 const PROBES_MAX: usize = 32;
@@ -25,9 +26,20 @@ const PROBES_MAX: usize = 32;
 /// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
 const EVICTION_SAMPLE_MAX: usize = 16;
 
+/// Buckets looked into for them, where most keys are of another kind: about a segment.
+const EVICTION_BUCKETS_MAX: usize = 128;
+
+/// Keys that one new key or one growing state evicts at most: it should not wait for more.
+const EVICTIONS_MAX: usize = 16;
+
+/// What a key must have left to be evicted. So an eviction never gives back more than half a limit, and
+/// states that grow as they are used are more than half as long as they may become when they stay.
+const EVICTION_LEFT_MIN: Left = Left::HALF;
+
 /// How long before a decision its caller may have read the clock, if others who read it later were
 /// decided first: a thread that the system held up for long is not later. A clock that goes back by
-/// more was put back; one that was put back by less (a leap second) adds nothing for that long.
+/// more was put back; one that was put back by less (a leap second) adds nothing for that long. The
+/// clock that engines go by is never put back; this is for those that pass in the time by another one.
 const LATE_MAX: Micros = Micros::SECOND;
 
 /// A sweep is worth not splitting if it frees one slot in so many.
@@ -46,11 +58,36 @@ pub(super) struct Shard {
     rules: RuleTable,
     keys: usize,
     keys_max: usize,
-    /// Most keys that are held to the same rules.
-    keys_per_rules_max: usize,
+    /// Most keys that count to one quota.
+    keys_per_quota_max: usize,
     /// States that are longer than a slot; the slot holds their place.
     spilled: Slab<States>,
+    /// Bytes that these take.
+    bytes: usize,
+    /// Bytes that they should take at most.
+    bytes_max: usize,
     evictions: u64,
+}
+
+/// A state that is to be written.
+struct New<'a> {
+    rules: &'a Arc<RuleSet>,
+    quota: QuotaId,
+    states: States,
+}
+
+/// The bound that one key more would pass.
+#[derive(Clone, Copy)]
+enum Crowded {
+    /// The keys of a quota.
+    Quota(QuotaId),
+    /// All keys.
+    Keys,
+    /// The bytes of long states.
+    Bytes,
+    /// The rule sets that a shard tells apart. The keys of this one, which has the fewest, may make
+    /// room for another.
+    Rules(u16),
 }
 
 /// Where in every row of the arena a shard's segment lies.
@@ -71,7 +108,7 @@ struct Place<'a> {
 
 impl Shard {
     /// An empty shard for at most `keys_max` keys (at least 1), with this plot in every row.
-    pub(super) fn new(plot: Plot, keys_max: usize) -> Self {
+    pub(super) fn new(plot: Plot, keys_max: usize, bytes_max: usize) -> Self {
         Self {
             plot,
             segments: 1,
@@ -79,18 +116,26 @@ impl Shard {
             rules: RuleTable::default(),
             keys: 0,
             keys_max,
-            keys_per_rules_max: usize::MAX,
+            keys_per_quota_max: usize::MAX,
             spilled: Slab::new(),
+            bytes: 0,
+            bytes_max,
             evictions: 0,
         }
     }
 
-    /// Holds at most so many keys (at least 1) to the same rules from now on.
-    pub(super) const fn set_keys_per_rules_max(&mut self, keys_max: usize) {
-        self.keys_per_rules_max = keys_max;
+    /// Takes a new key only while so many (at least 1) count to its quota, from now on.
+    pub(super) const fn set_keys_per_quota_max(&mut self, keys_max: usize) {
+        self.keys_per_quota_max = keys_max;
     }
 
-    /// Decides `verb` on the key with this tag.
+    /// Lets long states take so many bytes from now on.
+    pub(super) const fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Decides `request`, whose key has this tag. The verdict counts if there is room for the state, or if
+    /// it was there before; otherwise no state was changed.
     ///
     /// Callers read the clock before they wait for the lock, so they come in another order than they
     /// read it. If each moved the state back to its own time, the next one would add the same span
@@ -100,21 +145,22 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (rules, verb): (&Arc<RuleSet>, &Verb),
-        at: &Moment<'_>,
+        (request, at): (&Request<'_>, &Moment<'_>),
+        has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
+        let Request { rules, verb, .. } = *request;
         let in_turn;
-        let at = if self.is_late(at.now()) {
+        let at = if is_late(&mut self.latest, at.now()) {
             in_turn = at.as_of(self.latest);
             &in_turn
         } else {
             at
         };
         let Some(place) = self.find(arena, tag) else {
-            return self.decide_first(arena, tag, (rules, verb), at);
+            return self.decide_first(arena, tag, (request, at), has_room);
         };
         if !self.rules.is(place.id(), rules) {
-            return self.decide_under_new_rules(place, tag, (rules, verb), at);
+            return self.decide_under_new_rules(place, tag, (request, at), has_room);
         }
         let verdict = if rules.packs() {
             let before = place.state();
@@ -124,7 +170,15 @@ impl Shard {
             }
             verdict
         } else {
-            rules.decide(&mut self.spilled[spilled_at(place.state())], verb, at)?
+            let states = &mut self.spilled[spilled_at(place.state())];
+            let before = states.bytes();
+            let verdict = rules.decide(states, verb, at)?;
+            let after = states.bytes();
+            self.bytes = self.bytes - before + after;
+            if after > before && self.bytes > self.bytes_max {
+                self.shrink(arena, tag, at.now());
+            }
+            verdict
         };
         if matches!(verb, Verb::Reset) {
             self.remove(place);
@@ -140,27 +194,55 @@ impl Shard {
         (rules, rule, used): (&Arc<RuleSet>, usize, u64),
         at: &Moment<'_>,
     ) {
-        let is_late = self.is_late(at.now());
+        let is_late = is_late(&mut self.latest, at.now());
         let at = &if is_late { at.as_of(self.latest) } else { *at };
-        let mut states = States::default();
-        if let Some(place) = self.find(arena, tag) {
-            let content = Content { tag, id: place.id(), state: place.state() };
-            states =
-                self.look(content, |old, states| match std::ptr::eq(old, &raw const **rules) {
-                    true => states.clone(),
-                    false => rules.take_over(old, states, at),
-                });
-            self.remove(place);
-        }
+        let mut states = self.states(arena, tag, rules, at);
         rules.set_used(&mut states, rule, used, at);
-        if !states.is_empty() {
-            self.insert(arena, tag, (rules, states), at.now());
+        let new = New { rules, quota: QuotaId::of(""), states };
+        match self.find(arena, tag) {
+            Some(place) if self.can_rewrite(place, rules, new.quota) => {
+                self.rewrite(place, tag, new);
+            }
+            // Without room for it nothing is known of this key, as before.
+            None if !new.states.is_empty() => drop(self.insert(arena, tag, new, at.now())),
+            _ => {}
         }
+    }
+
+    /// What is remembered of the key with this tag, in the units of `rules`.
+    pub(super) fn states(
+        &self,
+        arena: &Arena,
+        tag: u64,
+        rules: &Arc<RuleSet>,
+        at: &Moment<'_>,
+    ) -> States {
+        let Some(place) = self.find(arena, tag) else { return States::default() };
+        let content = Content { tag, id: place.id(), state: place.state() };
+        self.look(content, |old, states| match std::ptr::eq(old, &raw const **rules) {
+            true => states.clone(),
+            false => rules.take_over(old, states, at),
+        })
     }
 
     /// Keys that are remembered now.
     pub(super) const fn keys(&self) -> usize {
         self.keys
+    }
+
+    /// The latest instant of a decision.
+    pub(super) const fn latest(&self) -> Micros {
+        self.latest
+    }
+
+    /// Decisions were made up to this instant, before this process began.
+    pub(super) const fn set_latest(&mut self, latest: Micros) {
+        self.latest = latest;
+    }
+
+    /// Bytes that long states take.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Budgets that were dropped although they were not full.
@@ -195,7 +277,7 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (rules, states): (&Arc<RuleSet>, States),
+        (quota, rules, states): (&str, &Arc<RuleSet>, States),
         now: Micros,
     ) -> bool {
         if let Some(place) = self.find(arena, tag) {
@@ -203,20 +285,11 @@ impl Shard {
         }
         let is_full = rules.forgettable_at(&states).is_some_and(|at| at <= now);
         if !is_full && !states.is_empty() {
-            self.insert(arena, tag, (rules, states), now);
+            let new = New { rules, quota: QuotaId::of(quota), states };
+            let is_kept = self.insert(arena, tag, new, now);
+            self.evictions += u64::from(!is_kept);
         }
         !is_full
-    }
-
-    /// Whether a caller whose clock said `now` has been overtaken. Otherwise that is the latest.
-    #[inline]
-    fn is_late(&mut self, now: Micros) -> bool {
-        let behind = self.latest.since(now);
-        if behind > Micros::ZERO && behind <= LATE_MAX {
-            return true;
-        }
-        self.latest = now;
-        false
     }
 
     /// The first decision on a key, or one that was forgotten.
@@ -224,14 +297,25 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (rules, verb): (&Arc<RuleSet>, &Verb),
-        at: &Moment<'_>,
+        (request, at): (&Request<'_>, &Moment<'_>),
+        has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
+        let Request { rules, verb, quota, .. } = *request;
         let mut states = States::default();
         let verdict = rules.decide(&mut states, verb, at)?;
-        if !states.is_empty() {
-            self.insert(arena, tag, (rules, states), at.now());
-        }
+        *has_room = match verb {
+            Verb::Refund { .. } | Verb::Reset => true,
+            // It may hold a permit of the budget that is shared where there is no room.
+            Verb::Release { .. } | Verb::Renew { .. } => false,
+            _ => {
+                let is_to_write = !states.is_empty();
+                let new = New { rules, quota: QuotaId::of(quota.name), states };
+                match is_to_write {
+                    true => self.insert(arena, tag, new, at.now()),
+                    false => self.has_room(arena, tag, &new, at.now()),
+                }
+            }
+        };
         Ok(verdict)
     }
 
@@ -242,19 +326,34 @@ impl Shard {
         &mut self,
         place: Place<'_>,
         tag: u64,
-        (rules, verb): (&Arc<RuleSet>, &Verb),
-        at: &Moment<'_>,
+        (request, at): (&Request<'_>, &Moment<'_>),
+        has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
+        let Request { rules, verb, quota, .. } = *request;
+        let quota = QuotaId::of(quota.name);
         let content = Content { tag, id: place.id(), state: place.state() };
         let mut states = self.look(content, |old, states| rules.take_over(old, states, at));
         let verdict = rules.decide(&mut states, verb, at)?;
         if !matches!(verb, Verb::Peek { .. }) {
-            self.remove(place);
-            if !states.is_empty() {
-                self.write(place, tag, (rules, states));
+            *has_room = self.can_rewrite(place, rules, quota);
+            if *has_room {
+                self.rewrite(place, tag, New { rules, quota, states });
             }
         }
         Ok(verdict)
+    }
+
+    /// Whether a slot may hold a state of `rules` instead of its own: they have an id or can get one.
+    fn can_rewrite(&self, place: Place<'_>, rules: &Arc<RuleSet>, quota: QuotaId) -> bool {
+        self.rules.has_room_for(rules, quota) || self.rules.is_last_slot(place.id())
+    }
+
+    /// Lets a slot hold another state, or none if that says nothing.
+    fn rewrite(&mut self, place: Place<'_>, tag: u64, new: New<'_>) {
+        self.remove(place);
+        if !new.states.is_empty() {
+            self.write(place, tag, new);
+        }
     }
 
     #[inline]
@@ -293,15 +392,12 @@ impl Shard {
         arena.slice(number as usize, begin as usize, buckets as usize)
     }
 
+    /// Writes the state of a key that has none; `false` if there is no room for it.
     #[cold]
-    fn insert(
-        &mut self,
-        arena: &Arena,
-        tag: u64,
-        (rules, states): (&Arc<RuleSet>, States),
-        now: Micros,
-    ) {
-        self.keep_limits(arena, tag, rules, now);
+    fn insert(&mut self, arena: &Arena, tag: u64, new: New<'_>, now: Micros) -> bool {
+        if !self.make_room(arena, tag, &new, now) {
+            return false;
+        }
         let segment = self.segment(arena, tag);
         let mut place = free(segment, tag, PROBES_MAX);
         if place.is_none() {
@@ -317,46 +413,118 @@ impl Shard {
             let segment = self.segment(arena, tag);
             place = free(segment, tag, segment.len());
             if place.is_none() && !self.split(arena) {
-                self.evict(arena, tag, None, now);
+                let Some(victim) = self.victim(arena, tag, Crowded::Keys, now) else {
+                    return false;
+                };
+                self.evict(arena, tag, victim, now);
             }
         }
         let place = place.expect("the loop ends with a place");
-        self.write(place, tag, (rules, states));
+        self.write(place, tag, new);
+        true
     }
 
-    /// Makes room for one key of `rules`, so that it will be within the limits.
-    fn keep_limits(&mut self, arena: &Arena, tag: u64, rules: &Arc<RuleSet>, now: Micros) {
-        if self.rules.slots(rules) >= self.keys_per_rules_max {
-            self.evict(arena, tag, self.rules.id(rules), now);
+    /// Makes room for one key more; `false` if that would cost others too much.
+    fn make_room(&mut self, arena: &Arena, tag: u64, new: &New<'_>, now: Micros) -> bool {
+        for _ in 0..EVICTIONS_MAX {
+            let Some(crowded) = self.crowded(new) else { return true };
+            let Some(victim) = self.victim(arena, tag, crowded, now) else { return false };
+            self.evict(arena, tag, victim, now);
         }
-        while self.keys >= self.keys_max {
-            self.evict(arena, tag, None, now);
-        }
-        while !self.rules.has_room_for(rules) {
-            self.evict(arena, tag, self.rules.rarest(), now);
-        }
+        self.crowded(new).is_none()
     }
 
-    /// Drops the fullest budget among a few neighbours of `tag`, of those with rules `only` if given.
-    fn evict(&mut self, arena: &Arena, tag: u64, only: Option<u16>, now: Micros) {
+    /// Whether there is room for one key more, or could be made.
+    fn has_room(&self, arena: &Arena, tag: u64, new: &New<'_>, now: Micros) -> bool {
+        let crowded = self.crowded(new);
+        crowded.is_none_or(|crowded| self.victim(arena, tag, crowded, now).is_some())
+    }
+
+    /// The bound that one key more would pass, if there is one.
+    fn crowded(&self, New { rules, quota, states }: &New<'_>) -> Option<Crowded> {
+        if self.keys_per_quota_max < self.keys_max
+            && self.rules.slots_of(*quota) >= self.keys_per_quota_max
+        {
+            return Some(Crowded::Quota(*quota));
+        }
+        if self.keys >= self.keys_max {
+            return Some(Crowded::Keys);
+        }
+        if !rules.packs() && self.bytes + states.bytes() > self.bytes_max {
+            return Some(Crowded::Bytes);
+        }
+        let has_id = self.rules.has_room_for(rules, *quota);
+        if has_id { None } else { self.rules.rarest().map(Crowded::Rules) }
+    }
+
+    /// The key with the most left among a few neighbours of `tag`, if it has enough to be forgotten.
+    ///
+    /// A quota forgets what is full again and nothing else: its new keys have their shared budget.
+    fn victim<'a>(
+        &self,
+        arena: &'a Arena,
+        tag: u64,
+        crowded: Crowded,
+        now: Micros,
+    ) -> Option<(Place<'a>, Content, Left)> {
+        let makes_room = |content: &Content| match crowded {
+            Crowded::Quota(quota) => self.rules.quota(content.id) == quota,
+            Crowded::Keys => true,
+            Crowded::Bytes => !self.rules.rules(content.id).packs(),
+            Crowded::Rules(id) => content.id == id,
+        };
         let sample = self
             .neighbours(arena, tag)
-            .filter(|(_, content)| only.is_none_or(|id| id == content.id))
+            .filter(|(_, content)| content.tag != tag && makes_room(content))
             .take(EVICTION_SAMPLE_MAX);
-        let full_at = |content| self.look(content, RuleSet::full_at);
-        let Some((place, content)) = sample.min_by_key(|(_, content)| full_at(*content)) else {
-            return;
+        let mut best: Option<(Place<'a>, Content, Left)> = None;
+        for (place, content) in sample {
+            let left = self.look(content, |rules, states| rules.left(states, now));
+            if best.is_none_or(|(.., most)| left > most) {
+                best = Some((place, content, left));
+            }
+            if left == Left::ALL {
+                break;
+            }
+        }
+        let least = match crowded {
+            Crowded::Quota(_) => Left::ALL,
+            _ => EVICTION_LEFT_MIN,
         };
-        let is_loss = !self.is_forgettable(content, now);
-        self.evictions += u64::from(is_loss);
+        best.filter(|(.., left)| *left >= least)
+    }
+
+    /// Forgets a key that was found near `tag`.
+    fn evict(
+        &mut self,
+        arena: &Arena,
+        tag: u64,
+        (place, content, left): (Place<'_>, Content, Left),
+        now: Micros,
+    ) {
+        let is_forgettable = self.is_forgettable(content, now);
+        self.evictions += u64::from(left < Left::ALL);
         self.remove(place);
-        if !is_loss {
+        if is_forgettable {
             // Where one is full again, others are: they need not be found one by one.
             self.sweep(self.segment(arena, tag), now);
         }
     }
 
-    /// The keys of this shard, those first that a search for `tag` passes.
+    /// Forgets long states that were hardly used, because that of `tag` has grown.
+    #[cold]
+    fn shrink(&mut self, arena: &Arena, tag: u64, now: Micros) {
+        for _ in 0..EVICTIONS_MAX {
+            if self.bytes <= self.bytes_max {
+                return;
+            }
+            let Some(victim) = self.victim(arena, tag, Crowded::Bytes, now) else { return };
+            self.remove(victim.0);
+            self.evictions += u64::from(victim.2 < Left::ALL);
+        }
+    }
+
+    /// The keys in some buckets of this shard, those first that a search for `tag` passes.
     fn neighbours<'a>(
         &self,
         arena: &'a Arena,
@@ -367,7 +535,8 @@ impl Shard {
         let (before, from) = segment.split_at(home(tag, segment.len()));
         let others = (0..self.segments).filter(move |number| *number != own);
         let others = others.flat_map(|number| self.segment_at(arena, number));
-        from.iter().chain(before).chain(others).flat_map(contents)
+        let buckets = from.iter().chain(before).chain(others);
+        buckets.take(EVICTION_BUCKETS_MAX).flat_map(contents)
     }
 
     /// Forgets what is forgettable and says how much it was.
@@ -407,11 +576,14 @@ impl Shard {
     }
 
     /// Fills a free slot.
-    fn write(&mut self, place: Place<'_>, tag: u64, (rules, states): (&Arc<RuleSet>, States)) {
-        let id = self.rules.hold(rules);
+    fn write(&mut self, place: Place<'_>, tag: u64, New { rules, quota, states }: New<'_>) {
+        let id = self.rules.hold(rules, quota);
         let state = match rules.pack(&states) {
             Some(packed) => packed,
-            None => self.spilled.insert(states) as u128,
+            None => {
+                self.bytes += states.bytes();
+                self.spilled.insert(states) as u128
+            }
         };
         bucket::put(place.bucket, place.slot, Content { tag, id, state });
         self.keys += 1;
@@ -420,7 +592,7 @@ impl Shard {
     fn remove(&mut self, place: Place<'_>) {
         let id = place.id();
         if !self.rules.rules(id).packs() {
-            self.spilled.remove(spilled_at(place.state()));
+            self.bytes -= self.spilled.remove(spilled_at(place.state())).bytes();
         }
         self.rules.release(id);
         bucket::clear(place.bucket, place.slot);
@@ -452,6 +624,18 @@ impl Place<'_> {
     fn state(&self) -> u128 {
         bucket::state(self.bucket, self.slot)
     }
+}
+
+/// Whether a caller whose clock said `now` has been overtaken by one that was decided at `latest`.
+/// Otherwise `now` is the latest.
+#[inline]
+pub(super) fn is_late(latest: &mut Micros, now: Micros) -> bool {
+    let behind = latest.since(now);
+    if behind > Micros::ZERO && behind <= LATE_MAX {
+        return true;
+    }
+    *latest = now;
+    false
 }
 
 /// A free slot in the first `probes` buckets from the home of `tag` on. Searches are led there.

@@ -6,6 +6,7 @@
 //! | 4 | the version of this format |
 //! | 16 | the seed that keys are hashed with |
 //! | 4 | number of shards |
+//! | 8 | from version 2 on: the latest instant of a decision |
 //! | | for every shard its keys, each as below, then four zeros |
 //! | 4 | CRC-32 of all of the above |
 //!
@@ -41,7 +42,7 @@ use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
 const MAGIC: [u8; 8] = *b"sluicegt";
 
 /// The version that is written, and the newest that is understood.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Rule sets in one file: far more than there ever are, for a document holds fewer. What a broken
 /// file may claim is bounded by it.
@@ -116,7 +117,11 @@ impl MemoryStore {
     /// States say up to which instant they have been counted, so the time that has passed since is
     /// taken into account by itself; the instants must be of a clock that goes on while the process
     /// does not, such as µs since the Unix epoch. A state is only taken over if the very rules that
-    /// wrote it are among `rules`.
+    /// wrote it are among `rules`; each is given with the name of the [`Quota`](crate::Quota) that its
+    /// keys count to.
+    ///
+    /// A clock that is behind that one adds nothing to a budget: begin it at
+    /// [`latest`](Self::latest), so that it does not catch up later and adds the same time again.
     ///
     /// The store has as many shards as the one that was written, and at least one key in each: for a
     /// store of quite another size start without the file.
@@ -129,27 +134,31 @@ impl MemoryStore {
     pub fn restore(
         path: &Path,
         keys_max: usize,
-        rules: &[Arc<RuleSet>],
+        rules: &[(&str, Arc<RuleSet>)],
         now: Micros,
     ) -> Result<(Self, Restored), SnapshotError> {
         let file = File::open(path).map_err(SnapshotError::Io)?;
         let mut source = Source::new(file);
-        let Head { seed, shards } = source.head()?;
+        let Head { seed, shards, latest } = source.head()?;
         let keys_per_shard_max = (keys_max.min(KEYS_MAX) / shards as usize).max(1);
         let store =
             Self { seed, ..Self::with_shards(shards, keys_per_shard_max, SEGMENT_BUCKETS_MIN) };
-        let ours: HashMap<_, _> = rules.iter().map(|rules| (fingerprint(rules), rules)).collect();
+        let ours: HashMap<_, _> = rules
+            .iter()
+            .map(|(quota, rules)| (fingerprint(rules), Ours { quota, rules }))
+            .collect();
         let (mut restored, mut theirs) = (Restored::default(), Vec::new());
         for shard in &store.shards {
             let mut shard = shard.0.lock();
+            shard.set_latest(latest);
             while let Some(Record { rules, tag, states }) = source.record(&ours, &mut theirs)? {
-                let Some(rules) = rules else {
+                let Some(Ours { quota, rules }) = rules else {
                     restored.other_rules += 1;
                     continue;
                 };
                 let states = rules.read_states(states);
                 let states = states.ok_or(SnapshotError::Torn("a state that cannot be"))?;
-                let is_kept = shard.restore(&store.arena, tag, (rules, states), now);
+                let is_kept = shard.restore(&store.arena, tag, (quota, rules, states), now);
                 restored.full += u64::from(!is_kept);
             }
         }
@@ -166,6 +175,7 @@ impl MemoryStore {
         sink.put(&self.seed.1.to_le_bytes())?;
         let shards = u32::try_from(self.shards.len()).expect("there are at most SHARDS_MAX");
         sink.put(&shards.to_le_bytes())?;
+        sink.put(&self.latest().get().to_le_bytes())?;
         let (mut records, mut numbers) = (Records::default(), Numbers::default());
         for shard in &self.shards {
             for segment in 0.. {
@@ -230,12 +240,20 @@ impl Numbers {
 struct Head {
     seed: (u64, u64),
     shards: u32,
+    latest: Micros,
+}
+
+/// Rules that may have written states.
+#[derive(Clone, Copy)]
+struct Ours<'a> {
+    quota: &'a str,
+    rules: &'a Arc<RuleSet>,
 }
 
 /// A key as it is in the file.
 struct Record<'a, 's> {
     /// The rules that wrote the states, if they are ours.
-    rules: Option<&'a Arc<RuleSet>>,
+    rules: Option<Ours<'a>>,
     tag: u64,
     states: &'s [u8],
 }
@@ -289,25 +307,26 @@ impl Source {
         if magic != MAGIC {
             return Err(SnapshotError::Foreign);
         }
-        match self.u32()? {
-            1..=VERSION => {}
+        let version = match self.u32()? {
+            version @ 1..=VERSION => version,
             0 => return Err(SnapshotError::Torn("version 0")),
             newer => return Err(SnapshotError::Newer(newer)),
-        }
+        };
         let seed = (self.u64()?, self.u64()?);
         let shards = self.u32()?;
         if !(1..=SHARDS_MAX).contains(&shards) {
             return Err(SnapshotError::Torn("the number of shards"));
         }
-        Ok(Head { seed, shards })
+        let latest = if version >= 2 { Micros::new(self.u64()?) } else { Micros::ZERO };
+        Ok(Head { seed, shards, latest })
     }
 
     /// The next key of a shard, if it has one more. `theirs` are the rule sets met so far in the
     /// order of their numbers, those that are not among `ours` as `None`.
     fn record<'a>(
         &mut self,
-        ours: &HashMap<u128, &'a Arc<RuleSet>>,
-        theirs: &mut Vec<Option<&'a Arc<RuleSet>>>,
+        ours: &HashMap<u128, Ours<'a>>,
+        theirs: &mut Vec<Option<Ours<'a>>>,
     ) -> Result<Option<Record<'a, '_>>, SnapshotError> {
         let number = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
         let Some(place) = number.checked_sub(1) else { return Ok(None) };

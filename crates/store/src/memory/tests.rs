@@ -8,6 +8,7 @@ use sluicegate_kernel::{
 };
 
 use super::*;
+use crate::BeyondQuota;
 
 fn per_second(permits: u64) -> Arc<RuleSet> {
     let bucket = TokenBucket::new(Rate::per_second(permits).unwrap(), permits).unwrap();
@@ -15,8 +16,24 @@ fn per_second(permits: u64) -> Arc<RuleSet> {
 }
 
 fn check(store: &MemoryStore, rules: &Arc<RuleSet>, key: &str, at_us: u64) -> bool {
+    check_in(store, Quota::default(), rules, (key, at_us))
+}
+
+fn check_in(
+    store: &MemoryStore,
+    quota: Quota<'_>,
+    rules: &Arc<RuleSet>,
+    (key, at_us): (&str, u64),
+) -> bool {
     let verb = Verb::Check { cost: Cost::ONE };
-    let request = Request { policy: "p", key: key.as_bytes(), rules, verb: &verb };
+    let request = Request {
+        policy: "p",
+        key: key.as_bytes(),
+        rules,
+        verb: &verb,
+        origin: Origin::default(),
+        quota,
+    };
     let moment = Moment::new(Micros::new(at_us));
     store.decide_now(&request, &moment).unwrap().decision.allowed()
 }
@@ -124,7 +141,15 @@ fn keys_and_policies_have_budgets_of_their_own() {
 fn a_refusal_or_a_peek_leaves_no_key_behind() {
     let (store, rules) = (MemoryStore::default(), per_second(1));
     let verb = Verb::Peek { cost: Cost::ONE };
-    let request = Request { policy: "p", key: b"a", rules: &rules, verb: &verb };
+    let quota = Quota::default();
+    let request = Request {
+        policy: "p",
+        key: b"a",
+        rules: &rules,
+        verb: &verb,
+        origin: Origin::default(),
+        quota,
+    };
     store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap();
     let verb = Verb::Check { cost: Cost::new(2).unwrap() };
     let request = Request { verb: &verb, ..request };
@@ -207,21 +232,142 @@ fn a_policy_s_flood_of_keys_pushes_out_none_of_another_policy() {
     let store = MemoryStore::new(1_000).with_keys_per_policy_max(500);
     let (quiet, loud) = (per_second(10), per_second(10));
     for key in 0..400 {
-        check(&store, &quiet, &format!("quiet {key}"), 0);
+        check_in(&store, Quota::of("quiet"), &quiet, (&format!("quiet {key}"), 0));
     }
-    for key in 0..5_000 {
-        check(&store, &loud, &format!("loud {key}"), 0);
-    }
-    assert_eq!((store.len(), store.evictions()), (900, 4_500));
+    let passed = (0..5_000)
+        .filter(|key| check_in(&store, Quota::of("loud"), &loud, (&format!("loud {key}"), 0)));
+    assert_eq!(passed.count(), 500 + 10, "those with a budget of their own, and the shared one");
+    assert_eq!((store.len(), store.evictions(), store.overflows()), (900, 0, 4_500));
     for key in 0..400 {
-        let request = (format!("quiet {key}"), 0);
-        let passed = (0..10).filter(|_| check(&store, &quiet, &request.0, request.1)).count();
-        assert_eq!(passed, 9, "{key}");
+        let key = format!("quiet {key}");
+        let again = || check_in(&store, Quota::of("quiet"), &quiet, (&key, 0));
+        assert_eq!((0..10).filter(|_| again()).count(), 9, "{key}");
     }
 }
 
 #[test]
-fn more_rule_sets_than_ids_make_room_for_each_other() {
+fn the_overrides_of_a_policy_count_to_its_quota() {
+    let store = MemoryStore::new(1_000).with_keys_per_policy_max(10);
+    let rule_sets: Vec<_> = (0..20).map(|_| per_second(1)).collect();
+    for (key, rules) in rule_sets.iter().enumerate() {
+        check_in(&store, Quota::of("p"), rules, (&key.to_string(), 0));
+    }
+    assert_eq!((store.len(), store.overflows()), (10, 10));
+    assert!(check_in(&store, Quota::of("other"), &rule_sets[0], ("a", 0)));
+    assert_eq!(store.len(), 11, "another policy has its own");
+}
+
+#[test]
+fn beyond_a_quota_keys_that_are_full_again_make_room_and_no_others() {
+    let store = MemoryStore::new(1_000).with_keys_per_policy_max(10);
+    let (rules, quota) = (per_second(2), Quota::of("p"));
+    for key in 0..10 {
+        check_in(&store, quota, &rules, (&key.to_string(), 100_000 * key));
+    }
+    // The first is full again half a second after it was used.
+    assert!(check_in(&store, quota, &rules, ("a", 900_000)));
+    assert_eq!(store.overflows(), 0);
+    let denied = Quota { beyond: BeyondQuota::Deny, ..quota };
+    let full = MemoryStore::new(1_000).with_keys_per_policy_max(1);
+    assert!(check_in(&full, denied, &rules, ("a", 0)));
+    assert!(!check_in(&full, denied, &rules, ("b", 0)), "there is no room");
+    assert!(check_in(&full, denied, &rules, ("a", 0)), "its own budget");
+    assert!(check_in(&full, denied, &rules, ("b", 1_000_000)), "it is full again");
+    assert_eq!((full.len(), full.overflows(), full.evictions()), (1, 1, 0));
+}
+
+#[test]
+fn permits_of_the_shared_budget_come_back_to_it() {
+    let store = MemoryStore::new(1_000).with_keys_per_policy_max(1);
+    let hold = Concurrency::new(2, Micros::SECOND, 0).unwrap();
+    let rules = Arc::new(RuleSet::single("slots", hold.into()));
+    let ask = |key: &str, verb: &Verb| {
+        let key = key.as_bytes();
+        let request = Request {
+            policy: "p",
+            key,
+            rules: &rules,
+            verb,
+            origin: Origin::default(),
+            quota: Quota::of("p"),
+        };
+        let at = Moment::new(Micros::ZERO);
+        store.decide_now(&request, &at).unwrap().decision.allowed()
+    };
+    let permit = PermitId::named("mine");
+    let (acquire, release) = (Verb::Acquire { cost: Cost::ONE, permit }, Verb::Release { permit });
+    assert!(ask("own", &acquire));
+    // Permits of one name, of two keys.
+    assert!(ask("a", &acquire) && ask("b", &acquire));
+    assert!(!ask("a", &acquire), "it holds it");
+    assert!(!ask("c", &acquire), "both are held");
+    assert!(!ask("c", &release), "it holds none");
+    assert!(ask("a", &release) && !ask("a", &release));
+    assert!(ask("c", &acquire));
+    assert!(ask("own", &release));
+}
+
+#[test]
+fn the_key_with_the_most_left_goes_first_and_none_with_less_than_half() {
+    let (store, rules) = (MemoryStore::new(8), per_second(10));
+    let take = |key: &str, permits: u64| {
+        (0..permits).filter(|_| check(&store, &rules, key, 0)).count() as u64
+    };
+    let left = |key: u64| {
+        let verb = Verb::Peek { cost: Cost::ONE };
+        let (key, quota) = (key.to_string(), Quota::default());
+        let key = key.as_bytes();
+        let request = Request {
+            policy: "p",
+            key,
+            rules: &rules,
+            verb: &verb,
+            origin: Origin::default(),
+            quota,
+        };
+        let seen = store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap();
+        seen.decision.remaining
+    };
+    for key in 0..8 {
+        assert_eq!(take(&key.to_string(), key + 1), key + 1);
+    }
+    // Each newcomer takes six at once, so that no newcomer has to go.
+    for (newcomer, gone) in ["a", "b", "c", "d", "e"].into_iter().zip(0..) {
+        let before: Vec<_> = (gone..8).map(left).collect();
+        assert_eq!(before, (gone..8).map(|key| 9 - key).collect::<Vec<_>>());
+        assert_eq!(take(newcomer, 6), 6, "{newcomer}");
+        assert_eq!(store.evictions(), gone + 1);
+    }
+    // Of all that are left, less than half is left: the next ones share a budget.
+    assert_eq!(take("f", 6) + take("g", 6), 10);
+    assert_eq!((store.evictions(), store.overflows()), (5, 12));
+    assert_eq!((5..8).map(|key| take(&key.to_string(), 10)).collect::<Vec<_>>(), [4, 3, 2]);
+}
+
+#[test]
+fn long_states_are_bounded_in_bytes() {
+    let log = SlidingLog::new(1_000, Micros::from_secs(3_600)).unwrap();
+    let rules = Arc::new(RuleSet::single("log", log.into()));
+    let bytes_max = 1 << 20;
+    let store = MemoryStore::with_shards(1, 100_000, 64).with_state_bytes_max(bytes_max);
+    for key in 0..20_000 {
+        check(&store, &rules, &key.to_string(), 0);
+    }
+    assert!(store.state_bytes() <= bytes_max, "{} bytes", store.state_bytes());
+    assert!(store.evictions() > 0, "keys with one entry make room");
+    // Now they grow: those of which more than half is left make room for those that are used.
+    for round in 0..1_000 {
+        for key in 0..200 {
+            check(&store, &rules, &key.to_string(), round);
+        }
+        let bytes = store.state_bytes();
+        assert!(bytes <= 2 * bytes_max, "{bytes} bytes after {round} rounds");
+    }
+    assert!(store.overflows() > 0, "where nothing makes room, new keys share a budget");
+}
+
+#[test]
+fn more_rule_sets_than_ids_share_what_they_can_and_push_nobody_out() {
     let store = MemoryStore::new(8_000);
     let rule_sets: Vec<_> = (0..5_000).map(|_| per_second(1)).collect();
     for (key, rules) in rule_sets.iter().enumerate() {
@@ -229,7 +375,12 @@ fn more_rule_sets_than_ids_make_room_for_each_other() {
         assert!(!check(&store, rules, &key.to_string(), 0));
     }
     let ids = u64::from(bucket::ID_MAX);
-    assert_eq!((store.len() as u64, store.evictions()), (ids, 5_000 - ids));
+    assert_eq!((store.len() as u64, store.evictions()), (ids, 0));
+    assert!(!check(&store, &rule_sets[0], "0", 0), "it keeps its state");
+    // A key that is held to rules without an id from now on keeps its state, too.
+    check(&store, &rule_sets[1], "another key of these rules", 0);
+    assert!(!check(&store, &rule_sets[4_999], "1", 0));
+    assert!(!check(&store, &rule_sets[1], "1", 0));
 }
 
 #[test]

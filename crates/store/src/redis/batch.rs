@@ -8,16 +8,24 @@
 //! Neighbours stay apart: each takes its own value of the reply, which may be an error of its own.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 
+use super::blob;
+use super::late::Late;
+use super::load::Ticket;
 use super::{LuaScript, RedisError};
 
+/// What decisions in one call cost the server together at most, in µs: a light one that travels with
+/// others waits no longer for them.
+const JOINED_US_MAX: u64 = 1_000;
+
 /// One key for the script, with its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ask {
     /// The key that the script may read and write.
     pub key: Bytes,
@@ -29,10 +37,13 @@ pub struct Ask {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) request: Request,
-    pub(super) reply: oneshot::Sender<Result<Value, RedisError>>,
-    pub(super) stage: std::sync::Arc<Stage>,
+    /// `None`: nobody waits for it.
+    pub(super) reply: Option<oneshot::Sender<Result<Value, RedisError>>>,
+    pub(super) stage: Arc<Stage>,
     /// How often it has been sent and was refused without being executed.
     pub(super) repeats: u32,
+    /// Its place in the queue.
+    pub(super) _ticket: Ticket,
 }
 
 /// What is wanted of the server.
@@ -48,6 +59,8 @@ pub(super) struct Request {
 pub(super) enum What {
     /// A decision; it may be joined with others.
     Script(Ask),
+    /// A decision after a debt is charged; what was charged is noted at the second key.
+    InDebt(Ask, Bytes),
     /// A command that calls another script.
     Other(LuaScript, Cmd),
     /// A command without a script.
@@ -88,18 +101,21 @@ impl Stage {
     }
 }
 
-/// Takes from the front of `waiting` what goes in one packet: up to `joined_max` decisions, or one
+/// Takes from the front of `waiting` what goes in one packet: up to `joined_max` decisions that
+/// together cost the server [`JOINED_US_MAX`] at most, a decision that may cost more by itself, or one
 /// request of another kind. Whoever gave up is left out; nobody is left: an empty list.
 pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::new();
+    let (mut calls, mut joined_us): (Vec<Call>, _) = (Vec::new(), 0);
     while calls.len() < joined_max {
         let Some(next) = waiting.front() else { break };
         let joinable = next.request.is_joinable();
-        if !joinable && !calls.is_empty() {
+        joined_us += next.request.cost_us();
+        if !calls.is_empty() && (!joinable || joined_us > JOINED_US_MAX) {
             break;
         }
         let call = waiting.pop_front().expect("the front has just been seen");
-        if call.reply.is_closed() || !call.stage.send() {
+        let is_given_up = call.reply.as_ref().is_some_and(oneshot::Sender::is_closed);
+        if is_given_up || !call.stage.send() {
             continue;
         }
         calls.push(call);
@@ -107,6 +123,9 @@ pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call>
             break;
         }
     }
+    // Those of one key in a row, in their order: the script reads and writes its state once for all that
+    // ask the same.
+    calls.sort_by(|a, b| a.request.key().cmp(&b.request.key()));
     calls
 }
 
@@ -115,6 +134,18 @@ pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
     let command = match calls {
         [Call { request: Request { what: What::Plain(command), .. }, .. }]
         | [Call { request: Request { what: What::Other(_, command), .. }, .. }] => command.clone(),
+        [Call { request: Request { what: What::InDebt(ask, noted), .. }, .. }] => {
+            let Ask { key, args: [rules, question] } = ask;
+            let mut command = redis::cmd("EVALSHA");
+            command
+                .arg(script.sha1)
+                .arg(2)
+                .arg(&**key)
+                .arg(&**noted)
+                .arg(&**rules)
+                .arg(&**question);
+            command
+        }
         _ => evalsha(script, calls),
     };
     if !calls.iter().any(|call| call.request.asking) {
@@ -125,16 +156,16 @@ pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
     Packet::Asking(pipeline)
 }
 
-/// Hands the values of `reply` to `calls`, each its own.
-pub(super) fn deliver(mut calls: Vec<Call>, reply: Value) {
+/// Hands the values of `reply` to `calls`, each its own. What nobody waits for any more is noted in `late`.
+pub(super) fn deliver(mut calls: Vec<Call>, reply: Value, late: &mut Late) {
     if calls.len() == 1 {
         let call = calls.pop().expect("there is one");
-        return call.finish(Ok(reply));
+        return call.answer(reply, late);
     }
     match reply {
         Value::Array(values) if values.len() == calls.len() => {
             for (call, value) in calls.into_iter().zip(values) {
-                call.finish(Ok(value));
+                call.answer(value, late);
             }
         }
         // The call as a whole was refused: that holds for each in it.
@@ -158,14 +189,27 @@ impl Call {
     /// The script that it calls, where decisions call `ours`.
     pub(super) fn script(&self, ours: LuaScript) -> LuaScript {
         match self.request.what {
-            What::Script(_) | What::Plain(_) => ours,
+            What::Script(_) | What::InDebt(..) | What::Plain(_) => ours,
             What::Other(script, _) => script,
         }
     }
 
+    /// A call for which nobody waits.
+    pub(super) fn for_nobody(request: Request, ticket: Ticket) -> Self {
+        Self { request, reply: None, stage: Arc::default(), repeats: 0, _ticket: ticket }
+    }
+
     pub(super) fn finish(self, result: Result<Value, RedisError>) {
         // Nobody there is no mistake: the caller may have given up.
-        let _ = self.reply.send(result);
+        self.reply.map(|reply| reply.send(result).ok());
+    }
+
+    fn answer(self, value: Value, late: &mut Late) {
+        if let Some(reply) = self.reply
+            && let Err(Ok(value)) = reply.send(Ok(value))
+        {
+            late.note(&self.request, &value);
+        }
     }
 }
 
@@ -173,6 +217,22 @@ impl Request {
     /// A decision for whichever server the connection leads to.
     pub(super) fn script(ask: Ask) -> Self {
         What::Script(ask).into()
+    }
+
+    /// What it costs the server at the most, estimated.
+    fn cost_us(&self) -> u64 {
+        match &self.what {
+            What::Script(ask) | What::InDebt(ask, _) => blob::cost_us(&ask.args[0]),
+            What::Other(..) | What::Plain(_) => 0,
+        }
+    }
+
+    /// The key that is decided on.
+    fn key(&self) -> Option<&Bytes> {
+        match &self.what {
+            What::Script(ask) | What::InDebt(ask, _) => Some(&ask.key),
+            What::Other(..) | What::Plain(_) => None,
+        }
     }
 
     fn is_joinable(&self) -> bool {
@@ -192,7 +252,7 @@ fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
     let asks = || {
         calls.iter().filter_map(|call| match &call.request.what {
             What::Script(ask) => Some(ask),
-            What::Other(..) | What::Plain(_) => None,
+            What::InDebt(..) | What::Other(..) | What::Plain(_) => None,
         })
     };
     let bytes = |ask: &Ask| ask.key.len() + ask.args[0].len() + ask.args[1].len();
@@ -210,8 +270,9 @@ fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::collections::HashMap;
 
+    use super::super::load::Load;
     use super::*;
 
     type Answer = oneshot::Receiver<Result<Value, RedisError>>;
@@ -223,9 +284,13 @@ mod tests {
     }
 
     fn calls(requests: impl IntoIterator<Item = Request>) -> (VecDeque<Call>, Vec<Answer>) {
+        let load = Arc::new(Load::new(std::time::Duration::from_secs(1)));
         let pair = |request| {
             let (reply, answer) = oneshot::channel();
-            (Call { request, reply, stage: Arc::new(Stage::default()), repeats: 0 }, answer)
+            let ticket = load.enter().expect("there is room for a few");
+            let stage = Arc::new(Stage::default());
+            let reply = Some(reply);
+            (Call { request, reply, stage, repeats: 0, _ticket: ticket }, answer)
         };
         requests.into_iter().map(pair).unzip()
     }
@@ -255,12 +320,98 @@ mod tests {
     }
 
     #[test]
+    fn a_decision_that_may_cost_much_travels_alone_and_light_ones_together() {
+        use sluicegate_kernel::{Concurrency, Micros, Rate, RuleSet, SlidingLog, TokenBucket};
+
+        use crate::Origin;
+        use crate::redis::codec::RulesBlob;
+
+        let second = Micros::SECOND;
+        let rules = [
+            RuleSet::single("a", TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap().into()),
+            RuleSet::single("a", SlidingLog::new(10_000, second).unwrap().into()),
+            RuleSet::single("a", Concurrency::new(10_000, second, 0).unwrap().into()),
+            RuleSet::single("a", SlidingLog::new(1_000, second).unwrap().into()),
+        ];
+        let of = |place: usize| {
+            let blob = RulesBlob::new(&rules[place], Origin::default());
+            Request::script(Ask { key: "k".into(), args: [blob.to_bytes(), "a".into()] })
+        };
+        let requests = [0, 0, 1, 0, 2, 3, 3, 3, 3, 0, 0].map(of);
+        let (mut waiting, _answers) = calls(requests);
+        let sizes: Vec<_> = std::iter::from_fn(|| {
+            let calls = take(&mut waiting, 16);
+            (!calls.is_empty()).then_some(calls.len())
+        })
+        .collect();
+        assert_eq!(sizes, [2, 1, 1, 1, 3, 3]);
+    }
+
+    #[test]
     fn keys_go_first_and_each_has_its_arguments_in_the_same_order() {
         let (mut waiting, _answers) = calls([script("a"), script("b")]);
         let Packet::One(command) = pack(&SCRIPT, &take(&mut waiting, 16)) else { panic!() };
         let packed = String::from_utf8(command.get_packed_command()).expect("text");
         let words: Vec<_> = packed.split("\r\n").filter(|word| !word.starts_with('$')).collect();
         assert_eq!(words, ["*9", "EVALSHA", "abc", "2", "a", "b", "r", "a", "r", "a", ""]);
+    }
+
+    #[test]
+    fn decisions_on_one_key_go_in_a_row_and_in_their_order() {
+        let ask = |key: &'static str, ask: &'static str| {
+            Request::script(Ask { key: key.into(), args: ["r".into(), ask.into()] })
+        };
+        let requests = [ask("b", "1"), ask("a", "2"), ask("b", "3"), ask("a", "4"), ask("b", "5")];
+        let (mut waiting, _answers) = calls(requests);
+        let order: Vec<_> = take(&mut waiting, 16)
+            .iter()
+            .map(|call| match &call.request.what {
+                What::Script(ask) => ask.args[1].clone(),
+                _ => panic!("only scripts were asked for"),
+            })
+            .collect();
+        assert_eq!(order, ["2", "4", "1", "3", "5"]);
+    }
+
+    #[test]
+    fn what_was_granted_to_nobody_is_given_back_once_for_all_of_a_key() {
+        let window = [0, 0, 0, 2, 0, 1, 5, 0, 0];
+        let check = [1, 0, 3, 0, 0, 0];
+        let request = |key: &'static str| {
+            let args = [Bytes::copy_from_slice(&window), Bytes::copy_from_slice(&check)];
+            Request::script(Ask { key: key.into(), args })
+        };
+        let granted = |permits: u8| {
+            let mut reply = vec![1, 0, permits, 0, 0, 0];
+            reply.resize(27, 0);
+            // The window lasts for some two minutes more.
+            reply[23] = 8;
+            Value::BulkString(reply)
+        };
+        let mut refused = vec![0; 27];
+        refused[6] = 9;
+        let keys = ["a", "b", "a", "c", "d"];
+        let (mut waiting, mut answers) = calls(keys.map(request));
+        let sent = take(&mut waiting, 16);
+        let last = answers.pop().expect("there are five");
+        answers.clear();
+        let mut late = Late::default();
+        let values =
+            vec![granted(3), granted(3), granted(3), Value::BulkString(refused), granted(3)];
+        deliver(sent, Value::Array(values), &mut late);
+        drop(last);
+        let given_back: HashMap<_, _> = late
+            .take()
+            .into_iter()
+            .map(|request| match request.what {
+                What::Script(ask) => (ask.key, ask.args[1].to_vec()),
+                _ => panic!("refunds are decisions"),
+            })
+            .collect();
+        let refunds =
+            [("a", 6), ("b", 3)].map(|(key, cost)| (key.into(), vec![5, 0, cost, 0, 0, 0]));
+        assert_eq!(given_back, refunds.into());
+        assert!(late.take().is_empty());
     }
 
     #[test]
@@ -278,7 +429,7 @@ mod tests {
     fn each_gets_its_own_value_and_its_own_error() {
         let (mut waiting, mut answers) = calls([script("a"), script("b")]);
         let reply = Value::Array(vec![Value::Int(1), Value::Int(2)]);
-        deliver(take(&mut waiting, 16), reply);
+        deliver(take(&mut waiting, 16), reply, &mut Late::default());
         assert_eq!(value(&mut answers[0]), Ok(Value::Int(1)));
         assert_eq!(value(&mut answers[1]), Ok(Value::Int(2)));
     }
@@ -287,7 +438,7 @@ mod tests {
     fn a_reply_that_does_not_fit_is_given_to_nobody() {
         for reply in [Value::Nil, Value::Array(vec![Value::Int(1)]), Value::Int(1)] {
             let (mut waiting, mut answers) = calls([script("a"), script("b")]);
-            deliver(take(&mut waiting, 16), reply);
+            deliver(take(&mut waiting, 16), reply, &mut Late::default());
             for answer in &mut answers {
                 assert_eq!(value(answer), Err(RedisError::Malformed));
             }

@@ -6,79 +6,69 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
-use sluicegate_kernel::limits::{SPAN_MAX_US, UNITS_MAX};
+use sluicegate_kernel::limits::{COST_MAX, RULES_MAX, SPAN_MAX_US, UNITS_MAX};
 use sluicegate_kernel::{
-    Carry, Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, States, Unsupported, Verb,
-    Verdict, Window,
+    Decision, Micros, Moment, Outcome, Retry, RuleSet, States, Unsupported, Verb, Verdict, Window,
 };
+
+use super::blob::refunds_exactly;
+pub use super::blob::{Generation, RulesBlob, Stamp};
+use crate::{Charge, Origin, Permits};
 
 /// Latest instant that the script decides at, in µs since the epoch (the year 2112): an instant and
 /// a rule's longest span together are still exact in a double.
 pub const INSTANT_MAX_US: u64 = 1 << 52;
 
-/// Version of the format of rules; part of what a generation is the hash of.
-const VERSION: u8 = 1;
+/// Verbs that grant something, and those that give it back.
+const CHECK: u8 = 1;
+const RESERVE: u8 = 2;
+const AT_MOST: u8 = 3;
+const REFUND: u8 = 5;
+const ACQUIRE: u8 = 7;
+const RELEASE: u8 = 8;
+
+/// The verbs that charge a debt, and the mark of a request that comes after one.
+const DEBIT: u8 = 11;
+const RAISE: u8 = 13;
+const IN_DEBT: u8 = 12;
+
+/// What is taken of a window is given back only if the window lasts for a minute more: a server that stood
+/// still executes a refund when it goes on, and what is taken of a shorter one is soon there again.
+const UNDONE_MIN: Micros = Micros::from_secs(60);
+
+/// Length of a longest wait.
+const MAX_WAIT_BYTES: usize = 7;
+
+/// Length of a reply that is a decision.
+const VERDICT_BYTES: usize = 27;
 
 /// The Redis key of the state of `key` under `policy`: 27 characters, of which the braces keep
 /// whatever belongs to the key in one slot. Any bytes are spread evenly, and none of them can be
 /// read back.
 pub fn state_key(policy: &str, key: &[u8]) -> String {
+    format!("sg:{{{}}}", name_of([policy.as_bytes(), key]))
+}
+
+/// The Redis key of the rules of `policy` that are of this generation, for those who meet a state that
+/// was written under them. No other policy's rules can be there.
+pub fn rules_key(policy: &str, generation: Generation) -> String {
+    format!("sg:rules:{}:{generation}", name_of([policy.as_bytes()]))
+}
+
+/// The Redis key that says what was charged of the debt with this id, beside the state at `state_key`
+/// and in its slot.
+pub(super) fn debt_key(state_key: &str, id: u128) -> String {
+    format!("{state_key}:{}", URL_SAFE_NO_PAD.encode(id.to_be_bytes()))
+}
+
+/// 22 characters that stand for `parts`.
+fn name_of<const N: usize>(parts: [&[u8]; N]) -> String {
     let mut hash = Sha256::new();
-    for part in [policy.as_bytes(), key] {
+    for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    format!("sg:{{{}}}", URL_SAFE_NO_PAD.encode(&hash.finalize()[..16]))
-}
-
-/// What tells the rules that wrote a state from others: the first bytes of their hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Generation([u8; 3]);
-
-impl Generation {
-    /// The Redis key where the rules of this generation are kept for those who meet a state that
-    /// was written under them.
-    pub fn rules_key(self) -> String {
-        let [a, b, c] = self.0;
-        format!("sg:rules:{a:02x}{b:02x}{c:02x}")
-    }
-}
-
-/// A rule set as the script takes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulesBlob(Box<[u8]>);
-
-impl RulesBlob {
-    /// The blob of `rules`.
-    pub fn new(rules: &RuleSet) -> Self {
-        let carry = match rules.carry() {
-            Carry::Usage => 0,
-            Carry::Proportional => 1,
-            Carry::Reset => 2,
-        };
-        let count = u8::try_from(rules.rules().len()).expect("a set has at most 8 rules");
-        let mut bytes = vec![0, 0, 0, VERSION, carry, count];
-        for named in rules.rules() {
-            let numbers = named.rule.numbers();
-            let count = u8::try_from(numbers.len()).expect("a rule has a handful of numbers");
-            bytes.extend([named.rule.code(), count, flags(&named.rule)]);
-            bytes.extend_from_slice(&Sha256::digest(named.name.as_bytes())[..8]);
-            bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-        }
-        let hash = Sha256::digest(&bytes[3..]);
-        bytes[..3].copy_from_slice(&hash[..3]);
-        Self(bytes.into_boxed_slice())
-    }
-
-    /// What tells these rules from others.
-    pub fn generation(&self) -> Generation {
-        Generation([self.0[0], self.0[1], self.0[2]])
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
+    URL_SAFE_NO_PAD.encode(&hash.finalize()[..16])
 }
 
 /// Whose clock says what time it is.
@@ -101,8 +91,8 @@ pub enum Before<'a> {
     /// Not looked for yet.
     #[default]
     Unsaid,
-    /// These, as [`RulesBlob::as_bytes`] had them.
-    Rules(&'a [u8]),
+    /// These.
+    Rules(&'a RulesBlob),
     /// Nobody knows them: every budget of the key counts as used up.
     Lost,
 }
@@ -126,49 +116,125 @@ impl Question<'_> {
     /// # Panics
     /// If a rule with a calendar has no window in `at`, as the kernel would.
     pub fn encode(&self, rules: &RuleSet) -> Vec<u8> {
-        let Self { verb, at, clock, before } = self;
+        self.encode_with(windows_at(rules, self.at).into_iter())
+    }
+
+    /// The bytes for rules whose calendars have these windows, in their order.
+    pub(super) fn encode_with(&self, windows: impl Iterator<Item = Window>) -> Vec<u8> {
+        let Self { verb, .. } = self;
         let (code, cost) = match verb {
-            Verb::Check { cost } => (1, cost.get()),
-            Verb::Reserve { cost, .. } => (2, cost.get()),
-            Verb::AtMost { cost } => (3, cost.get()),
+            Verb::Check { cost } => (CHECK, cost.get()),
+            Verb::Reserve { cost, .. } => (RESERVE, cost.get()),
+            Verb::AtMost { cost } => (AT_MOST, cost.get()),
             Verb::Peek { cost } => (4, cost.get()),
-            Verb::Refund { cost } => (5, cost.get()),
+            Verb::Refund { cost } => (REFUND, cost.get()),
             Verb::Reset => (6, 1),
-            Verb::Acquire { cost, .. } => (7, cost.get()),
-            Verb::Release { .. } => (8, 1),
+            Verb::Acquire { cost, .. } => (ACQUIRE, cost.get()),
+            Verb::Release { .. } => (RELEASE, 1),
             Verb::Renew { .. } => (9, 1),
         };
-        let mut bytes = vec![code, *clock as u8];
+        let mut bytes = vec![code, self.clock as u8];
         put(&mut bytes, cost, 4);
         match verb {
-            Verb::Reserve { max_wait, .. } => put(&mut bytes, max_wait.capped().get(), 7),
+            Verb::Reserve { max_wait, .. } => {
+                put(&mut bytes, max_wait.capped().get(), MAX_WAIT_BYTES);
+            }
             Verb::Acquire { permit, .. } | Verb::Release { permit } | Verb::Renew { permit } => {
                 bytes.extend(permit.0.to_be_bytes());
             }
             _ => {}
         }
+        self.encode_rest(&mut bytes, windows);
+        bytes
+    }
+
+    /// The same, after a debt is charged: so many permits of each rule.
+    pub(super) fn encode_in_debt(
+        &self,
+        (charge, permits): (Charge, &[u64]),
+        windows: impl Iterator<Item = Window> + Clone,
+    ) -> Vec<u8> {
+        let code = match charge {
+            Charge::Added => DEBIT,
+            Charge::AtLeast => RAISE,
+        };
+        let mut debit = vec![code, self.clock as u8];
+        put(&mut debit, 1, 4);
+        permits.iter().for_each(|permits| put(&mut debit, (*permits).min(COST_MAX), 4));
+        self.encode_rest(&mut debit, windows.clone());
+        let mut bytes = vec![IN_DEBT];
+        put(&mut bytes, debit.len() as u64, 2);
+        bytes.extend(debit);
+        bytes.extend(self.encode_with(windows));
+        bytes
+    }
+
+    fn encode_rest(&self, bytes: &mut Vec<u8>, windows: impl Iterator<Item = Window>) {
+        let Self { verb: _, at, clock, before } = self;
         if *clock != Clock::Server {
-            put(&mut bytes, at.now().get().min(INSTANT_MAX_US), 7);
+            put(bytes, at.now().get().min(INSTANT_MAX_US), 7);
         }
-        for (place, named) in rules.rules().iter().enumerate() {
-            if named.rule.calendar().is_some() {
-                let window = at.windows().get(place).copied().flatten();
-                let Window { start, end } =
-                    window.expect("whoever reads the clock brings the calendar window along");
-                put(&mut bytes, start.get().min(SPAN_MAX_US), 7);
-                put(&mut bytes, end.get().min(UNITS_MAX), 7);
-            }
+        for Window { start, end } in windows {
+            put(bytes, start.get().min(SPAN_MAX_US), 7);
+            put(bytes, end.get().min(UNITS_MAX), 7);
         }
         match before {
             Before::Unsaid => {}
             Before::Rules(blob) => {
                 bytes.push(1);
-                bytes.extend_from_slice(blob);
+                bytes.extend_from_slice(blob.as_bytes());
             }
             Before::Lost => bytes.push(2),
         }
-        bytes
     }
+}
+
+/// The request that gives back what `reply` granted to the request `asked` under `rules`: a refund, or a
+/// release of its permit. `None` if it granted nothing, or if giving it back could let more than the limit
+/// pass: the refund may be executed late, when what was granted is there again in any case.
+pub(super) fn undoing(rules: &[u8], asked: &[u8], reply: &[u8]) -> Option<Vec<u8>> {
+    let asked = match *asked {
+        [IN_DEBT, low, high, ref rest @ ..] => {
+            rest.get(usize::from(u16::from_le_bytes([low, high]))..)?
+        }
+        _ => asked,
+    };
+    let (&[verb, clock, ..], rest) = asked.split_first_chunk::<6>()?;
+    let (&[allowed, _rule, ref granted @ ..], numbers) = reply.split_first_chunk::<6>()?;
+    let reset_after = Micros::new(number(numbers.get(14..21)?));
+    let lasts = reset_after > UNDONE_MIN && refunds_exactly(rules);
+    let (verb, cost) = match verb {
+        CHECK | AT_MOST if lasts => (REFUND, *granted),
+        ACQUIRE => (RELEASE, 1_u32.to_le_bytes()),
+        _ => return None,
+    };
+    let is_undone = allowed == 1 && clock != Clock::Given as u8;
+    is_undone.then(|| [&[verb, clock], &cost[..], rest].concat())
+}
+
+/// The windows of the calendars of `rules` at this moment.
+///
+/// # Panics
+/// If a rule with a calendar has no window, as the kernel would.
+pub(super) fn windows_at(rules: &RuleSet, at: &Moment<'_>) -> Vec<Window> {
+    let windows = rules.rules().iter().enumerate().filter_map(|(place, named)| {
+        named.rule.calendar()?;
+        let window = at.windows().get(place).copied().flatten();
+        Some(window.expect("a moment brings the windows of the calendars along"))
+    });
+    windows.collect()
+}
+
+/// What was charged of a debt for so many rules, and the decision behind it: the two parts of a reply to
+/// [`Question::encode_in_debt`]. `None` if it is another reply.
+pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permits)> {
+    let (verdict, charged) = reply.split_at_checked(VERDICT_BYTES)?;
+    let is_verdict = verdict[0] <= 1 && charged.len() == 4 * rules && rules <= RULES_MAX;
+    let mut permits = Permits::default();
+    for (permits, charged) in permits.iter_mut().zip(charged.chunks_exact(4)) {
+        *permits = number(charged);
+    }
+    is_verdict.then_some((verdict, permits))
 }
 
 /// What the script answers.
@@ -178,9 +244,10 @@ pub enum Reply {
     Verdict(Verdict),
     /// The rules do not know the verb; no state was changed.
     Unsupported(Unsupported),
-    /// The state was written under rules of this generation, and the script does not know them; no
-    /// state was changed. Ask again with [`Before`].
-    Unknown(Generation),
+    /// The state was written under other rules, and the script does not know them; no state was
+    /// changed. Ask again with [`Before`]. This is how the state begins: see [`Stamp::read`] and
+    /// [`RulesBlob::read_brought`].
+    Unknown(Vec<u8>),
     /// The script could not read this part of what it was given (`rules`, `ask`) or of what is
     /// stored (`state`); no state was changed.
     Malformed(String),
@@ -200,21 +267,32 @@ impl Reply {
     /// # Errors
     /// [`ForeignReply`] if they are none.
     pub fn decode(bytes: &[u8], rules: &RuleSet, verb: &Verb) -> Result<Self, ForeignReply> {
+        let limit = |rule: usize| rules.rules().get(rule).map(|named| named.rule.limit());
+        Self::decode_with(bytes, limit, || rules.supports(verb).err())
+    }
+
+    /// The answer under rules with these limits, which do not know the verb for this reason.
+    pub(super) fn decode_with(
+        bytes: &[u8],
+        limit: impl FnOnce(usize) -> Option<u64>,
+        unsupported: impl FnOnce() -> Option<Unsupported>,
+    ) -> Result<Self, ForeignReply> {
         let foreign = ForeignReply { length: bytes.len() };
         match *bytes {
-            [2] => rules.supports(verb).err().map(Self::Unsupported).ok_or(foreign),
-            [3, a, b, c] => Ok(Self::Unknown(Generation([a, b, c]))),
+            [2] => unsupported().map(Self::Unsupported).ok_or(foreign),
+            [3, ref begin @ ..] if !begin.is_empty() => Ok(Self::Unknown(begin.to_vec())),
             [4, ref what @ ..] => Ok(Self::Malformed(String::from_utf8_lossy(what).into_owned())),
             [kind @ (0 | 1), rule, ref numbers @ ..] => {
-                verdict(kind == 1, rule.into(), numbers, rules).map(Self::Verdict).ok_or(foreign)
+                let rule = usize::from(rule);
+                let limit = limit(rule).ok_or(foreign)?;
+                verdict(kind == 1, (rule, limit), numbers).map(Self::Verdict).ok_or(foreign)
             }
             _ => Err(foreign),
         }
     }
 }
 
-fn verdict(allowed: bool, rule: usize, numbers: &[u8], rules: &RuleSet) -> Option<Verdict> {
-    let limit = rules.rules().get(rule)?.rule.limit();
+fn verdict(allowed: bool, (rule, limit): (usize, u64), numbers: &[u8]) -> Option<Verdict> {
     let (granted, numbers) = numbers.split_at_checked(4)?;
     let (span, numbers) = numbers.split_at_checked(7)?;
     let (remaining, reset_after) = numbers.split_at_checked(7)?;
@@ -230,31 +308,24 @@ fn verdict(allowed: bool, rule: usize, numbers: &[u8], rules: &RuleSet) -> Optio
     Some(Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule })
 }
 
-/// What the script stores for `states` under `rules`; `None` if that is no key at all. The
-/// documented form of a state, for tools and tests: only the script writes it.
-pub fn state_value(rules: &RuleSet, states: &States) -> Option<Vec<u8>> {
+/// What the script stores for `states` under `rules` from `origin`; `None` if that is no key at all.
+/// The documented form of a state, for tools and tests: only the script writes it.
+pub fn state_value(rules: &RuleSet, origin: Origin, states: &States) -> Option<Vec<u8>> {
     if states.is_empty() {
         return None;
     }
-    let mut bytes = RulesBlob::new(rules).generation().0.to_vec();
+    let mut bytes = RulesBlob::new(rules, origin).head().to_vec();
     rules.write_states(states, &mut bytes);
     Some(bytes)
 }
 
-/// What the script must know of a rule whatever its algorithm: whether a full budget is a new key,
-/// whether it hands out permits, whether a request brings its window along.
-fn flags(rule: &Rule) -> u8 {
-    let flags = [rule.full_is_fresh(), rule.holds_permits(), rule.calendar().is_some()];
-    flags.into_iter().enumerate().map(|(bit, set)| u8::from(set) << bit).sum()
-}
-
 /// Appends the lowest `bytes` bytes of `value`, little-endian.
-fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
+pub(super) fn put(out: &mut Vec<u8>, value: u64, bytes: usize) {
     out.extend_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
 /// The little-endian number of at most 7 bytes.
-fn number(bytes: &[u8]) -> u64 {
+pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 

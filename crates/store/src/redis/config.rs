@@ -1,11 +1,13 @@
 //! Which Redis, and how: a URL and a few options, each error naming the field and its range.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connection::Dialer;
 use super::url::{self, Parts};
 
 /// Most servers that a URL may name: a few suffice to find all others.
@@ -168,6 +170,25 @@ impl RedisConfig {
         &self.topology
     }
 
+    /// Whether somebody on the way can read along: there is no TLS, and a server that the URL names is on
+    /// another machine. Servers that Sentinels or a cluster name are not known yet.
+    pub fn is_open(&self) -> bool {
+        let named = match &self.topology {
+            Topology::Standalone(address) => std::slice::from_ref(address),
+            Topology::Sentinel { sentinels, .. } => sentinels,
+            Topology::Cluster { seeds } => seeds,
+        };
+        !self.tls && !named.iter().all(Address::is_local)
+    }
+
+    /// Reads the files that it names, which a store reads when it starts.
+    ///
+    /// # Errors
+    /// [`ConfigError::Authorities`].
+    pub fn check_files(&self) -> Result<(), ConfigError> {
+        Dialer::for_data(self).map(drop)
+    }
+
     /// What a decision may take.
     pub fn deadline(&self) -> Duration {
         self.deadline
@@ -242,6 +263,13 @@ impl FromStr for RedisConfig {
 }
 
 impl Address {
+    /// Whether it is on this machine.
+    fn is_local(&self) -> bool {
+        let Self::Tcp(host, _) = self else { return true };
+        let is_loopback = |host: &str| host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        &**host == "localhost" || is_loopback(host.trim_matches(['[', ']']))
+    }
+
     /// The host name that a certificate must be for.
     pub(super) fn host(&self) -> Option<&str> {
         match self {

@@ -2,45 +2,60 @@ end
 
 local keys, args, try = KEYS, ARGV, redis.pcall
 local now_us, decide_any, replies
-local last_text, last_ask, rule, twin, generation, cost, starts_full
+local last_text, last_ask, rule, twin, head, same, cost, starts_full
+-- The same request of the same key again and again: its state is read before the first of them, at `first`, and
+-- written after the last. Whether there are others after this one, and whether they changed anything.
+local first, goes_on, value, state, touched
 
-for place = 1, #keys do
+for place = 1, #args / 2 do
   local key, text, ask = keys[place], args[2 * place - 1], args[2 * place]
-  local value, reply = try('GET', key), nil
+  local reply
+  if not goes_on then first, value, state, touched = place, try('GET', key), nil, nil end
   -- What to remember, and for how long; nil: what is remembered stays.
   local packed, full_after, full_is_fresh, clock, ahead
+  -- What was just charged of a debt.
+  local charged_now
 
   -- The ordinary case: a check by one rule, on the server's time. Its steps are those of
   -- `decide_any`, without the lists.
   if text ~= last_text or ask ~= last_ask then
     last_text, last_ask, rule = text, ask, nil
     if #ask == 6 and #text > 17 then
-      local version, _, count, code, numbers, flags = text:byte(4, 9)
+      local own, low, high, version, _, count, code, numbers, flags = text:byte(1, 9)
       local verb, clock, c1, c2, c3, c4 = ask:byte(1, 6)
       cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216
-      if version == 1 and count == 1 and verb == CHECK and clock == SERVER
-        and cost >= 1 and cost <= COST_MAX and #text == 17 + 8 * numbers and flags < PERMITS then
-        generation, twin = text:sub(1, 3), twin_of(code)
+      local tail = 18 + 8 * numbers
+      if version == 2 and count == 1 and verb == CHECK and clock == SERVER
+        and cost >= 1 and cost <= COST_MAX and #text == tail - 1 + low + 256 * high
+        and #text >= tail and flags < PERMITS then
+        head, same, twin = text:sub(tail), own > 0 and own or #text, twin_of(code)
         rule = twin and twin('new', text, 18, numbers)
         starts_full = flags == FULL_IS_FRESH
       end
     end
   end
 
+  -- What the state begins with: as the rules say, and of one that there is, as it was written.
+  local begin = head
   -- An error of the server is the reply of the key that it is about, and of no other.
-  if type(value) == 'table' then
+  if value and value.err then
     reply = value
-  elseif rule and (not value or value:sub(1, 3) == generation) then
+  elseif rule and value then
+    begin = value:sub(1, #head)
+  end
+  if reply then
+    -- It is said already.
+  elseif rule and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
     if not now_us then
       local time = redis.call('TIME')
       now_us = time[1] * 1000000 + time[2]
     end
-    local state, pos, touched
-    if value then
-      state, pos = twin('unpack', rule, value, 4, nil, true)
+    local pos
+    if value and not goes_on then
+      state, pos = twin('unpack', rule, value, #head + 1, nil, true)
       touched = pos == #value + 1 and twin('rewind', rule, state, now_us)
     end
-    if value and pos ~= #value + 1 then
+    if value and not goes_on and pos ~= #value + 1 then
       reply = '\4state'
     else
       local wait, retry = twin('check', rule, state, now_us, cost)
@@ -53,8 +68,9 @@ for place = 1, #keys do
         touched = state
       end
       if not remaining then remaining, full_after = twin('status', rule, state, now_us) end
-      if touched then
-        packed = twin('pack', rule, state, generation, nil, true)
+      goes_on = keys[place + 1] == key and args[2 * place + 1] == text and args[2 * place + 2] == ask
+      if touched and not goes_on then
+        packed = twin('pack', rule, state, begin, nil, true)
         full_is_fresh, ahead = starts_full, 0
       end
       reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
@@ -63,11 +79,12 @@ for place = 1, #keys do
   else
     -- Any verb, any rules; the twin of ruleset.rs.
     decide_any = decide_any or (function()
-      -- The rules of a set, their twins and flags, what becomes of usage; nil if `text` is none.
+      -- The rules of a set, their twins and flags, what becomes of usage, what states under them
+      -- begin with, and how much of that tells them from others; nil if `text` is none.
       local function parse(text)
         if #text < 6 then return nil end
-        local version, carry, count = struct.unpack('<BBB', text, 4)
-        if version ~= 1 or carry > FORGET or count < 1 or count > 8 then return nil end
+        local same, length, version, carry, count = struct.unpack('<BI2BBB', text)
+        if version ~= 2 or carry > FORGET or count < 1 or count > 8 then return nil end
         local pos, rules, twins, flags, known = 7, {}, {}, {}, {}
         for place = 1, count do
           if #text < pos + 10 then return nil end
@@ -80,17 +97,19 @@ for place = 1, #keys do
           rules[place], twins[place], flags[place] = rule, twin, flag
           known[code], pos = twin, last + 1
         end
-        if pos == #text + 1 then return rules, twins, flags, carry end
+        if #text ~= pos - 1 + length or #text < pos or same > length then return nil end
+        return rules, twins, flags, carry, text:sub(pos), same > 0 and same or length
       end
 
-      -- What is remembered under these rules; nil if `value` is not of them.
-      local function recall(rules, twins, value)
-        local states, pos = {}, 5
+      -- What is remembered under these rules, from `pos` on; nil if `value` is not of them.
+      local function recall(rules, twins, value, pos)
+        local states = {}
         if #rules == 1 then
-          states[1], pos = twins[1]('unpack', rules[1], value, 4, nil, true)
+          states[1], pos = twins[1]('unpack', rules[1], value, pos, nil, true)
           return pos == #value + 1 and states or nil
         end
-        local present = value:byte(4) or 256
+        local present = value:byte(pos) or 256
+        pos = pos + 1
         for place = 1, #rules do
           if present % 2 == 1 then
             states[place], pos = twins[place]('unpack', rules[place], value, pos)
@@ -102,16 +121,21 @@ for place = 1, #keys do
       end
 
       return function(value, text, ask)
-        local rules, twins, flags, carry = parse(text)
+        local rules, twins, flags, carry, head, same = parse(text)
         if not rules then return '\4rules' end
         if #ask < 6 then return '\4ask' end
         local verb, clock, cost = struct.unpack('<BBI4', ask)
-        if verb < CHECK or verb > RENEW or clock > CLIENT or cost < 1 or cost > COST_MAX then
+        if verb < CHECK or verb > RENEW and verb ~= DEBIT and verb ~= RAISE or clock > CLIENT or cost < 1
+          or cost > COST_MAX then
           return '\4ask'
         end
 
-        local pos, max_wait, permit, now = 7, nil, nil, now_us
-        if verb == RESERVE then
+        local pos, max_wait, permit, now, debts = 7, nil, nil, now_us, nil
+        if verb > RENEW then
+          if #ask < pos + 4 * #rules - 1 then return '\4ask' end
+          debts = { struct.unpack('<' .. ('I4'):rep(#rules), ask, pos) }
+          pos = pos + 4 * #rules
+        elseif verb == RESERVE then
           if #ask < pos + 6 then return '\4ask' end
           max_wait, pos = struct.unpack('<I7', ask, pos)
         elseif verb >= ACQUIRE then
@@ -149,22 +173,26 @@ for place = 1, #keys do
         if how and (how > LOST or how < RULES or how == LOST and #ask > pos) then return '\4ask' end
 
         -- supports
-        if verb >= ACQUIRE and not holds_permits or verb < PEEK and holds_permits then
+        if verb >= ACQUIRE and verb < DEBIT and not holds_permits
+          or verb < PEEK and holds_permits then
           return '\2'
         end
 
-        local states, touched, generation = {}, false, text:sub(1, 3)
-        local written = value and value:sub(1, 3)
-        if written == generation then
-          states = recall(rules, twins, value)
+        local states, touched = {}, false
+        if value and value:sub(1, same) == head:sub(1, same) then
+          -- The rules that wrote it; of which version, stays as it is.
+          head = value:sub(1, #head)
+          states = recall(rules, twins, value, #head + 1)
           if not states then return '\4state' end
         elseif value and how == RULES then
           -- take_over: `states` of `old`, the set that this one replaces, in the units of this one.
           local old_text = ask:sub(pos + 1)
-          local old, old_twins = parse(old_text)
+          local old, old_twins, _, _, old_head, old_same = parse(old_text)
           if not old then return '\4ask' end
-          if old_text:sub(1, 3) ~= written then return '\3' .. written end
-          local before = recall(old, old_twins, value)
+          if value:sub(1, old_same) ~= old_head:sub(1, old_same) then
+            return '\3' .. value:sub(1, HEAD_MAX)
+          end
+          local before = recall(old, old_twins, value, #old_head + 1)
           if not before then return '\4state' end
           touched = true
           local start = 7
@@ -222,7 +250,7 @@ for place = 1, #keys do
             states[place] = twin(act, rule, nil, now, limit, ('\0'):rep(16)) or nil
           end
         elseif value then
-          return '\3' .. written
+          return '\3' .. value:sub(1, HEAD_MAX)
         end
 
         local asked_at = now
@@ -283,6 +311,22 @@ for place = 1, #keys do
             end
           end
           granted = granted or 0
+        elseif verb > RENEW then
+          for place = 1, #rules do
+            local there, state = 0, states[place]
+            if verb == RAISE and state then
+              debts[place] = debts[place] - twins[place]('used', rules[place], state, now)
+            end
+            if flags[place] % CALENDAR < PERMITS then
+              there = twins[place]('available', rules[place], state, now)
+              if debts[place] < there then there = debts[place] end
+            end
+            if there >= 1 then
+              states[place] = twins[place]('charge', rules[place], state, now, there)
+              touched = true
+            end
+            debts[place] = struct.pack('<I4', there > 0 and there or 0)
+          end
         elseif verb == RESET then
           states, touched, granted = {}, true, 0
         elseif verb ~= ACQUIRE then
@@ -330,7 +374,7 @@ for place = 1, #keys do
         local packed
         if touched and verb ~= PEEK then
           local present, bit = 0, 1
-          packed = #rules == 1 and generation or ''
+          packed = #rules == 1 and head or ''
           for place = 1, #rules do
             local state = states[place]
             if state then
@@ -339,8 +383,12 @@ for place = 1, #keys do
             end
             bit = bit * 2
           end
-          if #rules > 1 then packed = generation .. string.char(present) .. packed end
+          if #rules > 1 then packed = head .. string.char(present) .. packed end
           if present == 0 then full_is_fresh, full_after = true, 0 end
+        end
+        if verb > RENEW then
+          return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock,
+            now - asked_at
         end
         if refused_by then wait, granted = retry, 0 end
         local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait,
@@ -348,7 +396,35 @@ for place = 1, #keys do
         return reply, packed, full_after, full_is_fresh, clock, now - asked_at
       end
     end)()
-    reply, packed, full_after, full_is_fresh, clock, ahead = decide_any(value, text, ask)
+    if #args ~= #keys then
+      reply, packed, full_after, full_is_fresh, clock, ahead = decide_any(value, text, ask)
+    elseif #ask < 3 or ask:byte(1) ~= IN_DEBT then
+      reply = '\4ask'
+    else
+      -- A debt is charged first, and only once: the second key says what was charged.
+      local request = 4 + struct.unpack('<I2', ask, 2)
+      local charged, before = try('GET', keys[2]), value
+      if charged and charged.err then
+        reply = charged
+      elseif not charged then
+        reply, packed, full_after, full_is_fresh, clock, ahead =
+          decide_any(value, text, ask:sub(4, request - 1))
+        if reply:byte(1) == 5 then charged, charged_now = reply:sub(2), packed and reply:sub(2) end
+        -- A full budget is no key at all.
+        if packed then before = not (full_is_fresh and full_after <= 0) and packed end
+      end
+      if charged and not charged.err then
+        local after = { decide_any(before, text, ask:sub(request)) }
+        reply = after[1]
+        if reply:byte(1) > 1 then
+          -- Without a decision nothing is changed.
+          packed, charged_now = nil, nil
+        else
+          reply = reply .. charged
+          if after[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(after, 2, 6) end
+        end
+      end
+    end
   end
 
   if packed and packed ~= value then
@@ -367,9 +443,13 @@ for place = 1, #keys do
       written = try('SET', key, packed, 'PX', ttl)
     end
     -- What was not written was not charged.
-    if type(written) == 'table' and written.err then reply = written end
+    if type(written) == 'table' and written.err then
+      reply, charged_now = written, nil
+      for before = first, place - 1 do replies[before] = written end
+    end
   end
-  if #keys == 1 then return reply end
+  if charged_now then try('SET', keys[2], charged_now, 'PX', CHARGED_MS) end
+  if #args == 2 then return reply end
   replies = replies or {}
   replies[place] = reply
 end

@@ -29,11 +29,11 @@ pub enum RedisError {
         #[from]
         cause: ConnectError,
     },
-    /// Too many calls wait to be sent already; this one never left.
-    #[error("more than {waiting_max} calls wait for redis")]
+    /// The server answers, but has more calls to do than it can within the deadline.
+    #[error("more calls wait for redis than it can answer within the deadline")]
     Overloaded {
-        /// How many may wait for one connection.
-        waiting_max: usize,
+        /// Unknown once the call was sent.
+        outcome: Outcome,
     },
     /// The deadline passed before the reply came.
     #[error("no reply from redis within the deadline")]
@@ -171,8 +171,8 @@ impl RedisError {
     /// Whether the call may have been executed.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Unavailable { .. } | Self::Overloaded { .. } => Outcome::NotExecuted,
-            Self::Timeout { outcome } => *outcome,
+            Self::Unavailable { .. } => Outcome::NotExecuted,
+            Self::Timeout { outcome } | Self::Overloaded { outcome } => *outcome,
             Self::Lost | Self::Malformed => Outcome::Unknown,
             Self::Refused(refusal) => refusal.outcome(),
         }
@@ -194,6 +194,12 @@ impl Refusal {
             // A script may have written something before it ran into any other error.
             _ => Outcome::Unknown,
         }
+    }
+
+    /// Whether the server answers others as ever: what is at this key is of another type, or the key
+    /// cannot be written, which refusals and what is read need not be.
+    pub(super) fn is_about_one_key(&self) -> bool {
+        matches!(&*self.code, "WRONGTYPE" | "OOM")
     }
 
     /// Whether the server is no place for calls at present: the connection is of no use.
@@ -262,7 +268,10 @@ mod tests {
     fn what_was_sent_without_a_reply_has_an_unknown_outcome() {
         assert_eq!(RedisError::Lost.outcome(), Outcome::Unknown);
         assert_eq!(RedisError::Malformed.outcome(), Outcome::Unknown);
-        assert_eq!(RedisError::Overloaded { waiting_max: 1 }.outcome(), Outcome::NotExecuted);
+        assert_eq!(
+            RedisError::Overloaded { outcome: Outcome::NotExecuted }.outcome(),
+            Outcome::NotExecuted
+        );
         assert_eq!(RedisError::from(ConnectError::NotYet).outcome(), Outcome::NotExecuted);
     }
 }

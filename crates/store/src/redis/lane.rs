@@ -27,11 +27,13 @@ use super::batch::{Call, Request, Stage};
 use super::config::Address;
 use super::connection::{Connection, Dialer};
 use super::error::{ConnectError, Outcome, RedisError};
+use super::load::Load;
 use super::service::{Service, load};
 use super::stats::Counters;
 use super::task::Task;
 
-/// Most calls that wait for one connection: more could not be served within a deadline anyway.
+/// Most calls that wait for one connection: as many as its queue holds, where the pace of the server
+/// does not say how many could be served within a deadline.
 pub(super) const WAITING_MAX: usize = 4096;
 
 /// Most times a call goes again after the server surely did not execute it.
@@ -59,6 +61,8 @@ pub(super) struct LaneSetup {
     pub(super) master_only: bool,
     /// Told when a server turned out to be the wrong one or could not be reached.
     pub(super) suspicion: Arc<Notify>,
+    /// What a call may take.
+    pub(super) deadline: Duration,
     pub(super) silence_max: Duration,
     pub(super) counters: Arc<Counters>,
 }
@@ -68,6 +72,7 @@ pub(super) struct LaneSetup {
 pub(super) struct Lane {
     inbox: mpsc::Sender<Call>,
     status: watch::Receiver<Status>,
+    load: Arc<Load>,
     _worker: Task,
 }
 
@@ -88,6 +93,7 @@ struct Worker {
     target: watch::Receiver<Target>,
     inbox: mpsc::Receiver<Call>,
     status: watch::Sender<Status>,
+    load: Arc<Load>,
     /// Whether there has been a connection before.
     connected_before: bool,
 }
@@ -107,9 +113,16 @@ impl Lane {
     pub(super) fn start(setup: LaneSetup, target: watch::Receiver<Target>) -> Self {
         let (inbox, calls) = mpsc::channel(WAITING_MAX);
         let (status_sender, status) = watch::channel(Status::Connecting);
-        let worker =
-            Worker { setup, target, inbox: calls, status: status_sender, connected_before: false };
-        Self { inbox, status, _worker: Task::start(worker.run()) }
+        let load = Arc::new(Load::new(setup.deadline));
+        let worker = Worker {
+            setup,
+            target,
+            inbox: calls,
+            status: status_sender,
+            load: Arc::clone(&load),
+            connected_before: false,
+        };
+        Self { inbox, status, load, _worker: Task::start(worker.run()) }
     }
 
     /// Whether calls are served now.
@@ -129,19 +142,45 @@ impl Lane {
         request: Request,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
-        let (reply, answer) = oneshot::channel();
+        let Some(ticket) = self.load.enter() else {
+            return Err(self.too_late(Outcome::NotExecuted, deadline));
+        };
+        let (reply, mut answer) = oneshot::channel();
         let stage = Arc::new(Stage::default());
-        let call = Call { request, reply, stage: Arc::clone(&stage), repeats: 0 };
+        let (reply, taken) = (Some(reply), Arc::clone(&stage));
+        let call = Call { request, reply, stage: taken, repeats: 0, _ticket: ticket };
         if self.inbox.try_send(call).is_err() {
-            return Err(RedisError::Overloaded { waiting_max: WAITING_MAX });
+            return Err(self.too_late(Outcome::NotExecuted, deadline));
         }
-        match timeout_at(deadline, answer).await {
+        match timeout_at(deadline, &mut answer).await {
             Ok(Ok(result)) => result,
             // The worker let the call fall, which it does when its connection breaks.
             Ok(Err(_)) if stage.give_up() => Err(self.unavailable()),
             Ok(Err(_)) => Err(RedisError::Lost),
-            Err(_) if stage.give_up() => Err(RedisError::Timeout { outcome: Outcome::NotExecuted }),
-            Err(_) => Err(RedisError::Timeout { outcome: Outcome::Unknown }),
+            Err(_) if stage.give_up() => Err(self.too_late(Outcome::NotExecuted, deadline)),
+            Err(_) => {
+                // From here on a reply is a late one. It may have come in this very moment.
+                answer.close();
+                let late = || Err(self.too_late(Outcome::Unknown, deadline));
+                answer.try_recv().unwrap_or_else(|_| late())
+            }
+        }
+    }
+
+    /// Why a call that came now would be refused, if it would be.
+    pub(super) fn refuses(&self) -> Option<RedisError> {
+        let is_full = self.is_ready() && !self.load.has_room();
+        is_full.then(|| self.too_late(Outcome::NotExecuted, Instant::now()))
+    }
+
+    /// Why there is no reply in time: the server is silent, or has too much to do.
+    fn too_late(&self, outcome: Outcome, deadline: Instant) -> RedisError {
+        let (now, load) = (Instant::now(), &self.load);
+        let is_own =
+            outcome == Outcome::NotExecuted || load.is_long() || load.is_behind(deadline, now);
+        match self.load.answers(is_own, now) {
+            true => RedisError::Overloaded { outcome },
+            false => RedisError::Timeout { outcome },
         }
     }
 
@@ -161,8 +200,8 @@ impl Worker {
                 Ok(Ok(connection)) => {
                     self.greet();
                     let since = Instant::now();
-                    let Self { setup, target, inbox, .. } = &mut self;
-                    let service = Service::new(setup, target, inbox, connection);
+                    let Self { setup, target, inbox, load, .. } = &mut self;
+                    let service = Service::new((setup, load), target, inbox, connection);
                     let Err(cause) = service.run().await else { return };
                     if since.elapsed() >= SETTLED_AFTER {
                         backoff.reset();
@@ -186,6 +225,7 @@ impl Worker {
             self.setup.counters.reconnects.add_one();
         }
         self.connected_before = true;
+        self.load.greeted(Instant::now());
         self.status.send_replace(Status::Ready);
     }
 

@@ -27,12 +27,16 @@
 mod acl;
 mod backoff;
 mod batch;
+mod blob;
 mod cluster;
 pub mod codec;
 mod config;
 mod connection;
 mod error;
+mod fleet;
 mod lane;
+mod late;
+mod load;
 mod publish;
 mod revisions;
 pub mod script;
@@ -60,6 +64,7 @@ use self::cluster::Cluster;
 pub use self::config::{Address, ConfigError, HOSTS_MAX, RedisConfig, Topology};
 use self::connection::Dialer;
 pub use self::error::{ConnectError, Outcome, RedisError, Refusal};
+pub use self::fleet::{Fleet, Presence};
 use self::lane::LaneSetup;
 pub use self::publish::{
     Changed, POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublishError, Published,
@@ -117,6 +122,7 @@ impl RedisClient {
             joined_max: config.joined_max,
             master_only: false,
             suspicion: Arc::new(Notify::new()),
+            deadline: config.deadline,
             silence_max: LaneSetup::silence_max(config.deadline),
             counters: Arc::clone(&counters),
         };
@@ -156,6 +162,16 @@ impl RedisClient {
         Instant::now() + self.deadline
     }
 
+    /// Why a call that came now would be refused at once, where that can be said before it is made: so much
+    /// waits already.
+    pub(crate) fn refuses(&self) -> Option<RedisError> {
+        match &self.servers {
+            Servers::Standalone(servers) => servers.lanes.refuses(),
+            Servers::Sentinel(servers) => servers.lanes.refuses(),
+            Servers::Cluster(_) => None,
+        }
+    }
+
     /// What the script says about `ask`.
     ///
     /// # Errors
@@ -164,12 +180,28 @@ impl RedisClient {
     pub async fn eval(&self, ask: Ask, deadline: Instant) -> Result<Bytes, RedisError> {
         self.counters.calls.add_one();
         let reply = match &self.servers {
-            Servers::Cluster(cluster) => cluster.eval(ask, deadline).await,
+            Servers::Cluster(cluster) => Box::pin(cluster.eval(ask, deadline)).await,
             Servers::Standalone(servers) => {
                 servers.lanes.call(Request::script(ask), deadline).await
             }
             Servers::Sentinel(servers) => servers.lanes.call(Request::script(ask), deadline).await,
         };
+        self.account(reply.and_then(bytes))
+    }
+
+    /// What the script says about `ask`, which begins with a debt. The script notes at `noted`, a key in
+    /// the slot of the other, what it charged, and charges it once however often it is asked.
+    ///
+    /// # Errors
+    /// As [`eval`](Self::eval).
+    pub(crate) async fn eval_once(
+        &self,
+        ask: Ask,
+        noted: &[u8],
+        deadline: Instant,
+    ) -> Result<Bytes, RedisError> {
+        let (key, noted) = (ask.key.clone(), Bytes::copy_from_slice(noted));
+        let reply = self.command(&key, What::InDebt(ask, noted), deadline).await;
         self.account(reply.and_then(bytes))
     }
 

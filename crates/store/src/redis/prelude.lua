@@ -27,6 +27,10 @@ local RESET = 6
 local ACQUIRE = 7
 local RELEASE = 8
 local RENEW = 9
+local DEBIT = 11
+local RAISE = 13
+-- A debit, and a request after it.
+local IN_DEBT = 12
 local COST_MAX = 2147483648
 
 -- Whose time it is: the server's, the caller's in place of it, or the caller's beside others'.
@@ -47,6 +51,12 @@ local CALENDAR = 4
 local RULES = 1
 local LOST = 2
 
+-- Bytes of a foreign state that its reader is shown: what says which rules wrote it is in them.
+local HEAD_MAX = 1024
+
+-- How long it is remembered that a debt was charged: an hour. A caller that heard no answer asks again
+-- within seconds.
+local CHARGED_MS = 3600000
 -- How long a budget that does not start full is remembered after it is full: 30 days.
 local IDLE_MS = 2592000000
 -- How long a key outlives its budget where time is passed in and need not be the server's: a day.

@@ -2,7 +2,7 @@
 //!
 //! `EVALSHA <sha1> n key.. rules ask ..` decides one request for each of `n` keys; what `rules`,
 //! `ask` and the replies are, [`codec`](super::codec) knows. It reads and writes its keys only,
-//! each at most once, and reads the server's clock at most once.
+//! each at most once in a row of the same requests, and reads the server's clock at most once.
 
 /// The source, in the Lua 5.1 of Redis 6.2 and later and of Valkey.
 pub const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/script.lua"));

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -21,6 +22,8 @@ use super::batch::{self, Call, Packet};
 use super::connection::{Connection, FLIGHTS_MAX};
 use super::error::{ConnectError, RedisError, Refusal};
 use super::lane::{LaneSetup, REPEATS_MAX, Target, WAITING_MAX};
+use super::late::Late;
+use super::load::Load;
 
 /// How often the age of the oldest request is looked at.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -32,15 +35,20 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 /// A connection in use.
 pub(super) struct Service<'a> {
     setup: &'a LaneSetup,
+    load: &'a Arc<Load>,
     target: &'a mut watch::Receiver<Target>,
     inbox: &'a mut mpsc::Receiver<Call>,
     connection: Connection,
     /// Taken from the inbox and not yet sent, or to be sent again.
     waiting: VecDeque<Call>,
+    late: Late,
     flights: FuturesUnordered<Flight>,
     /// When each packet in flight was sent, oldest first: replies come in order.
     sent_at: VecDeque<Instant>,
     heard_at: Instant,
+    /// Since when something has been in flight, as far as is not accounted for yet, and the calls that
+    /// came back since.
+    busy: (Instant, usize),
     /// Whether the script is being loaded again; decisions wait behind it.
     reloading: bool,
 }
@@ -60,22 +68,34 @@ enum Cargo {
     Ping,
 }
 
+impl Cargo {
+    fn calls(&self) -> usize {
+        match self {
+            Self::Calls(calls) => calls.len(),
+            Self::Reload | Self::Ping => 0,
+        }
+    }
+}
+
 impl<'a> Service<'a> {
     pub(super) fn new(
-        setup: &'a LaneSetup,
+        (setup, load): (&'a LaneSetup, &'a Arc<Load>),
         target: &'a mut watch::Receiver<Target>,
         inbox: &'a mut mpsc::Receiver<Call>,
         connection: Connection,
     ) -> Self {
         Self {
             setup,
+            load,
             target,
             inbox,
             connection,
             waiting: VecDeque::new(),
+            late: Late::default(),
             flights: FuturesUnordered::new(),
             sent_at: VecDeque::new(),
             heard_at: Instant::now(),
+            busy: (Instant::now(), 0),
             reloading: false,
         }
     }
@@ -117,8 +137,12 @@ impl<'a> Service<'a> {
         !self.reloading && self.flights.len() < flights_max
     }
 
-    /// Sends what waits.
+    /// Sends what is to be given back, and what waits.
     fn send(&mut self) {
+        for request in self.late.take() {
+            self.setup.counters.late_grants.add_one();
+            self.waiting.push_front(Call::for_nobody(request, self.load.enter_anyway()));
+        }
         while self.waiting.len() < WAITING_MAX
             && let Ok(call) = self.inbox.try_recv()
         {
@@ -136,8 +160,12 @@ impl<'a> Service<'a> {
     }
 
     fn fly(&mut self, cargo: Cargo, packet: Packet) {
-        let connection = self.connection.commands.clone();
-        self.sent_at.push_back(Instant::now());
+        let (connection, now) = (self.connection.commands.clone(), Instant::now());
+        if self.flights.is_empty() {
+            self.busy = (now, 0);
+            self.load.asked(now);
+        }
+        self.sent_at.push_back(now);
         self.flights.push(Box::pin(async move {
             let reply = exchange(connection, packet).await;
             Landing { cargo, reply }
@@ -146,8 +174,19 @@ impl<'a> Service<'a> {
 
     fn land(&mut self, landing: Landing) -> Result<(), ConnectError> {
         let Landing { cargo, reply } = landing;
-        self.sent_at.pop_front();
-        self.heard_at = Instant::now();
+        let (now, calls) = (Instant::now(), cargo.calls());
+        if let Some(sent) = self.sent_at.pop_front()
+            && reply.is_ok()
+        {
+            self.load.heard((sent, self.heard_at, now));
+        }
+        self.busy.1 += calls;
+        let is_over = now.duration_since(self.busy.0) >= self.setup.deadline / 4;
+        if self.flights.is_empty() || is_over {
+            self.load.worked_off(self.busy.1, (self.busy.0, now));
+            self.busy = (now, 0);
+        }
+        self.heard_at = now;
         let address = || self.connection.address.clone();
         let Ok(reply) = reply else {
             // Calls in flight are let fall, which tells their callers that the outcome is unknown.
@@ -159,10 +198,10 @@ impl<'a> Service<'a> {
                 self.repeat_behind_reload(calls, &reply);
             }
             (Cargo::Calls(calls), Some(refusal)) if refusal.means_wrong_server() => {
-                batch::deliver(calls, reply);
+                batch::deliver(calls, reply, &mut self.late);
                 return Err(ConnectError::Refused { address: address(), refusal });
             }
-            (Cargo::Calls(calls), _) => batch::deliver(calls, reply),
+            (Cargo::Calls(calls), _) => batch::deliver(calls, reply, &mut self.late),
             (Cargo::Reload, Some(refusal)) => {
                 return Err(ConnectError::Refused { address: address(), refusal });
             }

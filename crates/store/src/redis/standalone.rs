@@ -68,6 +68,13 @@ impl Lanes {
         self.pick().call(request, deadline).await
     }
 
+    /// Why a call that came now would be refused, if every lane that serves calls is full.
+    pub(super) fn refuses(&self) -> Option<RedisError> {
+        let mut serving = self.lanes.iter().filter(|lane| lane.is_ready());
+        let first = serving.next()?.refuses()?;
+        serving.all(|lane| lane.refuses().is_some()).then_some(first)
+    }
+
     /// The next lane, or the one after it that serves calls. If none does, the next one says why.
     fn pick(&self) -> &Lane {
         let first = self.next.fetch_add(1, Ordering::Relaxed);

@@ -19,6 +19,8 @@ pub struct Stats {
     pub timeouts: u64,
     /// Calls that failed with [`Outcome::Unknown`](super::Outcome::Unknown).
     pub unknown_outcomes: u64,
+    /// Refunds of what was granted to callers that had given up; one may be of several grants.
+    pub late_grants: u64,
 }
 
 /// The same, being counted.
@@ -31,6 +33,7 @@ pub(super) struct Counters {
     pub(super) redirects: Counter,
     pub(super) timeouts: Counter,
     pub(super) unknown_outcomes: Counter,
+    pub(super) late_grants: Counter,
 }
 
 /// A number that only grows.
@@ -47,6 +50,7 @@ impl Counters {
             redirects,
             timeouts,
             unknown_outcomes,
+            late_grants,
         } = self;
         Stats {
             calls: calls.get(),
@@ -56,6 +60,7 @@ impl Counters {
             redirects: redirects.get(),
             timeouts: timeouts.get(),
             unknown_outcomes: unknown_outcomes.get(),
+            late_grants: late_grants.get(),
         }
     }
 }

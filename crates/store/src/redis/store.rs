@@ -5,32 +5,41 @@
 //! Verdict ◀─ Reply ◀────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! One call a decision. A key whose state was written under other rules takes a second one: the
-//! script says of which generation they are, and the call is repeated with them. They are known from
-//! this store's own past or from Redis, where every store puts its rules before it first uses them.
-//! If nobody knows them the key's budgets count as used up, which is never more than the limit.
+//! One call a decision. A key whose state was written under other rules takes a second one. Of two
+//! versions of a policy the one that was taken over later decides: if that is the caller's, the call is
+//! repeated with the older rules, and the script takes usage over; if it is the one that wrote the
+//! state, the call is repeated under it, and the state stays as it is. So no two versions convert a key
+//! back and forth. Rules are known from this store's own past or from Redis, where every store puts
+//! those of policies before it first uses them. If nobody knows them the key's budgets count as used
+//! up, which is never more than the limit.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluicegate_kernel::{Moment, RuleSet, Verdict};
+use sluicegate_kernel::{Micros, Moment, RuleSet, Verdict, Window};
 use tokio::time::Instant;
 
-use super::codec::{Before, Clock, Generation, Question, Reply, RulesBlob, state_key};
-use super::{
-    Ask, ConfigError, ConnectError, LuaScript, Outcome, Publication, PublishError, Published,
-    RedisClient, RedisConfig, RedisError, Revisions, Stats, script,
+use super::blob::BlobRule;
+use super::codec::{
+    Before, Clock, ForeignReply, Question, Reply, RulesBlob, Stamp, debt_key, rules_key,
+    split_charged, state_key, windows_at,
 };
-use crate::{Executed, Request, Store, StoreError};
+use super::{
+    Ask, ConfigError, ConnectError, Fleet, LuaScript, Outcome, Presence, Publication, PublishError,
+    Published, RedisClient, RedisConfig, RedisError, Revisions, Stats, script,
+};
+use crate::{Debt, Executed, Origin, Permits, Request, Store, StoreError};
 
-/// How long rules are kept in Redis after they were last put there: longer than the longest period
-/// (366 days), so that they outlive every state that was written under them.
-const RULES_TTL: Duration = Duration::from_secs(400 * 86_400);
-
-/// How often rules in use are put there again: a Redis that lost its data has them back soon.
+/// How often rules in use are put into Redis again: one that lost its data has them back soon. They
+/// are kept for twice as long after the last state that was written under them is full again.
 const RULES_AGAIN: Duration = Duration::from_secs(600);
+
+/// How much longer than its budget a state is remembered at most where the server's clock does not
+/// tell the time: a day.
+const CLOCKS_APART: Duration = Duration::from_secs(86_400);
 
 /// Rule sets that are remembered at most: some ten thousand policies and what they were before.
 /// Those beyond are encoded and put into Redis again, which costs time and nothing else.
@@ -54,14 +63,17 @@ pub struct RedisStore {
 #[derive(Debug, Default)]
 struct KnownRules {
     sets: HashMap<usize, KnownSet>,
-    blobs: HashMap<Generation, Bytes>,
+    /// What is at a key of Redis where rules are kept.
+    kept: HashMap<String, Bytes>,
 }
 
+/// A rule set as it was last used.
 #[derive(Clone, Debug)]
 struct KnownSet {
     set: Weak<RuleSet>,
-    blob: Bytes,
-    generation: Generation,
+    policy: Box<str>,
+    origin: Origin,
+    blob: RulesBlob,
     /// Until when Redis surely has it.
     kept_until: Option<Instant>,
 }
@@ -105,6 +117,15 @@ impl RedisStore {
         self.client.ready().await
     }
 
+    /// Notes that a node lives, and says how many do and whether Redis has forgotten something.
+    ///
+    /// # Errors
+    /// [`RedisError`] if Redis does not answer within the deadline of a decision.
+    pub async fn note(&self, presence: &mut Presence, now: Micros) -> Result<Fleet, RedisError> {
+        let now_ms = (self.clock != Clock::Server).then_some(now.get() / 1_000);
+        presence.note(&self.client, now_ms, self.client.deadline()).await
+    }
+
     /// What was done since the start.
     pub fn stats(&self) -> Stats {
         self.client.stats()
@@ -127,29 +148,67 @@ impl RedisStore {
         self.client.revisions()
     }
 
-    async fn verdict(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
-        let Request { policy, key, rules, verb } = *request;
+    /// Decides `request`, once `debt` is charged if there is one, and says what was charged.
+    async fn verdict(
+        &self,
+        debt: Option<&Debt>,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Result<(Verdict, Permits), StoreError> {
+        // Redis bounds its keys by its own memory: the quota says nothing here.
+        let Request { policy, key, rules, verb, .. } = *request;
         let deadline = self.client.deadline();
-        let blob = self.blob(rules, deadline).await?;
-        let key = match &*self.namespace {
-            "" => state_key(policy, key),
-            namespace => state_key(&format!("{namespace}{policy}"), key),
-        };
-        let key = Bytes::from(key);
-        let mut before = Wrote::Unsaid;
+        let own = self.blob(request, deadline).await?;
+        let state_key = state_key(&self.in_own_namespace(policy), key);
+        let debt_key = debt.map(|debt| debt_key(&state_key, debt.id));
+        let key = Bytes::from(state_key);
+        // Rules of a later version than the caller's, and those that wrote the state.
+        let (mut later, mut before): (Option<RulesBlob>, _) = (None, Wrote::Unsaid);
         for calls in 0..CALLS_MAX {
             let question = Question { verb, at, clock: self.clock, before: before.told() };
-            let args = [blob.clone(), question.encode(rules).into()];
-            let reply = match self.client.eval(Ask { key: key.clone(), args }, deadline).await {
+            let windows = match &later {
+                None => windows_at(rules, at),
+                Some(later) => windows_of(later, &own, at)?,
+            };
+            let ask = match debt {
+                None => question.encode_with(windows.into_iter()),
+                Some(debt) => {
+                    let permits = permits_under(debt, rules, later.as_ref());
+                    question.encode_in_debt((debt.charge, &permits), windows.into_iter())
+                }
+            };
+            let deciding = later.as_ref().unwrap_or(&own);
+            let ask = Ask { key: key.clone(), args: [deciding.to_bytes(), ask.into()] };
+            let answered = match &debt_key {
+                None => self.client.eval(ask, deadline).await,
+                Some(debt_key) => {
+                    Box::pin(self.client.eval_once(ask, debt_key.as_bytes(), deadline)).await
+                }
+            };
+            let mut reply = match answered {
                 Ok(reply) => reply,
                 Err(error) => return Err(failed(error, calls)),
             };
-            match Reply::decode(&reply, rules, verb) {
-                Ok(Reply::Verdict(verdict)) => return Ok(verdict),
+            let mut charged = Permits::default();
+            if let Some(debt) = debt {
+                (reply, charged) = charged_of(reply, debt, rules, later.as_ref());
+            }
+            let reply = match &later {
+                None => Reply::decode(&reply, rules, verb),
+                Some(later) => decode_later(&reply, later, &own),
+            };
+            match reply {
+                Ok(Reply::Verdict(verdict)) => return Ok((verdict, charged)),
                 Ok(Reply::Unsupported(unsupported)) => return Err(unsupported.into()),
-                Ok(Reply::Unknown(generation)) => {
-                    let found = self.find(generation, deadline).await;
-                    before = found.map_err(|error| failed(error, calls + 1))?;
+                Ok(Reply::Unknown(state)) => {
+                    let wrote = Box::pin(self.wrote(request, &state, deadline)).await;
+                    let wrote = wrote.map_err(|error| failed(error, calls + 1))?;
+                    match wrote {
+                        Wrote::Rules(wrote) if wrote.stamp() > deciding.stamp() => {
+                            (later, before) = (Some(wrote), Wrote::Unsaid);
+                        }
+                        older => before = older,
+                    }
                 }
                 Ok(Reply::Malformed(what)) => {
                     return Err(unreadable(&format!("the script cannot read its {what}")));
@@ -160,28 +219,68 @@ impl RedisStore {
         Err(StoreError::Contended { executed: Executed::No })
     }
 
-    /// The blob of `rules`, which Redis has when this returns.
-    async fn blob(&self, rules: &Arc<RuleSet>, deadline: Instant) -> Result<Bytes, RedisError> {
-        let address = Arc::as_ptr(rules).addr();
+    fn in_own_namespace<'p>(&self, policy: &'p str) -> Cow<'p, str> {
+        match &*self.namespace {
+            "" => policy.into(),
+            namespace => format!("{namespace}{policy}").into(),
+        }
+    }
+
+    /// The blob of the rules of `request`. Those of a policy are in Redis when this returns.
+    async fn blob(
+        &self,
+        request: &Request<'_>,
+        deadline: Instant,
+    ) -> Result<RulesBlob, RedisError> {
+        let address = Arc::as_ptr(request.rules).addr();
         let known = self.read(|known| known.sets.get(&address).cloned());
-        let known = known.unwrap_or_else(|| KnownSet::new(rules));
+        let known = known.filter(|known| known.is_of(request));
+        let known = known.unwrap_or_else(|| KnownSet::new(request));
         if known.kept_until.is_some_and(|until| deadline < until) {
             return Ok(known.blob);
         }
-        let rules_key = known.generation.rules_key();
-        self.client.set(rules_key.as_bytes(), &known.blob, RULES_TTL, deadline).await?;
+        let mut key = None;
+        if let Some(stamp) = known.blob.stamp() {
+            let rules_key = rules_key(&self.in_own_namespace(request.policy), stamp.generation());
+            let (rules, ttl) = (known.blob.rules(), self.life_of(&known.blob));
+            // On the heap, as all that is rare: no decision carries the space for it.
+            Box::pin(self.client.set(rules_key.as_bytes(), rules, ttl, deadline)).await?;
+            key = Some(rules_key);
+        }
         let blob = known.blob.clone();
-        self.write(|all| all.keep(address, known, deadline + RULES_AGAIN));
+        self.write(|all| all.keep(key, (address, known), deadline + RULES_AGAIN));
         Ok(blob)
     }
 
-    /// The rules of `generation`, if anybody still has them.
-    async fn find(&self, generation: Generation, deadline: Instant) -> Result<Wrote, RedisError> {
-        if let Some(blob) = self.read(|known| known.blobs.get(&generation).cloned()) {
-            return Ok(Wrote::Rules(blob));
+    /// How long rules are kept that nobody uses any more: as long as the last state under them may be
+    /// of use.
+    fn life_of(&self, blob: &RulesBlob) -> Duration {
+        let apart = if self.clock == Clock::Server { Duration::ZERO } else { CLOCKS_APART };
+        Duration::from_micros(blob.life().get()) + apart + 2 * RULES_AGAIN
+    }
+
+    /// The rules that wrote a state which begins like this.
+    async fn wrote(
+        &self,
+        request: &Request<'_>,
+        state: &[u8],
+        deadline: Instant,
+    ) -> Result<Wrote, RedisError> {
+        if request.origin == Origin::Caller {
+            return Ok(RulesBlob::read_brought(state).map_or(Wrote::Lost, Wrote::Rules));
         }
-        let found = self.client.get(generation.rules_key().as_bytes(), deadline).await?;
-        Ok(found.map_or(Wrote::Lost, Wrote::Rules))
+        let Some(stamp) = Stamp::read(state) else { return Ok(Wrote::Lost) };
+        let key = rules_key(&self.in_own_namespace(request.policy), stamp.generation());
+        let known = self.read(|known| known.kept.get(&key).cloned());
+        let rules = match known {
+            Some(rules) => Some(rules),
+            None => self.client.get(key.as_bytes(), deadline).await?,
+        };
+        let blob = rules.and_then(|rules| RulesBlob::of_stamp(&rules, stamp));
+        if let Some(blob) = &blob {
+            self.write(|all| all.keep_rules(key, blob));
+        }
+        Ok(blob.map_or(Wrote::Lost, Wrote::Rules))
     }
 
     /// What is known, also after a panic elsewhere: entries are written whole.
@@ -195,40 +294,53 @@ impl RedisStore {
 }
 
 impl KnownRules {
-    fn keep(&mut self, address: usize, set: KnownSet, until: Instant) {
+    fn keep(&mut self, key: Option<String>, (address, set): (usize, KnownSet), until: Instant) {
+        if let Some(key) = key {
+            self.keep_rules(key, &set.blob);
+        }
         if self.sets.len() >= RULES_MAX {
             self.sets.retain(|_, known| known.set.strong_count() > 0);
-        }
-        if self.blobs.len() < RULES_MAX {
-            self.blobs.insert(set.generation, set.blob.clone());
         }
         if self.sets.len() < RULES_MAX {
             self.sets.insert(address, KnownSet { kept_until: Some(until), ..set });
         }
     }
+
+    fn keep_rules(&mut self, key: String, blob: &RulesBlob) {
+        if self.kept.len() < RULES_MAX {
+            self.kept.entry(key).or_insert_with(|| Bytes::copy_from_slice(blob.rules()));
+        }
+    }
 }
 
 impl KnownSet {
-    fn new(rules: &Arc<RuleSet>) -> Self {
-        let blob = RulesBlob::new(rules);
+    fn new(request: &Request<'_>) -> Self {
+        let Request { policy, rules, origin, .. } = *request;
         Self {
             set: Arc::downgrade(rules),
-            generation: blob.generation(),
-            blob: Bytes::copy_from_slice(blob.as_bytes()),
+            policy: policy.into(),
+            origin,
+            blob: RulesBlob::new(rules, origin),
             kept_until: None,
         }
+    }
+
+    /// Whether it is used in the same way again.
+    fn is_of(&self, request: &Request<'_>) -> bool {
+        let is_same_policy = request.origin == Origin::Caller || *self.policy == *request.policy;
+        is_same_policy && self.origin == request.origin
     }
 }
 
 /// The rules that wrote a state; see [`Before`].
 enum Wrote {
     Unsaid,
-    Rules(Bytes),
+    Rules(RulesBlob),
     Lost,
 }
 
 impl Wrote {
-    fn told(&self) -> Before<'_> {
+    const fn told(&self) -> Before<'_> {
         match self {
             Self::Unsaid => Before::Unsaid,
             Self::Rules(blob) => Before::Rules(blob),
@@ -237,15 +349,104 @@ impl Wrote {
     }
 }
 
+/// The windows of the calendars of `later`, of which those of `own` are known at `at`.
+fn windows_of(
+    later: &RulesBlob,
+    own: &RulesBlob,
+    at: &Moment<'_>,
+) -> Result<Vec<Window>, StoreError> {
+    let own = own.each();
+    let known = || own.iter().zip(at.windows());
+    let window = |rule: &BlobRule<'_>| {
+        let same = known().find(|(own, _)| rule.shares_calendar(own));
+        same.and_then(|(_, window)| *window)
+    };
+    let later = later.each();
+    let windows = later.iter().filter(|rule| rule.has_calendar()).map(window);
+    windows.collect::<Option<_>>().ok_or_else(|| {
+        unreadable("later rules of this policy follow a calendar that is not known here")
+    })
+}
+
+/// The permits that a debt of `rules` is under the rules that decide. Which rule is which of `later` ones is
+/// not known: each is charged the most.
+fn permits_under(debt: &Debt, rules: &RuleSet, later: Option<&RulesBlob>) -> Vec<u64> {
+    match later {
+        None => debt.permits[..rules.rules().len()].to_vec(),
+        Some(later) => vec![debt.permits.into_iter().max().unwrap_or(0); later.each().len()],
+    }
+}
+
+/// The decision in a reply to a request in debt, and what was charged; other replies are left as they are.
+fn charged_of(
+    reply: Bytes,
+    debt: &Debt,
+    rules: &RuleSet,
+    later: Option<&RulesBlob>,
+) -> (Bytes, Permits) {
+    let several = later.map_or(rules.rules().len(), |later| later.each().len());
+    let Some((verdict, taken)) = split_charged(&reply, several) else {
+        return (reply, Permits::default());
+    };
+    let charged = match later {
+        None => taken,
+        Some(_) => {
+            let least = taken[..several].iter().copied().min().unwrap_or(0);
+            debt.permits.map(|permits| permits.min(least))
+        }
+    };
+    (Bytes::copy_from_slice(verdict), charged)
+}
+
+/// What the script said under `later` rules, as a verdict of `own`: that of the rule of the same name,
+/// or the first.
+fn decode_later(reply: &[u8], later: &RulesBlob, own: &RulesBlob) -> Result<Reply, ForeignReply> {
+    let (later, own) = (later.each(), own.each());
+    let limit = |rule: usize| later.get(rule).map(BlobRule::limit);
+    let reply = Reply::decode_with(reply, limit, || None)?;
+    let Reply::Verdict(verdict) = reply else { return Ok(reply) };
+    let same = own.iter().position(|rule| rule.is_named_as(&later[verdict.rule]));
+    Ok(Reply::Verdict(Verdict { rule: same.unwrap_or(0), ..verdict }))
+}
+
 impl Store for RedisStore {
     async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
-        self.verdict(request, at).await
+        self.verdict(None, request, at).await.map(|(verdict, _)| verdict)
+    }
+
+    async fn charge_and_decide(
+        &self,
+        debt: &Debt,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Result<(Verdict, Permits), StoreError> {
+        self.verdict(Some(debt), request, at).await
+    }
+
+    /// Where so much waits that a request would be refused. Under a flood most requests end here, before
+    /// anything is made ready for them.
+    fn decide_at_once(
+        &self,
+        _request: &Request<'_>,
+        _at: &Moment<'_>,
+    ) -> Option<Result<Verdict, StoreError>> {
+        match self.client.refuses()? {
+            error @ RedisError::Overloaded { .. } => Some(Err(error.into())),
+            _ => None,
+        }
     }
 }
 
 impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
-        Self::Unavailable { reason: error.to_string(), executed: error.outcome().into() }
+        let executed = error.outcome().into();
+        match error {
+            RedisError::Overloaded { .. } => Self::Overloaded { executed },
+            RedisError::Refused(ref refusal) if refusal.is_about_one_key() => {
+                unreadable(&error.to_string())
+            }
+            error => Self::Unavailable { reason: error.to_string(), executed },
+        }
     }
 }
 
@@ -270,5 +471,5 @@ fn failed(error: RedisError, answered: usize) -> StoreError {
 }
 
 fn unreadable(reason: &str) -> StoreError {
-    StoreError::Unavailable { reason: reason.to_owned(), executed: Executed::No }
+    StoreError::Unreadable { reason: reason.to_owned() }
 }

@@ -87,7 +87,9 @@ async fn replies_that_are_lost_leave_the_outcome_unknown_and_nothing_is_done_twi
     let mut sent = 0;
     for result in calls.join_all().await {
         let error = result.expect_err("no reply comes through");
-        assert!(matches!(error, RedisError::Timeout { .. }), "{error:?}");
+        // What still waited here may be one too many for all that is known.
+        let waited = RedisError::Overloaded { outcome: Outcome::NotExecuted };
+        assert!(matches!(error, RedisError::Timeout { .. }) || error == waited, "{error:?}");
         if error.outcome() == Outcome::Unknown {
             sent += 1;
         }
@@ -157,6 +159,7 @@ async fn a_server_that_answers_late_gets_a_timeout_and_no_second_call() {
 async fn more_calls_than_may_wait_are_refused_at_once() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let client = connect(&format!("{}?connections=1&deadline_ms=3000", redis.url())).await;
+    count(&client, "a").await.expect("all is well");
     redis.stop_process().expect("it hangs");
     let mut calls = JoinSet::new();
     for _ in 0..6000 {
@@ -166,11 +169,7 @@ async fn more_calls_than_may_wait_are_refused_at_once() {
     let mut refused = 0;
     for result in calls.join_all().await {
         let error = result.expect_err("the server hangs");
-        if let RedisError::Overloaded { waiting_max } = error {
-            assert_eq!(error.outcome(), Outcome::NotExecuted);
-            assert_eq!(waiting_max, 4096);
-            refused += 1;
-        }
+        refused += usize::from(error == RedisError::Overloaded { outcome: Outcome::NotExecuted });
     }
     assert!(refused > 1000, "{refused}");
     redis.continue_process().expect("it goes on");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_store::redis::{RedisConfig, RedisStore};
-use sluicegate_store::{Request, Store};
+use sluicegate_store::{Origin, Quota, Request, Store};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -38,7 +38,14 @@ fn bucket(rate: u64, burst: u64) -> Arc<RuleSet> {
 /// Whether a check of `key` passes now, by the server's clock.
 async fn passes(store: &RedisStore, key: &[u8], rules: &Arc<RuleSet>) -> bool {
     let verb = &Verb::Check { cost: Cost::ONE };
-    let request = Request { policy: "p", key, rules, verb };
+    let request = Request {
+        policy: "p",
+        key,
+        rules,
+        verb,
+        origin: Origin::default(),
+        quota: Quota::default(),
+    };
     let verdict = store.decide(&request, &Moment::new(Micros::ZERO)).await;
     verdict.expect("the store answers").decision.allowed()
 }

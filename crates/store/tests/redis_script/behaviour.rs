@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use sluicegate_conformance::Subject;
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb};
-use sluicegate_store::redis::codec::{Clock, Reply, RulesBlob, state_key};
+use sluicegate_store::redis::codec::{Clock, Reply, state_key};
 use sluicegate_store::redis::script::SHA1;
 
 use crate::protocol::{bucket, check, question};
 use crate::random;
 use crate::server::{RealRedis, Resp};
-use crate::subject::{Executor, Scripted};
+use crate::subject::{Executor, Scripted, blob_of};
 
 impl RealRedis {
     fn pttl(&mut self, key: &str) -> i64 {
@@ -120,7 +120,7 @@ fn a_refused_check_and_a_peek_write_nothing() {
 fn nothing_that_a_user_wrote_appears_in_the_server() {
     let Some(mut server) = RealRedis::start() else { return };
     let rules = RuleSet::single("secret-rule", bucket(1, 5));
-    let (blob, verb) = (RulesBlob::new(&rules), check(1));
+    let (blob, verb) = (blob_of(&rules), check(1));
     let ask = question(&verb, &rules, Clock::Server, 0);
     for key in [&b"secret-user"[..], b"", b"\0{secret}\r\n", &[b'k'; 1024]] {
         let key = state_key("secret-policy", key);
@@ -131,7 +131,7 @@ fn nothing_that_a_user_wrote_appears_in_the_server() {
     for key in keys {
         let Resp::Text(key) = key else { panic!("no text") };
         let Resp::Text(value) = server.call(&[b"GET", &key]) else { panic!("no text") };
-        assert_eq!((key.len(), value.len()), (27, 12));
+        assert_eq!((key.len(), value.len()), (27, 20));
         let both = [key, value].concat();
         assert!(!both.windows(6).any(|part| part == b"secret"), "{both:?}");
     }
@@ -141,7 +141,7 @@ fn nothing_that_a_user_wrote_appears_in_the_server() {
 fn keys_of_one_call_have_decisions_of_their_own() {
     let Some(mut server) = RealRedis::start() else { return };
     let (one, two) = (RuleSet::single("a", bucket(1, 5)), RuleSet::single("a", bucket(1, 1)));
-    let (first, second) = (RulesBlob::new(&one), RulesBlob::new(&two));
+    let (first, second) = (blob_of(&one), blob_of(&two));
     let (verb, none) = (check(1), [0; 40]);
     let ask = question(&verb, &one, Clock::Server, 0);
     let blobs = [first.as_bytes(), second.as_bytes(), &none, first.as_bytes(), second.as_bytes()];
@@ -165,7 +165,7 @@ fn keys_of_one_call_have_decisions_of_their_own() {
 fn an_error_of_one_key_is_the_reply_of_that_key() {
     let Some(mut server) = RealRedis::start() else { return };
     let rules = RuleSet::single("a", bucket(1, 5));
-    let (blob, verb) = (RulesBlob::new(&rules), check(1));
+    let (blob, verb) = (blob_of(&rules), check(1));
     let ask = question(&verb, &rules, Clock::Server, 0);
     server.call(&[b"HSET", b"y", b"field", b"value"]);
     let mut call = |keys: &[&str]| {
@@ -192,4 +192,32 @@ fn an_error_of_one_key_is_the_reply_of_that_key() {
     }
     let alone = call(&["y"]);
     assert!(wrong(&alone), "{alone:?}");
+}
+
+#[test]
+fn what_cannot_be_written_is_granted_to_nobody_who_asked_the_same() {
+    let Some(mut server) = RealRedis::start() else { return };
+    let rules = RuleSet::single("a", bucket(1, 5));
+    let (blob, verb) = (blob_of(&rules), check(1));
+    let ask = question(&verb, &rules, Clock::Server, 0);
+    let mut call = |memory_max: &[u8]| {
+        server.call(&[b"CONFIG", b"SET", b"maxmemory", memory_max]);
+        let keys = ["x", "x", "x", "y"];
+        let mut words: Vec<&[u8]> = vec![b"EVALSHA", SHA1.as_bytes(), b"4"];
+        words.extend(keys.iter().map(|key| key.as_bytes()));
+        words.extend(keys.iter().flat_map(|_| [blob.as_bytes(), &ask]));
+        let Resp::List(replies) = server.call(&words) else { panic!("no list") };
+        replies
+    };
+    let full = |reply: &Resp| matches!(reply, Resp::Error(error) if error.contains("OOM"));
+    let refused = call(b"1");
+    assert!(refused.iter().all(full), "{refused:?}");
+    let left = call(b"0").into_iter().map(|reply| {
+        let Resp::Text(reply) = reply else { panic!("{reply:?}") };
+        match Reply::decode(&reply, &rules, &verb) {
+            Ok(Reply::Verdict(verdict)) => verdict.decision.remaining,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(left.collect::<Vec<_>>(), [4, 3, 2, 4]);
 }

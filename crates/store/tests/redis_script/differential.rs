@@ -6,11 +6,12 @@ use std::env;
 use fastrand::Rng;
 use sluicegate_conformance::Subject;
 use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
-use sluicegate_store::redis::codec::{Clock, RulesBlob, state_value};
+use sluicegate_store::Origin;
+use sluicegate_store::redis::codec::{Before, Clock, Question, state_value};
 
 use crate::lua::FakeRedis;
 use crate::random;
-use crate::subject::Scripted;
+use crate::subject::{Executor, Scripted, blob_of};
 
 /// Steps of each of the four parts; `SLUICEGATE_STEPS` takes as many from a fresh seed.
 const STEPS: u64 = 260_000;
@@ -26,13 +27,14 @@ const IDLE_US: u64 = 30 * 86_400 * 1_000_000;
 struct Model {
     rules: RuleSet,
     written_by: RuleSet,
+    origin: Origin,
     states: States,
 }
 
 impl Model {
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
-        let taken_over = !self.states.is_empty()
-            && RulesBlob::new(&self.rules) != RulesBlob::new(&self.written_by);
+        let taken_over =
+            !self.states.is_empty() && blob_of(&self.rules) != blob_of(&self.written_by);
         let mut states = match taken_over {
             true => self.rules.take_over(&self.written_by, &self.states, at),
             false => self.states.clone(),
@@ -49,7 +51,7 @@ impl Model {
 
     /// What the store should hold.
     fn value(&self) -> Option<Vec<u8>> {
-        state_value(&self.written_by, &self.states)
+        state_value(&self.written_by, self.origin, &self.states)
     }
 
     /// The store has forgotten the key: it may, if that makes no difference.
@@ -74,7 +76,8 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
     let seed = rng.u64(..);
     let mut pool = [random::alike(seed, &mut rng), random::rules(&mut rng)];
     let first = random::alike(seed, &mut rng);
-    let mut model = Model { rules: first.clone(), written_by: first, states: States::default() };
+    let (written_by, origin, states) = (first.clone(), scripted.origin, States::default());
+    let mut model = Model { rules: first, written_by, origin, states };
     let on_server = scripted.clock == Clock::Server;
     let mut now = random::start(&mut rng).min(if on_server { 1 << 51 } else { u64::MAX });
     let mut hinted = 0;
@@ -112,12 +115,13 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
     }
 }
 
-fn histories(part: u64, clock: Clock) {
+fn histories(part: u64, clock: Clock, origin: Origin) {
     let (steps, base) = match env::var("SLUICEGATE_STEPS") {
         Ok(steps) => (steps.parse().unwrap(), fastrand::u64(0..1 << 40)),
         Err(_) => (STEPS, 0),
     };
     let mut scripted = Scripted::new(FakeRedis::new(), clock);
+    scripted.origin = origin;
     for number in 0..steps / STEPS_PER_HISTORY {
         history(&mut scripted, (part << 60) + base + number);
     }
@@ -125,20 +129,58 @@ fn histories(part: u64, clock: Clock) {
 
 #[test]
 fn the_script_is_the_kernel_bit_for_bit_1() {
-    histories(1, Clock::Given);
+    histories(1, Clock::Given, Origin::default());
 }
 
 #[test]
 fn the_script_is_the_kernel_bit_for_bit_2() {
-    histories(2, Clock::Given);
+    histories(2, Clock::Given, Origin::default());
 }
 
 #[test]
-fn the_script_is_the_kernel_bit_for_bit_3() {
-    histories(3, Clock::Given);
+fn the_script_is_the_kernel_bit_for_bit_by_limits_that_callers_bring_along() {
+    histories(3, Clock::Given, Origin::Caller);
 }
 
 #[test]
 fn nothing_is_forgotten_too_early_on_the_servers_clock() {
-    histories(4, Clock::Server);
+    histories(4, Clock::Server, Origin::default());
+}
+
+#[test]
+fn the_same_that_is_asked_in_a_row_is_decided_as_if_asked_one_after_the_other() {
+    let (mut in_a_row, mut in_turn) = (FakeRedis::new(), FakeRedis::new());
+    let key = "sg:{k}".to_owned();
+    let mut granted = 0;
+    for seed in 0..4_000 {
+        let mut rng = Rng::with_seed(seed);
+        let rules = random::rules(&mut rng);
+        let blob = blob_of(&rules).as_bytes().to_vec();
+        in_a_row.server.borrow_mut().keys.clear();
+        in_turn.server.borrow_mut().keys.clear();
+        let mut now = random::start(&mut rng).min(1 << 51);
+        for _ in 0..6 {
+            now = random::next(&mut rng, now, 0, false);
+            let verb = random::verb(&mut rng, &rules);
+            let windows = random::windows(&rules, now);
+            let at = Moment::with_windows(Micros::new(now), &windows);
+            let ask =
+                Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
+            let args = [blob.clone(), ask.encode(&rules)];
+            let times = rng.usize(1..=5);
+            in_a_row.server.borrow_mut().now_us = now;
+            in_turn.server.borrow_mut().now_us = now;
+            let (keys, all) = (vec![key.clone(); times], vec![args.clone(); times].concat());
+            let together = in_a_row.eval(&keys, &all).unwrap();
+            let each = |_| in_turn.eval(std::slice::from_ref(&key), &args).unwrap().remove(0);
+            let alone: Vec<_> = (0..times).map(each).collect();
+            assert_eq!(together, alone, "seed {seed}: {verb:?} of {rules:?} at {now}");
+            let [row, turn] = [&in_a_row, &in_turn].map(|redis| redis.server.borrow().keys.clone());
+            assert_eq!(row, turn, "seed {seed}: {verb:?} of {rules:?} at {now}");
+            granted += together.iter().filter(|reply| reply[0] == 1).count();
+        }
+    }
+    assert!(granted > 10_000, "only {granted}");
+    let [row, turn] = [&in_a_row, &in_turn].map(|redis| redis.server.borrow().writes);
+    assert!(row < turn, "{row} writes where each would be written by itself: {turn}");
 }

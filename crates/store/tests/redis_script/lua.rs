@@ -169,6 +169,7 @@ fn pack(lua: &Lua, args: Variadic<Value>) -> mlua::Result<LuaString> {
     let mut bytes = Vec::new();
     for ((letter, size), value) in items(&format).into_iter().zip(&args[1..]) {
         match (letter, value) {
+            ('c', Value::String(text)) if size == 0 => bytes.extend_from_slice(&text.as_bytes()),
             ('c', Value::String(text)) => bytes.extend_from_slice(&text.as_bytes()[..size]),
             ('d', value) => bytes.extend_from_slice(&double(value).to_le_bytes()),
             (_, value) => {

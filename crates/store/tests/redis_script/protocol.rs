@@ -5,13 +5,14 @@ use sluicegate_conformance::Subject;
 use sluicegate_kernel::{
     Cost, Micros, Moment, NamedRule, Rate, Retry, Rule, RuleSet, SlidingLog, TokenBucket, Verb,
 };
+use sluicegate_store::Origin;
 use sluicegate_store::redis::codec::{
-    Before, Clock, ForeignReply, Generation, Question, Reply, RulesBlob, state_key,
+    Before, Clock, ForeignReply, Generation, Question, Reply, RulesBlob, Stamp, state_key,
 };
 
 use crate::lua::FakeRedis;
 use crate::random;
-use crate::subject::{Executor, Scripted};
+use crate::subject::{Executor, Scripted, blob_of};
 
 const NOW_US: u64 = 1_780_000_000_000_000;
 
@@ -44,7 +45,7 @@ fn cut_or_lengthened_input_is_refused_and_changes_nothing() {
         if rules.supports(&verb).is_err() {
             continue;
         }
-        let (blob, mut redis) = (RulesBlob::new(&rules), FakeRedis::new());
+        let (blob, mut redis) = (blob_of(&rules), FakeRedis::new());
         let ask = question(&verb, &rules, Clock::Given, NOW_US);
         for length in (0..blob.as_bytes().len()).step_by(3) {
             let reply = eval(&mut redis, &blob.as_bytes()[..length], &ask);
@@ -72,7 +73,7 @@ fn numbers_that_are_none_are_refused_and_change_nothing() {
         if named.rule.holds_permits() || named.rule.calendar().is_some() {
             continue;
         }
-        let blob = RulesBlob::new(&rules).as_bytes().to_vec();
+        let blob = blob_of(&rules).as_bytes().to_vec();
         // A number that only tells rules apart may be anything.
         let used = match named.rule {
             Rule::TokenBucket(_) => 7,
@@ -98,7 +99,7 @@ fn numbers_that_are_none_are_refused_and_change_nothing() {
 #[test]
 fn costs_outside_their_range_and_unknown_verbs_are_refused() {
     let rules = RuleSet::single("a", bucket(1, 1));
-    let (blob, mut redis) = (RulesBlob::new(&rules), FakeRedis::new());
+    let (blob, mut redis) = (blob_of(&rules), FakeRedis::new());
     for ask in [
         [1, 0, 0, 0, 0, 0],
         [1, 0, 1, 0, 0, 0x80],
@@ -126,9 +127,9 @@ fn a_foreign_state_is_refused_and_stays() {
         }
         let mut scripted = Scripted::new(FakeRedis::new(), Clock::Given);
         scripted.start(&rules);
-        let blob = RulesBlob::new(&rules);
+        let blob = blob_of(&rules);
         let tail: Vec<_> = (0..rng.usize(0..5)).map(|_| rng.u8(..)).collect();
-        let value = [&blob.as_bytes()[..3], &tail].concat();
+        let value = [blob.head(), &tail].concat();
         let key = scripted.key.clone().into_bytes();
         scripted.executor.server.borrow_mut().keys.insert(key, (value.clone(), u64::MAX));
         let windows = random::windows(&rules, NOW_US);
@@ -154,13 +155,13 @@ fn rules_that_nobody_knows_leave_nothing() {
     redis.server.borrow_mut().now_us = NOW_US;
     let (verb, at) = (check(1), Moment::new(Micros::ZERO));
     let ask = question(&verb, &old, Clock::Server, 0);
-    eval(&mut redis, RulesBlob::new(&old).as_bytes(), &ask).unwrap();
+    eval(&mut redis, blob_of(&old).as_bytes(), &ask).unwrap();
     let before = redis.value("k");
 
-    let blob = RulesBlob::new(&new);
+    let blob = blob_of(&new);
     let reply = eval(&mut redis, blob.as_bytes(), &ask).unwrap();
-    let unknown = Reply::Unknown(RulesBlob::new(&old).generation());
-    assert_eq!(Reply::decode(&reply, &new, &verb), Ok(unknown));
+    let Ok(Reply::Unknown(state)) = Reply::decode(&reply, &new, &verb) else { panic!() };
+    assert_eq!(Stamp::read(&state), blob_of(&old).stamp());
     assert_eq!(redis.value("k"), before, "a question about rules changes nothing");
 
     let lost = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Lost };
@@ -168,7 +169,39 @@ fn rules_that_nobody_knows_leave_nothing() {
     let Ok(Reply::Verdict(verdict)) = Reply::decode(&reply, &new, &verb) else { panic!() };
     assert!(!verdict.decision.allowed(), "what nobody knows counts as used up");
     assert_eq!(verdict.decision.retry_after(), Some(Micros::new(100_000)));
-    assert_eq!(redis.value("k").unwrap()[..3], blob.as_bytes()[..3]);
+    assert!(redis.value("k").unwrap().starts_with(blob.head()));
+}
+
+#[test]
+fn a_state_keeps_the_instant_of_the_rules_that_wrote_it_until_others_do() {
+    let rules = [RuleSet::single("a", bucket(1, 9)), random::rules(&mut Rng::with_seed(9))];
+    for rules in rules.iter().filter(|rules| rules.supports(&check(1)).is_ok()) {
+        let taken_over =
+            |seconds: u64| Origin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) };
+        let [first, later] = [1_u64, 2].map(|seconds| RulesBlob::new(rules, taken_over(seconds)));
+        assert!(first.stamp() < later.stamp() && first.head() != later.head());
+        let mut redis = FakeRedis::new();
+        redis.server.borrow_mut().now_us = NOW_US;
+        let ask = question(&check(1), rules, Clock::Server, NOW_US);
+        for blob in [&first, &later] {
+            eval(&mut redis, blob.as_bytes(), &ask).unwrap();
+            assert!(redis.value("k").unwrap().starts_with(first.head()));
+        }
+    }
+}
+
+#[test]
+fn rules_that_callers_bring_along_are_read_where_they_wrote() {
+    let mut rng = Rng::with_seed(6);
+    for _ in 0..2_000 {
+        let rules = random::rules(&mut rng);
+        let blob = RulesBlob::new(&rules, Origin::Caller);
+        let state = [blob.head(), &[7; 9]].concat();
+        assert_eq!(RulesBlob::read_brought(&state).as_ref(), Some(&blob), "{rules:?}");
+        assert!(blob.stamp().is_none() && blob.head().len() <= 1_024);
+        let cut = &state[..rng.usize(0..blob.head().len())];
+        assert_eq!(RulesBlob::read_brought(cut), None, "{rules:?}");
+    }
 }
 
 #[test]
@@ -257,11 +290,11 @@ fn a_generation_follows_everything_that_a_rule_is() {
         RuleSet::new(vec![named("b", bucket(1, 1)), named("a", bucket(1, 1))]).unwrap(),
     ];
     let generations: Vec<Generation> =
-        sets.iter().map(|set| RulesBlob::new(set).generation()).collect();
+        sets.iter().map(|set| blob_of(set).stamp().unwrap().generation()).collect();
     for (place, generation) in generations.iter().enumerate() {
         assert!(!generations[..place].contains(generation), "{:?}", sets[place]);
     }
-    assert_eq!(RulesBlob::new(&sets[0]), RulesBlob::new(&sets[0].clone()));
+    assert_eq!(blob_of(&sets[0]), blob_of(&sets[0].clone()));
 }
 
 #[test]

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use sluicegate_conformance::Subject;
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
-use sluicegate_store::redis::codec::{Before, Clock, Generation, Question, Reply, RulesBlob};
+use sluicegate_store::Origin;
+use sluicegate_store::redis::codec::{
+    Before, Clock, Generation, Question, Reply, RulesBlob, Stamp,
+};
 
 /// Something that runs the script.
 pub(crate) trait Executor {
@@ -12,10 +15,16 @@ pub(crate) trait Executor {
     fn eval(&mut self, keys: &[String], args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String>;
 }
 
+/// The blob of a policy's `rules`, taken over before all others.
+pub(crate) fn blob_of(rules: &RuleSet) -> RulesBlob {
+    RulesBlob::new(rules, Origin::default())
+}
+
 /// One key, and every rule set that it was ever decided under.
 pub(crate) struct Scripted<E> {
     pub(crate) executor: E,
     pub(crate) clock: Clock,
+    pub(crate) origin: Origin,
     pub(crate) key: String,
     keys: u64,
     rules: Option<RuleSet>,
@@ -25,22 +34,24 @@ pub(crate) struct Scripted<E> {
 impl<E: Executor> Scripted<E> {
     pub(crate) fn new(executor: E, clock: Clock) -> Self {
         let (key, history) = (String::new(), HashMap::new());
-        Self { executor, clock, key, keys: 0, rules: None, history }
+        let origin = Origin::default();
+        Self { executor, clock, origin, key, keys: 0, rules: None, history }
     }
 
     /// What the script answers to one question, as a client asks it.
     pub(crate) fn ask(&mut self, verb: &Verb, at: &Moment<'_>) -> Reply {
         let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
-        let blob = RulesBlob::new(&rules);
+        let blob = RulesBlob::new(&rules, self.origin);
         let mut question = Question { verb, at, clock, before: Before::Unsaid };
         let reply = self.once(&rules, &blob, &question);
-        let Reply::Unknown(generation) = reply else { return reply };
-        question.before = match self.history.get(&generation) {
-            Some(before) => Before::Rules(before.as_bytes()),
-            None => Before::Lost,
+        let Reply::Unknown(state) = reply else { return reply };
+        let before = match self.origin {
+            Origin::Caller => RulesBlob::read_brought(&state),
+            Origin::Policy { .. } => {
+                Stamp::read(&state).and_then(|stamp| self.history.get(&stamp.generation())).cloned()
+            }
         };
-        let (before, rules) = (question.before, rules);
-        let question = Question { before, ..question };
+        question.before = before.as_ref().map_or(Before::Lost, Before::Rules);
         let encoded = question.encode(&rules);
         self.eval(&rules, &blob, encoded, verb)
     }
@@ -72,8 +83,10 @@ impl<E: Executor> Subject for Scripted<E> {
     }
 
     fn configure(&mut self, rules: &RuleSet) {
-        let blob = RulesBlob::new(rules);
-        self.history.insert(blob.generation(), blob);
+        let blob = RulesBlob::new(rules, self.origin);
+        if let Some(stamp) = blob.stamp() {
+            self.history.insert(stamp.generation(), blob);
+        }
         self.rules = Some(rules.clone());
     }
 }

@@ -51,7 +51,7 @@ async fn remaining(store: &RedisStore, key: u8, rules: &Arc<RuleSet>) -> u64 {
 }
 
 fn refused_with(error: &StoreError, code: &str) -> bool {
-    let StoreError::Unavailable { reason, executed: Executed::No } = error else { return false };
+    let StoreError::Unreadable { reason } = error else { return false };
     reason.starts_with(&format!("redis refused the call: {code} "))
 }
 

@@ -2,15 +2,21 @@
 #![cfg(feature = "redis")]
 
 mod apart;
+mod brought;
+mod debts;
+mod fleet;
+mod late;
+mod poisoned;
 mod sharing;
 mod vectors;
+mod versions;
 
 use std::sync::Arc;
 
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb, Verdict};
 use sluicegate_store::redis::codec::Clock;
 use sluicegate_store::redis::{RedisConfig, RedisStore};
-use sluicegate_store::{Request, Store, StoreError};
+use sluicegate_store::{Origin, Quota, Request, Store, StoreError};
 
 /// Long deadlines: what is told here is what is decided, not how fast on a busy machine.
 const OPTIONS: &str = "deadline_ms=5000&connect_timeout_ms=5000";
@@ -32,6 +38,11 @@ fn bucket(permits: u64, burst: u64) -> Arc<RuleSet> {
     Arc::new(RuleSet::single("burst", bucket.into()))
 }
 
+/// The rules of a policy that were taken over so many seconds after 2026 began.
+const fn version(seconds: u64) -> Origin {
+    Origin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) }
+}
+
 async fn ask(
     store: &RedisStore,
     key: &[u8],
@@ -39,7 +50,22 @@ async fn ask(
     verb: &Verb,
     at: Micros,
 ) -> Result<Verdict, StoreError> {
-    store.decide(&Request { policy: "p", key, rules, verb }, &Moment::new(at)).await
+    ask_as(Origin::default(), store, key, (rules, verb), at).await
+}
+
+async fn ask_as(
+    origin: Origin,
+    store: &RedisStore,
+    key: &[u8],
+    (rules, verb): (&Arc<RuleSet>, &Verb),
+    at: Micros,
+) -> Result<Verdict, StoreError> {
+    store
+        .decide(
+            &Request { policy: "p", key, rules, verb, origin, quota: Quota::default() },
+            &Moment::new(at),
+        )
+        .await
 }
 
 /// Permits that pass of `times` checks at `at`.
@@ -50,9 +76,20 @@ async fn passed(
     times: u64,
     at: Micros,
 ) -> u64 {
+    passed_as(Origin::default(), store, key, (rules, times), at).await
+}
+
+async fn passed_as(
+    origin: Origin,
+    store: &RedisStore,
+    key: &[u8],
+    (rules, times): (&Arc<RuleSet>, u64),
+    at: Micros,
+) -> u64 {
     let mut passed = 0;
     for _ in 0..times {
-        let verdict = ask(store, key, rules, &Verb::Check { cost: Cost::ONE }, at).await;
+        let check = Verb::Check { cost: Cost::ONE };
+        let verdict = ask_as(origin, store, key, (rules, &check), at).await;
         passed += verdict.expect("the store answers").decision.granted();
     }
     passed

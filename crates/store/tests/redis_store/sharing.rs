@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use sluicegate_kernel::{Cost, Micros, Verb};
-use sluicegate_store::{Executed, StoreError};
+use sluicegate_store::{Executed, Origin, StoreError};
 use sluicegate_testkit::{Options, RedisServer, Reply, need};
 use tokio::task::JoinSet;
 
-use crate::{ask, bucket, connect, passed, start};
+use crate::{ask, ask_as, bucket, connect, passed, passed_as, start, version};
 
 const NOW: Micros = Micros::from_secs(1_800_000_000);
 
@@ -28,9 +28,13 @@ async fn two_stores_share_a_budget_to_the_last_permit() {
 async fn a_process_takes_usage_over_that_another_wrote_under_older_rules() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let (before, after) = (connect(&redis.url()).await, connect(&redis.url()).await);
-    assert_eq!(passed(&before, b"key", &bucket(1, 10), 8, NOW).await, 8);
-    assert_eq!(passed(&after, b"key", &bucket(7, 12), 12, NOW).await, 4, "8 are in use");
-    assert_eq!(passed(&before, b"key", &bucket(1, 10), 12, NOW).await, 0, "and back again");
+    let (old, new) = (bucket(1, 10), bucket(7, 12));
+    let asked = async |store, at, rules, times| {
+        passed_as(version(at), store, b"key", (rules, times), NOW).await
+    };
+    assert_eq!(asked(&before, 1, &old, 8).await, 8);
+    assert_eq!(asked(&after, 2, &new, 12).await, 4, "8 are in use");
+    assert_eq!(asked(&before, 3, &old, 12).await, 0, "and back again");
 }
 
 #[tokio::test]
@@ -42,7 +46,7 @@ async fn a_key_that_is_asked_for_under_ever_other_rules_is_decided_or_given_up_a
         let store = Arc::clone(&store);
         callers.spawn(async move {
             let check = Verb::Check { cost: Cost::ONE };
-            ask(&store, b"key", &bucket(1, burst), &check, NOW).await
+            ask_as(Origin::Caller, &store, b"key", (&bucket(1, burst), &check), NOW).await
         });
     }
     let answers = callers.join_all().await;

@@ -5,31 +5,40 @@ use std::sync::Arc;
 use sluicegate_conformance::{Subject, load, run};
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
 use sluicegate_store::redis::RedisStore;
-use sluicegate_store::{Request, Store, StoreError};
+use sluicegate_store::{Quota, Request, Store, StoreError};
 use sluicegate_testkit::{
     Cluster, ClusterOptions, Options, RedisServer, SentinelOptions, Sentinels, need,
 };
 use tokio::runtime::Handle;
 
-use crate::{bucket, connect};
+use crate::{bucket, connect, version};
 
 /// One key after another in a store.
 struct InRedis {
     store: RedisStore,
     rules: Arc<RuleSet>,
+    /// How often the rules were others.
+    version: u64,
     vectors: u64,
     runtime: Handle,
 }
 
 impl Subject for InRedis {
     fn start(&mut self, rules: &RuleSet) {
-        self.rules = Arc::new(rules.clone());
+        self.configure(rules);
         self.vectors += 1;
     }
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         let key = self.vectors.to_le_bytes();
-        let request = Request { policy: "p", key: &key, rules: &self.rules, verb };
+        let request = Request {
+            policy: "p",
+            key: &key,
+            rules: &self.rules,
+            verb,
+            origin: version(self.version),
+            quota: Quota::default(),
+        };
         match self.runtime.block_on(self.store.decide(&request, at)) {
             Ok(verdict) => Ok(verdict),
             Err(StoreError::Unsupported(unsupported)) => Err(unsupported),
@@ -39,13 +48,14 @@ impl Subject for InRedis {
 
     fn configure(&mut self, rules: &RuleSet) {
         self.rules = Arc::new(rules.clone());
+        self.version += 1;
     }
 }
 
 async fn answers_every_vector(url: &str) {
     let (store, runtime) = (connect(url).await, Handle::current());
     let answering = tokio::task::spawn_blocking(move || {
-        let mut subject = InRedis { store, rules: bucket(1, 1), vectors: 0, runtime };
+        let mut subject = InRedis { store, rules: bucket(1, 1), version: 0, vectors: 0, runtime };
         let vectors = load().expect("the vectors are there");
         assert!(vectors.len() > 50, "only {} vectors", vectors.len());
         let run = |(_, vector): &_| run(vector, &mut subject).err();

@@ -1,0 +1,134 @@
+//! The budgets of those keys for which there is no room: new keys of the same rules share one.
+//!
+//! So a flood of made-up keys gets what one key gets, once, and the keys
+//! that were there before do not notice it. Keys that come later and are honest share with the flood: that is the price of
+//! a bound, and it lasts until keys are full again and make room.
+//!
+//! ```text
+//! key ─▶ shard: it has a state, or there is room for one ─▶ its own budget
+//!          └▶ neither ─▶ `Share`: the one budget of these rules │ `Deny`: refused
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use sluicegate_kernel::{
+    Decision, Left, Micros, Moment, Outcome, PermitId, Retry, RuleSet, States, Unsupported, Verb,
+    Verdict,
+};
+
+use super::KeyHash;
+use super::shard::is_late;
+use crate::{BeyondQuota, Request};
+
+/// Shared budgets that are remembered at most: as many as a shard tells rule sets apart. The keys of
+/// further rules are refused.
+const BUDGETS_MAX: usize = 4_096;
+
+/// How often it is looked which of them are full again, where there are so many.
+const SWEEP_EVERY: Micros = Micros::SECOND;
+
+/// When to ask again where there is no budget at all.
+const ASK_AGAIN: Micros = Micros::SECOND;
+
+/// The budgets that keys share, and how often they were asked.
+#[derive(Debug, Default)]
+pub(super) struct Overflow {
+    budgets: Mutex<Budgets>,
+    decisions: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Budgets {
+    /// By the address of their rules, which are held.
+    by_rules: HashMap<usize, Budget>,
+    /// The latest instant of a decision, since the clock was last put back.
+    latest: Micros,
+    swept: Micros,
+}
+
+#[derive(Debug)]
+struct Budget {
+    rules: Arc<RuleSet>,
+    states: States,
+}
+
+impl Overflow {
+    /// Decides for a key that has no state and no room for one.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the rules do not know the verb; no state was changed.
+    pub(super) fn decide(
+        &self,
+        key: KeyHash,
+        &Request { rules, verb, quota, .. }: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        rules.supports(verb)?;
+        let wants_permits = !matches!(verb, Verb::Release { .. } | Verb::Renew { .. });
+        if wants_permits {
+            self.decisions.fetch_add(1, Relaxed);
+            if quota.beyond == BeyondQuota::Deny {
+                return Ok(refused(rules));
+            }
+        }
+        let verb = &of_key(verb, key);
+        let mut budgets = self.budgets.lock();
+        let is_late = is_late(&mut budgets.latest, at.now());
+        let at = &if is_late { at.as_of(budgets.latest) } else { *at };
+        match budgets.of(rules, wants_permits, at.now()) {
+            Some(states) => rules.decide(states, verb, at),
+            None if wants_permits => Ok(refused(rules)),
+            None => rules.decide(&mut States::default(), verb, at),
+        }
+    }
+
+    /// Requests that were decided here.
+    pub(super) fn decisions(&self) -> u64 {
+        self.decisions.load(Relaxed)
+    }
+}
+
+impl Budgets {
+    /// The states of the budget under `rules`, a new one if that is wanted and there is room.
+    fn of(&mut self, rules: &Arc<RuleSet>, is_wanted: bool, now: Micros) -> Option<&mut States> {
+        let address = Arc::as_ptr(rules).addr();
+        if is_wanted && !self.by_rules.contains_key(&address) && self.has_room(now) {
+            let budget = Budget { rules: Arc::clone(rules), states: States::default() };
+            self.by_rules.insert(address, budget);
+        }
+        self.by_rules.get_mut(&address).map(|budget| &mut budget.states)
+    }
+
+    fn has_room(&mut self, now: Micros) -> bool {
+        let is_swept = self.swept <= now && now.since(self.swept) < SWEEP_EVERY;
+        if self.by_rules.len() >= BUDGETS_MAX && !is_swept {
+            self.swept = now;
+            self.by_rules.retain(|_, budget| budget.rules.left(&budget.states, now) < Left::ALL);
+        }
+        self.by_rules.len() < BUDGETS_MAX
+    }
+}
+
+/// `verb`, with a permit that no other key has: callers may call the permits of all their keys alike.
+fn of_key(verb: &Verb, KeyHash { shard, tag }: KeyHash) -> Verb {
+    let own = |permit: PermitId| PermitId(permit.0 ^ (u128::from(shard) << 64 | u128::from(tag)));
+    match *verb {
+        Verb::Acquire { cost, permit } => Verb::Acquire { cost, permit: own(permit) },
+        Verb::Release { permit } => Verb::Release { permit: own(permit) },
+        Verb::Renew { permit } => Verb::Renew { permit: own(permit) },
+        _ => verb.clone(),
+    }
+}
+
+fn refused(rules: &RuleSet) -> Verdict {
+    let decision = Decision {
+        outcome: Outcome::Deny { retry: Retry::After(ASK_AGAIN) },
+        limit: rules.rules()[0].rule.limit(),
+        remaining: 0,
+        reset_after: ASK_AGAIN,
+    };
+    Verdict { decision, rule: 0 }
+}

@@ -1,0 +1,74 @@
+//! Who shares this Redis, and whether it still has what it was given.
+//!
+//! Each node notes under one key that it lives, and numbers its notes. The answer says which of its
+//! notes was there before, and how many nodes live. A note that was answered and is gone, or is older
+//! than that, was lost: by a failover, a restart without its file, or `FLUSHALL`. So was whatever else
+//! was written since.
+
+use redis::Value;
+use tokio::time::Instant;
+
+use super::batch::What;
+use super::{LuaScript, RedisClient, RedisError};
+
+/// The key of the notes: one for all nodes.
+const FLEET_KEY: &str = "sg:{fleet}";
+
+const SCRIPT: LuaScript = LuaScript {
+    text: include_str!("fleet.lua"),
+    sha1: include_str!(concat!(env!("OUT_DIR"), "/fleet.sha1")),
+};
+
+/// A node's notes.
+#[derive(Debug)]
+pub struct Presence {
+    node: [u8; 8],
+    sent: u32,
+    answered: u32,
+}
+
+/// What the answer to a note says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fleet {
+    /// How many nodes live, this one included: at least 1, at most 1025.
+    pub nodes: u32,
+    /// Whether Redis has forgotten something since the note before.
+    pub has_forgotten: bool,
+}
+
+impl Presence {
+    /// A node that has noted nothing yet. Each process is another node: `id` is random.
+    pub fn new(id: u64) -> Self {
+        Self { node: id.to_be_bytes(), sent: 0, answered: 0 }
+    }
+
+    /// Notes once more that this node lives. `now_ms` is the time where Redis is not asked for it.
+    ///
+    /// # Errors
+    /// [`RedisError`] if there is no answer by `deadline`.
+    pub(super) async fn note(
+        &mut self,
+        client: &RedisClient,
+        now_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<Fleet, RedisError> {
+        self.sent = self.sent.wrapping_add(1);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(SCRIPT.sha1).arg(1).arg(FLEET_KEY).arg(&self.node[..]).arg(self.sent);
+        command.arg(now_ms.map_or_else(String::new, |now| now.to_string()));
+        let what = What::Other(SCRIPT, command);
+        let reply = client.command(FLEET_KEY.as_bytes(), what, deadline).await?;
+        let (before, nodes) = match reply {
+            Value::Array(numbers) => match numbers[..] {
+                [Value::Int(before), Value::Int(nodes)] => (before, nodes),
+                _ => return Err(RedisError::Malformed),
+            },
+            Value::ServerError(error) => return Err(RedisError::Refused((&error).into())),
+            _ => return Err(RedisError::Malformed),
+        };
+        let has_forgotten = self.answered > 0 && before < i64::from(self.answered);
+        self.answered = self.sent;
+        let nodes = u32::try_from(nodes.max(1)).map_err(|_| RedisError::Malformed)?;
+        Ok(Fleet { nodes, has_forgotten })
+    }
+}

@@ -1,0 +1,67 @@
+//! What was granted too late is given back.
+//!
+//! A caller waits until its deadline. A reply that comes later may grant permits that nobody uses; so may
+//! one whose caller went away. The next packet of the connection gives them back: one refund for all that
+//! a key was granted, or the release of a permit. That is done only where it cannot let more than the limit
+//! pass (see [`undoing`]), and a refund whose fate is not known is not repeated: then less passes.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use redis::Value;
+use sluicegate_kernel::limits::COST_MAX;
+
+use super::batch::{Ask, Request, What};
+use super::codec::{number, undoing};
+use super::lane::WAITING_MAX;
+
+/// Refunds that wait at most: as many as calls. What is granted late beyond them stays charged.
+const REFUNDS_MAX: usize = WAITING_MAX;
+
+/// Refunds that go before what waits, each time: as many as travel together.
+const AT_ONCE_MAX: usize = 16;
+
+/// Where the cost stands in a request.
+const COST: std::ops::Range<usize> = 2..6;
+
+/// What is to be given back on a connection.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    /// The refunds, without their costs, and those.
+    refunds: HashMap<Ask, u64>,
+}
+
+impl Late {
+    /// Notes `value`, the reply to `request` that nobody waits for.
+    pub(super) fn note(&mut self, request: &Request, value: &Value) {
+        let (What::Script(ask) | What::InDebt(ask, _), Value::BulkString(reply), false) =
+            (&request.what, value, request.asking)
+        else {
+            return;
+        };
+        let [rules, asked] = &ask.args;
+        let Some(mut undo) = undoing(rules, asked, reply) else { return };
+        let cost = number(&undo[COST]);
+        undo[COST].fill(0);
+        let refund = Ask { key: ask.key.clone(), args: [rules.clone(), undo.into()] };
+        if self.refunds.len() < REFUNDS_MAX || self.refunds.contains_key(&refund) {
+            // More than a request can give back stays charged.
+            let known = self.refunds.entry(refund).or_default();
+            *known = (*known + cost).min(COST_MAX);
+        }
+    }
+
+    /// What goes before anything else that waits.
+    pub(super) fn take(&mut self) -> Vec<Request> {
+        let asks: Vec<_> = self.refunds.keys().take(AT_ONCE_MAX).cloned().collect();
+        asks.into_iter().filter_map(|ask| self.take_one(ask)).collect()
+    }
+
+    fn take_one(&mut self, mut ask: Ask) -> Option<Request> {
+        let cost = self.refunds.remove(&ask)?;
+        let mut undo = ask.args[1].to_vec();
+        undo[COST].copy_from_slice(&cost.to_le_bytes()[..COST.len()]);
+        ask.args[1] = Bytes::from(undo);
+        Some(Request::script(ask))
+    }
+}

@@ -1,0 +1,291 @@
+//! How much work waits for a connection, and how much of it the server can do in time.
+//!
+//! A call that cannot be answered by its deadline is not worth sending: it would delay those behind
+//! it, and be charged without use. So a lane takes only as many calls as the server works off within
+//! half a deadline, by the pace at which it has worked off others. That pace is the server's whole:
+//! what other connections and other processes ask of it makes it slower.
+//!
+//! Example: 160 decisions that were sent together are back after 1.6 ms, so one takes 10 µs, and with a
+//! deadline of 20 ms there is room for 1,000. The next one is refused at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lane::WAITING_MAX;
+
+/// Calls for which there is always room: as many as travel together, fewer say nothing about the server's
+/// pace.
+const ROOM_MIN: usize = 16;
+
+/// Calls that wait at least where there is a queue.
+const LONG: usize = 64;
+
+/// The part of the deadline that may be spent in the queue: the rest is for the way there and back,
+/// and for a pace that changes.
+const QUEUED_PERCENT: u64 = 50;
+
+/// What a call takes before anything was measured: some three times what a server takes that has nothing
+/// else to do.
+const PACE_UNKNOWN_NS: u64 = 20_000;
+
+/// A faster pace counts as one part in so many of what is known, and a slower one as half: a queue that is
+/// too long makes callers wait in vain.
+const PACE_MEMORY: u64 = 4;
+
+/// Calls on end that are too late before the server counts as too slow: one may be this process' own
+/// doing.
+const SLOW_MIN: u64 = 3;
+
+/// Deadlines of silence that a process waits for before it calls the server gone, if it is behind by itself
+/// or has asked for much: a reply may lie there unread, or take its time.
+const OWN_SILENCE: u32 = 10;
+
+/// The load of one connection.
+#[derive(Debug)]
+pub(super) struct Load {
+    deadline: Duration,
+    since: Instant,
+    pending: AtomicUsize,
+    room: AtomicUsize,
+    /// Nanoseconds that the server takes for a call.
+    pace_ns: AtomicU64,
+    /// When the last reply came, in µs after `since`; 0: never.
+    heard_us: AtomicU64,
+    /// Since when something has been asked for, in µs after `since`: before that nothing could be heard.
+    asked_us: AtomicU64,
+    /// Calls on end that had nothing before them and took longer than the deadline.
+    slow: AtomicU64,
+}
+
+/// A call's place in the queue, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Ticket(Arc<Load>);
+
+impl Load {
+    /// No calls yet, each to be answered within `deadline`.
+    pub(super) fn new(deadline: Duration) -> Self {
+        Self {
+            deadline,
+            since: Instant::now(),
+            pending: AtomicUsize::new(0),
+            room: AtomicUsize::new(room(deadline, PACE_UNKNOWN_NS)),
+            pace_ns: AtomicU64::new(PACE_UNKNOWN_NS),
+            heard_us: AtomicU64::new(0),
+            asked_us: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
+        }
+    }
+
+    /// A place for one call more, if it can be answered in time.
+    pub(super) fn enter(self: &Arc<Self>) -> Option<Ticket> {
+        let ticket = Ticket(Arc::clone(self));
+        let before = self.pending.fetch_add(1, Ordering::Relaxed);
+        (before < self.room.load(Ordering::Relaxed)).then_some(ticket)
+    }
+
+    /// A place for a call of the connection's own, which is made in any case.
+    pub(super) fn enter_anyway(self: &Arc<Self>) -> Ticket {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        Ticket(Arc::clone(self))
+    }
+
+    /// Whether there is a place for one call more.
+    pub(super) fn has_room(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) < self.room.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a queue.
+    pub(super) fn is_long(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) >= LONG.min(self.room.load(Ordering::Relaxed))
+    }
+
+    /// Something was asked for at `now`, and nothing before it that is still to be answered.
+    pub(super) fn asked(&self, now: Instant) {
+        self.asked_us.store(self.us_at(now), Ordering::Relaxed);
+    }
+
+    /// The server answered at `now`, as it does to a new connection.
+    pub(super) fn greeted(&self, now: Instant) {
+        self.heard_us.store(self.us_at(now).max(1), Ordering::Relaxed);
+    }
+
+    /// A reply came at `now`; it was asked for at `sent`, and the reply before it came at `before`.
+    pub(super) fn heard(&self, (sent, before, now): (Instant, Instant, Instant)) {
+        self.greeted(now);
+        if sent > before {
+            // Nothing was before it: this is the way there and back.
+            let is_slow = now.saturating_duration_since(sent) > self.deadline;
+            let slow = if is_slow { self.slow.load(Ordering::Relaxed) + 1 } else { 0 };
+            self.slow.store(slow, Ordering::Relaxed);
+        }
+    }
+
+    /// The server worked `calls` off from `begun` to `now`, and had some to work off all the time. Replies
+    /// tell nothing one by one: a server writes those to all that it read together.
+    pub(super) fn worked_off(&self, calls: usize, (begun, now): (Instant, Instant)) {
+        let span_ns = micros(now.saturating_duration_since(begun)).saturating_mul(1_000);
+        let is_brief = span_ns < micros(self.deadline).saturating_mul(1_000) / 4;
+        let Some(each_ns) = span_ns.checked_div(calls as u64) else { return };
+        let known = self.pace_ns.load(Ordering::Relaxed);
+        let pace_ns = match each_ns > known {
+            // Most of it is the way there and back.
+            true if is_brief && calls < ROOM_MIN => return,
+            true => known.midpoint(each_ns),
+            false => (known * (PACE_MEMORY - 1) + each_ns) / PACE_MEMORY,
+        };
+        self.pace_ns.store(pace_ns, Ordering::Relaxed);
+        self.room.store(room(self.deadline, pace_ns), Ordering::Relaxed);
+    }
+
+    /// Whether the server answers, so that a call that came too late was one too many. `is_own` says
+    /// that this process may be the reason: the call waited here, its timer was late, or many were sent.
+    pub(super) fn answers(&self, is_own: bool, now: Instant) -> bool {
+        let heard_us = self.heard_us.load(Ordering::Relaxed);
+        let since_us = heard_us.max(self.asked_us.load(Ordering::Relaxed));
+        let silence = Duration::from_micros(self.us_at(now).saturating_sub(since_us));
+        let is_slow = self.slow.load(Ordering::Relaxed) >= SLOW_MIN;
+        match is_own {
+            true => heard_us > 0 && silence < self.deadline * OWN_SILENCE,
+            false => heard_us > 0 && silence < self.deadline && !is_slow,
+        }
+    }
+
+    fn us_at(&self, now: Instant) -> u64 {
+        micros(now.saturating_duration_since(self.since))
+    }
+
+    /// Whether a timer that was to fire at `due` says that this process is behind.
+    pub(super) fn is_behind(&self, due: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(due) > self.deadline / 4
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls that are worked off at this pace within the part of a deadline that may be spent in the queue.
+fn room(deadline: Duration, pace_ns: u64) -> usize {
+    let queued_ns = micros(deadline).saturating_mul(1_000) / 100 * QUEUED_PERCENT;
+    let calls = usize::try_from(queued_ns / pace_ns.max(1)).unwrap_or(WAITING_MAX);
+    calls.clamp(ROOM_MIN, WAITING_MAX)
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_millis(20);
+
+    fn at(load: &Load, us: u64) -> Instant {
+        load.since + Duration::from_micros(us)
+    }
+
+    /// So many times 160 calls, each of which takes this long.
+    fn flush(load: &Load, times: u64, each_us: u64) {
+        for time in 1..=times {
+            let (begun, now) =
+                (at(load, time * 160 * each_us), at(load, (time + 1) * 160 * each_us));
+            load.heard((begun, begun, now));
+            load.worked_off(160, (begun, now));
+        }
+    }
+
+    fn room(load: &Arc<Load>) -> usize {
+        std::iter::from_fn(|| load.enter()).collect::<Vec<_>>().len()
+    }
+
+    #[test]
+    fn a_server_of_unknown_pace_is_given_a_chance() {
+        assert_eq!(room(&Arc::new(Load::new(DEADLINE))), 500, "10 ms at 20 us each");
+    }
+
+    #[test]
+    fn as_many_calls_may_wait_as_the_server_works_off_in_half_a_deadline() {
+        let load = Arc::new(Load::new(DEADLINE));
+        flush(&load, 50, 10);
+        assert!((990..=1_000).contains(&room(&load)), "{} at 10 us each", room(&load));
+        flush(&load, 20, 100);
+        assert!((100..=101).contains(&room(&load)), "{} at 100 us each", room(&load));
+        flush(&load, 100, 10_000);
+        assert_eq!(room(&load), ROOM_MIN);
+    }
+
+    #[test]
+    fn what_is_given_back_takes_the_place_of_other_calls() {
+        let load = Arc::new(Load::new(DEADLINE));
+        let refunds: Vec<_> = (0..300).map(|_| load.enter_anyway()).collect();
+        assert_eq!(room(&load), 200);
+        drop(refunds);
+        assert_eq!(room(&load), 500);
+    }
+
+    #[test]
+    fn the_way_there_and_back_is_not_the_pace() {
+        let load = Arc::new(Load::new(DEADLINE));
+        for call in 0..100 {
+            let sent = at(&load, 1_000 * call + 10);
+            load.worked_off(1, (sent, sent + Duration::from_micros(900)));
+        }
+        assert_eq!(room(&load), 500);
+    }
+
+    #[test]
+    fn a_server_that_stood_still_is_given_room_again() {
+        let load = Arc::new(Load::new(DEADLINE));
+        load.worked_off(500, (at(&load, 0), at(&load, 10_000_000)));
+        assert_eq!(room(&load), ROOM_MIN);
+        for flush in 0..100 {
+            let sent = at(&load, 10_000_000 + 300 * flush);
+            load.worked_off(8, (sent, sent + Duration::from_micros(300)));
+        }
+        assert!(
+            room(&load) > 250,
+            "{}: 300 us for 8, the way there and back included",
+            room(&load)
+        );
+    }
+
+    #[test]
+    fn a_few_calls_that_take_long_are_the_pace() {
+        let load = Arc::new(Load::new(DEADLINE));
+        for call in 0..100 {
+            let sent = at(&load, 20_000 * call);
+            load.worked_off(3, (sent, sent + Duration::from_micros(6_000)));
+        }
+        assert_eq!(room(&load), ROOM_MIN);
+    }
+
+    #[test]
+    fn a_silent_server_does_not_answer_and_neither_does_a_slow_one() {
+        let load = Load::new(DEADLINE);
+        assert!(!load.answers(true, at(&load, 10)), "it has never said anything");
+        load.heard((at(&load, 10), at(&load, 0), at(&load, 100)));
+        assert!(load.answers(false, at(&load, 15_000)));
+        assert!(!load.answers(false, at(&load, 20_100)));
+        assert!(load.answers(true, at(&load, 20_100)), "a reply may lie there unread");
+        assert!(!load.answers(true, at(&load, 200_100)));
+        load.asked(at(&load, 300_000));
+        assert!(load.answers(false, at(&load, 319_000)), "nobody asked it for anything before");
+        assert!(!load.answers(false, at(&load, 320_000)));
+        let load = Load::new(DEADLINE);
+        load.heard((at(&load, 10), at(&load, 0), at(&load, 100)));
+        for call in 1..=3 {
+            let begun = 100_000 * call;
+            assert!(call < 3 || load.answers(false, at(&load, begun - 60_000)), "not yet");
+            load.heard((at(&load, begun), at(&load, begun - 1), at(&load, begun + 30_000)));
+        }
+        assert!(!load.answers(false, at(&load, 331_000)), "its replies come, too late");
+        load.heard((at(&load, 331_000), at(&load, 330_000), at(&load, 331_100)));
+        assert!(load.answers(false, at(&load, 332_000)));
+    }
+}

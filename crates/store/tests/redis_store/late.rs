@@ -1,0 +1,137 @@
+//! What is granted to nobody is given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_kernel::algorithm::{Delay, WindowKind};
+use sluicegate_kernel::{
+    Concurrency, Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, PermitId, Rate,
+    RuleSet, SlidingLog, SlidingWindow, TokenBucket, Verb,
+};
+use sluicegate_store::redis::codec::Clock;
+use sluicegate_store::redis::{RedisConfig, RedisStore};
+use sluicegate_store::{Origin, Quota, Request, Store, StoreError};
+use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
+
+/// How late replies come: long after a deadline, and before a connection counts as dead.
+const LATE: Duration = Duration::from_millis(200);
+
+const LIMIT: u64 = 100;
+const HOLDERS: u64 = 4;
+
+/// A window that does not end while a test runs.
+fn long_window() -> Arc<RuleSet> {
+    let span = Micros::from_secs(86_400);
+    let window = FixedWindow::new(LIMIT, WindowKind::First(span)).expect("a window");
+    Arc::new(RuleSet::single("long", window.into()))
+}
+
+fn jobs() -> Arc<RuleSet> {
+    let jobs = Concurrency::new(HOLDERS, Micros::from_secs(600), 0).expect("a limit");
+    Arc::new(RuleSet::single("jobs", jobs.into()))
+}
+
+async fn connect(address: impl std::fmt::Display, deadline_ms: u32) -> RedisStore {
+    let url = format!("redis://{address}?deadline_ms={deadline_ms}");
+    let config: RedisConfig = url.parse().expect("a URL of the test");
+    let store = RedisStore::start(&config).expect("a configuration").with_clock(Clock::Server);
+    store.ready().await.expect("the server of the test is there");
+    store
+}
+
+/// What is left after `verb`.
+async fn ask(store: &RedisStore, rules: &Arc<RuleSet>, verb: &Verb) -> Result<u64, StoreError> {
+    let (policy, key, quota) = ("p", &b"k"[..], Quota::default());
+    let request = Request { policy, key, rules, verb, origin: Origin::default(), quota };
+    let at = Moment::new(Micros::from_secs(1_800_000_000));
+    store.decide(&request, &at).await.map(|verdict| verdict.decision.remaining)
+}
+
+async fn is_all_left(store: &RedisStore, rules: &Arc<RuleSet>, limit: u64) -> bool {
+    for _ in 0..200 {
+        if ask(store, rules, &Verb::Peek { cost: Cost::ONE }).await == Ok(limit) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn permits_whose_grant_comes_after_the_deadline_are_given_back() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let proxy = FaultProxy::start(redis.address()).await.expect("a free port");
+    let store = connect(proxy.address(), 100).await;
+    let other = connect(redis.address(), 5_000).await;
+    let check = |_| Verb::Check { cost: Cost::new(7).expect("a cost") };
+    let acquire = |n| Verb::Acquire { cost: Cost::ONE, permit: PermitId(n) };
+    let verbs: [(_, _, Vec<Verb>); 2] = [
+        (long_window(), LIMIT, (0..3).map(check).collect()),
+        (jobs(), HOLDERS, (0..3).map(acquire).collect()),
+    ];
+    for (rules, limit, verbs) in verbs {
+        // The rules are in Redis before, and no state of others is in the way.
+        while ask(&store, &rules, &Verb::Reset).await.is_err() {}
+        proxy.set(Faults::delay(Duration::ZERO, LATE)).await.expect("the proxy is there");
+        for verb in &verbs {
+            ask(&store, &rules, verb).await.expect_err("no reply comes in time");
+        }
+        proxy.heal().await.expect("the proxy is there");
+        assert!(is_all_left(&other, &rules, limit).await, "of {rules:?}");
+    }
+    assert!(store.stats().late_grants >= 4, "{:?}", store.stats());
+}
+
+/// Budgets in which a refund that comes late could let more than the limit pass.
+fn not_given_back() -> Vec<RuleSet> {
+    let (rate, day) = (Rate::per_second(100).expect("a rate"), Micros::from_secs(86_400));
+    let quick = TokenBucket::new(rate, LIMIT).expect("a bucket");
+    let named = |name: &str, rule| NamedRule { name: name.into(), rule };
+    let window = |span| FixedWindow::new(LIMIT, WindowKind::First(span)).expect("a window");
+    let both = vec![named("quick", quick.clone().into()), named("slow", window(day).into())];
+    vec![
+        RuleSet::single("a", window(Micros::from_secs(60)).into()),
+        RuleSet::single("a", quick.into()),
+        RuleSet::single("a", LeakyBucket::new(rate, LIMIT, Delay::None).expect("a bucket").into()),
+        RuleSet::single("a", SlidingLog::new(LIMIT, day).expect("a log").into()),
+        RuleSet::single("a", SlidingWindow::new(LIMIT, day, 24).expect("a window").into()),
+        RuleSet::new(both).expect("two rules"),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_is_given_back_where_that_could_let_more_than_the_limit_pass() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let proxy = FaultProxy::start(redis.address()).await.expect("a free port");
+    let store = connect(proxy.address(), 100).await;
+    for rules in not_given_back() {
+        let rules = Arc::new(rules);
+        while ask(&store, &rules, &Verb::Reset).await.is_err() {}
+        proxy.set(Faults::delay(Duration::ZERO, LATE)).await.expect("the proxy is there");
+        let check = Verb::Check { cost: Cost::ONE };
+        ask(&store, &rules, &check).await.expect_err("no reply comes in time");
+        proxy.heal().await.expect("the proxy is there");
+        // Replies of a connection come in order: after one of each, that of the check has come.
+        for _ in 0..4 {
+            while ask(&store, &rules, &check).await.is_err() {}
+        }
+    }
+    assert_eq!(store.stats().late_grants, 0);
+}
+
+#[tokio::test]
+async fn permits_of_callers_that_went_away_are_given_back() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let proxy = FaultProxy::start(redis.address()).await.expect("a free port");
+    let store = connect(proxy.address(), 5_000).await;
+    let rules = long_window();
+    ask(&store, &rules, &Verb::Reset).await.expect("it answers");
+    proxy.set(Faults::delay(Duration::ZERO, LATE)).await.expect("the proxy is there");
+    let check = Verb::Check { cost: Cost::new(7).expect("a cost") };
+    tokio::time::timeout(LATE / 4, ask(&store, &rules, &check))
+        .await
+        .expect_err("the caller goes away before it is answered");
+    proxy.heal().await.expect("the proxy is there");
+    assert!(is_all_left(&connect(redis.address(), 5_000).await, &rules, LIMIT).await);
+    assert_eq!(store.stats().late_grants, 1);
+}
