@@ -70,5 +70,5 @@ pub use calendar::Windows;
 pub use descriptor::DescriptorTree;
 pub use document::Document;
 pub use error::{DocumentError, DocumentErrors};
-pub use policy::{Fallback, OnStoreFailure, Overflow, Policy, Rules};
+pub use policy::{Fallback, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Policy, Rules};
 pub use set::PolicySet;

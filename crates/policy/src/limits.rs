@@ -1,5 +1,7 @@
 //! The named bounds of documents. Each says why it is what it is.
 
+use sluicegate_kernel::Micros;
+
 /// Longest document in bytes: 8 MiB, ten thousand policies of the size that people write.
 pub const DOCUMENT_BYTES_MAX: usize = 8 << 20;
 
@@ -18,7 +20,7 @@ pub const POLICIES_MAX: usize = 10_000;
 /// Most overrides of one policy. More keys with rules of their own want a policy of their own.
 pub const OVERRIDES_MAX: usize = 1_000;
 
-/// Most apps that one policy admits by name; to admit more, leave `apps` out.
+/// Most apps that one policy admits by name; to admit more, say `*`.
 pub const APPS_MAX: usize = 1_000;
 
 /// Most methods of one `match`: HTTP registers about forty, and a policy for all needs no list.
@@ -33,6 +35,10 @@ pub const DESCRIPTORS_MAX: usize = 2 * POLICIES_MAX;
 /// Most entries of one descriptor. Gateways send two or three; the parts of a key are as many.
 pub const ENTRIES_MAX: usize = 16;
 
+/// Most `*` of one key or value of a descriptor: each costs a search of its own at every request, and a
+/// path has hardly more parts.
+pub const STARS_MAX: usize = 16;
+
 /// Longest text of a path, a target or a header's value in bytes: what most proxies take.
 pub const TEXT_BYTES_MAX: usize = 4_096;
 
@@ -44,6 +50,9 @@ pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Most headers of a `degrade` response.
 pub const HEADERS_MAX: usize = 32;
+
+/// Longest wait for a store that has too much to do: callers give up before.
+pub const OVERLOAD_WAIT_MAX: Micros = Micros::from_secs(10);
 
 /// Most errors that one document reports. A person mends a few and tries again.
 pub const ERRORS_MAX: usize = 100;

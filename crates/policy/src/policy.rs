@@ -18,17 +18,33 @@ use crate::text::TextError;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub(crate) name: Box<str>,
-    /// In order; `None`: every app.
-    pub(crate) apps: Option<Box<[Box<str>]>>,
-    /// Whose it is, where that is known.
-    pub(crate) of_app: Option<Box<str>>,
+    pub(crate) apps: Apps,
+    /// The app that owns it, where that is known: that of a catalog.
+    pub(crate) owner: Option<Box<str>>,
     pub(crate) rules: Rules,
     pub(crate) overrides: Overrides,
     pub(crate) overflow: Overflow,
     pub(crate) on_store_failure: OnStoreFailure,
+    pub(crate) on_overload: OnOverload,
+    pub(crate) on_key_quota: OnKeyQuota,
     pub(crate) matcher: Option<Matcher>,
     pub(crate) key: Box<[KeyAttribute]>,
+    /// See [`Policy::in_force_since`].
+    pub(crate) since: Micros,
 }
+
+/// The apps that may use a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Apps {
+    /// The document does not say: its owner, or every app where no owner is known.
+    #[default]
+    Unsaid,
+    /// Those that the document names, in order; with `*` every other app as well.
+    Said { named: Box<[Box<str>]>, every: bool },
+}
+
+/// In `apps`: every app.
+pub(crate) const EVERY_APP: &str = "*";
 
 /// Rules of their own by key. Who writes documents chooses the keys, so the hash needs no secret.
 pub(crate) type Overrides = HashMap<Box<[u8]>, Rules, FixedState>;
@@ -93,6 +109,29 @@ pub enum OnStoreFailure {
     Deny,
 }
 
+/// What is done with a request while the store answers, but has more to do than it can in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnOverload {
+    /// It is refused, with a retry.
+    #[default]
+    Refuse,
+    /// It is asked for again.
+    Wait {
+        /// For so long at most, and then refused: at most 10 s.
+        max: Micros,
+    },
+}
+
+/// What becomes of new keys while a memory store holds as many keys of the policy as it may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnKeyQuota {
+    /// They share one budget of the policy's rules.
+    #[default]
+    Share,
+    /// They are refused.
+    Deny,
+}
+
 impl Policy {
     /// The policy `name` with these rules, for every app and key, rejecting what is over the limit.
     ///
@@ -108,15 +147,24 @@ impl Policy {
         })?;
         Ok(Self {
             name: name.into(),
-            apps: None,
-            of_app: None,
+            apps: Apps::Unsaid,
+            owner: None,
             rules,
             overrides: Overrides::default(),
             overflow: Overflow::default(),
             on_store_failure: OnStoreFailure::default(),
+            on_overload: OnOverload::default(),
+            on_key_quota: OnKeyQuota::default(),
             matcher: None,
             key: Box::default(),
+            since: Micros::ZERO,
         })
+    }
+
+    /// When this process took this version of it over: later than any version before. The epoch: not
+    /// yet. See [`PolicySet::in_force`](crate::PolicySet::in_force).
+    pub const fn in_force_since(&self) -> Micros {
+        self.since
     }
 
     /// Its name, unique in its set.
@@ -127,14 +175,28 @@ impl Policy {
     /// Whether `app` may use it. `None`, an app that is not known, may use what every app may.
     #[inline]
     pub fn admits(&self, app: Option<&str>) -> bool {
-        let Some(apps) = &self.apps else { return true };
-        app.is_some_and(|app| apps.binary_search_by(|admitted| (**admitted).cmp(app)).is_ok())
+        match &self.apps {
+            Apps::Unsaid | Apps::Said { every: true, .. } => true,
+            Apps::Said { named, every: false } => names(named, app),
+        }
+    }
+
+    /// Whether `app` may give back or forget what was used: its owner and the apps that it names. An app
+    /// that may use it because every app may shares the budget with strangers.
+    #[inline]
+    pub fn entrusts(&self, app: Option<&str>) -> bool {
+        match (&self.apps, &self.owner) {
+            (Apps::Said { named, every: true }, Some(owner)) => {
+                app == Some(owner) || names(named, app)
+            }
+            _ => self.admits(app),
+        }
     }
 
     /// The same policy for every app: what guards a resource, whoever may use it.
     #[must_use]
     pub fn for_every_app(self) -> Self {
-        Self { apps: None, ..self }
+        Self { apps: Apps::Unsaid, owner: None, ..self }
     }
 
     /// The same policy, which only says what it would refuse.
@@ -143,26 +205,49 @@ impl Policy {
         Self { overflow: Overflow::Shadow, ..self }
     }
 
-    /// The same policy, as one of `app`: of requests that tell their app it guards those of this one
-    /// only. Otherwise it could hold up the requests of others, who never heard of it.
+    /// The same policy, owned by `app`: without `apps` it is for this one only, and by its `match` it
+    /// guards requests of this one only. Otherwise it could hold up those of others.
     #[must_use]
     pub fn of_app(self, app: &str) -> Self {
-        Self { of_app: Some(app.into()), ..self }
+        let apps = match self.apps {
+            Apps::Unsaid => Apps::Said { named: [app.into()].into(), every: false },
+            said @ Apps::Said { .. } => said,
+        };
+        Self { apps, owner: Some(app.into()), ..self }
+    }
+
+    /// The app that owns it, where that is known.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     /// Whether requests of `app` are guarded by it where its `match` fits them, and not only where they
-    /// name it. `None`, an app that is not known, is guarded by what every app may use.
+    /// name it: those of its owner, or where no owner is known, of every app that may use it.
     pub fn guards(&self, app: Option<&str>) -> bool {
-        let is_own = match (&self.of_app, app) {
-            (Some(own), Some(app)) => **own == *app,
-            _ => true,
-        };
+        let is_own = self.owner.as_deref().is_none_or(|owner| app == Some(owner));
         is_own && self.admits(app)
     }
 
     /// The apps that may use it, in order; `None`: every app.
     pub fn apps(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
-        self.apps.as_ref().map(|apps| apps.iter().map(AsRef::as_ref))
+        match &self.apps {
+            Apps::Unsaid | Apps::Said { every: true, .. } => None,
+            Apps::Said { named, every: false } => Some(named.iter().map(AsRef::as_ref)),
+        }
+    }
+
+    /// The apps that it names, in order, also where every other app may use it as well.
+    pub fn named_apps(&self) -> impl Iterator<Item = &str> {
+        let named = match &self.apps {
+            Apps::Unsaid => &[][..],
+            Apps::Said { named, .. } => named,
+        };
+        named.iter().map(AsRef::as_ref)
+    }
+
+    /// Whether its document says that every app may use it: `apps: ["*"]`.
+    pub const fn says_every_app(&self) -> bool {
+        matches!(self.apps, Apps::Said { every: true, .. })
     }
 
     /// The rules of `key`: its override, or those of the policy. The `Arc` within is the same for
@@ -193,6 +278,18 @@ impl Policy {
     /// What is decided while the store does not answer.
     pub const fn on_store_failure(&self) -> OnStoreFailure {
         self.on_store_failure
+    }
+
+    /// What is done with a request while the store has more to do than it can in time.
+    #[inline]
+    pub const fn on_overload(&self) -> OnOverload {
+        self.on_overload
+    }
+
+    /// What becomes of new keys beyond its quota of keys.
+    #[inline]
+    pub const fn on_key_quota(&self) -> OnKeyQuota {
+        self.on_key_quota
     }
 
     /// Which requests it guards, for gateways that send attributes; `None`: those that name it.
@@ -247,6 +344,11 @@ impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.set, &other.set) || self.set == other.set
     }
+}
+
+/// Whether `app` is one of those `named`, which are in order.
+fn names(named: &[Box<str>], app: Option<&str>) -> bool {
+    app.is_some_and(|app| named.binary_search_by(|named| (**named).cmp(app)).is_ok())
 }
 
 /// What is wrong with a name that is none.

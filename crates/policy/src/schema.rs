@@ -11,11 +11,12 @@ use sluicegate_kernel::algorithm::algorithms;
 use sluicegate_kernel::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, RULES_MAX};
 use sluicegate_kernel::param::{Kind, Param};
 
-use crate::document::{CARRY, ON_STORE_FAILURE, STATUS_MAX, STATUS_MIN};
+use crate::document::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE, STATUS_MAX, STATUS_MIN};
 use crate::limits::{
     APPS_MAX, BODY_BYTES_MAX, HEADERS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERRIDES_MAX, POLICIES_MAX,
     TEXT_BYTES_MAX,
 };
+use crate::policy::EVERY_APP;
 use crate::text::{RATE_PATTERN, SPAN_PATTERN};
 
 /// The schema of a whole document. That of a single policy is its `$defs.policy`.
@@ -66,18 +67,38 @@ fn policy() -> Value {
         "properties": {
             "name": { "$ref": "#/$defs/name" },
             "apps": {
-                "description": "Who may use it. Default: every app.",
+                "description": "The apps that may use it; `*` is every app. Default: in a catalog the app that owns it, in a file every app.",
                 "type": "array",
                 "minItems": 1,
                 "maxItems": APPS_MAX,
                 "uniqueItems": true,
-                "items": { "$ref": "#/$defs/name" },
+                "items": { "anyOf": [{ "$ref": "#/$defs/name" }, { "const": EVERY_APP }] },
             },
             "rules": { "$ref": "#/$defs/rules" },
             "overflow": { "$ref": "#/$defs/overflow" },
             "on_store_failure": {
                 "description": "What is decided while the store does not answer. Default: local.",
                 "enum": words(&ON_STORE_FAILURE),
+            },
+            "on_overload": {
+                "description": "What is done with a request while the store answers, but has more to \
+                                do than it can in time: it is refused, or asked for again for up to \
+                                10s. Default: refuse.",
+                "oneOf": [
+                    { "const": "refuse" },
+                    {
+                        "type": "object",
+                        "properties": { "wait": { "$ref": "#/$defs/duration" } },
+                        "required": ["wait"],
+                        "additionalProperties": false,
+                    },
+                ],
+            },
+            "on_key_quota": {
+                "description": "What becomes of new keys while a memory store holds as many keys of \
+                                the policy as it may: they share one budget of its rules, or are \
+                                refused. Default: share.",
+                "enum": words(&ON_KEY_QUOTA),
             },
             "match": matcher(),
             "key": key(),

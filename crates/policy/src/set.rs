@@ -9,11 +9,16 @@ use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use sluicegate_kernel::Micros;
+
 use crate::attribute::Attributes;
 use crate::document::Document;
 use crate::error::DocumentError;
 use crate::limits::POLICIES_MAX;
 use crate::policy::Policy;
+
+/// Stores that many processes share tell versions of a policy apart to the millisecond.
+const MILLISECOND: Micros = Micros::new(1_000);
 
 /// Policies by name, in the order of their document.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +46,7 @@ impl PolicySet {
         let mut set = Self::default();
         for mut policy in document.into_policies() {
             let before = old.resolve(policy.name());
+            policy.since = before.map_or(Micros::ZERO, |before| before.since);
             set.put(match before {
                 Some(before) if **before == policy => Arc::clone(before),
                 Some(before) => {
@@ -113,6 +119,22 @@ impl PolicySet {
             return Err(DocumentError::new("policies".to_string(), problem));
         }
         Ok(set.finished())
+    }
+
+    /// The same set, which takes the place of `old` at `now`: its policies are in force since then, but
+    /// for those that `old` has as well. Where `now` is not after what they replace was taken over, they
+    /// count as taken over a millisecond after that.
+    #[must_use]
+    pub fn in_force(mut self, old: &Self, now: Micros) -> Self {
+        for policy in &mut self.policies {
+            let before = old.resolve(policy.name());
+            if before.is_some_and(|before| Arc::ptr_eq(before, policy)) {
+                continue;
+            }
+            let next = before.map_or(Micros::ZERO, |before| before.since.plus(MILLISECOND));
+            Arc::make_mut(policy).since = now.max(next);
+        }
+        self
     }
 
     /// The policies, in the order of the document.

@@ -37,6 +37,7 @@ fn full() -> Value {
             ],
             "overflow": { "degrade": { "response": { "status": 503, "body": "", "headers": { "a": "b" } } } },
             "on_store_failure": "deny",
+            "on_key_quota": "deny",
             "match": { "path": { "exact": "/a" }, "method": ["GET", "POST"] },
             "key": ["remote_ip", "header:X-Tenant"],
             "overrides": [{ "key": "é", "rules": [{ "fixed_window": { "limit": 1, "window": "1s", "align": "first" } }] }],

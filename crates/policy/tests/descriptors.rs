@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use proptest::prelude::*;
 use sluicegate_policy::DescriptorTree;
-use sluicegate_policy::descriptor::{Action, join};
+use sluicegate_policy::descriptor::{Action, Unit, join};
 
 const TREE: &str = "
 descriptors:
@@ -28,6 +28,7 @@ fn check(entries: &[(&str, &str)], expected: Option<(&str, Option<&str>)>) {
     let found = tree.find("d", entries.iter().copied());
     let found = found.map(|(leaf, key)| match &leaf.action {
         Action::Policy(name) => (name.to_string(), key.map(Cow::into_owned)),
+        Action::Refuse { .. } => ("Refuse".to_owned(), key.map(Cow::into_owned)),
         action => (format!("{action:?}"), key.map(Cow::into_owned)),
     });
     let expected = expected.map(|(policy, key)| (policy.to_owned(), key.map(str::to_owned)));
@@ -108,7 +109,7 @@ fn what_is_wrong_is_told_with_its_path() {
     );
     one(
         "domain: d, entries: [{ key: a, value: b, shared: true }], policy: p",
-        "~.entries[0].shared: only goes with a value that ends in `*`",
+        "~.entries[0].shared: only goes with a value that has a `*`",
     );
     one("domain: d, entries: [{ key: a }]", "~: expected either `policy` or `always`");
     one(
@@ -117,12 +118,100 @@ fn what_is_wrong_is_told_with_its_path() {
     );
     one(
         "domain: d, entries: [{ key: a }], always: maybe",
-        "~.always: expected `allow` or `refuse`, found the text `maybe`",
+        "~.always: expected `allow`, `ignore` or `refuse`, found the text `maybe`",
     );
     one(
         "domain: d, entries: [{ key: a }], policy: P",
         "~.policy: `P` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`",
     );
+}
+
+#[test]
+fn what_goes_with_a_refusal_goes_with_nothing_else() {
+    let tree = tree(
+        "
+domains: [empty, d]
+descriptors:
+  - { domain: d, entries: [{ key: a }], always: refuse, unit: hour, shadow: true, quota: true }
+",
+    );
+    let (leaf, _) = tree.find("d", [("a", "b")]).unwrap();
+    assert_eq!(leaf.action, Action::Refuse { unit: Some(Unit::Hour), shadow: true });
+    assert!(leaf.quota && tree.has("empty") && tree.has("d") && !tree.has("e"));
+    let one = |fields: &str, expected: &str| {
+        let text = format!("descriptors: [{{ domain: d, entries: [{{ key: a }}], {fields} }}]");
+        wrong(&text, &expected.replace('~', "descriptors[0]"));
+    };
+    one("policy: p, unit: hour", "~.unit: only goes with `always: refuse`");
+    one("always: allow, shadow: false", "~.shadow: only goes with `always: refuse`");
+    one(
+        "always: refuse, unit: decade",
+        "~.unit: expected `second`, `minute`, `hour`, `day`, `week`, `month` or `year`, found the text `decade`",
+    );
+    wrong(
+        "{ domains: [sluicegate], descriptors: [] }",
+        "domains[0]: `sluicegate` is reserved: its descriptors name policies",
+    );
+}
+
+#[test]
+fn a_star_is_a_pattern_anywhere_in_a_key_or_a_value() {
+    let tree = tree(
+        "
+descriptors:
+  - { domain: d, entries: [{ key: path, value: /a/*/c }], policy: middle }
+  - { domain: d, entries: [{ key: x-*, value: '*.js' }], policy: both }
+  - { domain: d, entries: [{ key: x-*, value: y }], policy: key }
+  - { domain: d, entries: [{ key: x-z, value: y* }], policy: later }
+  - { domain: d, entries: [{ key: x-w }], policy: any }
+  - { domain: d, entries: [{ key: s*, value: s*, shared: true }, { key: t }], policy: shared }
+",
+    );
+    let check = |entries: &[(&str, &str)], expected: Option<(&str, &str)>| {
+        let found = tree.find("d", entries.iter().copied());
+        let found = found.map(|(leaf, key)| (leaf.action.clone(), key.map(Cow::into_owned)));
+        let expected =
+            expected.map(|(name, key)| (Action::Policy(name.into()), Some(key.to_owned())));
+        assert_eq!(found, expected, "{entries:?}");
+    };
+    check(&[("path", "/a/b/c")], Some(("middle", "/a/b/c")));
+    check(&[("path", "/a/c")], None);
+    // What a pattern leaves open is a budget of its own: the key as well.
+    check(&[("x-1", "a.js")], Some(("both", "x-1|a.js")));
+    check(&[("x-2", "y")], Some(("key", "x-2")));
+    // The first in the order they are written, whether key or value is a pattern.
+    check(&[("x-z", "y")], Some(("key", "x-z")));
+    check(&[("x-z", "yy")], Some(("later", "yy")));
+    check(&[("x-w", "z")], Some(("any", "z")));
+    check(&[("x-w", "z.js")], Some(("both", "x-w|z.js")));
+    check(&[("s1", "s2"), ("t", "u")], Some(("shared", "s1|u")));
+}
+
+#[test]
+fn a_value_that_is_written_like_a_pattern_is_that_pattern() {
+    let tree = tree(
+        "
+descriptors:
+  - { domain: d, entries: [{ key: a, value: x* }], policy: first }
+  - { domain: d, entries: [{ key: a, value: x*y }], policy: second }
+",
+    );
+    let policy = |value| tree.find("d", [("a", value)]).map(|(leaf, _)| leaf.action.clone());
+    assert_eq!(policy("xzy"), Some(Action::Policy("first".into())));
+    assert_eq!(policy("x*y"), Some(Action::Policy("second".into())));
+}
+
+#[test]
+fn only_so_many_stars_are_in_one_text() {
+    let stars = "a*".repeat(17);
+    for (entry, field) in
+        [(format!("key: '{stars}'"), "key"), (format!("key: a, value: '{stars}'"), "value")]
+    {
+        wrong(
+            &format!("descriptors: [{{ domain: d, entries: [{{ {entry} }}], policy: p }}]"),
+            &format!("descriptors[0].entries[0].{field}: has 17 `*`, expected at most 16"),
+        );
+    }
 }
 
 #[test]
@@ -139,7 +228,7 @@ fn a_descriptor_is_in_a_tree_once() {
     twice(
         "{ key: a, value: b* }",
         "{ key: a, value: b*, shared: true }",
-        "has a prefix that is shared in one descriptor and not in another",
+        "has a pattern that is shared in one descriptor and not in another",
     );
 }
 
@@ -161,20 +250,26 @@ proptest! {
     /// The tree against the plainest reading of its rules: a list searched from the front.
     #[test]
     fn a_tree_finds_what_a_search_of_the_list_finds(
-        routes in proptest::collection::btree_set(route(), 0..12),
-        asked in proptest::collection::vec(("[ab]", "[xy]{0,2}"), 0..4),
+        routes in proptest::collection::vec(route(), 0..12),
+        asked in proptest::collection::vec(("[ab]{1,2}", r"[xy]{0,2}|x\*"), 0..4),
     ) {
-        let written: Vec<_> = routes.iter().enumerate().map(|(place, entries)| {
+        let mut distinct: Vec<Written> = Vec::new();
+        for route in routes {
+            if !distinct.contains(&route) {
+                distinct.push(route);
+            }
+        }
+        let written: Vec<_> = distinct.iter().enumerate().map(|(place, entries)| {
             let entries: Vec<_> = entries.iter().map(|(key, value)| match value {
-                None => format!("{{ key: {key} }}"),
-                Some(value) => format!("{{ key: {key}, value: '{value}' }}"),
+                None => format!("{{ key: '{key}' }}"),
+                Some(value) => format!("{{ key: '{key}', value: '{value}' }}"),
             }).collect();
             format!("{{ domain: d, entries: [{}], policy: p{place} }}", entries.join(", "))
         }).collect();
         let tree = tree(&format!("descriptors: [{}]", written.join(", ")));
         let asked: Vec<_> = asked.iter().map(|(key, value)| (&**key, &**value)).collect();
         let found = tree.find("d", asked.iter().copied()).map(|(leaf, _)| leaf.action.clone());
-        let expected = search(&routes.into_iter().collect::<Vec<_>>(), &asked);
+        let expected = search(&distinct, &asked);
         prop_assert_eq!(found, expected.map(|place| Action::Policy(format!("p{place}").into())));
     }
 }
@@ -182,30 +277,39 @@ proptest! {
 type Written = Vec<(String, Option<String>)>;
 
 fn route() -> impl Strategy<Value = Written> {
-    let value = proptest::option::of("[xy]{0,1}\\*|[xy]{1,2}");
-    proptest::collection::vec(("[ab]", value), 1..4)
+    let value = proptest::option::of(r"[xy]?\*[xy]?|[xy]{1,2}");
+    proptest::collection::vec((r"[ab]{1,2}|[ab]?\*b?", value), 1..4)
+}
+
+/// Whether `pattern` stands for `text`.
+fn stands_for(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((before, behind)) => {
+            let length = before.len() + behind.len();
+            text.starts_with(before) && text.ends_with(behind) && text.len() >= length
+        }
+    }
 }
 
 /// The place of the route that `asked` leads to.
 fn search(routes: &[Written], asked: &[(&str, &str)]) -> Option<usize> {
     let mut path: Written = Vec::new();
     for (key, value) in asked {
-        // Those that go on from here with this key, as they are written.
-        let next: Vec<&Option<String>> = routes
+        // Those that go on from here, as they are written.
+        let next: Vec<&(String, Option<String>)> = routes
             .iter()
             .filter(|route| route.starts_with(&path) && route.len() > path.len())
             .map(|route| &route[path.len()])
-            .filter(|(other, _)| other == key)
-            .map(|(_, value)| value)
             .collect();
-        let exact = next.iter().find(|written| written.as_deref() == Some(value));
-        let exact = exact.filter(|written| !written.as_ref().is_some_and(|w| w.ends_with('*')));
-        let prefix = next.iter().find(|written| {
-            written.as_ref().and_then(|w| w.strip_suffix('*')).is_some_and(|p| value.starts_with(p))
+        let exact = next.iter().find(|(k, v)| k == key && v.as_deref() == Some(value));
+        let pattern = next.iter().find(|(k, v)| {
+            let has_star = k.contains('*') || v.as_ref().is_some_and(|v| v.contains('*'));
+            let value_is = v.as_ref().is_none_or(|v| stands_for(v, value));
+            has_star && stands_for(k, key) && value_is
         });
-        let any = next.iter().find(|written| written.is_none());
-        let taken = exact.or(prefix).or(any)?;
-        path.push((key.to_string(), (*taken).clone()));
+        let any = next.iter().find(|(k, v)| k == key && v.is_none());
+        path.push((*exact.or(pattern).or(any)?).clone());
     }
     routes.iter().position(|route| *route == path)
 }

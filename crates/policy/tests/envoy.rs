@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
-use sluicegate_policy::descriptor::Action;
-use sluicegate_policy::descriptor::envoy::{Import, import};
+use sluicegate_policy::descriptor::envoy::{Import, import, import_merged};
+use sluicegate_policy::descriptor::{Action, Unit};
 use sluicegate_policy::{DescriptorTree, Document, Overflow, Policy, PolicySet};
 
 fn imported(files: &[(&str, &str)]) -> Import {
@@ -34,7 +34,12 @@ impl Served {
         };
         let name = match &leaf.action {
             Action::Allow => return "allow".into(),
-            Action::Refuse => return "refuse".into(),
+            Action::Ignore => return "no limit".into(),
+            Action::Refuse { unit, shadow } => {
+                let unit = unit.map_or("anything", Unit::name);
+                let shadow = if *shadow { ", in the shadow" } else { "" };
+                return format!("refuse, 0 per {unit}{shadow}");
+            }
             Action::Policy(name) => name,
         };
         let policy = self.policies.resolve(name).expect("its policy is there");
@@ -107,7 +112,7 @@ descriptors:
 ",
         &[
             (&[("address", "192.0.2.1")], "10 per 1 s for 192.0.2.1"),
-            (&[("address", "192.0.2.9")], "refuse"),
+            (&[("address", "192.0.2.9")], "refuse, 0 per second"),
         ],
     );
 }
@@ -156,8 +161,8 @@ descriptors:
 ",
         &[
             (&[("user", "ann")], "1 per 1 s for ann"),
-            (&[("user", "probe")], "allow"),
-            (&[("user", "robot")], "allow"),
+            (&[("user", "probe")], "no limit"),
+            (&[("user", "robot")], "no limit"),
         ],
     );
 }
@@ -180,7 +185,7 @@ descriptors:
         &[
             (&[("service", "s"), ("user", "ann")], "10 per 1 s for s, in the shadow"),
             (&[("service", "s"), ("user", "bob")], "20 per 1 s for s"),
-            (&[("service", "s"), ("user", "eve")], "allow"),
+            (&[("service", "s"), ("user", "eve")], "refuse, 0 per day, in the shadow"),
         ],
     );
 }
@@ -245,7 +250,9 @@ descriptors:
             (&[("path", "/v1/b")], "20 per 60 s for /v1/b"),
             (&[("path", "/v2/b")], "no limit"),
             (&[("host", "h"), ("path", "/x")], "4 per 60 s for h|/x"),
-            (&[("host", "h"), ("path", "a*c")], "5 per 60 s for h"),
+            // A request that spells a pattern out is that pattern's, also behind another.
+            (&[("host", "h"), ("path", "a*c")], "5 per 60 s for h|a*c"),
+            (&[("host", "h"), ("path", "abc")], "4 per 60 s for h|abc"),
         ],
     );
 }
@@ -363,14 +370,17 @@ fn wrong_in_one(fields: &str, expected: &str) {
 
 #[test]
 fn what_cannot_be_expressed_is_refused_by_name() {
+    let stars = "*a".repeat(17);
+    let expected = "has 17 `*`, expected at most 16";
+    wrong_in_one(&format!("key: '{stars}'"), &format!("~.key: {expected}"));
+    wrong_in_one(&format!("key: a, value: '{stars}'"), &format!("~.value: {expected}"));
     wrong_in_one(
-        "key: a, quota_mode: true",
-        "~.quota_mode: cannot be expressed: no policy passes what is over it and reports that as metadata",
+        "key: a, quota_mode: 1",
+        "~.quota_mode: expected `true` or `false`, found the number `1`",
     );
-    wrong_in_one("key: a*", "~.key: `a*` cannot be expressed: a `*` is for the end of a value");
     wrong_in_one(
         "key: a, share_threshold: true",
-        "~.share_threshold: only goes with a value that ends in `*`",
+        "~.share_threshold: only goes with a value that has a `*`",
     );
     wrong_in_one(
         "key: a, value: '[0-9]', rate_limit: { unit: second, requests_per_unit: 1, unit_multiplier: 5 }",
@@ -419,7 +429,10 @@ fn a_descriptor_is_in_a_list_once_and_a_domain_in_a_configuration() {
         );
     }
     let errors = import([("a.yaml", "domain: shop"), ("b.yaml", "domain: shop")]).unwrap_err();
-    assert_eq!(errors.to_string(), "b.yaml: domain: `shop` is the domain of a.yaml too");
+    assert_eq!(
+        errors.to_string(),
+        "b.yaml: domain: `shop` is the domain of a.yaml too, and domains are not to be merged"
+    );
     let (file, errors) = &errors.files()[0];
     assert_eq!((file.as_str(), errors.errors().len()), ("b.yaml", 1));
 }
@@ -428,8 +441,11 @@ fn a_descriptor_is_in_a_list_once_and_a_domain_in_a_configuration() {
 fn an_empty_configuration_is_two_empty_documents() {
     let import = imported(&[("a.yaml", "domain: shop")]);
     assert!(Document::parse(&import.policies).unwrap().policies().is_empty());
-    assert!(DescriptorTree::parse(&import.descriptors).unwrap().is_empty());
-    assert_eq!(imported(&[]), import);
+    let tree = DescriptorTree::parse(&import.descriptors).unwrap();
+    assert!(tree.is_empty() && tree.has("shop"), "the domain is known all the same");
+    let nothing = imported(&[]);
+    assert_eq!(nothing.policies, import.policies);
+    assert_eq!(nothing.descriptors, "descriptors: []\n");
 }
 
 /// A descriptor of any shape.
@@ -443,7 +459,7 @@ fn descriptor() -> impl Strategy<Value = serde_json::Value> {
     let fields = (text, proptest::option::of(text), proptest::option::of(limit), any::<bool>());
     let leaf = fields.prop_map(|(key, value, limit, shadow)| {
         serde_json::json!({
-            "key": key.trim_end_matches('*').to_owned() + "k", "value": value,
+            "key": key, "value": value, "quota_mode": shadow, "metadata": { "a": [1, null] },
             "rate_limit": limit, "shadow_mode": shadow,
         })
     });
@@ -453,6 +469,59 @@ fn descriptor() -> impl Strategy<Value = serde_json::Value> {
             outer
         })
     })
+}
+
+#[test]
+fn files_of_one_domain_are_joined_where_that_is_wanted() {
+    let file = |key: &str| {
+        let limit = "rate_limit: { unit: second, requests_per_unit: 1 }";
+        format!("domain: shop\ndescriptors: [{{ key: {key}, {limit} }}]")
+    };
+    let (a, b, star) = (file("a"), file("b"), file("'*'"));
+    let merged = import_merged([("a.yaml", &*a), ("b.yaml", &*star), ("c.yaml", &*b)]);
+    let Import { policies, descriptors, .. } = merged.expect("they can be joined");
+    assert_eq!(Document::parse(&policies).unwrap().policies().len(), 3);
+    let tree = DescriptorTree::parse(&descriptors).unwrap();
+    // What holds a `*` comes before what has no value, whichever file it is in.
+    let find = |key| tree.find("shop", [(key, "x")]).map(|(leaf, _)| leaf.action.clone());
+    assert_eq!(tree.len(), 3);
+    assert_eq!(find("a"), find("z"));
+    let twice = import_merged([("a.yaml", &*a), ("b.yaml", &*b), ("c.yaml", &*a)]).unwrap_err();
+    assert_eq!(
+        twice.to_string(),
+        "c.yaml: descriptors[0]: has the key and the value of descriptors[0] of a.yaml too"
+    );
+}
+
+#[test]
+fn metadata_of_any_shape_changes_no_decision_and_is_noted() {
+    let served = Served::new(
+        "
+domain: shop
+descriptors:
+  - key: a
+    metadata: { team: checkout, tags: [1, { x: null }] }
+    rate_limit: { unit: minute, requests_per_unit: 10 }
+",
+    );
+    assert_eq!(served.says("shop", &[("a", "x")]), "10 per 60 s for x");
+    let note = "c.yaml: descriptors[0].metadata: no effect, answers have no metadata";
+    assert_eq!(served.notes, [note]);
+}
+
+#[test]
+fn a_quota_is_a_quota_in_the_tree() {
+    let served = Served::new(
+        "
+domain: shop
+descriptors:
+  - { key: a, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 10 } }
+  - { key: b, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 0 } }
+  - { key: c, rate_limit: { unit: minute, requests_per_unit: 0 } }
+",
+    );
+    let is_quota = |key| served.tree.find("shop", [(key, "x")]).unwrap().0.quota;
+    assert_eq!(["a", "b", "c"].map(is_quota), [true, true, false]);
 }
 
 proptest! {

@@ -158,6 +158,38 @@ fn a_new_document_keeps_the_arcs_of_what_did_not_change() {
 }
 
 #[test]
+fn a_policy_of_a_catalog_is_its_owners_unless_it_names_others() {
+    let policy = |apps: &str| {
+        let text = format!("{{ name: p, {apps} rules: [ token_bucket: {{ rate: 1/s }} ] }}");
+        Policy::parse_one(&text).unwrap()
+    };
+    let may = |policy: &Policy, app| [policy.admits(app), policy.entrusts(app), policy.guards(app)];
+    let (all, none, use_only) = ([true; 3], [false; 3], [true, false, false]);
+    let named = [true, true, false];
+    for (apps, owner, bank, other, nobody) in [
+        ("", all, none, none, none),
+        ("apps: [bank],", none, named, none, none),
+        ("apps: [shop, bank],", all, named, none, none),
+        ("apps: ['*'],", all, use_only, use_only, use_only),
+        ("apps: [bank, '*'],", all, named, use_only, use_only),
+    ] {
+        let owned = policy(apps).of_app("shop");
+        for (app, expected) in
+            [(Some("shop"), owner), (Some("bank"), bank), (Some("x"), other), (None, nobody)]
+        {
+            assert_eq!(may(&owned, app), expected, "{apps} {app:?}");
+        }
+        assert_eq!(owned.owner(), Some("shop"));
+    }
+    // In a file nobody owns it: without `apps` it is for all.
+    for apps in ["", "apps: ['*'],"] {
+        for app in [Some("shop"), None] {
+            assert_eq!(may(&policy(apps), app), all, "{apps} {app:?}");
+        }
+    }
+}
+
+#[test]
 fn ten_thousand_policies_are_found_by_name() {
     let policy = |n: usize| format!("- {{name: p{n}, rules: [token_bucket: {{rate: 1/s}}]}}\n");
     let text = String::from("policies:\n") + &(0..10_000).map(policy).collect::<String>();

@@ -34,7 +34,7 @@ fn of_the_document() {
     check("policies: {}", "policies: expected a list of policies, found a map");
     check(
         "policies: [1]",
-        "policies[0]: expected a map with `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `match`, `key`, `overrides` and `carry`, found the number `1`",
+        "policies[0]: expected a map with `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `on_overload`, `on_key_quota`, `match`, `key`, `overrides` and `carry`, found the number `1`",
     );
     check(
         "polices: []",
@@ -84,7 +84,7 @@ fn of_names() {
 fn of_policies() {
     rest(
         "nmae: b",
-        "~.nmae: unknown field, expected `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `match`, `key`, `overrides` or `carry`",
+        "~.nmae: unknown field, expected `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `on_overload`, `on_key_quota`, `match`, `key`, `overrides` or `carry`",
     );
     policy("apps: [b]", "policies[0].rules: is missing, expected a list of rules");
     policy("rules: []", "policies[0].rules: expected 1 to 8 rules, found 0");
@@ -99,6 +99,15 @@ fn of_policies() {
         "on_store_failure: open",
         "~.on_store_failure: expected `local`, `allow` or `deny`, found the text `open`",
     );
+    rest(
+        "on_overload: wait",
+        "~.on_overload: expected `refuse` or `{ wait: 200ms }`, found the text `wait`",
+    );
+    rest(
+        "on_overload: { wait: 1m }",
+        "~.on_overload.wait: `1m` is too long, expected a duration of at most 10s, such as `200ms`",
+    );
+    rest("on_key_quota: drop", "~.on_key_quota: expected `share` or `deny`, found the text `drop`");
     rest("carry: 1", "~.carry: expected `usage`, `proportional` or `reset`, found the number `1`");
     rest("match: {}", "~.match: expected `path`, `method` or both");
     rest(

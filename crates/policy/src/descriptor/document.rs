@@ -1,10 +1,10 @@
 //! A tree as it is written: a list of descriptors, each with who decides on it.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Action, DescriptorTree, Entry, Leaf, Pattern, RESERVED_DOMAIN, Route};
+use super::glob::Glob;
+use super::{Action, DescriptorTree, Entry, Key, Leaf, Pattern, RESERVED_DOMAIN, Route, Unit};
 use crate::document::fields::{Fields, distinct, line, list, name, word};
 use crate::document::read;
 use crate::error::{At, DocumentErrors};
@@ -12,18 +12,31 @@ use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
 use crate::node::Node;
 
 /// The words of `always`.
-const ALWAYS: [(&str, bool); 2] = [("allow", true), ("refuse", false)];
+const ALWAYS: [(&str, Always); 3] =
+    [("allow", Always::Allow), ("ignore", Always::Ignore), ("refuse", Always::Refuse)];
+
+#[derive(Clone, Copy)]
+enum Always {
+    Allow,
+    Ignore,
+    Refuse,
+}
 
 pub(super) fn parse(text: &str) -> Result<DescriptorTree, DocumentErrors> {
     read(text, tree)
 }
 
 fn tree(node: &Node, at: &At<'_>) -> Option<DescriptorTree> {
-    let fields = Fields::read(node, at, &["descriptors"])?;
+    let fields = Fields::read(node, at, &["domains", "descriptors"])?;
+    let mut tree = DescriptorTree::default();
+    if let Some(node) = fields.get("domains") {
+        let at = at.field("domains");
+        let items = list(node, &at, "domains", 0, DESCRIPTORS_MAX).unwrap_or_default();
+        distinct(items, &at, domain).into_iter().flatten().for_each(|domain| tree.know(domain));
+    }
     let at = at.field("descriptors");
     let node = fields.required("descriptors", "a list of descriptors", &at)?;
     let items = list(node, &at, "descriptors", 0, DESCRIPTORS_MAX)?;
-    let mut tree = DescriptorTree::default();
     for (place, item) in items.iter().enumerate() {
         let at = at.index(place);
         if let Some(route) = route(item, &at)
@@ -36,7 +49,8 @@ fn tree(node: &Node, at: &At<'_>) -> Option<DescriptorTree> {
 }
 
 fn route(node: &Node, at: &At<'_>) -> Option<Route> {
-    let known = ["domain", "entries", "policy", "always", "name", "replaces"];
+    let known =
+        ["domain", "entries", "policy", "always", "unit", "shadow", "name", "replaces", "quota"];
     let fields = Fields::read(node, at, &known)?;
     let domain = {
         let at = at.field("domain");
@@ -56,18 +70,39 @@ fn route(node: &Node, at: &At<'_>) -> Option<Route> {
         Some(node) => replaces(node, &at.field("replaces")),
         None => Some(Box::default()),
     };
-    let leaf = Leaf { action: action?, name: limit_name?, replaces: replaces? };
+    let quota = flag(&fields, "quota", at);
+    let leaf = Leaf { action: action?, name: limit_name?, replaces: replaces?, quota: quota? };
     Some(Route { domain: domain?, entries: entries?, leaf })
 }
 
 fn action(fields: &Fields<'_>, at: &At<'_>) -> Option<Action> {
-    match (fields.get("policy"), fields.get("always")) {
-        (Some(node), None) => {
-            name(node, &at.field("policy")).map(|name| Action::Policy(name.into()))
+    let unit = match fields.get("unit") {
+        Some(node) => Some(word(node, &at.field("unit"), &Unit::NAMES)?),
+        None => None,
+    };
+    let shadow = flag(fields, "shadow", at)?;
+    let action = match (fields.get("policy"), fields.get("always")) {
+        (Some(node), None) => Action::Policy(name(node, &at.field("policy"))?.into()),
+        (None, Some(node)) => match word(node, &at.field("always"), &ALWAYS)? {
+            Always::Allow => Action::Allow,
+            Always::Ignore => Action::Ignore,
+            Always::Refuse => return Some(Action::Refuse { unit, shadow }),
+        },
+        _ => return at.report("expected either `policy` or `always`"),
+    };
+    for field in ["unit", "shadow"] {
+        if fields.get(field).is_some() {
+            return at.field(field).report("only goes with `always: refuse`");
         }
-        (None, Some(node)) => word(node, &at.field("always"), &ALWAYS)
-            .map(|allow| if allow { Action::Allow } else { Action::Refuse }),
-        _ => at.report("expected either `policy` or `always`"),
+    }
+    Some(action)
+}
+
+fn flag(fields: &Fields<'_>, name: &str, at: &At<'_>) -> Option<bool> {
+    match fields.get(name) {
+        None => Some(false),
+        Some(Node::Bool(value)) => Some(*value),
+        Some(other) => at.field(name).expected("`true` or `false`", other),
     }
 }
 
@@ -99,39 +134,58 @@ fn entry(node: &Node, at: &At<'_>) -> Option<Entry> {
         Some(node) => line(node, &at.field("value"), "a value", TEXT_BYTES_MAX).map(Some),
         None => Some(None),
     };
-    let shared = match fields.get("shared") {
-        None => Some(false),
-        Some(Node::Bool(shared)) => Some(*shared),
-        Some(other) => at.field("shared").expected("`true` or `false`", other),
-    };
+    let shared = flag(&fields, "shared", at);
     let (key, value, shared) = (key?, value?, shared?);
-    let value = match Pattern::of(value, shared) {
-        Some(pattern) => pattern,
-        None => return at.field("shared").report(SHARED_WITHOUT_PREFIX),
-    };
-    Some(Entry { key: key.into(), value })
+    let key = Key::parse(key, &at.field("key"));
+    let value = Pattern::parse(value, shared, &at.field("value"), &at.field("shared"));
+    Some(Entry { key: key?, value: value? })
 }
 
-/// What is wrong with sharing anything but a prefix.
-pub(super) const SHARED_WITHOUT_PREFIX: &str = "only goes with a value that ends in `*`";
+impl Key {
+    /// The keys that `key` stands for.
+    pub(super) fn parse(key: &str, at: &At<'_>) -> Option<Self> {
+        match Glob::parse(key) {
+            Ok(Some(glob)) => Some(Self::Glob(glob)),
+            Ok(None) => Some(Self::Exact(key.into())),
+            Err(problem) => at.report(problem),
+        }
+    }
+
+    /// The key that stands for these.
+    pub(super) fn written(&self) -> &str {
+        match self {
+            Self::Exact(key) => key,
+            Self::Glob(glob) => glob.text(),
+        }
+    }
+}
 
 impl Pattern {
-    /// The pattern that a value stands for; `None` if it is `shared` and no prefix.
-    pub(super) fn of(value: Option<&str>, shared: bool) -> Option<Self> {
-        Some(match value.map(|value| (value, value.strip_suffix('*'))) {
-            Some((_, Some(prefix))) => Self::Prefix { prefix: prefix.into(), shared },
-            _ if shared => return None,
-            Some((value, None)) => Self::Exact(value.into()),
-            None => Self::Any,
-        })
+    /// The values that `value` stands for, of which it may be said that they share a budget.
+    pub(super) fn parse(
+        value: Option<&str>,
+        shared: bool,
+        at: &At<'_>,
+        at_shared: &At<'_>,
+    ) -> Option<Self> {
+        let glob = match Glob::parse(value.unwrap_or_default()) {
+            Ok(glob) => glob,
+            Err(problem) => return at.report(problem),
+        };
+        match (glob, value) {
+            (Some(glob), _) => Some(Self::Glob { glob, shared }),
+            _ if shared => at_shared.report("only goes with a value that has a `*`"),
+            (None, Some(value)) => Some(Self::Exact(value.into())),
+            (None, None) => Some(Self::Any),
+        }
     }
 
     /// The value that stands for this pattern, if one does.
-    pub(super) fn written(&self) -> Option<Cow<'_, str>> {
+    pub(super) fn written(&self) -> Option<&str> {
         match self {
             Self::Any => None,
-            Self::Exact(value) => Some(Cow::Borrowed(value)),
-            Self::Prefix { prefix, .. } => Some(Cow::Owned(alloc::format!("{prefix}*"))),
+            Self::Exact(value) => Some(value),
+            Self::Glob { glob, .. } => Some(glob.text()),
         }
     }
 }

@@ -8,26 +8,29 @@
 //! | there | here |
 //! |---|---|
 //! | `requests_per_unit: 5`, `unit: day` | `fixed_window: { limit: 5, window: 1d }`: windows begin at multiples of their length since 1970; a week is 7 days (from Thursday on), a month 30, a year 365 |
-//! | `requests_per_unit: 0` | no policy: `always: refuse` |
-//! | `unlimited: true`, or neither limit nor descriptors | no policy: `always: allow` |
-//! | `value: files/*` | a prefix, each value a budget; with `share_threshold: true` one for all |
-//! | `shadow_mode: true` | `overflow: shadow` |
+//! | `requests_per_unit: 0` | no policy: `always: refuse`, with its `unit` |
+//! | `unlimited: true` | no policy: `always: allow` |
+//! | neither limit nor descriptors | no policy: `always: ignore` |
+//! | `*` anywhere in a key or a value | the same, each value a budget; with `share_threshold: true` one for all values |
+//! | `shadow_mode: true` | `overflow: shadow`, and `shadow: true` where the limit is 0 |
 //! | `name`, `replaces` | the same, in the tree |
-//! | `detailed_metric`, `value_to_metric` | nothing: values of users are no labels here; a note |
-//! | `quota_mode: true`, `*` at the end of a key | refused |
+//! | `quota_mode: true` | `quota: true`, in the tree |
+//! | a domain without descriptors | `domains`, in the tree |
+//! | `detailed_metric`, `value_to_metric`, `metadata` | nothing: values of users are no labels here, and answers have no metadata; a note |
+//!
+//! A key and a value are matched apart, see [the module above](super).
 //!
 //! Source: the README of that project, and what it says and does about each of these words.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-use super::document::{SHARED_WITHOUT_PREFIX, domain, limit_name};
+use super::document::{domain, limit_name};
 use super::name::names;
-use super::{Action, Entry, Leaf, Pattern, Route};
+use super::{Action, Entry, Key, Leaf, Pattern, Route, Unit};
 use crate::document::fields::{Fields, line, list, word};
 use crate::document::read;
 use crate::error::{At, DocumentErrors, excerpt, quoted};
@@ -52,48 +55,45 @@ pub struct ImportErrors {
     files: Vec<(String, DocumentErrors)>,
 }
 
-/// Units of time by name, with their length as a duration.
-const UNITS: [(&str, &str); 7] = [
-    ("second", "1s"),
-    ("minute", "1m"),
-    ("hour", "1h"),
-    ("day", "1d"),
-    ("week", "7d"),
-    ("month", "30d"),
-    ("year", "365d"),
-];
-
-/// Imports the files of a configuration, each with the name that messages call it by.
+/// Imports the files of a configuration, each with the name that messages call it by. Each has a
+/// domain of its own.
 ///
 /// # Errors
 /// [`ImportErrors`]: all that is wrong, or cannot be said here, each with its file and path.
 pub fn import<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Import, ImportErrors> {
+    import_files(files, false)
+}
+
+/// The same where several files may be of one domain, which has the descriptors of all of them, in the
+/// order of the files: what that project does by `MERGE_DOMAIN_CONFIG`.
+///
+/// # Errors
+/// As for [`import`], and where two files have the same key and value at the top.
+pub fn import_merged<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Import, ImportErrors> {
+    import_files(files, true)
+}
+
+fn import_files<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    merge: bool,
+) -> Result<Import, ImportErrors> {
     let mut errors = Vec::new();
     let mut found = Vec::new();
     let mut notes = Vec::new();
-    let mut domains = BTreeMap::new();
+    let mut domains = Domains { merge, ..Domains::default() };
     for (file, text) in files {
-        let config = read(text, |node, at| {
+        let read = read(text, |node, at| {
             let config = config(node, at)?;
-            if let Some(earlier) = domains.insert(config.domain.clone(), file) {
-                let domain = quoted(&config.domain);
-                let earlier = excerpt(earlier);
-                return at
-                    .field("domain")
-                    .report(alloc::format!("{domain} is the domain of {earlier} too"));
-            }
-            Some(config)
+            domains.add(file, &config, at).then_some(config)
         });
-        match config {
+        match read {
             Ok(config) => {
-                notes.extend(
-                    config
-                        .notes
-                        .into_iter()
-                        .map(|note| alloc::format!("{}: {note}", excerpt(file))),
-                );
+                let note = |note| alloc::format!("{}: {note}", excerpt(file));
+                notes.extend(config.notes.into_iter().map(note));
                 found.extend(config.found.into_iter().map(|found| (excerpt(file), found)));
             }
             Err(problems) => errors.push((excerpt(file), problems)),
@@ -102,13 +102,65 @@ pub fn import<'a>(
     if !errors.is_empty() {
         return Err(ImportErrors { files: errors });
     }
-    let (policies, descriptors) = print(found);
+    let (policies, descriptors) = print(&domains, found);
     Ok(Import { policies, descriptors, notes })
+}
+
+/// The domains of the files that were read.
+#[derive(Default)]
+struct Domains<'a> {
+    /// Whether a domain may be in several files.
+    merge: bool,
+    known: BTreeMap<Box<str>, Domain<'a>>,
+    /// Those that may have no descriptor.
+    empty: BTreeSet<Box<str>>,
+}
+
+/// A domain of the files that were read.
+struct Domain<'a> {
+    /// Which file it was in first.
+    file: &'a str,
+    /// What all its files have at the top, with their file and place.
+    top: BTreeMap<Values, (&'a str, usize)>,
+}
+
+impl<'a> Domains<'a> {
+    /// Adds the domain of `file`, or reports why that cannot be.
+    fn add(&mut self, file: &'a str, config: &Config, at: &At<'_>) -> bool {
+        let Config { domain, top, found, notes: _ } = config;
+        if let Some(Domain { file: earlier, .. }) = self.known.get(domain)
+            && !self.merge
+        {
+            let (domain, earlier) = (quoted(domain), excerpt(earlier));
+            let problem = "too, and domains are not to be merged";
+            at.field("domain")
+                .report::<()>(alloc::format!("{domain} is the domain of {earlier} {problem}"));
+            return false;
+        }
+        if found.is_empty() {
+            self.empty.insert(domain.clone());
+        }
+        let new = || Domain { file, top: BTreeMap::new() };
+        let all = &mut self.known.entry(domain.clone()).or_insert_with(new).top;
+        let mut is_good = true;
+        for (values, place) in top {
+            if let Some((earlier, earlier_place)) = all.insert(values.clone(), (file, *place)) {
+                let earlier = excerpt(earlier);
+                at.field("descriptors").index(*place).report::<()>(alloc::format!(
+                    "has the key and the value of descriptors[{earlier_place}] of {earlier} too"
+                ));
+                is_good = false;
+            }
+        }
+        is_good
+    }
 }
 
 /// What one file says.
 struct Config {
     domain: Box<str>,
+    /// What it has at the top, with the places.
+    top: Vec<(Values, usize)>,
     found: Vec<Found>,
     notes: Vec<String>,
 }
@@ -121,10 +173,13 @@ struct Found {
     limit: Option<Limit>,
 }
 
-/// A limit that is a policy here.
+/// The key and the value of a descriptor as they are written.
+type Values = (Box<str>, Option<Box<str>>);
+
+/// A limit.
 struct Limit {
     requests: u64,
-    window: &'static str,
+    unit: Unit,
     shadow: bool,
 }
 
@@ -134,16 +189,16 @@ fn config(node: &Node, at: &At<'_>) -> Option<Config> {
         let at = at.field("domain");
         fields.required("domain", "a domain", &at).and_then(|node| domain(node, &at))
     };
-    let mut reader = Reader { found: Vec::new(), notes: Vec::new(), path: Vec::new() };
+    let mut reader = Reader::default();
     if let Some(node) = given(&fields, "descriptors") {
         reader.descriptors(node, &at.field("descriptors"));
     }
-    let Reader { mut found, notes, path: _ } = reader;
+    let Reader { top, mut found, notes, path: _ } = reader;
     let domain = domain?;
     for found in &mut found {
         found.route.domain = domain.clone();
     }
-    Some(Config { domain, found, notes })
+    Some(Config { domain, top, found, notes })
 }
 
 /// The field called `name`, unless it is null.
@@ -152,14 +207,16 @@ fn given<'n>(fields: &Fields<'n>, name: &str) -> Option<&'n Node> {
 }
 
 /// Walks the nested lists.
+#[derive(Default)]
 struct Reader {
+    top: Vec<(Values, usize)>,
     found: Vec<Found>,
     notes: Vec<String>,
     /// The entries above the present one.
     path: Vec<Entry>,
 }
 
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "key",
     "value",
     "rate_limit",
@@ -168,7 +225,15 @@ const FIELDS: [&str; 9] = [
     "detailed_metric",
     "value_to_metric",
     "share_threshold",
+    "metadata",
     "descriptors",
+];
+
+/// What changes no decision, and why.
+const NOTED: [(&str, &str); 3] = [
+    ("detailed_metric", "values are no labels here"),
+    ("value_to_metric", "values are no labels here"),
+    ("metadata", "answers have no metadata"),
 ];
 
 impl Reader {
@@ -179,7 +244,7 @@ impl Reader {
             let at = at.index(place);
             let Some(fields) = Fields::read(item, &at, &FIELDS) else { continue };
             let Some(entry) = entry(&fields, &at) else { continue };
-            let values = (entry.key.clone(), entry.value.written().map(Cow::into_owned));
+            let values = (entry.key.written().into(), entry.value.written().map(Box::from));
             if let Some(earlier) = places.insert(values, place) {
                 let problem = alloc::format!("has the key and the value of [{earlier}] too");
                 at.report::<()>(problem);
@@ -189,6 +254,9 @@ impl Reader {
             self.descriptor(&fields, &at);
             self.path.pop();
         }
+        if self.path.is_empty() {
+            self.top.extend(places);
+        }
     }
 
     fn descriptor(&mut self, fields: &Fields<'_>, at: &At<'_>) {
@@ -197,15 +265,15 @@ impl Reader {
             return;
         }
         let shadow = flag(fields, "shadow_mode", at);
-        if flag(fields, "quota_mode", at) == Some(true) {
-            at.field("quota_mode").report::<()>(
-                "cannot be expressed: no policy passes what is over it and reports that as metadata",
-            );
-        }
-        for metric in ["detailed_metric", "value_to_metric"] {
-            if flag(fields, metric, at) == Some(true) {
-                let path = at.field(metric).path();
-                self.notes.push(alloc::format!("{path}: no effect, values are no labels here"));
+        let quota = flag(fields, "quota_mode", at);
+        for (field, why) in NOTED {
+            let is_given = match given(fields, field) {
+                Some(_) if field == "metadata" => true,
+                _ => flag(fields, field, at) == Some(true),
+            };
+            if is_given {
+                let path = at.field(field).path();
+                self.notes.push(alloc::format!("{path}: no effect, {why}"));
             }
         }
         let below = given(fields, "descriptors");
@@ -214,13 +282,17 @@ impl Reader {
             Some(node) => rate_limit(node, &at.field("rate_limit")),
             None if has_below => None,
             // Neither a limit nor anything below: what it matches is left alone.
-            None => Some(RateLimit { limit: None, leaf: leaf(Action::Allow) }),
+            None => Some(RateLimit::none()),
         };
-        if let (Some(RateLimit { limit, mut leaf }), Some(shadow)) = (rate_limit, shadow) {
+        if let (Some(RateLimit { action, limit, name, replaces }), Some(shadow), Some(quota)) =
+            (rate_limit, shadow, quota)
+        {
             let limit = limit.map(|limit| Limit { shadow, ..limit });
-            if shadow && leaf.action == Action::Refuse {
-                leaf.action = Action::Allow;
-            }
+            let action = match action {
+                Action::Refuse { unit, shadow: _ } => Action::Refuse { unit, shadow },
+                other => other,
+            };
+            let leaf = Leaf { action, name, replaces, quota };
             let route = Route { domain: Box::default(), entries: self.path.clone(), leaf };
             self.found.push(Found { path: at.path(), route, limit });
         }
@@ -235,13 +307,7 @@ fn entry(fields: &Fields<'_>, at: &At<'_>) -> Option<Entry> {
         let at = at.field("key");
         let node = fields.required("key", "a key", &at);
         let key = node.and_then(|node| scalar(node, &at, "a key"));
-        match key {
-            Some(key) if key.ends_with('*') => at.report(alloc::format!(
-                "{} cannot be expressed: a `*` is for the end of a value",
-                quoted(&key)
-            )),
-            key => key,
-        }
+        key.and_then(|key| Key::parse(&key, &at))
     };
     let value = match given(fields, "value") {
         None => Some(None),
@@ -250,11 +316,10 @@ fn entry(fields: &Fields<'_>, at: &At<'_>) -> Option<Entry> {
         Some(node) => scalar(node, &at.field("value"), "a value").map(Some),
     };
     let shared = flag(fields, "share_threshold", at);
-    let (key, value, shared) = (key?, value?, shared?);
-    let Some(value) = Pattern::of(value.as_deref(), shared) else {
-        return at.field("share_threshold").report(SHARED_WITHOUT_PREFIX);
-    };
-    Some(Entry { key, value })
+    let (value, shared) = (value?, shared?);
+    let at_shared = at.field("share_threshold");
+    let value = Pattern::parse(value.as_deref(), shared, &at.field("value"), &at_shared);
+    Some(Entry { key: key?, value: value? })
 }
 
 /// A text, or what YAML reads as something else where that project reads text.
@@ -276,25 +341,31 @@ fn flag(fields: &Fields<'_>, name: &str, at: &At<'_>) -> Option<bool> {
 
 /// A `rate_limit`: who decides, and the limit of a policy.
 struct RateLimit {
+    action: Action,
     limit: Option<Limit>,
-    leaf: Leaf,
+    name: Box<str>,
+    replaces: Box<[Box<str>]>,
 }
 
-fn leaf(action: Action) -> Leaf {
-    Leaf { action, name: Box::default(), replaces: Box::default() }
+impl RateLimit {
+    /// None is given, and what is met is left alone.
+    fn none() -> Self {
+        let (name, replaces) = (Box::default(), Box::default());
+        Self { action: Action::Ignore, limit: None, name, replaces }
+    }
 }
 
 fn rate_limit(node: &Node, at: &At<'_>) -> Option<RateLimit> {
     let known = ["name", "replaces", "unit", "requests_per_unit", "unlimited"];
     let fields = Fields::read(node, at, &known)?;
     let unlimited = flag(&fields, "unlimited", at);
-    let limit_name = match given(&fields, "name") {
+    let name = match given(&fields, "name") {
         Some(Node::Text(text)) if text.is_empty() => Some(Box::default()),
         Some(node) => limit_name(node, &at.field("name")),
         None => Some(Box::default()),
     };
     let replaces = match given(&fields, "replaces") {
-        Some(node) => replaces(node, limit_name.as_deref(), &at.field("replaces")),
+        Some(node) => replaces(node, name.as_deref(), &at.field("replaces")),
         None => Some(Box::default()),
     };
     let (action, limit) = if unlimited? {
@@ -304,20 +375,22 @@ fn rate_limit(node: &Node, at: &At<'_>) -> Option<RateLimit> {
         (Action::Allow, None)
     } else {
         match limit(&fields, at)? {
-            Limit { requests: 0, .. } => (Action::Refuse, None),
+            Limit { requests: 0, unit, .. } => {
+                (Action::Refuse { unit: Some(unit), shadow: false }, None)
+            }
             // Its name is given when all are known.
             limit => (Action::Policy(Box::default()), Some(limit)),
         }
     };
-    Some(RateLimit { limit, leaf: Leaf { action, name: limit_name?, replaces: replaces? } })
+    Some(RateLimit { action, limit, name: name?, replaces: replaces? })
 }
 
 fn limit(fields: &Fields<'_>, at: &At<'_>) -> Option<Limit> {
-    let window = {
+    let unit = {
         let at = at.field("unit");
         fields.required("unit", "a unit such as `second`", &at).and_then(|node| match node {
-            Node::Text(unit) => word(&Node::Text(unit.to_ascii_lowercase()), &at, &UNITS),
-            other => word(other, &at, &UNITS),
+            Node::Text(unit) => word(&Node::Text(unit.to_ascii_lowercase()), &at, &Unit::NAMES),
+            other => word(other, &at, &Unit::NAMES),
         })
     };
     let requests = {
@@ -329,7 +402,7 @@ fn limit(fields: &Fields<'_>, at: &At<'_>) -> Option<Limit> {
             None => None,
         }
     };
-    Some(Limit { requests: requests?, window: window?, shadow: false })
+    Some(Limit { requests: requests?, unit: unit?, shadow: false })
 }
 
 fn replaces(node: &Node, own: Option<&str>, at: &At<'_>) -> Option<Box<[Box<str>]>> {
@@ -350,15 +423,26 @@ fn replaces(node: &Node, own: Option<&str>, at: &At<'_>) -> Option<Box<[Box<str>
     Some(names.into_boxed_slice())
 }
 
+/// A `String` takes all text.
+macro_rules! put {
+    ($text:expr, $($format:tt)*) => { write!($text, $($format)*).expect("a String takes all text") };
+}
+
 /// The two documents.
-fn print(found: Vec<(String, Found)>) -> (String, String) {
+fn print(domains: &Domains<'_>, found: Vec<(String, Found)>) -> (String, String) {
     let limited = |found: &&(String, Found)| found.1.limit.is_some();
     let mut names = names(found.iter().filter(limited).map(|(_, found)| &found.route)).into_iter();
     let mut policies = String::from("policies:\n");
-    let mut descriptors = String::from("descriptors:\n");
-    if found.is_empty() {
-        return ("policies: []\n".into(), "descriptors: []\n".into());
+    let mut descriptors = String::new();
+    if !domains.empty.is_empty() {
+        let empty: Vec<_> = domains.empty.iter().map(|domain| string(domain)).collect();
+        put!(descriptors, "domains: [{}]\n", empty.join(", "));
     }
+    if found.is_empty() {
+        descriptors.push_str("descriptors: []\n");
+        return ("policies: []\n".into(), descriptors);
+    }
+    descriptors.push_str("descriptors:\n");
     for (file, Found { path, mut route, limit }) in found {
         if let Some(limit) = &limit {
             let name = names.next().expect("there is a name for each limit");
@@ -373,13 +457,9 @@ fn print(found: Vec<(String, Found)>) -> (String, String) {
     (policies, descriptors)
 }
 
-/// A `String` takes all text.
-macro_rules! put {
-    ($text:expr, $($format:tt)*) => { write!($text, $($format)*).expect("a String takes all text") };
-}
-
 fn push_policy(text: &mut String, origin: &str, name: &str, limit: &Limit) {
-    let Limit { requests, window, shadow } = limit;
+    let Limit { requests, unit, shadow } = limit;
+    let window = unit.span();
     put!(text, "  # {origin}\n  - name: {}\n", string(name));
     put!(text, "    rules: [{{ fixed_window: {{ limit: {requests}, window: {window} }} }}]\n");
     if *shadow {
@@ -388,14 +468,14 @@ fn push_policy(text: &mut String, origin: &str, name: &str, limit: &Limit) {
 }
 
 fn push_route(text: &mut String, origin: &str, route: &Route) {
-    let Route { domain, entries, leaf: Leaf { action, name, replaces } } = route;
+    let Route { domain, entries, leaf: Leaf { action, name, replaces, quota } } = route;
     put!(text, "  # {origin}\n  - domain: {}\n    entries:\n", string(domain));
     for Entry { key, value } in entries {
-        put!(text, "      - {{ key: {}", string(key));
+        put!(text, "      - {{ key: {}", string(key.written()));
         if let Some(value) = value.written() {
-            put!(text, ", value: {}", string(&value));
+            put!(text, ", value: {}", string(value));
         }
-        if matches!(value, Pattern::Prefix { shared: true, .. }) {
+        if matches!(value, Pattern::Glob { shared: true, .. }) {
             put!(text, ", shared: true");
         }
         put!(text, " }}\n");
@@ -403,7 +483,19 @@ fn push_route(text: &mut String, origin: &str, route: &Route) {
     match action {
         Action::Policy(policy) => put!(text, "    policy: {}\n", string(policy)),
         Action::Allow => put!(text, "    always: allow\n"),
-        Action::Refuse => put!(text, "    always: refuse\n"),
+        Action::Ignore => put!(text, "    always: ignore\n"),
+        Action::Refuse { unit, shadow } => {
+            put!(text, "    always: refuse\n");
+            if let Some(unit) = unit {
+                put!(text, "    unit: {}\n", unit.name());
+            }
+            if *shadow {
+                put!(text, "    shadow: true\n");
+            }
+        }
+    }
+    if *quota {
+        put!(text, "    quota: true\n");
     }
     if !name.is_empty() {
         put!(text, "    name: {}\n", string(name));

@@ -11,15 +11,21 @@
 //! ```
 //!
 //! At each level the most specific branch is taken and never left again: this value, then the first
-//! prefix of it in the order they were written, then any value of this key. A descriptor means the
-//! leaf at its own depth, and no other: one entry more or less meets no limit. These are the rules of
-//! `envoyproxy/ratelimit`, whose configurations [`envoy`] reads.
+//! pattern (with `*` in the key, the value, or both) in the order they were written, then any value of
+//! this key. A descriptor means the leaf at its own depth, and no other: one entry more or less meets
+//! no limit. These are the rules of `envoyproxy/ratelimit`, whose configurations [`envoy`] reads.
 //!
-//! **Property**: different values that a leaf leaves open are different keys, whatever is in them.
+//! That project joins a key and a value by `_` and matches the joined text, so that there the key `a`
+//! with the value `*` also means the key `a_b`. Here a key is matched by keys, and a value by values.
+//!
+//! **Property**: different keys and values that a leaf leaves open are different keys of the policy,
+//! whatever is in them.
 
 mod document;
 pub mod envoy;
+mod glob;
 mod name;
+mod unit;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -31,6 +37,8 @@ use hashbrown::HashMap;
 
 use crate::attribute::push_escaped;
 use crate::error::DocumentErrors;
+use glob::Glob;
+pub use unit::Unit;
 
 /// The domain whose descriptors name policies, so that no tree can have it.
 pub const RESERVED_DOMAIN: &str = "sluicegate";
@@ -70,6 +78,9 @@ pub struct Leaf {
     pub name: Box<str>,
     /// The names of limits that do not count in a request that this one is met in.
     pub replaces: Box<[Box<str>]>,
+    /// Whether it is one of several budgets of which any will do: over the limit, it refuses a request
+    /// only together with all the others of this kind.
+    pub quota: bool,
 }
 
 /// Who decides on a descriptor.
@@ -77,10 +88,17 @@ pub struct Leaf {
 pub enum Action {
     /// The policy of this name.
     Policy(Box<str>),
-    /// Nobody: it always passes.
+    /// Nobody: it always passes, as if its limit were infinite.
     Allow,
+    /// Nobody: it meets no limit, as if it were not in the tree.
+    Ignore,
     /// Nobody: it never passes.
-    Refuse,
+    Refuse {
+        /// The unit that answers tell, and the end of which they tell; `None`: neither.
+        unit: Option<Unit>,
+        /// Whether it passes all the same, and only the answer tells of the limit.
+        shadow: bool,
+    },
 }
 
 /// Who writes trees chooses their texts, so the hash needs no secret.
@@ -90,23 +108,34 @@ type Map<T> = HashMap<Box<str>, T, FixedState>;
 #[derive(Clone, Debug, Default)]
 struct Level {
     keys: Map<Branches>,
+    /// Those whose key is a pattern.
+    patterns: Vec<Branch>,
+    /// How many branches are patterns, with those of [`Branches`].
+    patterns_len: usize,
 }
 
 /// The branches of one key.
 #[derive(Clone, Debug, Default)]
 struct Branches {
     exact: Map<Node>,
-    prefixes: Vec<Prefix>,
+    patterns: Vec<Branch>,
     any: Option<Box<Node>>,
 }
 
-/// The branch of all values with a prefix.
+/// The branch of all entries of a pattern.
 #[derive(Clone, Debug)]
-struct Prefix {
-    prefix: Box<str>,
-    /// Whether all of them are one budget.
-    shared: bool,
+struct Branch {
+    entry: Entry,
+    /// How many patterns of this level were written before it.
+    place: usize,
     node: Node,
+}
+
+/// A branch that an entry takes, and what it leaves open of the entry.
+struct Taken<'t> {
+    node: &'t Node,
+    key_is_open: bool,
+    value_is_open: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -126,8 +155,15 @@ pub(crate) struct Route {
 /// One entry of a [`Route`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) key: Box<str>,
+    pub(crate) key: Key,
     pub(crate) value: Pattern,
+}
+
+/// Which keys an entry stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Exact(Box<str>),
+    Glob(Glob),
 }
 
 /// Which values an entry stands for.
@@ -135,12 +171,17 @@ pub(crate) struct Entry {
 pub(crate) enum Pattern {
     Any,
     Exact(Box<str>),
-    Prefix { prefix: Box<str>, shared: bool },
+    /// Each value has a budget of its own, unless they share one.
+    Glob {
+        glob: Glob,
+        shared: bool,
+    },
 }
 
 impl DescriptorTree {
     /// Reads a tree, JSON or YAML: a list `descriptors` of `domain`, `entries` and `policy`, or
-    /// `always: allow` or `refuse`, with a `name` and the names that it `replaces`.
+    /// `always: allow`, `ignore` or `refuse`, with a `name` and the names that it `replaces`; and a list
+    /// of `domains` that are known without descriptors.
     ///
     /// # Errors
     /// [`DocumentErrors`]: all that is wrong with it, each with its path.
@@ -160,8 +201,11 @@ impl DescriptorTree {
         let mut leaf = None;
         let mut open = Open::default();
         for (key, value) in entries {
-            let (node, is_open) = level.branch(key, value)?;
-            if is_open {
+            let Taken { node, key_is_open, value_is_open } = level.branch(key, value)?;
+            if key_is_open {
+                open.push(key);
+            }
+            if value_is_open {
                 open.push(value);
             }
             leaf = node.leaf.as_ref();
@@ -170,7 +214,7 @@ impl DescriptorTree {
         Some((leaf?, open.key()))
     }
 
-    /// Whether there are descriptors of this domain.
+    /// Whether this domain is known.
     pub fn has(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)
     }
@@ -192,7 +236,12 @@ impl DescriptorTree {
         names
     }
 
-    /// Adds a route. `Err` if there is one already, or if its prefix is shared in one route and not
+    /// Makes `domain` known, though no descriptor is of it.
+    pub(crate) fn know(&mut self, domain: Box<str>) {
+        self.domains.entry(domain).or_default();
+    }
+
+    /// Adds a route. `Err` if there is one already, or if its pattern is shared in one route and not
     /// in another.
     pub(crate) fn insert(&mut self, route: Route) -> Result<(), &'static str> {
         let mut level = self.domains.entry(route.domain).or_default();
@@ -213,55 +262,129 @@ impl DescriptorTree {
 }
 
 impl Level {
-    /// The most specific branch, and whether it leaves the value open.
+    /// The most specific branch.
     #[inline]
-    fn branch(&self, key: &str, value: &str) -> Option<(&Node, bool)> {
-        let Branches { exact, prefixes, any } = self.keys.get(key)?;
-        if let Some(node) = exact.get(value) {
-            return Some((node, false));
+    fn branch(&self, key: &str, value: &str) -> Option<Taken<'_>> {
+        let of_key = self.keys.get(key);
+        if let Some(node) = of_key.and_then(|branches| branches.exact.get(value)) {
+            return Some(Taken { node, key_is_open: false, value_is_open: false });
         }
-        let has_prefix = |branch: &&Prefix| value.starts_with(&*branch.prefix);
-        if let Some(Prefix { shared, node, .. }) = prefixes.iter().find(has_prefix) {
-            return Some((node, !shared));
+        let has_patterns = |branches: &Branches| !branches.patterns.is_empty();
+        if (!self.patterns.is_empty() || of_key.is_some_and(has_patterns))
+            && let Some(Branch { entry, node, .. }) = self.pattern(of_key, key, value)
+        {
+            let key_is_open = matches!(entry.key, Key::Glob(_));
+            return Some(Taken { node, key_is_open, value_is_open: entry.value.is_open() });
         }
-        any.as_deref().map(|node| (node, true))
+        let node = of_key?.any.as_deref()?;
+        Some(Taken { node, key_is_open: false, value_is_open: true })
+    }
+
+    /// The first of the patterns that the entry matches; before them one that is written like it.
+    fn pattern<'t>(
+        &'t self,
+        of_key: Option<&'t Branches>,
+        key: &str,
+        value: &str,
+    ) -> Option<&'t Branch> {
+        let of_key = of_key.map_or(&[][..], |branches| &branches.patterns);
+        let first = |is: &dyn Fn(&Entry) -> bool| {
+            let found = [of_key, &self.patterns].map(|all| all.iter().find(|one| is(&one.entry)));
+            found.into_iter().flatten().min_by_key(|branch| branch.place)
+        };
+        let has_star = key.contains('*') || value.contains('*');
+        let literal = has_star.then(|| first(&|entry| entry.is_written(key, value))).flatten();
+        literal.or_else(|| first(&|entry| entry.matches(key, value)))
     }
 
     /// The node of `entry`, made if it is not there.
     fn node(&mut self, entry: &Entry) -> Result<&mut Node, &'static str> {
-        let branches = self.keys.entry(entry.key.clone()).or_default();
-        let (prefix, shared) = match &entry.value {
-            Pattern::Any => return Ok(branches.any.get_or_insert_default()),
-            Pattern::Exact(value) => return Ok(branches.exact.entry(value.clone()).or_default()),
-            Pattern::Prefix { prefix, shared } => (prefix, *shared),
+        let patterns = match (&entry.key, &entry.value) {
+            (Key::Glob(_), _) => &mut self.patterns,
+            (Key::Exact(key), value) => {
+                let branches = self.keys.entry(key.clone()).or_default();
+                match value {
+                    Pattern::Any => return Ok(branches.any.get_or_insert_default()),
+                    Pattern::Exact(value) => {
+                        return Ok(branches.exact.entry(value.clone()).or_default());
+                    }
+                    Pattern::Glob { .. } => &mut branches.patterns,
+                }
+            }
         };
-        let place = branches.prefixes.iter().position(|branch| branch.prefix == *prefix);
-        let place = place.unwrap_or_else(|| {
-            let node = Node::default();
-            branches.prefixes.push(Prefix { prefix: prefix.clone(), shared, node });
-            branches.prefixes.len() - 1
+        let index = patterns.iter().position(|branch| branch.entry.means(entry));
+        let index = index.unwrap_or_else(|| {
+            let place = self.patterns_len;
+            self.patterns_len += 1;
+            patterns.push(Branch { entry: entry.clone(), place, node: Node::default() });
+            patterns.len() - 1
         });
-        let branch = &mut branches.prefixes[place];
-        if branch.shared != shared {
-            return Err("has a prefix that is shared in one descriptor and not in another");
+        let branch = &mut patterns[index];
+        if branch.entry != *entry {
+            return Err("has a pattern that is shared in one descriptor and not in another");
         }
         Ok(&mut branch.node)
     }
 
     fn policies<'t>(&'t self, names: &mut Vec<&'t str>) {
-        for Branches { exact, prefixes, any } in self.keys.values() {
-            let nodes = exact.values().chain(prefixes.iter().map(|branch| &branch.node));
-            for Node { leaf, below } in nodes.chain(any.as_deref()) {
-                if let Some(Leaf { action: Action::Policy(name), .. }) = leaf {
-                    names.push(name);
-                }
-                below.policies(names);
+        let nodes = |patterns: &'t [Branch]| patterns.iter().map(|branch| &branch.node);
+        let of_keys = self.keys.values().flat_map(|Branches { exact, patterns, any }| {
+            exact.values().chain(nodes(patterns)).chain(any.as_deref())
+        });
+        for Node { leaf, below } in of_keys.chain(nodes(&self.patterns)) {
+            if let Some(Leaf { action: Action::Policy(name), .. }) = leaf {
+                names.push(name);
             }
+            below.policies(names);
         }
     }
 }
 
-/// The values that a leaf leaves open. One is most common, and needs no list.
+impl Entry {
+    fn matches(&self, key: &str, value: &str) -> bool {
+        self.key.matches(key) && self.value.matches(value)
+    }
+
+    /// Whether these are the very texts that it is written with.
+    fn is_written(&self, key: &str, value: &str) -> bool {
+        self.key.written() == key && self.value.written() == Some(value)
+    }
+
+    /// Whether both stand for the same keys and values.
+    fn means(&self, other: &Self) -> bool {
+        self.key == other.key && self.value.written() == other.value.written()
+    }
+}
+
+impl Key {
+    fn matches(&self, key: &str) -> bool {
+        match self {
+            Self::Exact(exact) => **exact == *key,
+            Self::Glob(glob) => glob.matches(key),
+        }
+    }
+}
+
+impl Pattern {
+    fn matches(&self, value: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(exact) => **exact == *value,
+            Self::Glob { glob, .. } => glob.matches(value),
+        }
+    }
+
+    /// Whether each value has a budget of its own.
+    const fn is_open(&self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(_) => false,
+            Self::Glob { shared, .. } => !*shared,
+        }
+    }
+}
+
+/// The keys and values that a leaf leaves open. One is most common, and needs no list.
 #[derive(Default)]
 struct Open<'e> {
     first: Option<&'e str>,

@@ -46,16 +46,16 @@ impl Plain {
         plain.push(&route.domain);
         for entry in &route.entries {
             plain.name.push('.');
-            plain.push(&entry.key);
+            plain.push(entry.key.written());
             match &entry.value {
                 Pattern::Any => {}
                 Pattern::Exact(value) => {
                     plain.name.push('_');
                     plain.push(value);
                 }
-                Pattern::Prefix { prefix, .. } => {
+                Pattern::Glob { glob, .. } => {
                     plain.name.push('_');
-                    plain.push(prefix);
+                    plain.push(glob.only_prefix().unwrap_or(glob.text()));
                     plain.says_all = false;
                 }
             }
@@ -82,11 +82,14 @@ fn fingerprint(route: &Route) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut parts: Vec<&str> = alloc::vec![&*route.domain];
     for entry in &route.entries {
-        parts.push(&entry.key);
+        parts.push(entry.key.written());
         parts.extend(match &entry.value {
             Pattern::Any => ["any", ""],
             Pattern::Exact(value) => ["exact", value],
-            Pattern::Prefix { prefix, .. } => ["prefix", prefix],
+            Pattern::Glob { glob, .. } => match glob.only_prefix() {
+                Some(prefix) => ["prefix", prefix],
+                None => ["pattern", glob.text()],
+            },
         });
     }
     let text = join(parts).unwrap_or_default();

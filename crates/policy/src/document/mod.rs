@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use fields::{Fields, list};
 
 pub(crate) use overflow::{STATUS_MAX, STATUS_MIN};
-pub(crate) use policy::{CARRY, ON_STORE_FAILURE};
+pub(crate) use policy::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE};
 
 /// A document, checked: its policies in their order, no two of one name.
 #[derive(Clone, Debug, Default, PartialEq)]

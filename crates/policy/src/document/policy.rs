@@ -4,21 +4,37 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use sluicegate_kernel::Carry;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_kernel::{Carry, Micros};
 
 use super::fields::{Fields, distinct, line, list, name, text, word};
 use super::overflow::overflow;
 use super::rule::rules;
 use crate::attribute::{KeyAttribute, Matcher, PathMatch, is_token};
 use crate::error::{At, quoted};
-use crate::limits::{APPS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERRIDES_MAX, TEXT_BYTES_MAX};
+use crate::limits::{
+    APPS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERLOAD_WAIT_MAX, OVERRIDES_MAX, TEXT_BYTES_MAX,
+};
 use crate::node::Node;
-use crate::policy::{OnStoreFailure, Overflow, Overrides, Policy};
+use crate::policy::{
+    Apps, EVERY_APP, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Overrides, Policy,
+};
+use crate::text::span;
 
 /// The fields of a policy.
-const FIELDS: [&str; 9] =
-    ["name", "apps", "rules", "overflow", "on_store_failure", "match", "key", "overrides", "carry"];
+const FIELDS: [&str; 11] = [
+    "name",
+    "apps",
+    "rules",
+    "overflow",
+    "on_store_failure",
+    "on_overload",
+    "on_key_quota",
+    "match",
+    "key",
+    "overrides",
+    "carry",
+];
 
 /// The words of `on_store_failure`.
 pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
@@ -26,6 +42,10 @@ pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
     ("allow", OnStoreFailure::Allow),
     ("deny", OnStoreFailure::Deny),
 ];
+
+/// The words of `on_key_quota`.
+pub(crate) const ON_KEY_QUOTA: [(&str, OnKeyQuota); 2] =
+    [("share", OnKeyQuota::Share), ("deny", OnKeyQuota::Deny)];
 
 /// The words of `carry`.
 pub(crate) const CARRY: [(&str, Carry); 3] =
@@ -49,6 +69,9 @@ pub(super) fn policy(node: &Node, at: &At<'_>) -> Option<Policy> {
     let overflow = optional(&fields, at, "overflow", overflow);
     let on_store_failure =
         optional(&fields, at, "on_store_failure", |node, at| word(node, at, &ON_STORE_FAILURE));
+    let on_overload = optional(&fields, at, "on_overload", on_overload);
+    let on_key_quota =
+        optional(&fields, at, "on_key_quota", |node, at| word(node, at, &ON_KEY_QUOTA));
     let matcher = optional(&fields, at, "match", matcher);
     let key = optional(&fields, at, "key", key);
     let overrides =
@@ -56,15 +79,40 @@ pub(super) fn policy(node: &Node, at: &At<'_>) -> Option<Policy> {
     carry?;
     Some(Policy {
         name: policy_name?.into(),
-        apps: apps?,
-        of_app: None,
+        apps: apps?.unwrap_or_default(),
+        owner: None,
         rules: rules?,
         overrides: overrides?.unwrap_or_default(),
         overflow: overflow?.unwrap_or_else(Overflow::default),
         on_store_failure: on_store_failure?.unwrap_or_default(),
+        on_overload: on_overload?.unwrap_or_default(),
+        on_key_quota: on_key_quota?.unwrap_or_default(),
         matcher: matcher?,
         key: key?.unwrap_or_default(),
+        since: Micros::ZERO,
     })
+}
+
+/// `on_overload`: `refuse`, or how long to wait.
+fn on_overload(node: &Node, at: &At<'_>) -> Option<OnOverload> {
+    match node {
+        Node::Text(word) if word == "refuse" => Some(OnOverload::Refuse),
+        Node::Map(_) => {
+            let fields = Fields::read(node, at, &["wait"])?;
+            let at = at.field("wait");
+            let wanted = "a duration of at most 10s, such as `200ms`";
+            match fields.required("wait", wanted, &at)? {
+                Node::Text(text) | Node::Number(text) => match at.ok(span(text))? {
+                    max if max <= OVERLOAD_WAIT_MAX => Some(OnOverload::Wait { max }),
+                    _ => {
+                        at.report(alloc::format!("{} is too long, expected {wanted}", quoted(text)))
+                    }
+                },
+                other => at.expected(wanted, other),
+            }
+        }
+        _ => at.expected("`refuse` or `{ wait: 200ms }`", node),
+    }
 }
 
 /// What `read` makes of the field called `name`: `None` if that failed, `Some(None)` if it is
@@ -81,10 +129,15 @@ fn optional<'n, T>(
     }
 }
 
-fn apps(node: &Node, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+fn apps(node: &Node, at: &At<'_>) -> Option<Apps> {
     let items = list(node, at, "apps", 1, APPS_MAX)?;
-    let names = distinct(items, at, name)?;
-    Some(names.into_iter().map(Box::from).collect())
+    let names = distinct(items, at, |node, at| match node {
+        Node::Text(text) if text == EVERY_APP => Some(EVERY_APP),
+        _ => name(node, at),
+    })?;
+    let every = names.contains(&EVERY_APP);
+    let named = names.into_iter().filter(|name| *name != EVERY_APP).map(Box::from);
+    Some(Apps::Said { named: named.collect(), every })
 }
 
 fn matcher(node: &Node, at: &At<'_>) -> Option<Matcher> {
