@@ -12,8 +12,9 @@ use crate::clock::{Clock, MonotonicClock};
 
 /// The same rules for every key of type `K`, each key with a budget of its own.
 ///
-/// Keys are kept as keyed hashes, at most `keys_max` of them; at the cap the fullest budgets are
-/// forgotten first, so that a flood of new keys cannot wash away a used-up one.
+/// Keys are kept as keyed hashes, at most `keys_max` of them; at the cap keys with the most left are
+/// forgotten first, and new ones share one budget where all have less than half left, so that a flood
+/// of keys cannot wash away a used-up one.
 ///
 /// ```
 /// use sluicegate::{Cost, KeyedRateLimiter, Rate, TokenBucket};

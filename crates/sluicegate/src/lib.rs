@@ -44,7 +44,8 @@ mod wait;
 #[cfg(feature = "quanta")]
 pub use clock::QuantaClock;
 pub use clock::{
-    CachedClock, CachedClockError, Clock, ClockError, ManualClock, MonotonicClock, WallClock,
+    CachedClock, CachedClockError, Clock, ClockError, ManualClock, MonotonicClock, SteadyClock,
+    WallClock,
 };
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
@@ -60,7 +61,7 @@ pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 pub use sluicegate_kernel::{
     Concurrency, Cost, Decision, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Outcome,
     PermitId, RangeError, Rate, Retry, Rule, RuleSet, RuleSetError, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket, Unsupported, Verb,
+    SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Unsupported, Verb,
 };
 #[cfg(feature = "engine")]
 pub use sluicegate_policy as policy;

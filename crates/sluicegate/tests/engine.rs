@@ -53,6 +53,28 @@ fn the_rule_that_refused_is_named_and_the_others_are_not_charged() {
 }
 
 #[test]
+fn an_app_that_may_use_a_policy_as_any_other_may_gives_nothing_back() {
+    let text = "{ name: p, apps: ['*', bank], rules: [ token_bucket: { rate: 1/d, burst: 5 } ] }";
+    let policy = Policy::parse_one(text).expect("it makes sense").of_app("shop");
+    let engine = Engine::in_memory(PolicySet::default().with(policy).expect("it is the only one"));
+    let ask = |app, verb| {
+        let request = Request { app, ..Request::new("p", Some(b"k"), verb) };
+        engine.decide_at(&request, Micros::ZERO).map(|answer| answer.decision.remaining)
+    };
+    let refund = Verb::Refund { cost: Cost::ONE };
+    for (app, left) in [(Some("other"), 4), (None, 3)] {
+        assert_eq!(ask(app, CHECK), Ok(left));
+        assert_eq!(ask(app, Verb::Peek { cost: Cost::ONE }), Ok(left));
+        for verb in [refund.clone(), Verb::Reset] {
+            let error = ask(app, verb).expect_err("it is not for this app");
+            assert!(matches!(error, DecideError::Unconfigured { .. }), "{error}");
+        }
+    }
+    assert_eq!(ask(Some("bank"), refund), Ok(4));
+    assert_eq!(ask(Some("shop"), Verb::Reset), Ok(5));
+}
+
+#[test]
 fn a_calendar_window_ends_at_midnight_of_its_zone() {
     let engine = engine();
     // 1970-01-01 in Berlin ends at 23:00 UTC.
@@ -157,4 +179,62 @@ async fn rules_that_a_caller_sends_along_have_budgets_of_their_own() {
     assert_eq!(ask("SENT", Some(b"")).await.unwrap_err(), DecideError::EmptyKey);
     let long = [b'x'; 1025];
     assert_eq!(ask("SENT", Some(&long)).await.unwrap_err(), DecideError::LongKey(1025));
+}
+
+/// A store for so many keys, of which each policy may have a few.
+fn engine_with_quota(policy: &str, keys_per_policy_max: usize) -> Engine {
+    let rule = "token_bucket: { rate: 1/s, burst: 2 }";
+    let text = format!(
+        "policies: [
+           {{ name: login, rules: [ {{ {rule} }} ], {policy}
+              overrides: [ {{ key: vip, rules: [ {{ {rule} }} ] }} ] }},
+           {{ name: other, rules: [ {{ {rule} }} ] }} ]"
+    );
+    let policies =
+        PolicySet::new(Document::parse(&text).expect("the policies of the test are valid"));
+    let store = MemoryStore::new(1_000).with_keys_per_policy_max(keys_per_policy_max);
+    Engine::new(policies, store, Arc::new(ManualClock::default()))
+}
+
+/// Whether `key` gets a permit of `policy`.
+fn passes(engine: &Engine, policy: &str, key: &str) -> bool {
+    let request = Request::new(policy, Some(key.as_bytes()), CHECK);
+    at(engine, &request, 0).decision.allowed()
+}
+
+#[test]
+fn new_keys_beyond_a_policy_s_quota_share_one_budget_of_its_rules() {
+    let engine = engine_with_quota("", 2);
+    assert!(passes(&engine, "login", "a") && passes(&engine, "login", "vip"));
+    let shared = ["b", "c", "d", "e"].map(|key| passes(&engine, "login", key));
+    assert_eq!(shared, [true, true, false, false], "an override has a place, too");
+    let own = ["a", "vip", "a", "vip"].map(|key| passes(&engine, "login", key));
+    assert_eq!(own, [true, true, false, false], "keys that were there have what they had");
+    assert!(passes(&engine, "other", "b"), "and so have other policies");
+}
+
+#[test]
+fn new_keys_beyond_a_policy_s_quota_are_refused_where_it_says_so() {
+    let engine = engine_with_quota("on_key_quota: deny,", 1);
+    assert!(passes(&engine, "login", "a"));
+    assert!(!passes(&engine, "login", "b"));
+    assert!(passes(&engine, "login", "a"));
+    let refused = at(&engine, &Request::new("login", Some(b"b"), CHECK), 0);
+    assert_eq!((refused.decision.limit, refused.decision.remaining), (2, 0));
+    assert_eq!(refused.decision.retry_after(), Some(Micros::SECOND));
+}
+
+#[tokio::test]
+async fn all_limits_that_callers_bring_along_have_one_quota() {
+    let engine = engine_with_quota("", 3);
+    let bucket = |burst| TokenBucket::new(Rate::per_second(1).unwrap(), burst).unwrap();
+    for burst in 1..=6_u64 {
+        let rules = Rules::new(RuleSet::single("sent", bucket(burst).into())).unwrap();
+        let name = format!("SENT-{burst}");
+        let request = Request::new(&name, Some(b"a"), CHECK);
+        engine.decide_by(&rules, &request, Micros::ZERO).await.unwrap();
+    }
+    assert_eq!((engine.store().len(), engine.store().overflows()), (3, 3));
+    assert!(passes(&engine, "login", "a"));
+    assert_eq!(engine.store().len(), 4, "policies have their own");
 }

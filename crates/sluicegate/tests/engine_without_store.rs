@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Executed, MemoryStore, Request as StoreRequest, Store, StoreError, Verdict,
+    Debt, Executed, MemoryStore, Permits, Request as StoreRequest, Store, StoreError, Verdict,
 };
 use sluicegate::{
     Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Request, StoreFailure,
@@ -27,6 +27,9 @@ policies:
   - { name: jobs, rules: [ { concurrency: { limit: 1, ttl: 30s } } ] }
   - { name: held, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
 ";
+
+/// A key whose state the store cannot read.
+const POISONED: &[u8] = b"poisoned";
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
@@ -49,6 +52,9 @@ impl Store for Shared {
         at: &Moment<'_>,
     ) -> Result<Verdict, StoreError> {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
+        if request.key == POISONED {
+            return Err(StoreError::Unreadable { reason: "not a state".to_owned() });
+        }
         if self.0.is_off.load(Ordering::Relaxed) {
             let reason = "switched off".to_owned();
             return Err(StoreError::Unavailable { reason, executed: Executed::No });
@@ -57,6 +63,16 @@ impl Store for Shared {
             return Err(StoreError::Contended { executed: Executed::No });
         }
         Ok(self.0.memory.decide_now(request, at)?)
+    }
+
+    /// It says that it charged, and forgets it: what becomes of debts has tests of its own.
+    async fn charge_and_decide(
+        &self,
+        debt: &Debt,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<(Verdict, Permits), StoreError> {
+        Ok((self.decide(request, at).await?, debt.permits))
     }
 }
 
@@ -88,7 +104,16 @@ fn try_ask(
     verb: Verb,
     at_ms: u64,
 ) -> Result<Answer, DecideError> {
-    let request = Request::new(policy, Some(b"key"), verb);
+    try_ask_of(engine, (policy, b"key"), verb, at_ms)
+}
+
+fn try_ask_of(
+    engine: &Engine<Shared>,
+    (policy, key): (&str, &[u8]),
+    verb: Verb,
+    at_ms: u64,
+) -> Result<Answer, DecideError> {
+    let request = Request::new(policy, Some(key), verb);
     let mut deciding = pin!(engine.decide_as_of(&request, Micros::from_millis(at_ms)));
     match deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -102,6 +127,34 @@ fn ask(engine: &Engine<Shared>, policy: &str, verb: Verb, at_ms: u64) -> Answer 
 
 fn passed(engine: &Engine<Shared>, policy: &str, times: u64, at_ms: u64) -> u64 {
     (0..times).map(|_| ask(engine, policy, CHECK, at_ms).decision.granted()).sum()
+}
+
+#[test]
+fn a_key_that_cannot_be_read_is_refused_and_others_are_decided_by_the_store() {
+    let engine = Shared::new().engine(1);
+    let mut decided = Vec::new();
+    for policy in ["orders", "open", "closed"] {
+        for _ in 0..30 {
+            let answer = try_ask_of(&engine, (policy, POISONED), CHECK, 1_000);
+            let answer = answer.expect("the policy says what holds");
+            let retry = answer.decision.retry_after();
+            decided.push((policy, answer.mode, answer.decision.allowed(), retry));
+        }
+    }
+    decided.dedup();
+    let second = Some(Micros::SECOND);
+    let expected = [
+        ("orders", Mode::Deny, false, second),
+        ("open", Mode::Allow, true, Some(Micros::ZERO)),
+        ("closed", Mode::Deny, false, second),
+    ];
+    assert_eq!(decided, expected, "a share of the limit is given out in no case");
+    for key in 0..100_u32 {
+        let answer = try_ask_of(&engine, ("orders", &key.to_le_bytes()), CHECK, 1_000);
+        assert_eq!(answer.expect("the store answers").mode, Mode::Store);
+    }
+    let reset = try_ask_of(&engine, ("orders", POISONED), Verb::Reset, 1_000);
+    assert!(matches!(reset, Err(DecideError::Store(StoreError::Unreadable { .. }))));
 }
 
 #[test]
@@ -243,7 +296,8 @@ fn a_key_that_others_fight_for_does_not_give_the_store_up() {
     let engine = store.engine(1);
     store.0.is_contended.store(true, Ordering::Relaxed);
     for _ in 0..50 {
-        assert_eq!(ask(&engine, "orders", CHECK, now).mode, Mode::Local, "it is decided");
+        let shed = ask(&engine, "orders", CHECK, now);
+        assert_eq!((shed.mode, shed.decision.allowed()), (Mode::Shed, false), "it is decided");
     }
     let error = try_ask(&engine, "orders", Verb::Reset, now).expect_err("nobody else can do that");
     assert_eq!(error.to_string(), "store: others change the rules of this key all the time");

@@ -5,13 +5,15 @@
 //! | [`MonotonicClock`] | about 24 ns | never | limiters in one process; the default |
 //! | [`QuantaClock`] (feature `quanta`) | about 10 ns | never | the same, on the processor's counter |
 //! | [`CachedClock`] | under 1 ns | never | very hot limiters that can do with a coarse time |
-//! | [`WallClock`] | about 24 ns | when it is set | windows that follow the calendar or the epoch |
+//! | [`SteadyClock`] | about 26 ns | never | engines: windows that follow the calendar or the epoch |
+//! | [`WallClock`] | about 36 ns | when it is set | to say when something happened |
 //! | [`ManualClock`] | – | never | tests: it moves when it is told to |
 
 mod cached;
 mod manual;
 #[cfg(feature = "quanta")]
 mod quanta;
+mod steady;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -21,6 +23,7 @@ use std::time::{Instant, SystemTime};
 pub use cached::{CachedClock, CachedClockError};
 pub use manual::{ClockError, ManualClock};
 use sluicegate_kernel::Micros;
+pub use steady::SteadyClock;
 
 #[cfg(feature = "quanta")]
 pub use self::quanta::QuantaClock;
@@ -28,7 +31,7 @@ pub use self::quanta::QuantaClock;
 /// Tells the time in microseconds. Only [`now`](Self::now) must be written.
 ///
 /// What zero means is the clock's own affair, but epoch-aligned and calendar windows need a clock
-/// that counts from the Unix epoch, such as [`WallClock`].
+/// that counts from the Unix epoch, such as [`SteadyClock`].
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The present instant.
     fn now(&self) -> Micros;
@@ -64,7 +67,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// Microseconds since the Unix epoch, by the system's clock. It may be set, also backwards.
+/// Microseconds since the Unix epoch, by the system's clock. It may be set, also backwards: each step
+/// forward fills budgets, so limits go by [`SteadyClock`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 

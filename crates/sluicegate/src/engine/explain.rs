@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sluicegate_kernel::{Cost, Decision, Moment, NamedRule, RuleSet, Verb};
+use sluicegate_kernel::{Cost, Decision, Micros, Moment, NamedRule, RuleSet, Verb};
 use sluicegate_policy::{Policy, Rules};
-use sluicegate_store::{Store, StoreError};
+use sluicegate_store::{Origin, Store, StoreError};
 
-use super::{Answer, DecideError, Engine, Mode, Request, admit, store_request};
+use super::{Answer, DecideError, Engine, Mode, Request, admit, quota_of, store_request};
 
 /// What would be decided, and why.
 #[derive(Clone, Debug)]
@@ -53,9 +53,16 @@ impl<S: Store> Engine<S> {
             let windows = rule.windows(now);
             let moment = Moment::with_windows(now, windows.as_slice());
             // Not by way of the guard: what it learns is about all rules together.
-            match self.store.decide(&store_request(&look, key, &rule), &moment).await {
+            // Later than whatever wrote the state: what is asked for is what this rule says.
+            let latest = (&rule, Origin::Policy { since: Micros::MAX }, quota_of(&policy));
+            match self.store.decide(&store_request(&look, key, latest), &moment).await {
                 Ok(verdict) => alone.push(verdict.decision),
-                Err(StoreError::Unavailable { .. } | StoreError::Contended { .. }) => {
+                Err(
+                    StoreError::Unavailable { .. }
+                    | StoreError::Overloaded { .. }
+                    | StoreError::Contended { .. }
+                    | StoreError::Unreadable { .. },
+                ) => {
                     return Ok(Explanation { policy, is_override, answer, rules: None });
                 }
                 Err(error) => return Err(error.into()),

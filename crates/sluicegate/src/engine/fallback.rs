@@ -3,38 +3,69 @@
 //! **`local`**: this node enforces its share. Among n nodes every permit counts n times against the
 //! whole limit: a request of cost c is charged c·n, so a node lets `burst/n` pass at once and
 //! `rate/n` in the long run, and all nodes together no more than the limit. It begins from what the
-//! store last said was in use, which the store's answers put down here as they come by.
+//! store last said was in use, which the store's answers put down here as they come by. What it
+//! admits is a [debt](super::debts), which the store charges when it answers again.
 //!
 //! Example: `100/s burst 50` on 4 nodes; the store last said 10 are left. A node that counts 4 for
 //! one lets 2 pass (8 of 10), and then one every 40 ms.
 //!
 //! A limit smaller than the number of nodes leaves no node a whole permit: it refuses. Choose `allow`
 //! or `deny` for such policies.
+//!
+//! **`allow`**: everything passes. What passes uses the budget up, as far as it goes, and the store
+//! charges that when it answers again.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{
-    Cost, Decision, Micros, Moment, Outcome, Retry, Unsupported, Verb, Verdict,
+    Cost, Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Unsupported, Verb, Verdict,
 };
-use sluicegate_store::{KeyHash, MemoryStore, Request};
+use sluicegate_store::{KeyHash, MemoryStore, Permits, Request};
+
+use super::debts::Debts;
 
 /// When to ask again where nothing is known: the store may be back by then.
 const ASK_AGAIN: Micros = Micros::SECOND;
 
+/// When to ask again while the store has too much to do: some deadlines later.
+const SHED_RETRY: Micros = Micros::from_millis(100);
+
 /// This node's part of every budget.
 #[derive(Debug)]
 pub(super) struct Share {
-    nodes: u64,
-    usage: MemoryStore,
+    nodes: AtomicU32,
+    /// What the store last said is in use.
+    known: MemoryStore,
+    debts: Debts,
 }
 
 impl Share {
     /// One of `nodes` equal parts, for at most `keys_max` keys.
-    pub(super) fn new(nodes: u64, keys_max: usize) -> Self {
-        Self { nodes, usage: MemoryStore::new(keys_max) }
+    pub(super) fn new(nodes: NonZeroU32, keys_max: usize) -> Self {
+        let (known, debts) = (MemoryStore::new(keys_max), Debts::default());
+        Self { nodes: nodes.get().into(), known, debts }
     }
 
-    pub(super) fn hash(&self, request: &Request<'_>) -> KeyHash {
-        self.usage.hash(request.policy, request.key)
+    pub(super) fn hash(&self, policy: &str, key: &[u8]) -> KeyHash {
+        self.known.hash(policy, key)
+    }
+
+    /// What was admitted here and is not charged yet.
+    pub(super) const fn debts(&self) -> &Debts {
+        &self.debts
+    }
+
+    /// How many nodes share the limits from now on. Debts keep the share that they were made of.
+    pub(super) fn set_nodes(&self, nodes: NonZeroU32) {
+        self.nodes.store(nodes.get(), Ordering::Relaxed);
+    }
+
+    /// How many nodes share the limits.
+    pub(super) fn nodes(&self) -> u64 {
+        self.nodes.load(Ordering::Relaxed).into()
     }
 
     /// Puts down what the store said is in use.
@@ -46,8 +77,21 @@ impl Share {
         at: &Moment<'_>,
     ) {
         let Decision { limit, remaining, .. } = verdict.decision;
-        let used = limit.saturating_sub(remaining);
-        self.usage.learn(key, request.rules, (verdict.rule, used), at);
+        let (rule, used) = (verdict.rule, limit.saturating_sub(remaining));
+        // What is in use of a bucket falls by flowing out, which is known here too, and by what gives
+        // back. If the store says less otherwise, it has forgotten.
+        let flows =
+            matches!(request.rules.rules()[rule].rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
+        let gives_back = matches!(request.verb, Verb::Refund { .. } | Verb::Reset);
+        if !flows || gives_back || self.in_use(key, request.rules, at)[rule] <= used {
+            self.known.learn(key, request.rules, (rule, used), at);
+        }
+        self.debts.learn(key, request.rules, (rule, used), at);
+    }
+
+    /// Permits of each rule that were in use by what the store said.
+    pub(super) fn in_use(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> Permits {
+        rules.in_use(&self.known.states(key, rules, at), at)
     }
 
     /// Decides by this node's share.
@@ -57,64 +101,79 @@ impl Share {
         request: &Request<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
-        let Some(verb) = self.scaled(request.verb) else {
-            return Ok(denied(request, Retry::After(ASK_AGAIN)));
-        };
-        let verdict = self.usage.decide_hashed(key, request.rules, &verb, at)?;
-        Ok(self.in_permits(request, verdict))
-    }
-
-    /// `verb` with every permit counted once for each node; `None` if that is no cost.
-    fn scaled(&self, verb: &Verb) -> Option<Verb> {
-        let nodes = self.nodes;
-        let scaled = |cost: Cost| {
-            let cost = cost.get().checked_mul(nodes).filter(|cost| *cost <= COST_MAX)?;
-            Cost::new(cost).ok()
-        };
-        Some(match *verb {
-            Verb::Check { cost } => Verb::Check { cost: scaled(cost)? },
-            Verb::Reserve { cost, max_wait } => Verb::Reserve { cost: scaled(cost)?, max_wait },
-            Verb::AtMost { cost } => Verb::AtMost { cost: scaled(cost)? },
-            Verb::Peek { cost } => Verb::Peek { cost: scaled(cost)? },
-            Verb::Refund { cost } => Verb::Refund { cost: scaled(cost)? },
-            Verb::Acquire { cost, permit } => Verb::Acquire { cost: scaled(cost)?, permit },
-            Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => verb.clone(),
-        })
-    }
-
-    /// `verdict` in permits of this node.
-    fn in_permits(&self, request: &Request<'_>, verdict: Verdict) -> Verdict {
-        let Verdict { decision, rule } = verdict;
-        let outcome = match decision.outcome {
-            Outcome::Allow { granted, wait } => self.granted(request, granted / self.nodes, wait),
-            // It passes as soon as the store is back.
-            Outcome::Deny { retry: Retry::Never } if fits(request) => {
-                Outcome::Deny { retry: Retry::After(ASK_AGAIN) }
-            }
-            refused => refused,
-        };
-        let (limit, remaining) = (decision.limit / self.nodes, decision.remaining / self.nodes);
-        Verdict { decision: Decision { outcome, limit, remaining, ..decision }, rule }
-    }
-
-    /// A part of a permit is none.
-    fn granted(&self, request: &Request<'_>, granted: u64, wait: Micros) -> Outcome {
-        match (request.verb, granted) {
-            (Verb::AtMost { .. }, 0) => Outcome::Deny { retry: Retry::After(ASK_AGAIN) },
-            _ => Outcome::Allow { granted, wait },
+        let known = |at: &Moment<'_>| self.known.states(key, request.rules, at);
+        let scaled = |nodes| scaled(request.verb, nodes);
+        match self.debts.decide((key, request), (self.nodes(), scaled), at, known)? {
+            Some((verdict, nodes)) => Ok(in_permits(request, verdict, nodes)),
+            None => Ok(denied(request, Retry::After(ASK_AGAIN))),
         }
+    }
+
+    /// Lets the request pass, and notes what it takes of the budget, as far as that goes.
+    pub(super) fn allow(
+        &self,
+        key: KeyHash,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, Unsupported> {
+        if let Verb::Check { cost } | Verb::Reserve { cost, .. } | Verb::AtMost { cost } =
+            *request.verb
+        {
+            let known = |at: &Moment<'_>| self.known.states(key, request.rules, at);
+            let scaled = |nodes| scaled(&Verb::AtMost { cost }, nodes);
+            self.debts.decide((key, request), (1, scaled), at, known)?;
+        }
+        let granted = cost_of(request).map_or(0, Cost::get);
+        Ok(blind(request, Outcome::Allow { granted, wait: Micros::ZERO }))
     }
 }
 
-/// What `on_store_failure: allow` says.
-pub(super) fn allowed(request: &Request<'_>) -> Verdict {
-    let granted = cost_of(request).map_or(0, Cost::get);
-    blind(request, Outcome::Allow { granted, wait: Micros::ZERO })
+/// `verb` with every permit counted `nodes` times; `None` if that is no cost.
+fn scaled(verb: &Verb, nodes: u64) -> Option<Verb> {
+    let scaled = |cost: Cost| {
+        let cost = cost.get().checked_mul(nodes).filter(|cost| *cost <= COST_MAX)?;
+        Cost::new(cost).ok()
+    };
+    Some(match *verb {
+        Verb::Check { cost } => Verb::Check { cost: scaled(cost)? },
+        Verb::Reserve { cost, max_wait } => Verb::Reserve { cost: scaled(cost)?, max_wait },
+        Verb::AtMost { cost } => Verb::AtMost { cost: scaled(cost)? },
+        Verb::Peek { cost } => Verb::Peek { cost: scaled(cost)? },
+        Verb::Refund { cost } => Verb::Refund { cost: scaled(cost)? },
+        Verb::Acquire { cost, permit } => Verb::Acquire { cost: scaled(cost)?, permit },
+        Verb::Reset | Verb::Release { .. } | Verb::Renew { .. } => verb.clone(),
+    })
+}
+
+/// `verdict` in permits of one of `nodes`.
+fn in_permits(request: &Request<'_>, verdict: Verdict, nodes: u64) -> Verdict {
+    let Verdict { decision, rule } = verdict;
+    let outcome = match decision.outcome {
+        // A part of a permit is none.
+        Outcome::Allow { granted, .. }
+            if granted < nodes && matches!(request.verb, Verb::AtMost { .. }) =>
+        {
+            Outcome::Deny { retry: Retry::After(ASK_AGAIN) }
+        }
+        Outcome::Allow { granted, wait } => Outcome::Allow { granted: granted / nodes, wait },
+        // It passes as soon as the store is back.
+        Outcome::Deny { retry: Retry::Never } if fits(request) => {
+            Outcome::Deny { retry: Retry::After(ASK_AGAIN) }
+        }
+        refused => refused,
+    };
+    let (limit, remaining) = (decision.limit / nodes, decision.remaining / nodes);
+    Verdict { decision: Decision { outcome, limit, remaining, ..decision }, rule }
 }
 
 /// What `on_store_failure: deny` says.
 pub(super) fn refused(request: &Request<'_>) -> Verdict {
     denied(request, Retry::After(ASK_AGAIN))
+}
+
+/// What an overloaded store is answered for.
+pub(super) fn shed(request: &Request<'_>) -> Verdict {
+    denied(request, Retry::After(SHED_RETRY))
 }
 
 fn denied(request: &Request<'_>, retry: Retry) -> Verdict {

@@ -1,20 +1,42 @@
 //! A store that may not answer, and what surrounds it.
 //!
 //! ```text
-//! request ─▶ refused already? ─▶ breaker ─▶ store ─▶ answer ─▶ noted: refusals, usage
-//!                  │                │          │
-//!                  ▼                ▼          ▼ no answer
-//!              `Mode::Remembered`   `on_store_failure` of the policy
+//! request ─▶ refused already? ─▶ breaker ─▶ debt, then request ─▶ store ─▶ answer ─▶ noted
+//!                  │                │                               │
+//!                  ▼                ▼                               ├▶ no answer: `on_store_failure`
+//!              `Mode::Remembered`   `on_store_failure`              └▶ overloaded: `Mode::Shed`
 //! ```
+//!
+//! A store that answers decides, however long its queue is: a request that it cannot decide in time is
+//! refused, never decided here. What was admitted here while it was silent is a debt
+//! ([`Debts`](super::debts::Debts)): every request of that key carries it, so no answer of the store
+//! leaves it out.
 
-use sluicegate_kernel::{Moment, Verb, Verdict};
-use sluicegate_policy::OnStoreFailure;
-use sluicegate_store::{Executed, KeyHash, Request, Store, StoreError};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use sluicegate_kernel::limits::COST_MAX;
+use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, Verb, Verdict};
+use sluicegate_policy::{OnOverload, OnStoreFailure, Policy};
+use sluicegate_store::{
+    Charge, Debt, Executed, KeyHash, Origin, Permits, Quota, Request, Store, StoreError,
+};
 
 use super::breaker::Breaker;
+use super::debts::{Billed, Debtor};
 use super::denials::Denials;
 use super::fallback::{self, Share};
+use super::repair::Repair;
 use super::{Mode, StoreFailure};
+
+/// Times that one request asks the store at most: to clear up a debt that was perhaps charged, for the
+/// decision, and again if others were admitted here meanwhile.
+const ASKED_MAX: usize = 4;
+
+/// Mean pause before a store that has too much to do is asked again: about a deadline, in which it
+/// works off what it has.
+#[cfg(feature = "tokio")]
+const OVERLOAD_PAUSE: Micros = Micros::from_millis(20);
 
 /// What an engine knows beside a store that may fail.
 #[derive(Debug)]
@@ -22,6 +44,14 @@ pub(super) struct Guard {
     denials: Denials,
     breaker: Breaker,
     share: Share,
+    repair: Repair,
+}
+
+/// What a policy says for the time when its store does not decide.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Otherwise {
+    on_failure: OnStoreFailure,
+    on_overload: OnOverload,
 }
 
 /// One request, as everybody around the store sees it.
@@ -30,34 +60,62 @@ struct Question<'a> {
     key: KeyHash,
     request: &'a Request<'a>,
     /// `None`: then there is no decision.
-    on_failure: Option<OnStoreFailure>,
+    otherwise: Option<Otherwise>,
     at: &'a Moment<'a>,
 }
 
 impl Guard {
     pub(super) fn new(failure: StoreFailure) -> Self {
         let StoreFailure { nodes, keys_max } = failure;
-        let share = Share::new(nodes.get().into(), keys_max);
-        Self { denials: Denials::new(), breaker: Breaker::default(), share }
+        let share = Share::new(nodes, keys_max);
+        let (denials, breaker) = (Denials::new(), Breaker::default());
+        Self { denials, breaker, share, repair: Repair::default() }
     }
 
-    /// Decides `request` on `store`, or as `on_failure` says, if it says anything.
+    /// What [`decide`](Self::decide) says where the store need not be waited for: the refusal is known, or
+    /// the store has too much to do. Otherwise `None`, and nothing was done.
+    pub(super) fn decide_at_once(
+        &self,
+        store: &impl Store,
+        otherwise: Otherwise,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Result<(Verdict, Mode), StoreError>> {
+        let key = self.share.hash(request.policy, request.key);
+        if let Some(verdict) = self.denials.find(key, request, at.now()) {
+            return Some(Ok((verdict, Mode::Remembered)));
+        }
+        let is_patient = otherwise.on_overload != OnOverload::Refuse;
+        if is_patient || changes_the_past(request.verb) || self.breaker.is_open() {
+            return None;
+        }
+        let Some(Err(error @ StoreError::Overloaded { .. })) = store.decide_at_once(request, at)
+        else {
+            return None;
+        };
+        Some(self.shed(Question { key, request, otherwise: Some(otherwise), at }, error))
+    }
+
+    /// Decides `request` on `store`, or otherwise, if that says anything.
     pub(super) async fn decide(
         &self,
         store: &impl Store,
-        on_failure: Option<OnStoreFailure>,
+        otherwise: Option<Otherwise>,
         request: &Request<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Mode), StoreError> {
-        let (key, now) = (self.share.hash(request), at.now());
+        let (key, now) = (self.share.hash(request.policy, request.key), at.now());
         if let Some(verdict) = self.denials.find(key, request, now) {
             return Ok((verdict, Mode::Remembered));
         }
-        let question = Question { key, request, on_failure, at };
+        let question = Question { key, request, otherwise, at };
+        if let Some(verdict) = self.share.debts().decide_held(key, request, at) {
+            return Ok((verdict, Mode::Local));
+        }
         if !self.breaker.lets_pass(now) {
             return self.without_store(question, given_up());
         }
-        match store.decide(request, at).await {
+        match self.ask_patiently(store, question).await {
             Ok(verdict) => {
                 self.breaker.answered(now);
                 self.denials.note(key, request, now, &verdict);
@@ -69,9 +127,19 @@ impl Guard {
                 self.without_store(question, error)
             }
             // It answers: that it came to no decision on this key is no reason to give it up.
-            Err(error @ StoreError::Contended { .. }) => {
+            Err(error @ (StoreError::Overloaded { .. } | StoreError::Contended { .. })) => {
                 self.breaker.answered(now);
-                self.without_store(question, error)
+                self.shed(question, error)
+            }
+            // It answers others: this engine's share is not given out beside what they take there.
+            Err(error @ StoreError::Unreadable { .. }) => {
+                self.breaker.answered(now);
+                let deny = |said: Otherwise| match said.on_failure {
+                    OnStoreFailure::Local => Otherwise { on_failure: OnStoreFailure::Deny, ..said },
+                    _ => said,
+                };
+                let otherwise = otherwise.map(deny);
+                self.without_store(Question { otherwise, ..question }, error)
             }
             Err(error) => {
                 self.breaker.answered(now);
@@ -80,9 +148,176 @@ impl Guard {
         }
     }
 
+    /// Asks the store, again and again while it has too much to do and the policy has the patience.
+    #[cfg(feature = "tokio")]
+    async fn ask_patiently(
+        &self,
+        store: &impl Store,
+        question: Question<'_>,
+    ) -> Result<Verdict, StoreError> {
+        let Some(Otherwise { on_overload: OnOverload::Wait { max }, .. }) = question.otherwise
+        else {
+            return self.ask(store, question).await;
+        };
+        let begun = tokio::time::Instant::now();
+        loop {
+            match self.ask(store, question).await {
+                Err(StoreError::Overloaded { executed: Executed::No }) => {
+                    let pause = OVERLOAD_PAUSE.get() / 2 + fastrand::u64(0..=OVERLOAD_PAUSE.get());
+                    let pause = std::time::Duration::from_micros(pause);
+                    if begun.elapsed() + pause > max.into() {
+                        return Err(StoreError::Overloaded { executed: Executed::No });
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+                asked => return asked,
+            }
+        }
+    }
+
+    /// Without a runtime nothing waits.
+    #[cfg(not(feature = "tokio"))]
+    async fn ask_patiently(
+        &self,
+        store: &impl Store,
+        question: Question<'_>,
+    ) -> Result<Verdict, StoreError> {
+        self.ask(store, question).await
+    }
+
+    /// Asks the store, with all that is owed for the key.
+    ///
+    /// Others may be admitted here while the store is asked. A permit that it granted without knowing of
+    /// them stays unused, and the store is asked again.
+    async fn ask(
+        &self,
+        store: &impl Store,
+        Question { key, request, at, .. }: Question<'_>,
+    ) -> Result<Verdict, StoreError> {
+        let debts = self.share.debts();
+        if self.repair.is_due(key, at.now()) {
+            Box::pin(self.remind(store, (key, request), at)).await?;
+        }
+        for _ in 0..ASKED_MAX {
+            let (verdict, carried) = match debts.bill(key, request.rules, at) {
+                None => (store.decide(request, at).await?, Permits::default()),
+                Some(Billed { debt, is_all: true }) => {
+                    let charging = Box::pin(self.charge(store, (key, request), debt, at));
+                    let (verdict, _) = charging.await?;
+                    (verdict, debt.permits)
+                }
+                Some(Billed { debt, is_all: false }) => {
+                    let look = Request { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
+                    Box::pin(self.charge(store, (key, &look), debt, at)).await?;
+                    continue;
+                }
+            };
+            let is_granted = verdict.decision.allowed() && takes(request.verb);
+            if !is_granted || !debts.owes_beyond(key, &carried, at) {
+                return Ok(verdict);
+            }
+        }
+        Err(StoreError::Contended { executed: Executed::No })
+    }
+
+    /// Has the store raise what is in use of a key to what it said itself.
+    async fn remind(
+        &self,
+        store: &impl Store,
+        (key, request): (KeyHash, &Request<'_>),
+        at: &Moment<'_>,
+    ) -> Result<(), StoreError> {
+        let permits = self.share.in_use(key, request.rules, at).map(|used| used.min(COST_MAX));
+        if permits.iter().any(|permits| *permits > 0) {
+            let debt = Debt { id: fastrand::u128(..), permits, charge: Charge::AtLeast };
+            let look = Request { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
+            store.charge_and_decide(&debt, &look, at).await?;
+        }
+        self.repair.done(key);
+        Ok(())
+    }
+
+    /// Has the store charge `debt` and decide `request`.
+    async fn charge(
+        &self,
+        store: &impl Store,
+        (key, request): (KeyHash, &Request<'_>),
+        debt: Debt,
+        at: &Moment<'_>,
+    ) -> Result<(Verdict, Permits), StoreError> {
+        // A caller that goes away in between leaves a debt that was perhaps charged.
+        let mut carried =
+            Carried { share: &self.share, key, id: debt.id, executed: Executed::Perhaps };
+        match store.charge_and_decide(&debt, request, at).await {
+            Ok((verdict, permits)) => {
+                self.share.debts().paid(key, debt.id, permits, at);
+                Ok((verdict, permits))
+            }
+            Err(error) => {
+                carried.executed = error.executed();
+                Err(error)
+            }
+        }
+    }
+
+    /// Pays what is owed for a key, if the store answers.
+    pub(super) async fn pay(
+        &self,
+        store: &impl Store,
+        debtor: &Debtor,
+        (rules, origin): (&Arc<RuleSet>, Origin),
+        at: &Moment<'_>,
+    ) {
+        let verb = Verb::Peek { cost: Cost::ONE };
+        let (policy, key) = (&*debtor.policy, &*debtor.key);
+        let request = Request { policy, key, rules, verb: &verb, origin, quota: Quota::of(policy) };
+        // What comes of it is noted; an error leaves the debt for the next time.
+        let _ = self.decide(store, None, &request, at).await;
+    }
+
+    /// Keys that owe something.
+    pub(super) fn debts(&self) -> usize {
+        self.share.debts().len()
+    }
+
+    /// At most `count` keys whose debts are not on their way to the store.
+    pub(super) fn debtors(&self, count: usize) -> Vec<Debtor> {
+        self.share.debts().debtors(count)
+    }
+
+    /// Forgets the debt of a key whose policy is gone.
+    pub(super) fn forget(&self, debtor: &Debtor) {
+        self.share.debts().forget(self.share.hash(&debtor.policy, &debtor.key));
+    }
+
+    /// How many engines share the limits from now on.
+    pub(super) fn set_nodes(&self, nodes: NonZeroU32) {
+        self.share.set_nodes(nodes);
+    }
+
+    /// The store has forgotten what it was given.
+    pub(super) fn remind_store(&self, now: Micros) {
+        self.repair.begin(now);
+    }
+
     /// Whether the store is given up for the moment.
     pub(super) fn is_open(&self) -> bool {
         self.breaker.is_open()
+    }
+
+    fn shed(
+        &self,
+        Question { key, request, otherwise, .. }: Question<'_>,
+        error: StoreError,
+    ) -> Result<(Verdict, Mode), StoreError> {
+        if changes_the_past(request.verb) {
+            self.denials.forget(key);
+            return Err(error);
+        }
+        match otherwise {
+            None => Err(error),
+            Some(_) => Ok((fallback::shed(request), Mode::Shed)),
+        }
     }
 
     fn without_store(
@@ -90,24 +325,54 @@ impl Guard {
         question: Question<'_>,
         error: StoreError,
     ) -> Result<(Verdict, Mode), StoreError> {
-        let Question { key, request, on_failure, at } = question;
+        let Question { key, request, otherwise, at } = question;
         if changes_the_past(request.verb) {
-            // Whoever gives something back must know that nobody took it.
+            // A caller that gives something back must know that it was not taken.
             self.denials.forget(key);
             return Err(error);
         }
-        let Some(on_failure) = on_failure else { return Err(error) };
+        let Some(Otherwise { on_failure, .. }) = otherwise else { return Err(error) };
         Ok(match on_failure {
             OnStoreFailure::Local => (self.share.decide(key, request, at)?, Mode::Local),
-            OnStoreFailure::Allow => (fallback::allowed(request), Mode::Allow),
+            OnStoreFailure::Allow => (self.share.allow(key, request, at)?, Mode::Allow),
             OnStoreFailure::Deny => (fallback::refused(request), Mode::Deny),
         })
+    }
+}
+
+impl Otherwise {
+    /// What `policy` says.
+    pub(super) const fn of(policy: &Policy) -> Self {
+        let (on_failure, on_overload) = (policy.on_store_failure(), policy.on_overload());
+        Self { on_failure, on_overload }
+    }
+}
+
+/// A debt on its way to the store. Dropped, it was not charged, as far as is known.
+struct Carried<'a> {
+    share: &'a Share,
+    key: KeyHash,
+    id: u128,
+    executed: Executed,
+}
+
+impl Drop for Carried<'_> {
+    fn drop(&mut self) {
+        self.share.debts().unpaid(self.key, self.id, self.executed);
     }
 }
 
 fn given_up() -> StoreError {
     let reason = "it does not answer; it is asked again in a moment".to_owned();
     StoreError::Unavailable { reason, executed: Executed::No }
+}
+
+/// Whether `verb` may take permits.
+const fn takes(verb: &Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Check { .. } | Verb::Reserve { .. } | Verb::AtMost { .. } | Verb::Acquire { .. }
+    )
 }
 
 /// Whether `verb` is about what the store granted before, so that nobody else can answer it.

@@ -10,12 +10,14 @@
 //! The clock is read once per request, here; everything below is told the time.
 
 mod breaker;
+mod debts;
 mod denials;
 mod explain;
 mod fallback;
 mod guard;
 #[cfg(feature = "tokio")]
 mod passage;
+mod repair;
 mod settle;
 
 use std::fmt;
@@ -23,17 +25,26 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_kernel::ruleset::is_name;
 use sluicegate_kernel::{Decision, Micros, Moment, RuleSet, Unsupported, Verb, Verdict};
-use sluicegate_policy::{OnStoreFailure, Policy, PolicySet, Rules};
-use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Request as StoreRequest, Store, StoreError};
+use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules};
+use sluicegate_store::{
+    BeyondQuota, KEYS_MAX_DEFAULT, MemoryStore, Origin, Quota, Request as StoreRequest, Store,
+    StoreError,
+};
 
-use crate::clock::{Clock, WallClock};
+use crate::clock::{Clock, SteadyClock};
+use debts::Debtor;
 pub use explain::Explanation;
-use guard::Guard;
+use guard::{Guard, Otherwise};
 #[cfg(feature = "tokio")]
 pub use passage::{HELD_MAX, Passage, Way};
 pub use settle::{SettleError, Settled, Settlement, settled_rules};
+
+/// Debts that are paid together at most: as many round trips as a store has under way anyway.
+const PAID_TOGETHER_MAX: usize = 64;
 
 /// Decides requests by the policies that are in force, on a store.
 ///
@@ -84,6 +95,8 @@ pub enum Mode {
     Allow,
     /// Nobody: the store does not answer, and the policy says `deny`.
     Deny,
+    /// Nobody: the store answers, but could not decide this in time. It was refused.
+    Shed,
 }
 
 /// What a caller asks of the engine.
@@ -142,9 +155,9 @@ pub enum DecideError {
 }
 
 impl Engine<MemoryStore> {
-    /// An engine on a memory store of the default size and the wall clock.
+    /// An engine on a memory store of the default size and the steady clock.
     pub fn in_memory(policies: PolicySet) -> Self {
-        Self::new(policies, MemoryStore::default(), Arc::new(WallClock))
+        Self::new(policies, MemoryStore::default(), Arc::new(SteadyClock::new()))
     }
 
     /// Decides `request` as if it were `now`, µs since the Unix epoch.
@@ -153,10 +166,11 @@ impl Engine<MemoryStore> {
     /// [`DecideError`]; a refusal is an answer, not an error.
     pub fn decide_at(&self, request: &Request<'_>, now: Micros) -> Result<Answer, DecideError> {
         let policies = self.policies.load();
-        let (_, key, rules) = admit(&policies, request)?;
+        let (policy, key, rules) = admit(&policies, request)?;
         let windows = rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
-        let verdict = self.store.decide_now(&store_request(request, key, rules), &moment)?;
+        let asked = store_request(request, key, (rules, origin(policy), quota_of(policy)));
+        let verdict = self.store.decide_now(&asked, &moment)?;
         Ok(Answer::new(verdict, Mode::Store, rules))
     }
 
@@ -197,8 +211,9 @@ impl<S: Store> Engine<S> {
         now: Micros,
     ) -> Result<Answer, DecideError> {
         let (policy, key, rules) = admit(policies, request)?;
-        let on_failure = Some(policy.on_store_failure());
-        let (verdict, mode) = self.ask_store(on_failure, rules, (request, key), now).await?;
+        let (otherwise, rules_of) =
+            (Some(Otherwise::of(policy)), (rules, origin(policy), quota_of(policy)));
+        let (verdict, mode) = self.ask_store(otherwise, rules_of, (request, key), now).await?;
         Ok(Answer::new(verdict, mode, rules))
     }
 
@@ -207,7 +222,8 @@ impl<S: Store> Engine<S> {
     ///
     /// [`Request::policy`] is only a name then: under another name the same key has another budget.
     /// One that no policy can have, with capital letters say, keeps clear of theirs. Everybody may
-    /// use it, and while the store does not answer, this engine enforces its share.
+    /// use it, and while the store does not answer, this engine enforces its share. All keys that are
+    /// decided so count to one quota in a memory store, [`Quota::CALLERS`].
     ///
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
@@ -218,8 +234,9 @@ impl<S: Store> Engine<S> {
         now: Micros,
     ) -> Result<Answer, DecideError> {
         let key = key_of(request)?;
-        let on_failure = Some(OnStoreFailure::default());
-        let (verdict, mode) = self.ask_store(on_failure, rules, (request, key), now).await?;
+        let (otherwise, brought) =
+            (Some(Otherwise::default()), (rules, Origin::Caller, Quota::CALLERS));
+        let (verdict, mode) = self.ask_store(otherwise, brought, (request, key), now).await?;
         Ok(Answer::new(verdict, mode, rules))
     }
 
@@ -236,7 +253,10 @@ impl<S: Store> Engine<S> {
         now: Micros,
     ) -> Option<Result<Answer, DecideError>> {
         match key_of(request) {
-            Ok(key) => self.ask_at_once(rules, (request, key), now),
+            Ok(key) => {
+                let brought = (rules, Origin::Caller, Quota::CALLERS);
+                self.ask_at_once(Otherwise::default, brought, (request, key), now)
+            }
             Err(error) => Some(Err(error)),
         }
     }
@@ -252,33 +272,71 @@ impl<S: Store> Engine<S> {
     #[inline]
     fn ask_at_once(
         &self,
-        rules: &Rules,
+        otherwise: impl FnOnce() -> Otherwise,
+        (rules, origin, quota): (&Rules, Origin, Quota<'_>),
         (request, key): (&Request<'_>, &[u8]),
         now: Micros,
     ) -> Option<Result<Answer, DecideError>> {
-        if self.guard.is_some() {
-            return None;
-        }
         let windows = rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
-        let verdict = self.store.decide_at_once(&store_request(request, key, rules), &moment)?;
-        Some(verdict.map(|verdict| Answer::new(verdict, Mode::Store, rules)).map_err(Into::into))
+        let asked = store_request(request, key, (rules, origin, quota));
+        let decided = match &self.guard {
+            None => {
+                let decided = self.store.decide_at_once(&asked, &moment)?;
+                decided.map(|verdict| (verdict, Mode::Store))
+            }
+            Some(guard) => guard.decide_at_once(&self.store, otherwise(), &asked, &moment)?,
+        };
+        Some(decided.map(|(verdict, mode)| Answer::new(verdict, mode, rules)).map_err(Into::into))
     }
 
-    /// What the store says, or `on_failure` in its place; `None` says nothing.
+    /// What the store says, or what is decided otherwise; `None` decides nothing.
     async fn ask_store(
         &self,
-        on_failure: Option<OnStoreFailure>,
-        rules: &Rules,
+        otherwise: Option<Otherwise>,
+        (rules, origin, quota): (&Rules, Origin, Quota<'_>),
         (request, key): (&Request<'_>, &[u8]),
         now: Micros,
     ) -> Result<(Verdict, Mode), StoreError> {
         let windows = rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
-        let asked = store_request(request, key, rules);
+        let asked = store_request(request, key, (rules, origin, quota));
         match &self.guard {
             None => Ok((self.store.decide(&asked, &moment).await?, Mode::Store)),
-            Some(guard) => guard.decide(&self.store, on_failure, &asked, &moment).await,
+            Some(guard) => guard.decide(&self.store, otherwise, &asked, &moment).await,
+        }
+    }
+}
+
+impl<S: Store> Engine<S> {
+    /// Has the store charge what was admitted without it, as far as it answers: at most
+    /// 64 keys. Returns how many keys still owe something.
+    ///
+    /// Each request of a key pays what is owed for it; this pays for keys that are not asked for any
+    /// more. Call it every now and then, a few times a second, while [`debts`](Self::debts) is not 0.
+    pub async fn pay_debts(&self) -> usize {
+        let Some(guard) = self.guard.as_ref().filter(|guard| guard.debts() > 0) else { return 0 };
+        let policies = self.policies.load_full();
+        let debtors = guard.debtors(PAID_TOGETHER_MAX);
+        let paying = debtors.iter().map(|debtor| self.pay(guard, &policies, debtor));
+        join_all(paying).await;
+        guard.debts()
+    }
+
+    async fn pay(&self, guard: &Guard, policies: &PolicySet, debtor: &Debtor) {
+        let now = self.clock.now();
+        if let Some(policy) = policies.resolve(&debtor.policy) {
+            let rules = policy.rules_for(&debtor.key);
+            let windows = rules.windows(now);
+            let moment = Moment::with_windows(now, windows.as_slice());
+            guard.pay(&self.store, debtor, (rules.set(), origin(policy)), &moment).await;
+        } else if is_name(&debtor.policy) {
+            // The policy was removed, and its budgets with it.
+            guard.forget(debtor);
+        } else {
+            // Limits that callers bring along follow no calendar.
+            let brought = (&debtor.rules, Origin::Caller);
+            guard.pay(&self.store, debtor, brought, &Moment::new(now)).await;
         }
     }
 }
@@ -286,6 +344,7 @@ impl<S: Store> Engine<S> {
 impl<S> Engine<S> {
     /// An engine that decides by `policies` on `store`, told the time by `clock`.
     pub fn new(policies: PolicySet, store: S, clock: Arc<dyn Clock>) -> Self {
+        let policies = policies.in_force(&PolicySet::default(), clock.now());
         Self {
             policies: ArcSwap::from_pointee(policies),
             store,
@@ -309,9 +368,35 @@ impl<S> Engine<S> {
         self.clock.now()
     }
 
+    /// Whether it decides also while its store does not answer: see [`surviving`](Self::surviving).
+    pub const fn goes_on_without_store(&self) -> bool {
+        self.guard.is_some()
+    }
+
     /// Whether the store is given up for the moment.
     pub fn is_without_store(&self) -> bool {
         self.guard.as_ref().is_some_and(Guard::is_open)
+    }
+
+    /// Keys for which more was admitted without the store than it has charged yet.
+    pub fn debts(&self) -> usize {
+        self.guard.as_ref().map_or(0, Guard::debts)
+    }
+
+    /// How many engines share the limits from now on: each enforces that part of them while the store
+    /// does not answer.
+    pub fn set_nodes(&self, nodes: NonZeroU32) {
+        if let Some(guard) = &self.guard {
+            guard.set_nodes(nodes);
+        }
+    }
+
+    /// The store was found to have forgotten what it was given, as after a failover: for a minute the
+    /// first request of each key takes along what this engine knows to have been in use.
+    pub fn remind_store(&self) {
+        if let Some(guard) = &self.guard {
+            guard.remind_store(self.clock.now());
+        }
     }
 
     /// The policies in force.
@@ -321,6 +406,7 @@ impl<S> Engine<S> {
 
     /// Puts `policies` in force from the next request on. Usage is carried over.
     pub fn set_policies(&self, policies: PolicySet) {
+        let policies = policies.in_force(&self.policies.load(), self.clock.now());
         self.policies.store(Arc::new(policies));
     }
 
@@ -364,7 +450,7 @@ impl Answer {
     pub const fn charged(&self) -> u64 {
         match self.mode {
             Mode::Store => self.decision.granted(),
-            Mode::Remembered | Mode::Local | Mode::Allow | Mode::Deny => 0,
+            Mode::Remembered | Mode::Local | Mode::Allow | Mode::Deny | Mode::Shed => 0,
         }
     }
 
@@ -395,7 +481,11 @@ fn admit<'p, 'r>(
     let Some(policy) = policies.resolve(request.policy) else {
         return Err(DecideError::UnknownPolicy(request.policy.to_owned()));
     };
-    if !policy.admits(request.app) {
+    let is_for = match request.verb {
+        Verb::Refund { .. } | Verb::Reset => policy.entrusts(request.app),
+        _ => policy.admits(request.app),
+    };
+    if !is_for {
         return Err(unconfigured(policy, request.app));
     }
     Ok((policy, key, policy.rules_for(key)))
@@ -411,12 +501,34 @@ fn key_of<'r>(request: &Request<'r>) -> Result<&'r [u8], DecideError> {
     }
 }
 
+#[inline]
 fn store_request<'a>(
     request: &'a Request<'_>,
     key: &'a [u8],
-    rules: &'a Rules,
+    (rules, origin, quota): (&'a Rules, Origin, Quota<'a>),
 ) -> StoreRequest<'a> {
-    StoreRequest { policy: request.policy, key, rules: rules.set(), verb: &request.verb }
+    StoreRequest {
+        policy: request.policy,
+        key,
+        rules: rules.set(),
+        verb: &request.verb,
+        origin,
+        quota,
+    }
+}
+
+fn origin(policy: &Policy) -> Origin {
+    Origin::Policy { since: policy.in_force_since() }
+}
+
+/// To which quota of keys the keys of `policy` count, with its overrides.
+#[inline]
+fn quota_of(policy: &Policy) -> Quota<'_> {
+    let beyond = match policy.on_key_quota() {
+        OnKeyQuota::Share => BeyondQuota::Share,
+        OnKeyQuota::Deny => BeyondQuota::Deny,
+    };
+    Quota { name: policy.name(), beyond }
 }
 
 #[cold]

@@ -30,10 +30,12 @@ use sluicegate_store::Store;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use super::{Answer, DecideError, Engine, Request, admit};
+use super::guard::Otherwise;
+use super::{Answer, DecideError, Engine, Request, admit, origin, quota_of};
 
-/// Requests that one engine holds back at most, over all policies: each keeps a connection and a few
-/// KB busy, so that is 100 MB at the outside; the next is refused.
+/// Requests that one engine holds back at most, over all policies; the next is refused. In the server each
+/// keeps 15 KB busy over Envoy's protocol (measured), whose connections carry many, so that is 150 MB, and
+/// 200 MB at the outside; over HTTP and RESP it is a connection, of which there are fewer.
 pub const HELD_MAX: usize = 10_000;
 
 /// How often a held request is asked for again at most: rules that do not book the future let the
@@ -231,7 +233,9 @@ impl<S: Store + 'static> Engine<S> {
         match (&request.verb, policy.overflow()) {
             (Verb::Check { .. }, Overflow::Queue { .. }) => None,
             _ => {
-                let answered = self.ask_at_once(rules, (request, key), now)?;
+                let of_policy = (rules, origin(policy), quota_of(policy));
+                let otherwise = || Otherwise::of(policy);
+                let answered = self.ask_at_once(otherwise, of_policy, (request, key), now)?;
                 Some(answered.map(|answer| Passage::new(answer, &request.verb, Some(policy))))
             }
         }

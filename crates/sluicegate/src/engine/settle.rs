@@ -6,7 +6,7 @@
 //! ```
 //!
 //! **Once.** Whether an id was settled before is itself a decision: one permit an hour, for a key
-//! made of policy, key, app and id, in the same store. So it holds in a fleet as it does in one
+//! made of policy, key and id, in the same store, whichever app asks. So it holds in a fleet as it does in one
 //! process, for two that settle at the same moment, and needs no memory but the store's. An hour: the
 //! caller that asks again because it heard no answer does so within minutes, and every id that is
 //! remembered takes the place of a key.
@@ -17,17 +17,21 @@
 use std::sync::{Arc, LazyLock};
 
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
-use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb, Verdict};
-use sluicegate_policy::{OnStoreFailure, Rules};
-use sluicegate_store::{Executed, Store, StoreError};
+use sluicegate_kernel::{Cost, Micros, Rate, RuleSet, TokenBucket, Verb, Verdict};
+use sluicegate_policy::Rules;
+use sluicegate_store::{Executed, Origin, Quota, Store, StoreError};
 
-use super::{Answer, DecideError, Engine, Mode, Request, admit, store_request};
+use super::{Answer, DecideError, Engine, Mode, Request, admit, origin, quota_of, unconfigured};
 
 /// How long an id is remembered after it was settled.
 const REMEMBERED: Micros = Micros::from_secs(3_600);
 
 /// Under this name stands who was settled: capital letters are in no policy's name.
 const SETTLED: &str = "Settled";
+
+/// To which quota of keys these count, in a memory store. Beyond it nothing more is settled until some
+/// are an hour old: to settle twice would be worse.
+const QUOTA: Quota<'static> = Quota::of(SETTLED);
 
 /// What was charged for a piece of work, and what it cost.
 #[derive(Clone, Debug)]
@@ -38,8 +42,8 @@ pub struct Settlement<'a> {
     pub key: Option<&'a [u8]>,
     /// The application that asks.
     pub app: Option<&'a str>,
-    /// What the caller calls this piece of work, 1..=1024 bytes; of these policy, key and app it can
-    /// be settled once an hour.
+    /// What the caller calls this piece of work, 1..=1024 bytes; of this policy and key it can be
+    /// settled once an hour, whichever app asks.
     pub id: &'a [u8],
     /// Permits that were charged.
     pub charged: Cost,
@@ -85,9 +89,9 @@ pub enum SettleError {
 }
 
 /// The rules by which ids are remembered, of all engines: whoever keeps the state of a memory store
-/// keeps what was settled with it.
-pub fn settled_rules() -> Arc<RuleSet> {
-    Arc::clone(ONCE.set())
+/// keeps what was settled with it. With the quota that their keys count to.
+pub fn settled_rules() -> (&'static str, Arc<RuleSet>) {
+    (QUOTA.name, Arc::clone(ONCE.set()))
 }
 
 /// One permit an hour.
@@ -118,12 +122,17 @@ impl<S: Store> Engine<S> {
         let policies = self.policies();
         let verb = settlement.correction();
         let request = Request { policy, key, app, verb };
-        let (_, key, rules) = admit(&policies, &request)?;
+        let (policy, key, rules) = admit(&policies, &request)?;
+        // A settlement says what was charged, and takes the id: also where nothing goes back.
+        if !policy.entrusts(app) {
+            return Err(unconfigured(policy, app).into());
+        }
+        let of_policy = (rules, origin(policy), quota_of(policy));
         rules.set().supports(&request.verb).map_err(DecideError::from)?;
 
         let name = name_of(settlement);
         self.take_turn(&name).await?;
-        let (verdict, mode) = match self.correct(rules, (&request, key)).await {
+        let (verdict, mode) = match self.correct(of_policy, (&request, key)).await {
             Ok(corrected) => corrected,
             Err(error) => return Err(self.undo(&name, error).await),
         };
@@ -141,26 +150,18 @@ impl<S: Store> Engine<S> {
     /// Gives back or takes what the request says.
     async fn correct(
         &self,
-        rules: &Rules,
+        rules_of: (&Rules, Origin, Quota<'_>),
         (request, key): (&Request<'_>, &[u8]),
     ) -> Result<(Verdict, Mode), StoreError> {
-        let now = self.now();
-        if !matches!(request.verb, Verb::AtMost { .. }) {
-            let on_failure = Some(OnStoreFailure::Deny);
-            return self.ask_store(on_failure, rules, (request, key), now).await;
-        }
-        // Without the store others would take from this engine's share, which nobody would know of.
-        let windows = rules.windows(now);
-        let moment = Moment::with_windows(now, windows.as_slice());
-        let verdict = self.store.decide(&store_request(request, key, rules), &moment).await?;
-        Ok((verdict, Mode::Store))
+        // Without the store others would take from this engine's share, which is not what was charged.
+        self.ask_store(None, rules_of, (request, key), self.now()).await
     }
 
     /// Takes the one turn that `name` has.
     async fn take_turn(&self, name: &[u8]) -> Result<(), SettleError> {
         let take = Request::new(SETTLED, None, Verb::Check { cost: Cost::ONE });
         // Only the store knows what was settled: without it there is nothing to go on.
-        let asked = self.ask_store(None, &ONCE, (&take, name), self.now());
+        let asked = self.ask_store(None, (&ONCE, Origin::Caller, QUOTA), (&take, name), self.now());
         let (verdict, _) = asked.await.map_err(DecideError::from)?;
         if verdict.decision.allowed() { Ok(()) } else { Err(SettleError::Settled) }
     }
@@ -171,7 +172,8 @@ impl<S: Store> Engine<S> {
             return SettleError::Unknown(error);
         }
         let reset = Request::new(SETTLED, None, Verb::Reset);
-        match self.ask_store(None, &ONCE, (&reset, name), self.now()).await {
+        match self.ask_store(None, (&ONCE, Origin::Caller, QUOTA), (&reset, name), self.now()).await
+        {
             Ok(_) => SettleError::Undone(error),
             Err(_) => SettleError::Unknown(error),
         }
@@ -194,9 +196,10 @@ impl Settlement<'_> {
 /// All that makes the settlement this one and no other. Lengths stand in front, so that two never
 /// read the same.
 fn name_of(settlement: &Settlement<'_>) -> Vec<u8> {
-    let Settlement { policy, key, app, id, charged: _, cost: _ } = *settlement;
+    // The app is left out: a caller that may say its app could settle an id again as another one.
+    let Settlement { policy, key, app: _, id, charged: _, cost: _ } = *settlement;
     let mut name = Vec::new();
-    for part in [Some(policy.as_bytes()), key, app.map(str::as_bytes), Some(id)] {
+    for part in [Some(policy.as_bytes()), key, Some(id)] {
         match part {
             Some(part) => {
                 name.extend_from_slice(&part.len().to_be_bytes());
@@ -223,7 +226,12 @@ mod tests {
         assert_ne!(name("a", Some(b"bc"), b"d"), name("ab", Some(b"c"), b"d"));
         assert_ne!(name("a", None, b"d"), name("a", Some(b""), b"d"));
         assert_ne!(name("a", Some(b"k"), b"d"), name("a", Some(b"k"), b"e"));
-        let with_app = Settlement { app: Some("d"), ..settlement("a", None, b"i") };
-        assert_ne!(name_of(&with_app), name("a", None, b"di"));
+    }
+
+    #[test]
+    fn a_settlement_has_the_same_name_whichever_app_asks() {
+        let one = settlement("a", None, b"i");
+        let other = Settlement { app: Some("d"), ..one.clone() };
+        assert_eq!(name_of(&other), name_of(&one));
     }
 }

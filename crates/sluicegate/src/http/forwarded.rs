@@ -52,17 +52,48 @@ impl TrustedProxies {
         peer: IpAddr,
         forwarded_for: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
     ) -> IpAddr {
-        let lines = forwarded_for.into_iter().rev();
-        let mut hops = lines.flat_map(|line| line.rsplit(|byte| *byte == b',')).take(HOPS_MAX);
+        let mut hops = hops(forwarded_for);
         let mut client = peer.to_canonical();
         while self.contains(client) {
-            match hops.next().and_then(parse_address) {
+            match hops.next() {
                 Some(hop) => client = hop,
                 None => break,
             }
         }
         client
     }
+}
+
+/// The `number`-th address of `forwarded_for` from the right, for as many proxies that each append one:
+/// the first is whom `peer` was called by. It does not matter which addresses these are, so a client in
+/// the network of a proxy is not taken for one.
+///
+/// Where the list ends before, or has something that is no address, the last address on the way there
+/// is the answer; `peer` if there is none. A `number` beyond 64 is 64.
+///
+/// ```
+/// use sluicegate::http::address_at_hop;
+///
+/// let lines = [&b"6.6.6.6, 203.0.113.7"[..], b"10.0.0.2"];
+/// let client = address_at_hop(2, "10.0.0.1".parse()?, lines);
+/// assert_eq!(client.to_string(), "203.0.113.7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn address_at_hop<'a>(
+    number: usize,
+    peer: IpAddr,
+    forwarded_for: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+) -> IpAddr {
+    hops(forwarded_for).take(number).last().unwrap_or(peer.to_canonical())
+}
+
+/// The addresses of `forwarded_for` from the right, until there is something else.
+fn hops<'a>(
+    forwarded_for: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+) -> impl Iterator<Item = IpAddr> {
+    let lines = forwarded_for.into_iter().rev();
+    let hops = lines.flat_map(|line| line.rsplit(|byte| *byte == b',')).take(HOPS_MAX);
+    hops.map_while(parse_address)
 }
 
 fn unmapped(network: IpNet) -> IpNet {
@@ -75,4 +106,4 @@ fn unmapped(network: IpNet) -> IpNet {
 
 /// Longest chain of proxies that is followed: far more than anybody has, and it bounds the work
 /// that a request can cause.
-const HOPS_MAX: usize = 64;
+pub const HOPS_MAX: usize = 64;

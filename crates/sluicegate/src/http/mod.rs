@@ -10,6 +10,6 @@ pub mod headers;
 pub mod problem;
 
 pub use address::{AddressKey, V6Prefix};
-pub use forwarded::TrustedProxies;
+pub use forwarded::{HOPS_MAX, TrustedProxies, address_at_hop};
 pub use headers::Format;
 pub use ipnet::IpNet;

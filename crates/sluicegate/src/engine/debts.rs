@@ -1,0 +1,419 @@
+//! What this engine admitted without the store, until the store has charged it.
+//!
+//! While the store does not answer, an account a key says what is in use: `stored`, as far as the store
+//! knows, and `used`, with what was admitted here. The difference is the debt. Both flow out alike, so
+//! what has flowed out meanwhile is not owed any more.
+//!
+//! ```text
+//! used ─┐      ┌──╲ admitted here: the debt
+//!       │  ┌───┘   ╲───
+//! stored└──┴────────────╲── what the store knows of
+//! ```
+//!
+//! The next request of the key takes the debt to the store, and the store charges it before it
+//! decides. A debt that was sent and not answered is sent again under the same id: the store charges
+//! an id once. Until the store says what it charged, the permits stay in use here.
+//!
+//! Example: `10/s burst 20`; the store said 5 are in use and fell silent. Of 30 requests within a
+//! millisecond 15 pass; then the store is asked to charge 15 and has 20 in use, as if it had never
+//! been away.
+//!
+//! Permits that are held by id (`concurrency`) are not charged: the account keeps them until they
+//! are released or lapse.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluicegate_kernel::limits::{COST_MAX, RULES_MAX};
+use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, Request};
+
+/// Most accounts: some 400 bytes each, 100 MB in all. A key that finds no place is refused until the
+/// store answers, since nothing would remember what it was granted.
+pub(super) const ACCOUNTS_MAX: usize = 250_000;
+
+/// How far behind the latest caller another may have read the clock: one that waited for its turn. A
+/// clock that goes back by more was put back.
+const LATE_MAX: Micros = Micros::SECOND;
+
+/// How often accounts without a debt are looked for when there is no room.
+const SWEEP_EVERY: Micros = Micros::SECOND;
+
+/// The debts of all keys.
+#[derive(Debug, Default)]
+pub(super) struct Debts {
+    accounts: Mutex<Accounts>,
+    /// How many accounts there are: read on every decision, nearly always 0.
+    open: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Accounts {
+    of: HashMap<KeyHash, Account>,
+    latest: Micros,
+    swept_at: Micros,
+    /// Which round of [`Debts::debtors`] this is; from 1 on.
+    round: u64,
+}
+
+/// A key with a debt.
+#[derive(Debug)]
+struct Account {
+    policy: Box<str>,
+    key: Box<[u8]>,
+    rules: Arc<RuleSet>,
+    /// One permit of this engine counts as so many.
+    nodes: u64,
+    stored: States,
+    used: States,
+    bill: Option<Bill>,
+    /// The last round that it had its turn in; 0: none.
+    round: u64,
+}
+
+/// What a request carries to the store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Billed {
+    pub(super) debt: Debt,
+    /// Whether that is all that is owed. A debt that was perhaps charged must be cleared up before
+    /// more can be sent.
+    pub(super) is_all: bool,
+}
+
+/// A debt that is on its way to the store.
+#[derive(Debug)]
+struct Bill {
+    debt: Debt,
+    /// What was in use when it was made out.
+    used: States,
+    /// Requests that carry it now.
+    carriers: usize,
+    /// Whether more was admitted here since.
+    is_overtaken: bool,
+    /// Whether a request that carried it may have been executed.
+    is_perhaps_paid: bool,
+}
+
+/// A key with a debt, for the task that pays it.
+#[derive(Clone, Debug)]
+pub(super) struct Debtor {
+    pub(super) policy: Box<str>,
+    pub(super) key: Box<[u8]>,
+    pub(super) rules: Arc<RuleSet>,
+}
+
+impl Debts {
+    /// Keys that owe something.
+    pub(super) fn len(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Whether this key owes more than `carried`, which the store has seen.
+    pub(super) fn owes_beyond(&self, key: KeyHash, carried: &Permits, at: &Moment<'_>) -> bool {
+        if self.len() == 0 {
+            return false;
+        }
+        let mut accounts = self.lock();
+        let at = &accounts.in_turn(at);
+        let Some(account) = accounts.of.get(&key) else { return false };
+        account.debt(at).iter().zip(carried).any(|(debt, carried)| debt > carried)
+    }
+
+    /// Decides `request` on what is in use here, and notes what it is granted: the verdict, and how many
+    /// permits stand for one. `nodes` is that number for a key without a debt, `scaled` the verb in
+    /// which each permit counts so many times, and `known` what the store last said.
+    ///
+    /// `None` decides nothing: there is no such cost, or no room for another account.
+    pub(super) fn decide(
+        &self,
+        (key, request): (KeyHash, &Request<'_>),
+        (nodes, scaled): (u64, impl Fn(u64) -> Option<Verb>),
+        at: &Moment<'_>,
+        known: impl FnOnce(&Moment<'_>) -> States,
+    ) -> Result<Option<(Verdict, u64)>, Unsupported> {
+        request.rules.supports(request.verb)?;
+        let mut accounts = self.lock();
+        let at = &accounts.in_turn(at);
+        if let Some(account) = accounts.of.get_mut(&key) {
+            account.adopt(request.rules, at);
+            let Some(verb) = scaled(account.nodes) else { return Ok(None) };
+            let verdict = request.rules.decide(&mut account.used, &verb, at)?;
+            if let Some(bill) = &mut account.bill {
+                bill.is_overtaken |= verdict.decision.allowed();
+            }
+            return Ok(Some((verdict, account.nodes)));
+        }
+        let Some(verb) = scaled(nodes) else { return Ok(None) };
+        let mut stored = known(at);
+        let before = stored.clone();
+        request.rules.first_seen(&mut stored, at);
+        let begins = stored != before;
+        let mut account = Account::new(request, nodes, stored);
+        let verdict = request.rules.decide(&mut account.used, &verb, at)?;
+        // A refused key needs no account, unless its budget begins to fill now.
+        if account.owes(at) || begins {
+            if !accounts.has_room(at) {
+                return Ok(None);
+            }
+            accounts.of.insert(key, account);
+            self.count(&accounts);
+        }
+        Ok(Some((verdict, nodes)))
+    }
+
+    /// Decides `request`, a release or a renewal, if it is about a permit that was handed out here.
+    pub(super) fn decide_held(
+        &self,
+        key: KeyHash,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Option<Verdict> {
+        if self.len() == 0 || !matches!(request.verb, Verb::Release { .. } | Verb::Renew { .. }) {
+            return None;
+        }
+        let mut accounts = self.lock();
+        let at = &accounts.in_turn(at);
+        let account = accounts.of.get_mut(&key)?;
+        account.adopt(request.rules, at);
+        let verdict = request.rules.decide(&mut account.used, request.verb, at).ok()?;
+        verdict.decision.allowed().then_some(verdict)
+    }
+
+    /// What the store is to charge before it decides the next request of this key. Each bill is
+    /// followed by [`paid`](Self::paid) or [`unpaid`](Self::unpaid).
+    pub(super) fn bill(
+        &self,
+        key: KeyHash,
+        rules: &Arc<RuleSet>,
+        at: &Moment<'_>,
+    ) -> Option<Billed> {
+        if self.len() == 0 {
+            return None;
+        }
+        let mut accounts = self.lock();
+        let at = &accounts.in_turn(at);
+        let account = accounts.of.get_mut(&key)?;
+        account.adopt(rules, at);
+        if account.bill.is_none() {
+            account.bill = Bill::of(account.debt(at), &account.used);
+        }
+        if let Some(bill) = &mut account.bill {
+            bill.carriers += 1;
+            return Some(Billed { debt: bill.debt, is_all: !bill.is_overtaken });
+        }
+        if !account.owes(at) {
+            accounts.of.remove(&key);
+            self.count(&accounts);
+        }
+        None
+    }
+
+    /// The store charged so much of the debt with this id.
+    pub(super) fn paid(&self, key: KeyHash, id: u128, permits: Permits, at: &Moment<'_>) {
+        let mut accounts = self.lock();
+        let at = &accounts.in_turn(at);
+        let Some(account) = accounts.of.get_mut(&key) else { return };
+        let Some(bill) = account.bill.take_if(|bill| bill.debt.id == id) else { return };
+        // What was not there to be charged is still owed.
+        let mut unpaid = bill.debt.permits;
+        for (unpaid, paid) in unpaid.iter_mut().zip(permits) {
+            *unpaid = unpaid.saturating_sub(paid).saturating_mul(account.nodes);
+        }
+        account.stored = bill.used;
+        account.rules.credit(&mut account.stored, &unpaid, at);
+        if !account.owes(at) {
+            accounts.of.remove(&key);
+            self.count(&accounts);
+        }
+    }
+
+    /// A request that carried the debt with this id was not answered.
+    pub(super) fn unpaid(&self, key: KeyHash, id: u128, executed: Executed) {
+        let mut accounts = self.lock();
+        let Some(account) = accounts.of.get_mut(&key) else { return };
+        let Some(bill) = account.bill.as_mut().filter(|bill| bill.debt.id == id) else { return };
+        bill.carriers = bill.carriers.saturating_sub(1);
+        bill.is_perhaps_paid |= executed == Executed::Perhaps;
+        // Surely not charged: what flows out until it is sent again is not owed then.
+        if bill.carriers == 0 && !bill.is_perhaps_paid {
+            account.bill = None;
+        }
+    }
+
+    /// The store said that `used` permits of the rule at `rule` are in use: so many at least are.
+    pub(super) fn learn(
+        &self,
+        key: KeyHash,
+        rules: &Arc<RuleSet>,
+        (rule, used): (usize, u64),
+        at: &Moment<'_>,
+    ) {
+        if self.len() == 0 {
+            return;
+        }
+        let mut accounts = self.lock();
+        let at = &accounts.in_turn(at);
+        let Some(account) = accounts.of.get_mut(&key) else { return };
+        account.adopt(rules, at);
+        let mut others = [0; RULES_MAX];
+        others[rule] = used.saturating_sub(rules.in_use(&account.used, at)[rule]);
+        rules.debit(&mut account.used, &mut others, at);
+        rules.debit(&mut account.stored, &mut others.clone(), at);
+        if let Some(bill) = &mut account.bill {
+            rules.debit(&mut bill.used, &mut others, at);
+        }
+    }
+
+    /// At most `count` keys whose debts are not on their way, each in its turn: a debt that cannot be
+    /// charged yet does not hold others up.
+    pub(super) fn debtors(&self, count: usize) -> Vec<Debtor> {
+        if self.len() == 0 {
+            return Vec::new();
+        }
+        let mut accounts = self.lock();
+        let round = accounts.round;
+        let is_carried = |account: &Account| account.bill.as_ref().is_some_and(Bill::is_carried);
+        let accounts_left = accounts.of.values_mut();
+        let mut waiting =
+            accounts_left.filter(|account| account.round != round && !is_carried(account));
+        let mut debtors = Vec::new();
+        while debtors.len() < count
+            && let Some(account) = waiting.next()
+        {
+            account.round = round;
+            debtors.push(account.debtor());
+        }
+        if debtors.len() < count {
+            accounts.round += 1;
+        }
+        debtors
+    }
+
+    /// Forgets a debt that nothing can be charged for: its policy is gone.
+    pub(super) fn forget(&self, key: KeyHash) {
+        let mut accounts = self.lock();
+        accounts.of.remove(&key);
+        self.count(&accounts);
+    }
+
+    fn count(&self, accounts: &Accounts) {
+        self.open.store(accounts.of.len(), Ordering::Release);
+    }
+
+    /// The accounts, also after a panic elsewhere: each is changed in one step.
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Accounts {
+    /// `at`, but not before a caller that came earlier: time does not go back between callers.
+    fn in_turn<'a>(&mut self, at: &Moment<'a>) -> Moment<'a> {
+        let behind = self.latest.since(at.now());
+        if behind > Micros::ZERO && behind <= LATE_MAX {
+            return at.as_of(self.latest);
+        }
+        self.latest = at.now();
+        *at
+    }
+
+    fn has_room(&mut self, at: &Moment<'_>) -> bool {
+        let swept_for = at.now().since(self.swept_at);
+        if self.of.len() >= ACCOUNTS_MAX && swept_for >= SWEEP_EVERY {
+            self.swept_at = at.now();
+            // Rules with calendars stay: their windows are not at hand here.
+            self.of.retain(|_, account| {
+                let stays = account.bill.is_some() || account.has_calendars();
+                stays || account.owes(&Moment::new(at.now()))
+            });
+        }
+        self.of.len() < ACCOUNTS_MAX
+    }
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self { of: HashMap::new(), latest: Micros::ZERO, swept_at: Micros::ZERO, round: 1 }
+    }
+}
+
+impl Account {
+    fn new(request: &Request<'_>, nodes: u64, stored: States) -> Self {
+        Self {
+            policy: request.policy.into(),
+            key: request.key.into(),
+            rules: Arc::clone(request.rules),
+            nodes,
+            used: stored.clone(),
+            stored,
+            bill: None,
+            round: 0,
+        }
+    }
+
+    /// Takes what is in use over into other rules of the key.
+    fn adopt(&mut self, rules: &Arc<RuleSet>, at: &Moment<'_>) {
+        if Arc::ptr_eq(&self.rules, rules) {
+            return;
+        }
+        self.stored = rules.take_over(&self.rules, &self.stored, at);
+        self.used = rules.take_over(&self.rules, &self.used, at);
+        if let Some(bill) = &mut self.bill {
+            bill.used = rules.take_over(&self.rules, &bill.used, at);
+        }
+        self.rules = Arc::clone(rules);
+    }
+
+    /// Permits of each rule that the store does not know of.
+    fn owed(&self, at: &Moment<'_>) -> Permits {
+        let (mut owed, stored) =
+            (self.rules.in_use(&self.used, at), self.rules.in_use(&self.stored, at));
+        for (owed, stored) in owed.iter_mut().zip(stored) {
+            *owed = owed.saturating_sub(stored).div_ceil(self.nodes).min(COST_MAX);
+        }
+        owed
+    }
+
+    /// What the store can charge of it.
+    fn debt(&self, at: &Moment<'_>) -> Permits {
+        let mut debt = self.owed(at);
+        for (debt, named) in debt.iter_mut().zip(self.rules.rules()) {
+            if named.rule.holds_permits() {
+                *debt = 0;
+            }
+        }
+        debt
+    }
+
+    fn owes(&self, at: &Moment<'_>) -> bool {
+        self.owed(at).iter().any(|permits| *permits > 0)
+    }
+
+    fn has_calendars(&self) -> bool {
+        self.rules.rules().iter().any(|named| named.rule.calendar().is_some())
+    }
+
+    fn debtor(&self) -> Debtor {
+        let Self { policy, key, rules, .. } = self;
+        Debtor { policy: policy.clone(), key: key.clone(), rules: Arc::clone(rules) }
+    }
+}
+
+impl Bill {
+    /// A bill of so many permits; `None` if there are none.
+    fn of(permits: Permits, used: &States) -> Option<Self> {
+        permits.iter().any(|permits| *permits > 0).then(|| Self {
+            debt: Debt { id: fastrand::u128(..), permits, charge: Charge::Added },
+            used: used.clone(),
+            carriers: 0,
+            is_overtaken: false,
+            is_perhaps_paid: false,
+        })
+    }
+
+    const fn is_carried(&self) -> bool {
+        self.carriers > 0
+    }
+}
