@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 use crate::catalog::{Catalog, Page};
@@ -92,6 +93,9 @@ pub enum Broken {
     /// It is not there.
     #[error("entry {0} of the audit is missing")]
     Missing(i64),
+    /// It is behind the last one that was written.
+    #[error("entry {0} of the audit is behind the head: it was not written by a change")]
+    Beyond(i64),
     /// It is not what was written, or what is before it is not.
     #[error("entry {} of the audit was changed: now it says `{}` of `{}` by `{}`", .0.seq, .0.action, .0.target, .0.actor)]
     Changed(Box<Entry>),
@@ -182,12 +186,14 @@ impl Outcome {
     }
 }
 
-/// The columns of an entry, in its order.
+/// The columns of an entry, in its order. What is behind the head was not written by a change, and is
+/// nothing that anybody did.
 macro_rules! entries {
     ($which:literal) => {
         concat!(
             "SELECT seq, at, actor, source, action, app, target, outcome, reason, before_change, ",
-            "after_change, hash FROM audit WHERE ",
+            "after_change, hash FROM audit ",
+            "WHERE seq <= (SELECT audit_seq FROM head WHERE id = 1) AND ",
             $which
         )
     };
@@ -241,26 +247,63 @@ impl Catalog {
     pub async fn verify_audit_with(&self, mut look: impl FnMut(&Entry)) -> Result<Verified, Error> {
         let mut chain = Chain::default();
         // What is added meanwhile is of no concern.
-        let (last, head) = self.audit_head().await?;
-        loop {
-            let entries = self.audit_since(chain.entries).await?;
-            for entry in entries.iter().filter(|entry| entry.seq <= last) {
-                chain.add(entry).map_err(|broken| Error::Damaged(broken.to_string()))?;
-                look(entry);
-            }
-            if entries.is_empty() || chain.entries == last {
+        let Head { last, hash, beyond } = self.audit_head().await?;
+        while chain.entries < last {
+            let entries = self.audit_since(chain.entries).await;
+            let mut entries = entries.map_err(|error| unreadable(chain.entries, error))?;
+            entries.retain(|entry| entry.seq <= last);
+            if entries.is_empty() {
                 break;
             }
+            // Hashing a page of the longest entries takes tens of milliseconds.
+            let hashed = spawn_blocking(move || {
+                entries.iter().try_for_each(|entry| chain.add(entry)).map(|()| (chain, entries))
+            });
+            let hashed = hashed.await.map_err(|error| Error::Damaged(error.to_string()))?;
+            let (added, entries) = hashed.map_err(Error::from)?;
+            chain = added;
+            entries.iter().for_each(&mut look);
         }
-        if (chain.entries, &chain.hash) != (last, &head) {
-            return Err(Error::Damaged(Broken::Missing(last).to_string()));
+        if (chain.entries, &chain.hash) != (last, &hash) {
+            return Err(Broken::Missing(last).into());
         }
-        Ok(chain.verified())
+        match beyond {
+            Some(seq) => Err(Broken::Beyond(seq).into()),
+            None => Ok(chain.verified()),
+        }
     }
 
-    async fn audit_head(&self) -> Result<(i64, String), Error> {
-        let row = self.db.row("SELECT audit_seq, audit_hash FROM head WHERE id = 1", &[]).await?;
+    /// Both at once: entries and the head are written together.
+    async fn audit_head(&self) -> Result<Head, Error> {
+        let sql = "SELECT h.audit_seq, h.audit_hash, \
+                   (SELECT MIN(a.seq) FROM audit a WHERE a.seq > h.audit_seq) \
+                   FROM head h WHERE h.id = 1";
+        let row = self.db.row(sql, &[]).await?;
         let row = row.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?;
-        Ok((row.get(0)?, row.get(1)?))
+        Ok(Head { last: row.get(0)?, hash: row.get(1)?, beyond: row.get(2)? })
+    }
+}
+
+/// Where the chain ends.
+struct Head {
+    last: i64,
+    hash: String,
+    /// The first entry behind it, which nothing here has written.
+    beyond: Option<i64>,
+}
+
+/// Says near which entry the audit cannot be read.
+fn unreadable(behind: i64, error: Error) -> Error {
+    match error {
+        Error::Damaged(problem) => {
+            Error::Damaged(format!("behind entry {behind} of the audit: {problem}"))
+        }
+        other => other,
+    }
+}
+
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Self {
+        Self::Damaged(broken.to_string())
     }
 }

@@ -42,5 +42,12 @@ pub const PAGE_OF_DOCUMENTS_MAX: u32 = 100;
 /// Longest name for a change that may be asked for again, in bytes: a UUID, or the words of a person.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
+/// Most answers that are kept for one account or token: a change every nine seconds, all day.
+pub const ANSWERS_MAX: i64 = 10_000;
+
+/// Versions that are kept of each policy, unless the catalog is opened with another number: what somebody
+/// still looks up, and at the largest size 64 MB.
+pub const VERSIONS: i64 = 1_000;
+
 /// How long an answer is kept for who asks again, in milliseconds: a day, as elsewhere.
 pub const ANSWER_MS: i64 = 24 * 60 * 60 * 1_000;

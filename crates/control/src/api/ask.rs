@@ -169,6 +169,11 @@ impl Ask {
         }
     }
 
+    /// How long the body is.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// The part of the path that is called so.
     pub(super) fn param(&self, name: &str) -> &str {
         self.params.get(name).map_or("", String::as_str)
@@ -211,10 +216,9 @@ impl Ask {
         let detail = "if-match: expected the `ETag` of what is to be changed";
         let missing = || Problem::new(StatusCode::PRECONDITION_REQUIRED, detail);
         let given = self.headers.get(header::IF_MATCH).ok_or_else(missing)?;
-        let given = given.to_str().ok().map(|tag| tag.trim().trim_matches('"'));
-        given
-            .and_then(|version| version.parse().ok())
-            .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, detail))
+        let only = self.headers.get_all(header::IF_MATCH).iter().count() == 1;
+        let version = given.to_str().ok().filter(|_| only).and_then(version_of);
+        version.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, detail))
     }
 
     /// The body.
@@ -228,6 +232,16 @@ impl Ask {
         reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
         Ok(read)
     }
+}
+
+/// The version that an `ETag` of ours says, to the letter.
+fn version_of(tag: &str) -> Option<i64> {
+    let version = tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok()?;
+    (etag(version) == tag).then_some(version)
+}
+
+fn etag(version: i64) -> String {
+    format!("\"{version}\"")
 }
 
 /// What stands behind the `?`.
@@ -296,7 +310,7 @@ impl Reply {
 
     /// The same, of this version.
     pub(super) fn version(mut self, version: i64) -> Self {
-        let tag = HeaderValue::try_from(format!("\"{version}\""));
+        let tag = HeaderValue::try_from(etag(version));
         self.headers.insert(header::ETAG, tag.expect("a number is plain text"));
         self
     }

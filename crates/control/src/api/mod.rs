@@ -12,7 +12,9 @@
 //! `If-Match` with its `ETag`.
 
 mod ask;
+mod attempts;
 mod budgets;
+mod changes;
 mod describe;
 mod handlers;
 mod problem;
@@ -22,25 +24,30 @@ mod table;
 mod who;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::on;
-use sluicegate::{Clock, KeyedRateLimiter, Micros, Rate, TokenBucket};
-use sluicegate_kernel::RuleSet;
+use sluicegate::{Clock, Micros};
+use tokio::sync::Semaphore;
 use tower_http::csrf::CsrfLayer;
 
 use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
 use crate::identity::{Oidc, Passwords};
 use ask::Ask;
+use attempts::Attempts;
 pub use budgets::{Budget, Budgets, NoBudgets, Told};
+use changes::Changes;
 pub use describe::openapi;
 use problem::Problem;
+pub use problem::damaged_total;
 use refused::Refused;
 pub use setup::Setup;
 pub use table::access_table;
@@ -59,29 +66,19 @@ pub struct Api {
     passwords: Passwords,
     setup: Arc<Setup>,
     attempts: Arc<Attempts>,
+    changes: Arc<Changes>,
     refused: Arc<Refused>,
+    /// One permit for each request that looks at all of the audit.
+    verifying: Arc<Semaphore>,
     spans: SessionSpans,
     oidc: Option<Arc<Oidc>>,
 }
 
-/// How often somebody may try to sign in, by our own limiter.
-#[derive(Debug)]
-struct Attempts {
-    /// Of one account: who guesses a password tries many.
-    of_account: KeyedRateLimiter<str>,
-    /// From one address: who guesses accounts tries many, too.
-    of_source: KeyedRateLimiter<str>,
-    /// The same, of sign-ins that begin here and go on elsewhere.
-    #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "there is no elsewhere"))]
-    of_begun: KeyedRateLimiter<str>,
-}
+/// What limits of so many a minute go by.
+const MINUTE: Micros = Micros::from_secs(60);
 
-/// Keys that the limiters of attempts hold: beyond, those who tried least are forgotten.
-const ATTEMPTS_KEYS_MAX: usize = 100_000;
-
-/// Attempts a minute: of a person who mistypes, and of the people behind one address.
-const ATTEMPTS_OF_ACCOUNT: u64 = 10;
-const ATTEMPTS_OF_SOURCE: u64 = 60;
+/// How many requests look at all of the audit at a time: each reads and hashes all of it.
+const VERIFIED_MAX: usize = 1;
 
 impl Api {
     /// The API of `catalog`. `setup` is what the first account is made with; live budgets are looked
@@ -95,19 +92,18 @@ impl Api {
         setup: Setup,
         budgets: Arc<dyn Budgets>,
     ) -> Self {
-        let attempts = Attempts {
-            of_account: limiter(ATTEMPTS_OF_ACCOUNT, &clock),
-            of_source: limiter(ATTEMPTS_OF_SOURCE, &clock),
-            of_begun: limiter(ATTEMPTS_OF_SOURCE, &clock),
-        };
-        let refused = Refused::new(limiter(refused::NOTED, &clock));
+        let attempts = Attempts::new(&clock);
+        let noted = attempts::limiter((refused::NOTED, refused::NOTED), MINUTE, &clock);
+        let refused = Refused::new(noted);
         Self {
             catalog,
             budgets,
             passwords: Passwords::default(),
             setup: Arc::new(setup),
             attempts: Arc::new(attempts),
+            changes: Arc::new(Changes::new(&clock)),
             refused: Arc::new(refused),
+            verifying: Arc::new(Semaphore::new(VERIFIED_MAX)),
             spans: SessionSpans::default(),
             oidc: None,
             clock,
@@ -118,6 +114,12 @@ impl Api {
     #[must_use]
     pub fn with_oidc(self, oidc: Arc<Oidc>) -> Self {
         Self { oidc: Some(oidc), ..self }
+    }
+
+    /// The same, where one account or token may change something so often in a minute.
+    #[must_use]
+    pub fn with_changes_per_minute(self, changes: NonZeroU32) -> Self {
+        Self { changes: Arc::new(Changes::per_minute(changes, &self.clock)), ..self }
     }
 
     /// What answers requests; the address of who asks is the request's extension [`Source`].
@@ -136,7 +138,11 @@ impl Api {
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method")
                     .respond()
             })
+            .fallback(async || {
+                Problem::new(StatusCode::NOT_FOUND, "there is no such path").respond()
+            })
             .layer(CsrfLayer::new())
+            .layer(map_response(of_other_site))
     }
 
     /// Milliseconds since 1970.
@@ -177,18 +183,24 @@ impl Api {
             }
             return Err(denied.into());
         }
+        self.changes.count(&ask.by.actor, route.action)?;
         ask.read(route, body).await?;
+        if let Some(app) = app.filter(|_| route.action.writes() && !ask.by.dry_run) {
+            self.changes.count_bytes(&app, ask.body_bytes())?;
+        }
         (route.handle)(ask).await.map(ask::Reply::respond)
     }
 }
 
-/// So many a minute of each key, and as many at once.
-fn limiter(per_minute: u64, clock: &Arc<dyn Clock>) -> KeyedRateLimiter<str> {
-    let rate = Rate::new(per_minute, Micros::from_secs(60));
-    let rule = rate.and_then(|rate| TokenBucket::new(rate, per_minute));
-    let rules = RuleSet::single("attempts", rule.expect("the rate makes sense").into());
-    KeyedRateLimiter::with_rules(rules, ATTEMPTS_KEYS_MAX, Arc::clone(clock))
-        .expect("a token bucket is served")
+/// A request that a page of another site has a browser send is refused without a body: it gets one.
+async fn of_other_site(response: Response) -> Response {
+    if response.status() != StatusCode::FORBIDDEN
+        || response.headers().contains_key(header::CONTENT_TYPE)
+    {
+        return response;
+    }
+    let problem = "origin: a page of another site sent this; expected `Origin` to be this host's";
+    Problem::new(StatusCode::FORBIDDEN, problem).respond()
 }
 
 /// The address of who asks, put into the extensions of a request by whoever accepted the connection.

@@ -1,5 +1,7 @@
 //! What went wrong, as problem+json (RFC 9457), with a pointer for each field that makes no sense.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -61,6 +63,14 @@ struct WrongBody<'a> {
     /// What was given there and what is permitted.
     #[schema(value_type = String)]
     detail: &'a str,
+}
+
+/// Requests that failed because the catalog is damaged, since the process started.
+static DAMAGED: AtomicU64 = AtomicU64::new(0);
+
+/// How many requests failed because the catalog is damaged, since the process started.
+pub fn damaged_total() -> u64 {
+    DAMAGED.load(Ordering::Relaxed)
 }
 
 impl Problem {
@@ -148,6 +158,9 @@ impl From<Error> for Problem {
             // What a database says of itself is for who runs it.
             Error::Database(problem) | Error::Unknown(problem) | Error::Damaged(problem) => {
                 tracing::error!("the catalog: {problem}");
+                if matches!(error, Error::Damaged(_)) {
+                    DAMAGED.fetch_add(1, Ordering::Relaxed);
+                }
                 unavailable(&error)
             }
             Error::Invalid(_) => "the request makes no sense".to_owned(),
@@ -170,7 +183,11 @@ fn unavailable(error: &Error) -> String {
         Error::Unknown(_) => {
             "it is not known whether it was done; ask again with the same idempotency key"
         }
-        Error::Damaged(_) => "the catalog is damaged",
+        Error::Damaged(_) => {
+            "the catalog is damaged: until its operator has mended it, nothing can be changed and \
+             nobody can sign in; the log of the server says what is wrong, and so does `sluicegate \
+             audit verify`"
+        }
         _ => "the catalog does not answer",
     }
     .to_owned()

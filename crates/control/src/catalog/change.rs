@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{By, Catalog, Repeatable, name, text};
+use super::{By, Catalog, Repeatable, is_direction, name, text};
 use crate::access::Action;
-use crate::audit::{Entry, Event, Outcome};
+use crate::audit::{Broken, Entry, Event, Outcome};
 use crate::db::Transaction;
 use crate::error::Error;
-use crate::limits::{ANSWER_MS, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHARS_MAX};
+use crate::limits::{ANSWER_MS, ANSWERS_MAX, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHARS_MAX};
 
 /// Longest address that somebody comes from, and longest names of what they try to change, in
 /// characters, as there is room for in the audit.
@@ -31,6 +31,8 @@ pub(super) struct Change<'b> {
     audit_hash: String,
     published: bool,
     events: Vec<Event>,
+    /// How many versions of a policy are kept.
+    pub(super) versions: i64,
     /// How many policies there are, of all apps and of the one that is changed, once it was counted.
     pub(super) policies: Option<(usize, usize)>,
     /// Apps that are known to be there.
@@ -84,6 +86,7 @@ impl Catalog {
             audit_hash: head.get(2)?,
             published: false,
             events: Vec::new(),
+            versions: self.versions,
             policies: None,
             apps: BTreeSet::new(),
         }))
@@ -222,9 +225,9 @@ impl Change<'_> {
             let values =
                 [(&actor).into(), name.into(), question.into(), (&kept).into(), self.by.at.into()];
             self.rows.run(sql, &values).await?;
-            let old = [(self.by.at - ANSWER_MS).into()];
-            self.rows.run("DELETE FROM answers WHERE at < ?", &old).await?;
         }
+        let old = [(self.by.at - ANSWER_MS).into()];
+        self.rows.run("DELETE FROM answers WHERE at < ?", &old).await?;
         self.rows.commit().await?;
         Ok(answer)
     }
@@ -262,7 +265,11 @@ impl Change<'_> {
             entry.after.as_deref().into(),
             (&entry.hash).into(),
         ];
-        self.rows.run(sql, &values).await?;
+        match self.rows.run(sql, &values).await {
+            // The head is locked, so no other change wrote it.
+            Err(Error::Taken) => return Err(Broken::Beyond(entry.seq).into()),
+            written => written?,
+        };
         (self.audit_seq, self.audit_hash) = (entry.seq, entry.hash);
         Ok(())
     }
@@ -270,7 +277,7 @@ impl Change<'_> {
 
 /// `text` without control characters, and no longer than this.
 fn cut(text: &str, chars_max: usize) -> String {
-    text.chars().filter(|c| !c.is_control()).take(chars_max).collect()
+    text.chars().filter(|c| !c.is_control() && !is_direction(*c)).take(chars_max).collect()
 }
 
 /// What was answered when `actor` asked this before.
@@ -285,7 +292,15 @@ async fn answered(
         return Err(Error::invalid("/idempotency-key", problem));
     }
     let sql = "SELECT question, answer FROM answers WHERE actor = ? AND name = ?";
-    let Some(row) = rows.row(sql, &[actor.into(), name.into()]).await? else { return Ok(None) };
+    let Some(row) = rows.row(sql, &[actor.into(), name.into()]).await? else {
+        let sql = "SELECT COUNT(*) FROM answers WHERE actor = ?";
+        let kept = rows.row(sql, &[actor.into()]).await?.map_or(Ok(0), |row| row.get::<i64>(0))?;
+        return if kept < ANSWERS_MAX {
+            Ok(None)
+        } else {
+            Err(Error::TooMany(format!("{ANSWERS_MAX} idempotency keys of the last day")))
+        };
+    };
     if row.get::<String>(0)? != *question {
         return Err(Error::KeyReused);
     }

@@ -19,12 +19,16 @@ mod publish;
 mod sessions;
 mod tokens;
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 
 use crate::access::Actor;
 use crate::db::{Db, Url};
 use crate::error::Error;
-use crate::limits::{NAME_BYTES_MAX, PAGE, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_CHARS_MAX};
+use crate::limits::{
+    NAME_BYTES_MAX, PAGE, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_CHARS_MAX, VERSIONS,
+};
 
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
@@ -33,6 +37,7 @@ pub use elsewhere::Elsewhere;
 pub use nodes::Node;
 pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
 pub use publish::{Published, PublishedPolicy, PublishedToken};
+pub(crate) use sessions::Known;
 pub use sessions::{NewSession, SessionSpans};
 pub use tokens::{NewToken, TokenView};
 
@@ -40,6 +45,8 @@ pub use tokens::{NewToken, TokenView};
 #[derive(Clone, Debug)]
 pub struct Catalog {
     pub(crate) db: Db,
+    /// How many versions of a policy are kept.
+    versions: i64,
 }
 
 /// Who changes something, when, and why.
@@ -85,7 +92,7 @@ impl Catalog {
     /// # Errors
     /// [`Error::Database`] if there is no such database, or a later version made its tables.
     pub async fn open(url: &Url) -> Result<Self, Error> {
-        let catalog = Self { db: Db::open(url).await? };
+        let catalog = Self { db: Db::open(url).await?, versions: VERSIONS };
         if catalog.id().await?.is_empty() {
             // Of several that think of one the first does.
             let id = uuid::Uuid::new_v4().to_string();
@@ -100,7 +107,7 @@ impl Catalog {
     /// # Errors
     /// [`Error::Database`] if there is no such database.
     pub async fn join(url: &Url) -> Result<Self, Error> {
-        Ok(Self { db: Db::connect(url).await? })
+        Ok(Self { db: Db::connect(url).await?, versions: VERSIONS })
     }
 
     /// The catalog that is in the database at `url`, to be looked at: nothing is made or brought up to
@@ -112,10 +119,17 @@ impl Catalog {
         let db = Db::look(url).await?;
         let head = db.row("SELECT id FROM head WHERE id = 1", &[]).await;
         match head.map_err(|error| error.to_string()) {
-            Ok(Some(_)) => Ok(Self { db }),
+            Ok(Some(_)) => Ok(Self { db, versions: VERSIONS }),
             Ok(None) => Err(Error::Damaged("there is no head".to_owned())),
             Err(problem) => Err(Error::Database(format!("there is no catalog in it: {problem}"))),
         }
+    }
+
+    /// The same, which keeps so many versions of each policy: the latest, and the one in force. Earlier
+    /// ones go with the next change of the policy.
+    #[must_use]
+    pub fn keeping_versions(self, versions: NonZeroU32) -> Self {
+        Self { versions: versions.get().into(), ..self }
     }
 
     /// Ends all connections to the database.
@@ -157,20 +171,34 @@ impl Page {
 pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
     let fits =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) {
+    let is_path = is_path_step(name);
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) && !is_path {
         return Ok(name);
     }
-    let problem = format!("expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`");
+    let problem = format!(
+        "expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`, and neither `.` nor `..`"
+    );
     Err(Error::invalid(pointer, problem))
+}
+
+/// Whether a name is a step in a path: clients take it away before they ask.
+fn is_path_step(name: &str) -> bool {
+    matches!(name, "." | "..")
+}
+
+/// Whether `c` changes the direction of the text around it: a line would not say what it seems to.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `text`, if it is a line or a paragraph.
 fn text<'t>(text: &'t str, pointer: &str) -> Result<&'t str, Error> {
-    let is_bad = |c: char| c.is_control() && c != '\n';
+    let is_bad = |c: char| c.is_control() && c != '\n' || is_direction(c);
     if text.chars().count() <= TEXT_CHARS_MAX && !text.contains(is_bad) {
         return Ok(text);
     }
-    let problem =
-        format!("expected at most {TEXT_CHARS_MAX} characters, none of them a control character");
+    let problem = format!(
+        "expected at most {TEXT_CHARS_MAX} characters, none of them a control character or one of the direction of text"
+    );
     Err(Error::invalid(pointer, problem))
 }

@@ -19,6 +19,7 @@ mod warnings;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
 use sluicegate_policy::Policy;
 use sluicegate_policy::limits::POLICIES_MAX;
 use utoipa::ToSchema;
@@ -197,7 +198,7 @@ impl Catalog {
             return Err(Error::Taken);
         }
         let before = before.filter(|before| before.state != State::Deleted);
-        for (place, named) in policy.apps().into_iter().flatten().enumerate() {
+        for (place, named) in policy.named_apps().enumerate() {
             match self.app(named).await {
                 Err(Error::NotFound(_)) => return Err(no_app(place, named)),
                 found => found?,
@@ -351,7 +352,7 @@ async fn create(change: &mut Change<'_>, app: &str, to: &To<'_>) -> Result<Polic
     change.rows.run(sql, &values).await?;
     keep_version(change, &made, &text).await?;
     let target = (Some(app), made.name.as_str());
-    change.note(Action::CreatePolicy, target, None, Some(told(state, &text)));
+    change.note(Action::CreatePolicy, target, None, Some(told(state, made.version, &text)));
     Ok(made)
 }
 
@@ -372,7 +373,8 @@ async fn rewrite(
         let was = read(&before.document).ok().filter(|_| before.state == State::Active);
         change.warn(warnings(&before.app, was.as_ref(), (policy, state)))?;
     }
-    let (old, text) = (told(before.state, &canonical(&before.document)), canonical(document));
+    let old = told(before.state, before.version, &canonical(&before.document));
+    let text = canonical(document);
     let after = PolicyView {
         state,
         version: before.version + 1,
@@ -396,7 +398,7 @@ async fn rewrite(
     change.rows.run(sql, &values).await?;
     keep_version(change, &after, &text).await?;
     let target = (Some(after.app.as_str()), after.name.as_str());
-    change.note(action, target, Some(old), Some(told(state, &text)));
+    change.note(action, target, Some(old), Some(told(state, after.version, &text)));
     Ok(after)
 }
 
@@ -413,6 +415,9 @@ async fn keep_version(change: &mut Change<'_>, view: &PolicyView, text: &str) ->
         view.updated_at.into(),
     ];
     change.rows.run(sql, &values).await?;
+    let old = [(&view.name).into(), (view.version - change.versions).into()];
+    let sql = "DELETE FROM policy_versions WHERE policy = ? AND version <= ?";
+    change.rows.run(sql, &old).await?;
     Ok(())
 }
 
@@ -425,7 +430,7 @@ async fn find(change: &mut Change<'_>, app: &str, policy: &str) -> Result<Policy
 
 /// That there is each app that may use the policy: a typing mistake would lock one out.
 async fn apps_exist(change: &mut Change<'_>, policy: &Policy) -> Result<(), Error> {
-    for (place, app) in policy.apps().into_iter().flatten().enumerate() {
+    for (place, app) in policy.named_apps().enumerate() {
         if change.apps.contains(app) {
             continue;
         }
@@ -470,9 +475,10 @@ async fn count(change: &mut Change<'_>, app: &str) -> Result<(usize, usize), Err
     Ok((count(all)?, count(of_app)?))
 }
 
-/// As the audit has it.
-fn told(state: State, document: &str) -> String {
-    format!(r#"{{"document":{document},"state":"{}"}}"#, state.name())
+/// As the audit has it: the version has the document, which is known again by its hash.
+fn told(state: State, version: i64, document: &str) -> String {
+    let hash = Sha256::digest(document.as_bytes());
+    format!(r#"{{"sha256":"{hash:x}","state":"{}","version":{version}}}"#, state.name())
 }
 
 impl State {

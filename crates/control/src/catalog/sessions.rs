@@ -1,5 +1,8 @@
 //! Sessions: who signed in, until when. What is kept of a session's secret is its hash.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use super::accounts::KeptPassword;
 use super::change::{Change, begin};
 use super::{By, Catalog};
@@ -31,6 +34,41 @@ pub struct NewSession<'s> {
     pub spans: SessionSpans,
     /// The hashes of those that their browser had, which end.
     pub instead_of: &'s [&'s str],
+}
+
+/// How long an ended session is kept, in milliseconds: its network and its browser are known when the
+/// account signs in again. 30 days.
+const KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
+
+/// Most sessions by which an account is known, the latest.
+const KNOWN_MAX: i64 = 100;
+
+/// From where an account has signed in lately: the hashes of its sessions and their addresses, the latest
+/// first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known(Vec<(String, String)>);
+
+impl Known {
+    /// Known by these.
+    #[cfg(test)]
+    pub(crate) const fn of(sessions: Vec<(String, String)>) -> Self {
+        Self(sessions)
+    }
+
+    /// Its networks, the latest first, each once; `network` is that of an address.
+    pub(crate) fn networks<'k>(
+        &'k self,
+        network: impl Fn(&'k str) -> Cow<'k, str>,
+    ) -> impl Iterator<Item = Cow<'k, str>> {
+        let mut seen = BTreeSet::new();
+        let networks = self.0.iter().map(move |(_, source)| network(source));
+        networks.filter(move |network| seen.insert(network.clone()))
+    }
+
+    /// Whether this is the hash of one of its sessions.
+    pub(crate) fn has_browser(&self, session: &str) -> bool {
+        self.0.iter().any(|(hash, _)| hash == session)
+    }
 }
 
 /// How much older a session's last use becomes before it is written again, in milliseconds.
@@ -71,7 +109,8 @@ impl Catalog {
         let mut change = begin!(self, by);
         let which = match session {
             Some(hash) => {
-                let sql = "DELETE FROM sessions WHERE account = ? AND hash = ?";
+                // It is over, and stays for a while to know the browser by.
+                let sql = "UPDATE sessions SET seen_at = 0 WHERE account = ? AND hash = ?";
                 change.rows.run(sql, &[account.into(), hash.into()]).await?;
                 "one"
             }
@@ -84,6 +123,18 @@ impl Catalog {
         let before = serde_json::json!({ "sessions": which }).to_string();
         change.note(Action::SignOut, (None, name), Some(before), None);
         change.commit(()).await
+    }
+
+    /// From where the account called so has signed in since this time.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) async fn known(&self, name: &str, since: i64) -> Result<Known, Error> {
+        let sql = "SELECT s.hash, s.source FROM sessions s JOIN accounts a ON a.id = s.account \
+                   WHERE a.name = ? AND s.created_at > ? ORDER BY s.created_at DESC LIMIT ?";
+        let rows = self.db.rows(sql, &[name.into(), since.into(), KNOWN_MAX.into()]).await?;
+        let known = rows.iter().map(|row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(Known(known.collect::<Result<_, Error>>()?))
     }
 
     /// The id of the account whose session this is, if it goes on; it was used now.
@@ -108,16 +159,16 @@ impl Catalog {
     }
 }
 
-/// Begins a session of an account (its id), and ends those that are over or that it takes the place of.
+/// Begins a session of an account (its id), and forgets those that ended long ago or that it takes the
+/// place of.
 pub(super) async fn begin(
     change: &mut Change<'_>,
     account: &str,
     NewSession { hash, spans, instead_of }: NewSession<'_>,
 ) -> Result<(), Error> {
     let at = change.by.at;
-    let over = [(at - spans.absolute_ms).into(), (at - spans.idle_ms).into()];
-    let sql = "DELETE FROM sessions WHERE created_at < ? OR seen_at < ?";
-    change.rows.run(sql, &over).await?;
+    let over = at - spans.absolute_ms.max(KEPT_MS);
+    change.rows.run("DELETE FROM sessions WHERE created_at < ?", &[over.into()]).await?;
     for old in instead_of {
         change.rows.run("DELETE FROM sessions WHERE hash = ?", &[(*old).into()]).await?;
     }

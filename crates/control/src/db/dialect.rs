@@ -184,8 +184,12 @@ impl<'v> From<Option<&'v str>> for Value<'v> {
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         let kind = error.as_database_error().map(sqlx::error::DatabaseError::kind);
-        match kind {
-            Some(ErrorKind::UniqueViolation) => Self::Taken,
+        match (kind, &error) {
+            (Some(ErrorKind::UniqueViolation), _) => Self::Taken,
+            // A column has a value of another type than was written.
+            (_, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => {
+                Self::Damaged(error.to_string())
+            }
             _ => Self::Database(error.to_string()),
         }
     }

@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Connection as _, MySql, MySqlConnection, Pool, SqlSafeStr};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, STATEMENT_WAIT_MAX};
+use super::{Db, STATEMENT_WAIT_MAX, Url};
 use crate::error::Error;
 
 /// The steps, in their order. What has been released does not change.
@@ -47,13 +47,19 @@ const MYSQL: Words =
     Words { options: "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin", ..MARIADB };
 
 impl Db {
-    /// Makes the tables what this version knows. The servers see to it that one node does so at a time;
-    /// with a file, another that does at the same time gets in the way, and then it is tried again.
-    pub(super) async fn migrate(&self) -> Result<(), Error> {
+    /// Connects, and makes the tables what this version knows. The servers see to it that one node does so
+    /// at a time. SQLite refuses at once where another node makes the same file a database at the same
+    /// moment, whatever the wait for it: then both are tried again.
+    pub(super) async fn with_tables(url: &Url) -> Result<Self, Error> {
         let mut tries = 1;
         loop {
-            match self.migrate_to(STEPS.len()).await {
-                Err(_) if matches!(self, Self::Sqlite(_)) && tries < TRIES_MAX => tries += 1,
+            let made = async {
+                let db = Self::connect(url).await?;
+                db.migrate_to(STEPS.len()).await?;
+                Ok(db)
+            };
+            match made.await {
+                Err(_) if matches!(url, Url::Sqlite(_)) && tries < TRIES_MAX => tries += 1,
                 done => return done,
             }
             sleep(TRY_AFTER).await;

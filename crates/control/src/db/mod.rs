@@ -64,9 +64,7 @@ impl Db {
     /// [`Error::Database`] if there is no such database, or it is of a later version.
     pub(crate) async fn open(url: &Url) -> Result<Self, Error> {
         url.make_private()?;
-        let db = Self::connect(url).await?;
-        timeout(MIGRATE_WAIT_MAX, db.migrate()).await??;
-        Ok(db)
+        timeout(MIGRATE_WAIT_MAX, Self::with_tables(url)).await?
     }
 
     /// Connects to what is there, and leaves it as it is.

@@ -24,17 +24,26 @@ const COMPUTED_MAX: usize = 2;
 /// How many wait for that at most: about a second's worth. Others are told to come again.
 const WAITING_MAX: usize = 32;
 
+/// How many wait for that besides where the account has signed in lately: strangers do not take these
+/// places.
+const WAITING_KNOWN_MAX: usize = 8;
+
 /// What computes hashes of passwords.
 #[derive(Clone, Debug)]
 pub struct Passwords {
     computing: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
+    waiting_known: Arc<Semaphore>,
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        let (computing, waiting) = (Semaphore::new(COMPUTED_MAX), Semaphore::new(WAITING_MAX));
-        Self { computing: Arc::new(computing), waiting: Arc::new(waiting) }
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self {
+            computing: places(COMPUTED_MAX),
+            waiting: places(WAITING_MAX),
+            waiting_known: places(WAITING_KNOWN_MAX),
+        }
     }
 }
 
@@ -52,7 +61,7 @@ impl Passwords {
             return Err(Error::invalid("/password", problem));
         }
         let password = password.to_owned();
-        self.compute(move || {
+        self.compute(&self.waiting, move || {
             let hash = Argon2::default().hash_password(password.as_bytes());
             hash.map(|hash| hash.to_string()).map_err(|error| Error::Damaged(error.to_string()))
         })
@@ -65,11 +74,28 @@ impl Passwords {
     /// # Errors
     /// [`Error::Busy`].
     pub async fn verify(&self, password: &str, kept: Option<String>) -> Result<bool, Error> {
+        self.verify_in(&self.waiting, password, kept).await
+    }
+
+    /// The same where the account has signed in lately from the same place.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub async fn verify_known(&self, password: &str, kept: Option<String>) -> Result<bool, Error> {
+        self.verify_in(&self.waiting_known, password, kept).await
+    }
+
+    async fn verify_in(
+        &self,
+        waiting: &Arc<Semaphore>,
+        password: &str,
+        kept: Option<String>,
+    ) -> Result<bool, Error> {
         if password.len() > PASSWORD_BYTES_MAX {
             return Ok(false);
         }
         let password = password.to_owned();
-        self.compute(move || {
+        self.compute(waiting, move || {
             let Some(kept) = kept else {
                 Argon2::default().hash_password(password.as_bytes()).ok();
                 return false;
@@ -84,9 +110,10 @@ impl Passwords {
 
     async fn compute<T: Send + 'static>(
         &self,
+        waiting: &Arc<Semaphore>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let place = Arc::clone(&self.waiting).try_acquire_owned();
+        let place = Arc::clone(waiting).try_acquire_owned();
         let _place = place.map_err(|_| Error::Busy)?;
         // With the work, so that one who goes away does not let in another while it goes on.
         let turn = Arc::clone(&self.computing).acquire_owned().await;
@@ -126,6 +153,12 @@ mod tests {
             tokio::spawn(async move { passwords.verify("x", None).await })
         });
         let mut busy = 0;
+        tokio::task::yield_now().await;
+        assert_eq!(
+            passwords.verify_known("x", None).await.ok(),
+            Some(false),
+            "they keep out nobody"
+        );
         for answer in tries.collect::<Vec<_>>() {
             busy += usize::from(matches!(answer.await.unwrap(), Err(Error::Busy)));
         }

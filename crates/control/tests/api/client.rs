@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use sluicegate::{ManualClock, Micros};
 use sluicegate_control::api::{Api, Budget, Budgets, Setup, Source, Told};
 use sluicegate_control::{Catalog, Url};
+use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -117,6 +118,15 @@ impl Served {
         let (catalog, setup_token) = (self.catalog.clone(), String::new());
         let dir = Arc::clone(&self.dir);
         Self { router: made(api).router(), catalog, clock, setup_token, budgets, dir }
+    }
+
+    /// Changes the database itself.
+    pub(crate) async fn harm(&self, sql: &'static str) {
+        let path = self.dir.path().join("catalog.db");
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+        let mut database = options.connect().await.expect("it is there");
+        let met = database.execute(sql).await.expect("it is done").rows_affected();
+        assert!(met > 0, "{sql}");
     }
 
     /// The same, with an administrator `ada`, who is the client.

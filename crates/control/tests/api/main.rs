@@ -1,5 +1,7 @@
 //! The admin API, as clients of HTTP see it.
 
+mod attempts;
+mod bounds;
 mod client;
 mod described;
 mod keys;

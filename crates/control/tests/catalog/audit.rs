@@ -29,6 +29,96 @@ pub(crate) async fn the_chain_holds_and_breaks_where_something_was_changed(stage
     }
 }
 
+pub(crate) async fn every_kind_of_forgery_is_found_and_looking_for_it_ends(stage: &Stage) {
+    stage.app("shop", &[]).await;
+    for place in 0..5 {
+        stage.policy("shop", &format!("p{place}"), "1/s").await;
+    }
+    let mut harms = vec![
+        (
+            "UPDATE audit SET seq = seq + 1000 WHERE seq = 6",
+            "UPDATE audit SET seq = 6 WHERE seq = 1006",
+            "entry 6 of the audit is missing",
+        ),
+        (
+            "UPDATE audit SET seq = seq + 1000 WHERE seq = 3",
+            "UPDATE audit SET seq = 3 WHERE seq = 1003",
+            "entry 3 of the audit is missing",
+        ),
+        (
+            "UPDATE audit SET seq = seq - 1000 WHERE seq = 1",
+            "UPDATE audit SET seq = 1 WHERE seq = -999",
+            "entry 1 of the audit is missing",
+        ),
+        (
+            "UPDATE audit SET app = NULL WHERE seq = 4",
+            "UPDATE audit SET app = 'shop' WHERE seq = 4",
+            "entry 4 of the audit was changed",
+        ),
+        (
+            "UPDATE audit SET before_change = '' WHERE seq = 4",
+            "UPDATE audit SET before_change = NULL WHERE seq = 4",
+            "entry 4 of the audit was changed",
+        ),
+        (
+            "UPDATE head SET audit_seq = 5",
+            "UPDATE head SET audit_seq = 6",
+            // The hash of the head is that of another entry.
+            "entry 5 of the audit is missing",
+        ),
+        (
+            "UPDATE head SET audit_seq = 7",
+            "UPDATE head SET audit_seq = 6",
+            "entry 7 of the audit is missing",
+        ),
+        (FORGE, "DELETE FROM audit WHERE seq = 7", "entry 7 of the audit is behind the head"),
+    ];
+    if matches!(stage.url, Url::Sqlite(_)) {
+        // The others have columns of one type.
+        harms.push((
+            "UPDATE audit SET at = at + 0.5 WHERE seq = 2",
+            "UPDATE audit SET at = CAST(at - 0.5 AS INTEGER) WHERE seq = 2",
+            "behind entry 0 of the audit",
+        ));
+        harms.push((
+            "UPDATE audit SET actor = CAST(actor AS BLOB) WHERE seq = 2",
+            "UPDATE audit SET actor = CAST(actor AS TEXT) WHERE seq = 2",
+            "behind entry 0 of the audit",
+        ));
+    }
+    for (harm, mend, found) in harms {
+        harm_database(stage, harm).await;
+        let verified = stage.catalog.verify_audit().await;
+        assert!(matches!(verified, Err(Error::Damaged(_))), "{harm}: {verified:?}");
+        let broken = verified.unwrap_err().to_string();
+        assert!(broken.contains(found), "{harm}: {broken}");
+        harm_database(stage, mend).await;
+        assert_eq!(stage.catalog.verify_audit().await.unwrap().entries, 6, "{mend}");
+    }
+}
+
+/// Writes an entry behind the head.
+const FORGE: &str = "INSERT INTO audit SELECT seq + 1, at, actor, source, action, app, target, outcome, \
+                     reason, before_change, after_change, hash FROM audit WHERE seq = 6";
+
+pub(crate) async fn an_entry_behind_the_head_is_damage_and_is_shown_to_nobody(stage: &Stage) {
+    stage.app("shop", &[]).await;
+    for place in 0..5 {
+        stage.policy("shop", &format!("p{place}"), "1/s").await;
+    }
+    harm_database(stage, FORGE).await;
+    let catalog = &stage.catalog;
+    let made = catalog.create_app(&by(), "bank", "", &[]).await;
+    let Err(Error::Damaged(problem)) = made else { panic!("{made:?}") };
+    assert_eq!(problem, "entry 7 of the audit is behind the head: it was not written by a change");
+    assert!(matches!(catalog.app("bank").await, Err(Error::NotFound(_))));
+    let shown = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    assert_eq!((shown[0].seq, catalog.audit_since(5).await.unwrap().len()), (6, 1));
+    harm_database(stage, "DELETE FROM audit WHERE seq = 7").await;
+    catalog.create_app(&by(), "bank", "", &[]).await.unwrap();
+    assert_eq!(catalog.verify_audit().await.unwrap().entries, 7);
+}
+
 pub(crate) async fn looking_changes_nothing_and_sees_what_is_there(stage: &Stage) {
     stage.app("shop", &[]).await;
     let catalog = Catalog::look(&stage.url).await.unwrap();

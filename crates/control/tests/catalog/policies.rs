@@ -1,9 +1,10 @@
 //! Policies and their versions.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use sluicegate_control::catalog::{Page, State, Wanted};
 use sluicegate_control::limits::POLICIES_OF_APP_MAX;
 use sluicegate_control::{By, Error, Url};
@@ -53,6 +54,60 @@ pub(crate) async fn a_policy_lives_and_its_versions_stay(stage: &Stage) {
     assert_eq!(anew.version, 6);
     let taken = catalog.create_policy(&by(), "shop", &v3, State::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+}
+
+pub(crate) async fn the_latest_versions_stay_and_the_audit_knows_the_others_by_their_hash(
+    stage: &Stage,
+) {
+    stage.app("shop", &[]).await;
+    let catalog = stage.catalog.clone().keeping_versions(NonZeroU32::new(3).unwrap());
+    stage.policy("shop", "orders", "10/s").await;
+    stage.policy("shop", "other", "10/s").await;
+    for version in 1..6 {
+        let document = document("orders", &format!("{}/s", 10 + version));
+        catalog.change_policy(&by(), ("shop", "orders"), version, &document).await.unwrap();
+    }
+    let versions = async |policy| {
+        let versions = catalog.policy_versions("shop", policy, &Page::default()).await.unwrap();
+        versions.iter().map(|version| version.version).collect::<Vec<_>>()
+    };
+    assert_eq!((versions("orders").await, versions("other").await), (vec![6, 5, 4], vec![1]));
+    let gone = catalog.roll_back_policy(&by(), ("shop", "orders"), 6, 3).await;
+    assert!(matches!(gone, Err(Error::NotFound("version"))), "{gone:?}");
+    let entries = catalog.audit_since(3).await.unwrap();
+    let told = |text: &Option<String>| -> Json {
+        serde_json::from_str(text.as_deref().expect("the text is there")).expect("it is JSON")
+    };
+    for (place, entry) in entries.iter().enumerate() {
+        let (before, after) = (told(&entry.before), told(&entry.after));
+        assert_eq!((&before["version"], &after["version"]), (&json!(place + 1), &json!(place + 2)));
+        assert_eq!(after["sha256"].as_str().map(str::len), Some(64));
+        if let Some(next) = entries.get(place + 1) {
+            assert_eq!(told(&next.before), after);
+        }
+    }
+}
+
+pub(crate) async fn that_every_app_may_use_a_policy_is_warned_of_once(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    let open = |rate: &str| {
+        let mut document = document("all", rate);
+        document["apps"] = json!(["*"]);
+        document
+    };
+    let warnings = catalog.judge_policy("shop", &open("1/s"), None).await.unwrap().1;
+    assert_eq!(warnings, ["every app may use it up and look at its keys (`apps`: `*`)"]);
+    let own = catalog.judge_policy("shop", &document("own", "1/s"), None).await.unwrap().1;
+    assert!(own.is_empty(), "{own:?}");
+    let made = catalog.create_policy(&by(), "shop", &open("1/s"), State::Shadow).await;
+    assert!(made.is_ok(), "{made:?}");
+    let at = ("shop", "all");
+    let active = catalog.set_policy_state(&by(), at, 1, State::Active).await;
+    assert!(matches!(active, Err(Error::Warned(_))), "{active:?}");
+    let forced = By { force: true, ..by() };
+    catalog.set_policy_state(&forced, at, 1, State::Active).await.unwrap();
+    catalog.change_policy(&by(), at, 2, &open("2/s")).await.unwrap();
 }
 
 pub(crate) async fn what_makes_no_sense_changes_nothing(stage: &Stage) {

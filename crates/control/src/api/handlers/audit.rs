@@ -3,6 +3,7 @@
 use crate::api::ask::{Ask, Reply};
 use crate::api::problem::Problem;
 use crate::audit::Filter;
+use crate::error::Error;
 
 pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
     entries(&ask, Filter::default()).await
@@ -13,6 +14,7 @@ pub(in crate::api) async fn of_app(ask: Ask) -> Result<Reply, Problem> {
 }
 
 pub(in crate::api) async fn verify(ask: Ask) -> Result<Reply, Problem> {
+    let _only = ask.api.verifying.try_acquire().map_err(|_| Error::Busy)?;
     Ok(Reply::ok(&ask.api.catalog.verify_audit().await?))
 }
 

@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 
 use super::oidc_of;
-use super::sessions::{limit_begun, limit_source};
 use crate::access::{Action, Actor, Denied};
 use crate::api::Api;
 use crate::api::ask::{Ask, Reply};
@@ -22,7 +21,7 @@ const HOME: &str = "/v1/admin/session";
 
 pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
-    limit_begun(api, &ask.by.source)?;
+    api.attempts.begin(&ask.by.source)?;
     let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
     let no_location = || said(Refused::Unbelievable("its page has no plain URL".to_owned()));
     let reply = Reply::see(&begun.location).ok_or_else(no_location)?;
@@ -32,10 +31,16 @@ pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
 
 pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
-    limit_source(api, &ask.by.source)?;
+    let attempt = api.attempts.of_source(&ask.by.source)?;
     let called: Called = ask.called_back()?;
     let cookie = ask.cookie(COOKIE).unwrap_or_default();
-    let ended = oidc.end(cookie, &called, ask.by.at).await.map_err(said)?;
+    let ended = match oidc.end(cookie, &called, ask.by.at).await {
+        Ok(ended) => ended,
+        Err(refused) => {
+            attempt.failed();
+            return Err(said(refused));
+        }
+    };
     let (secret, spans) = (Secret::new(SecretKind::Session), api.spans);
     // Whoever had a session in this browser has another one now.
     let old: Vec<_> = ended.session.iter().chain(&ask.session).map(String::as_str).collect();

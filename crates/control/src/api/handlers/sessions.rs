@@ -1,16 +1,13 @@
 //! Who one is: the first account, signing in and out, one's own password.
 
-use std::borrow::Cow;
-
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use sluicegate::http::{AddressKey, V6Prefix};
-use sluicegate::{Cost, KeyedRateLimiter};
 use utoipa::ToSchema;
 
 use crate::access::{Account, Action, Actor, Denied};
 use crate::api::Api;
 use crate::api::ask::{Ask, Reply};
+use crate::api::attempts::{Attempt, KNOWN_MS};
 use crate::api::problem::Problem;
 use crate::catalog::{By, KeptPassword, NewAccount, NewSession, is_account_name};
 use crate::error::Error;
@@ -59,8 +56,9 @@ pub(in crate::api) struct Me {
 pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
     let SetUp { token, account, password } = ask.json()?;
     let api = &ask.api;
-    limit(api, &account, &ask.by.source)?;
+    let attempt = api.attempts.of_source(&ask.by.source)?;
     if !api.setup.is(&token, ask.by.at) {
+        attempt.failed();
         ask.note_refused(Action::SetUp, None, named(&account)).await;
         let problem = "token: it is wrong, was used, or is older than 15 minutes; while there are no \
                        accounts, the server shows a new one when it starts";
@@ -79,18 +77,20 @@ pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
 pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
     let SignIn { account, password } = ask.json()?;
     let api = &ask.api;
-    limit(api, &account, &ask.by.source)?;
-    let signed_in = match proven(api, &account, &password).await? {
+    let attempt = attempt(&ask, &account).await?;
+    let signed_in = match proven(api, &account, &password, &attempt).await? {
         Some(kept) => api.catalog.actor(&kept.account).await?.map(|account| (kept, account)),
         None => None,
     };
     // The same words, whichever of the two is wrong.
     let Some((kept, signed_in)) = signed_in else {
+        attempt.failed();
         ask.note_refused(Action::SignIn, None, named(&account)).await;
         return Err(wrong());
     };
     let secret = Secret::new(SecretKind::Session);
     let by = By { actor: Actor::Account(signed_in.clone()), ..ask.by.clone() };
+    api.changes.count(&by.actor, Action::SignIn)?;
     // Whoever had a session in this browser has another one now.
     let old: Vec<_> = ask.session.iter().map(String::as_str).collect();
     let session = NewSession { hash: &secret.hash(), spans: api.spans, instead_of: &old };
@@ -123,8 +123,9 @@ pub(in crate::api) async fn sign_out_everywhere(ask: Ask) -> Result<Reply, Probl
 pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> {
     let NewPassword { current, password } = ask.json()?;
     let (api, account) = (&ask.api, account(&ask)?);
-    limit(api, &account.name, &ask.by.source)?;
-    let Some(kept) = proven(api, &account.name, &current).await? else {
+    let attempt = attempt(&ask, &account.name).await?;
+    let Some(kept) = proven(api, &account.name, &current, &attempt).await? else {
+        attempt.failed();
         ask.note_refused(Action::ChangePassword, None, &account.name).await;
         return Err(Problem::invalid("/current", "is not the password"));
     };
@@ -136,49 +137,39 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
 
 /// What is kept of the password of this account, if it is `password`. That takes as long if there is no
 /// such account.
-async fn proven(api: &Api, account: &str, password: &str) -> Result<Option<KeptPassword>, Problem> {
+async fn proven(
+    api: &Api,
+    account: &str,
+    password: &str,
+    attempt: &Attempt<'_>,
+) -> Result<Option<KeptPassword>, Problem> {
     let kept = api.catalog.password(account).await?;
     let hash = kept.as_ref().map(|kept| kept.hash.clone());
-    let is_right = api.passwords.verify(password, hash).await?;
+    let is_right = match attempt.is_known {
+        true => api.passwords.verify_known(password, hash).await?,
+        false => api.passwords.verify(password, hash).await?,
+    };
     Ok(kept.filter(|_| is_right))
 }
 
-/// That neither this account nor this address is tried too often. It is asked before anything is
-/// computed.
-fn limit(api: &Api, account: &str, source: &str) -> Result<(), Problem> {
-    limit_source(api, source)?;
+/// An attempt on this account from where it is asked. It is taken before anything is computed.
+async fn attempt<'a>(ask: &'a Ask, account: &str) -> Result<Attempt<'a>, Problem> {
+    let (attempts, source) = (&ask.api.attempts, ask.by.source.as_str());
     // What is no account's name is no key of a limiter either: there is no such account.
-    if is_account_name(account) { attempt(&api.attempts.of_account, account) } else { Ok(()) }
-}
-
-/// That this address does not try too often.
-pub(super) fn limit_source(api: &Api, source: &str) -> Result<(), Problem> {
-    attempt(&api.attempts.of_source, &network(source))
-}
-
-/// That this address does not begin to sign in elsewhere too often. Other sites can have browsers do
-/// that, and are not to use up what is there for passwords.
-#[cfg(feature = "oidc")]
-pub(super) fn limit_begun(api: &Api, source: &str) -> Result<(), Problem> {
-    attempt(&api.attempts.of_begun, &network(source))
-}
-
-fn attempt(limiter: &KeyedRateLimiter<str>, key: &str) -> Result<(), Problem> {
-    let decision = limiter.check(key, Cost::ONE);
-    if decision.allowed() {
-        return Ok(());
+    if !is_account_name(account) {
+        return Ok(attempts.of_source(source)?);
     }
-    let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
-    Err(Problem::again_in(seconds, "too many attempts"))
-}
-
-/// Whose attempts are counted together: those from one address of IPv4, and from all of IPv6 of one
-/// network. Who has one of these has all of them.
-fn network(source: &str) -> Cow<'_, str> {
-    match source.parse() {
-        Ok(address) => AddressKey::text_of(address, V6Prefix::default()).into(),
-        Err(_) => source.into(),
+    let used_up = match attempts.of_stranger(account, source) {
+        Ok(attempt) => return Ok(attempt),
+        Err(used_up) => used_up,
+    };
+    let browser = ask.session.as_deref();
+    if used_up.is_of_place && browser.is_none() {
+        return Err(used_up.into());
     }
+    let known = ask.api.catalog.known(account, ask.by.at - KNOWN_MS).await?;
+    let attempt = attempts.of_known(account, (source, browser), &known);
+    attempt.ok_or_else(|| used_up.into())
 }
 
 /// The name of an account, as the audit has it; what is none may be a password.

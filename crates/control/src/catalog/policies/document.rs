@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::Value as Json;
 use sluicegate_policy::Policy;
 
+use crate::catalog::name;
 use crate::error::{Error, Wrong};
 use crate::limits::DOCUMENT_BYTES_MAX;
 
@@ -18,13 +19,16 @@ pub(super) fn read(document: &Json) -> Result<Policy, Error> {
         let problem = format!("expected at most {DOCUMENT_BYTES_MAX} bytes");
         return Err(Error::invalid("/document", problem));
     }
-    Policy::parse_one(&text).map_err(|errors| {
+    let policy = Policy::parse_one(&text).map_err(|errors| {
         let wrong = errors.errors().iter().map(|error| Wrong {
             pointer: pointer(error.path()),
             problem: error.problem().to_owned(),
         });
         Error::Invalid(wrong.collect())
-    })
+    })?;
+    // The name is part of paths.
+    name(policy.name(), "/document/name")?;
+    Ok(policy)
 }
 
 /// `rules[0].token_bucket.rate` as `/document/rules/0/token_bucket/rate`.

@@ -22,6 +22,9 @@ pub(super) fn warnings(
     if !policy.admits(Some(app)) {
         warnings.push(format!("its own app `{app}` may not use it"));
     }
+    if policy.says_every_app() && !was.is_some_and(Policy::says_every_app) {
+        warnings.push("every app may use it up and look at its keys (`apps`: `*`)".to_owned());
+    }
     let guards_all = policy.matcher().is_some_and(|matcher| {
         let all_paths = match matcher.path() {
             None => true,

@@ -1,0 +1,91 @@
+//! How much may be changed. Every change is kept, with what was there before, so the right to change
+//! something would be the right to fill the disk.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use sluicegate::{Clock, Cost, KeyedRateLimiter, Micros};
+
+use super::attempts::limiter;
+use super::problem::Problem;
+use crate::access::{Action, Actor};
+
+/// Changes of one account or token in a minute, unless the API is given another number. A person makes a few
+/// and a pipeline some dozens; one that runs wild adds 43,000 entries of under a KB a day to the audit.
+const PER_MINUTE: u32 = 30;
+
+/// How many minutes' changes may be made at once: a pipeline begins with all it has.
+const AT_ONCE_MINUTES: u64 = 10;
+
+/// Bytes that are sent for changes in one app: at once, and in an hour. Twice the largest body at once, and
+/// 384 MiB in a day.
+const BYTES_MAX: (u64, u64) = (16 << 20, 16 << 20);
+
+/// What was changed lately.
+#[derive(Debug)]
+pub(super) struct Changes {
+    of_actor: KeyedRateLimiter<str>,
+    per_minute: u64,
+    bytes_of_app: KeyedRateLimiter<str>,
+}
+
+impl Changes {
+    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+        let per_minute = NonZeroU32::new(PER_MINUTE).expect("some may be made");
+        Self::per_minute(per_minute, clock)
+    }
+
+    /// So many of one account or token in a minute.
+    pub(super) fn per_minute(per_minute: NonZeroU32, clock: &Arc<dyn Clock>) -> Self {
+        let per_minute = u64::from(per_minute.get());
+        let rate = (AT_ONCE_MINUTES * per_minute, per_minute);
+        Self {
+            of_actor: limiter(rate, Micros::from_secs(60), clock),
+            per_minute,
+            bytes_of_app: limiter(BYTES_MAX, Micros::from_secs(60 * 60), clock),
+        }
+    }
+
+    /// Counts that `actor` changes something; an actor that is not known yet is counted when it is.
+    ///
+    /// # Errors
+    /// 429 if it has changed too much lately.
+    pub(super) fn count(&self, actor: &Actor, action: Action) -> Result<(), Problem> {
+        // Signing out is always possible.
+        if matches!(actor, Actor::Nobody) || action == Action::SignOut || !action.writes() {
+            return Ok(());
+        }
+        let (at_once, a_minute) = (AT_ONCE_MINUTES * self.per_minute, self.per_minute);
+        let problem = format!(
+            "too many changes: one account or token makes {at_once} at once and {a_minute} a minute \
+             (`catalog.changes_per_minute`)"
+        );
+        take(&self.of_actor, &actor.key(), Cost::ONE, &problem)
+    }
+
+    /// Counts the bytes that are sent for a change in `app`.
+    ///
+    /// # Errors
+    /// 429 if they are too many.
+    pub(super) fn count_bytes(&self, app: &str, bytes: usize) -> Result<(), Problem> {
+        // A body is smaller than the largest cost.
+        let Ok(cost) = Cost::new(bytes as u64) else { return Ok(()) };
+        let problem =
+            format!("too many changes: an app takes {} bytes of them an hour", BYTES_MAX.1);
+        take(&self.bytes_of_app, app, cost, &problem)
+    }
+}
+
+fn take(
+    limiter: &KeyedRateLimiter<str>,
+    key: &str,
+    cost: Cost,
+    problem: &str,
+) -> Result<(), Problem> {
+    let decision = limiter.check(key, cost);
+    if decision.allowed() {
+        return Ok(());
+    }
+    let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
+    Err(Problem::again_in(seconds, problem))
+}
