@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("rls.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .build_transport(false)
+        .codec_path("crate::wire::rls::protobuf::Protobuf")
         .include_file("envoy.rs")
         .compile_fds(descriptors)?;
     Ok(())

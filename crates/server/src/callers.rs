@@ -29,6 +29,8 @@ const USED_MAX: usize = 100;
 pub(crate) struct Callers {
     /// None: there is no catalog, so there are no tokens, and requests say their app.
     known: Option<Known>,
+    /// The apps of requests that show no token and say no app, by wire.
+    apps: [Option<Arc<str>>; Wire::ALL.len()],
     refused: [[AtomicU64; REASONS.len()]; Wire::ALL.len()],
 }
 
@@ -50,13 +52,15 @@ pub(crate) struct Door {
     wire: Wire,
     /// Who shows no token does not get in.
     requires: bool,
+    /// The app of requests that show no token and say no app.
+    app: Option<Arc<str>>,
 }
 
 /// Somebody who asks.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// They are believed what app they are.
-    Believed,
+    /// They are believed what app they are; if they do not say, they are this one.
+    Believed(Option<Arc<str>>),
     /// They have a token, looked at when it was of this generation.
     Token(Arc<HeldToken>, u64),
 }
@@ -79,10 +83,17 @@ pub(crate) enum Refused {
     /// They say that they are another app than the token is of.
     #[error("the token is that of another app")]
     App,
+    /// With a catalog every policy has an app, and nothing says which app's request it is.
+    #[error("{NO_APP}")]
+    NoApp,
 }
 
+/// What is to be done about a request without an app.
+const NO_APP: &str = "is missing: policies of a catalog belong to apps; say `?app=NAME` behind \
+                      `/v1/auth`, show a token in `X-Sluicegate-Token`, or set `http.app`";
+
 /// What refusals are called in metrics.
-const REASONS: [&str; 5] = ["missing", "unknown", "expired", "scope", "app"];
+const REASONS: [&str; 6] = ["missing", "unknown", "expired", "scope", "app", "no_app"];
 
 impl Callers {
     /// Without a catalog: everybody who reaches the server is believed.
@@ -101,7 +112,13 @@ impl Callers {
     }
 
     fn new(known: Option<Known>) -> Self {
-        Self { known, refused: Default::default() }
+        Self { known, apps: Default::default(), refused: Default::default() }
+    }
+
+    /// The same, where requests over `wire` that show no token and say no app are those of `app`.
+    pub(crate) fn with_app(mut self, wire: Wire, app: Option<&str>) -> Self {
+        self.apps[wire as usize] = app.map(Arc::from);
+        self
     }
 
     /// Has these tokens be good, and no others. Without a catalog there are none.
@@ -133,7 +150,8 @@ impl Callers {
             Some(TokensRequired::Always) => true,
             Some(TokensRequired::Remote) => !address.is_some_and(Listen::is_local),
         };
-        Door { callers: Arc::clone(self), wire, requires }
+        let app = self.apps[wire as usize].clone();
+        Door { callers: Arc::clone(self), wire, requires, app }
     }
 
     /// How many were refused on `wire`, by reason.
@@ -164,12 +182,18 @@ impl Door {
         secret: Option<&[u8]>,
         at: impl FnOnce() -> Micros,
     ) -> Result<Caller, Refused> {
-        let Some(known) = &self.callers.known else { return Ok(Caller::Believed) };
+        let Some(known) = &self.callers.known else { return Ok(self.believed()) };
         match secret {
             Some(secret) => known.caller(secret, at()),
             None if self.requires => Err(Refused::Missing),
-            None => Ok(Caller::Believed),
+            None => Ok(self.believed()),
         }
+    }
+
+    /// A caller without a token, where none is required.
+    #[inline]
+    pub(crate) fn believed(&self) -> Caller {
+        Caller::Believed(self.app.clone())
     }
 
     /// Whether `caller` may still ask at the time `at`; nothing is hashed for that.
@@ -238,10 +262,11 @@ impl Caller {
     /// [`Refused::Scope`] and [`Refused::App`].
     #[inline]
     pub(crate) fn ask<'c>(&'c self, request: &mut Request<'c>) -> Result<(), Refused> {
-        if let Self::Token(..) = self {
-            self.may(scope_of(&request.verb))?;
-            request.app = self.app(request.app)?;
+        if let Self::Believed(None) = self {
+            return Ok(());
         }
+        self.may(scope_of(&request.verb))?;
+        request.app = self.app(request.app)?;
         Ok(())
     }
 
@@ -252,7 +277,7 @@ impl Caller {
     #[inline]
     pub(crate) fn app<'a>(&'a self, named: Option<&'a str>) -> Result<Option<&'a str>, Refused> {
         match self {
-            Self::Believed => Ok(named),
+            Self::Believed(app) => Ok(named.or(app.as_deref())),
             Self::Token(token, _) if named.is_none_or(|named| named == token.app()) => {
                 Ok(Some(token.app()))
             }
@@ -269,6 +294,7 @@ impl Refused {
             Self::Expired => 2,
             Self::Scope(_) => 3,
             Self::App => 4,
+            Self::NoApp => 5,
         }
     }
 }

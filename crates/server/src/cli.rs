@@ -71,6 +71,9 @@ enum ImportCommand {
         /// Print the tree of descriptors that leads to them instead, for --descriptors.
         #[arg(long)]
         descriptors: bool,
+        /// Several files may be of one domain, which has the descriptors of all of them.
+        #[arg(long)]
+        merge_domains: bool,
     },
     /// Print the policies that the rows of a table `rate_limiter_info` become.
     RateLimiterInfo(catalog::LimiterInfoArgs),
@@ -88,8 +91,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
         Command::Audit(command) => Ok(catalog::run_audit(&command)),
         Command::Import(ImportCommand::RateLimiterInfo(args)) => catalog::import(&args),
-        Command::Import(ImportCommand::Envoy { path, descriptors }) => {
-            descriptors::print_import(&path, descriptors)
+        Command::Import(ImportCommand::Envoy { path, descriptors, merge_domains }) => {
+            let from = descriptors::Configuration { path, merge_domains };
+            descriptors::print_import(&from, descriptors)
         }
         Command::RedisAcl { url } => store::print_acl(&url),
         Command::Completions(args) => shell::completions(&args),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,13 +11,14 @@ use sluicegate_policy::descriptor::envoy::{self, Import};
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::{DescriptorTree, Document};
 
-use crate::config::Config;
+use crate::config::{Config, RlsConfig};
+use crate::policies::{Fingerprint, fingerprint};
 use crate::{policies, say};
 
 /// Most files of one configuration: each is a domain, and people have a handful.
 const FILES_MAX: usize = 1_000;
 
-/// What leads descriptors to policies, as it was read at start.
+/// What leads descriptors to policies.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
     /// The policies that came along, if any did.
@@ -25,6 +26,8 @@ pub(crate) struct Descriptors {
     pub(crate) tree: DescriptorTree,
     /// Where it comes from; none: there are no descriptors.
     pub(crate) origin: Option<Origin>,
+    /// What has no effect here, one line each.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Where something was read.
@@ -35,40 +38,113 @@ pub(crate) struct Origin {
     pub(crate) hash: String,
 }
 
-/// What the configuration says of descriptors.
-pub(crate) fn load(config: &Config) -> Result<Descriptors> {
-    let origin = |path: &Path, hash| Some(Origin { source: path.display().to_string(), hash });
-    if let Some(path) = &config.rls.envoy_config {
-        let (import, hash) = import(path)?;
-        let (imported, tree) = documents(&import)?;
-        return Ok(Descriptors { imported: Some(imported), tree, origin: origin(path, hash) });
+/// Where descriptors come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A configuration of `envoyproxy/ratelimit`.
+    Envoy(Configuration),
+    /// A tree.
+    Tree(PathBuf),
+}
+
+/// A configuration of `envoyproxy/ratelimit`.
+#[derive(Clone, Debug)]
+pub(crate) struct Configuration {
+    /// A directory, or one file.
+    pub(crate) path: PathBuf,
+    /// Whether several files may be of one domain.
+    pub(crate) merge_domains: bool,
+}
+
+impl Source {
+    /// Where the configuration says; `None`: there are no descriptors.
+    pub(crate) fn of(config: &Config) -> Option<Self> {
+        let RlsConfig { descriptors, envoy_config, envoy_merge_domains, .. } = &config.rls;
+        let envoy = envoy_config
+            .clone()
+            .map(|path| Self::Envoy(Configuration { path, merge_domains: *envoy_merge_domains }));
+        envoy.or_else(|| descriptors.clone().map(Self::Tree))
     }
-    let Some(path) = &config.rls.descriptors else { return Ok(Descriptors::default()) };
-    let (tree, text) = policies::read_tree(path)?;
-    let hash = policies::hash([&*text].into_iter());
-    Ok(Descriptors { imported: None, tree, origin: origin(path, hash) })
+
+    /// Whether what is there can change: standard input cannot.
+    pub(crate) fn is_watched(&self) -> bool {
+        !matches!(self, Self::Tree(path) if path.as_os_str() == "-")
+    }
+
+    /// What the files look like now.
+    ///
+    /// # Errors
+    /// If they are not there or cannot be looked at.
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint> {
+        match self {
+            Self::Envoy(configuration) => fingerprint(configuration.files()?),
+            Self::Tree(path) => fingerprint(vec![path.clone()]),
+        }
+    }
+
+    /// Reads and checks all of it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn load(&self) -> Result<Descriptors> {
+        let origin = |path: &Path, hash| Some(Origin { source: path.display().to_string(), hash });
+        match self {
+            Self::Envoy(configuration) => {
+                let (import, hash) = configuration.import()?;
+                let (imported, tree) = documents(&import)?;
+                let origin = origin(&configuration.path, hash);
+                Ok(Descriptors { imported: Some(imported), tree, origin, notes: import.notes })
+            }
+            Self::Tree(path) => {
+                let (tree, text) = policies::read_tree(path)?;
+                let hash = policies::hash([&*text].into_iter());
+                Ok(Descriptors { tree, origin: origin(path, hash), ..Descriptors::default() })
+            }
+        }
+    }
+}
+
+impl Descriptors {
+    /// Says what has no effect, to those who start the program.
+    pub(crate) fn say_notes(&self) {
+        self.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
+    }
 }
 
 /// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
-pub(crate) fn print_import(path: &Path, descriptors: bool) -> Result<ExitCode> {
-    let (import, _) = import(path)?;
-    // Whoever reads the text shall be able to rely on it.
+pub(crate) fn print_import(configuration: &Configuration, descriptors: bool) -> Result<ExitCode> {
+    let (import, _) = configuration.import()?;
+    // You can rely on the text.
     documents(&import)?;
+    import.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
     let text = if descriptors { import.descriptors } else { import.policies };
     say::print(text.as_bytes()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The configuration at `path`, imported, with the hash of its files. What has no effect here is noted.
-fn import(path: &Path) -> Result<(Import, String)> {
-    let files = files(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let import = envoy::import(files.iter().map(|(name, text)| (name.as_str(), text.as_str())));
-    let import = import.map_err(|errors| anyhow!("{}: not imported\n{errors}", path.display()))?;
-    for note in &import.notes {
-        say::note(format_args!("note: {}", say::escaped(note)));
+impl Configuration {
+    /// What it becomes here, with the hash of its files.
+    fn import(&self) -> Result<(Import, String)> {
+        let Self { path, merge_domains } = self;
+        let files = self.files()?;
+        let texts = files.iter().map(|path| Ok((name(path), read(path)?)));
+        let texts: Vec<_> = texts.collect::<Result<_>>().with_context(|| self.cannot_read())?;
+        let named = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let import =
+            if *merge_domains { envoy::import_merged(named) } else { envoy::import(named) };
+        let import =
+            import.map_err(|errors| anyhow!("{}: not imported\n{errors}", path.display()))?;
+        Ok((import, policies::hash(texts.iter().map(|(_, text)| text.as_str()))))
     }
-    let hash = policies::hash(files.iter().map(|(_, text)| text.as_str()));
-    Ok((import, hash))
+
+    /// The YAML files of the directory, by name, or the one file.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        files(&self.path).with_context(|| self.cannot_read())
+    }
+
+    fn cannot_read(&self) -> String {
+        format!("cannot read {}", self.path.display())
+    }
 }
 
 /// What an import says, read as everybody reads it.
@@ -78,27 +154,25 @@ fn documents(import: &Import) -> Result<(Document, DescriptorTree)> {
     Ok((policies, tree))
 }
 
-/// The YAML files of a directory, by name, or the one file.
-fn files(path: &Path) -> Result<Vec<(String, String)>> {
+fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
     let mut paths = Vec::new();
-    if fs::metadata(path)?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            let path = entry?.path();
-            if is_yaml(&path) {
-                paths.push(path);
-            }
-            if paths.len() > FILES_MAX {
-                bail!("more than {FILES_MAX} files");
-            }
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if is_yaml(&path) {
+            paths.push(path);
         }
-        paths.sort();
-    } else {
-        paths.push(path.to_owned());
+        if paths.len() > FILES_MAX {
+            bail!("more than {FILES_MAX} files");
+        }
     }
     if paths.is_empty() {
         bail!("no file there ends in .yaml or .yml");
     }
-    paths.iter().map(|path| Ok((name(path), read(path)?))).collect()
+    paths.sort();
+    Ok(paths)
 }
 
 /// Whether it is a file of a configuration; hidden ones are not.

@@ -14,13 +14,17 @@ use sluicegate::{
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::eyes::{Begun, EventKeys, Eyes, Seen};
+use crate::eyes::{Begun, Eyes, KeyFormat, Seen};
 use crate::store::AnyStore;
 use crate::trace::{Parent, Traces};
 use crate::wire::Wire;
 
 /// How often it is looked at whether the store answers, to say so.
 const STORE_EVERY: Duration = Duration::from_secs(1);
+
+/// How often debts are paid of keys that are not asked for any more: soon enough that other servers
+/// hardly pass more than the limit meanwhile.
+const DEBTS_EVERY: Duration = Duration::from_millis(100);
 
 /// The one way from a wire to a decision.
 ///
@@ -37,7 +41,7 @@ pub(crate) struct Gate<S = AnyStore> {
 impl<S: Store + 'static> Gate<S> {
     /// The gate to `engine`.
     pub(crate) fn new(engine: Engine<S>) -> Self {
-        let eyes = Eyes::new(NonZeroU16::MIN, &engine.policies(), false, EventKeys::default());
+        let eyes = Eyes::new(NonZeroU16::MIN, &engine.policies(), false, KeyFormat::default());
         Self { engine: Arc::new(engine), eyes, traces: None }
     }
 
@@ -122,14 +126,15 @@ impl<S: Store + 'static> Gate<S> {
         hold_max: Micros,
     ) -> Result<Passage, DecideError> {
         let now = self.engine.now();
-        let passing = async {
+        // On the heap, once: each future around it would have room for it twice, as long as it is held.
+        let passing = Box::pin(async {
             match rules {
                 None => self.engine.pass_in_turn(request, now, hold_max).await,
                 Some(rules) => {
                     self.decide_by(rules, request, now).await.map(|it| all_of(it, request))
                 }
             }
-        };
+        });
         self.seen((wire, rules), request, passing).await
     }
 
@@ -242,8 +247,8 @@ impl<S: Store + 'static> Gate<S> {
         self.traces.as_ref()
     }
 
-    /// Says when the store is given up and when it is back, and does what [`Eyes::keep`] does, until
-    /// `stop`.
+    /// Says when the store is given up and when it is back, has it charge what was admitted meanwhile,
+    /// and does what [`Eyes::keep`] does, until `stop`.
     pub(crate) async fn keep(&self, stop: &CancellationToken) {
         let saying = async {
             let mut without_store = false;
@@ -259,7 +264,19 @@ impl<S: Store + 'static> Gate<S> {
                 without_store = is_without_store;
             }
         };
-        tokio::join!(saying, self.eyes.keep(stop));
+        let paying = async {
+            while self.engine.goes_on_without_store()
+                && timeout(DEBTS_EVERY, stop.cancelled()).await.is_err()
+            {
+                while !self.engine.is_without_store() {
+                    let before = self.engine.debts();
+                    if before == 0 || self.engine.pay_debts().await >= before {
+                        break;
+                    }
+                }
+            }
+        };
+        tokio::join!(saying, paying, self.eyes.keep(stop));
     }
 
     /// Puts `policies` in force from the next request on.

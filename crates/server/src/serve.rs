@@ -1,14 +1,14 @@
 //! `sluicegate serve`: one engine behind the wires.
 
 use std::io::{self, Write};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sluicegate::{Clock, Engine, StoreFailure, WallClock};
+use sluicegate::{Clock, Engine, SteadyClock, StoreFailure, WallClock};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -19,6 +19,7 @@ use crate::config::{self, Config, Flags, Listen, Span, StoreConfig, TraceConfig}
 use crate::control::{self, Following, Office, Told};
 use crate::descriptors::{self, Descriptors};
 use crate::eyes::Eyes;
+use crate::fleet;
 use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
@@ -68,14 +69,17 @@ struct Overrides {
     /// 127.0.0.1:8081]; `off` is nowhere.
     #[arg(long, value_name = "ADDRESS")]
     rls: Option<String>,
-    /// Which policies guard which descriptors (YAML or JSON), for such gateways.
+    /// Which policies guard which descriptors (YAML or JSON), for such gateways; watched.
     #[arg(long, value_name = "FILE")]
     descriptors: Option<String>,
     /// A configuration of envoyproxy/ratelimit to serve as it is: a directory of YAML files, or one
-    /// file. Policies of --policies are in force beside its limits, and in the place of those whose
-    /// names they have.
+    /// file, watched. Policies of --policies are in force beside its limits, and replace those of the same
+    /// name.
     #[arg(long, value_name = "DIR", conflicts_with = "descriptors")]
     envoy_config: Option<String>,
+    /// Several files of --envoy-config may be of one domain, which has the descriptors of all of them.
+    #[arg(long, requires = "envoy_config")]
+    envoy_merge_domains: bool,
     /// Where state is kept: `memory`, or a Redis or Valkey that servers share, such as
     /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
     #[arg(long, value_name = "STORE")]
@@ -127,6 +131,7 @@ impl Overrides {
             ..
         } = self;
         let Self { resp, resp_password_file, nodes, keys_max, snapshot, snapshot_every, .. } = self;
+        let envoy_merge_domains = self.envoy_merge_domains.then_some(true.into());
         let text = |text: &Option<String>| text.clone().map(Into::into);
         let flags: [(&'static [&'static str], Option<toml::Value>); _] = [
             (&["policies", "path"], text(policies)),
@@ -137,6 +142,7 @@ impl Overrides {
             (&["rls", "listen"], text(rls)),
             (&["rls", "descriptors"], text(descriptors)),
             (&["rls", "envoy_config"], text(envoy_config)),
+            (&["rls", "envoy_merge_domains"], envoy_merge_domains),
             (&["store", "url"], text(store)),
             (&["store", "time_source"], text(time_source)),
             (&["store", "nodes"], nodes.map(Into::into)),
@@ -154,7 +160,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = args.config()?;
     log::start(config.log.format, config.log.level);
     let rules = match &config.catalog.url {
-        Some(_) => Rules::Catalog(descriptors::load(&config)?),
+        Some(_) => {
+            let source = descriptors::Source::of(&config);
+            let descriptors = load(source.as_ref())?;
+            descriptors.say_notes();
+            Rules::Catalog(source, descriptors)
+        }
         None => Rules::Files(Box::new(rules(&config)?)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -167,18 +178,21 @@ enum Rules {
     /// In files, that were read.
     Files(Box<(Live, PolicySet, DescriptorTree)>),
     /// In a catalog, with descriptors beside.
-    Catalog(Descriptors),
+    Catalog(Option<descriptors::Source>, Descriptors),
 }
 
 /// Says what is wrong with the files that `config` names, if anything is: policies, descriptors,
-/// certificates.
+/// certificates, authorities.
 ///
 /// # Errors
 /// What `serve` would not start for.
 pub(crate) fn check(config: &Config) -> Result<()> {
     match &config.catalog.url {
-        Some(_) => drop(descriptors::load(config)?),
+        Some(_) => drop(load(descriptors::Source::of(config).as_ref())?),
         None => drop(rules(config)?),
+    }
+    if let StoreName::Redis(redis) = StoreName::parse(config.store.url.expose())? {
+        redis.check_files().context("store.url")?;
     }
     Office::new(&config.catalog)?;
     wire::check(config)
@@ -187,7 +201,12 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 /// The policies in force, and what leads to them.
 fn rules(config: &Config) -> Result<(Live, PolicySet, DescriptorTree)> {
     let source = config.policies.path.clone().map(Source::new);
-    Live::start(source, descriptors::load(config)?)
+    Live::start(source, descriptors::Source::of(config))
+}
+
+/// What `source` says of descriptors.
+fn load(source: Option<&descriptors::Source>) -> Result<Descriptors> {
+    Ok(source.map(descriptors::Source::load).transpose()?.unwrap_or_default())
 }
 
 async fn serve(rules: Rules, config: &Config) -> Result<()> {
@@ -196,36 +215,44 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
     let mut signals = Signals::new()?;
     let (following, callers, (live, policies, tree)) = match rules {
         Rules::Files(rules) => (None, Callers::believed(), *rules),
-        Rules::Catalog(descriptors) => {
+        Rules::Catalog(source, descriptors) => {
             let (following, news) = Following::start(&config.catalog, &bound).await?;
-            let (live, tree) = Live::of_catalog(following.kind(), descriptors);
+            let (live, tree) = Live::of_catalog(following.kind(), source, descriptors);
             let callers = Callers::by_token(config.catalog.tokens_required);
             let policies = control::first(news, (&live, &callers), following.revision());
             (Some(following), callers, (live, policies, tree))
         }
     };
     let (engine, snapshots) = open(policies, &config.store).await?;
+    let callers = callers
+        .with_app(Wire::Http, config.http.app.as_deref())
+        .with_app(Wire::Resp, config.resp.app.as_deref())
+        .with_app(Wire::Rls, config.rls.app.as_deref());
     let callers = Arc::new(callers);
     warn(config, &bound, &callers)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet((&engine.policies(), following.is_some()), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
-    let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.event_keys);
+    let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.keys);
     let TraceConfig { endpoint, sample } = &config.trace;
     let traces = endpoint.as_ref().map(|to| Traces::start(to.expose(), *sample)).transpose()?;
     let gate = Arc::new(Gate::new(engine).seen_by(eyes).traced(traces));
     let headers = Headers::of(config.rls.headers.as_slice());
+    let trusted_peers = TrustedPeers::new(config.http.trusted_peers.as_slice());
+    let limits = RateLimits::new(Arc::clone(&gate), tree, headers);
     let house = House {
-        limits: Arc::new(RateLimits::new(Arc::clone(&gate), tree, headers)),
+        limits: Arc::new(limits.letting_looks_pass(config.rls.looks_pass)),
         http_headers: Headers::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
         callers,
         office: Arc::new(Office::new(&config.catalog)?),
         has_own_office: !config.catalog.listen.as_slice().is_empty(),
-        trusted_peers: Arc::new(TrustedPeers::new(config.http.trusted_peers.as_slice())),
+        trusted_peers: Arc::new(trusted_peers.with_hops(config.http.trusted_hops)),
+        allowed_hosts: config.server.allowed_hosts.as_slice().into(),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
+        nodes: config.store.nodes,
         workers: Arc::new(Workers::start(workers)?),
         leaving: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -253,13 +280,15 @@ async fn open(
     match StoreName::parse(config.url.expose())? {
         StoreName::Memory => {
             let (store, snapshots) = snapshot::open(config, &policies, WallClock.now())?;
-            let store = AnyStore::Memory(store);
-            Ok((Engine::new(policies, store, Arc::new(WallClock)), snapshots))
+            // Time goes on where the last run left it, also if the wall has been put back meanwhile.
+            let clock = SteadyClock::not_before(store.latest());
+            Ok((Engine::new(policies, AnyStore::Memory(store), Arc::new(clock)), snapshots))
         }
         StoreName::Redis(redis) => {
             let store = AnyStore::open(&redis, config.time_source).await?;
-            let failure = StoreFailure { nodes: config.nodes, ..StoreFailure::default() };
-            let engine = Engine::new(policies, store, Arc::new(WallClock));
+            let nodes = config.nodes.unwrap_or(NonZeroU32::MIN);
+            let failure = StoreFailure { nodes, ..StoreFailure::default() };
+            let engine = Engine::new(policies, store, Arc::new(SteadyClock::new()));
             Ok((engine.surviving(failure), None))
         }
     }
@@ -272,7 +301,7 @@ async fn answer(
     renewal: Renewal,
     house: &House,
 ) -> Result<()> {
-    let House { gate, live, callers, office, stop, .. } = house;
+    let House { gate, live, callers, office, limits, stop, .. } = house;
     let told = Told { gate, live, callers, office };
     if let Some(following) = &following {
         following.open_office(told).await;
@@ -282,15 +311,16 @@ async fn answer(
             snapshots.keep(&house.stop).await;
         }
     };
-    let watched = async {
-        match following {
-            Some(following) => following.keep(told, stop).await,
-            None => live.watch(gate, stop).await,
+    let followed = async {
+        if let Some(following) = following {
+            following.keep(told, stop).await;
         }
     };
+    let watched = live.watch(limits, stop);
     let (seen, renewed) = (house.gate.keep(&house.stop), renewal.keep(&house.stop));
-    let (cut_off, (), (), (), ()) =
-        tokio::join!(wire::serve(bound, house), kept, watched, seen, renewed);
+    let counted = fleet::keep(house.gate.engine(), house.nodes, stop);
+    let (cut_off, (), (), (), (), (), ()) =
+        tokio::join!(wire::serve(bound, house), kept, followed, watched, seen, renewed, counted);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
@@ -305,27 +335,37 @@ async fn answer(
     }
 }
 
-/// Says which wires everybody can ask who reaches them, and where what they show can be read on the way.
+/// Says which wires answer everybody who reaches them, and where secrets can be read on the way.
 fn warn(config: &Config, bound: &[Bound], callers: &Arc<Callers>) -> io::Result<()> {
     for bound in bound {
         let (wire, address) = (bound.wire(), bound.address()?);
-        let asks_who = wire == Wire::Resp && config.resp.password.is_some();
-        let guarded = asks_who || bound.tls().is_some();
-        let is_deciding = matches!(wire, Wire::Http | Wire::Resp | Wire::Rls);
-        let by_token = is_deciding && callers.door(wire, Some(&address)).requires();
-        if let Some(warning) = warning(wire, &address, (guarded, by_token)) {
+        let asks_who = match wire {
+            Wire::Http | Wire::Rls => callers.door(wire, Some(&address)).requires(),
+            Wire::Resp => {
+                config.resp.password.is_some() || callers.door(wire, Some(&address)).requires()
+            }
+            Wire::Admin => false,
+            Wire::Catalog => true,
+        };
+        if let Some(warning) = warning(wire, &address, (bound.tls(), asks_who)) {
             tracing::warn!("{warning}");
         }
     }
     Ok(())
 }
 
-fn warning(wire: Wire, address: &Listen, (guarded, by_token): (bool, bool)) -> Option<String> {
-    let danger =
-        if by_token { "so that tokens can be read on the way" } else { "and by everybody" };
-    (!guarded && !address.is_local()).then(|| {
+/// What is dangerous about `address`: `tls` says whether there is TLS, and then whether clients have to
+/// show a certificate.
+fn warning(wire: Wire, address: &Listen, (tls, asks_who): (Option<bool>, bool)) -> Option<String> {
+    let danger = match (asks_who, tls) {
+        (_, Some(true)) | (true, Some(false)) => return None,
+        (true, None) => "and without TLS, so that passwords and tokens can be read on the way",
+        (false, Some(false)) => "and answers everybody",
+        (false, None) => "without TLS, and answers everybody",
+    };
+    (!address.is_local()).then(|| {
         format!(
-            "{wire}.listen: `{address}` can be reached from elsewhere, without TLS {danger}; see `{wire}.tls`"
+            "{wire}.listen: `{address}` can be reached from elsewhere, {danger}; see `{wire}.tls`"
         )
     })
 }
@@ -405,18 +445,25 @@ mod tests {
 
     #[test]
     fn an_open_address_without_a_guard_is_warned_of() {
-        let of = |address: &str, guarded| {
-            warning(Wire::Rls, &address.parse().expect("an address"), (guarded, false))
+        let of = |address: &str, tls, asks_who| {
+            warning(Wire::Rls, &address.parse().expect("an address"), (tls, asks_who))
         };
-        let open = of("0.0.0.0:8081", false).unwrap();
+        let open = of("0.0.0.0:8081", None, false).unwrap();
         assert!(open.starts_with("rls.listen: `0.0.0.0:8081` can be reached"), "{open}");
-        assert!(of("[::]:8081", false).is_some());
-        let by_token = warning(Wire::Http, &"0.0.0.0:80".parse().unwrap(), (false, true)).unwrap();
-        assert!(by_token.contains("without TLS so that tokens can be read"), "{by_token}");
-        for (address, guarded) in
-            [("0.0.0.0:8081", true), ("127.0.0.1:1", false), ("[::1]:1", false), ("unix:/s", false)]
-        {
-            assert_eq!(of(address, guarded), None, "{address}");
+        assert!(open.contains("without TLS, and answers everybody"), "{open}");
+        assert!(of("[::]:8081", None, false).is_some());
+        let with_tls = of("0.0.0.0:80", Some(false), false).unwrap();
+        assert!(with_tls.contains("elsewhere, and answers everybody"), "{with_tls}");
+        let in_clear = of("0.0.0.0:80", None, true).unwrap();
+        assert!(in_clear.contains("without TLS, so that passwords and tokens"), "{in_clear}");
+        for (address, tls, asks_who) in [
+            ("0.0.0.0:8081", Some(true), false),
+            ("0.0.0.0:8081", Some(false), true),
+            ("127.0.0.1:1", None, false),
+            ("[::1]:1", None, false),
+            ("unix:/s", None, false),
+        ] {
+            assert_eq!(of(address, tls, asks_who), None, "{address}");
         }
     }
 }

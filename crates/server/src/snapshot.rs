@@ -25,6 +25,15 @@ const EVERY_DEFAULT: Duration = Duration::from_secs(60);
 /// How often it may be written: more only wears the disk out.
 pub(crate) const EVERY_MIN: Duration = Duration::from_millis(100);
 
+/// What the long states of a store may take at least: one of them can be a quarter of it.
+pub(crate) const STATE_BYTES_MIN: usize = 1 << 20;
+
+/// Which part of a store one policy may fill by default: half, so that a flood of keys of one policy
+/// leaves as much to all others together. A smaller part would protect against floods of several
+/// policies at once, and leave most of a store empty where one policy has nearly all keys, which is
+/// what most servers look like.
+const POLICY_KEYS_PART: usize = 2;
+
 /// A memory store's file, and when it is written.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
@@ -44,14 +53,27 @@ pub(crate) fn open(
 ) -> Result<(Arc<MemoryStore>, Option<Snapshots>)> {
     let keys_max = config.keys_max.unwrap_or(KEYS_MAX_DEFAULT);
     let Some(path) = config.snapshot.clone() else {
-        return Ok((Arc::new(MemoryStore::new(keys_max)), None));
+        return Ok((Arc::new(bounded(MemoryStore::new(keys_max), config)), None));
     };
-    let store = Arc::new(match restore(&path, keys_max, policies, now)? {
+    let store = match restore(&path, keys_max, policies, now)? {
         Some(store) => store,
         None => MemoryStore::new(keys_max),
-    });
+    };
+    let store = Arc::new(bounded(store, config));
     let every = config.snapshot_every.map_or(EVERY_DEFAULT, |Span(every)| every);
     Ok((Arc::clone(&store), Some(Snapshots { store, path, every })))
+}
+
+/// The same store with the other bounds that `config` sets.
+fn bounded(store: MemoryStore, config: &StoreConfig) -> MemoryStore {
+    let keys_max = config.keys_max.unwrap_or(KEYS_MAX_DEFAULT);
+    let keys_per_policy_max =
+        config.keys_per_policy_max.unwrap_or(keys_max.div_ceil(POLICY_KEYS_PART));
+    let store = store.with_keys_per_policy_max(keys_per_policy_max);
+    match config.state_bytes_max {
+        Some(bytes) => store.with_state_bytes_max(bytes),
+        None => store,
+    }
 }
 
 impl Snapshots {
@@ -124,12 +146,13 @@ fn told(path: &Path, restored: Restored) -> String {
     line
 }
 
-/// Every rule set that a key can be held to, but for those that callers bring along: nobody knows
-/// these before a caller does, so what was used of them is forgotten.
-fn rule_sets(policies: &PolicySet) -> Vec<Arc<RuleSet>> {
+/// Every rule set that a key can be held to, with the name of the quota that the key counts to. Limits
+/// that callers bring along are not known before a caller does, so what was used of them is forgotten.
+fn rule_sets(policies: &PolicySet) -> Vec<(&str, Arc<RuleSet>)> {
     let of_all = policies.policies().iter().flat_map(|policy| {
         let overrides = policy.overrides().map(|(_, rules)| rules);
-        overrides.chain([policy.rules()]).map(|rules| Arc::clone(rules.set()))
+        let rules = overrides.chain([policy.rules()]);
+        rules.map(|rules| (policy.name(), Arc::clone(rules.set())))
     });
     of_all.chain([settled_rules()]).collect()
 }

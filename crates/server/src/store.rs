@@ -10,13 +10,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
 use sluicegate::store::redis::{
-    ConfigError, Publication, PublishError, Published, RedisConfig, RedisStore, Revisions, Stats,
-    acl, program_acl, sentinel_acl,
+    ConfigError, Fleet, Presence, Publication, PublishError, Published, RedisConfig, RedisError,
+    RedisStore, Revisions, Stats, acl, program_acl, sentinel_acl,
 };
-use sluicegate::store::{Executed, MemoryStore, Request, Store, StoreError, Verdict};
-use sluicegate_kernel::Moment;
+use sluicegate::store::{
+    Debt, Executed, MemoryStore, Permits, Request, Store, StoreError, Verdict,
+};
+use sluicegate_kernel::{Micros, Moment};
 
 use crate::eyes::{Histogram, Spans};
+use crate::fleet::FleetStatus;
 use crate::{say, trace};
 
 /// Where state is to be kept: `memory`, or the URL of a Redis.
@@ -50,6 +53,7 @@ pub(crate) enum AnyStore {
 pub(crate) struct OnRedis {
     store: RedisStore,
     latency: Histogram,
+    fleet: FleetStatus,
     /// Decisions without an answer: those surely not charged, and those perhaps.
     errors: [AtomicU64; 2],
 }
@@ -101,6 +105,7 @@ impl AnyStore {
         Ok(Self::Redis(Box::new(OnRedis {
             store,
             latency: Histogram::default(),
+            fleet: FleetStatus::default(),
             errors: Default::default(),
         })))
     }
@@ -120,7 +125,21 @@ impl Store for AnyStore {
     async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(store) => Ok(store.decide_now(request, at)?),
-            Self::Redis(store) => store.decide(request, at).await,
+            Self::Redis(redis) => redis.measured(redis.store.decide(request, at)).await,
+        }
+    }
+
+    async fn charge_and_decide(
+        &self,
+        debt: &Debt,
+        request: &Request<'_>,
+        at: &Moment<'_>,
+    ) -> Result<(Verdict, Permits), StoreError> {
+        match self {
+            Self::Memory(store) => store.charge_and_decide(debt, request, at).await,
+            Self::Redis(redis) => {
+                redis.measured(redis.store.charge_and_decide(debt, request, at)).await
+            }
         }
     }
 
@@ -146,9 +165,12 @@ impl Store for AnyStore {
 
 impl OnRedis {
     #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
-    async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+    async fn measured<T>(
+        &self,
+        deciding: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let decided = trace::store(self.store.decide(request, at)).await;
+        let decided = trace::store(deciding).await;
         self.latency.note(begun.elapsed());
         if let Err(StoreError::Unavailable { executed, .. }) = &decided {
             self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
@@ -170,6 +192,23 @@ impl OnRedis {
     /// The revisions that others publish there.
     pub(crate) fn revisions(&self) -> Revisions {
         self.store.revisions()
+    }
+
+    /// Notes that this server lives.
+    ///
+    /// # Errors
+    /// [`RedisError`] if there is no answer.
+    pub(crate) async fn note(
+        &self,
+        presence: &mut Presence,
+        now: Micros,
+    ) -> Result<Fleet, RedisError> {
+        self.store.note(presence, now).await
+    }
+
+    /// What is known of the servers that share it.
+    pub(crate) const fn fleet(&self) -> &FleetStatus {
+        &self.fleet
     }
 
     /// What its client did.

@@ -26,7 +26,6 @@ use opentelemetry_sdk::trace::{
 };
 use sluicegate::store::StoreError;
 use sluicegate::{DecideError, Passage, Request};
-use sluicegate_kernel::Verdict;
 
 use crate::eyes::{self, Subject};
 use crate::wire::Wire;
@@ -138,9 +137,9 @@ impl Parent {
 }
 
 /// `asking`, in a span of its own if the decision that wants it has one.
-pub(crate) async fn store(
-    asking: impl Future<Output = Result<Verdict, StoreError>>,
-) -> Result<Verdict, StoreError> {
+pub(crate) async fn store<T>(
+    asking: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
     let within = Context::map_current(|context| context.get::<Within>().cloned());
     let Some(Within(tracer)) = within else { return asking.await };
     let span = tracer.span_builder("store").with_kind(SpanKind::Client);

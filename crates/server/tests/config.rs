@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -59,6 +60,9 @@ fn what_serve_refuses_is_told_by_check() {
     let folder = tempfile::tempdir().unwrap();
     let TlsFiles { server_cert, server_key, .. } = TlsFiles::write(folder.path()).unwrap();
     let (cert, key) = (server_cert.display(), server_key.display());
+    let readable = folder.path().join("readable");
+    fs::write(&readable, "hunter2").unwrap();
+    fs::set_permissions(&readable, fs::Permissions::from_mode(0o644)).unwrap();
     for (text, problem) in [
         ("[policies]\npath = '/none.yaml'".to_owned(), "cannot read /none.yaml"),
         ("[rls]\ndescriptors = '/none.yaml'".to_owned(), "cannot read /none.yaml"),
@@ -73,6 +77,21 @@ fn what_serve_refuses_is_told_by_check() {
         (format!("{OIDC}ca = '/none'"), "catalog.oidc.ca: /none: "),
         (format!("{OIDC}ca = '{key}'"), "catalog.oidc.ca: "),
         (format!("{OIDC}ca = '{cert}'"), ""),
+        ("[http]\nlisten = '0.0.0.0:0'".to_owned(), "http.listen: `0.0.0.0:0` can be reached"),
+        ("[store]\nurl = 'rediss://h?ca_file=/none'".to_owned(), "store.url: ca_file: cannot use"),
+        ("[store]\nurl = 'redis://h'".to_owned(), "store.url: the Redis is on another machine"),
+        (
+            "[catalog]\nurl = 'mysql://u@h/c'".to_owned(),
+            "catalog.url: the database is on another machine",
+        ),
+        (
+            format!("[resp]\npassword_file = '{}'", readable.display()),
+            &format!("cannot read {}: its mode 0644", readable.display()),
+        ),
+        (
+            format!("[rls.tls]\ncert = '{cert}'\nkey = '{}'", readable.display()),
+            &format!("rls.tls.key: cannot read {}: its mode 0644", readable.display()),
+        ),
         ("[policies]\npath = 'examples/policies.yaml'".to_owned(), ""),
         ("[rls]\nenvoy_config = 'examples/envoyproxy-ratelimit'".to_owned(), ""),
     ] {
@@ -97,7 +116,7 @@ fn check(folder: &TempDir, text: &str) -> (String, String) {
 #[test]
 fn what_holds_and_what_pages_show_is_what_the_schema_permits() {
     let schema = jsonschema::validator_for(&schema()).unwrap();
-    for options in [&[][..], &["--store", "redis://:48151623@h/1"]] {
+    for options in [&[][..], &["--store", "rediss://:48151623@h/1"]] {
         let (holds, _) = config(&[&["print"], options].concat());
         is_permitted(&schema, &holds).unwrap();
         let url = if options.is_empty() { "memory://" } else { "***" };

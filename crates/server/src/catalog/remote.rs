@@ -1,7 +1,5 @@
 //! The admin API of a running server, as far as the policies of one app are concerned.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +18,7 @@ use crate::client::target::Target;
 use crate::client::tls::Trust;
 use crate::client::told;
 use crate::config::{Secret, Span};
+use crate::private;
 use crate::say;
 
 /// The variable that holds a token.
@@ -241,11 +240,8 @@ impl Server {
     fn token(&self) -> Result<Secret> {
         let text = match &self.token_file {
             Some(file) => {
-                let mut text = String::new();
-                let read = File::open(file)
-                    .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text));
-                read.with_context(|| format!("cannot read {}", file.display()))?;
-                text
+                let read = private::read_text(file, TOKEN_BYTES_MAX);
+                read.with_context(|| format!("cannot read {}", file.display()))?
             }
             None => std::env::var(TOKEN).unwrap_or_default(),
         };

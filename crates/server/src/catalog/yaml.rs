@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::say;
 
 /// Members that come before others, as people write them; what is not named here comes after, by name.
-const FIRST: [&str; 13] = [
+const FIRST: [&str; 15] = [
     "name",
     "apps",
     "match",
@@ -16,6 +16,8 @@ const FIRST: [&str; 13] = [
     "overrides",
     "overflow",
     "on_store_failure",
+    "on_overload",
+    "on_key_quota",
     "carry",
     "rate",
     "limit",

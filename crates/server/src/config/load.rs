@@ -4,12 +4,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sluicegate::http::HOPS_MAX;
 use sluicegate::store::KEYS_MAX;
 use sluicegate_control::Error as CatalogError;
+use sluicegate_kernel::limits::NAME_BYTES_MAX;
+use sluicegate_kernel::ruleset::is_name;
 use toml::{Table, Value};
 
-use super::{CatalogConfig, Config, OidcConfig, StoreConfig};
-use crate::snapshot::EVERY_MIN;
+use super::{CatalogConfig, Config, OidcConfig, StoreConfig, reach};
+use crate::private;
+use crate::say::one_line;
+use crate::snapshot::{EVERY_MIN, STATE_BYTES_MIN};
 use crate::store::StoreName;
 
 /// What names of variables in the environment begin with.
@@ -28,6 +33,9 @@ pub(super) const SECRETS: [&[&str]; 4] = [
 
 /// Largest file of a configuration or a secret: nobody writes more by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Most changes of one account or token in a minute: no database makes more of them.
+const CHANGES_PER_MINUTE_MAX: u32 = 100_000;
 
 /// Longest name of a node in bytes: a host and a port.
 const NODE_BYTES_MAX: usize = 128;
@@ -118,32 +126,32 @@ fn of_tree(tree: Table) -> Result<Config, ConfigError> {
 
 /// What types cannot say.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let Config { server, admin, resp, rls, store, trace, catalog, policies, .. } = config;
+    let Config { server, http, resp, rls, store, trace, catalog, policies, .. } = config;
     if server.workers > 256 {
         return wrong("server.workers", format!("`{}` is outside 0..=256", server.workers));
     }
     if resp.password.as_ref().is_some_and(|password| password.expose().is_empty()) {
         return wrong("resp.password", "is empty".to_owned());
     }
-    let name = StoreName::parse(store.url.expose());
-    let name = name.or_else(|error| wrong("store.url", error.to_string()))?;
-    let StoreConfig { keys_max, snapshot, snapshot_every, .. } = store;
-    if let Some(keys) = keys_max.filter(|keys| !(1..=KEYS_MAX).contains(keys)) {
-        return wrong("store.keys_max", format!("`{keys}` is outside 1..={KEYS_MAX}"));
+    for (path, app) in [("http.app", &http.app), ("resp.app", &resp.app), ("rls.app", &rls.app)] {
+        if let Some(app) = app.as_deref().filter(|app| !is_name(app)) {
+            let app = one_line(app);
+            let problem = format!(
+                "`{app}` is not a name: expected 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`"
+            );
+            return wrong(path, problem);
+        }
     }
-    if let Some(every) = snapshot_every.filter(|every| every.0 < EVERY_MIN) {
-        return wrong("store.snapshot_every", format!("`{every}` is less than 100ms"));
-    }
-    let of_memory =
-        [("store.snapshot", snapshot.is_some()), ("store.keys_max", keys_max.is_some())];
-    if let (StoreName::Redis(_), Some((path, _))) = (name, of_memory.iter().find(|(_, is)| *is)) {
-        return wrong(path, "only goes with a store in memory".to_owned());
-    }
-    if store.snapshot_every.is_some() && store.snapshot.is_none() {
-        return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
+    let name = check_store(store)?;
+    if let Some(hops) = http.trusted_hops.filter(|hops| !(1..=HOPS_MAX).contains(hops)) {
+        return wrong("http.trusted_hops", format!("`{hops}` is outside 1..={HOPS_MAX}"));
     }
     if rls.descriptors.is_some() && rls.envoy_config.is_some() {
         return wrong("rls.descriptors", "does not go with `rls.envoy_config`".to_owned());
+    }
+    if rls.envoy_merge_domains && rls.envoy_config.is_none() {
+        let problem = "expected `rls.envoy_config` beside it".to_owned();
+        return wrong("rls.envoy_merge_domains", problem);
     }
     check_catalog(catalog)?;
     if catalog.url.is_some() && policies.path.is_some() {
@@ -164,19 +172,55 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if !(0.0..=1.0).contains(&trace.sample) {
         return wrong("trace.sample", format!("`{}` is outside 0..=1", trace.sample));
     }
-    let open = admin.listen.as_slice().iter().find(|listen| !listen.is_local());
-    let knows_clients = admin.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-    if let Some(open) = open.filter(|_| !knows_clients && !admin.insecure) {
-        let problem = format!(
-            "`{open}` can be reached from elsewhere: expected a loopback address, `admin.tls.client_ca`, or `admin.insecure = true`"
-        );
-        return wrong("admin.listen", problem);
+    reach::check(config, &name)
+}
+
+/// Which store it is.
+fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
+    let name = StoreName::parse(store.url.expose());
+    let name = name.or_else(|error| wrong("store.url", error.to_string()))?;
+    let StoreConfig {
+        keys_max,
+        keys_per_policy_max,
+        state_bytes_max,
+        snapshot,
+        snapshot_every,
+        ..
+    } = store;
+    for (path, keys) in
+        [("store.keys_max", keys_max), ("store.keys_per_policy_max", keys_per_policy_max)]
+    {
+        if let Some(keys) = keys.filter(|keys| !(1..=KEYS_MAX).contains(keys)) {
+            return wrong(path, format!("`{keys}` is outside 1..={KEYS_MAX}"));
+        }
     }
-    Ok(())
+    if let Some(bytes) = state_bytes_max.filter(|bytes| *bytes < STATE_BYTES_MIN) {
+        return wrong("store.state_bytes_max", format!("`{bytes}` is less than {STATE_BYTES_MIN}"));
+    }
+    if let Some(every) = snapshot_every.filter(|every| every.0 < EVERY_MIN) {
+        return wrong("store.snapshot_every", format!("`{every}` is less than 100ms"));
+    }
+    let of_memory = [
+        ("store.snapshot", snapshot.is_some()),
+        ("store.keys_max", keys_max.is_some()),
+        ("store.keys_per_policy_max", keys_per_policy_max.is_some()),
+        ("store.state_bytes_max", state_bytes_max.is_some()),
+    ];
+    if let (StoreName::Redis(_), Some((path, _))) = (&name, of_memory.iter().find(|(_, is)| *is)) {
+        return wrong(path, "only goes with a store in memory".to_owned());
+    }
+    if store.snapshot_every.is_some() && store.snapshot.is_none() {
+        return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
+    }
+    Ok(name)
 }
 
 fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
-    let CatalogConfig { url, node, listen, tls, insecure, oidc, .. } = catalog;
+    let CatalogConfig { url, node, listen, oidc, changes_per_minute, .. } = catalog;
+    if changes_per_minute.get() > CHANGES_PER_MINUTE_MAX {
+        let problem = format!("`{changes_per_minute}` is outside 1..={CHANGES_PER_MINUTE_MAX}");
+        return wrong("catalog.changes_per_minute", problem);
+    }
     if let Some(url) = url {
         // It is not repeated: there may be a password in it.
         let url: Result<sluicegate_control::Url, _> = url.expose().parse();
@@ -193,13 +237,6 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
     }
     if let Some(oidc) = oidc {
         check_oidc(oidc, url.is_some())?;
-    }
-    let open = listen.as_slice().iter().find(|listen| !listen.is_local());
-    if let Some(open) = open.filter(|_| tls.is_none() && !insecure) {
-        let problem = format!(
-            "`{open}` can be reached from elsewhere: expected a loopback address, `catalog.tls`, or `catalog.insecure = true`"
-        );
-        return wrong("catalog.listen", problem);
     }
     Ok(())
 }
@@ -221,7 +258,7 @@ fn check_oidc(oidc: &OidcConfig, has_catalog: bool) -> Result<(), ConfigError> {
     }
 }
 
-fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
+pub(super) fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
     Err(ConfigError::Value { path: path.to_owned(), problem })
 }
 
@@ -296,14 +333,19 @@ fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
         return Err(at(&format!("`{key}` is given too, expected one of the two")));
     }
     let file = file.as_str().ok_or_else(|| at("expected the path of a file"))?;
-    let secret = read(Path::new(file))?;
+    let path = Path::new(file);
+    let secret = private::read_text(path, FILE_BYTES_MAX);
+    let secret = secret.map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
     table.insert((*key).to_owned(), secret.trim_end_matches(['\r', '\n']).into());
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use std::iter;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::config::{Listen, Secret};
@@ -319,6 +361,12 @@ mod tests {
 
     fn problem(text: &str) -> String {
         from_text(text, &[]).expect_err("it is wrong").to_string()
+    }
+
+    /// A file that nobody else can read.
+    fn write_secret(path: &Path, text: &str) {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
     #[test]
@@ -337,7 +385,7 @@ mod tests {
         ];
         let config = from_text(text, &environment).unwrap();
         assert_eq!((config.server.workers, config.store.keys_max), (1, Some(20)));
-        assert_eq!(config.store.nodes.get(), 2);
+        assert_eq!(config.store.nodes.map(NonZeroU32::get), Some(2));
         let listen = [Listen::Tcp("127.0.0.1:2".parse().unwrap()), Listen::Unix("/run/s".into())];
         assert_eq!(config.http.listen.as_slice(), listen);
 
@@ -355,15 +403,29 @@ mod tests {
             ("[http]\nlisten = 'x'", "http.listen: `x` is no address"),
             ("[http]\nlisten = ['127.0.0.1:1', 'x']", "http.listen[1]: `x` is no address"),
             ("[store]\nnodes = 0", "store.nodes: invalid value: integer `0`"),
+            (
+                "[store]\nkeys_per_policy_max = 0",
+                "store.keys_per_policy_max: `0` is outside 1..=4294967295",
+            ),
+            (
+                "[store]\nstate_bytes_max = 1000",
+                "store.state_bytes_max: `1000` is less than 1048576",
+            ),
             ("[store]\nkeys_max = 'many'", "store.keys_max: invalid type: string \"many\""),
             ("[store]\nsnapshot_every = '60'", "store.snapshot_every: "),
             ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: expected `store.snapshot`"),
             ("[server]\nworkers = 257", "server.workers: `257` is outside 0..=256"),
             ("[admin]\nlisten = '0.0.0.0:1'", "admin.listen: `0.0.0.0:1` can be reached"),
+            ("[http]\ntrusted_hops = 0", "http.trusted_hops: `0` is outside 1..=64"),
+            ("[http]\ntrusted_hops = 65", "http.trusted_hops: `65` is outside 1..=64"),
             ("[trace]\nsample = 1.5", "trace.sample: `1.5` is outside 0..=1"),
             ("[trace]\nendpoint = 'h:1'", "trace.endpoint: expected `http://HOST:PORT`"),
             ("[log]\nlevel = 'loud'", "log.level: unknown variant `loud`"),
             ("server = 1", "server: expected a section"),
+            (
+                "[rls]\nenvoy_merge_domains = true",
+                "rls.envoy_merge_domains: expected `rls.envoy_config` beside it",
+            ),
             (
                 "[rls]\ndescriptors = 'd'\nenvoy_config = 'e'",
                 "rls.descriptors: does not go with `rls.envoy_config`",
@@ -390,7 +452,7 @@ mod tests {
     fn a_secret_may_be_a_file_and_is_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
-        fs::write(&file, "hunter2\n").unwrap();
+        write_secret(&file, "hunter2\n");
         let file = file.to_str().unwrap();
         let config = from_text("", &[("SLUICEGATE__RESP__PASSWORD_FILE", file)]).unwrap();
         assert_eq!(config.resp.password, Some(Secret::new("hunter2")));
@@ -399,6 +461,9 @@ mod tests {
         let both = format!("[resp]\npassword = 'a'\npassword_file = '{file}'");
         assert!(problem(&both).starts_with("resp.password_file: `password` is given too"));
         assert!(problem("[resp]\npassword_file = '/none'").starts_with("cannot read /none: "));
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+        let readable = problem(&format!("[resp]\npassword_file = '{file}'"));
+        assert!(readable.starts_with(&format!("cannot read {file}: its mode 0644 gives")));
     }
 
     #[test]
@@ -433,7 +498,7 @@ mod tests {
     fn a_provider_is_known_by_urls_that_are_safe_and_a_secret_that_may_be_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
-        fs::write(&secret, "48151623\n").unwrap();
+        write_secret(&secret, "48151623\n");
         let oidc = format!(
             "issuer = 'https://id.example.org'\nclient_id = 'c'\n\
              redirect_url = 'https://h/v1/admin/oidc/callback'\n\

@@ -10,6 +10,7 @@
 
 mod load;
 mod print;
+mod reach;
 mod value;
 
 use std::num::NonZeroU32;
@@ -22,9 +23,9 @@ use sluicegate_control::{Role, identity};
 pub use load::of_text;
 pub(crate) use load::{Flags, load};
 pub(crate) use print::{ConfigCommand, run};
-pub(crate) use value::{Endpoint, Listen, Network, OneOrMany, Secret, Span};
+pub(crate) use value::{Endpoint, HostName, Listen, Network, OneOrMany, Secret, Span};
 
-use crate::eyes::EventKeys;
+use crate::eyes::KeyFormat;
 use crate::log::{LogFormat, LogLevel};
 use crate::store::TimeSource;
 
@@ -67,6 +68,10 @@ pub(crate) struct ServerConfig {
     /// Connections of one address at a time, at least 1; none: 1,024, and of Redis clients 2,048.
     /// The next one takes the place of one that asks nothing. A thousand of them take up to 35 MB.
     pub(crate) connections_max: Option<NonZeroU32>,
+    /// Hosts that requests of HTTP may ask for (`Host`), beside `localhost` and the addresses of loopback:
+    /// the names that proxies and people use for an address on loopback, and for the admin API.
+    /// Others are refused there, because a page in a browser can make its own name lead here.
+    pub(crate) allowed_hosts: OneOrMany<HostName>,
 }
 
 /// Where state is kept.
@@ -77,13 +82,25 @@ pub(crate) struct StoreConfig {
     /// `redis+sentinel://` or `redis+cluster://`.
     #[serde(serialize_with = "value::store_url")]
     pub(crate) url: Secret,
-    /// Keys that a memory store holds at most, 1..=4294967295; none: 1,000,000. Beyond, the fullest
-    /// budgets are forgotten.
+    /// Permits a Redis on another machine without TLS: in a network where nobody else listens.
+    pub(crate) url_insecure: bool,
+    /// Keys that a memory store holds at most, 1..=4294967295; none: 1,000,000. Beyond, keys of which
+    /// the most is left are forgotten, or new keys share one budget of their rules.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub(crate) keys_max: Option<usize>,
-    /// Servers that share the store, at least 1. While it does not answer, each enforces that part of
-    /// the limits.
-    pub(crate) nodes: NonZeroU32,
+    /// Keys of one policy, and of all limits that callers bring along, that a memory store holds at
+    /// most, 1..=4294967295; none: half of `keys_max`. Beyond, new keys share one budget of the
+    /// policy's rules, or are refused, as its `on_key_quota` says.
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
+    pub(crate) keys_per_policy_max: Option<usize>,
+    /// Bytes that the long states of a memory store take at most (several rules, `sliding_log`,
+    /// `sliding_window`, `smooth_warmup`, `concurrency`), at least 1048576; none: 256 for each of
+    /// `keys_max`, at least 16777216. Beyond, it is as with `keys_max`.
+    #[schemars(range(min = 1_048_576))]
+    pub(crate) state_bytes_max: Option<usize>,
+    /// Servers that share the store, at least 1; none: as many as note there that they live. While it
+    /// does not answer, each enforces that part of the limits.
+    pub(crate) nodes: Option<NonZeroU32>,
     /// Whose clock rules on Redis.
     pub(crate) time_source: TimeSource,
     /// Where a memory store is written to at shutdown, and read from at start.
@@ -117,13 +134,19 @@ pub(crate) struct CatalogConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
-    /// Permits an address there that others can reach without TLS, behind a proxy that speaks it.
+    /// Permits an address of the admin API that others can reach without TLS, behind a proxy that
+    /// speaks it.
     pub(crate) insecure: bool,
     /// Proxies before the admin API whose `X-Forwarded-For` is believed: `10.0.0.0/8`, `192.0.2.7`. They
     /// must add to it, or set it. None: a request comes from who connects.
     pub(crate) trusted_proxies: OneOrMany<Network>,
     /// Permits a database on another machine without TLS whose certificate and name are verified.
     pub(crate) url_insecure: bool,
+    /// Changes that one account or token may make in a minute, 1..=100000; ten times as many at once.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(crate) changes_per_minute: NonZeroU32,
+    /// Versions of each policy that are kept, at least 1: the latest.
+    pub(crate) versions_max: NonZeroU32,
     /// Where people sign in elsewhere, by OpenID Connect; none: they have passwords here.
     pub(crate) oidc: Option<OidcConfig>,
 }
@@ -209,8 +232,18 @@ pub(crate) struct HttpConfig {
     /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
     /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
     pub(crate) trusted_peers: OneOrMany<Network>,
+    /// Proxies that a request passes, 1..=64, of which each adds to `X-Forwarded-For`: the client is that
+    /// many addresses from the right, whatever address it has. None: the last address that is none of
+    /// `trusted_peers`.
+    #[schemars(range(min = 1, max = 64))]
+    pub(crate) trusted_hops: Option<usize>,
+    /// The app of requests that show no token and say no app: with a catalog, whose policies belong to
+    /// apps, a gateway's. None: they are of no app.
+    pub(crate) app: Option<String>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
+    /// Permits an address that others can reach where nobody has to show a token or a certificate.
+    pub(crate) insecure: bool,
 }
 
 /// Headers that tell a client what is left.
@@ -233,6 +266,11 @@ pub(crate) struct RespConfig {
     pub(crate) tls: Option<TlsConfig>,
     /// What clients must say with `AUTH`.
     pub(crate) password: Option<Secret>,
+    /// Permits an address that others can reach where nobody has to show a password, a token or a
+    /// certificate.
+    pub(crate) insecure: bool,
+    /// The app of commands that are sent without a token and say no app. None: they are of no app.
+    pub(crate) app: Option<String>,
 }
 
 /// Envoy's rate limit service.
@@ -243,13 +281,23 @@ pub(crate) struct RlsConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
-    /// A file that says which policies guard which descriptors; read at start.
+    /// A file that says which policies guard which descriptors; watched.
     pub(crate) descriptors: Option<PathBuf>,
-    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are; read at
-    /// start.
+    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are; watched.
     pub(crate) envoy_config: Option<PathBuf>,
+    /// Whether several files of `envoy_config` may be of one domain, which has the descriptors of all of
+    /// them.
+    pub(crate) envoy_merge_domains: bool,
     /// Which headers gateways are told to add to answers, beside `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
+    /// Permits an address that others can reach where nobody has to show a token or a certificate.
+    pub(crate) insecure: bool,
+    /// Whether a descriptor that only looks (`hits_addend: 0`) is OK where exactly nothing is left, as
+    /// envoyproxy/ratelimit has it.
+    pub(crate) looks_pass: bool,
+    /// The app of requests that show no token and say no app: with a catalog, whose policies belong to
+    /// apps, the gateway's. None: they are of no app.
+    pub(crate) app: Option<String>,
 }
 
 /// Health, and what is in force: for operators.
@@ -260,11 +308,12 @@ pub(crate) struct AdminConfig {
     pub(crate) listen: OneOrMany<Listen>,
     /// Speaks TLS there; none: plain.
     pub(crate) tls: Option<TlsConfig>,
-    /// Permits an address that others can reach, without `tls.client_ca`: whoever reaches it sees what
-    /// is in force.
+    /// Permits an address that others can reach, without `tls.client_ca`: all who reach it see what is
+    /// in force. The admin API of a catalog is not served there without TLS, unless
+    /// `catalog.insecure` permits that too.
     pub(crate) insecure: bool,
-    /// How keys are written in the stream of decisions.
-    pub(crate) event_keys: EventKeys,
+    /// How keys are written in `/v1/top` and `/v1/events`; logs, traces and metrics have none.
+    pub(crate) keys: KeyFormat,
 }
 
 /// What the process says of itself, on standard error.
@@ -306,8 +355,11 @@ impl Default for StoreConfig {
     fn default() -> Self {
         Self {
             url: Secret::new("memory://"),
+            url_insecure: false,
             keys_max: None,
-            nodes: NonZeroU32::MIN,
+            keys_per_policy_max: None,
+            state_bytes_max: None,
+            nodes: None,
             time_source: TimeSource::Server,
             snapshot: None,
             snapshot_every: None,
@@ -327,6 +379,8 @@ impl Default for CatalogConfig {
             insecure: false,
             trusted_proxies: OneOrMany::default(),
             url_insecure: false,
+            changes_per_minute: NonZeroU32::new(30).expect("it is not zero"),
+            versions_max: NonZeroU32::new(1_000).expect("it is not zero"),
             oidc: None,
         }
     }
@@ -396,13 +450,22 @@ impl Default for HttpConfig {
             headers: OneOrMany::from([HeaderStyle::Ratelimit]),
             tls: None,
             trusted_peers: Network::loopback(),
+            trusted_hops: None,
+            insecure: false,
+            app: None,
         }
     }
 }
 
 impl Default for RespConfig {
     fn default() -> Self {
-        Self { listen: Listen::loopback(6380), tls: None, password: None }
+        Self {
+            listen: Listen::loopback(6380),
+            tls: None,
+            password: None,
+            insecure: false,
+            app: None,
+        }
     }
 }
 
@@ -413,7 +476,11 @@ impl Default for RlsConfig {
             tls: None,
             descriptors: None,
             envoy_config: None,
+            envoy_merge_domains: false,
             headers: OneOrMany::default(),
+            insecure: false,
+            looks_pass: false,
+            app: None,
         }
     }
 }
@@ -424,7 +491,7 @@ impl Default for AdminConfig {
             listen: Listen::loopback(8082),
             tls: None,
             insecure: false,
-            event_keys: EventKeys::default(),
+            keys: KeyFormat::default(),
         }
     }
 }

@@ -17,6 +17,9 @@ use sluicegate_policy::text;
 /// What stands in the place of a secret.
 const HIDDEN: &str = "***";
 
+/// Longest host in bytes: that of the domain name system (RFC 1035, section 2.3.4).
+const HOST_BYTES_MAX: usize = 253;
+
 /// Where a wire listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
@@ -29,6 +32,10 @@ pub(crate) enum Listen {
 /// Addresses that have their first bits in common; one of them alone has all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network(pub(crate) IpNet);
+
+/// A host: a name or an address, without a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostName(String);
 
 /// A duration, as in policy documents: `250ms`, `60s`, `5m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +120,35 @@ impl FromStr for Network {
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl HostName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_v6 = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok();
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let is_name = (1..=HOST_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_part);
+        if is_name || is_v6().is_some() {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!(
+            "`{text}` is not a host: expected `limits.example.org`, `10.0.0.7` or `[2001:db8::7]`, \
+             without scheme and port"
+        ))
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -285,6 +321,7 @@ macro_rules! as_text {
 as_text! {
     Listen: json_schema!({ "type": "string", "examples": ["127.0.0.1:8080", "unix:/run/sluicegate.sock"] }),
     Network: json_schema!({ "type": "string", "examples": ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"] }),
+    HostName: json_schema!({ "type": "string", "examples": ["limits.example.org", "10.0.0.7"] }),
     Span: json_schema!({ "type": "string", "examples": ["250ms", "60s", "5m"] })
 }
 

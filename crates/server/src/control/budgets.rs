@@ -14,11 +14,11 @@ use crate::wire::Wire;
 pub(super) struct Live(pub(super) Arc<Gate>);
 
 impl Live {
-    /// Asks for one of the apps that may: a budget is theirs together.
+    /// Asks as an app that may do everything with it: a budget is shared by all that may use it.
     async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, String> {
         let policies = self.0.engine().policies();
         let found = policies.resolve(policy).ok_or("this node does not hold the policy yet")?;
-        let app = found.apps().and_then(|mut apps| apps.next());
+        let app = found.named_apps().next().or(found.owner());
         let key = (!key.is_empty()).then_some(key);
         let request = Request { policy, key, app, verb };
         let passed = self.0.pass(Wire::Admin, None, &request).await;

@@ -98,13 +98,6 @@ impl Following {
     ) -> Result<(Self, Vec<News>)> {
         let Some(url) = &config.url else { bail!("catalog.url: is not set") };
         let url: Url = url.expose().parse().context("catalog.url")?;
-        if url.is_open() && !config.url_insecure {
-            bail!(
-                "catalog.url: the database is on another machine, and its certificate is not verified: \
-                 add `?sslmode=verify-full` (PostgreSQL) or `?ssl-mode=VERIFY_IDENTITY` (MySQL), or say \
-                 `catalog.url_insecure = true`"
-            );
-        }
         let name = match &config.node {
             Some(name) => name.clone(),
             None => node_name(bound)?,
@@ -280,6 +273,7 @@ impl Opening<'_> {
         let opened = async {
             // Connections of its own: however many people ask, a look need not wait for one.
             let catalog = Catalog::join(&self.url).await?;
+            let catalog = catalog.keeping_versions(self.told.office.versions_max());
             let setup = setup(&catalog).await?;
             Ok::<_, sluicegate_control::Error>((catalog, setup))
         };

@@ -1,5 +1,6 @@
 //! Where operators come to: the admin API, once the catalog is there.
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, anyhow};
@@ -28,6 +29,10 @@ pub(crate) struct Office {
     proxies: TrustedProxies,
     /// Where people sign in elsewhere, if they do.
     oidc: Option<Arc<Oidc>>,
+    /// Changes that one account or token may make in a minute.
+    changes_per_minute: NonZeroU32,
+    /// Versions of each policy that are kept.
+    versions_max: NonZeroU32,
 }
 
 impl Office {
@@ -43,16 +48,29 @@ impl Office {
         let proxies = config.trusted_proxies.as_slice().iter().map(|Network(network)| *network);
         let proxies = TrustedProxies::new(proxies);
         let oidc = oidc.map(Arc::new);
-        Ok(Self { router: OnceLock::new(), changed: Notify::new(), proxies, oidc })
+        Ok(Self {
+            router: OnceLock::new(),
+            changed: Notify::new(),
+            proxies,
+            oidc,
+            changes_per_minute: config.changes_per_minute,
+            versions_max: config.versions_max,
+        })
     }
 
     /// From now on this answers.
     pub(super) fn open(&self, api: &Api) {
+        let api = api.clone().with_changes_per_minute(self.changes_per_minute);
         let router = match &self.oidc {
-            Some(oidc) => api.clone().with_oidc(Arc::clone(oidc)).router(),
+            Some(oidc) => api.with_oidc(Arc::clone(oidc)).router(),
             None => api.router(),
         };
         self.router.set(router).ok();
+    }
+
+    /// How many versions of each policy are kept.
+    pub(super) const fn versions_max(&self) -> NonZeroU32 {
+        self.versions_max
     }
 
     /// Whether it was opened.

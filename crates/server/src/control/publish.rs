@@ -1,11 +1,12 @@
 //! Has Redis carry what the catalog says, for programs that go to Redis themselves
 //! (`spec/redis-protocol.md`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate::store::redis::{Changed, Publication, Published, PublishedPolicy};
-use sluicegate_control::catalog::State;
+use sluicegate_control::catalog::{PublishedPolicy as CatalogPolicy, State};
 use sluicegate_control::node::Held;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -56,7 +57,9 @@ impl Publisher {
 
     /// Publishes what is held, where Redis does not have it.
     async fn look(&mut self, store: &OnRedis, Holding { held, asked_at, .. }: Holding) {
-        let policies: Vec<_> = held.policies().map(published).collect();
+        let documents: Vec<_> = held.policies().map(document).collect();
+        let policies = held.policies().zip(&documents);
+        let policies: Vec<_> = policies.map(|(it, document)| published(it, document)).collect();
         let (there, of_other) = match &self.there {
             Some(there) if there.catalog() == held.catalog() => (Some(there), None),
             of_other => (None, of_other.as_ref()),
@@ -98,19 +101,50 @@ impl Publisher {
     }
 }
 
-fn published(policy: &sluicegate_control::catalog::PublishedPolicy) -> PublishedPolicy<'_> {
+/// The document of a policy, which always says its `apps`: whatever reads it without knowing its owner
+/// takes a policy that names none for one of every app.
+fn document(policy: &CatalogPolicy) -> Cow<'_, str> {
+    let document = policy.document.as_str();
+    // The catalog writes members in the order of their names, and no other comes before this one.
+    match document.strip_prefix('{') {
+        Some(members) if !members.starts_with(APPS) => {
+            Cow::Owned(format!("{{{APPS}[\"{}\"],{members}", policy.app))
+        }
+        _ => Cow::Borrowed(document),
+    }
+}
+
+/// What the document of a policy begins with that says its apps.
+const APPS: &str = "\"apps\":";
+
+fn published<'p>(policy: &'p CatalogPolicy, document: &'p str) -> PublishedPolicy<'p> {
     PublishedPolicy {
         name: &policy.name,
         app: &policy.app,
         is_shadow: policy.state == State::Shadow,
         version: policy.version,
-        document: &policy.document,
+        document,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_redis_has_says_whose_a_policy_is_without_apps() {
+        let rules = r#""name":"orders","rules":[]}"#;
+        for (written, carried) in [
+            (format!("{{{rules}"), format!(r#"{{"apps":["shop"],{rules}"#)),
+            (format!(r#"{{"apps":["bank"],{rules}"#), format!(r#"{{"apps":["bank"],{rules}"#)),
+            (format!(r#"{{"apps":["*"],{rules}"#), format!(r#"{{"apps":["*"],{rules}"#)),
+        ] {
+            let (name, app) = ("orders".to_owned(), "shop".to_owned());
+            let policy =
+                CatalogPolicy { name, app, state: State::Active, version: 1, document: written };
+            assert_eq!(document(&policy), carried);
+        }
+    }
 
     #[test]
     fn who_is_late_takes_nothing_back() {

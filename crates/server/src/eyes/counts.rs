@@ -21,6 +21,7 @@ use foldhash::fast::FixedState;
 use sluicegate::{DecideError, Mode, Request, Verb};
 
 use super::histogram::{Histogram, Spans};
+use super::keys::KeyWriter;
 use super::top::Tops;
 use crate::wire::Wire;
 
@@ -53,7 +54,8 @@ pub(crate) enum Subject<'a> {
 
 const FATES: [Fate; 6] =
     [Fate::Allowed, Fate::Held, Fate::Shadowed, Fate::Degraded, Fate::Diverted, Fate::Refused];
-const MODES: [Mode; 5] = [Mode::Store, Mode::Remembered, Mode::Local, Mode::Allow, Mode::Deny];
+const MODES: [Mode; 6] =
+    [Mode::Store, Mode::Remembered, Mode::Local, Mode::Allow, Mode::Deny, Mode::Shed];
 
 /// A counter for every result in every mode, and one for errors, which have none.
 const PLACES: usize = FATES.len() * MODES.len() + 1;
@@ -75,6 +77,7 @@ pub(crate) struct Counts {
     current: AtomicU64,
     /// Sketches of refused keys that there are.
     sketches: AtomicUsize,
+    keys: Arc<KeyWriter>,
 }
 
 /// The policies that are counted.
@@ -149,13 +152,17 @@ pub(crate) struct Decisions {
 
 impl Counts {
     /// Of policies with these names, counted by so many threads.
-    pub(crate) fn new<'n>(workers: NonZeroU16, names: impl Iterator<Item = &'n str>) -> Self {
+    pub(crate) fn new<'n>(
+        workers: NonZeroU16,
+        names: impl Iterator<Item = &'n str>,
+        keys: Arc<KeyWriter>,
+    ) -> Self {
         let shards = usize::from(workers.get()) + 1;
         let table = Table::new(shards, names);
         let current = AtomicU64::new(table.number);
         let table = Mutex::new(Arc::new(table));
         let shards = (0..shards).map(|_| Shard::default()).collect();
-        Self { shards, table, current, sketches: AtomicUsize::new(0) }
+        Self { shards, table, current, sketches: AtomicUsize::new(0), keys }
     }
 
     /// From now on policies with these names are in force as well. What was counted stays.
@@ -176,7 +183,7 @@ impl Counts {
         self.here(subject, |here, of_policy| {
             of_policy.add(here, wire, fate as usize * MODES.len() + place_of(mode));
             if let Some(key) = refused_key {
-                of_policy.tops.note(here.shard, key, &self.sketches);
+                of_policy.tops.note(here.shard, key, (&self.keys, &self.sketches));
             }
         });
     }
@@ -411,6 +418,7 @@ pub(crate) const fn mode_name(mode: Mode) -> &'static str {
         Mode::Local => "local",
         Mode::Allow => "allow",
         Mode::Deny => "deny",
+        Mode::Shed => "shed",
     }
 }
 
@@ -422,6 +430,7 @@ const fn place_of(mode: Mode) -> usize {
         Mode::Local => 2,
         Mode::Allow => 3,
         Mode::Deny => 4,
+        Mode::Shed => 5,
     }
 }
 

@@ -5,18 +5,18 @@
 //! reads too slowly is told how many events it missed.
 
 use std::cell::Cell;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate::{Clock, Micros, WallClock};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+use super::keys::KeyWriter;
 
 /// Events that wait for those who watch: a second of what five workers say at most. One is 300 bytes.
 const WAITING_MAX: usize = 1_024;
@@ -30,24 +30,12 @@ const PER_SECOND: u64 = 200;
 /// How long nothing is said before a line is that says nothing: proxies in between give up after 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// How keys are written in events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum EventKeys {
-    /// As a hash with a secret of this process: the same key is recognised, and not known.
-    #[default]
-    Hashed,
-    /// As they are: whoever reaches the admin address sees them.
-    Clear,
-}
-
 /// Where decisions are told to whoever watches.
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: broadcast::Sender<Arc<Event>>,
     watchers: Arc<AtomicUsize>,
-    keys: EventKeys,
-    secret: RandomState,
+    keys: Arc<KeyWriter>,
 }
 
 /// What is told of a decision. Of a request that nobody could decide there is only the first part.
@@ -116,9 +104,9 @@ thread_local! {
 }
 
 impl Events {
-    pub(crate) fn new(keys: EventKeys) -> Self {
+    pub(crate) fn new(keys: Arc<KeyWriter>) -> Self {
         let (sender, _) = broadcast::channel(WAITING_MAX);
-        Self { sender, watchers: Arc::default(), keys, secret: RandomState::new() }
+        Self { sender, watchers: Arc::default(), keys }
     }
 
     /// Whether anybody watches.
@@ -135,19 +123,12 @@ impl Events {
     pub(crate) fn tell(&self, told: &Told<'_>, key: Option<&[u8]>) {
         let now = WallClock.now();
         let Some(weight) = ALLOWANCE.with(|allowance| allowance.take(now)) else { return };
-        let key = key.map(|key| self.shown(key));
+        let key = key.map(|key| String::from_utf8_lossy(&self.keys.shown(key)).into_owned());
         let line = Line { at_us: now.get(), told, key, weight };
         let json = serde_json::to_string(&line).expect("texts and numbers are always JSON");
         let event = Event { policy: told.policy.to_owned(), result: told.result, json };
         // Nobody watches any more: then it was told to nobody.
         self.sender.send(Arc::new(event)).ok();
-    }
-
-    fn shown(&self, key: &[u8]) -> String {
-        match self.keys {
-            EventKeys::Hashed => format!("#{:016x}", self.secret.hash_one(key)),
-            EventKeys::Clear => String::from_utf8_lossy(key).into_owned(),
-        }
     }
 
     /// The events from now on that `filter` lets through, in the form of `text/event-stream`, until
@@ -230,6 +211,11 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::eyes::KeyFormat;
+
+    fn events(format: KeyFormat) -> Events {
+        Events::new(Arc::new(KeyWriter::new(format)))
+    }
 
     fn told<'a>(policy: &'a str, result: &'static str) -> Told<'a> {
         Told { wire: "http", policy, verb: "check", result, decision: None }
@@ -253,8 +239,8 @@ mod tests {
 
     #[tokio::test]
     async fn keys_are_recognised_and_not_known() {
-        for (keys, shown) in [(EventKeys::Hashed, None), (EventKeys::Clear, Some("alice"))] {
-            let events = Events::new(keys);
+        for (keys, shown) in [(KeyFormat::Hashed, None), (KeyFormat::Clear, Some("alice"))] {
+            let events = events(keys);
             let mut watching =
                 pin!(events.watch(Filter::default(), CancellationToken::new()).unwrap());
             for key in [b"alice", b"alice"] {
@@ -270,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_is_wanted_is_told_and_who_lags_hears_how_much_it_missed() {
-        let events = Events::new(EventKeys::Hashed);
+        let events = events(KeyFormat::Hashed);
         let filter = Filter { policy: Some("p".into()), result: Some("refused".into()) };
         let mut watching = pin!(events.watch(filter, CancellationToken::new()).unwrap());
         for (policy, result) in [("q", "refused"), ("p", "allowed"), ("p", "refused")] {
@@ -289,7 +275,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_watches_in_silence_hears_that_it_is_silent_and_the_end() {
-        let (events, stop) = (Events::new(EventKeys::Hashed), CancellationToken::new());
+        let (events, stop) = (events(KeyFormat::Hashed), CancellationToken::new());
         let mut watching = pin!(events.watch(Filter::default(), stop.clone()).unwrap());
         assert_eq!(watching.next().await.unwrap(), ": nothing\n\n");
         stop.cancel();
@@ -298,7 +284,7 @@ mod tests {
 
     #[test]
     fn so_many_watch_and_no_more_until_one_leaves() {
-        let events = Events::new(EventKeys::Hashed);
+        let events = events(KeyFormat::Hashed);
         let watch = || events.watch(Filter::default(), CancellationToken::new());
         let mut watching: Vec<_> = (0..WATCHERS_MAX).map(|_| watch().unwrap()).collect();
         assert!(watch().is_none() && events.are_watched());
@@ -310,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_told_where_nothing_was() {
-        let events = Events::new(EventKeys::Hashed);
+        let events = events(KeyFormat::Hashed);
         let watching = events.watch(Filter::default(), CancellationToken::new()).unwrap();
         assert!(pin!(watching).next().now_or_never().is_none());
     }

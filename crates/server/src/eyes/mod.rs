@@ -13,6 +13,7 @@ mod classic;
 mod counts;
 mod events;
 mod histogram;
+mod keys;
 mod process;
 mod scrape;
 mod top;
@@ -34,8 +35,9 @@ use counts::{Counts, Fate};
 use counts::{Decisions, POLICIES_COUNTED_MAX};
 pub(crate) use counts::{Subject, mode_name};
 use events::{Decided, Told};
-pub(crate) use events::{EventKeys, Events, Filter};
+pub(crate) use events::{Events, Filter};
 pub(crate) use histogram::{Histogram, Spans};
+pub(crate) use keys::{KeyFormat, KeyWriter};
 pub(crate) use scrape::Scrape;
 pub(crate) use top::{SHOWN_MAX, Top};
 
@@ -56,6 +58,8 @@ pub(crate) struct Eyes {
     /// Of how many decisions one is timed, less one: all bits of a number.
     untimed: u32,
     connections: [Arc<Connections>; Wire::ALL.len()],
+    /// Policies that were not decided because too many guard one request.
+    left_out: AtomicU64,
 }
 
 /// Connections of a wire, counted.
@@ -99,13 +103,15 @@ impl Eyes {
         workers: NonZeroU16,
         policies: &PolicySet,
         far: bool,
-        keys: EventKeys,
+        keys: KeyFormat,
     ) -> Self {
+        let keys = Arc::new(KeyWriter::new(keys));
         Self {
-            counts: Counts::new(workers, names(policies)),
+            counts: Counts::new(workers, names(policies), Arc::clone(&keys)),
             events: Events::new(keys),
             untimed: if far { 0 } else { SAMPLED - 1 },
             connections: Default::default(),
+            left_out: AtomicU64::new(0),
         }
     }
 
@@ -179,6 +185,16 @@ impl Eyes {
     /// Where decisions are told as they are made.
     pub(crate) const fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// Counts policies that are not decided because too many guard one request.
+    pub(crate) fn leave_out(&self, policies: usize) {
+        self.left_out.fetch_add(policies as u64, Relaxed);
+    }
+
+    /// How many policies were left out.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out.load(Relaxed)
     }
 
     /// The connections of `wire`.

@@ -14,6 +14,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
+use sluicegate_control::api::damaged_total;
 
 use super::histogram::Spans;
 use super::process::Process;
@@ -76,6 +77,9 @@ impl Scrape {
         });
         let help = "Requests and logins that were refused because of who asked";
         families.counters("sluicegate_callers_refused", help, refused)?;
+        let help = "Policies that were not decided because more than 16 guard one request";
+        let left_out = self.gate.eyes().left_out();
+        families.counter("sluicegate_forward_auth_policies_left_out", help, left_out)?;
         let operations = DECIDING.iter().flat_map(|wire| {
             let of_wire = counts.operations(*wire);
             of_wire.map(|(name, count)| ([("wire", wire.name()), ("operation", name)], count))
@@ -110,7 +114,9 @@ impl Scrape {
         families.gauge("sluicegate_catalog_up", help, u64::from(catalog.answers))?;
         let help = "When the catalog answered last, seconds since the Unix epoch";
         let at = seconds(catalog.answered_at_us);
-        families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)
+        families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)?;
+        let help = "Requests of the admin API that failed because the catalog is damaged";
+        families.counter("sluicegate_catalog_damaged", help, damaged_total())
     }
 
     fn store(&self, families: &mut Families<'_>) -> fmt::Result {
@@ -118,12 +124,18 @@ impl Scrape {
         let help = "1 while the store is given up because it does not answer";
         let is_open = u64::from(engine.is_without_store());
         families.gauge("sluicegate_store_breaker_open", help, is_open)?;
+        let help = "Keys for which more was admitted without the store than it has charged yet";
+        families.gauge("sluicegate_store_debts", help, engine.debts())?;
         match engine.store() {
             AnyStore::Memory(store) => {
                 let help = "Keys that are remembered in memory";
                 families.gauge("sluicegate_store_keys", help, store.len())?;
                 let help = "Budgets that were forgotten for want of room though they were not full";
-                families.counter("sluicegate_store_evictions", help, store.evictions())
+                families.counter("sluicegate_store_evictions", help, store.evictions())?;
+                let help = "Requests of new keys that had no room for a budget of their own";
+                families.counter("sluicegate_store_overflows", help, store.overflows())?;
+                let help = "Bytes of states that are longer than a slot";
+                families.gauge("sluicegate_store_state_bytes", help, store.state_bytes())
             }
             AnyStore::Redis(store) => redis(store, families),
         }
@@ -169,6 +181,13 @@ impl Collector for Scrape {
 
 fn redis(store: &OnRedis, families: &mut Families<'_>) -> fmt::Result {
     let stats = store.stats();
+    let fleet = store.fleet();
+    let help = "Servers that note in the store that they live; 0 if that is not known";
+    families.gauge("sluicegate_store_nodes_live", help, fleet.live())?;
+    let help = "Servers that limits are shared by while the store does not answer";
+    families.gauge("sluicegate_store_nodes", help, fleet.shared_by())?;
+    let help = "Times that the store was found to have forgotten what it was given";
+    families.counter("sluicegate_store_forgotten", help, fleet.forgotten())?;
     let help = "How long the store took to answer a decision, or not to";
     families.histogram("sluicegate_store_request_duration_seconds", help, store.latency())?;
     let [not_executed, perhaps] = store.errors();
@@ -187,6 +206,7 @@ fn redis(store: &OnRedis, families: &mut Families<'_>) -> fmt::Result {
         ("redirects", "Redirections followed in a cluster", stats.redirects),
         ("timeouts", "Calls whose deadline passed", stats.timeouts),
         ("unknown_outcomes", "Calls of which nobody knows the outcome", stats.unknown_outcomes),
+        ("late_grants", "Refunds of what was granted after the deadline", stats.late_grants),
     ] {
         families.counter(&format!("sluicegate_store_{name}"), help, count)?;
     }

@@ -16,8 +16,8 @@
 //!       ┤██ a ██ c
 //! ```
 //!
-//! Keys are in here as they are, cut to [`KEY_BYTES_MAX`]: only operators are shown them. A sketch that
-//! is being looked at is not waited for: that refusal is not counted here.
+//! Keys are in here as operators are shown them ([`KeyWriter`]), cut to [`KEY_BYTES_MAX`]. A sketch that is
+//! being looked at is not waited for: that refusal is not counted here.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,6 +25,8 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, TryLockError};
 
 use foldhash::quality::RandomState;
 use serde::Serialize;
+
+use super::keys::KeyWriter;
 
 /// Counters of a sketch: any key with a 64th of the refusals is found.
 const COUNTERS: usize = 64;
@@ -88,15 +90,20 @@ impl Tops {
     }
 
     /// A request of `key` was refused. `made` counts all sketches that there are.
-    pub(super) fn note(&self, shard: usize, key: Option<&[u8]>, made: &AtomicUsize) {
+    pub(super) fn note(
+        &self,
+        shard: usize,
+        key: Option<&[u8]>,
+        (keys, made): (&KeyWriter, &AtomicUsize),
+    ) {
         let sketch = self.sketches[shard].get_or_init(|| {
             let has_room = made.fetch_add(1, Relaxed) < SKETCHES_MAX;
             has_room.then(Mutex::default)
         });
         let Some(sketch) = sketch else { return };
         match sketch.try_lock() {
-            Ok(mut turns) => turns.now.note(key),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().now.note(key),
+            Ok(mut turns) => turns.now.note(key, keys),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().now.note(key, keys),
             Err(TryLockError::WouldBlock) => {}
         }
     }
@@ -126,7 +133,7 @@ impl Tops {
 }
 
 impl Sketch {
-    fn note(&mut self, key: Option<&[u8]>) {
+    fn note(&mut self, key: Option<&[u8]>, keys: &KeyWriter) {
         let hash = HASHER.hash_one(key);
         if let Some(place) = self.hashes.iter().position(|known| *known == hash) {
             self.counters[place].count += 1;
@@ -135,7 +142,7 @@ impl Sketch {
         if self.hashes.len() < COUNTERS {
             self.hashes.push(hash);
             let mut counter = Counter { count: 1, error: 0, key: None, is_cut: false };
-            counter.name(key);
+            counter.name(key, keys);
             self.counters.push(counter);
             return;
         }
@@ -145,7 +152,7 @@ impl Sketch {
         self.hashes[place] = hash;
         let counter = &mut self.counters[place];
         (counter.error, counter.count) = (count, count + 1);
-        counter.name(key);
+        counter.name(key, keys);
     }
 
     /// What a key without a counter may have been refused at most.
@@ -167,11 +174,12 @@ impl Sketch {
 
 impl Counter {
     /// Whose it is, written where the last name was.
-    fn name(&mut self, key: Option<&[u8]>) {
+    fn name(&mut self, key: Option<&[u8]>, keys: &KeyWriter) {
         let Some(key) = key else {
             (self.key, self.is_cut) = (None, false);
             return;
         };
+        let key = keys.shown(key);
         let name = self.key.get_or_insert_default();
         name.clear();
         name.extend_from_slice(&key[..key.len().min(KEY_BYTES_MAX)]);
@@ -219,6 +227,11 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use crate::eyes::KeyFormat;
+
+    fn clear() -> KeyWriter {
+        KeyWriter::new(KeyFormat::Clear)
+    }
 
     /// Draws ranks 1..=keys, the rank r in proportion to `1 / r^1.1`.
     fn zipf(seed: u64, keys: usize, draws: usize) -> Vec<usize> {
@@ -242,11 +255,11 @@ mod tests {
     fn the_keys_that_are_refused_most_are_found_and_every_bound_holds() {
         const REFUSED: usize = 200_000;
         for seed in 0..5 {
-            let (tops, made) = (Tops::new(4), AtomicUsize::new(0));
+            let (tops, keys, made) = (Tops::new(4), clear(), AtomicUsize::new(0));
             let mut truth: HashMap<usize, u64> = HashMap::new();
             for (number, rank) in zipf(seed, 10_000, REFUSED).into_iter().enumerate() {
                 *truth.entry(rank).or_default() += 1;
-                tops.note(number % 4, Some(format!("k{rank}").as_bytes()), &made);
+                tops.note(number % 4, Some(format!("k{rank}").as_bytes()), (&keys, &made));
                 if number == REFUSED / 2 {
                     tops.turn();
                 }
@@ -276,9 +289,9 @@ mod tests {
     fn the_example_of_the_essay_is_true_of_a_full_sketch() {
         let mut sketch = Sketch::default();
         for number in 0..COUNTERS {
-            sketch.note(Some(&[u8::try_from(number).unwrap()]));
+            sketch.note(Some(&[u8::try_from(number).unwrap()]), &clear());
         }
-        sketch.note(Some(b"another"));
+        sketch.note(Some(b"another"), &clear());
         let counter = sketch.counters.iter().find(|counter| counter.count == 2).unwrap();
         assert_eq!((counter.key.as_deref(), counter.error), (Some(&b"another"[..]), 1));
         assert_eq!((sketch.counters.len(), sketch.least()), (COUNTERS, 1));
@@ -287,7 +300,7 @@ mod tests {
     #[test]
     fn refusals_are_forgotten_after_two_turns() {
         let (tops, made) = (Tops::new(1), AtomicUsize::new(0));
-        tops.note(0, None, &made);
+        tops.note(0, None, (&clear(), &made));
         tops.turn();
         assert_eq!(tops.list(9).len(), 1);
         tops.turn();
@@ -297,19 +310,37 @@ mod tests {
     #[test]
     fn a_long_key_is_cut_and_one_that_is_no_text_is_shown_as_far_as_it_is() {
         let (tops, made) = (Tops::new(1), AtomicUsize::new(0));
-        tops.note(0, Some(&[b'x'; 1024]), &made);
-        tops.note(0, Some(&[0xff, b'a']), &made);
+        tops.note(0, Some(&[b'x'; 1024]), (&clear(), &made));
+        tops.note(0, Some(&[0xff, b'a']), (&clear(), &made));
         let shown = serde_json::to_string(&tops.list(9)).unwrap();
         assert!(shown.contains(&format!(r#""{}","key_is_cut":true"#, "x".repeat(128))), "{shown}");
         assert!(shown.contains(r#""\u{fffd}a","key_is_cut":true"#) || shown.contains("\u{fffd}a"));
     }
 
     #[test]
+    fn keys_are_hashed_whole_where_that_is_wanted() {
+        let (tops, made) = (Tops::new(2), AtomicUsize::new(0));
+        let keys = KeyWriter::new(KeyFormat::Hashed);
+        for (shard, end) in [(0, b'a'), (1, b'a'), (0, b'b')] {
+            let mut key = [b'x'; 1024];
+            key[1023] = end;
+            tops.note(shard, Some(&key), (&keys, &made));
+        }
+        let list = tops.list(9);
+        let counts: Vec<_> = list.iter().map(|top| top.refused_at_least).collect();
+        assert_eq!(counts, [2, 1]);
+        for Top { key, key_is_cut, .. } in list {
+            let key = key.unwrap();
+            assert!(key.len() == 17 && key.starts_with('#') && !key_is_cut, "{key}");
+        }
+    }
+
+    #[test]
     fn there_are_no_more_sketches_than_there_may_be() {
         let made = AtomicUsize::new(SKETCHES_MAX - 1);
         let (first, second) = (Tops::new(1), Tops::new(1));
-        first.note(0, Some(b"k"), &made);
-        second.note(0, Some(b"k"), &made);
+        first.note(0, Some(b"k"), (&clear(), &made));
+        second.note(0, Some(b"k"), (&clear(), &made));
         assert_eq!((first.list(9).len(), second.list(9).len()), (1, 0));
     }
 }

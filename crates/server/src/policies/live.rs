@@ -1,11 +1,13 @@
-//! Policies that change while the server runs.
+//! Policies and descriptors that change while the server runs.
 //!
 //! ```text
 //! every second: looks different? ─▶ read all ─▶ check all ─▶ swap whole, version + 1
 //!                                                   └▶ wrong: said, and the last good ones stay
 //! ```
 //!
-//! Those of a catalog come [from whoever follows it](Live::take) instead.
+//! All files are one set: policies, and the descriptors that lead to them, are in force together or
+//! not at all. Policies of a catalog come [from what follows it](Live::take) instead; the descriptors
+//! beside it are watched as well.
 //!
 //! Looking is done by asking for the files' times and numbers. That costs microseconds a second and
 //! sees what notifications of the system miss: links that are turned, and network file systems.
@@ -25,8 +27,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::source::{Fingerprint, Loaded, Source};
-use crate::descriptors::{Descriptors, Origin};
-use crate::gate::Gate;
+use crate::descriptors::{self, Descriptors, Origin};
+use crate::wire::rls::RateLimits;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,15 +36,30 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The policies of a server and where they come from.
 #[derive(Debug)]
 pub(crate) struct Live {
-    source: Option<Source>,
-    beside: Beside,
+    files: Files,
+    beside: Mutex<Beside>,
     status: Mutex<Status>,
     /// Policies of the catalog that this program cannot read, with why.
     unreadable: Mutex<BTreeMap<String, String>>,
 }
 
-/// What goes with the policies of the files.
+/// The files that are read, and watched.
+#[derive(Clone, Debug)]
+struct Files {
+    policies: Option<Source>,
+    descriptors: Option<descriptors::Source>,
+}
+
+/// What is in the files.
 #[derive(Debug)]
+struct Set {
+    /// The policies; none are given.
+    given: Option<Loaded>,
+    descriptors: Descriptors,
+}
+
+/// What goes with the policies of the files.
+#[derive(Clone, Debug)]
 struct Beside {
     /// Policies that came with descriptors; one of the files of the same name is in their place.
     imported: Option<Document>,
@@ -68,7 +85,7 @@ pub(crate) struct Status {
     pub(crate) error: Option<String>,
     /// Changes that were refused.
     pub(crate) refused: u64,
-    /// What leads descriptors to policies, which was read at start.
+    /// What leads descriptors to policies.
     pub(crate) descriptors: Option<Origin>,
 }
 
@@ -89,33 +106,38 @@ impl Live {
     /// # Errors
     /// What is wrong with them.
     pub(crate) fn start(
-        source: Option<Source>,
-        descriptors: Descriptors,
+        policies: Option<Source>,
+        descriptors: Option<descriptors::Source>,
     ) -> Result<(Self, PolicySet, DescriptorTree)> {
-        let Descriptors { imported, tree, origin } = descriptors;
-        let beside = Beside { imported, needed: needed(&tree) };
-        let loaded = source.as_ref().map(Source::load).transpose()?;
-        let (given, hash) = match loaded {
-            Some(Loaded { document, hash }) => (Some(document), hash),
-            None => (None, String::new()),
-        };
+        let files = Files { policies, descriptors };
+        let Set { given, descriptors } = files.load()?;
+        descriptors.say_notes();
+        let beside = Beside::of(&descriptors);
+        let Descriptors { tree, origin, .. } = descriptors;
+        let (given, hash) = Loaded::parts(given);
         let policies = beside.joined(given, None)?;
-        let path = source.as_ref().map(|source| source.path().display().to_string());
+        let path = files.policies.as_ref().map(|source| source.path().display().to_string());
         let status = Status { hash, ..Status::first(path, origin) };
-        Ok((Self::new(source, beside, status), policies, tree))
+        Ok((Self::new(files, beside, status), policies, tree))
     }
 
-    /// Those of a catalog in a database of this kind, none of which is there yet.
-    pub(crate) fn of_catalog(kind: &str, descriptors: Descriptors) -> (Self, DescriptorTree) {
+    /// Those of a catalog in a database of this kind, none of which is there yet, with descriptors that
+    /// were read there.
+    pub(crate) fn of_catalog(
+        kind: &str,
+        source: Option<descriptors::Source>,
+        descriptors: Descriptors,
+    ) -> (Self, DescriptorTree) {
+        let beside = Beside { imported: None, ..Beside::of(&descriptors) };
         let Descriptors { tree, origin, .. } = descriptors;
-        let beside = Beside { imported: None, needed: needed(&tree) };
         let mut status = Status::first(Some(format!("catalog ({kind})")), origin);
         status.catalog = Some(CatalogStatus::default());
-        (Self::new(None, beside, status), tree)
+        (Self::new(Files { policies: None, descriptors: source }, beside, status), tree)
     }
 
-    fn new(source: Option<Source>, beside: Beside, status: Status) -> Self {
-        Self { source, beside, status: Mutex::new(status), unreadable: Mutex::default() }
+    fn new(files: Files, beside: Beside, status: Status) -> Self {
+        let (beside, status) = (Mutex::new(beside), Mutex::new(status));
+        Self { files, beside, status, unreadable: Mutex::default() }
     }
 
     /// What is in force once the catalog is at `revision`, where `news` changes something of `now`.
@@ -145,10 +167,8 @@ impl Live {
             status.read_at_us = WallClock.now().get();
             tracing::info!("policies: version {}, revision {revision} is in force", status.version);
         }
-        let wrong = unreadable.iter().map(|(name, problem)| format!("policy `{name}`: {problem}"));
-        let mut wrong: Vec<_> = wrong.collect();
-        wrong.extend(self.beside.missing(policies.as_ref().unwrap_or(now)));
-        status.error = (!wrong.is_empty()).then(|| wrong.join("; "));
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        status.error = wrong(&unreadable, &beside, policies.as_ref().unwrap_or(now));
         if let Some(error) = &status.error {
             tracing::warn!("policies: {}", error.replace('\n', "; "));
         }
@@ -171,12 +191,12 @@ impl Live {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at the files every second until `stop`, and puts what has changed in force.
-    pub(crate) async fn watch(self: &Arc<Self>, gate: &Gate, stop: &CancellationToken) {
-        let Some(source) = self.source.clone().filter(|source| source.path().as_os_str() != "-")
-        else {
+    /// Looks at the files every second until `stop`, and puts what has changed in force for `limits` and
+    /// everything that asks the same gate.
+    pub(crate) async fn watch(self: &Arc<Self>, limits: &RateLimits, stop: &CancellationToken) {
+        if !self.files.are_watched() {
             return;
-        };
+        }
         let mut seen = None;
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -185,12 +205,12 @@ impl Live {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let (looked_at, before) = (source.clone(), seen.clone());
+            let (looked_at, before) = (self.files.clone(), seen.clone());
             match spawn_blocking(move || look(&looked_at, before.as_ref())).await {
                 Ok((fingerprint, changed)) => {
                     seen = Some(fingerprint);
                     if let Some(changed) = changed {
-                        self.apply(gate, changed);
+                        self.apply(limits, changed);
                     }
                 }
                 Err(error) => tracing::error!("policies: {error}"),
@@ -199,21 +219,14 @@ impl Live {
     }
 
     /// Puts `changed` in force, or says why not.
-    fn apply(&self, gate: &Gate, changed: Result<Loaded>) {
+    fn apply(&self, limits: &RateLimits, changed: Result<Set>) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let engine = gate.engine();
-        let changed = changed.and_then(|Loaded { document, hash }| {
-            let policies = (hash != status.hash)
-                .then(|| self.beside.joined(Some(document), Some(&engine.policies())));
-            Ok((policies.transpose()?, hash))
-        });
-        match changed {
-            Ok((None, _)) => status.error = None,
-            Ok((Some(policies), hash)) => {
-                gate.set_policies(policies);
-                let (version, read_at_us) = (status.version + 1, WallClock.now().get());
-                *status = Status { version, read_at_us, hash, error: None, ..status.clone() };
-                tracing::info!("policies: version {version} is in force");
+        match changed.and_then(|set| self.put_in_force(&status, limits, set)) {
+            Ok(next) => {
+                if next.version > status.version {
+                    tracing::info!("policies: version {} is in force", next.version);
+                }
+                *status = next;
             }
             Err(error) => {
                 let error = format!("{error:#}");
@@ -223,9 +236,90 @@ impl Live {
             }
         }
     }
+
+    /// Puts what of `set` is not in force yet in force; the status then.
+    fn put_in_force(&self, status: &Status, limits: &RateLimits, set: Set) -> Result<Status> {
+        let Set { given, descriptors } = set;
+        let (given, hash) = Loaded::parts(given);
+        let now = limits.gate().engine().policies();
+        let is_of_catalog = status.catalog.is_some();
+        let has_new_tree = descriptors.origin != status.descriptors;
+        if !has_new_tree && (is_of_catalog || hash == status.hash) {
+            let error = is_of_catalog.then(|| status.error.clone()).flatten();
+            return Ok(Status { error, ..status.clone() });
+        }
+        let new = Beside::of(&descriptors);
+        let policies = (!is_of_catalog).then(|| new.joined(given, Some(&now))).transpose()?;
+        let error = if is_of_catalog {
+            let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+            wrong(&unreadable, &new, &now)
+        } else {
+            None
+        };
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = new;
+        let Descriptors { tree, origin, notes, .. } = descriptors;
+        if has_new_tree {
+            notes.iter().for_each(|note| tracing::info!("descriptors: {note}"));
+        }
+        limits.set(policies, has_new_tree.then_some(tree));
+        let (version, read_at_us) = (status.version + 1, WallClock.now().get());
+        Ok(Status { version, read_at_us, hash, error, descriptors: origin, ..status.clone() })
+    }
+}
+
+impl Files {
+    /// Whether there is something that can change: what came from standard input cannot, and then it
+    /// cannot be read again with the rest.
+    fn are_watched(&self) -> bool {
+        let Self { policies, descriptors } = self;
+        let is_file = |source: &Source| source.path().as_os_str() != "-";
+        let is_any = policies.is_some() || descriptors.is_some();
+        is_any
+            && policies.as_ref().is_none_or(is_file)
+            && descriptors.as_ref().is_none_or(descriptors::Source::is_watched)
+    }
+
+    /// What they look like now.
+    fn fingerprint(&self) -> Result<Fingerprint> {
+        let Self { policies, descriptors } = self;
+        let mut all = Fingerprint::new();
+        if let Some(policies) = policies {
+            all.extend(policies.fingerprint()?);
+        }
+        if let Some(descriptors) = descriptors {
+            all.extend(descriptors.fingerprint()?);
+        }
+        Ok(all)
+    }
+
+    fn load(&self) -> Result<Set> {
+        let Self { policies, descriptors } = self;
+        // Descriptors first: their errors come before those of the policies that they name.
+        let descriptors = descriptors.as_ref().map(descriptors::Source::load).transpose()?;
+        let given = policies.as_ref().map(Source::load).transpose()?;
+        Ok(Set { given, descriptors: descriptors.unwrap_or_default() })
+    }
+}
+
+/// What is wrong with what is in force: policies that cannot be read, and that are not there.
+fn wrong(
+    unreadable: &BTreeMap<String, String>,
+    beside: &Beside,
+    policies: &PolicySet,
+) -> Option<String> {
+    let wrong = unreadable.iter().map(|(name, problem)| format!("policy `{name}`: {problem}"));
+    let mut wrong: Vec<_> = wrong.collect();
+    wrong.extend(beside.missing(policies));
+    (!wrong.is_empty()).then(|| wrong.join("; "))
 }
 
 impl Beside {
+    fn of(descriptors: &Descriptors) -> Self {
+        let Descriptors { imported, tree, .. } = descriptors;
+        let needed = tree.policies().iter().map(ToString::to_string).collect();
+        Self { imported: imported.clone(), needed }
+    }
+
     /// All policies together, following `old` if there were any.
     fn joined(&self, given: Option<Document>, old: Option<&PolicySet>) -> Result<PolicySet> {
         let all = match (given, self.imported.clone()) {
@@ -285,20 +379,15 @@ fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<
     changed.extract_if(.., has_no_place).collect()
 }
 
-/// The policies that `tree` leads to.
-fn needed(tree: &DescriptorTree) -> Vec<String> {
-    tree.policies().iter().map(ToString::to_string).collect()
-}
-
 /// What the files look like, and what is in them if that has changed. Files that cannot be looked at
 /// look like none.
-fn look(source: &Source, before: Option<&Fingerprint>) -> (Fingerprint, Option<Result<Loaded>>) {
-    let fingerprint = source.fingerprint();
+fn look(files: &Files, before: Option<&Fingerprint>) -> (Fingerprint, Option<Result<Set>>) {
+    let fingerprint = files.fingerprint();
     let now = fingerprint.as_ref().map_or_else(|_| Fingerprint::new(), Clone::clone);
     if before == Some(&now) {
         return (now, None);
     }
-    let loaded = fingerprint.and_then(|_| source.load());
+    let loaded = fingerprint.and_then(|_| files.load());
     (now, Some(loaded))
 }
 
@@ -313,7 +402,7 @@ mod tests {
 
     #[test]
     fn what_has_no_place_is_left_out_and_said_and_the_rest_is_in_force() {
-        let (live, _) = Live::of_catalog("sqlite", Descriptors::default());
+        let (live, _) = Live::of_catalog("sqlite", None, Descriptors::default());
         let all = (0..POLICIES_MAX).map(|number| policy(&format!("p{number}"))).collect();
         let news = |changed, gone| News { changed, gone, ..News::default() };
         let full = live.take(&PolicySet::default(), news(all, Vec::new()), 1).unwrap();

@@ -15,7 +15,7 @@ use sluicegate_policy::{DescriptorTree, Document};
 
 use crate::say;
 pub(crate) use live::{Live, Status};
-pub(crate) use source::{Located, Source};
+pub(crate) use source::{Fingerprint, Located, Source, fingerprint};
 
 /// The document at `path` (`-` is standard input).
 pub(crate) fn load(path: &Path) -> Result<Document> {

@@ -33,6 +33,13 @@ pub(crate) struct Loaded {
     pub(crate) hash: String,
 }
 
+impl Loaded {
+    /// The document and the hash, which is empty if nothing was read.
+    pub(super) fn parts(loaded: Option<Self>) -> (Option<Document>, String) {
+        loaded.map(|Self { document, hash }| (Some(document), hash)).unwrap_or_default()
+    }
+}
+
 /// A file, and the policies in it as they are written.
 pub(crate) type WrittenFile = (PathBuf, Vec<Value>);
 
@@ -66,12 +73,7 @@ impl Source {
     /// # Errors
     /// If it is not there or cannot be looked at.
     pub(crate) fn fingerprint(&self) -> Result<Fingerprint> {
-        let of_file = |path: PathBuf| {
-            let metadata = fs::metadata(&path).with_context(|| cannot_read(&path))?;
-            let changed = (metadata.mtime(), metadata.mtime_nsec());
-            Ok((path, metadata.ino(), metadata.len(), changed.0, changed.1))
-        };
-        self.files()?.into_iter().map(of_file).collect()
+        fingerprint(self.files()?)
     }
 
     /// Reads and checks all of it.
@@ -170,6 +172,19 @@ impl Source {
         files.sort_unstable();
         Ok(files)
     }
+}
+
+/// What `files` look like now.
+///
+/// # Errors
+/// If one is not there or cannot be looked at.
+pub(crate) fn fingerprint(files: Vec<PathBuf>) -> Result<Fingerprint> {
+    let of_file = |path: PathBuf| {
+        let metadata = fs::metadata(&path).with_context(|| cannot_read(&path))?;
+        let changed = (metadata.mtime(), metadata.mtime_nsec());
+        Ok((path, metadata.ino(), metadata.len(), changed.0, changed.1))
+    };
+    files.into_iter().map(of_file).collect()
 }
 
 impl Located {

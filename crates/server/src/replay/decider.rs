@@ -16,6 +16,10 @@ pub(crate) enum Decider {
     Redis(Box<OnRedis>),
 }
 
+/// When the first version of the policies was taken over, as states in Redis have it: any time that they
+/// can count from. Each later version is a millisecond later.
+const VERSIONS_SINCE: Micros = Micros::from_secs(1_800_000_000);
+
 pub(crate) struct OnRedis {
     engine: Engine<RedisStore>,
     runtime: Runtime,
@@ -39,7 +43,8 @@ impl Decider {
             store.ready().await?;
             anyhow::Ok(store.in_namespace(&format!("replay-{:016x}", fastrand::u64(..))))
         })?;
-        let engine = Engine::new(policies, store, Arc::new(ManualClock::default()));
+        let clock = Arc::new(ManualClock::at(VERSIONS_SINCE));
+        let engine = Engine::new(policies, store, clock);
         Ok(Self::Redis(Box::new(OnRedis { engine, runtime })))
     }
 
@@ -74,7 +79,7 @@ impl Decider {
     /// Budgets that had to be forgotten although they were not full.
     pub(crate) fn evictions(&self) -> u64 {
         match self {
-            Self::Memory(engine) => engine.store().evictions(),
+            Self::Memory(engine) => engine.store().evictions() + engine.store().overflows(),
             // Redis evicts by its own rules, which its `INFO` tells.
             Self::Redis(_) => 0,
         }

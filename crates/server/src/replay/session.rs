@@ -6,7 +6,6 @@ use std::io;
 use serde_json::value::RawValue;
 use sluicegate::{Answer, DecideError, Micros, PermitId, Request, Verb};
 use sluicegate_kernel::limits::SPAN_MAX_US;
-use sluicegate_kernel::{Moment, States};
 use sluicegate_policy::Policy;
 
 use super::decider::Decider;
@@ -205,10 +204,8 @@ impl Session {
     /// Whether `request` would be decided at all. Changes nothing.
     fn probe(&self, request: &Request<'_>, at: Micros) -> Result<(), DecideError> {
         let peek = Request { verb: Verb::Peek { cost: sluicegate::Cost::ONE }, ..request.clone() };
-        let rules = self.decider.decide_at(&peek, at)?;
-        let (mut nobody, moment) = (States::default(), Moment::new(at));
-        rules.rules().decide(&mut nobody, &request.verb, &moment)?;
-        Ok(())
+        let answer = self.decider.decide_at(&peek, at)?;
+        Ok(answer.rules().supports(&request.verb)?)
     }
 
     /// Keeps a reservation that was refused until `due`.

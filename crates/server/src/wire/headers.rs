@@ -32,5 +32,6 @@ pub(super) const fn mode_without_store(mode: Mode) -> Option<&'static str> {
         Mode::Local => Some("local"),
         Mode::Allow => Some("allow"),
         Mode::Deny => Some("deny"),
+        Mode::Shed => Some("shed"),
     }
 }

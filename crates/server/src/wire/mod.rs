@@ -14,6 +14,7 @@ pub(crate) mod token;
 
 use std::fmt;
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -21,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::callers::Callers;
-use crate::config::{Config, Listen, TlsConfig};
+use crate::config::{Config, HostName, Listen, TlsConfig};
 use crate::control::Office;
 use crate::gate::Gate;
 use crate::policies::Live;
@@ -137,8 +138,12 @@ pub(crate) struct House {
     pub(crate) http_headers: Headers,
     /// Gateways whose word is taken for what their clients asked.
     pub(crate) trusted_peers: Arc<TrustedPeers>,
+    /// Names that requests of HTTP may ask for, beside those of this machine.
+    pub(crate) allowed_hosts: Arc<[HostName]>,
     /// What Redis clients must say.
     pub(crate) password: Option<Password>,
+    /// How many servers share the store, where that is configured.
+    pub(crate) nodes: Option<NonZeroU32>,
     pub(crate) workers: Arc<Workers>,
     /// The server is told to stop, and does not say any more that it is ready.
     pub(crate) leaving: CancellationToken,

@@ -9,12 +9,12 @@
 //! which are forgotten with it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Wire;
 use crate::config::TlsConfig;
+use crate::private;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
 /// who is in a hurry sends SIGHUP.
@@ -159,13 +160,16 @@ impl Contents {
     /// # Errors
     /// If one of `files` cannot be read.
     fn read(wire: Wire, files: &TlsConfig) -> Result<Self> {
-        let read = |field: &str, path: &Path| {
-            let contents = contents(path);
-            contents.with_context(|| format!("{wire}.tls.{field}: cannot read {}", path.display()))
+        let named = |field: &str, path: &Path, read: io::Result<Vec<u8>>| {
+            read.with_context(|| format!("{wire}.tls.{field}: cannot read {}", path.display()))
         };
         let TlsConfig { cert, key, client_ca } = files;
-        let client_ca = client_ca.as_deref().map(|path| read("client_ca", path)).transpose()?;
-        Ok(Self { cert: read("cert", cert)?, key: read("key", key)?, client_ca })
+        let ca = client_ca.as_deref().map(|path| named("client_ca", path, contents(path)));
+        Ok(Self {
+            client_ca: ca.transpose()?,
+            cert: named("cert", cert, contents(cert))?,
+            key: named("key", key, private::read(key, FILE_BYTES_MAX))?,
+        })
     }
 
     fn hash(&self) -> Hash {
@@ -249,13 +253,8 @@ pub(crate) fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
     roots(&contents(path)?).map_err(|problem| anyhow!(problem))
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        bail!("more than {FILE_BYTES_MAX} bytes");
-    }
-    Ok(bytes)
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    private::read_at_most(File::open(path)?, FILE_BYTES_MAX)
 }
 
 #[cfg(test)]

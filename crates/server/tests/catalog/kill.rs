@@ -29,7 +29,7 @@ async fn what_was_acknowledged_is_there_whenever_a_node_of_mariadb_is_killed() {
 }
 
 fn edit(url: &str) {
-    let mut node = Node::start(url, "");
+    let mut node = Node::start(url, "versions_max = 10000\n");
     let ada = node.set_up();
     node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
     let new = json!({ "document": policy("orders", 1), "state": "active" });

@@ -125,7 +125,7 @@ impl Node {
 
     /// What a check of `key` comes to.
     pub(crate) fn check(&self, who: &Who, policy: &str, key: &str) -> (u16, Value) {
-        let body = json!({ "policy": policy, "key": key }).to_string();
+        let body = json!({ "policy": policy, "key": key, "app": "shop" }).to_string();
         let reply = ask(self.address("http"), who, "POST", "/v1/check", &body);
         let (status, _, body) = reply.expect("it answers");
         (status, serde_json::from_str(&body).expect("it says JSON"))
@@ -133,7 +133,7 @@ impl Node {
 
     /// The limit that a policy has here; none: it is unknown.
     pub(crate) fn limit(&self, policy: &str) -> Option<u64> {
-        let body = json!({ "policy": policy, "key": "nobody" }).to_string();
+        let body = json!({ "policy": policy, "key": "nobody", "app": "shop" }).to_string();
         let reply = ask(self.address("http"), &Who::default(), "POST", "/v1/peek", &body);
         let body: Value = serde_json::from_str(&reply?.2).ok()?;
         body["limit"].as_u64()

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -117,11 +118,12 @@ impl Stage {
             .unwrap()
     }
 
-    /// A file of the folder.
+    /// A file of the folder, which nobody else can read: it may hold a token.
     pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use super::{PATIENCE, Server};
 fn watch(server: &Server, query: &str) -> impl Iterator<Item = String> + use<> {
     let mut stream = TcpStream::connect(server.address("admin")).expect("the server listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
-    let request = format!("GET /v1/events{query} HTTP/1.1\r\nhost: t\r\n\r\n");
+    let request = format!("GET /v1/events{query} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the server reads");
     let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it goes on"));
     let head: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
@@ -42,8 +43,24 @@ fn decisions_are_told_as_they_are_made_and_keys_are_not() {
 }
 
 #[test]
-fn who_is_refused_most_is_shown_to_operators() {
+fn who_is_refused_most_is_a_hash_that_events_have_as_well() {
     let server = Server::start();
+    let mut refused = watch(&server, "?policy=login&result=refused");
+    for _ in 0..3 {
+        server.check("login", "ann", "");
+    }
+    let (_, body) = server.see("/v1/top?policy=login", "");
+    let seen: Value = serde_json::from_str(&body).expect("it is JSON");
+    assert_eq!(seen["top"][0]["key"], event(&mut refused)["key"]);
+    assert!(!body.contains("ann"), "{body}");
+}
+
+#[test]
+fn who_is_refused_most_is_shown_to_operators() {
+    let clear = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(clear.path(), "[admin]\nkeys = 'clear'").unwrap();
+    let options = ["--config", clear.path().to_str().unwrap()];
+    let server = Server::start_with(&options, Stdio::inherit());
     for (key, times) in [("ann\u{1b}", 6), ("bob", 4), ("cid", 2)] {
         for _ in 0..times {
             server.check("login", key, "");

@@ -83,7 +83,7 @@ impl Server {
     /// What operators see at `path`: head and body.
     fn see(&self, path: &str, headers: &str) -> (String, String) {
         let request =
-            format!("GET {path} HTTP/1.1\r\nhost: t\r\n{headers}connection: close\r\n\r\n");
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{headers}connection: close\r\n\r\n");
         let said = self.raw("admin", &request);
         let (head, body) = said.split_once("\r\n\r\n").expect("a head and a body");
         (head.to_owned(), body.to_owned())
@@ -96,7 +96,7 @@ impl Server {
         let said = self.raw(
             "http",
             &format!(
-                "POST /v1/check HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{headers}\
+                "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
                  content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
             ),
         );

@@ -214,9 +214,18 @@ async fn prometheus_reads_the_newer_format_and_every_query_of_the_dashboard() {
 }
 
 fn of_redis(name: &str) -> bool {
-    ["request_duration", "errors", "timeouts", "unknown", "reconnects", "calls"]
-        .iter()
-        .any(|what| name.starts_with(&format!("sluicegate_store_{what}")))
+    [
+        "request_duration",
+        "errors",
+        "timeouts",
+        "unknown",
+        "reconnects",
+        "calls",
+        "forgotten",
+        "nodes",
+    ]
+    .iter()
+    .any(|what| name.starts_with(&format!("sluicegate_store_{what}")))
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use sluicegate_testkit::need;
 
 use super::PATIENCE;
-use super::client::{GATEWAY, get, send};
+use super::client::{GATEWAY, ask, send};
 use super::stage::{Server, example};
 
 const ASKS: &str = "x-original-uri: /a\r\nx-original-method: GET\r\n";
@@ -17,19 +17,20 @@ const ASKS: &str = "x-original-uri: /a\r\nx-original-method: GET\r\n";
 async fn a_gateway_is_told_what_to_answer() {
     let server = need!(Server::start(&example("gateways/policies.yaml"), &[]).await);
     for _ in 0..5 {
-        let call = get(server.http, "/v1/auth", ASKS).await;
+        let call = ask(server.http, "/v1/auth", ASKS).await;
         assert_eq!((call.status, &*call.body), (200, ""), "{}", call.head);
         assert_eq!(call.header("x-sluicegate-verdict"), Some("pass"));
     }
-    let refused = get(server.http, "/v1/auth/site", ASKS).await;
+    let refused = ask(server.http, "/v1/auth/site", ASKS).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!(refused.header("content-type"), Some("application/problem+json"));
     assert!(refused.body.contains(r#""violated-policies":["per-client"]"#), "{}", refused.body);
     assert!(refused.body.contains(r#""status":429"#), "{}", refused.body);
-    let refused = get(server.http, "/v1/auth?deny=403", ASKS).await;
+    let refused = ask(server.http, "/v1/auth?deny=403", ASKS).await;
     assert_eq!(refused.status, 403);
     assert!(refused.body.contains(r#""status":403"#), "{}", refused.body);
-    let head = format!("HEAD /v1/auth HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{ASKS}\r\n");
+    let head =
+        format!("HEAD /v1/auth HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{ASKS}\r\n");
     let refused = send(server.http, Ipv4Addr::LOCALHOST.into(), &head).await.expect("it answers");
     assert_eq!((refused.status, &*refused.body), (429, ""));
 }
@@ -49,7 +50,7 @@ async fn what_is_wrong_with_the_question_is_told() {
             "path: does not begin",
         ),
     ] {
-        let call = get(server.http, path, headers).await;
+        let call = ask(server.http, path, headers).await;
         assert_eq!(call.status, status, "{path}: {}", call.body);
         assert!(call.body.contains(detail) && !call.body.contains(site), "{path}: {}", call.body);
     }
@@ -61,14 +62,14 @@ async fn only_trusted_peers_are_believed() {
         "[admin]\nlisten = []\n[http]\nlisten = '127.0.0.1:0'\ntrusted_peers = '127.0.0.3'\n";
     let policies = example("gateways/policies.yaml");
     let server = need!(Server::start_with(&policies, &[], trust).await);
-    let call = get(server.http, "/v1/auth", ASKS).await;
+    let call = ask(server.http, "/v1/auth", ASKS).await;
     assert_eq!(call.status, 500);
     assert!(call.body.contains("http.trusted_peers: `127.0.0.1` is none of them"), "{}", call.body);
     // The client is 127.0.0.1 now, whatever it wrote before its gateway added that.
     let mut statuses = Vec::new();
     for forged in 0..6 {
         let request = format!(
-            "GET /v1/auth HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{ASKS}x-forwarded-for: 6.6.6.{forged}, 127.0.0.1\r\n\r\n"
+            "GET /v1/auth HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{ASKS}x-forwarded-for: 6.6.6.{forged}, 127.0.0.1\r\n\r\n"
         );
         let call = send(server.http, GATEWAY, &request).await.expect("it answers");
         statuses.push(call.status);
@@ -85,10 +86,11 @@ async fn whoever_comes_through_a_socket_is_on_this_machine_and_believed() {
         socket.display()
     );
     let server = need!(Server::start_with(&example("gateways/policies.yaml"), &[], &trust).await);
-    assert_eq!(get(server.http, "/v1/auth", ASKS).await.status, 500);
+    assert_eq!(ask(server.http, "/v1/auth", ASKS).await.status, 500);
     let mut stream = UnixStream::connect(&socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!("GET /v1/auth HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{ASKS}\r\n");
+    let request =
+        format!("GET /v1/auth HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{ASKS}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -42,6 +42,13 @@ pub(crate) async fn get(gateway: SocketAddr, path: &str, headers: &str) -> Call 
     send(gateway, Ipv4Addr::LOCALHOST.into(), &request).await.expect("the gateway answers")
 }
 
+/// Asks the server itself for `path`, as a gateway does.
+pub(crate) async fn ask(server: SocketAddr, path: &str, headers: &str) -> Call {
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
+    send(server, Ipv4Addr::LOCALHOST.into(), &request).await.expect("the server answers")
+}
+
 /// Asks for `path` so many times at once.
 pub(crate) async fn get_at_once(gateway: SocketAddr, path: &str, times: usize) -> Vec<Call> {
     join_all((0..times).map(|_| get(gateway, path, ""))).await

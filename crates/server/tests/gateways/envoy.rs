@@ -3,7 +3,7 @@
 use sluicegate_testkit::{Error, Launch, Options, Program, RedisServer, need};
 
 use super::audit::{exactly_five_of_twenty_pass, exactly_what_the_policy_allows_passes};
-use super::client::{get, get_at_once};
+use super::client::{ask, get, get_at_once};
 use super::soon;
 use super::stage::{Stage, changed, example, tool};
 
@@ -66,7 +66,7 @@ async fn without_the_store_the_policy_does_what_it_says() {
         let missed = async || {
             let headers =
                 "x-original-uri: /\r\nx-original-method: GET\r\nx-forwarded-for: 192.0.2.1\r\n";
-            let call = get(stage.server.http, "/v1/auth", headers).await;
+            let call = ask(stage.server.http, "/v1/auth", headers).await;
             call.header("x-sluicegate-mode") == Some(mode)
         };
         soon("it is missed", missed).await;

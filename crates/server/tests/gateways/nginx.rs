@@ -6,7 +6,7 @@ use std::path::Path;
 use sluicegate_testkit::{Error, Launch, Options, Program, RedisServer, need};
 
 use super::audit::{exactly_five_of_twenty_pass, exactly_what_the_policy_allows_passes};
-use super::client::{ELSEWHERE, get, get_at_once, send};
+use super::client::{ELSEWHERE, ask, get, get_at_once, send};
 use super::soon;
 use super::stage::{Places, Stage, changed, example, root, tool};
 
@@ -144,7 +144,7 @@ async fn without_the_store_each_policy_does_what_it_says() {
     soon("it is missed", async || get(stage.gateway, "/deny", "").await.status == 429).await;
     assert_eq!(statuses("/deny").await, [0, 10]);
     let asks = "x-original-uri: /deny\r\nx-original-method: GET\r\n";
-    let denied = get(stage.server.http, "/v1/auth", asks).await;
+    let denied = ask(stage.server.http, "/v1/auth", asks).await;
     assert_eq!((denied.status, denied.header("x-sluicegate-mode")), (429, Some("deny")));
     assert!(denied.body.contains("#temporary-reduced-capacity"), "{}", denied.body);
     assert_eq!(statuses("/allow").await, [10, 0]);

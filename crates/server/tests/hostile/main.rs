@@ -153,6 +153,7 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
 /// A request with a body.
 fn post(path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
     format!("{head}connection: close\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }

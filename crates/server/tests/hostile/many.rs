@@ -22,8 +22,8 @@ const FILES: u64 = 12_000;
 
 /// What is said to a wire that waits for more of it.
 const BEGINNINGS: [(&str, &[u8]); 4] = [
-    ("http", b"POST /v1/check HTTP/1.1\r\nhost: t\r\nx: "),
-    ("http", b"POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"),
+    ("http", b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\nx: "),
+    ("http", b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"),
     ("resp", b"*3\r\n$8\r\nSG.CHE"),
     ("rls", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\xff\x01\x04\0\0\0\x01"),
 ];

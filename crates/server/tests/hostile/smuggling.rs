@@ -21,7 +21,7 @@ fn answer(attacked: &Attacked, request: &str) -> String {
 }
 
 /// What is hidden behind the end that somebody sees.
-const HIDDEN: &str = "POST /v1/check HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+const HIDDEN: &str = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
     content-type: application/json\r\ncontent-length: 33\r\n\r\n{\"policy\":\"login\",\"key\":\"hidden\"}";
 
 /// Fields that say twice, or not clearly, where a body ends; and a body to them in front of which, or
@@ -56,7 +56,9 @@ fn what_is_hidden_behind_an_unclear_end_is_not_a_request() {
     let attacked = Attacked::start();
     for (fields, body) in SHAPES {
         for path in ["/v1/check", "/livez", "/nope"] {
-            let head = format!("POST {path} HTTP/1.1\r\nhost: t\r\ncontent-type: application/json");
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
+            );
             let said = answer(&attacked, &format!("{head}\r\n{fields}\r\n\r\n{body}{HIDDEN}"));
             let answers = said.matches("HTTP/1.1 ").count();
             assert!(answers <= 1, "{path} {fields:?} {body:?}: {said}");
@@ -71,15 +73,15 @@ fn what_is_hidden_behind_an_unclear_end_is_not_a_request() {
 fn lines_that_are_no_lines_of_http_are_refused() {
     let attacked = Attacked::start();
     for head in [
-        "POST /v1/check HTTP/1.1\r\nhost: t\r\nx: a\0b\r\n\r\n",
-        "POST /v1/check HTTP/1.1\r\nhost: t\r\nx\0: a\r\n\r\n",
-        "POST /v1/check HTTP/1.1\r\nhost: t\r\n: a\r\n\r\n",
-        "POST /v1/check HTTP/1.1\r\n host: t\r\n\r\n",
-        "POST /v1/check HTTP/1.1\rhost: t\r\r",
-        "POST /v1/check HTTP/9.9\r\nhost: t\r\n\r\n",
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nx: a\0b\r\n\r\n",
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nx\0: a\r\n\r\n",
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\n: a\r\n\r\n",
+        "POST /v1/check HTTP/1.1\r\n host: localhost\r\n\r\n",
+        "POST /v1/check HTTP/1.1\rhost: localhost\r\r",
+        "POST /v1/check HTTP/9.9\r\nhost: localhost\r\n\r\n",
         "POST /v1/check\r\n\r\n",
-        "PO\0ST /v1/check HTTP/1.1\r\nhost: t\r\n\r\n",
-        "POST /v1/ch\u{1}eck HTTP/1.1\r\nhost: t\r\n\r\n",
+        "PO\0ST /v1/check HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "POST /v1/ch\u{1}eck HTTP/1.1\r\nhost: localhost\r\n\r\n",
         "\u{16}\u{3}\u{1}\u{2}",
         "*1\r\n$4\r\nPING\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -89,7 +91,7 @@ fn lines_that_are_no_lines_of_http_are_refused() {
         assert!(said.matches("HTTP/1.1 ").count() <= 1, "{head:?}: {said}");
     }
     let fields: String = (0..200).map(|number| format!("x{number}: y\r\n")).collect();
-    let many = format!("GET /livez HTTP/1.1\r\nhost: t\r\n{fields}\r\n{HIDDEN}");
+    let many = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n{HIDDEN}");
     assert!(answer(&attacked, &many).starts_with("HTTP/1.1 431 "));
     assert_eq!(attacked.remaining("hidden"), 5);
     attacked.is_well();

@@ -126,7 +126,7 @@ fn the_configuration_that_holds_is_printed_without_secrets() {
             .output()
             .unwrap()
     };
-    let printed = program(&["print", "--listen", "127.0.0.1:1", "--store", "redis://:hunter2@h"]);
+    let printed = program(&["print", "--listen", "127.0.0.1:1", "--store", "rediss://:hunter2@h"]);
     let text = String::from_utf8(printed.stdout).unwrap();
     assert!(printed.status.success() && text.contains("listen = [\"127.0.0.1:1\"]"), "{text}");
     assert!(text.contains("password = \"***\"") && !text.contains("hunter2"), "{text}");

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
 mod description;
+mod hosts;
 mod live;
 mod overflow;
 mod page;
@@ -67,10 +68,11 @@ impl Server {
     fn half_sent(&self, rest: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
-        let head = "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n";
+        let head =
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
         stream.write_all(format!("{head}{rest}").as_bytes()).expect("the server reads");
         // Connections are accepted in their order: this one comes behind.
-        let live = self.raw(b"GET /livez HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
+        let live = self.raw(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         assert_eq!(live.0, 200);
         stream
     }
@@ -78,7 +80,7 @@ impl Server {
     fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> (u16, Value) {
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         let (status, head, body) = self.raw(request.as_bytes());
@@ -107,7 +109,7 @@ fn raw(address: SocketAddr, request: &[u8]) -> (u16, String, String) {
 
 /// What is at `path`.
 fn ask(address: SocketAddr, path: &str) -> (u16, String) {
-    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let (status, _, body) = raw(address, request.as_bytes());
     (status, body)
 }
@@ -199,7 +201,7 @@ fn what_is_no_request_for_a_decision_is_told_so() {
     let (status, problem) =
         server.send("POST", "/v1/check", "application/json", &" ".repeat(65537));
     assert_eq!((status, &problem["detail"]), (413, &json!("body: more than 65536 bytes")));
-    let live = server.raw(b"GET /livez HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    let live = server.raw(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert_eq!((live.0, live.2.as_str()), (200, "ok\n"));
 }
 

@@ -25,7 +25,7 @@ fn says(server: &Server, bytes: &str) -> (String, u64) {
 fn what_can_be_read_in_two_ways_is_refused_and_takes_nothing() {
     let server = Server::start();
     let length = CHECK.len();
-    let head = "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let chunk = format!("{length:x}\r\n{CHECK}\r\n0\r\n\r\n");
     for (what, rest) in [
         ("two lengths", format!("content-length: {length}\r\ncontent-length: 3\r\n\r\n{CHECK}")),
@@ -59,11 +59,11 @@ fn what_can_be_read_in_two_ways_is_refused_and_takes_nothing() {
 fn length_and_chunks_together_are_one_request_and_the_connection_ends() {
     let server = Server::start();
     let chunk = format!("{:x}\r\n{CHECK}\r\n0\r\n\r\n", CHECK.len());
-    let hidden = "POST /v1/reset HTTP/1.1\r\nhost: t\r\n\r\n";
+    let hidden = "POST /v1/reset HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let (said, left) = says(
         &server,
         &format!(
-            "POST /v1/check HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n\
+            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{hidden}"
         ),
     );
@@ -80,7 +80,7 @@ fn lines_that_end_without_a_carriage_return_hide_nothing() {
     let (said, left) = says(
         &server,
         &format!(
-            "POST /v1/check HTTP/1.1\nhost: t\ncontent-type: application/json\n\
+            "POST /v1/check HTTP/1.1\nhost: localhost\ncontent-type: application/json\n\
              content-length: {length}\n\n{CHECK}"
         ),
     );

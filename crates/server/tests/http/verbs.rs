@@ -59,7 +59,7 @@ impl Started {
     fn check(&self, query: &str, body: &Value) -> (u16, String, String) {
         let body = body.to_string();
         let request = format!(
-            "POST /v1/check{query} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\
+            "POST /v1/check{query} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );

@@ -127,3 +127,20 @@ fn the_summary_counts_what_would_wait_and_when_it_passes() {
     let waited = summary["timeline"]["buckets"][0]["waited"].as_u64();
     assert_eq!(waited, Some(3));
 }
+
+#[test]
+fn an_event_of_a_calendar_is_decided_while_others_wait() {
+    let policies = "policies: [{ name: log, rules: [{ sliding_log: { limit: 1, window: 1s } }] },\
+        { name: day, rules: [{ fixed_window: { limit: 1, calendar: day, time_zone: UTC } }] }]";
+    let lines = decisions(
+        policies,
+        &[
+            r#"{"at_us":0,"policy":"log"}"#.to_owned(),
+            r#"{"at_us":1,"policy":"log","op":"reserve","max_wait_us":60000000}"#.to_owned(),
+            r#"{"at_us":2000000,"policy":"day"}"#.to_owned(),
+            r#"{"at_us":2000001,"policy":"day"}"#.to_owned(),
+        ],
+    );
+    assert_eq!(allowed(&lines), [true, true, true, false]);
+    assert_eq!(numbers(&lines, "wait_us")[1], Some(999_999));
+}

@@ -1,16 +1,18 @@
 //! What Redis clients see: the real program, asked by clients that nobody here wrote.
 #![expect(clippy::unwrap_used, reason = "what a test builds is known to be right")]
 
+mod flood;
 mod hostile;
 mod redis_benchmark;
 mod redis_cli;
 mod redis_py;
 mod shared;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -94,6 +96,12 @@ impl Drop for Server {
     }
 }
 
+/// A file that nobody else can read.
+fn write_secret(path: &Path, text: &str) {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).expect("it can be written");
+}
+
 /// A new folder.
 fn folder() -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -145,11 +153,18 @@ fn a_server_that_is_told_to_stop_answers_what_it_has_read_and_ends_with_success(
 }
 
 #[test]
-fn a_password_file_that_is_empty_or_not_there_is_an_error() {
+fn a_password_file_that_is_empty_or_not_there_or_everybodys_is_an_error() {
     let folder = folder();
     let file = folder.join("password");
-    fs::write(&file, "\n").unwrap();
-    for (path, problem) in [(file, "is empty"), (folder.join("nope"), "cannot read")] {
+    write_secret(&file, "\n");
+    let readable = folder.join("readable");
+    fs::write(&readable, "hunter2").unwrap();
+    fs::set_permissions(&readable, fs::Permissions::from_mode(0o644)).unwrap();
+    for (path, problem) in [
+        (file, "is empty"),
+        (folder.join("nope"), "cannot read"),
+        (readable, "readable: its mode 0644 gives every user of this machine access"),
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0"])
             .envs([("SLUICEGATE__RLS__LISTEN", "off"), ("SLUICEGATE__ADMIN__LISTEN", "off")])

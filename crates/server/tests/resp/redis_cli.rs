@@ -5,7 +5,7 @@ use std::process::Command;
 
 use sluicegate_testkit::need;
 
-use super::{Server, folder, output, tool};
+use super::{Server, folder, output, tool, write_secret};
 
 /// What `redis-cli` prints: an element a line.
 fn ask(cli: &mut Command, server: &Server, words: &[&str]) -> Vec<String> {
@@ -45,7 +45,7 @@ fn cl_throttle_passes_max_burst_and_one() {
 fn resp3_and_a_password_are_understood() {
     let folder = folder();
     let file = folder.join("password");
-    fs::write(&file, "hunter2\n").unwrap();
+    write_secret(&file, "hunter2\n");
     let server = Server::start_with(&["--resp-password-file", file.to_str().unwrap()]);
     let check = ["SG.CHECK", "login", "alice"];
     let said = ask(&mut need!(tool("redis-cli")), &server, &check);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sluicegate_testkit::{Error, need};
 
-use super::{Server, folder, output, tool};
+use super::{Server, folder, output, tool, write_secret};
 
 /// Runs `client.py` with these arguments behind the port.
 fn run(server: &Server, args: &[&str]) -> Result<String, Error> {
@@ -35,7 +35,7 @@ fn redis_py_asks_over_resp2_and_resp3() {
 fn redis_py_logs_in() {
     let folder = folder();
     let file = folder.join("password");
-    fs::write(&file, "hunter2").unwrap();
+    write_secret(&file, "hunter2");
     for protocol in ["2", "3"] {
         let server = Server::start_with(&["--resp-password-file", file.to_str().unwrap()]);
         assert_eq!(need!(run(&server, &[protocol, "hunter2"])), "ok\n");

@@ -103,7 +103,7 @@ fn what_is_printed_says_where_it_comes_from() {
 #[test]
 fn what_cannot_be_imported_is_told_with_its_file_and_path() {
     let bad = SHOP.replace("year", "decade");
-    let quota = EDGE.replace("share_threshold", "quota_mode");
+    let quota = EDGE.replace("share_threshold: true", "quota_mode: maybe");
     let from = configuration(&[("a.yaml", &bad), ("b.yaml", &quota)]);
     for command in [
         vec!["import", "envoy", path(from.path())],
@@ -125,7 +125,7 @@ fn what_cannot_be_imported_is_told_with_its_file_and_path() {
             "{said}"
         );
         assert!(
-            said.contains("\nb.yaml: descriptors[0].quota_mode: cannot be expressed"),
+            said.contains("\nb.yaml: descriptors[0].quota_mode: expected `true` or `false`"),
             "{said}"
         );
     }
@@ -134,6 +134,26 @@ fn what_cannot_be_imported_is_told_with_its_file_and_path() {
     let output = run(&["import", "envoy", path(from.path())]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no file there ends in .yaml or .yml"), "{said}");
+}
+
+#[tokio::test]
+async fn files_of_one_domain_are_joined_only_where_that_is_said() {
+    let more = SHOP.replace("key: user", "key: '*-id'");
+    let from = configuration(&[("a.yaml", SHOP), ("b.yaml", &more)]);
+    let path = path(from.path());
+    let refused = run(&["import", "envoy", path]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success()
+            && said.contains("b.yaml: domain: `shop` is the domain of a.yaml too"),
+        "{said}"
+    );
+    let tree = import(from.path(), &["--merge-domains", "--descriptors"]);
+    assert!(tree.contains("{ key: \"*-id\" }"), "{tree}");
+    let server = Server::start(&["--envoy-config", path, "--envoy-merge-domains"]);
+    assert_eq!(passed(&server, "shop", &[("user", "ann")]).await, 3);
+    assert_eq!(passed(&server, "shop", &[("order-id", "1")]).await, 3);
+    assert_eq!(passed(&server, "shop", &[("parcel-id", "1")]).await, 3);
 }
 
 #[test]

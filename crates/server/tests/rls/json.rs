@@ -12,12 +12,13 @@ use super::{Server, YEARLY};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Status and body of the answer to a request with this `head`.
-fn send(server: &Server, head: &str, body: &str) -> (u16, String) {
+pub(crate) fn send(server: &Server, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(server.http).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("the time is not zero");
     let length = body.len();
-    let request =
-        format!("{head} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n");
+    let request = format!(
+        "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n"
+    );
     let (line, fields) = request.split_once(" HTTP/1.1\r\n").expect("it has a first line");
     let (line, more) = line.split_once('\n').unwrap_or((line, ""));
     let more = if more.is_empty() { String::new() } else { format!("{more}\r\n") };
@@ -63,10 +64,52 @@ fn what_makes_no_sense_is_told_and_takes_nothing() {
     assert_eq!((status, problem.as_str()), (400, "domain: is missing\n"));
     let long = "x".repeat(65 * 1024);
     assert_eq!(send(&server, "POST /json", &long).0, 413);
-    assert_eq!(send(&server, "GET /json", "").0, 405);
+    assert_eq!(send(&server, "DELETE /json", "").0, 405);
     let unknown =
         r#"{"domain":"sluicegate","descriptors":[{"entries":[{"key":"policy","value":"x"}]}]}"#;
     assert_eq!(send(&server, "POST /json", unknown).0, 404);
+}
+
+#[test]
+fn whatever_the_method_a_body_is_a_request() {
+    let server = Server::serving(YEARLY);
+    let body = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}"#;
+    for (method, remaining) in [("POST", 499), ("GET", 498), ("PUT", 497)] {
+        let (status, answer) = send(&server, &format!("{method} /json"), body);
+        let expected = format!(r#""limitRemaining":{remaining}"#);
+        assert!(status == 200 && answer.contains(&expected), "{method}: {status} {answer}");
+        assert_eq!(send(&server, &format!("{method} /json"), "").0, 400);
+    }
+}
+
+#[test]
+fn numbers_are_numbers_however_they_are_written() {
+    let server = Server::serving(YEARLY);
+    let ask = |hits: &str, name: &str| {
+        let entries = r#"[{"key":"user","value":"ann"}]"#;
+        let body = format!(
+            r#"{{"domain":"shop","descriptors":[{{"entries":{entries},"{name}":{hits}}}]}}"#
+        );
+        send(&server, "POST /json", &body)
+    };
+    for (place, hits) in ["3", "3.0", "3e0", "\"3\"", "\"3.0\"", "0.3e1"].iter().enumerate() {
+        let remaining = 500 - 3 * (place + 1);
+        let name = ["hitsAddend", "hits_addend"][place % 2];
+        let (status, answer) = ask(hits, name);
+        let expected = format!(r#""limitRemaining":{remaining}"#);
+        assert!(status == 200 && answer.contains(&expected), "{hits}: {status} {answer}");
+    }
+    for hits in ["3.5", "-1", "\" 3\"", "\"three\"", "1e400", "\"NaN\"", "true", "[]", "1e20"] {
+        let (status, answer) = ask(hits, "hitsAddend");
+        assert_eq!(status, 400, "{hits}: {answer}");
+    }
+}
+
+#[test]
+fn a_load_balancer_hears_that_it_is_healthy() {
+    let server = Server::serving(YEARLY);
+    assert_eq!(send(&server, "GET /healthcheck", ""), (200, "OK".to_owned()));
+    assert_eq!(send(&server, "POST /healthcheck", "").0, 405);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod hostile;
 mod imports;
 mod json;
+mod live;
 mod services;
 
 use std::io::{BufRead, BufReader};
@@ -16,8 +17,12 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descri
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use prost::bytes::{Buf, BufMut};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 
 /// The program, with the rls wire.
@@ -25,6 +30,9 @@ struct Server {
     process: Child,
     http: SocketAddr,
     rls: SocketAddr,
+    admin: SocketAddr,
+    /// What it serves, where that is the server's own.
+    directory: Option<TempDir>,
 }
 
 impl Server {
@@ -33,7 +41,8 @@ impl Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--rls", "127.0.0.1:0"])
             .args(options)
-            .envs(["RESP", "ADMIN"].map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "off")))
+            .env("SLUICEGATE__RESP__LISTEN", "off")
+            .env("SLUICEGATE__ADMIN__LISTEN", "127.0.0.1:0")
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program is built");
@@ -43,13 +52,16 @@ impl Server {
             let address = line.strip_prefix("listening on ").and_then(|l| l.strip_prefix(scheme));
             address.expect("one line each").parse().expect("an address")
         };
-        Self { http: address("http://"), rls: address("rls://"), process }
+        let (http, rls, admin) = (address("http://"), address("rls://"), address("admin://"));
+        Self { process, http, rls, admin, directory: None }
     }
 
     /// That serves this configuration of `envoyproxy/ratelimit`.
     fn serving(config: &str) -> Self {
         let directory = configuration(&[("c.yaml", config)]);
-        Self::start(&["--envoy-config", path(directory.path())])
+        let mut server = Self::start(&["--envoy-config", path(directory.path())]);
+        server.directory = Some(directory);
+        server
     }
 
     /// With the policies of the examples.
@@ -159,6 +171,64 @@ async fn policies_are_reached_by_name_without_a_tree() {
         (status.code(), status.message()),
         (tonic::Code::NotFound, "policy: there is no policy `nope`")
     );
+}
+
+/// Sends bytes as they are instead of a message.
+#[derive(Clone, Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let mut bytes = vec![0; from.remaining()];
+        from.copy_to_slice(&mut bytes);
+        Ok(Some(bytes))
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_a_message_is_an_invalid_argument() {
+    let server = Server::with_examples();
+    let mut client = tonic::client::Grpc::new(server.channel().await);
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    // A field that does not end, a text that is not UTF-8, a type that there is not.
+    for bytes in [&[0x0a, 0x7f][..], &[0x0a, 0x01, 0xff], &[0x0f], &[0xff; 11]] {
+        client.ready().await.expect("it is connected");
+        let asked = tonic::Request::new(bytes.to_vec());
+        let answered = client.unary(asked, PathAndQuery::from_static(path), Raw).await;
+        let status = answered.expect_err("it is not a message");
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{bytes:?}: {status}");
+    }
+    // The connection goes on.
+    let message = request("login", &[("user", "alice")]);
+    assert_eq!(ask(&mut server.client().await, message).await.overall_code(), Code::Ok);
 }
 
 #[tokio::test]

@@ -25,7 +25,8 @@ fn health_of(service: &str) -> HealthCheckRequest {
 async fn the_server_and_its_service_are_healthy_and_others_are_not_known() {
     let server = Server::with_examples();
     let mut client = HealthClient::new(server.channel().await);
-    for service in ["", SERVICE] {
+    // The last is what envoyproxy/ratelimit calls itself.
+    for service in ["", SERVICE, "ratelimit"] {
         let health = client.check(health_of(service)).await.expect("it is known").into_inner();
         assert_eq!(health.status(), ServingStatus::Serving, "{service}");
     }
@@ -66,10 +67,11 @@ async fn who_asks_for_its_health_hears_first_that_it_will_stop() {
     assert!(told.success());
     let second = watch.next().await.expect("there is a second").expect("it is a status");
     assert_eq!(second.status(), ServingStatus::NotServing);
-    for service in ["", SERVICE] {
+    for service in ["", SERVICE, "ratelimit"] {
         let health = client.check(health_of(service)).await.expect("it is known").into_inner();
         assert_eq!(health.status(), ServingStatus::NotServing, "{service}");
     }
+    assert_eq!(super::json::send(&server, "GET /healthcheck", "").0, 503);
     // It still answers, and who comes now as well.
     let asked = super::request("elsewhere", &[("a", "b")]);
     super::ask(&mut server.client().await, asked).await;

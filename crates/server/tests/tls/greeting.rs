@@ -33,7 +33,7 @@ fn who_speaks_without_tls_is_let_go() {
     let server = Server::start(&files.config(false));
     for scheme in ["https", "rediss", "grpcs", "admin+https"] {
         for words in [
-            &b"GET /livez HTTP/1.1\r\nhost: t\r\n\r\n"[..],
+            &b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"[..],
             b"*1\r\n$4\r\nPING\r\n",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             &[0; 64],

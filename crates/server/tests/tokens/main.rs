@@ -57,6 +57,11 @@ impl Stage {
 
     /// A server on this catalog, to whose addresses tokens have to be shown as is said here.
     fn server(&self, tokens_required: &str) -> Server {
+        self.server_with(tokens_required, &[])
+    }
+
+    /// The same with more in its environment.
+    fn server_with(&self, tokens_required: &str, more: &[(&str, &str)]) -> Server {
         let wires = ["HTTP", "RESP", "RLS"];
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .arg("serve")
@@ -65,6 +70,7 @@ impl Stage {
             .env("SLUICEGATE__CATALOG__TOKENS_REQUIRED", tokens_required)
             .env("SLUICEGATE__ADMIN__LISTEN", "127.0.0.1:0")
             .envs(wires.map(|wire| (format!("SLUICEGATE__{wire}__LISTEN"), "127.0.0.1:0")))
+            .envs(more.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -105,7 +111,7 @@ impl Server {
         let said = self.raw(
             "http",
             &format!(
-                "{line} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{fields}\
+                "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}\
                  content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
             ),
         );
@@ -139,6 +145,11 @@ fn now() -> i64 {
 
 fn by() -> By {
     By::operator("a test", now())
+}
+
+/// The same, whatever is warned of.
+fn forced() -> By {
+    By { force: true, ..by() }
 }
 
 /// A new token that ends a minute after it was made: its secret and its id.
@@ -201,7 +212,7 @@ async fn refusals_are_counted_without_a_word_of_who_asked() {
     };
     assert_eq!((check("who-am-i"), check(&stage.good)), (401, 200));
     assert!(server.raw("resp", "AUTH who-am-i\r\nPING\r\nQUIT\r\n").starts_with("-WRONGPASS"));
-    let request = "GET /metrics HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+    let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let metrics = server.raw("admin", request);
     for sample in [
         r#"sluicegate_callers_refused_total{wire="http",reason="unknown"} 1"#,
@@ -219,8 +230,8 @@ async fn what_guards_requests_of_one_app_does_not_hold_up_those_of_another() {
     let stage = Stage::set().await;
     let window = json!({ "limit": 1, "window": "1h", "align": "first" });
     // For every app; but only those of its own did ask for it.
-    let policy = json!({ "name": "all", "key": ["remote_ip"], "match": { "path": { "prefix": "/" } }, "rules": [{ "fixed_window": window }] });
-    stage.catalog.create_policy(&by(), "shop", &policy, State::Active).await.unwrap();
+    let policy = json!({ "name": "all", "apps": ["*"], "key": ["remote_ip"], "match": { "path": { "prefix": "/" } }, "rules": [{ "fixed_window": window }] });
+    stage.catalog.create_policy(&forced(), "shop", &policy, State::Active).await.unwrap();
     let server = stage.server("always");
     let asked = |secret: &str, path: &str| {
         let fields = format!(
@@ -234,9 +245,102 @@ async fn what_guards_requests_of_one_app_does_not_hold_up_those_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_policy_of_a_neighbour_touches_the_gateway_of_another_app() {
+    let stage = Stage::set().await;
+    let guarding = |name: &str, limit: u32| {
+        let window = json!({ "limit": limit, "window": "1d", "align": "first" });
+        json!({ "name": name, "match": { "path": { "prefix": "/" } }, "rules": [{ "fixed_window": window }] })
+    };
+    for n in 0..17 {
+        let policy = guarding(&format!("n{n}"), 1);
+        stage.catalog.create_policy(&by(), "other", &policy, State::Shadow).await.unwrap();
+    }
+    let all = json!({ "apps": ["*"] });
+    let mut stern = guarding("stern", 1);
+    stern["apps"] = all["apps"].clone();
+    stage.catalog.create_policy(&forced(), "other", &stern, State::Active).await.unwrap();
+    let fields = "x-original-uri: /\r\nx-original-method: GET\r\n";
+    let server = stage.server("remote");
+    let ask = |query: &str| server.http(&format!("GET /v1/auth{query}"), fields, "");
+    for _ in 0..3 {
+        assert_eq!(ask("?app=shop").0, 200);
+    }
+    assert_eq!([ask("?app=other").0, ask("?app=other").0], [200, 429]);
+    let (status, _, body) = ask("");
+    assert_eq!(status, 500);
+    for remedy in ["app=NAME", "X-Sluicegate-Token", "http.app"] {
+        assert!(body.contains(remedy), "{remedy}: {body}");
+    }
+    // Of one app's own there may be too many, too: the first 16 are decided.
+    for n in 0..17 {
+        let policy = guarding(&format!("own{n:02}"), if n == 15 { 1 } else { 1_000 });
+        stage.catalog.create_policy(&forced(), "shop", &policy, State::Active).await.unwrap();
+    }
+    let refuses = || (ask("?app=shop").0 == 429).then_some(());
+    until("all are in force", PATIENCE, async || refuses()).await.unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let metrics = server.raw("admin", request);
+    let count = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    assert_eq!(count(r#"sluicegate_callers_refused_total{wire="http",reason="no_app"}"#), 1);
+    assert!(count("sluicegate_forward_auth_policies_left_out_total") > 0, "{metrics}");
+    let named = stage.server_with("remote", &[("SLUICEGATE__HTTP__APP", "other")]);
+    let status = || named.http("GET /v1/auth", fields, "").0;
+    assert_eq!([status(), status()], [200, 429]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_used_of_a_neighbours_policy_can_be_neither_read_nor_used_up_nor_given_back() {
+    let stage = Stage::set().await;
+    let window = json!({ "limit": 5, "window": "1d", "align": "first" });
+    for (name, apps) in [("own", json!({})), ("all", json!({ "apps": ["*"] }))] {
+        let mut policy = apps;
+        policy["name"] = name.into();
+        policy["rules"] = json!([{ "fixed_window": window }]);
+        stage.catalog.create_policy(&forced(), "shop", &policy, State::Active).await.unwrap();
+    }
+    let server = stage.server("always");
+    let ask = |secret: &str, verb: &str, policy: &str, more: &str| {
+        let field = format!("authorization: Bearer {secret}\r\n");
+        let body = format!(r#"{{"policy":"{policy}","key":"alice"{more}}}"#);
+        let (status, _, body) = server.http(&format!("POST /v1/{verb}"), &field, &body);
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        (status, body["code"].as_i64(), body["remaining"].as_u64())
+    };
+    let settle = r#","id":"i","charged":2,"cost":1"#;
+    for policy in ["own", "all"] {
+        assert_eq!(ask(&stage.good, "check", policy, r#","cost":5"#), (200, Some(1), Some(0)));
+        let verbs = [("refund", ""), ("reset", ""), ("settle", settle)];
+        for (verb, more) in verbs {
+            assert_eq!(ask(&stage.foreign, verb, policy, more), (403, Some(0), None), "{verb}");
+        }
+        for verb in ["check", "peek"] {
+            let (status, ..) = ask(&stage.foreign, verb, policy, "");
+            assert_eq!(status, if policy == "own" { 403 } else { 200 }, "{verb} {policy}");
+        }
+        assert_eq!(ask(&stage.good, "peek", policy, "").2, Some(0), "nothing came back");
+        assert_eq!(ask(&stage.good, "settle", policy, settle).0, 200);
+        assert_eq!(ask(&stage.good, "reset", policy, ""), (200, Some(1), Some(5)));
+    }
+    // A batch that does not pass gives back what it took, also of a policy that gives it nothing back.
+    let checks =
+        r#"{"atomic":true,"checks":[{"policy":"all","key":"b"},{"policy":"own","key":"b"}]}"#;
+    let field = format!("authorization: Bearer {}\r\n", stage.foreign);
+    assert_eq!(server.http("POST /v1/check:batch", &field, checks).0, 403);
+    let left = server.http("POST /v1/peek", &field, r#"{"policy":"all","key":"b"}"#).2;
+    assert!(left.contains(r#""remaining":5"#), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn limits_that_callers_bring_along_are_their_apps_own() {
     let stage = Stage::set().await;
-    let server = stage.server("always");
+    // Such limits hold in domains that are known.
+    let known = stage.folder.path().join("descriptors.yaml");
+    std::fs::write(&known, "domains: [ d ]\ndescriptors: []\n").expect("it can be written");
+    let known = known.to_str().expect("a path of the test");
+    let server = stage.server_with("always", &[("SLUICEGATE__RLS__DESCRIPTORS", known)]);
     let descriptors = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"requestsPerUnit":1,"unit":"HOUR"}}]}"#;
     for secret in [&stage.good, &stage.foreign] {
         let throttle = || {

@@ -12,6 +12,7 @@ use sluicegate_kernel::limits::COST_MAX;
 use crate::client::Output;
 use crate::client::target::Target;
 use crate::config::{Listen, Secret, Span};
+use crate::private;
 
 /// Most connections: two of a server's caps, and more than a process may open files unless told.
 const CONNECTIONS_MAX: u64 = 8_192;
@@ -35,8 +36,11 @@ const RATE_MAX: u64 = 1_000_000;
 /// Most threads: more than machines have cores for.
 const THREADS_MAX: u64 = 64;
 
-/// Longest password, and longest line of its file.
+/// Longest password.
 const PASSWORD_BYTES_MAX: usize = 1_024;
+
+/// Largest file of one: the longest password, and line breaks at its end.
+const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// What can be said to `sluicegate bench`.
 #[derive(Debug, Args)]
@@ -213,7 +217,7 @@ fn small(number: u64) -> u32 {
 }
 
 fn password(file: &std::path::Path) -> Result<Secret> {
-    let text = std::fs::read_to_string(file);
+    let text = private::read_text(file, PASSWORD_FILE_BYTES_MAX);
     let text = text.with_context(|| format!("--password-file: cannot read {}", file.display()))?;
     let text = text.trim_end_matches(['\r', '\n']);
     if !(1..=PASSWORD_BYTES_MAX).contains(&text.len()) {

@@ -24,6 +24,7 @@ use axum::{Extension, Router};
 use serde::Serialize;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
+use super::http::Hosts;
 use super::{House, Wire, http};
 use crate::policies::Status;
 
@@ -46,10 +47,12 @@ pub(super) async fn serve(wire: Wire, listener: Listener, house: &House) -> usiz
         _ => observed().merge(office()),
     };
     let (router, stopping) = (router.with_state(house.clone()), stop.clone());
+    let hosts = Hosts::new(listener.address().ok().as_ref(), Arc::clone(&house.allowed_hosts));
     let connections = Arc::clone(house.gate.eyes().connections(wire));
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
         let router = router.clone().layer(Extension(peer));
-        connections.during(http::connection(router, stream, stopping.clone()))
+        let serving = (router, hosts.clone());
+        connections.during(http::connection(serving, stream, stopping.clone()))
     })
     .await
 }

@@ -1,6 +1,8 @@
-//! Ends a connection where it is not clear where a request on it ends.
+//! What stands before every service of HTTP.
 //!
-//! A request that says both `content-length` and `transfer-encoding` is read by the latter here, and
+//! **Hosts.** A request for a host that is not answered goes no further ([`Hosts`]).
+//!
+//! **Ends.** It ends a connection where it is not clear where a request on it ends. A request that says both `content-length` and `transfer-encoding` is read by the latter here, and
 //! perhaps not by a proxy in front: what comes behind may be a request that the proxy has not seen
 //! (RFC 9112, section 6.1, wants such a connection closed). The library of HTTP does not tell whether
 //! both were said. So a request in chunks is the last of its connection; clients know how long their
@@ -8,24 +10,41 @@
 
 use axum::http::{HeaderValue, Request, Response, header};
 use futures_util::TryFutureExt;
-use futures_util::future::MapOk;
+use futures_util::future::{Either, MapOk, Ready, ready};
 use hyper::service::Service;
 
-/// A service behind which a request in chunks is the last.
-#[derive(Debug)]
-pub(super) struct Guard<S>(pub(super) S);
+use super::codec::Problem;
+use super::host::Hosts;
 
-impl<S, B, R> Service<Request<B>> for Guard<S>
+/// A service that answers requests for `hosts` only, and behind which a request in chunks is the last.
+#[derive(Debug)]
+pub(super) struct Guard<S, R> {
+    pub(super) service: S,
+    pub(super) hosts: Hosts,
+    /// What says that a request is not answered.
+    pub(super) refuse: fn(&Problem) -> Response<R>,
+}
+
+impl<S, B, R> Service<Request<B>> for Guard<S, R>
 where
     S: Service<Request<B>, Response = Response<R>>,
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = MapOk<S::Future, fn(Response<R>) -> Response<R>>;
+    type Future = Either<
+        MapOk<S::Future, fn(Response<R>) -> Response<R>>,
+        Ready<Result<Response<R>, S::Error>>,
+    >;
 
     fn call(&self, request: Request<B>) -> Self::Future {
+        if let Err(problem) = self.hosts.check(&request) {
+            return Either::Right(ready(Ok(the_last((self.refuse)(&problem)))));
+        }
         let is_in_chunks = request.headers().contains_key(header::TRANSFER_ENCODING);
-        self.0.call(request).map_ok(if is_in_chunks { the_last } else { as_it_is })
+        Either::Left(self.service.call(request).map_ok(match is_in_chunks {
+            true => the_last,
+            false => as_it_is,
+        }))
     }
 }
 

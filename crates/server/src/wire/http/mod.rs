@@ -6,10 +6,12 @@
 mod auth;
 mod codec;
 mod guard;
+mod host;
 mod openapi;
 mod serve;
 
 pub(crate) use auth::TrustedPeers;
 pub use auth::path_of;
 pub use codec::requests_in;
+pub(crate) use host::Hosts;
 pub(crate) use serve::{connection, serve};

@@ -65,6 +65,7 @@ fn describe() -> OpenApi {
         .path(AUTH, PathItem::new(HttpMethod::Get, others::auth(AuthBy::Match)))
         .path(AUTH_POLICY, PathItem::new(HttpMethod::Get, others::auth(AuthBy::Policy)))
         .path(PATH, PathItem::new(HttpMethod::Get, others::document()))
+        .path("/healthcheck", PathItem::new(HttpMethod::Get, others::healthcheck()))
         .path("/livez", PathItem::new(HttpMethod::Get, others::live()))
         .build();
     OpenApiBuilder::new().info(info).components(Some(components)).paths(paths).build()
@@ -109,6 +110,10 @@ fn by_token(operation: OperationBuilder, scheme: &str) -> OperationBuilder {
     operation.security(token).security(SecurityRequirement::default())
 }
 
+/// What is answered for a host that is not one of this machine.
+const OTHER_HOST: &str = "On an address of loopback: `Host` is not a name of this machine, nor one of \
+                          `server.allowed_hosts`.";
+
 fn described(operation: Operation) -> Described {
     let (id, summary) = summary(operation);
     let asked = RequestBodyBuilder::new()
@@ -128,7 +133,8 @@ fn described(operation: Operation) -> Described {
         .response("404", problem("There is no such policy."))
         .response("408", problem("The body did not come in time."))
         .response("413", problem("The body is longer than 64 KiB."))
-        .response("415", problem("The body is not `application/json`."));
+        .response("415", problem("The body is not `application/json`."))
+        .response("421", problem(OTHER_HOST));
     if operation.may_deny() {
         let refused = "Only with `?deny=429`: the request is refused.";
         let nobody = "The store does not answer. With `?deny=429` also: nobody could decide, and \

@@ -36,6 +36,7 @@ use tower::ServiceExt;
 use super::auth;
 use super::codec::{Ask, Operation, Problem, encode, encode_explanation, refusal};
 use super::guard::Guard;
+use super::host::Hosts;
 use super::openapi;
 use crate::callers::{Caller, Door, Refused};
 use crate::gate::Gate;
@@ -76,16 +77,21 @@ struct Desk {
 struct Front {
     desk: Desk,
     router: Router,
+    hosts: Hosts,
 }
 
 /// Answers requests, also those by the descriptors of gateways, until `stop`, then lets those in
 /// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, callers, limits, trusted_peers, workers, stop, http_headers, .. } = house;
-    let door = callers.door(Wire::Http, listener.address().ok().as_ref());
+    let House {
+        gate, callers, limits, trusted_peers, workers, stop, http_headers, leaving, ..
+    } = house;
+    let address = listener.address().ok();
+    let door = callers.door(Wire::Http, address.as_ref());
+    let hosts = Hosts::new(address.as_ref(), Arc::clone(&house.allowed_hosts));
     let desk = Desk { gate: Arc::clone(gate), headers: *http_headers, door };
-    let router = everything(&desk, Arc::clone(trusted_peers), Arc::clone(limits));
-    let front = Arc::new(Front { desk, router });
+    let router = everything(&desk, Arc::clone(trusted_peers), Arc::clone(limits), leaving.clone());
+    let front = Arc::new(Front { desk, router, hosts });
     let connections = Arc::clone(gate.eyes().connections(Wire::Http));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
@@ -102,24 +108,28 @@ async fn decisions(
     (peer, seat): (Peer, Arc<Seat>),
     stop: CancellationToken,
 ) {
+    let hosts = front.hosts.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let request = request.map(|body| Asking::new(body, Arc::clone(&seat)));
         answer(Arc::clone(&front), peer, request)
     });
-    converse(service, stream, stop).await;
+    let refuse = |of: &Problem| problem(of).map(Either::Left);
+    converse(Guard { service, hosts, refuse }, stream, stop).await;
 }
 
 /// Answers the requests of one connection, one after the other.
 pub(crate) async fn connection(
-    router: Router,
+    (router, hosts): (Router, Hosts),
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
-    converse(TowerToHyperService::new(router), stream, stop).await;
+    let refuse = |of: &Problem| problem(of).map(AnyBody::new);
+    let service = TowerToHyperService::new(router);
+    converse(Guard { service, hosts, refuse }, stream, stop).await;
 }
 
 async fn converse<S, B>(
-    service: S,
+    service: Guard<S, B>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) where
@@ -130,7 +140,7 @@ async fn converse<S, B>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), Guard(service));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     // An error is the client's: what it sent is no HTTP, or it went away. It has been answered, or
     // nobody is there.
@@ -157,10 +167,15 @@ async fn answer(
 }
 
 /// All that this wire answers.
-fn everything(desk: &Desk, trusted: Arc<TrustedPeers>, limits: Arc<RateLimits>) -> Router {
+fn everything(
+    desk: &Desk,
+    trusted: Arc<TrustedPeers>,
+    limits: Arc<RateLimits>,
+    leaving: CancellationToken,
+) -> Router {
     router(desk.clone())
         .merge(auth::routes((&desk.gate, &desk.door), trusted, desk.headers))
-        .merge(rls::routes(limits, desk.door.clone()))
+        .merge(rls::routes(limits, desk.door.clone(), leaving))
 }
 
 fn router(desk: Desk) -> Router {

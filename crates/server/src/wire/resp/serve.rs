@@ -24,12 +24,12 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, tim
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{
-    COMMAND_BYTES_MAX, Command, Entry, KnownLimits, Limits, Next, Password, Question, Replies,
-    Session, Words, read,
+    COMMAND_BYTES_MAX, Command, Entry, Guesses, KnownLimits, Limits, Network, Next, Password,
+    Question, Replies, Session, Words, read,
 };
 use crate::callers::{Caller, Door};
 use crate::gate::Gate;
-use crate::wire::accept::{self, Line, Listener};
+use crate::wire::accept::{self, Line, Listener, Peer};
 use crate::wire::{House, Wire};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
@@ -74,6 +74,7 @@ struct Shared<S> {
     gate: Arc<Gate<S>>,
     door: Door,
     password: Option<Password>,
+    guesses: Guesses,
     limits: Arc<KnownLimits>,
     connections: AtomicU64,
 }
@@ -86,8 +87,9 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     let connections = Arc::clone(gate.eyes().connections(Wire::Resp));
     let shared = Arc::new(Shared::new(Arc::clone(gate), door, password.clone()));
     let stopping = stop.clone();
-    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connections.during(connection(Arc::clone(&shared), stream, stopping.clone()))
+    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
+        let client = (stream, peer);
+        connections.during(connection(Arc::clone(&shared), client, stopping.clone()))
     })
     .await
 }
@@ -95,10 +97,10 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
 /// Answers the commands of one connection.
 async fn connection<S: Store + 'static>(
     shared: Arc<Shared<S>>,
-    mut stream: impl AsyncRead + AsyncWrite + Line + Unpin + Send + 'static,
+    (mut stream, peer): (impl AsyncRead + AsyncWrite + Line + Unpin + Send + 'static, Peer),
     stop: CancellationToken,
 ) {
-    let mut client = Client::new(&shared);
+    let mut client = Client::new(&shared, peer.into());
     let mut input = Vec::with_capacity(INPUT_BYTES_MIN);
     let mut watch = Watch::new();
     let mut stopped = pin!(stop.cancelled());
@@ -147,6 +149,7 @@ async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 /// Who is at the other end of a connection, and what they are about to be told.
 struct Client<'s, S> {
     shared: &'s Shared<S>,
+    network: Network,
     session: Session,
     limits: Limits,
     replies: Replies,
@@ -181,7 +184,7 @@ impl<S: Store + 'static> Client<'_, S> {
                     rest = self.decide(question, rest, stream).await?;
                 }
                 Ok(Command::Talk(talk)) => {
-                    let entry = (self.shared.entry(), self.now());
+                    let entry = (self.shared.entry(self.network), self.now());
                     next = self.session.talk(talk, entry, &mut self.replies);
                 }
                 Err(refusal) => self.replies.refusal(&refusal),
@@ -268,14 +271,14 @@ impl<S: Store + 'static> Client<'_, S> {
             let count = others.as_slice().iter().position(stays).unwrap_or(others.len());
             together.extend(others.take(count));
         }
-        let passing =
-            together.iter().map(|question| {
-                let rules = question.limit.map(|limit| self.limits.rules(limit).clone());
-                let gate = &self.shared.gate;
-                async move {
-                    gate.pass_in_time(Wire::Resp, rules.as_ref(), &question.request, now).await
-                }
-            });
+        let passing = together.iter().map(|question| {
+            let rules = question.limit.map(|limit| self.limits.rules(limit).clone());
+            let gate = &self.shared.gate;
+            // On the heap at once: what waits for many would move each several times.
+            Box::pin(async move {
+                gate.pass_in_time(Wire::Resp, rules.as_ref(), &question.request, now).await
+            })
+        });
         let gone = async {
             stream.ended().await;
             sleep(ENDED_WAIT_MAX).await;
@@ -333,20 +336,23 @@ fn questions<'q, 'i: 'q>(input: &'i [u8], caller: &'q Caller) -> (Vec<Question<'
 
 impl<S> Shared<S> {
     fn new(gate: Arc<Gate<S>>, door: Door, password: Option<Password>) -> Self {
-        Self { gate, door, password, limits: Arc::default(), connections: AtomicU64::new(1) }
+        let (guesses, limits) = (Guesses::default(), Arc::default());
+        Self { gate, door, password, guesses, limits, connections: AtomicU64::new(1) }
     }
 
-    const fn entry(&self) -> Entry<'_> {
-        Entry { password: self.password.as_ref(), door: &self.door }
+    const fn entry(&self, network: Network) -> Entry<'_> {
+        let Self { password, door, guesses, .. } = self;
+        Entry { password: password.as_ref(), door, guesses, network }
     }
 }
 
 impl<'s, S> Client<'s, S> {
-    fn new(shared: &'s Shared<S>) -> Self {
+    fn new(shared: &'s Shared<S>, network: Network) -> Self {
         let id = shared.connections.fetch_add(1, Ordering::Relaxed);
         Self {
             shared,
-            session: Session::new(id, shared.entry()),
+            network,
+            session: Session::new(id, shared.entry(network)),
             limits: Limits::new(Arc::clone(&shared.limits)),
             replies: Replies::default(),
             now: None,

@@ -1,4 +1,5 @@
-//! `POST /json`: the same questions for those who speak no gRPC, as `envoyproxy/ratelimit` has it.
+//! `POST /json`: the same questions for those who speak no gRPC, as `envoyproxy/ratelimit` has it. `GET`
+//! and `PUT` with a body are the same. `GET /healthcheck` says `OK` until the server is stopping.
 //!
 //! Messages are as the mapping of proto3 to JSON writes them: `{"domain": "d", "descriptors":
 //! [{"entries": [{"key": "k", "value": "v"}]}]}` is answered with
@@ -11,9 +12,10 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use axum::routing::post;
+use axum::routing::get;
 use hyper::body::Body as _;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tonic::Code as Grpc;
 
 use super::codec::{Refusal, json};
@@ -22,10 +24,15 @@ use super::serve::{MESSAGE_BYTES_MAX, REQUEST_WAIT_MAX};
 use super::service::{Desk, RateLimits};
 use crate::callers::Door;
 
-/// What a router of HTTP takes to answer `POST /json`.
-pub(crate) fn routes(limits: Arc<RateLimits>, door: Door) -> Router {
+/// What a router of HTTP takes to answer `POST /json` and, until `leaving`, `GET /healthcheck`.
+pub(crate) fn routes(limits: Arc<RateLimits>, door: Door, leaving: CancellationToken) -> Router {
+    let health = async move || match leaving.is_cancelled() {
+        false => (StatusCode::OK, "OK"),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "told to stop\n"),
+    };
     Router::new()
-        .route("/json", post(decide))
+        .route("/json", get(decide).post(decide).put(decide))
+        .route("/healthcheck", get(health))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
         .with_state(Desk::new(limits, door))
 }

@@ -12,7 +12,12 @@
 //! | any other | any | no limit is met, and it is OK |
 //!
 //! A descriptor with a `limit` of its own brings the limit along: it is a fixed window of that unit for
-//! these very entries, whatever the domain means.
+//! these very entries, in each of the first three domains. In any other domain no limit is met at all.
+//! Its budget is one of its own for each unit, beside those of policies: what a caller may set is not
+//! what an operator has set, so that neither spends the other's.
+//!
+//! **Quotas.** A descriptor of the tree with `quota: true` is one of several of which any will do: over
+//! the limit, it refuses the request only together with all the others of this kind.
 //!
 //! **Hits.** A descriptor takes what its `hits_addend` says, else that of the request, else 1.
 //! `hits_addend: 0` of a descriptor only looks: it is over the limit if not one permit is left.
@@ -53,6 +58,7 @@ mod codec;
 mod json;
 mod message;
 mod proto;
+mod protobuf;
 mod serve;
 mod service;
 mod whole;

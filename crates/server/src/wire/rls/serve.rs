@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::http::{Request, Response};
+use axum::http::request::Parts;
+use axum::http::{Request, Response, StatusCode, header};
 use futures_util::future::{Either, join, poll_immediate, ready};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -112,8 +113,9 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
     join(serving, told_to_stop).await.0
 }
 
-/// Whose health can be asked for; the empty name is the whole server's.
-const HEALTHY: [&str; 2] = ["", "envoy.service.ratelimit.v3.RateLimitService"];
+/// Whose health can be asked for; the empty name is the whole server's, and the last one what
+/// `envoyproxy/ratelimit` calls itself.
+const HEALTHY: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// Answers the requests of one connection.
 async fn connection(
@@ -131,6 +133,9 @@ async fn connection(
         if head.headers.len() > FIELDS_MAX {
             let problem = format!("more than {FIELDS_MAX} header fields");
             return Either::Left(ready(Ok(Status::resource_exhausted(problem).into_http())));
+        }
+        if let Err(problem) = authority(&head) {
+            return Either::Left(ready(Ok(malformed(problem))));
         }
         let body = Asking::new(body, Arc::clone(&seat));
         let message = Message::new(body, &head.headers, Arc::clone(&share));
@@ -150,6 +155,30 @@ async fn connection(
         () = first_request => connection.as_mut().graceful_shutdown(),
     }
     timeout(GRACE, connection).await.ok();
+}
+
+/// Whether the request says once whom it is for (RFC 9113, section 8.3.1). Which name it is does not matter:
+/// gateways say that of their cluster, and no page in a browser can speak HTTP/2 without TLS.
+fn authority(head: &Parts) -> Result<(), &'static str> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    match (head.uri.authority(), hosts.next(), hosts.next()) {
+        (Some(_), None, _) | (None, Some(_), None) => Ok(()),
+        (Some(authority), Some(host), None)
+            if authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()) =>
+        {
+            Ok(())
+        }
+        (None, None, _) => Err(":authority: is missing"),
+        (Some(_), Some(_), None) => Err("host: is not `:authority`"),
+        (_, Some(_), Some(_)) => Err("host: is there twice, expected one"),
+    }
+}
+
+/// What a request gets that no gateway sends, in the words of HTTP and of gRPC.
+fn malformed(problem: &'static str) -> Response<Body> {
+    let mut response = Status::invalid_argument(problem).into_http();
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }
 
 /// How old this connection may become: not all that were opened together end together.
@@ -322,7 +351,8 @@ mod tests {
     async fn a_request_that_does_not_come_in_is_answered_with_that() {
         let (mut client, _, _serving) = connect();
         let path = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-        let mut head = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+        // POST, http, `:authority: h`, and the path.
+        let mut head = vec![0x83, 0x86, 0x01, 1, b'h', 0x04, u8::try_from(path.len()).unwrap()];
         head.extend(path);
         let length = u8::try_from(head.len()).unwrap();
         // A head that ends, on stream 1, whose body does not come.
@@ -339,6 +369,29 @@ mod tests {
             }
         }
         assert_eq!(begin.elapsed().as_secs(), REQUEST_WAIT_MAX.as_secs());
+    }
+
+    #[test]
+    fn a_request_says_once_whom_it_is_for() {
+        let checked = |uri: &str, hosts: &[&str]| {
+            let mut request = Request::builder().uri(uri);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            authority(&request.body(()).unwrap().into_parts().0)
+        };
+        for (uri, hosts, is_ok) in [
+            ("http://cluster/p", &[][..], true),
+            ("http://cluster:1/p", &["Cluster:1"], true),
+            ("/p", &["cluster"], true),
+            ("/p", &[], false),
+            ("/p", &["cluster", "cluster"], false),
+            ("http://cluster/p", &["other"], false),
+            ("http://cluster/p", &["cluster", "cluster"], false),
+        ] {
+            assert_eq!(checked(uri, hosts).is_ok(), is_ok, "{uri} {hosts:?}");
+        }
+        assert_eq!(malformed("x").status(), StatusCode::BAD_REQUEST);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,12 +1,13 @@
 //! The service: a message in, decisions of the engine, a message out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use axum::http::HeaderMap;
 use futures_util::future::try_join_all;
 use sluicegate::{DecideError, Micros, Passage};
 use sluicegate_control::Scope;
-use sluicegate_policy::DescriptorTree;
+use sluicegate_policy::{DescriptorTree, PolicySet};
 use tonic::{Request, Response, Status};
 
 use super::codec::{Ask, Budget, Decided, KnownLimits, Refusal, Reply, decode};
@@ -27,8 +28,12 @@ const HOLD_MAX: Micros = Micros::from_secs(9);
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     gate: Arc<Gate>,
-    tree: DescriptorTree,
+    tree: ArcSwap<DescriptorTree>,
+    /// Held while policies and tree change, so that a change can be waited for.
+    changing: Mutex<()>,
     headers: Headers,
+    /// Whether to look at a budget of which nothing is left is OK.
+    looks_pass: bool,
     limits: KnownLimits,
 }
 
@@ -73,21 +78,68 @@ impl Desk {
 impl RateLimits {
     /// A service behind `gate`, to whose policies `tree` leads.
     pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree, headers: Headers) -> Self {
-        Self { gate, tree, headers, limits: KnownLimits::default() }
+        let (tree, changing) = (ArcSwap::from_pointee(tree), Mutex::default());
+        Self { gate, tree, changing, headers, looks_pass: false, limits: KnownLimits::default() }
     }
 
-    /// Decides every descriptor of `message`. They are decided together, so that a store is asked
-    /// once and not one time after the other.
+    /// The same, where to look at a budget of which nothing is left is OK if `pass`.
+    pub(crate) fn letting_looks_pass(self, pass: bool) -> Self {
+        Self { looks_pass: pass, ..self }
+    }
+
+    /// The gate that it is behind.
+    pub(crate) const fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Puts `policies` and the `tree` that leads to them in force together; what is `None` stays.
+    pub(crate) fn set(&self, policies: Option<PolicySet>, tree: Option<DescriptorTree>) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(policies) = policies {
+            self.gate.set_policies(policies);
+        }
+        if let Some(tree) = tree {
+            self.tree.store(Arc::new(tree));
+        }
+    }
+
+    /// The tree that is in force, after the change that there may be now.
+    fn tree_after_change(&self) -> Arc<DescriptorTree> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tree.load_full()
+    }
+
+    /// Decides every descriptor of `message`.
     async fn decide(
         &self,
         caller: &Caller,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Refusal> {
-        let mut asks = decode(message, &self.tree, &self.gate.engine().policies())?;
+        let tree = self.tree.load();
+        let decided = self.decide_by(&tree, caller, message).await;
+        if let Err(Refusal::Undecided(DecideError::UnknownPolicy(_))) = &decided {
+            // The tree may have led to a policy that has just been taken away with it.
+            let now = self.tree_after_change();
+            if !Arc::ptr_eq(&tree, &now) {
+                return Box::pin(self.decide_by(&now, caller, message)).await;
+            }
+        }
+        decided
+    }
+
+    /// Decides every descriptor of `message` as `tree` leads. They are decided together, so that a
+    /// store is asked once and not one time after the other.
+    async fn decide_by(
+        &self,
+        tree: &DescriptorTree,
+        caller: &Caller,
+        message: &RateLimitRequest,
+    ) -> Result<RateLimitResponse, Refusal> {
+        let mut asks = decode(message, tree, &self.gate.engine().policies())?;
         for ask in &mut asks {
             match ask {
                 Ask::Budget(budget) => budget.asked_by(caller)?,
-                Ask::NoLimit | Ask::Allowed | Ask::Refused { .. } => caller.may(Scope::Check)?,
+                Ask::NoLimit | Ask::Allowed | Ask::Zero(_) => caller.may(Scope::Check)?,
             }
         }
         let mut reply = Reply::with_capacity(asks.len());
@@ -103,7 +155,7 @@ impl RateLimits {
         for ask in &asks {
             match ask {
                 Ask::Budget(_) => reply.push(decided.next().expect("one for each budget")),
-                other => reply.push_undecided(other),
+                other => reply.push_undecided(other, self.gate.engine().now()),
             }
         }
         Ok(reply.finish(self.headers))
@@ -115,7 +167,7 @@ impl RateLimits {
         let rules = budget.limit.map(|limit| self.limits.rules(limit));
         let passing = self.gate.pass_in_turn(Wire::Rls, rules.as_ref(), &request, HOLD_MAX);
         let Passage { answer, way, held: _ } = passing.await?;
-        Ok(Decided::new(budget, answer, way))
+        Ok(Decided::new(budget, answer, way, self.looks_pass))
     }
 }
 

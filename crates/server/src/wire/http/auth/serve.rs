@@ -1,6 +1,7 @@
 //! The IO of forward-auth.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -11,9 +12,9 @@ use axum::routing::any;
 use sluicegate::DecideError;
 use sluicegate_control::Scope;
 
-use super::codec::{AuthError, Guarded, Query, TOKEN, TrustedPeers, encode};
+use super::codec::{AuthError, Guarded, POLICIES_MAX, Query, TOKEN, TrustedPeers, encode};
 use super::several;
-use crate::callers::Door;
+use crate::callers::{Door, Refused};
 use crate::gate::Gate;
 use crate::wire::accept::Peer;
 use crate::wire::headers::Headers;
@@ -34,6 +35,9 @@ struct Desk {
     door: Door,
     trusted: Arc<TrustedPeers>,
     headers: Headers,
+    /// Whether it was logged that requests come without an app, and that policies are left out.
+    told_no_app: AtomicBool,
+    told_left_out: AtomicBool,
 }
 
 /// What a router of HTTP takes to answer gateways. It must be told who asks: [`knowing`].
@@ -48,10 +52,18 @@ pub(in crate::wire::http) fn routes(
         let answer = desk.answer(&head).await;
         answer.unwrap_or_else(|error| problem(&Problem::from(error)).map(Body::new))
     };
+    let desk = Desk {
+        gate: Arc::clone(gate),
+        door: door.clone(),
+        trusted,
+        headers,
+        told_no_app: AtomicBool::new(false),
+        told_left_out: AtomicBool::new(false),
+    };
     Router::new()
         .route(AUTH, any(answer))
         .route(AUTH_POLICY, any(answer))
-        .with_state(Arc::new(Desk { gate: Arc::clone(gate), door: door.clone(), trusted, headers }))
+        .with_state(Arc::new(desk))
 }
 
 /// `request`, told that `peer` asks where that matters.
@@ -72,12 +84,19 @@ impl Desk {
         let refuse = |refused| AuthError::Refused(self.door.note(refused));
         let caller = caller.map_err(refuse)?;
         let app = caller.app(app).map_err(refuse)?;
+        if app.is_none() && self.door.knows_tokens() {
+            return Err(self.no_app());
+        }
         let peer = head.extensions.get().expect("connections say who asks");
         let guarded = Guarded::decode(&head.headers, *peer, &self.trusted)?;
         let policies = self.gate.engine().policies();
         let budgets =
             match head.uri.path().strip_prefix(AUTH).and_then(|path| path.strip_prefix('/')) {
-                None => guarded.matching(&policies, app)?,
+                None => {
+                    let (budgets, left_out) = guarded.matching(&policies, app)?;
+                    self.leave_out(left_out);
+                    budgets
+                }
                 Some(name) => match policies.resolve(name) {
                     Some(policy) => vec![guarded.budget(policy)?],
                     None => return Err(DecideError::UnknownPolicy(name.to_owned()).into()),
@@ -85,5 +104,28 @@ impl Desk {
             };
         let decided = parent.over(several::pass(&self.gate, budgets, app)).await?;
         Ok(encode(&decided, deny, self.headers))
+    }
+
+    /// Counts a request without an app, and logs the first.
+    #[cold]
+    fn no_app(&self) -> AuthError {
+        self.door.note(Refused::NoApp);
+        if !self.told_no_app.swap(true, Ordering::Relaxed) {
+            tracing::warn!("forward-auth: a gateway gets no verdicts: {}", AuthError::NoApp);
+        }
+        AuthError::NoApp
+    }
+
+    /// Counts policies that are not decided because too many guard one request, and logs the first.
+    fn leave_out(&self, policies: usize) {
+        if policies == 0 {
+            return;
+        }
+        self.gate.eyes().leave_out(policies);
+        if !self.told_left_out.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "forward-auth: more than {POLICIES_MAX} policies guard one request; {policies} were left out"
+            );
+        }
     }
 }

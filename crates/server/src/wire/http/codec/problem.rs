@@ -136,7 +136,7 @@ impl Problem {
 /// A refusal as a response that is no success: its status and its body.
 pub(crate) fn refusal(passage: &Passage, id: Option<&str>) -> (StatusCode, Vec<u8>) {
     let status = match passage.answer.mode {
-        Mode::Deny => StatusCode::SERVICE_UNAVAILABLE,
+        Mode::Deny | Mode::Shed => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::TOO_MANY_REQUESTS,
     };
     (status, refusal_as(status, passage, id))
@@ -149,7 +149,7 @@ pub(crate) fn refusal_as(status: StatusCode, passage: &Passage, id: Option<&str>
         Some(span) => Cow::Owned(format!("try again in {} s", span.ceil_secs().max(1))),
         None => Cow::Borrowed("this can never pass"),
     };
-    let nobody = answer.mode == Mode::Deny;
+    let nobody = matches!(answer.mode, Mode::Deny | Mode::Shed);
     let (kind, title) = if nobody {
         let title = "Request cannot be satisfied due to temporary server capacity constraints";
         (REDUCED_CAPACITY, title)
@@ -213,6 +213,10 @@ impl From<Refused> for Problem {
             Refused::App => {
                 return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
                     .of_kind("urn:sluicegate:problem:other-app", "The token is another app's");
+            }
+            Refused::NoApp => {
+                return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
+                    .of_kind("urn:sluicegate:problem:no-app", "An app is required");
             }
         };
         let problem = Self::new(status, format!("authorization: {refused}")).of_kind(kind, title);

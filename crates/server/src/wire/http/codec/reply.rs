@@ -189,6 +189,7 @@ pub(super) const fn without_store(mode: Mode) -> Option<&'static str> {
         Mode::Local => Some("local"),
         Mode::Allow => Some("allow"),
         Mode::Deny => Some("deny"),
+        Mode::Shed => Some("shed"),
     }
 }
 

@@ -7,7 +7,7 @@ use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{Content, ObjectBuilder, RefOr, Required, ResponseBuilder};
 
-use super::{BEARER, GATEWAY, JSON, answered, by_token, challenged, problem};
+use super::{BEARER, GATEWAY, JSON, OTHER_HOST, answered, by_token, challenged, problem};
 
 /// Which policies a gateway asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub(super) fn auth(by: AuthBy) -> Described {
         .response("429", problem("It is refused; `X-Sluicegate-Verdict` and `Retry-After` say more."))
         .response("403", problem("The same, with `?deny=403`."))
         .response("400", problem("The client's request makes no sense."))
+        .response("421", problem(OTHER_HOST))
         .response("500", problem("The gateway's question makes no sense, or it is not trusted, or its token is not good."))
         .response("503", problem("The store does not answer."));
     if by == AuthBy::Policy {
@@ -65,7 +66,7 @@ pub(super) fn by_descriptors() -> Described {
     let over = "The same, over the limit.";
     let described = OperationBuilder::new()
         .operation_id(Some("rateLimitJson"))
-        .summary(Some("Envoy's rate limit service (v3) as JSON."))
+        .summary(Some("Envoy's rate limit service (v3) as JSON; `GET` and `PUT` do the same."))
         .request_body(Some(RequestBodyBuilder::new().content(JSON, free()).build()))
         .response(
             "200",
@@ -82,6 +83,7 @@ pub(super) fn by_descriptors() -> Described {
         .response("408", plain("The body did not come in time."))
         .response("413", plain("The body is longer than 64 KiB."))
         .response("415", plain("A page asks, and does not say `application/json`."))
+        .response("421", problem(OTHER_HOST))
         .response("503", plain("The store does not answer."));
     by_token(described, BEARER).build()
 }
@@ -92,6 +94,8 @@ pub(super) fn document() -> Described {
         .operation_id(Some("openapi"))
         .summary(Some("This description."))
         .response("200", answered("OpenAPI 3.1.", JSON, RefOr::T(object.into())))
+        .response("400", problem("`Host` is missing, or there twice."))
+        .response("421", problem(OTHER_HOST))
         .build()
 }
 
@@ -101,5 +105,16 @@ pub(super) fn live() -> Described {
         .operation_id(Some("live"))
         .summary(Some("`ok` while the process answers."))
         .response("200", answered("It does.", "text/plain", RefOr::T(text.into())))
+        .response("400", problem("`Host` is missing, or there twice."))
+        .build()
+}
+
+pub(super) fn healthcheck() -> Described {
+    let text = || RefOr::T(ObjectBuilder::new().schema_type(Type::String).into());
+    OperationBuilder::new()
+        .operation_id(Some("healthcheck"))
+        .summary(Some("`OK` until the server stops, as envoyproxy/ratelimit says it."))
+        .response("200", answered("It answers.", "text/plain", text()))
+        .response("503", answered("The server is stopping.", "text/plain", text()))
         .build()
 }

@@ -166,6 +166,11 @@ async fn give_back(
     let mut kept = Vec::new();
     for (place, (ask, passage)) in asks.iter().zip(passages).enumerate().rev() {
         let Some(refund) = refund(ask, passage) else { continue };
+        let policies = gate.engine().policies();
+        let policy = policies.resolve(refund.policy);
+        // What this batch took goes back, also where the app that asks may give nothing else back.
+        let owner = policy.filter(|policy| !policy.entrusts(refund.app)).and_then(|it| it.owner());
+        let refund = Question { app: owner.or(refund.app), ..refund };
         if gate.pass(Wire::Http, None, &refund).await.is_err() {
             kept.push(place.to_string());
         }

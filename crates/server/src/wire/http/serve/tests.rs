@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::body::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::*;
 use crate::callers::tests::open_door;
+use crate::config::Listen;
 
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
 
@@ -23,7 +24,8 @@ fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     let (client, server) = tokio::io::duplex(BODY_BYTES_MAX);
     let stop = CancellationToken::new();
     let desk = desk();
-    let front = Arc::new(Front { router: router(desk.clone()), desk });
+    let hosts = Hosts::new(Some(&Listen::Unix("/s".into())), Arc::new([]));
+    let front = Arc::new(Front { router: router(desk.clone()), desk, hosts });
     let serving =
         tokio::spawn(decisions(front, server, (Peer::Local, Arc::default()), stop.clone()));
     (client, stop, serving)
@@ -61,7 +63,8 @@ async fn what_is_answered_is_described_and_nothing_else_is() {
     let desk = desk();
     let (tree, headers) = (DescriptorTree::default(), Headers::default());
     let limits = Arc::new(RateLimits::new(Arc::clone(&desk.gate), tree, headers));
-    let router = everything(&desk, Arc::new(TrustedPeers::new(&[])), limits);
+    let router =
+        everything(&desk, Arc::new(TrustedPeers::new(&[])), limits, CancellationToken::new());
     let description: serde_json::Value = serde_json::from_str(openapi::text()).unwrap();
     let described = description["paths"].as_object().unwrap();
     assert_eq!(paths(&router), described.keys().cloned().collect::<BTreeSet<_>>());

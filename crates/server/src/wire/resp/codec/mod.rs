@@ -7,6 +7,7 @@
 
 mod command;
 mod frame;
+mod guesses;
 mod password;
 mod policy;
 mod question;
@@ -20,6 +21,7 @@ mod throttle;
 
 pub(super) use command::Command;
 pub(super) use frame::{COMMAND_BYTES_MAX, Words, read};
+pub(super) use guesses::{Guesses, Network};
 pub(crate) use password::Password;
 pub(super) use question::Question;
 pub(super) use reply::Replies;

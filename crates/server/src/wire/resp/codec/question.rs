@@ -81,6 +81,7 @@ fn reply(passage: &Passage, replies: &mut Replies) {
         Mode::Local => b"local",
         Mode::Allow => b"allow",
         Mode::Deny => b"deny",
+        Mode::Shed => b"shed",
     });
     if let Some(Over { name, what, status }) = over {
         replies.bulk(name);

@@ -48,7 +48,9 @@ impl From<Refused> for Refusal {
             Refused::Unknown | Refused::Expired => {
                 Self(format!("NOAUTH Authentication required: {refused}").into())
             }
-            Refused::Scope(_) | Refused::App => Self(format!("NOPERM {refused}").into()),
+            Refused::Scope(_) | Refused::App | Refused::NoApp => {
+                Self(format!("NOPERM {refused}").into())
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 use sluicegate::Micros;
 
 use super::command::{Hello, Login, Talk};
+use super::guesses::{Guess, Guesses, Network};
 use super::password::Password;
 use super::refusal::{Refusal, shown};
 use super::reply::{Protocol, Replies};
@@ -50,6 +51,10 @@ pub(crate) struct Session {
 pub(crate) struct Entry<'e> {
     pub(crate) password: Option<&'e Password>,
     pub(crate) door: &'e Door,
+    /// How often passwords were wrong lately.
+    pub(crate) guesses: &'e Guesses,
+    /// Where the client comes from.
+    pub(crate) network: Network,
 }
 
 /// Whether a connection goes on.
@@ -63,7 +68,7 @@ impl Session {
     /// A client that has just connected, number `id`.
     pub(crate) fn new(id: u64, entry: Entry<'_>) -> Self {
         let is_in = entry.password.is_none() && !entry.door.requires();
-        let caller = is_in.then_some(Caller::Believed);
+        let caller = is_in.then(|| entry.door.believed());
         Self { id, name: Vec::new(), caller, wrong_passwords: 0 }
     }
 
@@ -126,35 +131,38 @@ impl Session {
         login: Login<'_>,
         (entry, now): (Entry<'_>, Micros),
     ) -> Result<(), Refusal> {
-        let Entry { password, door } = entry;
+        let Entry { password, door, guesses, network } = entry;
         let Login { user, password: given } = login;
-        let is_anybody = user.is_none_or(is_default);
-        if let Some(password) = password
-            && !door.requires()
-            && is_anybody
-            && password.is(given)
-        {
-            self.caller = Some(Caller::Believed);
-            return Ok(());
-        }
         if !door.knows_tokens() && password.is_none() {
             // Everybody is let in, and who says a name may have any password, as with Redis.
             return if user.is_some_and(is_default) { Ok(()) } else { Err(NO_PASSWORD) };
         }
-        match token(login, door, now) {
+        let refused = match token(login, door, now) {
             Ok(caller) => {
                 self.caller = Some(caller);
-                Ok(())
+                return Ok(());
             }
-            Err(refused) => {
-                door.note(refused);
-                self.wrong_passwords += 1;
-                if door.knows_tokens() && matches!(self.caller, Some(Caller::Believed)) {
-                    self.caller = None;
+            Err(refused) => refused,
+        };
+        // A token cannot be guessed, so only what may be the password counts as a guess.
+        let mut refusal = WRONG_PASSWORD;
+        let is_anybody = user.is_none_or(is_default);
+        if let Some(password) = password.filter(|_| !door.requires() && is_anybody) {
+            match guesses.guess(network, given, now, |given| password.is(given)) {
+                Guess::Right => {
+                    self.caller = Some(door.believed());
+                    return Ok(());
                 }
-                Err(WRONG_PASSWORD)
+                Guess::Wrong => {}
+                Guess::Later(wait) => refusal = too_many_wrong(wait),
             }
         }
+        door.note(refused);
+        self.wrong_passwords += 1;
+        if door.knows_tokens() && matches!(self.caller, Some(Caller::Believed(_))) {
+            self.caller = None;
+        }
+        Err(refusal)
     }
 
     fn greet(
@@ -262,6 +270,13 @@ fn token(login: Login<'_>, door: &Door, now: Micros) -> Result<Caller, Refused> 
         caller.app(Some(std::str::from_utf8(user).map_err(|_| Refused::App)?))?;
     }
     Ok(caller)
+}
+
+fn too_many_wrong(wait: Micros) -> Refusal {
+    let seconds = wait.ceil_secs();
+    Refusal::err(format_args!(
+        "too many wrong passwords from this network: the next is looked at in {seconds} s"
+    ))
 }
 
 fn is_default(user: &[u8]) -> bool {

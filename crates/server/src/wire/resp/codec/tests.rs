@@ -35,12 +35,18 @@ struct Connection {
     engine: Engine,
     password: Option<Password>,
     door: Door,
+    guesses: Guesses,
     /// The time, which stands still unless a test moves it.
     now: Micros,
     session: Session,
     limits: Limits,
     replies: Replies,
     next: Next,
+}
+
+/// What stands before a client of this machine.
+fn entry<'e>(password: Option<&'e Password>, door: &'e Door, guesses: &'e Guesses) -> Entry<'e> {
+    Entry { password, door, guesses, network: Network::Here }
 }
 
 impl Connection {
@@ -54,7 +60,8 @@ impl Connection {
         let password = Password::new(password);
         Self {
             engine: Engine::in_memory(PolicySet::new(policies)),
-            session: Session::new(7, Entry { password: password.as_ref(), door: &door }),
+            session: Session::new(7, entry(password.as_ref(), &door, &Guesses::default())),
+            guesses: Guesses::default(),
             now: Micros::ZERO,
             password,
             door,
@@ -64,13 +71,19 @@ impl Connection {
         }
     }
 
+    /// The same client on a new connection.
+    fn reconnect(&mut self) {
+        self.session = Session::new(8, entry(self.password.as_ref(), &self.door, &self.guesses));
+        self.next = Next::GoOn;
+    }
+
     /// What is answered to `words`.
     fn say(&mut self, words: &[&[u8]]) -> Vec<u8> {
         self.replies.clear();
         match Command::decode(words) {
             Ok(Command::Decide(question)) => self.decide(question),
             Ok(Command::Talk(talk)) => {
-                let entry = Entry { password: self.password.as_ref(), door: &self.door };
+                let entry = entry(self.password.as_ref(), &self.door, &self.guesses);
                 self.next = self.session.talk(talk, (entry, self.now), &mut self.replies);
             }
             Err(refusal) => self.replies.refusal(&refusal),
@@ -338,6 +351,37 @@ fn who_guesses_passwords_has_to_connect_again() {
     }
     assert_eq!(connection.line("AUTH x"), WRONG);
     assert_eq!(connection.next, Next::Close);
+}
+
+#[test]
+fn wrong_passwords_of_many_connections_are_of_one_network() {
+    let mut connection = Connection::new("hunter2");
+    let mut words = 0;
+    for _ in 0..4 {
+        connection.reconnect();
+        while connection.next == Next::GoOn {
+            let said = connection.line(&format!("AUTH guess{words}"));
+            words += 1;
+            let late =
+                "-ERR too many wrong passwords from this network: the next is looked at in 6 s";
+            assert_eq!(said, if words <= 30 { WRONG } else { late });
+        }
+    }
+    connection.reconnect();
+    assert!(connection.line("AUTH hunter2").starts_with("-ERR too many wrong passwords"));
+    connection.now = Micros::from_secs(6);
+    assert_eq!(connection.line("AUTH hunter2"), "+OK");
+}
+
+#[test]
+fn a_token_is_good_also_from_a_network_with_wrong_passwords() {
+    let (_stage, mut connection) = with_tokens(LOOPBACK, "hunter2");
+    for guess in 0..40 {
+        connection.reconnect();
+        connection.line(&format!("AUTH guess{guess}"));
+    }
+    assert!(connection.line("AUTH hunter2").starts_with("-ERR too many wrong passwords"));
+    assert_eq!(connection.line("AUTH good"), "+OK");
 }
 
 const LOOPBACK: &str = "127.0.0.1:1";

@@ -148,7 +148,7 @@ impl Limit {
         let rate = Rate::new(count, Micros::from_secs(period_s));
         let bucket = rate.and_then(|rate| TokenBucket::new(rate, burst));
         let bucket = bucket.expect("a limit has numbers that a bucket may have");
-        Rules::new(RuleSet::single("throttle", Rule::from(bucket)))
+        Rules::new(RuleSet::single("limit", Rule::from(bucket)))
             .expect("a bucket follows no calendar")
     }
 

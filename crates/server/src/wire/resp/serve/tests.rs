@@ -97,7 +97,7 @@ fn connect_at<S: Store + 'static>(door: Door, store: S, pipe_bytes: usize) -> Se
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
     let shared = Arc::new(Shared::new(Arc::clone(&gate), door, None));
-    let serving = tokio::spawn(connection(shared, stream, stop.clone()));
+    let serving = tokio::spawn(connection(shared, (stream, Peer::Local), stop.clone()));
     Server { client, stop, serving, gate }
 }
 

@@ -9,11 +9,11 @@ use sluicegate_policy::descriptor::{Action, Leaf, RESERVED_DOMAIN, join};
 use sluicegate_policy::limits::ENTRIES_MAX;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
-use super::limit::{self, Limit};
+use super::limit::{self, Limit, UNITS};
 use super::refusal::Refusal;
 use crate::callers::{Caller, Refused, scope_of};
 use crate::say::one_line;
-use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
+use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, Unit};
 
 /// Most descriptors of one request, as for a batch. Gateways send one for each of their rules.
 pub(super) const DESCRIPTORS_MAX: usize = 100;
@@ -28,13 +28,23 @@ pub(in crate::wire::rls) enum Ask<'a> {
     NoLimit,
     /// It passes always.
     Allowed,
-    /// It passes never.
-    Refused {
-        /// The name of the limit; may be empty.
-        name: &'a str,
-    },
+    /// Its limit is zero.
+    Zero(Zero<'a>),
     /// Its budget decides.
     Budget(Budget<'a>),
+}
+
+/// A limit of zero: it passes never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::wire::rls) struct Zero<'a> {
+    /// The name of the limit; may be empty.
+    pub(super) name: &'a str,
+    /// Its unit, with the seconds.
+    pub(super) unit: Option<(Unit, u64)>,
+    /// Whether it passes all the same.
+    pub(super) shadow: bool,
+    /// Whether it is one of several of which any will do.
+    pub(super) quota: bool,
 }
 
 /// Whose budget is meant, and what is to be done with it.
@@ -48,6 +58,8 @@ pub(in crate::wire::rls) struct Budget<'a> {
     pub(in crate::wire::rls) name: Option<&'a str>,
     /// The limit that the descriptor brings along.
     pub(in crate::wire::rls) limit: Option<Limit>,
+    /// Whether it is one of several of which any will do.
+    pub(super) quota: bool,
 }
 
 impl<'a> Budget<'a> {
@@ -58,7 +70,7 @@ impl<'a> Budget<'a> {
         verb: Verb,
         limit: Option<Limit>,
     ) -> Self {
-        Self { policy: name, key, app: None, verb, name: Some(""), limit }
+        Self { policy: name, key, app: None, verb, name: Some(""), limit, quota: false }
     }
 
     /// Has it be the question of `caller`, if they may ask it.
@@ -70,8 +82,13 @@ impl<'a> Budget<'a> {
 
     /// As the engine is asked.
     pub(in crate::wire::rls) fn request(&self) -> Request<'_> {
-        let Self { policy, key, app, verb, name: _, limit: _ } = self;
+        let Self { policy, key, app, verb, name: _, limit: _, quota: _ } = self;
         Request { policy, key: key.as_deref(), app: *app, verb: verb.clone() }
+    }
+
+    /// Whether it only looks.
+    pub(in crate::wire::rls) const fn looks(&self) -> bool {
+        matches!(self.verb, Verb::Peek { .. })
     }
 
     /// Whether it is about permits that were granted before.
@@ -155,7 +172,8 @@ impl<'a> Meaning<'a> {
         }
         let hits = hits_addend.unwrap_or_else(|| u64::from(request_hits.max(1)));
         let hits = Hits::new(hits, *is_negative_hits)?;
-        if let Some(brought) = limit {
+        // In a domain that is not known, not even what it brings along is a limit.
+        if let (Some(brought), false) = (limit, matches!(self, Self::Nothing)) {
             return Ok((limit::ask(domain, entries, brought, hits.verb_to_the_end())?, None));
         }
         match self {
@@ -164,8 +182,8 @@ impl<'a> Meaning<'a> {
             Self::Policy => {
                 let key = join(pairs(entries).flat_map(|(key, value)| [key, value])).map(bounded);
                 let verb = hits.verb();
-                let budget =
-                    Budget { policy: domain, key, app: None, verb, name: None, limit: None };
+                let (app, name, limit) = (None, None, None);
+                let budget = Budget { policy: domain, key, app, verb, name, limit, quota: false };
                 Ok((Ask::Budget(budget), None))
             }
             Self::Tree(tree) => {
@@ -179,16 +197,24 @@ impl<'a> Meaning<'a> {
 }
 
 fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> Ask<'a> {
-    match &leaf.action {
+    let Leaf { action, name, replaces: _, quota } = leaf;
+    match action {
         Action::Allow => Ask::Allowed,
-        Action::Refuse => Ask::Refused { name: &leaf.name },
+        Action::Ignore => Ask::NoLimit,
+        Action::Refuse { unit, shadow } => {
+            let told = unit.and_then(|unit| {
+                UNITS.into_iter().find(|(_, window_s)| *window_s == unit.seconds())
+            });
+            Ask::Zero(Zero { name, unit: told, shadow: *shadow, quota: *quota })
+        }
         Action::Policy(policy) => Ask::Budget(Budget {
             policy,
             key: key.map(bounded),
             app: None,
             verb: hits.verb_to_the_end(),
-            name: Some(&leaf.name),
+            name: Some(name),
             limit: None,
+            quota: *quota,
         }),
     }
 }
@@ -215,7 +241,7 @@ fn named(entries: &[Entry], hits: Hits) -> Result<Budget<'_>, Refusal> {
     let policy =
         policy.ok_or_else(|| Refusal::Invalid("entries: `policy` is missing".to_owned()))?;
     let key = key.map(|key| Cow::Borrowed(key.as_bytes()));
-    Ok(Budget { policy, key, app, verb: hits.verb(), name: None, limit: None })
+    Ok(Budget { policy, key, app, verb: hits.verb(), name: None, limit: None, quota: false })
 }
 
 /// The entries as the tree takes them.

@@ -2,32 +2,36 @@
 
 use std::fmt::Write;
 
+use sluicegate::Micros;
 use sluicegate::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
-use super::reply::{Decided, rule, unit, until_reset};
+use super::reply::{Decided, Limited};
 use crate::wire::headers::{Headers, MODE, mode_without_store};
 use crate::wire::rls::proto::HeaderValue;
 
 impl Headers {
-    /// The fields that tell of what was `decided`.
-    pub(super) fn tell(self, decided: &[Decided<'_>]) -> Vec<HeaderValue> {
+    /// The fields that tell of the limits that were met, in a request that is over them or not.
+    pub(super) fn tell(self, limited: &[Limited<'_>], is_over: bool) -> Vec<HeaderValue> {
         let mut fields = Vec::new();
-        if self.ratelimit && !decided.is_empty() {
-            draft(decided, &mut fields);
+        if self.ratelimit {
+            draft(limited, &mut fields);
         }
         if self.x_ratelimit {
-            x_ratelimit(decided, &mut fields);
+            x_ratelimit(limited, &mut fields);
         }
-        fields.extend(retry_after(decided));
-        fields.extend(mode(decided));
+        if is_over {
+            fields.extend(retry_after(limited));
+        }
+        fields.extend(mode(limited));
         fields
     }
 }
 
 /// Who decided, where that was not the store, of several the first.
-fn mode(decided: &[Decided<'_>]) -> Option<HeaderValue> {
-    let mode = decided.iter().find_map(|of| mode_without_store(of.answer.mode))?;
+fn mode(limited: &[Limited<'_>]) -> Option<HeaderValue> {
+    let mut decided = limited.iter().filter_map(Limited::decided);
+    let mode = decided.find_map(|of| mode_without_store(of.answer.mode))?;
     Some(field(MODE, mode.to_owned()))
 }
 
@@ -36,16 +40,18 @@ pub(super) fn field(key: &str, value: String) -> HeaderValue {
 }
 
 /// Of several limits each is told: both fields are lists.
-fn draft(decided: &[Decided<'_>], fields: &mut Vec<HeaderValue>) {
+fn draft(limited: &[Limited<'_>], fields: &mut Vec<HeaderValue>) {
     let (mut policies, mut limits) = (String::new(), String::new());
-    for Decided { answer, .. } in decided {
+    for Decided { answer, .. } in limited.iter().filter_map(Limited::decided) {
         let rules = answer.rules().rules();
         let rules = rules.iter().map(|NamedRule { name, rule }| (&**name, rule));
         push_item(&mut policies, &rate_limit_policy(rules));
         push_item(&mut limits, &rate_limit(answer.rule(), &answer.decision));
     }
-    fields.push(field("ratelimit-policy", policies));
-    fields.push(field("ratelimit", limits));
+    if !limits.is_empty() {
+        fields.push(field("ratelimit-policy", policies));
+        fields.push(field("ratelimit", limits));
+    }
 }
 
 fn push_item(list: &mut String, item: &axum::http::HeaderValue) {
@@ -55,38 +61,50 @@ fn push_item(list: &mut String, item: &axum::http::HeaderValue) {
     list.push_str(item.to_str().unwrap_or_default());
 }
 
-/// Of several limits the one with the least left is told, and all of them after it.
-fn x_ratelimit(decided: &[Decided<'_>], fields: &mut Vec<HeaderValue>) {
-    let least = |of: &Decided<'_>| (!of.is_refused(), of.answer.decision.remaining);
-    let Some(tightest) = decided.iter().min_by_key(|of| least(of)) else { return };
-    let decision = &tightest.answer.decision;
-    let mut limits = decision.limit.to_string();
-    for Decided { answer, name, .. } in decided {
-        let Some((_, window_s)) = unit(rule(answer)) else { continue };
-        put(&mut limits, format_args!(", {};w={window_s}", answer.decision.limit));
-        if !name.is_empty() {
-            put(&mut limits, format_args!(";name=\"{}\"", printable(name)));
+/// Of several limits the fields name one, and all of them after it: the last that refuses the request by itself,
+/// or if none does, the first of those with the least left. So does `envoyproxy/ratelimit`.
+fn x_ratelimit(limited: &[Limited<'_>], fields: &mut Vec<HeaderValue>) {
+    let refusing = limited.iter().rfind(|of| of.is_over() && !of.is_quota());
+    let least = || limited.iter().min_by_key(|of| of.limit().1);
+    let Some(tightest) = refusing.or_else(least) else { return };
+    let (limit, remaining) = tightest.limit();
+    let mut limits = limit.to_string();
+    for of in limited {
+        let Some((_, window_s)) = of.unit() else { continue };
+        put(&mut limits, format_args!(", {};w={window_s}", of.limit().0));
+        if !of.name().is_empty() {
+            put(&mut limits, format_args!(";name=\"{}\"", printable(of.name())));
         }
     }
-    let reset_s = until_reset(decision).ceil_secs();
+    let reset_s = tightest.until_reset().ceil_secs();
     fields.push(field("x-ratelimit-limit", limits));
-    fields.push(field("x-ratelimit-remaining", decision.remaining.to_string()));
+    fields.push(field("x-ratelimit-remaining", remaining.to_string()));
     fields.push(field("x-ratelimit-reset", reset_s.to_string()));
 }
 
-/// The seconds after which all that refused can pass, at least one; none if one of them never can.
-fn retry_after(decided: &[Decided<'_>]) -> Option<HeaderValue> {
-    let refused = decided.iter().filter(|of| of.is_refused());
+/// The seconds after which all that refused can pass, at least one; none if one of them never can. Of
+/// quotas, any will do.
+fn retry_after(limited: &[Limited<'_>]) -> Option<HeaderValue> {
+    let over = |quota| limited.iter().filter(move |of| of.is_over() && of.is_quota() == quota);
+    let all_over = limited.iter().all(|of| of.is_over() || !of.is_quota());
     let mut longest = None;
-    for Decided { answer, .. } in refused {
-        let retry = match answer.decision.retry_after() {
-            // What was left was taken, which was not enough.
-            Some(_) if answer.decision.allowed() => answer.decision.reset_after,
-            retry => retry?,
-        };
-        longest = longest.max(Some(retry));
+    for of in over(false) {
+        longest = longest.max(Some(retry(of)?));
+    }
+    if all_over && over(true).next().is_some() {
+        longest = longest.max(Some(over(true).filter_map(retry).min()?));
     }
     Some(field("retry-after", longest?.ceil_secs().max(1).to_string()))
+}
+
+/// After which time what is over the limit can pass; `None`: never.
+fn retry(of: &Limited<'_>) -> Option<Micros> {
+    let decision = &of.decided()?.answer.decision;
+    match decision.retry_after() {
+        // What was left was taken, which was not enough.
+        Some(_) if decision.allowed() => Some(decision.reset_after),
+        retry => retry,
+    }
 }
 
 /// A name as it can stand between quotes of a header field.

@@ -1,6 +1,7 @@
 //! Messages as proto3 maps them to JSON, as far as this wire knows them.
 //!
-//! Names of fields may be written as in the protocol, too; numbers may be texts. What is zero or empty
+//! Names of fields may be written as in the protocol, too; numbers may be texts, and `3`, `3.0` and `3e0`
+//! are the same. What is zero or empty
 //! is left out of answers.
 
 use std::fmt;
@@ -94,21 +95,40 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// A whole number, or a text that is one.
+/// A whole number however it is written, or a text that is one.
 struct Number<T>(T);
 
 impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = serde_json::Value::deserialize(deserializer)?;
         let number = match &value {
-            serde_json::Value::String(text) => text.parse().ok(),
-            other => other.as_u64(),
+            serde_json::Value::Number(number) => whole(number),
+            // As a number, with nothing around it.
+            serde_json::Value::String(text) if text.trim() == text => {
+                serde_json::from_str(text).ok().and_then(|number| whole(&number))
+            }
+            _ => None,
         };
         let number = number.and_then(|number: u64| T::try_from(number).ok());
         number.map(Self).ok_or_else(|| {
             Error::invalid_value(Unexpected::Other("it"), &"a whole number that is not too large")
         })
     }
+}
+
+/// The whole number that `number` is, up to the largest that doubles tell from others where it is
+/// written with a point or an exponent.
+fn whole(number: &serde_json::Number) -> Option<u64> {
+    const DOUBLES_MAX: f64 = 9_007_199_254_740_991.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is a whole number of at most 53 bits"
+    )]
+    let of_double = |double: f64| {
+        (double.fract() == 0.0 && (0.0..=DOUBLES_MAX).contains(&double)).then_some(double as u64)
+    };
+    number.as_u64().or_else(|| number.as_f64().and_then(of_double))
 }
 
 /// A unit by name or number.

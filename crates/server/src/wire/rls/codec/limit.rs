@@ -7,7 +7,7 @@ use sluicegate::policy::Rules;
 use sluicegate::{FixedWindow, Micros, Rule, RuleSet, Verb, WindowKind};
 use sluicegate_policy::descriptor::join;
 
-use super::ask::{Ask, Budget, bounded, pairs};
+use super::ask::{Ask, Budget, Zero, bounded, pairs};
 use super::refusal::Refusal;
 use crate::wire::rls::proto::{Entry, RateLimitOverride, Unit};
 
@@ -49,14 +49,16 @@ pub(super) fn ask<'a>(
 ) -> Result<Ask<'a>, Refusal> {
     let RateLimitOverride { requests_per_unit, unit } = *limit;
     let known = UNITS.iter().find(|(known, _)| *known as i32 == unit);
-    let Some((_, window_s)) = known else {
-        return Err(Refusal::Invalid(format!("limit.unit: `{unit}` is no unit of time")));
+    let Some((unit, window_s)) = known else {
+        return Err(Refusal::Invalid(format!("limit.unit: `{unit}` is not a unit of time")));
     };
     if requests_per_unit == 0 {
-        return Ok(Ask::Refused { name: "" });
+        let unit = Some((*unit, *window_s));
+        return Ok(Ask::Zero(Zero { name: "", unit, shadow: false, quota: false }));
     }
+    // Limits of different units are different budgets: a second's usage says nothing of a day's.
     let parts = pairs(entries).flat_map(|(key, value)| [key, value]);
-    let key = join([domain].into_iter().chain(parts)).map(bounded);
+    let key = join([domain, unit.as_str_name()].into_iter().chain(parts)).map(bounded);
     let limit = Some(Limit { permits: requests_per_unit.into(), window_s: *window_s });
     Ok(Ask::Budget(Budget::brought(NAME, key, verb, limit)))
 }

@@ -41,7 +41,9 @@ impl Refusal {
             Self::Caller(Refused::Missing | Refused::Unknown | Refused::Expired) => {
                 Code::Unauthenticated
             }
-            Self::Caller(Refused::Scope(_) | Refused::App) => Code::PermissionDenied,
+            Self::Caller(Refused::Scope(_) | Refused::App | Refused::NoApp) => {
+                Code::PermissionDenied
+            }
             Self::Undecided(DecideError::UnknownPolicy(_)) => Code::NotFound,
             Self::Undecided(DecideError::Unconfigured { .. }) => Code::PermissionDenied,
             Self::Undecided(DecideError::Store(_)) => Code::Unavailable,

@@ -5,7 +5,7 @@ use sluicegate::http::headers::window_s;
 use sluicegate::policy::Fallback;
 use sluicegate::{Answer, CalendarUnit, Decision, Micros, Rule, Way};
 
-use super::ask::{Ask, Budget};
+use super::ask::{Ask, Budget, Zero};
 use super::headers::field;
 use super::limit::UNITS;
 use crate::wire::headers::Headers;
@@ -24,27 +24,53 @@ pub(in crate::wire::rls) struct Decided<'a> {
     pub(super) name: &'a str,
     pub(super) answer: Answer,
     way: Way,
+    quota: bool,
+}
+
+/// The answer for a descriptor that has a limit.
+#[derive(Clone, Debug)]
+pub(super) enum Limited<'a> {
+    /// Its budget decided.
+    Decided(Decided<'a>),
+    /// Its limit is zero, in a window that lasts for so long yet.
+    Zero(Zero<'a>, Micros),
 }
 
 /// A response in the making: a status for each descriptor, in their order.
 #[derive(Debug)]
 pub(in crate::wire::rls) struct Reply<'a> {
     message: RateLimitResponse,
-    decided: Vec<Decided<'a>>,
+    limited: Vec<Limited<'a>>,
+    /// Whether a limit that everything has to keep to is exceeded.
+    is_refused: bool,
+    /// Of the descriptors of which any will do: how many there are, and how many are over the limit.
+    quotas: Quotas,
+}
+
+#[derive(Debug, Default)]
+struct Quotas {
+    all: usize,
+    over: usize,
 }
 
 impl<'a> Decided<'a> {
-    /// What is decided on `budget`, and what is to be done with the request.
-    pub(in crate::wire::rls) fn new(budget: &Budget<'a>, answer: Answer, way: Way) -> Self {
+    /// What is decided on `budget`, and what is to be done with the request; `looks_pass`, if all that is
+    /// asked is what is left.
+    pub(in crate::wire::rls) fn new(
+        budget: &Budget<'a>,
+        answer: Answer,
+        way: Way,
+        looks_pass: bool,
+    ) -> Self {
         let way = match way {
-            Way::Refused if budget.gives_back() => Way::Through,
+            Way::Refused if budget.gives_back() || (looks_pass && budget.looks()) => Way::Through,
             way => way,
         };
-        Self { name: budget.name.unwrap_or_default(), answer, way }
+        Self { name: budget.name.unwrap_or_default(), answer, way, quota: budget.quota }
     }
 
     /// Whether the request is to be refused.
-    pub(in crate::wire::rls) fn is_refused(&self) -> bool {
+    fn is_refused(&self) -> bool {
         self.way == Way::Refused || matches!(self.way.fallback(), Some(Fallback::Response { .. }))
     }
 }
@@ -55,41 +81,42 @@ impl<'a> Reply<'a> {
         let statuses = Vec::with_capacity(descriptors);
         let overall_code = Code::Ok.into();
         let message = RateLimitResponse { overall_code, statuses, ..RateLimitResponse::default() };
-        Self { message, decided: Vec::new() }
+        Self { message, limited: Vec::new(), is_refused: false, quotas: Quotas::default() }
     }
 
     /// Adds the status of a descriptor that no policy decides on.
-    pub(in crate::wire::rls) fn push_undecided(&mut self, ask: &Ask<'a>) {
+    pub(in crate::wire::rls) fn push_undecided(&mut self, ask: &Ask<'a>, now: Micros) {
         let ok = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
-        self.push_status(match ask {
-            Ask::Allowed => DescriptorStatus { limit_remaining: u32::MAX, ..ok },
-            Ask::Refused { name } => {
-                let limit = RateLimit { name: (*name).to_owned(), ..RateLimit::default() };
-                DescriptorStatus { code: Code::OverLimit.into(), current_limit: Some(limit), ..ok }
+        match ask {
+            Ask::Allowed => {
+                self.message.statuses.push(DescriptorStatus { limit_remaining: u32::MAX, ..ok });
             }
-            Ask::NoLimit | Ask::Budget(_) => ok,
-        });
+            Ask::Zero(zero) => {
+                let window = zero.unit.map(|(_, window_s)| Micros::from_secs(window_s).get());
+                let left = window.map_or(0, |window| window - now.get() % window);
+                self.push_limited(Limited::Zero(*zero, Micros::new(left)));
+            }
+            Ask::NoLimit | Ask::Budget(_) => self.message.statuses.push(ok),
+        }
     }
 
     /// Adds the status of a descriptor that a budget decided on.
     pub(in crate::wire::rls) fn push(&mut self, decided: Decided<'a>) {
-        let Decided { name, answer, way } = &decided;
-        let decision = &answer.decision;
-        self.push_way(way);
-        self.push_status(DescriptorStatus {
-            code: if decided.is_refused() { Code::OverLimit } else { Code::Ok }.into(),
-            current_limit: Some(current_limit(name, answer)),
-            limit_remaining: capped(decision.remaining),
-            duration_until_reset: Some(duration(until_reset(decision))),
-        });
-        self.decided.push(decided);
+        self.push_way(&decided.way);
+        self.push_limited(Limited::Decided(decided));
     }
 
-    fn push_status(&mut self, status: DescriptorStatus) {
-        if status.code() == Code::OverLimit {
-            self.message.overall_code = Code::OverLimit.into();
+    fn push_limited(&mut self, limited: Limited<'a>) {
+        let is_over = limited.is_over();
+        match limited.is_quota() {
+            true => {
+                self.quotas.all += 1;
+                self.quotas.over += usize::from(is_over);
+            }
+            false => self.is_refused |= is_over,
         }
-        self.message.statuses.push(status);
+        self.message.statuses.push(limited.status());
+        self.limited.push(limited);
     }
 
     /// What the gateway is told of a request over the limit that is not just refused.
@@ -112,24 +139,96 @@ impl<'a> Reply<'a> {
 
     /// The message, with the header fields that `headers` says.
     pub(in crate::wire::rls) fn finish(self, headers: Headers) -> RateLimitResponse {
-        let Self { mut message, decided } = self;
-        message.response_headers_to_add.extend(headers.tell(&decided));
+        let Self { mut message, limited, is_refused, quotas: Quotas { all, over } } = self;
+        let is_over = is_refused || (all > 0 && all == over);
+        if is_over {
+            message.overall_code = Code::OverLimit.into();
+        }
+        message.response_headers_to_add.extend(headers.tell(&limited, is_over));
         message
     }
 }
 
-/// The limit of the rule that decided.
-fn current_limit(name: &str, answer: &Answer) -> RateLimit {
-    let unit = unit(rule(answer)).map_or(Unit::Unknown, |(unit, _)| unit);
-    RateLimit {
-        requests_per_unit: capped(answer.decision.limit),
-        unit: unit.into(),
-        name: name.to_owned(),
+impl<'a> Limited<'a> {
+    /// Whether it is over the limit.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Decided(decided) => decided.is_refused(),
+            Self::Zero(zero, _) => !zero.shadow,
+        }
+    }
+
+    /// Whether it is one of several of which any will do.
+    pub(super) const fn is_quota(&self) -> bool {
+        match self {
+            Self::Decided(decided) => decided.quota,
+            Self::Zero(zero, _) => zero.quota,
+        }
+    }
+
+    /// What was decided, if anything was.
+    pub(super) const fn decided(&self) -> Option<&Decided<'a>> {
+        match self {
+            Self::Decided(decided) => Some(decided),
+            Self::Zero(..) => None,
+        }
+    }
+
+    /// The name of the limit; may be empty.
+    pub(super) const fn name(&self) -> &'a str {
+        match self {
+            Self::Decided(decided) => decided.name,
+            Self::Zero(zero, _) => zero.name,
+        }
+    }
+
+    /// The limit, and what remains of it.
+    pub(super) const fn limit(&self) -> (u64, u64) {
+        match self {
+            Self::Decided(Decided { answer, .. }) => {
+                (answer.decision.limit, answer.decision.remaining)
+            }
+            Self::Zero(..) => (0, 0),
+        }
+    }
+
+    /// The unit in which all of the limit comes back, with its seconds.
+    pub(super) fn unit(&self) -> Option<(Unit, u64)> {
+        match self {
+            Self::Decided(decided) => unit(rule(&decided.answer)),
+            Self::Zero(zero, _) => zero.unit,
+        }
+    }
+
+    /// Until the same request can pass, or until the budget is full if it has passed.
+    pub(super) fn until_reset(&self) -> Micros {
+        match self {
+            Self::Decided(decided) => until_reset(&decided.answer.decision),
+            Self::Zero(_, left) => *left,
+        }
+    }
+
+    fn status(&self) -> DescriptorStatus {
+        let (limit, remaining) = self.limit();
+        let code = if self.is_over() { Code::OverLimit } else { Code::Ok };
+        let unit = self.unit().map_or(Unit::Unknown, |(unit, _)| unit);
+        // What is refused always, and says no unit, has no end.
+        let has_end = !matches!(self, Self::Zero(Zero { unit: None, .. }, _));
+        DescriptorStatus {
+            code: code.into(),
+            current_limit: Some(RateLimit {
+                requests_per_unit: capped(limit),
+                unit: unit.into(),
+                name: self.name().to_owned(),
+            }),
+            limit_remaining: capped(remaining),
+            duration_until_reset: has_end.then(|| duration(self.until_reset())),
+        }
     }
 }
 
 /// The rule that decided.
-pub(super) fn rule(answer: &Answer) -> &Rule {
+fn rule(answer: &Answer) -> &Rule {
     let name = answer.rule();
     let rules = answer.rules().rules();
     let named = rules.iter().find(|named| *named.name == *name).unwrap_or(&rules[0]);
@@ -137,7 +236,7 @@ pub(super) fn rule(answer: &Answer) -> &Rule {
 }
 
 /// The unit in which all of a rule's limit comes back, with its seconds.
-pub(super) fn unit(rule: &Rule) -> Option<(Unit, u64)> {
+fn unit(rule: &Rule) -> Option<(Unit, u64)> {
     if let Some((calendar, _)) = rule.calendar() {
         let unit = match calendar {
             CalendarUnit::Day => Unit::Day,
@@ -152,7 +251,7 @@ pub(super) fn unit(rule: &Rule) -> Option<(Unit, u64)> {
 }
 
 /// Until the same request can pass, or until the budget is full if it has passed.
-pub(super) fn until_reset(decision: &Decision) -> Micros {
+fn until_reset(decision: &Decision) -> Micros {
     match decision.retry_after() {
         Some(retry) if !decision.allowed() => retry,
         _ => decision.reset_after,

@@ -1,5 +1,8 @@
 //! What the service answers, at times that the tests choose.
 
+mod cases;
+mod reference;
+
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{Engine, ManualClock, Micros};
 use sluicegate_policy::descriptor::envoy;
@@ -50,7 +53,7 @@ impl Subject {
     }
 
     async fn ask(&self, message: &RateLimitRequest) -> RateLimitResponse {
-        self.service.decide(&Caller::Believed, message).await.expect("it makes sense")
+        self.service.decide(&Caller::Believed(None), message).await.expect("it makes sense")
     }
 
     /// The code and what remains of the only descriptor.
@@ -227,8 +230,9 @@ async fn a_limit_that_is_brought_along_is_kept_and_can_change() {
     assert_eq!(subject.one("shop", limited(3, &ann)).await, (Code::Ok, 1));
     assert_eq!(subject.one("shop", limited(9, &ann)).await, (Code::Ok, 6));
     assert_eq!(subject.one("shop", limited(2, &ann)).await, (Code::OverLimit, 0));
-    // Neither another domain, nor other entries, nor the configured limit has lost anything.
-    assert_eq!(subject.one("other", limited(3, &ann)).await, (Code::Ok, 2));
+    // In a domain that nobody configured there is no limit at all.
+    assert_eq!(subject.one("other", limited(3, &ann)).await, (Code::Ok, 0));
+    // Neither other entries nor the configured limit have lost anything.
     assert_eq!(subject.one("shop", limited(3, &[("user", "a")])).await, (Code::Ok, 2));
     assert_eq!(subject.one("shop", descriptor(&ann)).await, (Code::Ok, 9));
     assert_eq!(subject.one("shop", limited(0, &ann)).await, (Code::OverLimit, 0));
@@ -262,8 +266,11 @@ async fn what_cannot_be_decided_has_a_status_of_its_own() {
     let subject = Subject::new(POLICIES, Headers::default());
     let refusal = async |entries: &[(&str, &str)]| {
         let asked = message("sluicegate", vec![descriptor(entries)]);
-        let refusal =
-            subject.service.decide(&Caller::Believed, &asked).await.expect_err("it is not decided");
+        let refusal = subject
+            .service
+            .decide(&Caller::Believed(None), &asked)
+            .await
+            .expect_err("it is not decided");
         (refusal.code(), refusal.message())
     };
     let (unknown, missing) = (Grpc::NotFound, Grpc::InvalidArgument);
@@ -365,7 +372,7 @@ async fn messages_are_json_as_proto3_maps_them() {
         {}]}"#;
     assert_eq!(
         ask(more).await.unwrap(),
-        r#"{"overallCode":"OVER_LIMIT","statuses":[{"code":"OK","currentLimit":{"requestsPerUnit":10,"unit":"HOUR","name":"per-user"},"durationUntilReset":"3598.500s"},{"code":"OK","currentLimit":{"requestsPerUnit":2,"unit":"MINUTE"},"durationUntilReset":"58.500s"},{"code":"OVER_LIMIT","currentLimit":{}},{"code":"OK"}]}"#,
+        r#"{"overallCode":"OVER_LIMIT","statuses":[{"code":"OK","currentLimit":{"requestsPerUnit":10,"unit":"HOUR","name":"per-user"},"durationUntilReset":"3598.500s"},{"code":"OK","currentLimit":{"requestsPerUnit":2,"unit":"MINUTE"},"durationUntilReset":"58.500s"},{"code":"OVER_LIMIT","currentLimit":{"unit":"SECOND"},"durationUntilReset":"0.500s"},{"code":"OK"}]}"#,
     );
     for (body, problem) in [
         (r#"{"domian":"shop"}"#, "unknown field `domian`"),

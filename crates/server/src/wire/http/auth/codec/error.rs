@@ -14,7 +14,8 @@ use crate::wire::http::codec::Problem;
 pub(in crate::wire::http::auth) const TOKEN: HeaderName =
     HeaderName::from_static("x-sluicegate-token");
 
-/// Most policies that guard one request: each is a decision of its own, and nobody keeps more in mind.
+/// Most policies that are decided for one request: each is a decision of its own, and nobody keeps more
+/// in mind.
 pub(in crate::wire::http::auth) const POLICIES_MAX: usize = 16;
 
 /// What is wrong with what a gateway asks, or with what its client wrote.
@@ -26,6 +27,10 @@ pub(in crate::wire::http::auth) enum AuthError {
     /// The gateway does not show the token that it should, or one that is not good.
     #[error("{TOKEN}: {0}")]
     Refused(Refused),
+    /// Nothing says which app's request it is. A gateway would take 401 or 403 for a verdict and tell its
+    /// client that it is over the limit.
+    #[error("app: {}", Refused::NoApp)]
+    NoApp,
     /// The gateway does not say what is asked of it.
     #[error("{0}: is missing, and so is {1}")]
     Missing(&'static str, &'static str),
@@ -44,9 +49,6 @@ pub(in crate::wire::http::auth) enum AuthError {
     /// The query of `/v1/auth` itself.
     #[error("query: {0}")]
     Query(String),
-    /// More policies guard the request than can be decided for one.
-    #[error("match: more than {POLICIES_MAX} policies guard this request")]
-    Policies,
     /// The engine does not decide.
     #[error("{}", say::decide_error(.0))]
     Undecided(#[from] DecideError),
@@ -63,9 +65,9 @@ impl AuthError {
             Self::Undecided(DecideError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Untrusted(_)
             | Self::Refused(_)
+            | Self::NoApp
             | Self::Missing(..)
-            | Self::Query(_)
-            | Self::Policies => StatusCode::INTERNAL_SERVER_ERROR,
+            | Self::Query(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Undecided(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

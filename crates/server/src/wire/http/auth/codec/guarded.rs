@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest, Sha256};
-use sluicegate::http::{AddressKey, IpNet, TrustedProxies, V6Prefix};
+use sluicegate::http::{AddressKey, IpNet, TrustedProxies, V6Prefix, address_at_hop};
 use sluicegate::{Cost, Request, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
-use sluicegate_policy::{Attributes, KeyAttribute, Policy, PolicySet, attribute};
+use sluicegate_policy::{Attributes, KeyAttribute, Overflow, Policy, PolicySet, attribute};
 
 use super::error::POLICIES_MAX;
 use super::{AuthError, path};
@@ -30,6 +30,8 @@ pub(crate) struct TrustedPeers {
     proxies: TrustedProxies,
     /// The same and this machine, for those who come through a socket in the file system.
     proxies_and_here: TrustedProxies,
+    /// How many proxies a request passes, where that is known.
+    hops: Option<usize>,
 }
 
 /// A request in the hands of a gateway.
@@ -58,22 +60,29 @@ impl TrustedPeers {
         Self {
             proxies: TrustedProxies::new(networks.clone()),
             proxies_and_here: TrustedProxies::new(networks.chain([here])),
+            hops: None,
         }
     }
 
-    /// The client of `peer`: the last address of `X-Forwarded-For` that is none of these.
-    fn client(&self, peer: Peer, headers: &HeaderMap) -> Result<IpAddr, AuthError> {
+    /// The same, where every request passes so many proxies.
+    pub(crate) fn with_hops(self, hops: Option<usize>) -> Self {
+        Self { hops, ..self }
+    }
+
+    /// The client of `peer`: the last address of `X-Forwarded-For` that is none of these, or that of its
+    /// hop.
+    pub(super) fn client(&self, peer: Peer, headers: &HeaderMap) -> Result<IpAddr, AuthError> {
         let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
         let lines = lines.into_iter().map(HeaderValue::as_bytes);
-        match peer {
-            Peer::Ip(peer) if self.proxies.contains(peer) => {
-                Ok(self.proxies.client_address(peer, lines))
-            }
-            Peer::Ip(peer) => Err(AuthError::Untrusted(peer)),
-            Peer::Local => {
-                Ok(self.proxies_and_here.client_address(Ipv4Addr::LOCALHOST.into(), lines))
-            }
-        }
+        let (peer, proxies) = match peer {
+            Peer::Ip(peer) if self.proxies.contains(peer) => (peer, &self.proxies),
+            Peer::Ip(peer) => return Err(AuthError::Untrusted(peer)),
+            Peer::Local => (Ipv4Addr::LOCALHOST.into(), &self.proxies_and_here),
+        };
+        Ok(match self.hops {
+            Some(hops) => address_at_hop(hops, peer, lines),
+            None => proxies.client_address(peer, lines),
+        })
     }
 }
 
@@ -100,17 +109,25 @@ impl<'h> Guarded<'h> {
         })
     }
 
-    /// The budgets of the policies that guard the request of `app`.
+    /// The budgets of the policies that guard the request of `app`, and how many of those policies are
+    /// left out because there are too many. Those that refuse nothing are left out first, then the last
+    /// by name, so that all servers leave out the same.
     pub(in crate::wire::http::auth) fn matching(
         &self,
         policies: &PolicySet,
         app: Option<&str>,
-    ) -> Result<Vec<Budget>, AuthError> {
+    ) -> Result<(Vec<Budget>, usize), AuthError> {
         self.with_attributes(|attributes| {
             let guarding = policies.matching(attributes).filter(|policy| policy.guards(app));
-            let budgets = guarding.take(POLICIES_MAX + 1).map(|policy| budget(policy, attributes));
-            let budgets = budgets.collect::<Result<Vec<_>, _>>()?;
-            if budgets.len() > POLICIES_MAX { Err(AuthError::Policies) } else { Ok(budgets) }
+            let mut guarding: Vec<_> = guarding.collect();
+            let left_out = guarding.len().saturating_sub(POLICIES_MAX);
+            if left_out > 0 {
+                guarding
+                    .sort_by_key(|policy| (*policy.overflow() == Overflow::Shadow, policy.name()));
+                guarding.truncate(POLICIES_MAX);
+            }
+            let budgets = guarding.into_iter().map(|policy| budget(policy, attributes));
+            Ok((budgets.collect::<Result<_, _>>()?, left_out))
         })
     }
 

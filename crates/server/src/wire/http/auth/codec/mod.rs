@@ -6,7 +6,7 @@ mod path;
 mod query;
 mod verdict;
 
-pub(super) use error::{AuthError, TOKEN};
+pub(super) use error::{AuthError, POLICIES_MAX, TOKEN};
 pub(super) use guarded::{Budget, Guarded};
 pub(super) use path::normal as normal_path;
 pub(super) use query::Query;

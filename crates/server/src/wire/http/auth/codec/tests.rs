@@ -80,6 +80,39 @@ fn the_client_is_the_last_hop_that_is_no_gateway() {
 }
 
 #[test]
+fn behind_known_proxies_the_client_is_so_many_addresses_from_the_right() {
+    let client = |hops, peer, lines: &[&str]| {
+        let lines: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
+        let trusted = trusted("").with_hops(Some(hops));
+        trusted.client(peer, &headers(&lines)).unwrap().to_string()
+    };
+    for (hops, lines, expected) in [
+        // A client in the network of the gateway is not taken for a proxy.
+        (1, &["6.6.6.6, 127.0.0.7"][..], "127.0.0.7"),
+        (1, &["6.6.6.6,203.0.113.7"], "203.0.113.7"),
+        (2, &["6.6.6.6, 203.0.113.7, 127.0.0.9"], "203.0.113.7"),
+        (2, &["6.6.6.6, 127.0.0.7, 198.51.100.1"], "127.0.0.7"),
+        (2, &["6.6.6.6, 203.0.113.7", "198.51.100.1"], "203.0.113.7"),
+        (2, &["6.6.6.6", "203.0.113.7", "198.51.100.1"], "203.0.113.7"),
+        (3, &["203.0.113.7:4711, [2001:db8::9]:1, 198.51.100.1"], "203.0.113.7"),
+        (2, &["::ffff:203.0.113.7\t, 198.51.100.1"], "203.0.113.7"),
+        // A list that is shorter, or garbled, is followed as far as it goes.
+        (3, &["203.0.113.7, 198.51.100.1"], "203.0.113.7"),
+        (2, &["6.6.6.6, garbage, 198.51.100.1"], "198.51.100.1"),
+        (2, &["6.6.6.6, , 198.51.100.1"], "198.51.100.1"),
+        (1, &["6.6.6.6, garbage"], "127.0.0.1"),
+        (1, &["6.6.6.6,"], "127.0.0.1"),
+        (1, &[], "127.0.0.1"),
+    ] {
+        for peer in [GATEWAY, Peer::Local] {
+            assert_eq!(client(hops, peer, lines), expected, "{hops} {lines:?}");
+        }
+    }
+    let elsewhere = trusted("").with_hops(Some(1)).client(ip("192.0.2.1"), &HeaderMap::new());
+    assert!(matches!(elsewhere, Err(AuthError::Untrusted(_))));
+}
+
+#[test]
 fn lines_of_x_forwarded_for_are_one_list() {
     let lines = [("x-forwarded-for", "6.6.6.6"), ("x-forwarded-for", "203.0.113.7")];
     assert_eq!(key("remote_ip", GATEWAY, &lines).unwrap().as_deref(), Some("203.0.113.7"));
@@ -160,7 +193,7 @@ fn policies_are_found_by_every_spelling_of_a_path() {
     let found = |uri: &str, method: &str, app| {
         let headers = headers(&[("x-original-uri", uri), ("x-original-method", method)]);
         let guarded = Guarded::decode(&headers, GATEWAY, &trusted("")).unwrap();
-        guarded.matching(&policies, app).unwrap().len()
+        guarded.matching(&policies, app).unwrap().0.len()
     };
     for uri in ["/orders", "//orders/7?a", "/x/../orders", "/%6Frders", "/orders%2f7"] {
         assert_eq!(found(uri, "POST", Some("shop")), 1, "{uri}");
@@ -169,6 +202,36 @@ fn policies_are_found_by_every_spelling_of_a_path() {
     assert_eq!(found("/orders", "GET", Some("shop")), 0);
     assert_eq!(found("/orders", "POST", Some("admin")), 0);
     assert_eq!(found("/orders", "POST", None), 0);
+}
+
+#[test]
+fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_name() {
+    let headers = headers(&[("x-original-uri", "/"), ("x-original-method", "GET")]);
+    let guarded = Guarded::decode(&headers, GATEWAY, &trusted("")).unwrap();
+    let found = |names: &mut dyn Iterator<Item = String>| {
+        let policies = names.fold(PolicySet::default(), |policies, name| {
+            let rules = "rules: [ token_bucket: { rate: 1/s } ]";
+            let text = format!("{{ name: {name}, match: {{ path: {{ prefix: / }} }}, {rules} }}");
+            let policy = Policy::parse_one(&text).unwrap().of_app("shop");
+            let shadow = name.starts_with("a-shadow");
+            policies.with(if shadow { policy.shadowed() } else { policy }).unwrap()
+        });
+        assert_eq!(guarded.matching(&policies, Some("bank")).unwrap().0.len(), 0);
+        let (budgets, left_out) = guarded.matching(&policies, Some("shop")).unwrap();
+        let names: Vec<_> = budgets.iter().map(|budget| budget.policy.name().to_owned()).collect();
+        (names, left_out)
+    };
+    let shadows = || (0..17).map(|n| format!("a-shadow-{n:02}"));
+    let actives = |count| (0..count).rev().map(|n| format!("active-{n:02}"));
+    let in_order: Vec<_> = (0..16).map(|n| format!("active-{n:02}")).collect();
+    assert_eq!(found(&mut actives(16)).1, 0);
+    assert_eq!(found(&mut actives(18)), (in_order.clone(), 2));
+    assert_eq!(found(&mut shadows().chain(actives(16))), (in_order, 17));
+    let (names, left_out) = found(&mut shadows().chain(actives(2)));
+    assert_eq!(
+        (&names[..2], names.len(), left_out),
+        (&["active-00".to_owned(), "active-01".to_owned()][..], 16, 3)
+    );
 }
 
 /// What is answered to the second request within an hour that takes from all of `documents`.
@@ -332,7 +395,7 @@ proptest! {
         }
         let policies = policies("key: [remote_ip, host, path], match: { path: { prefix: / } }");
         if let Ok(guarded) = Guarded::decode(&headers, GATEWAY, &trusted("")) {
-            prop_assert_eq!(guarded.matching(&policies, None).map(|budgets| budgets.len()), Ok(1));
+            prop_assert_eq!(guarded.matching(&policies, None).map(|(budgets, _)| budgets.len()), Ok(1));
         }
     }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use sluicegate::{Cost, Verb};
 use sluicegate_policy::DescriptorTree;
 
+use super::super::ask::Zero;
 use super::super::{Ask, Budget, decode, request_in};
 use super::{descriptor, message, policies, tree};
 use crate::wire::rls::codec::json;
@@ -37,7 +38,14 @@ fn asked(message: &RateLimitRequest) -> Result<Vec<String>, String> {
 }
 
 fn told(ask: &Ask<'_>) -> String {
-    let Ask::Budget(budget) = ask else { return format!("{ask:?}") };
+    let budget = match ask {
+        Ask::Budget(budget) => budget,
+        Ask::Zero(Zero { name, unit, .. }) => {
+            let unit = unit.map_or(String::new(), |(unit, _)| format!(" of a {unit:?}"));
+            return format!("zero{unit} `{name}`");
+        }
+        other => return format!("{other:?}"),
+    };
     let request = budget.request();
     let key = request.key.map_or("all".into(), String::from_utf8_lossy);
     let app = request.app.map_or(String::new(), |app| format!(" of {app}"));
@@ -84,7 +92,7 @@ fn the_reserved_domain_names_policy_key_and_app() {
 fn a_domain_of_the_tree_means_its_leaves() {
     check("shop", &[("user", "ann")], "ann takes 1 under users");
     check("shop", &[("user", "root")], "Allowed");
-    check("shop", &[("user", "eve")], "Refused { name: \"banned\" }");
+    check("shop", &[("user", "eve")], "zero `banned`");
     check("shop", &[("path", "/"), ("user", "ann")], "/|ann takes 1 under paths");
     check("shop", &[("path", "/")], "NoLimit");
     check("shop", &[], "NoLimit");
@@ -145,31 +153,32 @@ fn the_descriptors_hits_count_before_those_of_the_request_and_zero_only_looks() 
 }
 
 #[test]
-fn a_limit_that_is_brought_along_holds_in_every_domain_for_all_entries() {
+fn a_limit_that_is_brought_along_holds_in_every_known_domain_for_all_entries_and_its_unit() {
     let limit = |domain: &str, requests_per_unit, unit: i32, hits| {
         let limit = Some(RateLimitOverride { requests_per_unit, unit });
         let descriptor =
             RateLimitDescriptor { limit, hits_addend: hits, ..descriptor(&[("user", "a|b")]) };
         asked(&message(domain, vec![descriptor])).map(|asks| asks.join("; "))
     };
-    for domain in ["shop", "elsewhere", "sluicegate", "users"] {
+    for domain in ["shop", "sluicegate", "users"] {
         assert_eq!(
             limit(domain, 5, 2, None),
             Ok(format!(
-                r"{domain}|user|a\|b takes 1 under RLS.LIMIT, Limit {{ permits: 5, window_s: 60 }}"
+                r"{domain}|MINUTE|user|a\|b takes 1 under RLS.LIMIT, Limit {{ permits: 5, window_s: 60 }}"
             )),
         );
     }
     assert_eq!(
         limit("shop", u32::MAX, 6, Some(4)),
         Ok(format!(
-            r"shop|user|a\|b takes up to 4 under RLS.LIMIT, Limit {{ permits: {}, window_s: 31536000 }}",
+            r"shop|YEAR|user|a\|b takes up to 4 under RLS.LIMIT, Limit {{ permits: {}, window_s: 31536000 }}",
             u32::MAX
         )),
     );
-    assert_eq!(limit("shop", 0, 1, None), Ok("Refused { name: \"\" }".to_owned()));
+    assert_eq!(limit("elsewhere", 5, 2, None), Ok("NoLimit".to_owned()));
+    assert_eq!(limit("shop", 0, 1, None), Ok("zero of a Second ``".to_owned()));
     for unit in [0, 8, -1] {
-        let problem = format!("descriptors[0].limit.unit: `{unit}` is no unit of time");
+        let problem = format!("descriptors[0].limit.unit: `{unit}` is not a unit of time");
         assert_eq!(limit("shop", 5, unit, None), Err(problem));
     }
 }
@@ -182,7 +191,7 @@ fn a_limit_that_is_met_replaces_those_that_it_names() {
     let replaced = asked(vec![user("ann"), path.clone(), user("eve"), user("root")]);
     assert_eq!(replaced, ["NoLimit", "/|ann takes 1 under paths", "NoLimit", "Allowed"]);
     let alone = asked(vec![user("ann"), user("eve")]);
-    assert_eq!(alone, ["ann takes 1 under users", "Refused { name: \"banned\" }"]);
+    assert_eq!(alone, ["ann takes 1 under users", "zero `banned`"]);
 }
 
 #[test]

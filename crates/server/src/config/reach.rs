@@ -1,0 +1,176 @@
+//! What others can reach asks who they are, or the configuration says that it need not.
+//!
+//! | section | an address that others can reach needs one of |
+//! |---|---|
+//! | `http`, `rls` | tokens (`catalog.url`), `tls.client_ca`, `insecure` |
+//! | `resp` | the same, or `password` |
+//! | `admin` | `tls.client_ca`, `insecure` |
+//! | `catalog` | `tls`, `insecure`: the admin API asks who somebody is by itself |
+//!
+//! Likewise a database and a Redis on another machine are spoken to by TLS, or `url_insecure` is set.
+
+use super::load::{ConfigError, wrong};
+use super::{Config, Listen, OneOrMany, TlsConfig, TokensRequired};
+use crate::store::StoreName;
+
+/// # Errors
+/// [`ConfigError`] for the first setting that opens more than the configuration says.
+pub(super) fn check(config: &Config, store: &StoreName) -> Result<(), ConfigError> {
+    let Config { http, resp, rls, admin, catalog, .. } = config;
+    let has_tokens = catalog.url.is_some() && catalog.tokens_required != TokensRequired::Never;
+    let tokens = "tokens (`catalog.url`, `catalog.tokens_required`)";
+    let certificates =
+        |tls: &Option<TlsConfig>| tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    guarded("http", &http.listen, has_tokens || certificates(&http.tls) || http.insecure, tokens)?;
+    guarded("rls", &rls.listen, has_tokens || certificates(&rls.tls) || rls.insecure, tokens)?;
+    let asks = has_tokens || resp.password.is_some() || certificates(&resp.tls);
+    let tokens_or_password = &format!("`resp.password_file`, {tokens}");
+    guarded("resp", &resp.listen, asks || resp.insecure, tokens_or_password)?;
+    guarded("admin", &admin.listen, certificates(&admin.tls) || admin.insecure, "")?;
+    check_admin_api(config)?;
+    check_urls(config, store)
+}
+
+/// Permits an address that others can reach only where `is_guarded`; else names what else there is, and
+/// `remedies` of the section's own.
+fn guarded(
+    section: &str,
+    listen: &OneOrMany<Listen>,
+    is_guarded: bool,
+    remedies: &str,
+) -> Result<(), ConfigError> {
+    let Some(open) = open(listen).filter(|_| !is_guarded) else { return Ok(()) };
+    let separator = if remedies.is_empty() { "" } else { ", " };
+    let problem = format!(
+        "`{open}` can be reached from elsewhere, where nobody has to show who they are: expected a \
+         loopback address{separator}{remedies}, `{section}.tls.client_ca`, or `{section}.insecure = true`"
+    );
+    wrong(&format!("{section}.listen"), problem)
+}
+
+/// Passwords and sessions do not go over a network in clear because metrics do.
+fn check_admin_api(config: &Config) -> Result<(), ConfigError> {
+    let Config { admin, catalog, .. } = config;
+    let (listen, tls, section, instead) = match catalog.listen.as_slice() {
+        [] => (&admin.listen, &admin.tls, "admin", "an address of its own (`catalog.listen`)"),
+        _ => (&catalog.listen, &catalog.tls, "catalog", "a loopback address"),
+    };
+    let is_clear = catalog.url.is_some() && tls.is_none() && !catalog.insecure;
+    let Some(open) = open(listen).filter(|_| is_clear) else { return Ok(()) };
+    let problem = format!(
+        "`{open}` can be reached from elsewhere, and the admin API takes passwords there without TLS: \
+         expected {instead}, `{section}.tls`, or `catalog.insecure = true`"
+    );
+    wrong(&format!("{section}.listen"), problem)
+}
+
+/// What is written in them is not repeated: there may be a password in it.
+fn check_urls(config: &Config, store: &StoreName) -> Result<(), ConfigError> {
+    let Config { store: store_config, catalog, .. } = config;
+    if let StoreName::Redis(redis) = store
+        && redis.is_open()
+        && !store_config.url_insecure
+    {
+        let problem = "the Redis is on another machine, and the way there is in clear: expected \
+                       `rediss://`, `rediss+sentinel://` or `rediss+cluster://`, or \
+                       `store.url_insecure = true`";
+        return wrong("store.url", problem.to_owned());
+    }
+    let url = catalog.url.as_ref().map(|url| url.expose().parse::<sluicegate_control::Url>());
+    if let Some(Ok(url)) = url
+        && url.is_open()
+        && !catalog.url_insecure
+    {
+        let problem = "the database is on another machine, and its certificate is not verified: add \
+                       `?sslmode=verify-full` (PostgreSQL) or `?ssl-mode=VERIFY_IDENTITY` (MySQL), or \
+                       say `catalog.url_insecure = true`";
+        return wrong("catalog.url", problem.to_owned());
+    }
+    Ok(())
+}
+
+/// An address that others can reach, if there is one.
+fn open(listen: &OneOrMany<Listen>) -> Option<&Listen> {
+    listen.as_slice().iter().find(|listen| !listen.is_local())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::of_text;
+
+    /// What is wrong with `text`, if anything is.
+    fn problem(text: &str) -> String {
+        of_text(text).err().unwrap_or_default()
+    }
+
+    const CATALOG: &str = "[catalog]\nurl = 'sqlite:c.db'\n";
+
+    #[test]
+    fn an_address_that_others_can_reach_asks_who_they_are_or_is_said_to_be_open() {
+        for wire in ["http", "resp", "rls"] {
+            for address in ["0.0.0.0:1", "[::]:1", "10.0.0.5:1", "[::ffff:127.0.0.1]:1"] {
+                let open = format!("[{wire}]\nlisten = ['127.0.0.1:1', '{address}']\n");
+                let refused = problem(&open);
+                let begins = format!("{wire}.listen: `{address}` can be reached from elsewhere");
+                assert!(refused.starts_with(&begins), "{refused}");
+                for remedy in ["catalog.url", ".tls.client_ca", ".insecure = true"] {
+                    assert!(refused.contains(remedy), "{refused}");
+                }
+                assert_eq!(refused.contains("resp.password_file"), wire == "resp", "{refused}");
+
+                let tls = "tls = { cert = 'c', key = 'k'";
+                assert_ne!(problem(&format!("{open}{tls} }}")), "", "TLS alone asks nobody");
+                assert_eq!(problem(&format!("{open}{tls}, client_ca = 'a' }}")), "");
+                assert_eq!(problem(&format!("{open}insecure = true")), "");
+                assert_eq!(problem(&format!("{open}{CATALOG}")), "");
+                let never = format!("{open}{CATALOG}tokens_required = 'never'");
+                assert!(problem(&never).starts_with(&begins), "{never}");
+            }
+            for address in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "unix:/s"] {
+                assert_eq!(problem(&format!("[{wire}]\nlisten = '{address}'")), "");
+            }
+        }
+        assert_eq!(problem("[resp]\nlisten = '0.0.0.0:1'\npassword = 'hunter2'"), "");
+    }
+
+    #[test]
+    fn metrics_for_everybody_are_no_passwords_in_clear() {
+        let open = "[admin]\nlisten = '0.0.0.0:1'\ninsecure = true\n";
+        assert_eq!(problem(open), "");
+        let refused = problem(&format!("{open}{CATALOG}"));
+        assert!(refused.starts_with("admin.listen: `0.0.0.0:1` can be reached"), "{refused}");
+        assert!(
+            refused.contains("`catalog.listen`") && refused.contains("`catalog.insecure = true`")
+        );
+        for more in ["insecure = true", "listen = '127.0.0.1:2'"] {
+            assert_eq!(problem(&format!("{open}{CATALOG}{more}")), "", "{more}");
+        }
+        let tls = "[admin.tls]\ncert = 'c'\nkey = 'k'\n";
+        assert_eq!(problem(&format!("{open}{tls}{CATALOG}")), "");
+        let own = format!("{CATALOG}listen = '0.0.0.0:1'\n");
+        assert!(problem(&own).starts_with("catalog.listen: `0.0.0.0:1` can be reached"));
+        assert_eq!(problem(&format!("{own}tls = {{ cert = 'c', key = 'k' }}")), "");
+        assert_eq!(problem(&format!("{own}insecure = true")), "");
+    }
+
+    #[test]
+    fn a_store_and_a_database_on_another_machine_are_spoken_to_by_tls() {
+        for (section, url, instead) in [
+            ("store", "redis://:hunter2@h", "rediss://:hunter2@h"),
+            ("store", "redis+cluster://127.0.0.1,10.0.0.1", "redis+cluster://127.0.0.1,localhost"),
+            ("store", "redis+sentinel://10.0.0.1/m", "rediss+sentinel://10.0.0.1/m"),
+            ("store", "redis://[2001:db8::1]", "redis://[::1]"),
+            ("catalog", "postgres://u:hunter2@h/c", "postgres://u@h/c?sslmode=verify-full"),
+            ("catalog", "mysql://u:hunter2@h/c", "mysql://u@127.0.0.1/c"),
+        ] {
+            let text = format!("[{section}]\nurl = '{url}'\n");
+            let refused = problem(&text);
+            assert!(refused.starts_with(&format!("{section}.url: the ")), "{url}: {refused}");
+            assert!(refused.contains(&format!("`{section}.url_insecure = true`")), "{refused}");
+            assert!(!refused.contains("hunter2"), "{refused}");
+            assert_eq!(problem(&format!("{text}url_insecure = true")), "");
+            assert_eq!(problem(&format!("[{section}]\nurl = '{instead}'")), "", "{instead}");
+        }
+        assert_eq!(problem("[store]\nurl = 'unix:///run/redis.sock'"), "");
+    }
+}

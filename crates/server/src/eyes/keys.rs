@@ -1,0 +1,43 @@
+//! How operators see keys, wherever they see any: as a hash, unless `admin.keys` says otherwise.
+//!
+//! A key may be a name, an address or a token. A hash with a secret of the process is the same in
+//! `/v1/top` and `/v1/events`, so that a key is recognised, and says nothing to others. Logs, traces and
+//! metrics have no keys at all.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How keys are written where operators see them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KeyFormat {
+    /// As a hash with a secret of this process: the same key is recognised, and not known.
+    #[default]
+    Hashed,
+    /// As they are: all who reach the admin address see them.
+    Clear,
+}
+
+/// What writes keys.
+#[derive(Debug)]
+pub(crate) struct KeyWriter {
+    format: KeyFormat,
+    secret: RandomState,
+}
+
+impl KeyWriter {
+    pub(crate) fn new(format: KeyFormat) -> Self {
+        Self { format, secret: RandomState::new() }
+    }
+
+    /// What is shown of `key`.
+    pub(super) fn shown<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        match self.format {
+            KeyFormat::Hashed => format!("#{:016x}", self.secret.hash_one(key)).into_bytes().into(),
+            KeyFormat::Clear => key.into(),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Who shares the store, and whether it still has what it was given.
+//!
+//! Each server notes in Redis that it lives. The answer says how many do, which is what `local` shares
+//! the limits by, and whether Redis has forgotten something, of which it is reminded then.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use sluicegate::Engine;
+use sluicegate::store::redis::{Fleet, Presence};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::store::AnyStore;
+
+/// How often a server notes that it lives: a store that has forgotten is noticed within a second, also if
+/// one note is lost.
+const NOTE_EVERY: Duration = Duration::from_millis(250);
+
+/// Notes on end with fewer nodes until that is believed: 15 s. Shares that are too small refuse too much;
+/// shares that are too large let too much pass.
+const FEWER_AFTER: u32 = 60;
+
+/// What is known of the fleet.
+#[derive(Debug, Default)]
+pub(crate) struct FleetStatus {
+    live: AtomicU32,
+    shared_by: AtomicU32,
+    forgotten: AtomicU64,
+}
+
+/// How many nodes live, where some notes may not be there yet.
+#[derive(Debug, Default)]
+struct Lives {
+    nodes: u32,
+    fewer: u32,
+}
+
+impl FleetStatus {
+    /// Servers that live, 0 if that is not known.
+    pub(crate) fn live(&self) -> u32 {
+        self.live.load(Relaxed)
+    }
+
+    /// Servers that limits are shared by while the store does not answer.
+    pub(crate) fn shared_by(&self) -> u32 {
+        self.shared_by.load(Relaxed)
+    }
+
+    /// Times that the store was found to have forgotten something.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Relaxed)
+    }
+}
+
+/// Notes that this server lives, and does what follows from the answers, until `stop`. `configured` is how
+/// many servers there are to be; none: as many as live.
+pub(crate) async fn keep(
+    engine: &Engine<AnyStore>,
+    configured: Option<NonZeroU32>,
+    stop: &CancellationToken,
+) {
+    let Some(redis) = engine.store().on_redis() else { return };
+    let status = redis.fleet();
+    status.shared_by.store(configured.map_or(1, NonZeroU32::get), Relaxed);
+    let (mut presence, mut lives) = (Presence::new(fastrand::u64(..)), Lives::default());
+    loop {
+        if let Ok(Fleet { nodes, has_forgotten }) = redis.note(&mut presence, engine.now()).await {
+            if has_forgotten {
+                status.forgotten.fetch_add(1, Relaxed);
+                tracing::error!(
+                    "store: it has forgotten what it was given; known usage is put back for a minute"
+                );
+                engine.remind_store();
+            }
+            if let Some(live) = lives.see(nodes) {
+                status.live.store(live.get(), Relaxed);
+                match configured {
+                    None => {
+                        engine.set_nodes(live);
+                        status.shared_by.store(live.get(), Relaxed);
+                    }
+                    Some(configured) if configured < live => tracing::warn!(
+                        "store.nodes: is {configured}, and {live} servers share the store: without it \
+                         they would let more than the limits pass"
+                    ),
+                    Some(_) => {}
+                }
+            }
+        }
+        if timeout(NOTE_EVERY, stop.cancelled()).await.is_ok() {
+            return;
+        }
+    }
+}
+
+impl Lives {
+    /// How many nodes live, if that changes with an answer that names so many.
+    fn see(&mut self, nodes: u32) -> Option<NonZeroU32> {
+        if nodes == self.nodes {
+            self.fewer = 0;
+            return None;
+        }
+        self.fewer += 1;
+        if nodes < self.nodes && self.fewer < FEWER_AFTER {
+            return None;
+        }
+        *self = Self { nodes, fewer: 0 };
+        NonZeroU32::new(nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_more_counts_at_once_and_one_less_when_it_stays_away() {
+        let mut lives = Lives::default();
+        let seen = |lives: &mut Lives, nodes| lives.see(nodes).map(NonZeroU32::get);
+        assert_eq!(seen(&mut lives, 3), Some(3));
+        assert_eq!(seen(&mut lives, 3), None);
+        assert_eq!(seen(&mut lives, 4), Some(4));
+        for _ in 0..FEWER_AFTER - 1 {
+            assert_eq!(seen(&mut lives, 1), None, "a store that has forgotten knows one at first");
+        }
+        assert_eq!(seen(&mut lives, 4), None);
+        for _ in 0..FEWER_AFTER - 1 {
+            assert_eq!(seen(&mut lives, 3), None);
+        }
+        assert_eq!(seen(&mut lives, 3), Some(3));
+    }
+}

@@ -1,0 +1,55 @@
+//! How messages are read and written: as the library does, but what is not a message is the client's
+//! mistake (INVALID_ARGUMENT). The library calls it the server's (INTERNAL), which people are woken for.
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+
+/// Writes `T`, and reads `U`.
+#[derive(Debug)]
+pub(super) struct Protobuf<T, U>(ProstCodec<T, U>);
+
+/// Reads `U`.
+#[derive(Debug)]
+pub(super) struct Reader<U>(ProstDecoder<U>);
+
+impl<T, U> Default for Protobuf<T, U> {
+    fn default() -> Self {
+        Self(ProstCodec::default())
+    }
+}
+
+impl<T, U> Codec for Protobuf<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = Reader<U>;
+
+    fn encoder(&mut self) -> ProstEncoder<T> {
+        self.0.encoder()
+    }
+
+    fn decoder(&mut self) -> Reader<U> {
+        Reader(self.0.decoder())
+    }
+}
+
+impl<U: Message + Default> Decoder for Reader<U> {
+    type Item = U;
+    type Error = Status;
+
+    #[inline]
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        let read = self.0.decode(bytes);
+        read.map_err(|status| Status::invalid_argument(status.message()))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        self.0.buffer_settings()
+    }
+}
