@@ -70,7 +70,7 @@ impl Node {
 
     /// The limit that the policy which is edited has here.
     pub(crate) fn limit(&self, token: &str) -> Option<u64> {
-        let body = json!({ "policy": "orders", "key": "nobody" }).to_string();
+        let body = json!({ "policy": "orders", "key": "nobody", "app": "shop" }).to_string();
         let head = format!("authorization: Bearer {token}\r\n");
         ask(&self.http, "POST /v1/peek", &head, &body).ok()?.1["limit"].as_u64()
     }

@@ -7,6 +7,7 @@ use sluicegate_kernel::{
     Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingWindow,
     TokenBucket, Verb,
 };
+use sluicegate_store::Origin;
 use sluicegate_store::redis::codec::{Before, Clock, Question, RulesBlob, state_key};
 use sluicegate_store::redis::script;
 
@@ -99,7 +100,7 @@ pub(crate) fn deep() -> anyhow::Result<Case> {
 pub(crate) fn arguments(rules: &RuleSet, cost: u64) -> anyhow::Result<[Vec<u8>; 2]> {
     let (verb, at) = (Verb::Check { cost: Cost::new(cost)? }, Moment::new(Micros::ZERO));
     let question = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
-    Ok([RulesBlob::new(rules).as_bytes().to_vec(), question.encode(rules)])
+    Ok([RulesBlob::new(rules, Origin::default()).as_bytes().to_vec(), question.encode(rules)])
 }
 
 fn ours(name: &str, rules: &RuleSet, cost: u64, decisions: u64) -> anyhow::Result<Case> {

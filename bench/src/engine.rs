@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{MemoryStore, Request as StoreRequest};
+use sluicegate::store::{MemoryStore, Origin, Quota, Request as StoreRequest};
 use sluicegate::{Cost, Engine, Micros, Moment, Request, Verb, WallClock};
 
 use crate::measure::{Case, Work};
@@ -48,7 +48,14 @@ fn store(policies: &PolicySet) -> anyhow::Result<Work> {
     Ok(Box::new(move |ops| {
         for op in 0..ops {
             let (policy, key) = (black_box("orders"), black_box(KEY));
-            let request = StoreRequest { policy, key, rules: &rules, verb: &CHECK };
+            let request = StoreRequest {
+                policy,
+                key,
+                rules: &rules,
+                verb: &CHECK,
+                origin: Origin::default(),
+                quota: Quota::of(policy),
+            };
             black_box(store.decide_now(&request, &Moment::new(Micros::new(op))).is_ok());
         }
     }))

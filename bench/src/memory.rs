@@ -10,7 +10,7 @@ use std::time::Duration;
 use governor::Quota;
 use governor::clock::QuantaClock as PeerClock;
 use governor::state::keyed::DashMapStateStore;
-use sluicegate::store::{MemoryStore, Request};
+use sluicegate::store::{MemoryStore, Origin, Quota as KeyQuota, Request};
 use sluicegate::{
     Cost, KeyedRateLimiter, Micros, Moment, QuantaClock, Rate, RuleSet, TokenBucket, Verb,
 };
@@ -22,6 +22,9 @@ pub const KEYS: u64 = 10_000_000;
 
 /// What ours may hold at most: more than there are, so that nothing is evicted.
 const KEYS_MAX: usize = 16_000_000;
+
+/// All keys are one policy's.
+const QUOTA: KeyQuota<'static> = KeyQuota::of("orders");
 
 /// Keys asked for before a trace begins anew: many more than a processor caches.
 const TRACE: usize = 4_000_000;
@@ -222,8 +225,14 @@ pub fn cases() -> anyhow::Result<Vec<Case>> {
 fn told_the_time(trace: &Arc<Trace>) -> anyhow::Result<Case> {
     let (store, rules, trace) = (MemoryStore::new(KEYS_MAX), Arc::new(rules()?), Arc::clone(trace));
     let ask = move |key: &String, now: u64| {
-        let request =
-            Request { policy: "orders", key: key.as_bytes(), rules: &rules, verb: &CHECK };
+        let request = Request {
+            policy: "orders",
+            key: key.as_bytes(),
+            rules: &rules,
+            verb: &CHECK,
+            origin: Origin::default(),
+            quota: QUOTA,
+        };
         black_box(store.decide_now(&request, &Moment::new(Micros::new(now))).is_ok());
     };
     (0..KEYS).for_each(|number| ask(&key(number), 0));

@@ -1,0 +1,115 @@
+//! Servers as users start them: a configuration file, policies, free ports.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sluicegate_testkit::{Launch, Program};
+
+use crate::bound::Limit;
+use crate::load::{Load, Pace};
+use crate::wire::{POLICY, Wire};
+
+/// A build of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Build {
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+}
+
+/// What servers are started for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup<'a> {
+    pub(crate) build: &'a Build,
+    pub(crate) limit: Limit,
+    /// `store.nodes`.
+    pub(crate) nodes: usize,
+    /// The policy's `on_store_failure`.
+    pub(crate) on_store_failure: &'a str,
+}
+
+/// Servers that enforce one limit. They end with this.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    servers: Vec<Server>,
+}
+
+#[derive(Debug)]
+struct Server {
+    _program: Program,
+    http: SocketAddr,
+    resp: SocketAddr,
+}
+
+/// Longest wait for a server to listen; it takes 20 ms.
+const START_MAX: Duration = Duration::from_secs(20);
+
+impl Setup<'_> {
+    /// One server for each store URL. All of them listen.
+    ///
+    /// # Errors
+    /// If one does not start.
+    pub(crate) async fn start<S: AsRef<str>>(&self, stores: &[S]) -> anyhow::Result<Fleet> {
+        let mut servers = Vec::new();
+        for store in stores {
+            servers.push(self.server(store.as_ref()).await?);
+        }
+        Ok(Fleet { servers })
+    }
+
+    async fn server(&self, store: &str) -> anyhow::Result<Server> {
+        let Self { build, limit, nodes, on_store_failure } = self;
+        let config = format!(
+            "[http]\nlisten = '127.0.0.1:0'\n[resp]\nlisten = '127.0.0.1:0'\n\
+             [rls]\nlisten = 'off'\n[admin]\nlisten = 'off'\n\
+             [policies]\npath = '{{dir}}/policies.yaml'\n[store]\nurl = '{store}'\nnodes = {nodes}\n"
+        );
+        let policies = format!(
+            "policies:\n  - name: {POLICY}\n    on_store_failure: {on_store_failure}\n    \
+             rules: [{}]\n",
+            limit.rules()
+        );
+        let files = [("config.toml", config), ("policies.yaml", policies)];
+        let args = ["serve", "--config", "{dir}/config.toml"];
+        let mut program = Program::start(&build.program, &Launch { files: &files, args: &args })?;
+        let log = program.log();
+        let listens = async || address(&log, "http").is_some() && address(&log, "resp").is_some();
+        program.ready(START_MAX, listens).await?;
+        let found = |wire| {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            address(&program.log(), wire).ok_or_else(|| anyhow::anyhow!("no {wire}: {log}"))
+        };
+        Ok(Server { http: found("http")?, resp: found("resp")?, _program: program })
+    }
+}
+
+impl Fleet {
+    /// Load on every server, for one key.
+    pub(crate) fn load(&self, wire: Wire, connections: usize, pace: Pace) -> Load {
+        let address = |server: &Server| match wire {
+            Wire::Resp => server.resp,
+            Wire::Http => server.http,
+        };
+        let servers = self.servers.iter().map(address).collect();
+        Load { wire, servers, connections, pace, keys: 1 }
+    }
+
+    /// So many requests a second to each server, over four connections.
+    pub(crate) fn steady(&self, per_s: u32) -> Load {
+        const CONNECTIONS: u32 = 4;
+        let pace = Pace::Open { per_s: f64::from(per_s) / f64::from(CONNECTIONS) };
+        self.load(Wire::Resp, CONNECTIONS as usize, pace)
+    }
+
+    /// Where the first server speaks the protocol of Redis.
+    pub(crate) fn resp(&self) -> SocketAddr {
+        self.servers[0].resp
+    }
+}
+
+/// Where a server says that it listens.
+fn address(log: &Path, wire: &str) -> Option<SocketAddr> {
+    let said = std::fs::read_to_string(log).ok()?;
+    let start = format!("listening on {wire}://");
+    said.lines().find_map(|line| line.trim().strip_prefix(&start)?.parse().ok())
+}

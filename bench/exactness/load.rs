@@ -1,0 +1,360 @@
+//! The clients: one thread that keeps thousands of requests outstanding, and notes what became of
+//! each, with its own clock.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, ensure};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{sleep, timeout};
+
+use crate::bound::Admitted;
+use crate::wire::{Reply, Wire};
+
+/// Most requests that are outstanding on a connection: their replies fit into what the system buffers,
+/// so that no server waits for them to be read while it is still being asked.
+const OUTSTANDING_MAX: usize = 128;
+
+/// How long clients wait for replies when they have stopped asking.
+const LAST_REPLIES_MAX: Duration = Duration::from_secs(3);
+
+/// A client at a rate looks this often whether something is due: as often as timers go off.
+const TICK: Duration = Duration::from_millis(1);
+
+/// A slot of the time line.
+const SLOT_US: u64 = 100_000;
+
+/// The clients of a load, the server and the policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) wire: Wire,
+    pub(crate) servers: Vec<SocketAddr>,
+    /// To each server.
+    pub(crate) connections: usize,
+    pub(crate) pace: Pace,
+    /// Requests are for keys that are drawn from so many.
+    pub(crate) keys: u32,
+}
+
+/// When a connection asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// As soon as it is answered: so many are outstanding all the time.
+    Closed { outstanding: usize },
+    /// So many times a second, however long answers take; what would be the 129th outstanding request
+    /// of a connection is offered, and not sent.
+    Open { per_s: f64 },
+}
+
+/// What became of all requests. Times are µs since the run began.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) sent: u64,
+    /// Offered by an open loop and not sent.
+    pub(crate) unsent: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) admitted: Vec<Admitted>,
+    /// Who decided, in the order in which they were first seen.
+    pub(crate) modes: Vec<Decided>,
+    /// Why there was no decision, and how often.
+    pub(crate) failed: BTreeMap<String, u64>,
+    /// Of all decisions, from when they were due.
+    pub(crate) latencies_us: Vec<u32>,
+    pub(crate) first_sent_us: u64,
+    pub(crate) last_replied_us: u64,
+    /// How much of a core the clients used.
+    pub(crate) busy: f64,
+}
+
+/// The decisions of one mode.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) mode: String,
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+    /// Both, by slots of 100 ms.
+    pub(crate) slots: Vec<[u32; 2]>,
+}
+
+/// Clients that ask until they are stopped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<Tally>,
+    begin: Instant,
+}
+
+impl Load {
+    /// Connects every client, and lets all of them begin.
+    ///
+    /// # Errors
+    /// If a connection cannot be made.
+    pub(crate) fn start(self) -> anyhow::Result<Running> {
+        let (stop, stopped) = watch::channel(false);
+        let (ready, is_ready) = mpsc::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::spawn(move || {
+            LocalSet::new().block_on(&runtime, self.run(&ready, stopped))
+        });
+        let begin = is_ready.recv().context("the clients' thread panicked")??;
+        Ok(Running { stop, thread, begin })
+    }
+
+    async fn run(
+        self,
+        ready: &mpsc::Sender<anyhow::Result<Instant>>,
+        stopped: watch::Receiver<bool>,
+    ) -> Tally {
+        let lines = match self.connect().await {
+            Ok(lines) => lines,
+            Err(error) => {
+                ready.send(Err(error)).ok();
+                return Tally::default();
+            }
+        };
+        let begin = Instant::now();
+        ready.send(Ok(begin)).ok();
+        let (before, tally) = (busy_ns(), std::rc::Rc::new(RefCell::new(Tally::new())));
+        let mut asking = JoinSet::new();
+        for line in lines {
+            let (tally, stopped) = (tally.clone(), stopped.clone());
+            asking.spawn_local(async move {
+                let mut line = line;
+                if let Err(error) = line.keep_asking(begin, stopped, &tally).await {
+                    let mut tally = tally.borrow_mut();
+                    tally.unanswered += line.pending.len() as u64;
+                    tally.failed(&format!("{error:#}"));
+                }
+            });
+        }
+        asking.join_all().await;
+        let mut tally = tally.take();
+        tally.busy = (busy_ns() - before) as f64 / begin.elapsed().as_nanos() as f64;
+        tally
+    }
+
+    async fn connect(&self) -> anyhow::Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        for number in 0..self.connections {
+            for server in &self.servers {
+                let stream = timeout(LAST_REPLIES_MAX, TcpStream::connect(server)).await??;
+                stream.set_nodelay(true)?;
+                let schedule = Schedule::new(self.pace, number as f64 / self.connections as f64)?;
+                let (wire, keys) = (self.wire, self.keys);
+                let (pending, asked, answered) = (VecDeque::new(), Vec::new(), Vec::new());
+                lines.push(Line { stream, wire, keys, schedule, pending, asked, answered });
+            }
+        }
+        Ok(lines)
+    }
+}
+
+impl Running {
+    /// Time since the clients began, in µs.
+    pub(crate) fn now_us(&self) -> u64 {
+        us_since(self.begin)
+    }
+
+    /// Lets the clients read what they have asked for, and ends them.
+    ///
+    /// # Errors
+    /// If their thread panicked.
+    pub(crate) async fn stop(self) -> anyhow::Result<Tally> {
+        self.stop.send(true).ok();
+        let joined = tokio::task::spawn_blocking(move || self.thread.join()).await?;
+        joined.map_err(|_panic| anyhow!("the clients' thread panicked"))
+    }
+}
+
+/// One connection.
+struct Line {
+    stream: TcpStream,
+    wire: Wire,
+    keys: u32,
+    schedule: Schedule,
+    pending: VecDeque<Pending>,
+    asked: Vec<u8>,
+    answered: Vec<u8>,
+}
+
+/// A request without a reply yet.
+struct Pending {
+    due_us: u64,
+    sent_us: u64,
+    key: u32,
+}
+
+impl Line {
+    async fn keep_asking(
+        &mut self,
+        begin: Instant,
+        mut stopped: watch::Receiver<bool>,
+        tally: &RefCell<Tally>,
+    ) -> anyhow::Result<()> {
+        let mut stopping = false;
+        loop {
+            if !stopping {
+                self.ask(us_since(begin), tally).await?;
+            } else if self.pending.is_empty() {
+                return Ok(());
+            }
+            tokio::select! {
+                read = self.stream.read_buf(&mut self.answered) => {
+                    ensure!(read? > 0, "the server closed the connection");
+                    self.note(us_since(begin), &mut tally.borrow_mut())?;
+                }
+                () = sleep(TICK), if !stopping && self.schedule.is_open() => {}
+                _ = stopped.changed(), if !stopping => stopping = true,
+                () = sleep(LAST_REPLIES_MAX), if stopping => anyhow::bail!("no answer in time"),
+            }
+        }
+    }
+
+    /// Sends what is due, in one write.
+    async fn ask(&mut self, now_us: u64, tally: &RefCell<Tally>) -> anyhow::Result<()> {
+        self.asked.clear();
+        let (mut sent, mut unsent) = (0, 0);
+        while let Some(due_us) = self.schedule.next(now_us, self.pending.len()) {
+            if self.pending.len() >= OUTSTANDING_MAX {
+                unsent += 1;
+                continue;
+            }
+            let key = fastrand::u32(..self.keys);
+            self.wire.ask(key, &mut self.asked);
+            self.pending.push_back(Pending { due_us, sent_us: now_us, key });
+            sent += 1;
+        }
+        if sent + unsent > 0 {
+            let mut tally = tally.borrow_mut();
+            tally.first_sent_us = tally.first_sent_us.min(now_us);
+            tally.sent += sent;
+            tally.unsent += unsent;
+        }
+        Ok(self.stream.write_all(&self.asked).await?)
+    }
+
+    /// Notes every reply that is all there.
+    fn note(&mut self, now_us: u64, tally: &mut Tally) -> anyhow::Result<()> {
+        let mut read = 0;
+        while let Some((reply, length)) = self.wire.reply(&self.answered[read..])? {
+            let asked = self.pending.pop_front().context("the server says more than was asked")?;
+            tally.replied(&asked, now_us, &reply);
+            read += length;
+        }
+        self.answered.drain(..read);
+        Ok(())
+    }
+}
+
+/// When a connection asks next.
+#[derive(Debug)]
+enum Schedule {
+    Closed { outstanding: usize },
+    Open { next_us: f64, every_us: f64 },
+}
+
+impl Schedule {
+    /// `share` is which part of the time between two requests the first one waits.
+    fn new(pace: Pace, share: f64) -> anyhow::Result<Self> {
+        Ok(match pace {
+            Pace::Closed { outstanding } => {
+                ensure!(outstanding <= OUTSTANDING_MAX, "at most {OUTSTANDING_MAX} outstanding");
+                Self::Closed { outstanding }
+            }
+            Pace::Open { per_s } => {
+                Self::Open { next_us: share * 1e6 / per_s, every_us: 1e6 / per_s }
+            }
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self, Self::Open { .. })
+    }
+
+    /// When the next request was due, if it is.
+    #[expect(clippy::cast_sign_loss, reason = "times since the beginning are not negative")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a run is seconds, and 2^53 µs are 285 years"
+    )]
+    fn next(&mut self, now_us: u64, pending: usize) -> Option<u64> {
+        match self {
+            Self::Closed { outstanding } => (pending < *outstanding).then_some(now_us),
+            Self::Open { next_us, every_us } => {
+                let due_us = *next_us as u64;
+                (due_us <= now_us).then(|| {
+                    *next_us += *every_us;
+                    due_us
+                })
+            }
+        }
+    }
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self { first_sent_us: u64::MAX, ..Self::default() }
+    }
+
+    fn replied(&mut self, asked: &Pending, now_us: u64, reply: &Reply<'_>) {
+        self.last_replied_us = now_us;
+        let latency_us = now_us.saturating_sub(asked.due_us);
+        self.latencies_us.push(u32::try_from(latency_us).unwrap_or(u32::MAX));
+        match reply {
+            Reply::Decided { passes, mode } => {
+                let Pending { sent_us, key, .. } = *asked;
+                self.decided(Admitted { sent_us, replied_us: now_us, key }, *passes, mode);
+            }
+            Reply::Failed(reason) => self.failed(reason),
+        }
+    }
+
+    /// Notes a decision, which is an admission if it `passes`.
+    pub(crate) fn decided(&mut self, event: Admitted, passes: bool, mode: &str) {
+        let place = self.modes.iter().position(|known| known.mode == mode);
+        let place = place.unwrap_or_else(|| {
+            let (mode, slots) = (mode.to_owned(), Vec::new());
+            self.modes.push(Decided { mode, admitted: 0, refused: 0, slots });
+            self.modes.len() - 1
+        });
+        let decided = &mut self.modes[place];
+        let slot = usize::try_from(event.replied_us / SLOT_US).expect("a run is short");
+        if decided.slots.len() <= slot {
+            decided.slots.resize(slot + 1, [0; 2]);
+        }
+        decided.slots[slot][usize::from(!passes)] += 1;
+        if passes {
+            decided.admitted += 1;
+            self.admitted.push(event);
+        } else {
+            decided.refused += 1;
+        }
+    }
+
+    fn failed(&mut self, reason: &str) {
+        *self.failed.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    /// Decisions of a mode: admitted and refused.
+    pub(crate) fn of_mode(&self, mode: &str) -> [u64; 2] {
+        let found = self.modes.iter().find(|decided| decided.mode == mode);
+        found.map_or([0; 2], |decided| [decided.admitted, decided.refused])
+    }
+}
+
+fn us_since(begin: Instant) -> u64 {
+    u64::try_from(begin.elapsed().as_micros()).expect("a run is short")
+}
+
+/// How long this thread has run on a core.
+fn busy_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,152 @@
+//! Shows whether servers on a Redis ever admit more than their bound, and how close to it they come:
+//! real processes, real outages, more load than they bear. `docs/exactness.md` says what is promised,
+//! and how this is read.
+//!
+//! ```text
+//! sluicegate-bench-exactness --server before=PATH --server after=PATH [--only NAME,NAME] [--raw DIR]
+//! ```
+//!
+//! `scenario ─▶ fleet (servers, Redis, faults) ◀─ load (clients, time stamps) ─▶ bound ─▶ report`
+#![expect(clippy::disallowed_methods, reason = "a stop-watch")]
+
+mod bound;
+mod fleet;
+mod load;
+mod outages;
+mod overload;
+mod report;
+mod wire;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, bail, ensure};
+use bound::Price;
+use fleet::Build;
+use report::Outcome;
+
+/// What can be run, in this order.
+const SCENARIOS: [&str; 21] = [
+    "healthy",
+    "frozen-often",
+    "frozen-in-step",
+    "flapping",
+    "killed-remembers",
+    "killed-forgets",
+    "killed-forgets-quota",
+    "killed-deny",
+    "failover-killed",
+    "failover-frozen",
+    "partition",
+    "replies-lost",
+    "replies-late",
+    "flushed",
+    "load-2x2048",
+    "load-1x4096",
+    "load-512",
+    "load-1000-keys",
+    "http-900",
+    "goodput",
+    "goodput-dear",
+];
+
+/// The longest run of all scenarios on one build: quotas of a day are measured, which must not end.
+const RUN_S_MAX: u64 = 20 * 60;
+
+const DAY_S: u64 = 86_400;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Args { builds, scenarios, raw } = Args::parse(std::env::args().skip(1))?;
+    let since = SystemTime::UNIX_EPOCH;
+    let second = SystemTime::now().duration_since(since)?.as_secs() % DAY_S;
+    let left = DAY_S - second;
+    ensure!(left > RUN_S_MAX * builds.len() as u64, "the day ends soon: start after 00:00 UTC");
+    if let Some(raw) = &raw {
+        fs::create_dir_all(raw)?;
+    }
+    report::print_head();
+    let mut missing = 0;
+    for scenario in scenarios {
+        for build in &builds {
+            let outcome = match run(&scenario, build).await {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    println!("| {scenario} | {} | not measured: {error} |", build.name);
+                    missing += 1;
+                    continue;
+                }
+            };
+            println!("{}", outcome.line(&scenario, &build.name));
+            if let Some(raw) = &raw {
+                let data = outcome.data(&scenario, &build.name);
+                fs::write(raw.join(format!("{}-{scenario}.json", build.name)), data.to_string())?;
+            }
+        }
+    }
+    println!("\nload average at the end: {}", fs::read_to_string("/proc/loadavg")?.trim());
+    ensure!(missing == 0, "{missing} scenarios could not be measured");
+    Ok(())
+}
+
+async fn run(scenario: &str, build: &Build) -> anyhow::Result<Outcome> {
+    match scenario {
+        "healthy" => outages::healthy(build).await,
+        "frozen-often" => outages::frozen_often(build).await,
+        "frozen-in-step" => outages::frozen_in_step(build).await,
+        "flapping" => outages::flapping(build).await,
+        "killed-remembers" => outages::killed(build, true, "local").await,
+        "killed-forgets" => outages::killed(build, false, "local").await,
+        "killed-forgets-quota" => outages::killed_quota(build).await,
+        "killed-deny" => outages::killed(build, true, "deny").await,
+        "failover-killed" => outages::failover(build, true).await,
+        "failover-frozen" => outages::failover(build, false).await,
+        "partition" => outages::partition(build).await,
+        "replies-lost" => outages::bad_replies(build, true).await,
+        "replies-late" => outages::bad_replies(build, false).await,
+        "flushed" => outages::flushed(build).await,
+        "load-2x2048" => overload::outstanding(build, 2, 16, 1).await,
+        "load-1x4096" => overload::outstanding(build, 1, 32, 1).await,
+        "load-512" => overload::outstanding(build, 1, 4, 1).await,
+        "load-1000-keys" => overload::outstanding(build, 2, 16, 1_000).await,
+        "http-900" => overload::http(build).await,
+        "goodput" => overload::goodput(build, Price::Cheap).await,
+        "goodput-dear" => overload::goodput(build, Price::Dear).await,
+        other => bail!("`{other}` is listed and cannot be run"),
+    }
+}
+
+/// The command line.
+struct Args {
+    builds: Vec<Build>,
+    scenarios: Vec<String>,
+    raw: Option<PathBuf>,
+}
+
+impl Args {
+    fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
+        let mut builds = Vec::new();
+        let mut scenarios: Vec<_> = SCENARIOS.map(str::to_owned).to_vec();
+        let mut raw = None;
+        while let Some(flag) = words.next() {
+            let value = words.next().with_context(|| format!("{flag}: a value is missing"))?;
+            match &*flag {
+                "--server" => {
+                    let named = value.split_once('=').unwrap_or(("server", &value));
+                    let program = fs::canonicalize(named.1).with_context(|| value.clone())?;
+                    builds.push(Build { name: named.0.to_owned(), program });
+                }
+                "--only" => scenarios = value.split(',').map(str::to_owned).collect(),
+                "--raw" => raw = Some(value.into()),
+                _ => bail!("unknown option `{flag}`; expected --server, --only, --raw"),
+            }
+        }
+        for scenario in &scenarios {
+            let known = SCENARIOS.contains(&&**scenario);
+            ensure!(known, "`{scenario}` is not a scenario; expected {}", SCENARIOS.join(", "));
+        }
+        ensure!(!builds.is_empty(), "--server NAME=PATH: which program is to be measured?");
+        Ok(Self { builds, scenarios, raw })
+    }
+}
