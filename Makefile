@@ -16,6 +16,14 @@ run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examp
 test: deps ## Run every test and lint (what CI runs)
 	scripts/test
 
+.PHONY: advisories
+advisories: deps ## Compare the dependencies with the RustSec advisories (needs GitHub)
+	scripts/advisories
+
+.PHONY: sbom
+sbom: toolchain ## Write what the program is made of to target/sluicegate.cdx.json (CycloneDX)
+	scripts/sbom
+
 .PHONY: fuzz
 fuzz: toolchain ## Fuzz every parser for a minute each
 	scripts/fuzz

@@ -7,8 +7,7 @@ use std::sync::LazyLock;
 use sluicegate_policy::{DescriptorTree, Document, PolicySet};
 
 static TREE: LazyLock<DescriptorTree> = LazyLock::new(|| {
-    let tree =
-        "descriptors: [{ domain: d, entries: [{ key: k }, { key: l, value: v* }], policy: p }]";
+    let tree = "descriptors: [{ domain: d, entries: [{ key: '*k*' }, { key: l, value: v*w*x }], policy: p }]";
     DescriptorTree::parse(tree).expect("it is a tree")
 });
 

@@ -1,7 +1,8 @@
 //! An authority of the test's own, and what it signs for a server and its clients.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
@@ -46,11 +47,17 @@ impl TlsFiles {
             (&files.client_cert, &files.client_key, ExtendedKeyUsagePurpose::ClientAuth),
         ] {
             let (cert_pem, key_pem) = signed(&authority, purpose).map_err(io::Error::other)?;
-            fs::write(cert, cert_pem)?;
-            fs::write(key, key_pem)?;
+            write_private(cert, &cert_pem)?;
+            write_private(key, &key_pem)?;
         }
         Ok(files)
     }
+}
+
+/// A file that nobody else can read, as keys are to be.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
