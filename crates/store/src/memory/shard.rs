@@ -83,6 +83,8 @@ enum Crowded {
     Quota(QuotaId),
     /// All keys.
     Keys,
+    /// The slots of its segment, where no segment can be split any more.
+    Slots,
     /// The bytes of long states.
     Bytes,
     /// The rule sets that a shard tells apart. The keys of this one, which has the fewest, may make
@@ -413,7 +415,7 @@ impl Shard {
             let segment = self.segment(arena, tag);
             place = free(segment, tag, segment.len());
             if place.is_none() && !self.split(arena) {
-                let Some(victim) = self.victim(arena, tag, Crowded::Keys, now) else {
+                let Some(victim) = self.victim(arena, tag, Crowded::Slots, now) else {
                     return false;
                 };
                 self.evict(arena, tag, victim, now);
@@ -436,7 +438,10 @@ impl Shard {
 
     /// Whether there is room for one key more, or could be made.
     fn has_room(&self, arena: &Arena, tag: u64, new: &New<'_>, now: Micros) -> bool {
-        let crowded = self.crowded(new);
+        let is_full = || {
+            !self.can_split(arena) && !self.segment(arena, tag).iter().any(|bucket| bucket::free(bucket).is_some())
+        };
+        let crowded = self.crowded(new).or_else(|| is_full().then_some(Crowded::Slots));
         crowded.is_none_or(|crowded| self.victim(arena, tag, crowded, now).is_some())
     }
 
@@ -469,12 +474,16 @@ impl Shard {
     ) -> Option<(Place<'a>, Content, Left)> {
         let makes_room = |content: &Content| match crowded {
             Crowded::Quota(quota) => self.rules.quota(content.id) == quota,
-            Crowded::Keys => true,
+            Crowded::Keys | Crowded::Slots => true,
             Crowded::Bytes => !self.rules.rules(content.id).packs(),
             Crowded::Rules(id) => content.id == id,
         };
+        let buckets = match crowded {
+            Crowded::Slots => self.plot.buckets as usize,
+            _ => EVICTION_BUCKETS_MAX,
+        };
         let sample = self
-            .neighbours(arena, tag)
+            .neighbours(arena, tag, buckets)
             .filter(|(_, content)| content.tag != tag && makes_room(content))
             .take(EVICTION_SAMPLE_MAX);
         let mut best: Option<(Place<'a>, Content, Left)> = None;
@@ -524,19 +533,20 @@ impl Shard {
         }
     }
 
-    /// The keys in some buckets of this shard, those first that a search for `tag` passes.
+    /// The keys in so many buckets of this shard, those first that a search for `tag` passes; in the
+    /// buckets of its own segment before those of others.
     fn neighbours<'a>(
         &self,
         arena: &'a Arena,
         tag: u64,
+        buckets: usize,
     ) -> impl Iterator<Item = (Place<'a>, Content)> {
         let own = number(tag, self.segments);
         let segment = self.segment_at(arena, own);
         let (before, from) = segment.split_at(home(tag, segment.len()));
         let others = (0..self.segments).filter(move |number| *number != own);
         let others = others.flat_map(|number| self.segment_at(arena, number));
-        let buckets = from.iter().chain(before).chain(others);
-        buckets.take(EVICTION_BUCKETS_MAX).flat_map(contents)
+        from.iter().chain(before).chain(others).take(buckets).flat_map(contents)
     }
 
     /// Forgets what is forgettable and says how much it was.
@@ -553,14 +563,18 @@ impl Shard {
     /// One segment more, with half of the keys of the one whose turn it is; `false` if the arena has
     /// no row for it.
     fn split(&mut self, arena: &Arena) -> bool {
-        let new = self.segments;
-        if new as usize == arena.rows() {
+        if !self.can_split(arena) {
             return false;
         }
+        let new = self.segments;
         self.segments += 1;
         // Its keys have been where the number without its highest bit leads.
         self.rebuild(arena, self.segment_at(arena, new & !(1 << new.ilog2())));
         true
+    }
+
+    fn can_split(&self, arena: &Arena) -> bool {
+        (self.segments as usize) < arena.rows()
     }
 
     /// Puts the keys of a segment where they belong now, as near to their homes as possible.
@@ -638,14 +652,18 @@ pub(super) fn is_late(latest: &mut Micros, now: Micros) -> bool {
     false
 }
 
+/// The buckets of a segment that a search for `tag` passes.
+fn way(segment: &[Bucket], tag: u64) -> impl Iterator<Item = &Bucket> {
+    let (before, from) = segment.split_at(home(tag, segment.len()));
+    from.iter().chain(before)
+}
+
 /// A free slot in the first `probes` buckets from the home of `tag` on. Searches are led there.
 fn free(segment: &[Bucket], tag: u64, probes: usize) -> Option<Place<'_>> {
-    let (before, from) = segment.split_at(home(tag, segment.len()));
-    let way = || from.iter().chain(before).take(probes);
-    let (passed, place) = way().enumerate().find_map(|(passed, bucket)| {
-        Some((passed, Place { bucket, slot: bucket::free(bucket)? }))
-    })?;
-    way().take(passed).for_each(bucket::set_overflows);
+    let mut passed = way(segment, tag).take(probes).enumerate();
+    let (passed, place) = passed
+        .find_map(|(passed, bucket)| Some((passed, Place { bucket, slot: bucket::free(bucket)? })))?;
+    way(segment, tag).take(passed).for_each(bucket::set_overflows);
     Some(place)
 }
 

@@ -367,6 +367,31 @@ fn long_states_are_bounded_in_bytes() {
 }
 
 #[test]
+fn where_a_segment_is_full_a_peek_shows_the_budget_that_keys_share() {
+    let (store, rules) = (MemoryStore::with_shards(1, 20, 2), per_second(4));
+    let at = Moment::new(Micros::SECOND);
+    // Tags that no split tells apart.
+    let ask = |tag: u64, verb: &Verb| {
+        let verdict = store.decide_hashed(KeyHash { shard: 0, tag }, &rules, verb, &at);
+        verdict.unwrap().decision
+    };
+    let three = Cost::new(3).unwrap();
+    for tag in 0..10 {
+        assert_eq!(ask(tag, &Verb::Check { cost: three }).remaining, 1);
+    }
+    assert_eq!(ask(10, &Verb::Check { cost: three }).remaining, 1);
+    assert_eq!((store.len(), store.overflows(), store.evictions()), (10, 1, 0));
+    for tag in 10..12 {
+        assert_eq!(ask(tag, &Verb::Peek { cost: three }).remaining, 1, "of the shared budget");
+    }
+    // A key of the segment makes room for one that comes there, and none of another segment does.
+    ask(3, &Verb::Refund { cost: three });
+    ask(u64::MAX, &Verb::Check { cost: Cost::ONE });
+    assert!(ask(12, &Verb::Check { cost: three }).allowed());
+    assert_eq!((store.len(), store.overflows()), (11, 3));
+}
+
+#[test]
 fn more_rule_sets_than_ids_share_what_they_can_and_push_nobody_out() {
     let store = MemoryStore::new(8_000);
     let rule_sets: Vec<_> = (0..5_000).map(|_| per_second(1)).collect();
