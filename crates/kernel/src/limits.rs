@@ -50,4 +50,4 @@ pub const STORED_F64_MAX: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_
 
 /// Longest form in which the states of one policy are stored, in bytes: all rules hold as many
 /// permits as one may, 27 bytes each.
-pub const STORED_BYTES_MAX: u64 = 1 + RULES_MAX as u64 * (4 + 27 * HOLDERS_MAX);
+pub const STORED_BYTES_MAX: u64 = 1 + RULES_MAX as u64 * (8 + 27 * HOLDERS_MAX);

@@ -270,6 +270,11 @@ impl Policy {
         self.overrides.iter().map(|(key, rules)| (&**key, rules))
     }
 
+    /// All that a key can be held to: the rules of keys without an override, and those of every override.
+    pub fn all_rules(&self) -> impl Iterator<Item = &Rules> {
+        [&self.rules].into_iter().chain(self.overrides.values())
+    }
+
     /// What is done with traffic over the limit.
     pub const fn overflow(&self) -> &Overflow {
         &self.overflow

@@ -23,7 +23,7 @@ use crate::fleet;
 use crate::gate::Gate;
 use crate::policies::{Live, Source};
 use crate::snapshot::{self, Snapshots};
-use crate::store::{AnyStore, StoreName};
+use crate::store::{AnyStore, StoreName, Takes};
 use crate::trace::Traces;
 use crate::wire::headers::Headers;
 use crate::wire::http::TrustedPeers;
@@ -201,7 +201,12 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 /// The policies in force, and what leads to them.
 fn rules(config: &Config) -> Result<(Live, PolicySet, DescriptorTree)> {
     let source = config.policies.path.clone().map(Source::new);
-    Live::start(source, descriptors::Source::of(config))
+    Live::start(source, descriptors::Source::of(config), takes(config)?)
+}
+
+/// What says whether the store that is configured takes a rule set.
+fn takes(config: &Config) -> Result<Takes> {
+    Ok(StoreName::parse(config.store.url.expose()).context("store.url")?.takes())
 }
 
 /// What `source` says of descriptors.
@@ -217,7 +222,8 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
         Rules::Files(rules) => (None, Callers::believed(), *rules),
         Rules::Catalog(source, descriptors) => {
             let (following, news) = Following::start(&config.catalog, &bound).await?;
-            let (live, tree) = Live::of_catalog(following.kind(), source, descriptors);
+            let (live, tree) =
+                Live::of_catalog(following.kind(), source, descriptors, takes(config)?);
             let callers = Callers::by_token(config.catalog.tokens_required);
             let policies = control::first(news, (&live, &callers), following.revision());
             (Some(following), callers, (live, policies, tree))

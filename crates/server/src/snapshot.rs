@@ -150,9 +150,7 @@ fn told(path: &Path, restored: Restored) -> String {
 /// that callers bring along are not known before a caller does, so what was used of them is forgotten.
 fn rule_sets(policies: &PolicySet) -> Vec<(&str, Arc<RuleSet>)> {
     let of_all = policies.policies().iter().flat_map(|policy| {
-        let overrides = policy.overrides().map(|(_, rules)| rules);
-        let rules = overrides.chain([policy.rules()]);
-        rules.map(|rules| (policy.name(), Arc::clone(rules.set())))
+        policy.all_rules().map(|rules| (policy.name(), Arc::clone(rules.set())))
     });
     of_all.chain([settled_rules()]).collect()
 }

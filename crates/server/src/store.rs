@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
 use sluicegate::store::redis::{
     ConfigError, Fleet, Presence, Publication, PublishError, Published, RedisConfig, RedisError,
-    RedisStore, Revisions, Stats, acl, program_acl, sentinel_acl,
+    RedisStore, Revisions, Stats, acl, affordable, program_acl, sentinel_acl,
 };
 use sluicegate::store::{
     Debt, Executed, MemoryStore, Permits, Request, Store, StoreError, Verdict,
 };
-use sluicegate_kernel::{Micros, Moment};
+use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet};
 
 use crate::eyes::{Histogram, Spans};
 use crate::fleet::FleetStatus;
@@ -30,6 +30,9 @@ pub(crate) enum StoreName {
     /// In Redis or Valkey.
     Redis(Box<RedisConfig>),
 }
+
+/// Whether a store takes a rule set; if not, what is wrong with it.
+pub(crate) type Takes = fn(&RuleSet) -> Result<(), RangeError>;
 
 /// Whose clock a store on Redis goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +71,14 @@ impl StoreName {
         match name {
             "memory" | "memory://" => Ok(Self::Memory),
             url => Ok(Self::Redis(Box::new(config(url)?))),
+        }
+    }
+
+    /// What says whether this store takes a rule set.
+    pub(crate) fn takes(&self) -> Takes {
+        match self {
+            Self::Memory => |_| Ok(()),
+            Self::Redis(_) => affordable,
         }
     }
 }

@@ -63,6 +63,9 @@ fn what_serve_refuses_is_told_by_check() {
     let readable = folder.path().join("readable");
     fs::write(&readable, "hunter2").unwrap();
     fs::set_permissions(&readable, fs::Permissions::from_mode(0o644)).unwrap();
+    let dear = folder.path().join("dear.yaml");
+    let log = "{ sliding_log: { limit: 9000, window: 1h } }";
+    fs::write(&dear, format!("policies: [{{ name: dear, rules: [{log}] }}]")).unwrap();
     for (text, problem) in [
         ("[policies]\npath = '/none.yaml'".to_owned(), "cannot read /none.yaml"),
         ("[rls]\ndescriptors = '/none.yaml'".to_owned(), "cannot read /none.yaml"),
@@ -92,6 +95,11 @@ fn what_serve_refuses_is_told_by_check() {
             format!("[rls.tls]\ncert = '{cert}'\nkey = '{}'", readable.display()),
             &format!("rls.tls.key: cannot read {}: its mode 0644", readable.display()),
         ),
+        (
+            format!("[store]\nurl = 'redis://127.0.0.1'\n[policies]\npath = '{}'", dear.display()),
+            "policy `dear`: rules: sliding_log.sliding_log.limit: `9000` could cost Redis more than",
+        ),
+        (format!("[policies]\npath = '{}'", dear.display()), ""),
         ("[policies]\npath = 'examples/policies.yaml'".to_owned(), ""),
         ("[rls]\nenvoy_config = 'examples/envoyproxy-ratelimit'".to_owned(), ""),
     ] {

@@ -18,7 +18,7 @@ pub use memory::{
 };
 pub use sluicegate_kernel::Verdict;
 use sluicegate_kernel::limits::RULES_MAX;
-use sluicegate_kernel::{Micros, Moment, RuleSet, Unsupported, Verb};
+use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, Unsupported, Verb};
 
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
@@ -122,13 +122,17 @@ pub enum StoreError {
         /// What is wrong with the key, without secrets.
         reason: String,
     },
+    /// A decision by these rules could take more of the store's time than any key may. The request took no
+    /// effect.
+    #[error("rules: {0}")]
+    TooDear(RangeError),
 }
 
 impl StoreError {
     /// Whether the request took effect nevertheless.
     pub const fn executed(&self) -> Executed {
         match self {
-            Self::Unsupported(_) | Self::Unreadable { .. } => Executed::No,
+            Self::Unsupported(_) | Self::Unreadable { .. } | Self::TooDear(_) => Executed::No,
             Self::Unavailable { executed, .. }
             | Self::Overloaded { executed }
             | Self::Contended { executed } => *executed,

@@ -1,86 +1,104 @@
--- The twin of concurrency.rs: the same steps, names and order. `state.holders` is the list as it is
--- stored, 27 bytes a holder (permit, cost, lapses), so that nobody unpacks what has not changed; what
--- one pass over it says of `state.now` is kept beside it.
+-- The twin of concurrency.rs: the same steps, names and order. As they are stored, so that nobody
+-- unpacks what has not changed: `state.permits` are the ids, 16 bytes each, `state.ends` are 11 bytes
+-- a holder (lapses, cost), both in the order of the ends. `state.sum` is the sum of all costs.
 
--- What is held, and of its holders: the latest end, the first, and what comes free then.
+-- The sum of eight costs from `pos` on: one call is cheaper than eight.
+local function eight(ends, pos)
+  local _, a, _, b, _, c, _, d, _, e, _, f, _, g, _, h =
+    struct.unpack('<I7I4I7I4I7I4I7I4I7I4I7I4I7I4I7I4', ends, pos)
+  return a + b + c + d + e + f + g + h
+end
+
+-- The place in `ends` of the first holder that has not lapsed, and what those before it held.
+local function first_held(state, now)
+  if state.now ~= now then
+    local ends, pos, lapsed = state.ends, 1, 0
+    while #ends - pos >= 87 and struct.unpack('<I7', ends, pos + 77) <= now do
+      pos, lapsed = pos + 88, lapsed + eight(ends, pos)
+    end
+    while pos < #ends do
+      local lapses, cost = struct.unpack('<I7I4', ends, pos)
+      if lapses > now then break end
+      pos, lapsed = pos + 11, lapsed + cost
+    end
+    state.now, state.first, state.lapsed = now, pos, lapsed
+  end
+  return state.first, state.lapsed
+end
+
 local function held_at(state, now)
   if not state then return 0 end
-  if state.now ~= now then
-    local holders, read = state.holders, struct.unpack
-    local held, lapsed, latest, first, freed = 0, false, 0, nil, 0
-    for pos = 17, #holders, 27 do
-      local cost, lapses = read('<I4I7', holders, pos)
-      if lapses > now then
-        held = held + cost
-        if not first or lapses < first then
-          first, freed = lapses, cost
-        elseif lapses == first then
-          freed = freed + cost
-        end
-      else
-        lapsed = true
-      end
-      if lapses > latest then latest = lapses end
-    end
-    state.now, state.held, state.lapsed, state.latest = now, held, lapsed, latest
-    state.first, state.freed = first, freed
-  end
-  return state.held
+  local _, lapsed = first_held(state, now)
+  return state.sum - lapsed
+end
+
+-- When the last of them lapses.
+local function latest(state)
+  return #state.ends > 0 and (struct.unpack('<I7', state.ends, #state.ends - 10)) or 0
 end
 
 -- Until `excess` permits have lapsed.
 local function retry_after(state, excess, now)
-  if held_at(state, now) > 0 and excess <= state.freed then return state.first - now end
-  local held, retry = {}, 0
-  for pos = 17, #state.holders, 27 do
-    local cost, lapses = struct.unpack('<I4I7', state.holders, pos)
-    if lapses > now then held[#held + 1] = { cost = cost, lapses = lapses } end
+  local ends, pos, retry = state.ends, first_held(state, now), 0
+  while #ends - pos >= 87 do
+    local costs = eight(ends, pos)
+    if costs >= excess then break end
+    pos, excess = pos + 88, excess - costs
   end
-  table.sort(held, function(a, b) return a.lapses < b.lapses end)
-  for _, holder in ipairs(held) do
-    if excess <= 0 then break end
-    excess, retry = excess - holder.cost, holder.lapses - now
+  while pos < #ends and excess > 0 do
+    local lapses, cost = struct.unpack('<I7I4', ends, pos)
+    pos, excess, retry = pos + 11, excess - cost, lapses - now
   end
   return retry
 end
 
--- The holders that have not lapsed, in their order.
-local function retain_held(state, now)
-  held_at(state, now)
-  if not state.lapsed then return state end
-  local holders, kept = state.holders, {}
-  for pos = 1, #holders, 27 do
-    if struct.unpack('<I7', holders, pos + 20) > now then
-      kept[#kept + 1] = holders:sub(pos, pos + 26)
-    end
+local function forget_lapsed(state, now)
+  local pos, lapsed = first_held(state, now)
+  if pos > 1 then
+    state.permits, state.ends = state.permits:sub((pos - 1) / 11 * 16 + 1), state.ends:sub(pos)
+    state.sum, state.first, state.lapsed = state.sum - lapsed, 1, 0
   end
-  return { holders = table.concat(kept) }
 end
 
--- The place of the holder of `permit`, and what it holds.
+local function add(state, permit, lapses, cost)
+  state.permits = state.permits .. permit
+  state.ends = state.ends .. struct.pack('<I7I4', lapses, cost)
+  state.sum = state.sum + cost
+end
+
+-- How many are before the holder of `permit`, and what it holds.
 local function place_of(state, permit, now)
-  local holders, pos = state.holders, 0
+  local permits, pos = state.permits, 0
   while true do
-    pos = holders:find(permit, pos + 1, true)
+    pos = permits:find(permit, pos + 1, true)
     if not pos then return nil end
-    if pos % 27 == 1 then
-      local cost, lapses = struct.unpack('<I4I7', holders, pos + 16)
-      if lapses > now then return pos, cost end
+    if pos % 16 == 1 then
+      local place = (pos - 1) / 16
+      local lapses, cost = struct.unpack('<I7I4', state.ends, place * 11 + 1)
+      if lapses > now then return place, cost end
     end
   end
+end
+
+-- Takes out the holder behind so many others.
+local function remove(state, place, cost)
+  local permits, ends = state.permits, state.ends
+  state.permits = permits:sub(1, place * 16) .. permits:sub(place * 16 + 17)
+  state.ends = ends:sub(1, place * 11) .. ends:sub(place * 11 + 12)
+  state.sum, state.now = state.sum - cost, nil
 end
 
 -- No permit lasts longer than `ttl` from now.
 local function shorten(rule, state, now)
-  local latest, shortened = now + rule.ttl_us, {}
-  held_at(state, now)
-  if state.latest <= latest then return false end
-  for pos = 1, #state.holders, 27 do
-    local permit, cost, lapses = struct.unpack('<c16I4I7', state.holders, pos)
-    if lapses > latest then lapses = latest end
-    shortened[#shortened + 1] = struct.pack('<c16I4I7', permit, cost, lapses)
+  local last, ends = now + rule.ttl_us, state.ends
+  local from = #ends + 1
+  while from > 11 and struct.unpack('<I7', ends, from - 11) > last do from = from - 11 end
+  if from > #ends then return false end
+  local shortened, lapses = { ends:sub(1, from - 1) }, struct.pack('<I7', last)
+  for pos = from, #ends, 11 do
+    shortened[#shortened + 1] = lapses .. ends:sub(pos + 7, pos + 10)
   end
-  state.holders, state.now = table.concat(shortened), nil
+  state.ends, state.now = table.concat(shortened), nil
   return true
 end
 
@@ -95,41 +113,37 @@ return function(act, rule, state, now, cost, more)
   elseif act == 'limit' then
     return rule.limit
   elseif act == 'unpack' then
-    if #state < now + 3 then return nil end
-    local count, pos = struct.unpack('<I4', state, now)
-    if #state < pos + count * 27 - 1 then return nil end
-    return { holders = state:sub(pos, pos + count * 27 - 1) }, pos + count * 27
+    if #state < now + 7 then return nil end
+    local sum, count, pos = struct.unpack('<I4I4', state, now)
+    local ends, after = pos + count * 16, pos + count * 27
+    if #state < after - 1 then return nil end
+    return { sum = sum, permits = state:sub(pos, ends - 1), ends = state:sub(ends, after - 1) }, after
   elseif act == 'pack' then
-    return now .. struct.pack('<I4', #state.holders / 27) .. state.holders
+    return now .. struct.pack('<I4I4', state.sum, #state.ends / 11) .. state.permits .. state.ends
   elseif act == 'check' then
     if cost > rule.limit then return nil, NEVER end
     local excess = held_at(state, now) + cost - rule.limit
     if state and excess > 0 then return nil, retry_after(state, excess, now) end
     return 0
   elseif act == 'charge' then
-    state = retain_held(state or { holders = '' }, now)
-    local held, lapses = held_at(state, now), now + rule.ttl_us
-    state.holders = state.holders .. struct.pack('<c16I4I7', more, cost, lapses)
-    -- No other lapses later, so what is known of `now` follows without another pass.
-    if held == 0 then state.first, state.freed = lapses, 0 end
-    if state.first == lapses then state.freed = state.freed + cost end
-    state.held, state.latest = held + cost, lapses
+    state = state or { sum = 0, permits = '', ends = '' }
+    forget_lapsed(state, now)
+    add(state, more, now + rule.ttl_us, cost)
     return state
   elseif act == 'available' then
     local left = rule.limit - held_at(state, now)
     return left > 0 and left or 0
   elseif act == 'status' then
-    local left, reset_after = rule.limit - held_at(state, now), 0
-    if state and state.latest > now then reset_after = state.latest - now end
-    return left > 0 and left or 0, reset_after
+    local left, reset_after = rule.limit - held_at(state, now), state and latest(state) - now or 0
+    return left > 0 and left or 0, reset_after > 0 and reset_after or 0
   elseif act == 'refund' then
     -- A permit is given back with `release`, by its id; there is nothing else to give back.
     return 0
   elseif act == 'rewind' then
     return shorten(rule, state, now)
   elseif act == 'latest' then
-    held_at(state, now)
-    return state.latest > rule.ttl_us and state.latest - rule.ttl_us or 0
+    local last = latest(state)
+    return last > rule.ttl_us and last - rule.ttl_us or 0
   elseif act == 'used' then
     return held_at(state, now)
   elseif act == 'with_used' then
@@ -140,21 +154,16 @@ return function(act, rule, state, now, cost, more)
     shorten(rule, state, now)
     return state
   elseif act == 'release' then
-    local pos, released = place_of(state, more, now)
-    if not pos then return nil end
-    local holders, last = state.holders, #state.holders - 26
-    local left = holders:sub(1, last - 1)
-    if pos < last then
-      left = holders:sub(1, pos - 1) .. holders:sub(last) .. holders:sub(pos + 27, last - 1)
-    end
-    return released, retain_held({ holders = left }, now)
+    local place, released = place_of(state, more, now)
+    if not place then return nil end
+    remove(state, place, released)
+    forget_lapsed(state, now)
+    return released, state
   elseif act == 'renew' then
-    local pos, granted = place_of(state, more, now)
-    if not pos then return nil end
-    local holders = state.holders
-    state.holders = holders:sub(1, pos + 19) .. struct.pack('<I7', now + rule.ttl_us)
-      .. holders:sub(pos + 27)
-    state.now = nil
+    local place, granted = place_of(state, more, now)
+    if not place then return nil end
+    remove(state, place, granted)
+    add(state, more, now + rule.ttl_us, granted)
     return granted, state
   elseif act == 'holds' then
     return place_of(state, more, now) ~= nil

@@ -42,7 +42,7 @@ pub struct Concurrency {
     queue: u64,
 }
 
-/// What a concurrency rule remembers of a key: one record a permit held.
+/// What a concurrency rule remembers of a key: one record a permit held, in the order of their ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConcurrencyState {
     holders: Vec<Holder>,
@@ -80,20 +80,14 @@ impl Concurrency {
     }
 
     fn held(&self, state: Option<&ConcurrencyState>, now: Micros) -> u64 {
-        let holders = state.map_or(&[][..], |state| &state.holders);
-        holders
-            .iter()
-            .filter(|holder| holder.lapses > now)
-            .map(|holder| u64::from(holder.cost))
-            .sum()
+        let holders = state.map_or(&[][..], |state| state.holding(now));
+        holders.iter().map(|holder| u64::from(holder.cost)).sum()
     }
 
     /// Until `excess` permits have lapsed.
     fn retry(&self, state: &ConcurrencyState, mut excess: u64, now: Micros) -> Micros {
-        let mut held: Vec<_> = state.holders.iter().filter(|holder| holder.lapses > now).collect();
-        held.sort_unstable_by_key(|holder| holder.lapses);
         let mut retry = Micros::ZERO;
-        for holder in held {
+        for holder in state.holding(now) {
             if excess == 0 {
                 break;
             }
@@ -101,6 +95,28 @@ impl Concurrency {
             retry = holder.lapses.since(now);
         }
         retry
+    }
+}
+
+impl ConcurrencyState {
+    /// How many of the first holders have lapsed.
+    fn lapsed(&self, now: Micros) -> usize {
+        self.holders.partition_point(|holder| holder.lapses <= now)
+    }
+
+    fn holding(&self, now: Micros) -> &[Holder] {
+        &self.holders[self.lapsed(now)..]
+    }
+
+    fn forget_lapsed(&mut self, now: Micros) {
+        self.holders.drain(..self.lapsed(now));
+    }
+
+    /// The place of the holder of `permit`.
+    fn place_of(&self, permit: PermitId, now: Micros) -> Option<usize> {
+        let lapsed = self.lapsed(now);
+        let place = self.holders[lapsed..].iter().position(|holder| holder.permit == permit)?;
+        Some(lapsed + place)
     }
 }
 
@@ -157,7 +173,7 @@ impl Algorithm for Concurrency {
 
     fn charge(&self, state: &mut Option<ConcurrencyState>, ask: &Ask, at: &Moment<'_>) {
         let state = state.get_or_insert_default();
-        state.holders.retain(|holder| holder.lapses > at.now());
+        state.forget_lapsed(at.now());
         let permit = ask.permit.expect("only `acquire` charges a concurrency rule");
         let cost = u32::try_from(ask.cost.get()).expect("a granted cost is at most the limit");
         state.holders.push(Holder { permit, cost, lapses: at.now().plus(self.ttl) });
@@ -190,7 +206,7 @@ impl Algorithm for Concurrency {
     }
 
     fn full_at(&self, state: &ConcurrencyState) -> Micros {
-        state.holders.iter().map(|holder| holder.lapses).max().unwrap_or(Micros::ZERO)
+        state.holders.last().map_or(Micros::ZERO, |holder| holder.lapses)
     }
 
     fn used(&self, state: &ConcurrencyState, at: &Moment<'_>) -> u64 {
@@ -219,48 +235,58 @@ impl Algorithm for Concurrency {
     }
 
     fn release(&self, state: &mut ConcurrencyState, id: PermitId, at: &Moment<'_>) -> Option<u64> {
-        let held = |holder: &Holder| holder.lapses > at.now();
-        let place = state.holders.iter().position(|one| one.permit == id && held(one))?;
-        let released = state.holders.swap_remove(place);
-        state.holders.retain(held);
+        let released = state.holders.remove(state.place_of(id, at.now())?);
+        state.forget_lapsed(at.now());
         Some(u64::from(released.cost))
     }
 
     fn renew(&self, state: &mut ConcurrencyState, id: PermitId, at: &Moment<'_>) -> Option<u64> {
-        let mut held = state.holders.iter_mut().filter(|holder| holder.lapses > at.now());
-        let holder = held.find(|holder| holder.permit == id)?;
-        holder.lapses = at.now().plus(self.ttl);
-        Some(u64::from(holder.cost))
+        let renewed = state.holders.remove(state.place_of(id, at.now())?);
+        state.holders.push(Holder { lapses: at.now().plus(self.ttl), ..renewed });
+        Some(u64::from(renewed.cost))
     }
 
     fn holds(&self, state: &ConcurrencyState, id: PermitId, at: &Moment<'_>) -> bool {
-        state.holders.iter().any(|holder| holder.permit == id && holder.lapses > at.now())
+        state.place_of(id, at.now()).is_some()
     }
 
     fn numbers(&self) -> Vec<f64> {
         vec![self.limit as f64, self.ttl.get() as f64, self.queue as f64]
     }
 
+    /// The ids apart from the rest, so that one can be found among thousands at the speed of `memchr`.
     fn write_state(&self, state: &ConcurrencyState, out: &mut Vec<u8>) {
+        let sum = state.holders.iter().map(|holder| u64::from(holder.cost)).sum();
+        put(out, sum, 4);
         put(out, state.holders.len() as u64, 4);
-        for Holder { permit, cost, lapses } in &state.holders {
+        for Holder { permit, .. } in &state.holders {
             out.extend(permit.0.to_be_bytes());
-            put(out, (*cost).into(), 4);
+        }
+        for Holder { cost, lapses, .. } in &state.holders {
             put(out, lapses.get(), 7);
+            put(out, (*cost).into(), 4);
         }
     }
 
     fn read_state(&self, from: &mut &[u8]) -> Option<ConcurrencyState> {
-        let count = take(from, 4).filter(|count| *count <= HOLDERS_MAX)?;
-        let mut holder = |_| {
+        let sum = take(from, 4).filter(|sum| *sum <= HOLDERS_MAX)?;
+        // Every holder has a cost, so there are no more of them than their sum.
+        let count = take(from, 4).filter(|count| *count <= sum)?;
+        let permit = |_| {
             let (id, rest) = from.split_first_chunk()?;
             *from = rest;
-            let cost = u32::try_from(take(from, 4)?).ok().filter(|cost| *cost > 0)?;
-            let permit = PermitId(u128::from_be_bytes(*id));
-            Some(Holder { permit, cost, lapses: take_instant(from)? })
+            Some(PermitId(u128::from_be_bytes(*id)))
         };
-        let holders: Vec<_> = (0..count).map(&mut holder).collect::<Option<_>>()?;
-        let held: u64 = holders.iter().map(|holder| u64::from(holder.cost)).sum();
-        (held <= HOLDERS_MAX).then_some(ConcurrencyState { holders })
+        let permits: Vec<_> = (0..count).map(permit).collect::<Option<_>>()?;
+        let mut state = ConcurrencyState::default();
+        for permit in permits {
+            let (lapses, cost) = (take_instant(from)?, u32::try_from(take(from, 4)?).ok()?);
+            if cost == 0 || state.holders.last().is_some_and(|before| before.lapses > lapses) {
+                return None;
+            }
+            state.holders.push(Holder { permit, cost, lapses });
+        }
+        let held: u64 = state.holders.iter().map(|holder| u64::from(holder.cost)).sum();
+        (held == sum).then_some(state)
     }
 }

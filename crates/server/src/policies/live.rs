@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::source::{Fingerprint, Loaded, Source};
 use crate::descriptors::{self, Descriptors, Origin};
+use crate::store::Takes;
 use crate::wire::rls::RateLimits;
 
 /// How often the files are looked at.
@@ -39,8 +40,10 @@ pub(crate) struct Live {
     files: Files,
     beside: Mutex<Beside>,
     status: Mutex<Status>,
-    /// Policies of the catalog that this program cannot read, with why.
+    /// Policies of the catalog that are not in force as they are there, with why: this program cannot
+    /// read them, has no place for them, or its store does not take their rules.
     unreadable: Mutex<BTreeMap<String, String>>,
+    takes: Takes,
 }
 
 /// The files that are read, and watched.
@@ -108,6 +111,7 @@ impl Live {
     pub(crate) fn start(
         policies: Option<Source>,
         descriptors: Option<descriptors::Source>,
+        takes: Takes,
     ) -> Result<(Self, PolicySet, DescriptorTree)> {
         let files = Files { policies, descriptors };
         let Set { given, descriptors } = files.load()?;
@@ -115,10 +119,10 @@ impl Live {
         let beside = Beside::of(&descriptors);
         let Descriptors { tree, origin, .. } = descriptors;
         let (given, hash) = Loaded::parts(given);
-        let policies = beside.joined(given, None)?;
+        let policies = taken(beside.joined(given, None)?, takes)?;
         let path = files.policies.as_ref().map(|source| source.path().display().to_string());
         let status = Status { hash, ..Status::first(path, origin) };
-        Ok((Self::new(files, beside, status), policies, tree))
+        Ok((Self::new(files, beside, status, takes), policies, tree))
     }
 
     /// Those of a catalog in a database of this kind, none of which is there yet, with descriptors that
@@ -127,17 +131,18 @@ impl Live {
         kind: &str,
         source: Option<descriptors::Source>,
         descriptors: Descriptors,
+        takes: Takes,
     ) -> (Self, DescriptorTree) {
         let beside = Beside { imported: None, ..Beside::of(&descriptors) };
         let Descriptors { tree, origin, .. } = descriptors;
         let mut status = Status::first(Some(format!("catalog ({kind})")), origin);
         status.catalog = Some(CatalogStatus::default());
-        (Self::new(Files { policies: None, descriptors: source }, beside, status), tree)
+        (Self::new(Files { policies: None, descriptors: source }, beside, status, takes), tree)
     }
 
-    fn new(files: Files, beside: Beside, status: Status) -> Self {
+    fn new(files: Files, beside: Beside, status: Status, takes: Takes) -> Self {
         let (beside, status) = (Mutex::new(beside), Mutex::new(status));
-        Self { files, beside, status, unreadable: Mutex::default() }
+        Self { files, beside, status, unreadable: Mutex::default(), takes }
     }
 
     /// What is in force once the catalog is at `revision`, where `news` changes something of `now`.
@@ -152,6 +157,12 @@ impl Live {
             unreadable.remove(name);
         }
         unreadable.extend(refused);
+        let problems = changed.extract_if(.., |policy| untaken(policy, self.takes).is_some());
+        unreadable.extend(
+            problems.filter_map(|policy| {
+                Some((policy.name().to_owned(), untaken(&policy, self.takes)?))
+            }),
+        );
         for policy in too_many(now, &mut changed, &gone) {
             let problem = format!("expected at most {POLICIES_MAX} policies");
             unreadable.insert(policy.name().to_owned(), problem);
@@ -249,7 +260,8 @@ impl Live {
             return Ok(Status { error, ..status.clone() });
         }
         let new = Beside::of(&descriptors);
-        let policies = (!is_of_catalog).then(|| new.joined(given, Some(&now))).transpose()?;
+        let joined = || taken(new.joined(given, Some(&now))?, self.takes);
+        let policies = (!is_of_catalog).then(joined).transpose()?;
         let error = if is_of_catalog {
             let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
             wrong(&unreadable, &new, &now)
@@ -364,6 +376,21 @@ impl Status {
     }
 }
 
+/// The policies, if the store takes the rules of each.
+fn taken(policies: PolicySet, takes: Takes) -> Result<PolicySet> {
+    for policy in policies.policies() {
+        if let Some(problem) = untaken(policy, takes) {
+            bail!("policy `{}`: {problem}", policy.name());
+        }
+    }
+    Ok(policies)
+}
+
+/// Why the store does not take the rules of `policy`, if it does not.
+fn untaken(policy: &Policy, takes: Takes) -> Option<String> {
+    policy.all_rules().find_map(|rules| Some(format!("rules: {}", takes(rules.set()).err()?)))
+}
+
 /// Takes those of `changed` away for which there is no place in `now` without `gone`.
 fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<Policy> {
     let gone: BTreeSet<_> = gone.iter().map(String::as_str).collect();
@@ -394,6 +421,7 @@ fn look(files: &Files, before: Option<&Fingerprint>) -> (Fingerprint, Option<Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::StoreName;
 
     fn policy(name: &str) -> Policy {
         let text = format!(r#"{{"name":"{name}","rules":[{{"token_bucket":{{"rate":"1/s"}}}}]}}"#);
@@ -402,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_has_no_place_is_left_out_and_said_and_the_rest_is_in_force() {
-        let (live, _) = Live::of_catalog("sqlite", None, Descriptors::default());
+        let (live, _) = Live::of_catalog("sqlite", None, Descriptors::default(), |_| Ok(()));
         let all = (0..POLICIES_MAX).map(|number| policy(&format!("p{number}"))).collect();
         let news = |changed, gone| News { changed, gone, ..News::default() };
         let full = live.take(&PolicySet::default(), news(all, Vec::new()), 1).unwrap();
@@ -415,5 +443,27 @@ mod tests {
         let error = live.status().error.unwrap();
         assert!(error.contains("`newer`") && error.contains("`p8`"), "{error}");
         assert!(!error.contains("`new`"), "{error}");
+    }
+
+    #[test]
+    fn what_the_store_does_not_take_is_left_out_as_it_was_and_the_rest_is_in_force() {
+        let takes = StoreName::parse("redis://localhost").unwrap().takes();
+        let (live, _) = Live::of_catalog("sqlite", None, Descriptors::default(), takes);
+        let log = |limit: u32| {
+            let rule = format!(r#"{{"sliding_log":{{"limit":{limit},"window":"1s"}}}}"#);
+            let other = r#"{"token_bucket":{"rate":"1/s"}}"#;
+            let overrides = format!(r#"[{{"key":"k","rules":[{rule}]}}]"#);
+            let text = format!(r#"{{"name":"log","rules":[{other}],"overrides":{overrides}}}"#);
+            Policy::parse_one(&text).unwrap()
+        };
+        let news = |changed| News { changed, ..News::default() };
+        let first = live.take(&PolicySet::default(), news(vec![log(2_500)]), 1).unwrap();
+        let second = live.take(&first, news(vec![log(9_000), policy("new")]), 2).unwrap();
+        assert_eq!(second.len(), 2);
+        assert!(Arc::ptr_eq(first.resolve("log").unwrap(), second.resolve("log").unwrap()));
+        let error = live.status().error.unwrap();
+        assert!(error.contains("policy `log`: rules: ") && error.contains("`9000`"), "{error}");
+        let third = live.take(&second, news(vec![log(2_000)]), 3).unwrap();
+        assert_eq!((third.len(), live.status().error), (2, None));
     }
 }

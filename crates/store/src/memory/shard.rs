@@ -439,7 +439,8 @@ impl Shard {
     /// Whether there is room for one key more, or could be made.
     fn has_room(&self, arena: &Arena, tag: u64, new: &New<'_>, now: Micros) -> bool {
         let is_full = || {
-            !self.can_split(arena) && !self.segment(arena, tag).iter().any(|bucket| bucket::free(bucket).is_some())
+            !self.can_split(arena)
+                && !self.segment(arena, tag).iter().any(|bucket| bucket::free(bucket).is_some())
         };
         let crowded = self.crowded(new).or_else(|| is_full().then_some(Crowded::Slots));
         crowded.is_none_or(|crowded| self.victim(arena, tag, crowded, now).is_some())
@@ -661,8 +662,9 @@ fn way(segment: &[Bucket], tag: u64) -> impl Iterator<Item = &Bucket> {
 /// A free slot in the first `probes` buckets from the home of `tag` on. Searches are led there.
 fn free(segment: &[Bucket], tag: u64, probes: usize) -> Option<Place<'_>> {
     let mut passed = way(segment, tag).take(probes).enumerate();
-    let (passed, place) = passed
-        .find_map(|(passed, bucket)| Some((passed, Place { bucket, slot: bucket::free(bucket)? })))?;
+    let (passed, place) = passed.find_map(|(passed, bucket)| {
+        Some((passed, Place { bucket, slot: bucket::free(bucket)? }))
+    })?;
     way(segment, tag).take(passed).for_each(bucket::set_overflows);
     Some(place)
 }

@@ -102,8 +102,8 @@ impl Stage {
 }
 
 /// Takes from the front of `waiting` what goes in one packet: up to `joined_max` decisions that
-/// together cost the server [`JOINED_US_MAX`] at most, a decision that may cost more by itself, or one
-/// request of another kind. Whoever gave up is left out; nobody is left: an empty list.
+/// together cost the server [`JOINED_US_MAX`] at most, or one request of another kind. Those whose callers
+/// gave up are left out; nobody is left: an empty list.
 pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call> {
     let (mut calls, mut joined_us): (Vec<Call>, _) = (Vec::new(), 0);
     while calls.len() < joined_max {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_that_may_cost_much_travels_alone_and_light_ones_together() {
+    fn decisions_travel_together_up_to_a_millisecond_of_the_server() {
         use sluicegate_kernel::{Concurrency, Micros, Rate, RuleSet, SlidingLog, TokenBucket};
 
         use crate::Origin;
@@ -329,22 +329,21 @@ mod tests {
         let second = Micros::SECOND;
         let rules = [
             RuleSet::single("a", TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap().into()),
-            RuleSet::single("a", SlidingLog::new(10_000, second).unwrap().into()),
-            RuleSet::single("a", Concurrency::new(10_000, second, 0).unwrap().into()),
-            RuleSet::single("a", SlidingLog::new(1_000, second).unwrap().into()),
+            RuleSet::single("a", SlidingLog::new(3_000, second).unwrap().into()),
+            RuleSet::single("a", Concurrency::new(1_400, second, 0).unwrap().into()),
         ];
         let of = |place: usize| {
             let blob = RulesBlob::new(&rules[place], Origin::default());
             Request::script(Ask { key: "k".into(), args: [blob.to_bytes(), "a".into()] })
         };
-        let requests = [0, 0, 1, 0, 2, 3, 3, 3, 3, 0, 0].map(of);
+        let requests = [1, 1, 1, 1, 0, 2, 2, 2, 0, 2].map(of);
         let (mut waiting, _answers) = calls(requests);
         let sizes: Vec<_> = std::iter::from_fn(|| {
             let calls = take(&mut waiting, 16);
             (!calls.is_empty()).then_some(calls.len())
         })
         .collect();
-        assert_eq!(sizes, [2, 1, 1, 1, 3, 3]);
+        assert_eq!(sizes, [3, 4, 3]);
     }
 
     #[test]

@@ -13,10 +13,11 @@ use std::fmt;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use sluicegate_kernel::limits::{BUCKETS_MAX, HOLDERS_MAX, LOG_ENTRIES_MAX, UNITS_MAX};
+use sluicegate_kernel::limits::UNITS_MAX;
 use sluicegate_kernel::{Carry, Micros, Rule, RuleSet};
 
 use super::codec::{number, put};
+use super::cost;
 use crate::Origin;
 
 /// Version of the format of rules; part of what a generation is the hash of.
@@ -49,14 +50,6 @@ const YEAR: Micros = Micros::from_secs(366 * 86_400);
 /// Longest time for which rules are kept that nobody uses: longer than the longest window. A budget
 /// that takes longer to fill counts as used up when they are gone.
 const LIFE_MAX: Micros = Micros::from_secs(400 * 86_400);
-
-/// What a decision costs, what each rule of constant size adds, and what an entry of a log, a permit
-/// that is held and a bucket of a window add.
-const CALL_US: u64 = 5;
-const RULE_US: u64 = 5;
-const ENTRY_NS: u64 = 300;
-const HOLDER_NS: u64 = 300;
-const BUCKET_NS: u64 = 150;
 
 /// Flags of a rule: a full budget is a new key; it has a calendar.
 const FULL_IS_FRESH: u8 = 1;
@@ -264,32 +257,23 @@ impl BlobRule<'_> {
     }
 }
 
-/// What a decision by the rules of `blob` costs the server at the most, in µs: measured with as many
-/// entries, permits or buckets as the rules allow (`bench/README.md`). 0 of what is no blob.
+/// What a decision by the rules of `blob` costs the server at the most, in µs. 0 of what is no blob.
 pub(super) fn cost_us(blob: &[u8]) -> u64 {
     let Some(&[_, _, _, _, _, count, ref rules @ ..]) = blob.get(..).filter(|it| it.len() > 6)
     else {
         return 0;
     };
-    let (mut rules, mut cost_us) = (rules, CALL_US);
+    let (mut rules, mut cost_ns) = (rules, cost::CALL_NS);
     for _ in 0..count {
-        let Some((head, rest)) = rules.split_at_checked(RULE_BYTES) else { return cost_us };
-        let Some((numbers, rest)) = rest.split_at_checked(8 * usize::from(head[1])) else {
-            return cost_us;
-        };
-        let number = |place: usize| {
+        let Some((head, rest)) = rules.split_at_checked(RULE_BYTES) else { break };
+        let Some((numbers, rest)) = rest.split_at_checked(8 * usize::from(head[1])) else { break };
+        cost_ns += cost::rule_ns(head[0], |place| {
             let number = numbers.as_chunks().0.get(place);
             number.map_or(0, |number| whole(f64::from_le_bytes(*number)))
-        };
-        cost_us += match head[0] {
-            6 => RULE_US + number(3).min(BUCKETS_MAX) * BUCKET_NS / 1_000,
-            8 => RULE_US + number(0).min(LOG_ENTRIES_MAX) * ENTRY_NS / 1_000,
-            9 => RULE_US + number(0).min(HOLDERS_MAX) * HOLDER_NS / 1_000,
-            _ => RULE_US,
-        };
+        });
         rules = rest;
     }
-    cost_us
+    cost_ns / 1_000
 }
 
 /// Whether a refund under these rules is the same as if what it gives back had never been taken, until the
@@ -322,7 +306,7 @@ fn ms_since_2026(instant: Micros) -> u64 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0..=2^53")]
-fn whole(number: f64) -> u64 {
+pub(super) fn whole(number: f64) -> u64 {
     number.clamp(0.0, UNITS_MAX as f64) as u64
 }
 

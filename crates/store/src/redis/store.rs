@@ -29,7 +29,7 @@ use super::codec::{
 };
 use super::{
     Ask, ConfigError, ConnectError, Fleet, LuaScript, Outcome, Presence, Publication, PublishError,
-    Published, RedisClient, RedisConfig, RedisError, Revisions, Stats, script,
+    Published, RedisClient, RedisConfig, RedisError, Revisions, Stats, affordable, script,
 };
 use crate::{Debt, Executed, Origin, Permits, Request, Store, StoreError};
 
@@ -231,11 +231,14 @@ impl RedisStore {
         &self,
         request: &Request<'_>,
         deadline: Instant,
-    ) -> Result<RulesBlob, RedisError> {
+    ) -> Result<RulesBlob, StoreError> {
         let address = Arc::as_ptr(request.rules).addr();
         let known = self.read(|known| known.sets.get(&address).cloned());
         let known = known.filter(|known| known.is_of(request));
-        let known = known.unwrap_or_else(|| KnownSet::new(request));
+        let known = match known {
+            Some(known) => known,
+            None => KnownSet::new(request)?,
+        };
         if known.kept_until.is_some_and(|until| deadline < until) {
             return Ok(known.blob);
         }
@@ -314,15 +317,16 @@ impl KnownRules {
 }
 
 impl KnownSet {
-    fn new(request: &Request<'_>) -> Self {
+    fn new(request: &Request<'_>) -> Result<Self, StoreError> {
         let Request { policy, rules, origin, .. } = *request;
-        Self {
+        affordable(rules).map_err(StoreError::TooDear)?;
+        Ok(Self {
             set: Arc::downgrade(rules),
             policy: policy.into(),
             origin,
             blob: RulesBlob::new(rules, origin),
             kept_until: None,
-        }
+        })
     }
 
     /// Whether it is used in the same way again.

@@ -5,7 +5,9 @@ use std::env;
 
 use fastrand::Rng;
 use sluicegate_conformance::Subject;
-use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{
+    Concurrency, Micros, Moment, Rule, RuleSet, SlidingLog, States, Unsupported, Verb, Verdict,
+};
 use sluicegate_store::Origin;
 use sluicegate_store::redis::codec::{Before, Clock, Question, state_value};
 
@@ -145,6 +147,37 @@ fn the_script_is_the_kernel_bit_for_bit_by_limits_that_callers_bring_along() {
 #[test]
 fn nothing_is_forgotten_too_early_on_the_servers_clock() {
     histories(4, Clock::Server, Origin::default());
+}
+
+/// Logs and permits are read eight at a time, which the short states of the other histories do not need.
+#[test]
+fn long_logs_and_lists_of_permits_are_the_kernels_bit_for_bit() {
+    let log: Rule = SlidingLog::new(250, Micros::SECOND).unwrap().into();
+    let held: Rule = Concurrency::new(250, Micros::SECOND, 0).unwrap().into();
+    for seed in 0..120 {
+        let mut rng = Rng::with_seed(seed);
+        let rules = RuleSet::single("a", if seed % 2 == 0 { log.clone() } else { held.clone() });
+        let (origin, states) = (Origin::default(), States::default());
+        let mut model = Model { rules: rules.clone(), written_by: rules, origin, states };
+        let mut scripted = Scripted::new(FakeRedis::new(), Clock::Given);
+        scripted.start(&model.rules);
+        let (mut now, mut longest) = (1_800_000_000_000_000, 0);
+        for step in 0..800 {
+            now = match rng.u32(0..200) {
+                0 => now + rng.u64(0..1_500_000),
+                1 => now - rng.u64(0..500_000),
+                _ => now + rng.u64(0..12_000),
+            };
+            let verb = random::verb_of_many(&mut rng, &model.rules);
+            let at = Moment::new(Micros::new(now));
+            let (expected, got) = (model.decide(&verb, &at), scripted.decide(&verb, &at));
+            assert_eq!(got, expected, "seed {seed}, step {step} at {now}: {verb:?}");
+            let value = scripted.executor.value(&scripted.key);
+            assert_eq!(value, model.value(), "seed {seed}, step {step} at {now}: {verb:?}");
+            longest = longest.max(value.map_or(0, |value| value.len()));
+        }
+        assert!(longest > 11 * 60, "{longest} bytes: too short to say anything");
+    }
 }
 
 #[test]

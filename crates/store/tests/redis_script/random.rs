@@ -134,6 +134,23 @@ pub(crate) fn windows(rules: &RuleSet, now: u64) -> Vec<Option<Window>> {
     rules.rules().iter().map(window).collect()
 }
 
+/// A verb for rules of which many requests or permits are remembered: mostly small costs, and 200 ids.
+pub(crate) fn verb_of_many(rng: &mut Rng, rules: &RuleSet) -> Verb {
+    let most = if rng.u32(0..20) == 0 { 150 } else { 3 };
+    let cost = Cost::new(rng.u64(1..=most)).unwrap();
+    let permit = PermitId(rng.u128(0..200));
+    let holds_permits = rules.rules()[0].rule.holds_permits();
+    match rng.u32(0..20) {
+        0 | 1 => Verb::Peek { cost },
+        2 | 3 if holds_permits => Verb::Release { permit },
+        4 | 5 if holds_permits => Verb::Renew { permit },
+        2 => Verb::Refund { cost },
+        3 if !holds_permits => Verb::AtMost { cost },
+        _ if holds_permits => Verb::Acquire { cost, permit },
+        _ => Verb::Check { cost },
+    }
+}
+
 fn cost(rng: &mut Rng, rules: &RuleSet) -> Cost {
     let limit = rules.rules()[rng.usize(0..rules.rules().len())].rule.limit().min(COST_MAX);
     let cost = match rng.u32(0..8) {

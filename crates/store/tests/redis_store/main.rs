@@ -3,6 +3,7 @@
 
 mod apart;
 mod brought;
+mod dear;
 mod debts;
 mod fleet;
 mod late;
