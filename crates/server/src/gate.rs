@@ -11,7 +11,7 @@ use sluicegate::{
     Answer, DecideError, Engine, Explanation, Micros, Passage, Request, SettleError, Settled,
     Settlement, Verb, Way,
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::eyes::{Begun, Eyes, KeyFormat, Seen};
@@ -25,6 +25,10 @@ const STORE_EVERY: Duration = Duration::from_secs(1);
 /// How often debts are paid of keys that are not asked for any more: soon enough that other servers
 /// hardly pass more than the limit meanwhile.
 const DEBTS_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a server that stops waits for its store to take what it owes: a store that answers takes
+/// thousands of keys meanwhile.
+const LAST_PAYMENT_MAX: Duration = Duration::from_secs(1);
 
 /// The one way from a wire to a decision.
 ///
@@ -277,6 +281,20 @@ impl<S: Store + 'static> Gate<S> {
             }
         };
         tokio::join!(saying, paying, self.eyes.keep(stop));
+    }
+
+    /// Pays what this server still owes the store, as far as that answers within a second: a server that
+    /// stops would forget it.
+    pub(crate) async fn pay_all(&self) {
+        let paying = async {
+            while self.engine.pay_debts().await > 0 {
+                sleep(DEBTS_EVERY / 10).await;
+            }
+        };
+        if timeout(LAST_PAYMENT_MAX, paying).await.is_err() {
+            let keys = self.engine.debts();
+            tracing::warn!("store: it does not answer; what {keys} keys owe it is forgotten");
+        }
     }
 
     /// Puts `policies` in force from the next request on.

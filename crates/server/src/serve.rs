@@ -332,6 +332,7 @@ async fn answer(
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
     }
     let gate = Arc::clone(&house.gate);
+    gate.pay_all().await;
     // Sending the last spans needs this runtime, so another thread waits for it.
     let sent = spawn_blocking(move || gate.traces().map(Traces::end)).await;
     sent.context("traces")?;

@@ -7,13 +7,14 @@
 //!
 //! A caller waits until its deadline and no longer, whatever the connection does; what it leaves
 //! behind is thrown away when the reply comes. While there is no connection, calls fail at once.
-//! Only during the very first attempt do they wait (until their deadline), so that a process that
-//! has just started does not fail for want of a millisecond.
+//! Only during the first attempt do they wait (until their deadline), so that neither a process that
+//! has just started nor one whose connection was closed fails for want of a millisecond.
 //!
 //! Death is noticed by the age of the oldest request without a reply, since a connection into a
 //! black hole gives no error. Nothing that was sent is sent again, except when the server says
 //! that it did not know the script: then it was not executed, and goes again behind a reload.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::LuaScript;
 use super::backoff::Backoff;
-use super::batch::{Call, Request, Stage};
+use super::batch::{self, Call, Request, Stage};
 use super::config::Address;
 use super::connection::{Connection, Dialer};
 use super::error::{ConnectError, Outcome, RedisError};
@@ -79,7 +80,7 @@ pub(super) struct Lane {
 /// Whether there is a connection.
 #[derive(Clone, Debug)]
 pub(super) enum Status {
-    /// The first attempt is under way.
+    /// The first attempt is under way, or the first after a connection was lost.
     Connecting,
     /// Calls are served.
     Ready,
@@ -92,6 +93,8 @@ struct Worker {
     setup: LaneSetup,
     target: watch::Receiver<Target>,
     inbox: mpsc::Receiver<Call>,
+    /// Taken from the inbox and not sent, or to be sent again.
+    waiting: VecDeque<Call>,
     status: watch::Sender<Status>,
     load: Arc<Load>,
     /// Whether there has been a connection before.
@@ -118,6 +121,7 @@ impl Lane {
             setup,
             target,
             inbox: calls,
+            waiting: VecDeque::new(),
             status: status_sender,
             load: Arc::clone(&load),
             connected_before: false,
@@ -196,23 +200,31 @@ impl Worker {
     async fn run(mut self) {
         let mut backoff = Backoff::default();
         loop {
-            let cause = match self.connect().await {
+            let status = match self.connect().await {
                 Ok(Ok(connection)) => {
                     self.greet();
                     let since = Instant::now();
-                    let Self { setup, target, inbox, load, .. } = &mut self;
-                    let service = Service::new((setup, load), target, inbox, connection);
+                    let Self { setup, target, inbox, waiting, load, .. } = &mut self;
+                    let calls = (inbox, waiting);
+                    let service = Service::new((setup, load), target, calls, connection);
                     let Err(cause) = service.run().await else { return };
                     if since.elapsed() >= SETTLED_AFTER {
                         backoff.reset();
                     }
-                    cause
+                    match cause {
+                        // The server may be there all the same: calls wait for what one attempt says.
+                        ConnectError::Broken { .. } => Status::Connecting,
+                        cause => Status::Down(cause),
+                    }
                 }
-                Ok(Err(cause)) => cause,
+                Ok(Err(cause)) => Status::Down(cause),
                 Err(Closed) => return,
             };
             self.setup.suspicion.notify_one();
-            self.status.send_replace(Status::Down(cause));
+            if let Status::Down(cause) = &status {
+                batch::fail(self.waiting.drain(..), &cause.clone().into());
+            }
+            self.status.send_replace(status);
             let pause = backoff.pause();
             if self.refusing_calls(|_| sleep(pause)).await.is_err() {
                 return;
@@ -260,7 +272,7 @@ impl Worker {
         }
     }
 
-    /// Does some work; refuses calls meanwhile, unless the first attempt is still under way.
+    /// Does some work; refuses calls meanwhile, unless a first attempt is still under way.
     async fn refusing_calls<T, F>(&mut self, work: impl FnOnce(LaneSetup) -> F) -> Result<T, Closed>
     where
         F: Future<Output = T>,

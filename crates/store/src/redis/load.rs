@@ -43,6 +43,11 @@ const SLOW_MIN: u64 = 3;
 /// or has asked for much: a reply may lie there unread, or take its time.
 const OWN_SILENCE: u32 = 10;
 
+/// How often a connection is looked after: twice within that silence, neither for nothing nor so seldom that
+/// a process which stood still takes that for the server's silence.
+const TURN_MIN: Duration = Duration::from_millis(10);
+const TURN_MAX: Duration = Duration::from_millis(100);
+
 /// The load of one connection.
 #[derive(Debug)]
 pub(super) struct Load {
@@ -56,6 +61,11 @@ pub(super) struct Load {
     heard_us: AtomicU64,
     /// Since when something has been asked for, in µs after `since`: before that nothing could be heard.
     asked_us: AtomicU64,
+    /// When the connection was looked after last, in µs after `since`.
+    turned_us: AtomicU64,
+    /// When this process was last found to have stood still, in µs after `since`: what was said to it
+    /// meanwhile may lie there unread.
+    woke_us: AtomicU64,
     /// Calls on end that had nothing before them and took longer than the deadline.
     slow: AtomicU64,
 }
@@ -75,6 +85,8 @@ impl Load {
             pace_ns: AtomicU64::new(PACE_UNKNOWN_NS),
             heard_us: AtomicU64::new(0),
             asked_us: AtomicU64::new(0),
+            turned_us: AtomicU64::new(0),
+            woke_us: AtomicU64::new(0),
             slow: AtomicU64::new(0),
         }
     }
@@ -105,6 +117,35 @@ impl Load {
     /// Something was asked for at `now`, and nothing before it that is still to be answered.
     pub(super) fn asked(&self, now: Instant) {
         self.asked_us.store(self.us_at(now), Ordering::Relaxed);
+    }
+
+    /// How often the connection is looked after at least, so that a process that stood still notices.
+    pub(super) fn turn_every(&self) -> Duration {
+        (self.deadline * OWN_SILENCE / 2).clamp(TURN_MIN, TURN_MAX)
+    }
+
+    /// The connection is looked after at `now`.
+    pub(super) fn turned(&self, now: Instant) {
+        if self.stood_still(now) {
+            self.woke_us.store(self.us_at(now), Ordering::Relaxed);
+        }
+        self.turned_us.store(self.us_at(now), Ordering::Relaxed);
+    }
+
+    /// Whether this process, or what looks after the connection, has not run for a while: it was stopped,
+    /// or had no processor.
+    fn stood_still(&self, now: Instant) -> bool {
+        let turned_us = self.turned_us.load(Ordering::Relaxed);
+        let still = Duration::from_micros(self.us_at(now).saturating_sub(turned_us));
+        turned_us > 0 && still >= self.turn_every() * 2
+    }
+
+    /// For how long the server has been silent at `now`: since it was heard last, or asked for something,
+    /// or could be heard again.
+    pub(super) fn silence(&self, now: Instant) -> Duration {
+        let since_us = [&self.heard_us, &self.asked_us, &self.woke_us];
+        let since_us = since_us.into_iter().map(|us| us.load(Ordering::Relaxed)).max();
+        Duration::from_micros(self.us_at(now).saturating_sub(since_us.unwrap_or_default()))
     }
 
     /// The server answered at `now`, as it does to a new connection.
@@ -143,13 +184,13 @@ impl Load {
     /// Whether the server answers, so that a call that came too late was one too many. `is_own` says
     /// that this process may be the reason: the call waited here, its timer was late, or many were sent.
     pub(super) fn answers(&self, is_own: bool, now: Instant) -> bool {
-        let heard_us = self.heard_us.load(Ordering::Relaxed);
-        let since_us = heard_us.max(self.asked_us.load(Ordering::Relaxed));
-        let silence = Duration::from_micros(self.us_at(now).saturating_sub(since_us));
+        if self.heard_us.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
         let is_slow = self.slow.load(Ordering::Relaxed) >= SLOW_MIN;
         match is_own {
-            true => heard_us > 0 && silence < self.deadline * OWN_SILENCE,
-            false => heard_us > 0 && silence < self.deadline && !is_slow,
+            true => self.stood_still(now) || self.silence(now) < self.deadline * OWN_SILENCE,
+            false => self.silence(now) < self.deadline && !is_slow,
         }
     }
 
@@ -263,6 +304,23 @@ mod tests {
             load.worked_off(3, (sent, sent + Duration::from_micros(6_000)));
         }
         assert_eq!(room(&load), ROOM_MIN);
+    }
+
+    #[test]
+    fn the_own_standstill_is_not_the_servers_silence() {
+        let load = Load::new(DEADLINE);
+        load.turned(at(&load, 1_000));
+        load.heard((at(&load, 1_010), at(&load, 1_000), at(&load, 1_100)));
+        load.asked(at(&load, 1_200));
+        // The process is stopped for a second. A timer fires before anything that was said is read.
+        assert!(load.answers(true, at(&load, 1_001_200)));
+        load.turned(at(&load, 1_001_300));
+        assert!(load.answers(false, at(&load, 1_021_200)), "it is heard again for a moment only");
+        assert!(!load.answers(false, at(&load, 1_021_300)));
+        for turn in 1..=3 {
+            load.turned(at(&load, 1_001_300 + 100_000 * turn));
+        }
+        assert!(!load.answers(true, at(&load, 1_301_300)), "and says nothing");
     }
 
     #[test]

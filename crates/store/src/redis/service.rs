@@ -20,13 +20,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::LuaScript;
 use super::batch::{self, Call, Packet};
 use super::connection::{Connection, FLIGHTS_MAX};
-use super::error::{ConnectError, RedisError, Refusal};
+use super::error::{ConnectError, Refusal};
 use super::lane::{LaneSetup, REPEATS_MAX, Target, WAITING_MAX};
 use super::late::Late;
 use super::load::Load;
-
-/// How often the age of the oldest request is looked at.
-const WATCH_EVERY: Duration = Duration::from_millis(100);
 
 /// After so much idleness the server is asked for a sign of life, so that neither a dead
 /// connection nor a forgetful firewall is discovered by a decision.
@@ -39,8 +36,8 @@ pub(super) struct Service<'a> {
     target: &'a mut watch::Receiver<Target>,
     inbox: &'a mut mpsc::Receiver<Call>,
     connection: Connection,
-    /// Taken from the inbox and not yet sent, or to be sent again.
-    waiting: VecDeque<Call>,
+    /// Taken from the inbox and not yet sent, or to be sent again; by another connection if this one breaks.
+    waiting: &'a mut VecDeque<Call>,
     late: Late,
     flights: FuturesUnordered<Flight>,
     /// When each packet in flight was sent, oldest first: replies come in order.
@@ -81,7 +78,7 @@ impl<'a> Service<'a> {
     pub(super) fn new(
         (setup, load): (&'a LaneSetup, &'a Arc<Load>),
         target: &'a mut watch::Receiver<Target>,
-        inbox: &'a mut mpsc::Receiver<Call>,
+        (inbox, waiting): (&'a mut mpsc::Receiver<Call>, &'a mut VecDeque<Call>),
         connection: Connection,
     ) -> Self {
         Self {
@@ -90,7 +87,7 @@ impl<'a> Service<'a> {
             target,
             inbox,
             connection,
-            waiting: VecDeque::new(),
+            waiting,
             late: Late::default(),
             flights: FuturesUnordered::new(),
             sent_at: VecDeque::new(),
@@ -102,7 +99,7 @@ impl<'a> Service<'a> {
 
     /// Serves calls until the lane is closed (`Ok`) or the connection is of no use any more.
     pub(super) async fn run(mut self) -> Result<(), ConnectError> {
-        let mut watch = interval(WATCH_EVERY);
+        let mut watch = interval(self.load.turn_every());
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if self.has_room() {
@@ -125,7 +122,7 @@ impl<'a> Service<'a> {
                     let Some(call) = call else { return Ok(()) };
                     self.waiting.push_back(call);
                 }
-                now = watch.tick() => self.watch(now)?,
+                _ = watch.tick() => self.watch(Instant::now())?,
             }
         }
     }
@@ -149,7 +146,7 @@ impl<'a> Service<'a> {
             self.waiting.push_back(call);
         }
         while self.flights.len() < FLIGHTS_MAX {
-            let calls = batch::take(&mut self.waiting, self.setup.joined_max);
+            let calls = batch::take(self.waiting, self.setup.joined_max);
             if calls.is_empty() {
                 return;
             }
@@ -186,6 +183,7 @@ impl<'a> Service<'a> {
             self.load.worked_off(self.busy.1, (self.busy.0, now));
             self.busy = (now, 0);
         }
+        self.load.turned(now);
         self.heard_at = now;
         let address = || self.connection.address.clone();
         let Ok(reply) = reply else {
@@ -233,9 +231,13 @@ impl<'a> Service<'a> {
     }
 
     fn watch(&mut self, now: Instant) -> Result<(), ConnectError> {
+        self.load.turned(now);
         let silence_max = self.setup.silence_max;
         match self.sent_at.front() {
-            Some(&oldest) if now.duration_since(oldest) > silence_max => {
+            Some(&oldest)
+                if now.duration_since(oldest) > silence_max
+                    && self.load.silence(now) > silence_max =>
+            {
                 let address = self.connection.address.clone();
                 Err(ConnectError::Silent { address, silence: silence_max })
             }
@@ -245,15 +247,6 @@ impl<'a> Service<'a> {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// What was not sent when the connection broke was surely not executed.
-impl Drop for Service<'_> {
-    fn drop(&mut self) {
-        let address = self.connection.address.clone();
-        let error = RedisError::from(ConnectError::Broken { address });
-        batch::fail(self.waiting.drain(..), &error);
     }
 }
 

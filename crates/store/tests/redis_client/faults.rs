@@ -134,6 +134,22 @@ async fn a_connection_that_is_reset_after_sending_leaves_the_outcome_unknown() {
     assert_eq!(count(&client, "a").await, Ok(2), "it was not sent again");
 }
 
+/// The server is there all the same: what was not sent waits for the next connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_the_server_closes_cost_no_call_that_was_not_sent() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let client = connect(&format!("{}?connections=1&deadline_ms=2000", redis.url())).await;
+    for kill in 1..=10 {
+        redis.cli(&["CLIENT", "KILL", "TYPE", "normal"]).await.ok();
+        until("it connected again", async || {
+            let called = count(&client, "a").await;
+            assert!(matches!(called, Ok(_) | Err(RedisError::Lost)), "{called:?}");
+            client.stats().reconnects >= kill
+        })
+        .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_answers_late_gets_a_timeout_and_no_second_call() {
     let redis = need!(RedisServer::start(Options::default()).await);
