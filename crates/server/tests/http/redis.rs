@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluicegate_testkit::{Options, RedisServer, need, until};
 
-use super::Server;
+use super::{Server, signal};
 
 /// Room for a busy machine beside the deadline of a call.
 const DEADLINE_MS: u64 = 20;
@@ -72,6 +72,30 @@ async fn a_server_starts_without_its_redis_and_finds_it_later() {
     assert_eq!(login(&server, "alice")["mode"], "local");
     redis.restart().await.expect("it comes back on its port");
     soon("Redis decides", || login(&server, "bob").get("mode").is_none()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_pays_what_it_let_pass_without_redis() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?deadline_ms={DEADLINE_MS}", redis.url());
+    let mut server = Server::start_with(&["--store", &url]);
+    soon("Redis decides", || login(&server, "bob").get("mode").is_none()).await;
+    redis.stop_process().expect("it is there");
+    // Three that Redis was surely not asked for.
+    let mut key = String::new();
+    let is_local = |decision: Value| decision["mode"] == "local" && decision["allowed"] == true;
+    soon("three pass without Redis", || {
+        key.push('x');
+        (0..3).all(|_| is_local(login(&server, &key)))
+    })
+    .await;
+    // Redis is back after the server was told to stop: no request pays.
+    signal(&server);
+    redis.continue_process().expect("it is there");
+    assert!(server.process.wait().expect("it stops").success());
+    let next = Server::start_with(&["--store", &redis.url()]);
+    let (_, left) = next.post("/v1/peek", &json!({"policy": "login", "key": key}));
+    assert_eq!((&left["remaining"], left.get("mode")), (&json!(2), None), "{left}");
 }
 
 #[test]
