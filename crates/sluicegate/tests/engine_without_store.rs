@@ -24,6 +24,7 @@ policies:
   - { name: open, on_store_failure: allow, rules: [ { token_bucket: { rate: 1/s } } ] }
   - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1/s } } ] }
   - { name: tiny, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: quota, rules: [ { fixed_window: { limit: 20, window: 1day } } ] }
   - { name: jobs, rules: [ { concurrency: { limit: 1, ttl: 30s } } ] }
   - { name: held, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
 ";
@@ -196,6 +197,28 @@ fn a_refund_or_a_reset_ends_what_is_remembered() {
         ask(&engine, "orders", gives_back, now);
         assert!(ask(&engine, "orders", CHECK, now).decision.allowed());
     }
+}
+
+#[test]
+fn of_all_that_ask_for_a_refused_key_one_in_a_while_asks_the_store() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(1);
+    // Of a day's quota nothing comes back for a long time.
+    passed(&engine, "quota", 30, now);
+    let modes = |at| [0; 3].map(|_| ask(&engine, "quota", CHECK, at).mode);
+    assert_eq!(modes(now + 999), [Mode::Remembered; 3]);
+    // Asked again after a second, it is remembered for another one.
+    let again = [Mode::Store, Mode::Remembered, Mode::Remembered];
+    assert_eq!(modes(now + 1_000), again);
+    assert_eq!(modes(now + 1_999), [Mode::Remembered; 3]);
+    // Without an answer others ask again soon.
+    store.switch(false);
+    let refused = [Mode::Local, Mode::Remembered, Mode::Remembered];
+    assert_eq!(modes(now + 2_000), refused);
+    assert_eq!(modes(now + 2_050), refused);
+    // A window that begins anew is a new budget, at once.
+    store.switch(true);
+    assert!(ask(&engine, "quota", CHECK, 86_400_000).decision.allowed());
 }
 
 #[test]

@@ -7,6 +7,9 @@
 //!
 //! The span begins when the question was sent, before the store worked out the answer, so it never
 //! ends later than the store's own.
+//!
+//! A hot key that is refused for long is asked for by one caller at a time: when [`REMEMBERED_MAX`] has
+//! passed, the next one asks, and those that come meanwhile are still told what is known.
 
 use std::sync::Arc;
 
@@ -20,6 +23,9 @@ const DENIALS_MAX: usize = 100_000;
 /// How long a refusal is remembered at most: by then a refund elsewhere is noticed.
 const REMEMBERED_MAX: Micros = Micros::SECOND;
 
+/// How long others are told what is known while one asks whether it still holds: some deadlines.
+const ASKING_MAX: Micros = Micros::from_millis(50);
+
 /// The refusals that are remembered.
 #[derive(Debug)]
 pub(super) struct Denials {
@@ -32,6 +38,8 @@ struct Denial {
     cost: u64,
     /// When the store was asked.
     at: Micros,
+    /// Until when it is not asked again.
+    until: Micros,
     verdict: Verdict,
 }
 
@@ -42,27 +50,41 @@ impl Denials {
 
     /// The refusal of `request` at `now`, if it is known already.
     pub(super) fn find(&self, key: KeyHash, request: &Request<'_>, now: Micros) -> Option<Verdict> {
+        self.holding(key, request, now).filter(|denial| now < denial.until).map(|it| it.told(now))
+    }
+
+    /// The same; without one the caller asks, and others do not for a while.
+    pub(super) fn find_or_ask(
+        &self,
+        key: KeyHash,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Option<Verdict> {
+        let denial = self.holding(key, request, now)?;
+        if now < denial.until {
+            return Some(denial.told(now));
+        }
+        self.entries.insert(key, Denial { until: now.plus(ASKING_MAX), ..denial });
+        None
+    }
+
+    /// What refuses `request` at `now` by what was last heard, if anything does.
+    fn holding(&self, key: KeyHash, request: &Request<'_>, now: Micros) -> Option<Denial> {
         let Verb::Check { cost } = request.verb else { return None };
-        let Denial { rules, cost: refused, at, verdict } = self.entries.get(&key)?;
-        let elapsed = now.since(at);
-        let same = refused == cost.get() && Arc::ptr_eq(&rules, request.rules) && at <= now;
-        if !same || elapsed >= span(&verdict)? {
-            return None;
-        }
-        let mut verdict = verdict;
-        if let Outcome::Deny { retry: Retry::After(retry) } = &mut verdict.decision.outcome {
-            *retry = retry.since(elapsed);
-        }
-        verdict.decision.reset_after = verdict.decision.reset_after.since(elapsed);
-        Some(verdict)
+        let denial = self.entries.get(&key)?;
+        let Denial { ref rules, cost: refused, at, ref verdict, .. } = denial;
+        let is_same = refused == cost.get() && Arc::ptr_eq(rules, request.rules) && at <= now;
+        let retry = verdict.decision.retry_after();
+        let holds = is_same && retry.is_none_or(|retry| now.since(at) < retry);
+        holds.then_some(denial)
     }
 
     /// Takes note of what the store said to `request`, asked at `at`.
     pub(super) fn note(&self, key: KeyHash, request: &Request<'_>, at: Micros, verdict: &Verdict) {
         match request.verb {
-            Verb::Check { cost } if span(verdict).is_some() => {
-                let rules = Arc::clone(request.rules);
-                let denial = Denial { rules, cost: cost.get(), at, verdict: *verdict };
+            Verb::Check { cost } if matches!(verdict.decision.outcome, Outcome::Deny { .. }) => {
+                let (rules, until) = (Arc::clone(request.rules), at.plus(REMEMBERED_MAX));
+                let denial = Denial { rules, cost: cost.get(), at, until, verdict: *verdict };
                 self.entries.insert(key, denial);
             }
             Verb::Refund { .. } | Verb::Reset => self.forget(key),
@@ -76,11 +98,14 @@ impl Denials {
     }
 }
 
-/// How long after the question `verdict` holds; `None` if it is no refusal.
-fn span(verdict: &Verdict) -> Option<Micros> {
-    match verdict.decision.outcome {
-        Outcome::Deny { retry: Retry::After(retry) } => Some(retry.min(REMEMBERED_MAX)),
-        Outcome::Deny { retry: Retry::Never } => Some(REMEMBERED_MAX),
-        Outcome::Allow { .. } => None,
+impl Denial {
+    /// What is said at `now`.
+    fn told(self, now: Micros) -> Verdict {
+        let (elapsed, mut verdict) = (now.since(self.at), self.verdict);
+        if let Outcome::Deny { retry: Retry::After(retry) } = &mut verdict.decision.outcome {
+            *retry = retry.since(elapsed);
+        }
+        verdict.decision.reset_after = verdict.decision.reset_after.since(elapsed);
+        verdict
     }
 }

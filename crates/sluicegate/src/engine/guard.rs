@@ -105,7 +105,7 @@ impl Guard {
         at: &Moment<'_>,
     ) -> Result<(Verdict, Mode), StoreError> {
         let (key, now) = (self.share.hash(request.policy, request.key), at.now());
-        if let Some(verdict) = self.denials.find(key, request, now) {
+        if let Some(verdict) = self.denials.find_or_ask(key, request, now) {
             return Ok((verdict, Mode::Remembered));
         }
         let question = Question { key, request, otherwise, at };
