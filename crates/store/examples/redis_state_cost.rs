@@ -42,11 +42,11 @@ async fn main() -> Result<()> {
 
     println!("| state | check | refused, dear | peek | peek when all but one is gone |");
     println!("|---|--:|--:|--:|--:|");
-    for (length, rules) in [(300, 1), (1_000, 1), (2_700, 1), (150, 8)] {
+    for (length, rules) in [(300, 1), (1_000, 1), (2_350, 1), (120, 8)] {
         let rule = SlidingLog::new(length + 150, HOUR)?;
         bench.timed(&format!("sliding_log of {length}"), rule.into(), (length, rules)).await?;
     }
-    for (length, rules) in [(100, 1), (1_000, 1), (150, 8)] {
+    for (length, rules) in [(100, 1), (1_000, 1), (100, 8)] {
         let rule = SlidingWindow::new(length + 150, HOUR, length)?;
         bench.timed(&format!("sliding_window of {length}"), rule.into(), (length, rules)).await?;
     }
@@ -54,7 +54,7 @@ async fn main() -> Result<()> {
         "\n| permits held | acquire | renew | release | refused, dear | peek | peek when all but one is gone |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|");
-    for held in [300, 1_000, 1_275] {
+    for held in [100, 300, 850] {
         bench.held(held).await?;
     }
     Ok(())
