@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sluicegate::Engine;
 use sluicegate::store::redis::{Fleet, Presence};
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::AnyStore;
@@ -89,8 +89,11 @@ pub(crate) async fn keep(
                 }
             }
         }
-        if timeout(NOTE_EVERY, stop.cancelled()).await.is_ok() {
-            return;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            // What comes back may have forgotten: that is found out before requests hear of it.
+            () = redis.reconnected() => {}
+            () = sleep(NOTE_EVERY) => {}
         }
     }
 }

@@ -217,6 +217,11 @@ impl OnRedis {
         self.store.note(presence, now).await
     }
 
+    /// Waits until there is a connection again that was lost before.
+    pub(crate) async fn reconnected(&self) {
+        self.store.reconnected().await;
+    }
+
     /// What is known of the servers that share it.
     pub(crate) const fn fleet(&self) -> &FleetStatus {
         &self.fleet

@@ -62,6 +62,8 @@ pub(super) struct LaneSetup {
     pub(super) master_only: bool,
     /// Told when a server turned out to be the wrong one or could not be reached.
     pub(super) suspicion: Arc<Notify>,
+    /// Told when there is a connection again.
+    pub(super) reconnected: Arc<Notify>,
     /// What a call may take.
     pub(super) deadline: Duration,
     pub(super) silence_max: Duration,
@@ -235,6 +237,7 @@ impl Worker {
     fn greet(&mut self) {
         if self.connected_before {
             self.setup.counters.reconnects.add_one();
+            self.setup.reconnected.notify_one();
         }
         self.connected_before = true;
         self.load.greeted(Instant::now());

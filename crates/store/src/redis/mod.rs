@@ -96,6 +96,7 @@ pub struct RedisClient {
     servers: Servers,
     dialer: Dialer,
     deadline: Duration,
+    reconnected: Arc<Notify>,
     counters: Arc<Counters>,
 }
 
@@ -116,7 +117,7 @@ impl RedisClient {
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
     pub fn start(config: &RedisConfig, script: LuaScript) -> Result<Self, ConfigError> {
-        let counters = Arc::new(Counters::default());
+        let (counters, reconnected) = (Arc::new(Counters::default()), Arc::new(Notify::new()));
         let dialer = Dialer::for_data(config)?;
         let setup = LaneSetup {
             dialer: dialer.clone(),
@@ -124,6 +125,7 @@ impl RedisClient {
             joined_max: config.joined_max,
             master_only: false,
             suspicion: Arc::new(Notify::new()),
+            reconnected: Arc::clone(&reconnected),
             deadline: config.deadline,
             silence_max: LaneSetup::silence_max(config.deadline),
             counters: Arc::clone(&counters),
@@ -142,7 +144,7 @@ impl RedisClient {
                 Servers::Cluster(Cluster::start(setup, seeds.clone(), connections))
             }
         };
-        Ok(Self { servers, dialer, deadline: config.deadline, counters })
+        Ok(Self { servers, dialer, deadline: config.deadline, reconnected, counters })
     }
 
     /// Waits for the end of the first attempt to connect, which the connect timeout bounds; says
@@ -266,6 +268,11 @@ impl RedisClient {
             Servers::Cluster(cluster) => Whereabouts::Cluster(cluster.nodes()),
         };
         Revisions::start(self.dialer.clone(), whereabouts)
+    }
+
+    /// Waits until there is a connection again that was lost before. Of those that wait, one is told.
+    pub async fn reconnected(&self) {
+        self.reconnected.notified().await;
     }
 
     /// What was done since the start.

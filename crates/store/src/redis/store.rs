@@ -126,6 +126,11 @@ impl RedisStore {
         presence.note(&self.client, now_ms, self.client.deadline()).await
     }
 
+    /// Waits until there is a connection again that was lost before. Of those that wait, one is told.
+    pub async fn reconnected(&self) {
+        self.client.reconnected().await;
+    }
+
     /// What was done since the start.
     pub fn stats(&self) -> Stats {
         self.client.stats()

@@ -147,6 +147,7 @@ async fn connections_that_the_server_closes_cost_no_call_that_was_not_sent() {
             client.stats().reconnects >= kill
         })
         .await;
+        client.reconnected().await;
     }
 }
 
