@@ -217,7 +217,7 @@ impl OnRedis {
         self.store.note(presence, now).await
     }
 
-    /// Waits until there is a connection again that was lost before.
+    /// Returns when a connection that was lost has been replaced.
     pub(crate) async fn reconnected(&self) {
         self.store.reconnected().await;
     }

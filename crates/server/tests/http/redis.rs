@@ -89,7 +89,7 @@ async fn a_server_that_stops_pays_what_it_let_pass_without_redis() {
         (0..3).all(|_| is_local(login(&server, &key)))
     })
     .await;
-    // Redis is back after the server was told to stop: no request pays.
+    // Redis is back after the signal: no request pays.
     signal(&server);
     redis.continue_process().expect("it is there");
     assert!(server.process.wait().expect("it stops").success());

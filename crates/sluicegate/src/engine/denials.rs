@@ -9,7 +9,7 @@
 //! ends later than the store's own.
 //!
 //! A hot key that is refused for long is asked for by one caller at a time: when [`REMEMBERED_MAX`] has
-//! passed, the next one asks, and those that come meanwhile are still told what is known.
+//! passed, the next one asks, and those that come meanwhile get the known refusal.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const DENIALS_MAX: usize = 100_000;
 /// How long a refusal is remembered at most: by then a refund elsewhere is noticed.
 const REMEMBERED_MAX: Micros = Micros::SECOND;
 
-/// How long others are told what is known while one asks whether it still holds: some deadlines.
+/// How long others get the known refusal while one request asks the store again: some deadlines.
 const ASKING_MAX: Micros = Micros::from_millis(50);
 
 /// The refusals that are remembered.
@@ -99,7 +99,7 @@ impl Denials {
 }
 
 impl Denial {
-    /// What is said at `now`.
+    /// The refusal as it is at `now`.
     fn told(self, now: Micros) -> Verdict {
         let (elapsed, mut verdict) = (now.since(self.at), self.verdict);
         if let Outcome::Deny { retry: Retry::After(retry) } = &mut verdict.decision.outcome {

@@ -63,7 +63,7 @@ pub(super) struct Load {
     asked_us: AtomicU64,
     /// When the connection was looked after last, in µs after `since`.
     turned_us: AtomicU64,
-    /// When this process was last found to have stood still, in µs after `since`: what was said to it
+    /// When this process was last found to have stood still, in µs after `since`: what arrived
     /// meanwhile may lie there unread.
     woke_us: AtomicU64,
     /// Calls on end that had nothing before them and took longer than the deadline.

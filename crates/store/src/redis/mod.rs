@@ -270,7 +270,7 @@ impl RedisClient {
         Revisions::start(self.dialer.clone(), whereabouts)
     }
 
-    /// Waits until there is a connection again that was lost before. Of those that wait, one is told.
+    /// Returns when a connection that was lost has been replaced. Of several waiters one returns each time.
     pub async fn reconnected(&self) {
         self.reconnected.notified().await;
     }

@@ -126,7 +126,7 @@ impl RedisStore {
         presence.note(&self.client, now_ms, self.client.deadline()).await
     }
 
-    /// Waits until there is a connection again that was lost before. Of those that wait, one is told.
+    /// Returns when a connection that was lost has been replaced. Of several waiters one returns each time.
     pub async fn reconnected(&self) {
         self.client.reconnected().await;
     }
