@@ -312,7 +312,7 @@ mod tests {
         load.turned(at(&load, 1_000));
         load.heard((at(&load, 1_010), at(&load, 1_000), at(&load, 1_100)));
         load.asked(at(&load, 1_200));
-        // The process is stopped for a second. A timer fires before anything that was said is read.
+        // The process is stopped for a second. A timer fires before the replies are read.
         assert!(load.answers(true, at(&load, 1_001_200)));
         load.turned(at(&load, 1_001_300));
         assert!(load.answers(false, at(&load, 1_021_200)), "it is heard again for a moment only");

@@ -10,7 +10,7 @@
 //! repeated with the older rules, and the script takes usage over; if it is the one that wrote the
 //! state, the call is repeated under it, and the state stays as it is. So no two versions convert a key
 //! back and forth. Rules are known from this store's own past or from Redis, where every store puts
-//! those of policies before it first uses them. If nobody knows them the key's budgets count as used
+//! those of policies before it first uses them. If they are lost the key's budgets count as used
 //! up, which is never more than the limit.
 
 use std::borrow::Cow;
