@@ -1,9 +1,9 @@
 //! A connection while it serves: what waits is sent, replies are handed out, silence is noticed.
 //!
-//! Where decisions may be joined, one flush is in flight at a time: whoever comes meanwhile waits
-//! in the inbox and goes with the next one, in script calls of several keys each. When nothing is
-//! in flight a call goes at once. Where nothing may be joined, every call goes at once, behind
-//! those that are in flight already.
+//! Where decisions may be joined, a call goes at once when nothing is in flight. What comes meanwhile
+//! waits for the last reply, or until it fills a script call, where as many are in flight already: a
+//! server that has much to do need not wait for more. Where nothing may be joined, every call goes at
+//! once, behind those that are in flight already.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -42,6 +42,8 @@ pub(super) struct Service<'a> {
     flights: FuturesUnordered<Flight>,
     /// When each packet in flight was sent, oldest first: replies come in order.
     sent_at: VecDeque<Instant>,
+    /// Calls in flight.
+    flying: usize,
     heard_at: Instant,
     /// Since when something has been in flight, as far as is not accounted for yet, and the calls that
     /// came back since.
@@ -91,6 +93,7 @@ impl<'a> Service<'a> {
             late: Late::default(),
             flights: FuturesUnordered::new(),
             sent_at: VecDeque::new(),
+            flying: 0,
             heard_at: Instant::now(),
             busy: (Instant::now(), 0),
             reloading: false,
@@ -102,10 +105,10 @@ impl<'a> Service<'a> {
         let mut watch = interval(self.load.turn_every());
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if self.has_room() {
+            if self.is_time_to_send() {
                 self.send();
             }
-            let has_room = self.has_room();
+            let takes_more = self.takes_more();
             tokio::select! {
                 biased;
                 changed = self.target.changed() => {
@@ -118,7 +121,7 @@ impl<'a> Service<'a> {
                 () = self.connection.driver.ended() => {
                     return Err(ConnectError::Broken { address: self.connection.address.clone() });
                 }
-                call = self.inbox.recv(), if has_room => {
+                call = self.inbox.recv(), if takes_more => {
                     let Some(call) = call else { return Ok(()) };
                     self.waiting.push_back(call);
                 }
@@ -127,11 +130,21 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Whether something may be sent now.
-    fn has_room(&self) -> bool {
-        let joins = self.setup.joined_max > 1;
-        let flights_max = if joins { 1 } else { FLIGHTS_MAX };
-        !self.reloading && self.flights.len() < flights_max
+    /// Whether calls are taken from the inbox, to be sent now or to gather until they fill a script call.
+    fn takes_more(&self) -> bool {
+        let joined_max = self.setup.joined_max;
+        let gathers = joined_max == 1 || self.flying >= joined_max;
+        self.may_send() && (self.flights.is_empty() || gathers) && self.waiting.len() < WAITING_MAX
+    }
+
+    /// Whether what waits goes now.
+    fn is_time_to_send(&self) -> bool {
+        let fills_a_call = self.waiting.len() + self.inbox.len() >= self.setup.joined_max;
+        self.may_send() && (self.flights.is_empty() || fills_a_call)
+    }
+
+    fn may_send(&self) -> bool {
+        !self.reloading && self.flights.len() < FLIGHTS_MAX
     }
 
     /// Sends what is to be given back, and what waits.
@@ -163,6 +176,7 @@ impl<'a> Service<'a> {
             self.load.asked(now);
         }
         self.sent_at.push_back(now);
+        self.flying += cargo.calls();
         self.flights.push(Box::pin(async move {
             let reply = exchange(connection, packet).await;
             Landing { cargo, reply }
@@ -178,6 +192,7 @@ impl<'a> Service<'a> {
             self.load.heard((sent, self.heard_at, now));
         }
         self.busy.1 += calls;
+        self.flying -= calls;
         let is_over = now.duration_since(self.busy.0) >= self.setup.deadline / 4;
         if self.flights.is_empty() || is_over {
             self.load.worked_off(self.busy.1, (self.busy.0, now));

@@ -58,6 +58,34 @@ async fn decisions_in_flight_at_the_same_time_travel_together() {
 }
 
 #[tokio::test]
+async fn a_server_that_has_much_to_do_need_not_wait_for_more() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?connections=1&deadline_ms=5000&joined_max=16", redis.url());
+    let client = connect(&url).await;
+    let mut calls = JoinSet::new();
+    let mut ask_sixteen = |round: usize| {
+        for caller in 0..16 {
+            let client = Arc::clone(&client);
+            calls.spawn(async move { count(&client, format!("k{round}-{caller}")).await });
+        }
+    };
+    let sent = async |batches| {
+        while client.stats().batches < batches {
+            tokio::task::yield_now().await;
+        }
+    };
+    redis.stop_process().expect("it runs");
+    for round in 1..=3 {
+        ask_sixteen(round);
+        let seen = timeout(Duration::from_secs(1), sent(round as u64)).await;
+        seen.expect("sixteen go together, before those in front of them are answered");
+    }
+    assert_eq!(client.stats().batches, 3);
+    redis.continue_process().expect("it is stopped");
+    assert!(calls.join_all().await.into_iter().all(|counted| counted == Ok(1)));
+}
+
+#[tokio::test]
 async fn a_decision_that_fails_leaves_its_neighbours_alone() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let client = connect(&format!("{}?connections=1&deadline_ms=2000", redis.url())).await;
