@@ -10,31 +10,21 @@
 //! be moved, and there is no directory to look into: a segment's number follows from the tag and
 //! from how many there are, and where it lies from its number.
 
+mod room;
+
 use std::sync::Arc;
 
 use slab::Slab;
-use sluicegate_kernel::{Left, Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
 
 use super::arena::{Arena, Bucket};
 use super::bucket::{self, Content, SLOTS};
 use super::rules::{QuotaId, RuleTable};
 use crate::Request;
+use room::Crowded;
 
 /// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
 const PROBES_MAX: usize = 32;
-
-/// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
-const EVICTION_SAMPLE_MAX: usize = 16;
-
-/// Buckets looked into for them, where most keys are of another kind: about a segment.
-const EVICTION_BUCKETS_MAX: usize = 128;
-
-/// Keys that one new key or one growing state evicts at most: it should not wait for more.
-const EVICTIONS_MAX: usize = 16;
-
-/// What a key must have left to be evicted. So an eviction never gives back more than half a limit, and
-/// states that grow as they are used are more than half as long as they may become when they stay.
-const EVICTION_LEFT_MIN: Left = Left::HALF;
 
 /// How long before a decision its caller may have read the clock, if others who read it later were
 /// decided first: a thread that the system held up for long is not later. A clock that goes back by
@@ -74,22 +64,6 @@ struct New<'a> {
     rules: &'a Arc<RuleSet>,
     quota: QuotaId,
     states: States,
-}
-
-/// The bound that one key more would pass.
-#[derive(Clone, Copy)]
-enum Crowded {
-    /// The keys of a quota.
-    Quota(QuotaId),
-    /// All keys.
-    Keys,
-    /// The slots of its segment, where no segment can be split any more.
-    Slots,
-    /// The bytes of long states.
-    Bytes,
-    /// The rule sets that a shard tells apart. The keys of this one, which has the fewest, may make
-    /// room for another.
-    Rules(u16),
 }
 
 /// Where in every row of the arena a shard's segment lies.
@@ -424,130 +398,6 @@ impl Shard {
         let place = place.expect("the loop ends with a place");
         self.write(place, tag, new);
         true
-    }
-
-    /// Makes room for one key more; `false` if that would cost others too much.
-    fn make_room(&mut self, arena: &Arena, tag: u64, new: &New<'_>, now: Micros) -> bool {
-        for _ in 0..EVICTIONS_MAX {
-            let Some(crowded) = self.crowded(new) else { return true };
-            let Some(victim) = self.victim(arena, tag, crowded, now) else { return false };
-            self.evict(arena, tag, victim, now);
-        }
-        self.crowded(new).is_none()
-    }
-
-    /// Whether there is room for one key more, or could be made.
-    fn has_room(&self, arena: &Arena, tag: u64, new: &New<'_>, now: Micros) -> bool {
-        let is_full = || {
-            !self.can_split(arena)
-                && !self.segment(arena, tag).iter().any(|bucket| bucket::free(bucket).is_some())
-        };
-        let crowded = self.crowded(new).or_else(|| is_full().then_some(Crowded::Slots));
-        crowded.is_none_or(|crowded| self.victim(arena, tag, crowded, now).is_some())
-    }
-
-    /// The bound that one key more would pass, if there is one.
-    fn crowded(&self, New { rules, quota, states }: &New<'_>) -> Option<Crowded> {
-        if self.keys_per_quota_max < self.keys_max
-            && self.rules.slots_of(*quota) >= self.keys_per_quota_max
-        {
-            return Some(Crowded::Quota(*quota));
-        }
-        if self.keys >= self.keys_max {
-            return Some(Crowded::Keys);
-        }
-        if !rules.packs() && self.bytes + states.bytes() > self.bytes_max {
-            return Some(Crowded::Bytes);
-        }
-        let has_id = self.rules.has_room_for(rules, *quota);
-        if has_id { None } else { self.rules.rarest().map(Crowded::Rules) }
-    }
-
-    /// The key with the most left among a few neighbours of `tag`, if it has enough to be forgotten.
-    ///
-    /// A quota forgets what is full again and nothing else: its new keys have their shared budget.
-    fn victim<'a>(
-        &self,
-        arena: &'a Arena,
-        tag: u64,
-        crowded: Crowded,
-        now: Micros,
-    ) -> Option<(Place<'a>, Content, Left)> {
-        let makes_room = |content: &Content| match crowded {
-            Crowded::Quota(quota) => self.rules.quota(content.id) == quota,
-            Crowded::Keys | Crowded::Slots => true,
-            Crowded::Bytes => !self.rules.rules(content.id).packs(),
-            Crowded::Rules(id) => content.id == id,
-        };
-        let buckets = match crowded {
-            Crowded::Slots => self.plot.buckets as usize,
-            _ => EVICTION_BUCKETS_MAX,
-        };
-        let sample = self
-            .neighbours(arena, tag, buckets)
-            .filter(|(_, content)| content.tag != tag && makes_room(content))
-            .take(EVICTION_SAMPLE_MAX);
-        let mut best: Option<(Place<'a>, Content, Left)> = None;
-        for (place, content) in sample {
-            let left = self.look(content, |rules, states| rules.left(states, now));
-            if best.is_none_or(|(.., most)| left > most) {
-                best = Some((place, content, left));
-            }
-            if left == Left::ALL {
-                break;
-            }
-        }
-        let least = match crowded {
-            Crowded::Quota(_) => Left::ALL,
-            _ => EVICTION_LEFT_MIN,
-        };
-        best.filter(|(.., left)| *left >= least)
-    }
-
-    /// Forgets a key that was found near `tag`.
-    fn evict(
-        &mut self,
-        arena: &Arena,
-        tag: u64,
-        (place, content, left): (Place<'_>, Content, Left),
-        now: Micros,
-    ) {
-        let is_forgettable = self.is_forgettable(content, now);
-        self.evictions += u64::from(left < Left::ALL);
-        self.remove(place);
-        if is_forgettable {
-            // Where one is full again, others are: they need not be found one by one.
-            self.sweep(self.segment(arena, tag), now);
-        }
-    }
-
-    /// Forgets long states that were hardly used, because that of `tag` has grown.
-    #[cold]
-    fn shrink(&mut self, arena: &Arena, tag: u64, now: Micros) {
-        for _ in 0..EVICTIONS_MAX {
-            if self.bytes <= self.bytes_max {
-                return;
-            }
-            let Some(victim) = self.victim(arena, tag, Crowded::Bytes, now) else { return };
-            self.remove(victim.0);
-            self.evictions += u64::from(victim.2 < Left::ALL);
-        }
-    }
-
-    /// The keys in so many buckets of this shard, those first that a search for `tag` passes; in the
-    /// buckets of its own segment before those of others.
-    fn neighbours<'a>(
-        &self,
-        arena: &'a Arena,
-        tag: u64,
-        buckets: usize,
-    ) -> impl Iterator<Item = (Place<'a>, Content)> {
-        let own = number(tag, self.segments);
-        let segment = self.segment_at(arena, own);
-        let (before, from) = segment.split_at(home(tag, segment.len()));
-        let others = (0..self.segments).filter(move |number| *number != own);
-        let others = others.flat_map(|number| self.segment_at(arena, number));
-        from.iter().chain(before).chain(others).take(buckets).flat_map(contents)
     }
 
     /// Forgets what is forgettable and says how much it was.
