@@ -20,6 +20,8 @@ policies:
   - { name: leaky, rules: [ { leaky_bucket: { rate: 1/s, burst: 10 } } ] }
   - { name: quiet, overflow: shadow, rules: [ { leaky_bucket: { rate: 1/s, burst: 10 } } ] }
   - { name: hits, overflow: { degrade: { tag: cached } }, rules: [ { fixed_window: { limit: 5, window: 1h } } ] }
+  - { name: steady, overflow: { queue: { max_wait: 2s } }, rules: [ { token_bucket: { rate: 50/s, burst: 1 } } ] }
+  - { name: drips, rules: [ { leaky_bucket: { rate: 50/s, burst: 100 } } ] }
   - { name: holds, overflow: { queue: { max_wait: 1h } }, rules: [ { token_bucket: { rate: 1/s, burst: 5 } } ] }
 ";
 
@@ -92,6 +94,50 @@ async fn who_goes_away_while_held_frees_the_place_and_the_permits() {
     }
     // Had the ten kept what was booked for them, nobody would pass for ten seconds.
     assert_eq!(pass(&engine, "queue").await.way, Way::Through);
+}
+
+/// How many pass too many of those who ask one after the other, 3 ms apart, in any interval: so many of
+/// each ten lose patience within half a second.
+async fn over_the_rate(policy: &'static str, impatient: u64) -> f64 {
+    const EVERY: Duration = Duration::from_millis(3);
+    let engine = engine();
+    let begin = Instant::now();
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..1_000_u64 {
+        let engine = Arc::clone(&engine);
+        let patience = match caller * 7 % 10 < impatient {
+            true => Duration::from_millis(caller * 37 % 500),
+            false => Duration::from_secs(60),
+        };
+        callers.spawn(async move {
+            let passing = in_turn(&engine, policy, CHECK, 9);
+            let passed = tokio::time::timeout(patience, passing).await;
+            let at_s = (Instant::now() - begin).as_secs_f64();
+            passed.is_ok_and(|passage| passage.way == Way::Through).then_some(at_s)
+        });
+        tokio::time::sleep(EVERY).await;
+    }
+    let mut passed_at: Vec<_> = callers.join_all().await.into_iter().flatten().collect();
+    passed_at.sort_by(f64::total_cmp);
+    let mut most = f64::NEG_INFINITY;
+    for (place, from) in passed_at.iter().enumerate() {
+        for (more, to) in passed_at[place..].iter().enumerate() {
+            // Timers go off up to a millisecond late.
+            most = most.max((more + 1) as f64 - 1.0 - 50.0 * (to - from + 0.002));
+        }
+    }
+    assert!(passed_at.len() > 100, "{policy}: {} passed", passed_at.len());
+    most
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_pass_at_once_because_others_went_away() {
+    for policy in ["steady", "drips"] {
+        for impatient in [0, 5, 9] {
+            let over = over_the_rate(policy, impatient).await;
+            assert!(over <= 0.0, "{policy}, {impatient} of 10 go away: {over} too many");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

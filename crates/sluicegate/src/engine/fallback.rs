@@ -105,7 +105,7 @@ impl Share {
         let scaled = |nodes| scaled(request.verb, nodes);
         match self.debts.decide((key, request), (self.nodes(), scaled), at, known)? {
             Some((verdict, nodes)) => Ok(in_permits(request, verdict, nodes)),
-            None => Ok(denied(request, Retry::After(ASK_AGAIN))),
+            None => denied(request, Retry::After(ASK_AGAIN)),
         }
     }
 
@@ -116,6 +116,7 @@ impl Share {
         request: &Request<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
+        request.rules.supports(request.verb)?;
         if let Verb::Check { cost } | Verb::Reserve { cost, .. } | Verb::AtMost { cost } =
             *request.verb
         {
@@ -167,17 +168,18 @@ fn in_permits(request: &Request<'_>, verdict: Verdict, nodes: u64) -> Verdict {
 }
 
 /// What `on_store_failure: deny` says.
-pub(super) fn refused(request: &Request<'_>) -> Verdict {
+pub(super) fn refused(request: &Request<'_>) -> Result<Verdict, Unsupported> {
     denied(request, Retry::After(ASK_AGAIN))
 }
 
 /// What an overloaded store is answered for.
-pub(super) fn shed(request: &Request<'_>) -> Verdict {
+pub(super) fn shed(request: &Request<'_>) -> Result<Verdict, Unsupported> {
     denied(request, Retry::After(SHED_RETRY))
 }
 
-fn denied(request: &Request<'_>, retry: Retry) -> Verdict {
-    blind(request, Outcome::Deny { retry })
+fn denied(request: &Request<'_>, retry: Retry) -> Result<Verdict, Unsupported> {
+    request.rules.supports(request.verb)?;
+    Ok(blind(request, Outcome::Deny { retry }))
 }
 
 /// A verdict of somebody who does not know what is left.

@@ -316,7 +316,7 @@ impl Guard {
         }
         match otherwise {
             None => Err(error),
-            Some(_) => Ok((fallback::shed(request), Mode::Shed)),
+            Some(_) => Ok((fallback::shed(request)?, Mode::Shed)),
         }
     }
 
@@ -335,7 +335,7 @@ impl Guard {
         Ok(match on_failure {
             OnStoreFailure::Local => (self.share.decide(key, request, at)?, Mode::Local),
             OnStoreFailure::Allow => (self.share.allow(key, request, at)?, Mode::Allow),
-            OnStoreFailure::Deny => (fallback::refused(request), Mode::Deny),
+            OnStoreFailure::Deny => (fallback::refused(request)?, Mode::Deny),
         })
     }
 }

@@ -19,6 +19,8 @@ mod guard;
 mod passage;
 mod repair;
 mod settle;
+#[cfg(feature = "tokio")]
+mod turns;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -70,6 +72,8 @@ pub struct Engine<S = MemoryStore> {
     clock: Arc<dyn Clock>,
     #[cfg(feature = "tokio")]
     held: passage::Held,
+    #[cfg(feature = "tokio")]
+    turns: turns::Turns,
 }
 
 /// How an engine decides while its store does not answer.
@@ -352,6 +356,8 @@ impl<S> Engine<S> {
             clock,
             #[cfg(feature = "tokio")]
             held: passage::Held::default(),
+            #[cfg(feature = "tokio")]
+            turns: turns::Turns::default(),
         }
     }
 

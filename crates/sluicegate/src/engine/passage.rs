@@ -15,7 +15,7 @@
 //! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) say at once
 //! how long the request must be held, and it is held here. Others are asked again when they say so.
 //! Each time the policies are those in force then. A caller that goes away while it is held frees its
-//! place, and gives back what was booked for it in the store.
+//! place, and its turn goes to the next request that wants one (`turns.rs`).
 //!
 //! **In turn.** Who asks for a decision is told to wait, by a `leaky_bucket` that delays for instance,
 //! and waits. A gateway cannot do that: it lets a request go on or not. For it what passes is held
@@ -28,9 +28,10 @@ use sluicegate_kernel::{Cost, Decision, Micros, Outcome, Retry, Verb};
 use sluicegate_policy::{Fallback, Overflow, Policy, PolicySet};
 use sluicegate_store::Store;
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::guard::Otherwise;
+use super::turns::{Budget, Turn};
 use super::{Answer, DecideError, Engine, Request, admit, origin, quota_of};
 
 /// Requests that one engine holds back at most, over all policies; the next is refused. In the server each
@@ -100,13 +101,11 @@ pub(super) struct Held(AtomicUsize);
 /// A place among them.
 struct Place<'a>(&'a Held);
 
-/// Permits that were booked for a request that is still held: given back if nobody waits any more.
-struct Booked<S: Store + 'static> {
-    engine: Arc<Engine<S>>,
-    policy: String,
-    key: Option<Vec<u8>>,
-    app: Option<String>,
-    cost: Option<Cost>,
+/// The turn of a request that is held. If nobody waits for it any more, another request may have it.
+struct Booked<'a, S: Store + 'static> {
+    engine: &'a Engine<S>,
+    request: &'a Request<'a>,
+    turn: Option<Turn>,
 }
 
 impl<S: Store + 'static> Engine<S> {
@@ -114,7 +113,7 @@ impl<S: Store + 'static> Engine<S> {
     /// `reserve` have an overflow; other verbs pass or are refused.
     ///
     /// Under `queue` it waits, at most as long as the policy permits: dropping the future frees its
-    /// place and gives back what was booked.
+    /// place, and its turn for another request.
     ///
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
@@ -163,18 +162,32 @@ impl<S: Store + 'static> Engine<S> {
             (&(Verb::Check { cost } | Verb::AtMost { cost }), Some(Overflow::Queue { .. })) => {
                 self.queue((request, cost), hold_max, now).await
             }
-            _ => {
-                let answer = self.decide_in(&policies, request, now).await?;
-                let passage = match policy {
-                    Some(policy) if is_over(&request.verb, &answer.decision) => {
-                        Passage { answer, way: way(policy), held: Micros::ZERO }
-                    }
-                    _ => answer.into(),
-                };
-                let is_held = overflow != Some(&Overflow::Shadow) && takes(&request.verb);
-                Ok(if is_held { self.hold(request, passage, hold_max).await } else { passage })
+            (&(Verb::Check { cost } | Verb::AtMost { cost }), overflow)
+                if overflow != Some(&Overflow::Shadow) =>
+            {
+                if let Some(turn) = self.vacant_turn(&policies, (request, cost), hold_max) {
+                    return Ok(self.hold(request, turn.answer.into(), hold_max).await);
+                }
+                let passage = self.decide_for_gateway(&policies, request, now).await?;
+                Ok(self.hold(request, passage, hold_max).await)
             }
+            _ => self.decide_for_gateway(&policies, request, now).await,
         }
+    }
+
+    async fn decide_for_gateway(
+        &self,
+        policies: &PolicySet,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Result<Passage, DecideError> {
+        let answer = self.decide_in(policies, request, now).await?;
+        Ok(match policies.resolve(request.policy) {
+            Some(policy) if is_over(&request.verb, &answer.decision) => {
+                Passage { answer, way: way(policy), held: Micros::ZERO }
+            }
+            _ => answer.into(),
+        })
     }
 
     /// Holds `request`, which passes, for as long as its decision says. If that is too long, or too
@@ -190,13 +203,14 @@ impl<S: Store + 'static> Engine<S> {
         if wait == Micros::ZERO || passage.way != Way::Through {
             return passage;
         }
-        let charged = Cost::new(passage.answer.charged()).ok();
-        let booked = charged.map(|cost| Booked::new(self, request, cost));
-        if let Some(_place) = self.held.enter()
-            && wait <= hold_max
-        {
-            hold(booked, wait).await;
-            return Passage { held: wait, ..passage };
+        if wait <= hold_max {
+            let booked = Booked::new(self, request, &passage.answer);
+            if let Some(_place) = self.held.enter() {
+                booked.held().await;
+                return Passage { held: wait, ..passage };
+            }
+        } else {
+            self.give_back(request, &passage.answer);
         }
         let retry = Retry::After(wait.since(hold_max).max(Micros::new(1)));
         let decision = Decision { outcome: Outcome::Deny { retry }, ..decision };
@@ -264,7 +278,10 @@ impl<S: Store + 'static> Engine<S> {
             let left = max_wait.min(hold_max).since(held);
             let reserve =
                 Request { verb: Verb::Reserve { cost, max_wait: left }, ..request.clone() };
-            let passed = self.decide_in(&policies, &reserve, now).await.map(Passage::from);
+            let passed = match self.vacant_turn(&policies, (request, cost), left) {
+                Some(turn) => Ok(turn.answer.into()),
+                None => self.decide_in(&policies, &reserve, now).await.map(Passage::from),
+            };
             let passage = Passage { held, ..or_refused(passed, refused)? };
             let decision = passage.answer.decision;
             if decision.allowed() {
@@ -272,8 +289,7 @@ impl<S: Store + 'static> Engine<S> {
                 if wait == Micros::ZERO {
                     return Ok(passage);
                 }
-                let charged = Cost::new(passage.answer.charged()).ok();
-                hold(charged.map(|cost| Booked::new(self, request, cost)), wait).await;
+                Booked::new(self, request, &passage.answer).held().await;
                 return Ok(Passage { held: held.plus(wait), ..passage });
             }
             match decision.retry_after() {
@@ -287,6 +303,37 @@ impl<S: Store + 'static> Engine<S> {
             }
         }
         unreachable!("the last try returns")
+    }
+
+    /// A turn that was booked for a request like this one, which may be asked, and that nobody waits for
+    /// any more.
+    fn vacant_turn(
+        &self,
+        policies: &PolicySet,
+        (request, cost): (&Request<'_>, Cost),
+        hold_max: Micros,
+    ) -> Option<Turn> {
+        if self.turns.is_empty() {
+            return None;
+        }
+        admit(policies, request).ok()?;
+        let last = Instant::now().checked_add(hold_max.into())?;
+        self.turns.take(&Budget::of(request, cost.get()), last)
+    }
+
+    /// Gives back what was taken for a request that cannot be held, in a task of its own.
+    fn give_back(self: &Arc<Self>, request: &Request<'_>, answer: &Answer) {
+        let (Ok(cost), Ok(runtime)) = (Cost::new(answer.charged()), Handle::try_current()) else {
+            return;
+        };
+        let (engine, policy) = (Arc::clone(self), request.policy.to_owned());
+        let (key, app) = (request.key.map(<[u8]>::to_vec), request.app.map(ToOwned::to_owned));
+        runtime.spawn(async move {
+            let verb = Verb::Refund { cost };
+            let (key, app) = (key.as_deref(), app.as_deref());
+            // Without a store the booking lapses by itself.
+            engine.decide(&Request { policy: &policy, key, app, verb }).await.ok();
+        });
     }
 
     /// Requests that are held back now.
@@ -325,18 +372,6 @@ const fn is_over(verb: &Verb, decision: &Decision) -> bool {
         Verb::AtMost { cost } => decision.granted() < cost.get(),
         Verb::Check { .. } | Verb::Peek { .. } => !decision.allowed(),
         _ => false,
-    }
-}
-
-const fn takes(verb: &Verb) -> bool {
-    matches!(verb, Verb::Check { .. } | Verb::AtMost { .. })
-}
-
-/// Waits with what was booked; what was taken of a share, nobody can give back to.
-async fn hold<S: Store + 'static>(booked: Option<Booked<S>>, wait: Micros) {
-    match booked {
-        Some(booked) => booked.held(wait).await,
-        None => sleep(wait.into()).await,
     }
 }
 
@@ -384,36 +419,28 @@ impl Drop for Place<'_> {
     }
 }
 
-impl<S: Store + 'static> Booked<S> {
-    fn new(engine: &Arc<Engine<S>>, request: &Request<'_>, cost: Cost) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-            policy: request.policy.to_owned(),
-            key: request.key.map(<[u8]>::to_vec),
-            app: request.app.map(ToOwned::to_owned),
-            cost: Some(cost),
-        }
+impl<'a, S: Store + 'static> Booked<'a, S> {
+    fn new(engine: &'a Engine<S>, request: &'a Request<'a>, answer: &Answer) -> Self {
+        let due = Instant::now() + answer.decision.wait().into();
+        Self { engine, request, turn: Some(Turn { due, answer: answer.clone() }) }
     }
 
-    /// Waits; if that is given up, the permits go back.
-    async fn held(mut self, wait: Micros) {
-        sleep(wait.into()).await;
-        self.cost = None;
+    /// Waits; if that is given up, the turn is vacant.
+    async fn held(mut self) {
+        if let Some(turn) = &self.turn {
+            sleep_until(turn.due).await;
+        }
+        self.turn = None;
     }
 }
 
-impl<S: Store + 'static> Drop for Booked<S> {
+impl<S: Store + 'static> Drop for Booked<'_, S> {
     fn drop(&mut self) {
-        let Some(cost) = self.cost else { return };
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (engine, policy) = (Arc::clone(&self.engine), std::mem::take(&mut self.policy));
-        let (key, app) = (self.key.take(), self.app.take());
-        runtime.spawn(async move {
-            let verb = Verb::Refund { cost };
-            let key = key.as_deref();
-            let request = Request { policy: &policy, key, app: app.as_deref(), verb };
-            // Without a store the booking lapses by itself.
-            engine.decide(&request).await.ok();
-        });
+        let Some(turn) = self.turn.take() else { return };
+        // What was taken of a share, or of nothing, is nobody else's.
+        let charged = turn.answer.charged();
+        if charged > 0 {
+            self.engine.turns.vacate(Budget::of(self.request, charged), turn);
+        }
     }
 }
