@@ -112,6 +112,9 @@ pub(in crate::wire::rls) fn decode<'a>(
         let problem = format!("descriptors: expected 1 to {DESCRIPTORS_MAX}, found {found}");
         return Err(Refusal::Invalid(problem));
     }
+    if descriptors.iter().any(|descriptor| descriptor.hits_addend.is_none()) {
+        Hits::new(u64::from(*hits_addend), false)?;
+    }
     let meaning = Meaning::of(domain, tree, policies);
     let mut asks = Vec::with_capacity(descriptors.len());
     let mut replaced = Vec::new();

@@ -150,6 +150,9 @@ fn the_descriptors_hits_count_before_those_of_the_request_and_zero_only_looks() 
     assert_eq!(hits("users", Some(3), 0, false), Ok(Verb::Check { cost: cost(3) }));
     let problem = "descriptors[0].hits_addend: `2147483649` is outside 1..=2147483648";
     assert_eq!(hits("shop", Some((1 << 31) + 1), 0, false), Err(problem.to_owned()));
+    let problem = "hits_addend: `4294967295` is outside 1..=2147483648";
+    assert_eq!(hits("shop", None, u32::MAX, false), Err(problem.to_owned()));
+    assert_eq!(hits("shop", Some(1), u32::MAX, false), Ok(CHECK), "it is not used");
 }
 
 #[test]
