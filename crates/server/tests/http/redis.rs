@@ -1,10 +1,12 @@
 //! Servers that share a Redis, and what they do when it goes.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluicegate_testkit::{Options, RedisServer, need, until};
+use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need, until};
 
 use super::{Server, signal};
 
@@ -96,6 +98,44 @@ async fn a_server_that_stops_pays_what_it_let_pass_without_redis() {
     let next = Server::start_with(&["--store", &redis.url()]);
     let (_, left) = next.post("/v1/peek", &json!({"policy": "login", "key": key}));
     assert_eq!((&left["remaining"], left.get("mode")), (&json!(2), None), "{left}");
+}
+
+#[tokio::test]
+async fn a_permit_whose_name_nobody_has_heard_is_released_and_one_with_a_name_stays_held() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let proxy = FaultProxy::start(redis.address()).await.expect("a free port");
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let policies = folder.path().join("policies.yaml");
+    let jobs = "policies: [ { name: jobs, rules: [ { concurrency: { limit: 3, ttl: 5m } } ] } ]";
+    std::fs::write(&policies, jobs).expect("it is new");
+    let server = |url: &str| {
+        let url = format!("{url}?deadline_ms=5000");
+        Server::spawn(policies.to_str().expect("text"), &["--store", &url], Stdio::inherit())
+    };
+    let slow = server(&format!("redis://{}", proxy.address()));
+    let other = server(&redis.url());
+    let left = |server: &Server| {
+        let (status, left) = server.post("/v1/peek", &json!({"policy": "jobs"}));
+        assert_eq!((status, left.get("mode")), (200, None), "{left}");
+        left["remaining"].as_u64().expect("a number")
+    };
+    assert_eq!((left(&slow), left(&other)), (3, 3));
+    let late = Faults::delay(Duration::ZERO, Duration::from_millis(300));
+    proxy.set(late).await.expect("the proxy is there");
+    let ask = |body: &str| {
+        let mut client = TcpStream::connect(slow.address).expect("it listens");
+        let head = "POST /v1/acquire HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+        let length = body.len();
+        write!(client, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").expect("it reads");
+        client
+    };
+    let clients = [ask(r#"{"policy":"jobs"}"#), ask(r#"{"policy":"jobs","id":"mine"}"#)];
+    soon("both are held", || left(&other) == 1).await;
+    drop(clients);
+    soon("one is released", || left(&other) == 2).await;
+    proxy.heal().await.expect("the proxy is there");
+    let (_, renewed) = other.post("/v1/renew", &json!({"policy": "jobs", "id": "mine"}));
+    assert_eq!((&renewed["allowed"], left(&other)), (&json!(true), 2), "{renewed}");
 }
 
 #[test]

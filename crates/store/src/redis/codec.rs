@@ -24,8 +24,6 @@ const CHECK: u8 = 1;
 const RESERVE: u8 = 2;
 const AT_MOST: u8 = 3;
 const REFUND: u8 = 5;
-const ACQUIRE: u8 = 7;
-const RELEASE: u8 = 8;
 
 /// The verbs that charge a debt, and the mark of a request that comes after one.
 const DEBIT: u8 = 11;
@@ -129,8 +127,8 @@ impl Question<'_> {
             Verb::Peek { cost } => (4, cost.get()),
             Verb::Refund { cost } => (REFUND, cost.get()),
             Verb::Reset => (6, 1),
-            Verb::Acquire { cost, .. } => (ACQUIRE, cost.get()),
-            Verb::Release { .. } => (RELEASE, 1),
+            Verb::Acquire { cost, .. } => (7, cost.get()),
+            Verb::Release { .. } => (8, 1),
             Verb::Renew { .. } => (9, 1),
         };
         let mut bytes = vec![code, self.clock as u8];
@@ -189,9 +187,10 @@ impl Question<'_> {
     }
 }
 
-/// The request that gives back what `reply` granted to the request `asked` under `rules`: a refund, or a
-/// release of its permit. `None` if it granted nothing, or if giving it back could let more than the limit
-/// pass: the refund may be executed late, when what was granted is there again in any case.
+/// The refund of what `reply` granted to the request `asked` under `rules`. `None` if it granted nothing, or
+/// if giving it back could let more than the limit pass: the refund may be executed late, when what was
+/// granted is there again in any case. So a permit stays held: by then its caller may have released it, and
+/// acquired another one of the same name.
 pub(super) fn undoing(rules: &[u8], asked: &[u8], reply: &[u8]) -> Option<Vec<u8>> {
     let asked = match *asked {
         [IN_DEBT, low, high, ref rest @ ..] => {
@@ -203,13 +202,9 @@ pub(super) fn undoing(rules: &[u8], asked: &[u8], reply: &[u8]) -> Option<Vec<u8
     let (&[allowed, _rule, ref granted @ ..], numbers) = reply.split_first_chunk::<6>()?;
     let reset_after = Micros::new(number(numbers.get(14..21)?));
     let lasts = reset_after > UNDONE_MIN && refunds_exactly(rules);
-    let (verb, cost) = match verb {
-        CHECK | AT_MOST if lasts => (REFUND, *granted),
-        ACQUIRE => (RELEASE, 1_u32.to_le_bytes()),
-        _ => return None,
-    };
-    let is_undone = allowed == 1 && clock != Clock::Given as u8;
-    is_undone.then(|| [&[verb, clock], &cost[..], rest].concat())
+    let is_undone =
+        allowed == 1 && clock != Clock::Given as u8 && lasts && matches!(verb, CHECK | AT_MOST);
+    is_undone.then(|| [&[REFUND, clock], &granted[..], rest].concat())
 }
 
 /// The windows of the calendars of `rules` at this moment.

@@ -2,8 +2,8 @@
 //!
 //! A caller waits until its deadline. A reply that comes later may grant permits that nobody uses; so may
 //! one whose caller went away. The next packet of the connection gives them back: one refund for all that
-//! a key was granted, or the release of a permit. That is done only where it cannot let more than the limit
-//! pass (see [`undoing`]), and a refund whose fate is not known is not repeated: then less passes.
+//! a key was granted. That is done only where it cannot let more than the limit pass (see [`undoing`]), and a
+//! refund whose fate is not known is not repeated: then less passes.
 
 use std::collections::HashMap;
 

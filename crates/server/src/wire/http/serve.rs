@@ -12,6 +12,7 @@ mod body;
 mod many;
 #[cfg(test)]
 mod tests;
+mod unnamed;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -229,7 +230,10 @@ where
     let ask = Ask::decode(operation, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
-    let passage = parent.over(desk.gate.pass(Wire::Http, None, &request)).await?;
+    let passage = match ask.is_named_here {
+        true => unnamed::acquire(&desk.gate, &request, parent).await?,
+        false => parent.over(desk.gate.pass(Wire::Http, None, &request)).await?,
+    };
     let mut answer = if denies && !passage.way.passes() {
         let (status, body) = refusal(&passage, ask.id.as_deref());
         respond(status, PROBLEM, body)

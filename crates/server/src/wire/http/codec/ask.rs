@@ -19,6 +19,8 @@ pub(crate) struct Ask<'a> {
     verb: Verb,
     /// What the permit is called.
     pub(crate) id: Option<Cow<'a, str>>,
+    /// Whether the server has given it that name.
+    pub(crate) is_named_here: bool,
 }
 
 /// A check that is corrected to what it cost.
@@ -49,18 +51,19 @@ impl<'a> Ask<'a> {
         new_id: impl FnOnce() -> String,
     ) -> Result<Self, Problem> {
         let mut fields = fields(operation, text)?;
-        if operation == Operation::Acquire && fields.id.is_none() {
+        let is_named_here = operation == Operation::Acquire && fields.id.is_none();
+        if is_named_here {
             fields.id = Some(Cow::Owned(new_id()));
         }
         let verb = verb(operation, &fields)?;
         let Fields { policy, key, app, id, .. } = fields;
         let policy = policy.ok_or(FieldError::Missing(Field::Policy))?;
-        Ok(Self { policy, key, app, verb, id })
+        Ok(Self { policy, key, app, verb, id, is_named_here })
     }
 
     /// The question as the engine takes it.
     pub(crate) fn request(&self) -> Request<'_> {
-        let Self { policy, key, app, verb, id: _ } = self;
+        let Self { policy, key, app, verb, .. } = self;
         let key = key.as_ref().map(|key| key.as_bytes());
         Request { policy, key, app: app.as_deref(), verb: verb.clone() }
     }

@@ -1,0 +1,40 @@
+//! Permits that the server gives a name.
+//!
+//! Only the answer says the name. If the client goes away before it is answered, nobody could release
+//! the permit, so it is released here. One that the caller has named stays held: the caller may have
+//! released it and acquired it again by then.
+
+use std::sync::Arc;
+
+use sluicegate::{DecideError, Passage, Request, Verb};
+use tokio::sync::oneshot;
+
+use crate::gate::Gate;
+use crate::trace::Parent;
+use crate::wire::Wire;
+
+/// Acquires the permit of `request`. Goes on if this future is dropped, and gives back then what it got.
+pub(super) async fn acquire(
+    gate: &Arc<Gate>,
+    request: &Request<'_>,
+    parent: Parent,
+) -> Result<Passage, DecideError> {
+    let (gate, verb) = (Arc::clone(gate), request.verb.clone());
+    let (policy, key) = (request.policy.to_owned(), request.key.map(<[u8]>::to_vec));
+    let app = request.app.map(ToOwned::to_owned);
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn(async move {
+        let (key, app) = (key.as_deref(), app.as_deref());
+        let request = Request { policy: &policy, key, app, verb };
+        let passed = parent.over(gate.pass(Wire::Http, None, &request)).await;
+        if let Err(Ok(passage)) = answer.send(passed)
+            && passage.answer.decision.allowed()
+            && let Verb::Acquire { permit, .. } = request.verb
+        {
+            let release = Request { verb: Verb::Release { permit }, ..request };
+            // If the store does not answer, the permit lapses.
+            gate.pass(Wire::Http, None, &release).await.ok();
+        }
+    });
+    answered.await.expect("the task answers, unless it has panicked")
+}
