@@ -9,6 +9,7 @@
 //! come at 100 ms, all three would fit into an interval that allows 3.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A limit for each key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +31,36 @@ pub(crate) enum Price {
     Dear,
 }
 
+impl Price {
+    /// Keys that are asked for: of dear ones so few that their windows stay filled, since a decision
+    /// costs more the more of a window is, and so many that hardly two of one travel together.
+    pub(crate) fn keys(self) -> u32 {
+        match self {
+            Self::Cheap => 10_000,
+            Self::Dear => 300,
+        }
+    }
+
+    /// Requests outstanding on each of sixteen connections that make Redis decide the most a second.
+    pub(crate) fn outstanding(self) -> usize {
+        match self {
+            Self::Cheap => 16,
+            Self::Dear => 4,
+        }
+    }
+
+    /// How long keys are asked for until a decision costs what it always will.
+    pub(crate) fn warm_up(self) -> Duration {
+        match self {
+            Self::Cheap => Duration::from_secs(1),
+            Self::Dear => Duration::from_secs(WINDOW_S + 2),
+        }
+    }
+}
+
+/// The windows of what is dear.
+const WINDOW_S: u64 = 10;
+
 /// A permit that was given, in µs since the run began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
@@ -50,7 +81,9 @@ impl Limit {
                 Self::Bucket { per_s: 1_000_000, burst: 1_000_000 }.rules()
             }
             Self::Unreached(Price::Dear) => {
-                let window = "sliding_window: { limit: 1000000, window: 1m, buckets: 60 }";
+                let window = format!(
+                    "sliding_window: {{ limit: 1000000, window: {WINDOW_S}s, buckets: 60 }}"
+                );
                 let named = (0..8).map(|n| format!("{{ name: r{n}, {window} }}"));
                 named.collect::<Vec<_>>().join(", ")
             }

@@ -299,8 +299,35 @@ impl Schedule {
 }
 
 impl Tally {
-    fn new() -> Self {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
         Self { first_sent_us: u64::MAX, ..Self::default() }
+    }
+
+    /// Adds what became of the requests of another run, as if that had followed at once.
+    pub(crate) fn add(&mut self, other: Self) {
+        let begin_us = self.last_replied_us;
+        let from_us = |us: u64| begin_us + us.saturating_sub(other.first_sent_us);
+        self.first_sent_us = self.first_sent_us.min(begin_us);
+        self.last_replied_us = from_us(other.last_replied_us);
+        self.sent += other.sent;
+        self.unsent += other.unsent;
+        self.unanswered += other.unanswered;
+        self.busy = self.busy.max(other.busy);
+        self.latencies_us.extend(other.latencies_us);
+        self.admitted.extend(other.admitted.into_iter().map(|it| Admitted {
+            sent_us: from_us(it.sent_us),
+            replied_us: from_us(it.replied_us),
+            ..it
+        }));
+        for (reason, count) in other.failed {
+            *self.failed.entry(reason).or_default() += count;
+        }
+        for decided in other.modes {
+            let known = self.of(&decided.mode);
+            known.admitted += decided.admitted;
+            known.refused += decided.refused;
+        }
     }
 
     fn replied(&mut self, asked: &Pending, now_us: u64, reply: &Reply<'_>) {
@@ -318,13 +345,7 @@ impl Tally {
 
     /// Notes a decision, which is an admission if it `passes`.
     pub(crate) fn decided(&mut self, event: Admitted, passes: bool, mode: &str) {
-        let place = self.modes.iter().position(|known| known.mode == mode);
-        let place = place.unwrap_or_else(|| {
-            let (mode, slots) = (mode.to_owned(), Vec::new());
-            self.modes.push(Decided { mode, admitted: 0, refused: 0, slots });
-            self.modes.len() - 1
-        });
-        let decided = &mut self.modes[place];
+        let decided = self.of(mode);
         let slot = usize::try_from(event.replied_us / SLOT_US).expect("a run is short");
         if decided.slots.len() <= slot {
             decided.slots.resize(slot + 1, [0; 2]);
@@ -336,6 +357,17 @@ impl Tally {
         } else {
             decided.refused += 1;
         }
+    }
+
+    /// The decisions of a mode, to be counted.
+    fn of(&mut self, mode: &str) -> &mut Decided {
+        let place = self.modes.iter().position(|known| known.mode == mode);
+        let place = place.unwrap_or_else(|| {
+            let (mode, slots) = (mode.to_owned(), Vec::new());
+            self.modes.push(Decided { mode, admitted: 0, refused: 0, slots });
+            self.modes.len() - 1
+        });
+        &mut self.modes[place]
     }
 
     fn failed(&mut self, reason: &str) {

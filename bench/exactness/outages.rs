@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::bound::{Admitted, Limit};
 use crate::fleet::{Build, Setup};
 use crate::load::Tally;
-use crate::report::Outcome;
+use crate::report::{Outcome, RECOVERY_US};
 use crate::wire::POLICY;
 
 /// The limit of most scenarios, and how often each of two servers is asked: four times what it allows
@@ -186,9 +186,9 @@ pub(crate) async fn partition(build: &Build) -> anyhow::Result<Outcome> {
     proxy.set(Faults::black_hole()).await?;
     sleep(CUT).await;
     proxy.heal().await?;
-    let faults = vec![(from, running.now_us())];
+    let healed = running.now_us();
     sleep(Duration::from_secs(5)).await;
-    let share = LIMIT.allows(u64::try_from(CUT.as_micros())?) / 2.0;
+    let (faults, share) = (vec![(from, healed)], LIMIT.allows(healed + RECOVERY_US - from) / 2.0);
     outcome(LIMIT, running.stop().await?, faults).map(|outcome| outcome.with_beside(share))
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Outcome {
 }
 
 /// How long after a fault servers may take to find out that it is over.
-const RECOVERY_US: u64 = 1_000_000;
+pub(crate) const RECOVERY_US: u64 = 1_000_000;
 
 /// The head of the table.
 pub(crate) fn print_head() {
