@@ -168,21 +168,21 @@ impl<S: Store + 'static> Engine<S> {
                 if let Some(turn) = self.vacant_turn(&policies, (request, cost), hold_max) {
                     return Ok(self.hold(request, turn.answer.into(), hold_max).await);
                 }
-                let passage = self.decide_for_gateway(&policies, request, now).await?;
+                let passage = self.decide_for_gateway((&policies, policy), request, now).await?;
                 Ok(self.hold(request, passage, hold_max).await)
             }
-            _ => self.decide_for_gateway(&policies, request, now).await,
+            _ => self.decide_for_gateway((&policies, policy), request, now).await,
         }
     }
 
     async fn decide_for_gateway(
         &self,
-        policies: &PolicySet,
+        (policies, policy): (&PolicySet, Option<&Arc<Policy>>),
         request: &Request<'_>,
         now: Micros,
     ) -> Result<Passage, DecideError> {
         let answer = self.decide_in(policies, request, now).await?;
-        Ok(match policies.resolve(request.policy) {
+        Ok(match policy {
             Some(policy) if is_over(&request.verb, &answer.decision) => {
                 Passage { answer, way: way(policy), held: Micros::ZERO }
             }

@@ -18,6 +18,7 @@ use super::{Answer, Request};
 /// Turns that are kept at most: as many as requests are held. Those beyond lapse.
 const TURNS_MAX: usize = super::HELD_MAX;
 
+/// By budget, the answers by the instant of their turn and a number.
 type Vacant = HashMap<Budget, BTreeMap<(Instant, usize), Answer>>;
 
 /// The turns without a request, those first that come first.
@@ -70,7 +71,7 @@ impl Turns {
         let count = self.count.load(Ordering::Relaxed);
         if count < TURNS_MAX {
             let turns = vacant.entry(budget).or_default();
-            // Two turns of one instant are told apart by a number that no other one has.
+            // The number keeps turns of the same instant apart.
             let number = (0..).find(|number| !turns.contains_key(&(due, *number)));
             turns.insert((due, number.expect("not all are taken")), answer);
             self.count.store(count + 1, Ordering::Relaxed);
