@@ -2,9 +2,10 @@
 #![cfg(feature = "engine")]
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::mem::take;
 use std::num::NonZeroU32;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -23,6 +24,7 @@ policies:
   - { name: bucket, rules: [ { token_bucket: { rate: 10/s, burst: 20 } } ] }
   - { name: log, rules: [ { sliding_log: { limit: 20, window: 2s } } ] }
   - { name: window, rules: [ { fixed_window: { limit: 20, window: 2s } } ] }
+  - { name: hour, rules: [ { fixed_window: { limit: 20, window: 1h } } ] }
   - { name: day, rules: [ { token_bucket: { rate: 1000/day, burst: 1000 } } ] }
   - { name: open, on_store_failure: allow, rules: [ { token_bucket: { rate: 10/s, burst: 20 } } ] }
   - { name: patient, on_overload: { wait: 1s }, rules: [ { token_bucket: { rate: 10/s, burst: 20 } } ] }
@@ -45,6 +47,8 @@ enum Line {
     Deaf,
     /// The store has too much to do.
     Busy,
+    /// It is executed, and the answer comes when it is asked for again.
+    Slow,
 }
 
 /// A store as Redis is one: it charges debts, each id once, and its answers can be lost.
@@ -109,7 +113,9 @@ impl OnLine {
         let reason = || "no answer".to_owned();
         let line = *self.line.lock().expect("no holder panics");
         match line {
-            Line::Good => self.remote.lock().expect("no holder panics").decide(debt, request, at),
+            Line::Good | Line::Slow => {
+                self.remote.lock().expect("no holder panics").decide(debt, request, at)
+            }
             Line::Cut => Err(StoreError::Unavailable { reason: reason(), executed: Executed::No }),
             Line::Busy => Err(StoreError::Overloaded { executed: Executed::No }),
             Line::Deaf => {
@@ -120,13 +126,22 @@ impl OnLine {
     }
 }
 
+impl OnLine {
+    async fn on_its_way(&self) {
+        let mut is_slow = *self.line.lock().expect("no holder panics") == Line::Slow;
+        poll_fn(|_| if take(&mut is_slow) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+}
+
 impl Store for OnLine {
     async fn decide(
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, StoreError> {
-        self.ask(None, request, at).map(|(verdict, _)| verdict)
+        let answer = self.ask(None, request, at).map(|(verdict, _)| verdict);
+        self.on_its_way().await;
+        answer
     }
 
     async fn charge_and_decide(
@@ -135,7 +150,9 @@ impl Store for OnLine {
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Permits), StoreError> {
-        self.ask(Some(debt), request, at)
+        let answer = self.ask(Some(debt), request, at);
+        self.on_its_way().await;
+        answer
     }
 }
 
@@ -177,8 +194,12 @@ impl Node {
     }
 }
 
+fn poll<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
 fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    match poll(&mut pin!(future)) {
         Poll::Ready(answer) => answer,
         Poll::Pending => unreachable!("the store in these tests answers at once"),
     }
@@ -225,6 +246,63 @@ fn a_lost_answer_neither_doubles_nor_drops_a_debt() {
     node.line.set(Line::Good);
     assert_eq!(node.remaining("bucket", 1_200), 20 - (3 + 2 - 2));
     assert_eq!(node.engine.debts(), 0);
+}
+
+#[test]
+fn an_answer_that_is_heard_after_a_later_one_takes_nothing_back() {
+    for policy in ["bucket", "log", "window", "day"] {
+        let node = Node::alone();
+        let limit = node.ask(policy, 1_000).decision.limit;
+        node.line.set(Line::Slow);
+        let request = Request::new(policy, Some(b"key"), CHECK);
+        let (mut first, mut second) = (
+            pin!(node.engine.decide_as_of(&request, Micros::SECOND)),
+            pin!(node.engine.decide_as_of(&request, Micros::SECOND)),
+        );
+        assert!(poll(&mut first).is_pending());
+        assert!(poll(&mut second).is_pending());
+        for deciding in [&mut second, &mut first] {
+            assert!(poll(deciding).is_ready());
+        }
+        node.line.set(Line::Cut);
+        assert_eq!(node.passed(policy, limit, 1_000), limit - 3, "of {policy}");
+    }
+}
+
+#[test]
+fn a_refund_that_is_heard_after_a_later_check_does_not_give_that_back() {
+    for policy in ["bucket", "log", "window", "day"] {
+        let node = Node::alone();
+        assert_eq!(node.passed(policy, 5, 1_000), 5);
+        node.line.set(Line::Slow);
+        let of = |verb| Request::new(policy, Some(b"key"), verb);
+        let (refund, check) = (of(Verb::Refund { cost: Cost::new(2).unwrap() }), of(CHECK));
+        let mut refund = pin!(node.engine.decide_as_of(&refund, Micros::SECOND));
+        let mut check = pin!(node.engine.decide_as_of(&check, Micros::SECOND));
+        assert!(poll(&mut refund).is_pending());
+        assert!(poll(&mut check).is_pending());
+        assert!(poll(&mut check).is_ready());
+        assert!(poll(&mut refund).is_ready());
+        node.line.set(Line::Cut);
+        let left = node.remaining(policy, 1_000);
+        let limit = node.ask(policy, 1_000).decision.limit;
+        assert!(left + 4 <= limit, "5 - 2 + 1 of {policy} are in use, and {left} are left");
+    }
+}
+
+#[test]
+fn what_another_gave_back_is_known_here_after_a_while() {
+    let remote = Arc::default();
+    let fleet: Vec<_> = (0..2).map(|_| Node::of(&remote, 1)).collect();
+    assert_eq!(fleet[0].passed("hour", 20, 10_000), 20);
+    fleet[1].try_ask("hour", Verb::Reset, 10_100).expect("it can be reset");
+    // Less than two seconds after an answer that said more, this may be an older one.
+    for (at, left) in [(11_900, 0), (14_000, 20)] {
+        assert_eq!(fleet[0].remaining("hour", at), 20, "says the store");
+        fleet[0].line.set(Line::Cut);
+        assert_eq!(fleet[0].remaining("hour", at), left, "is known here");
+        fleet[0].line.set(Line::Good);
+    }
 }
 
 #[test]

@@ -242,7 +242,8 @@ impl Debts {
         }
     }
 
-    /// The store said that `used` permits of the rule at `rule` are in use: so many at least are.
+    /// The store said that `used` permits of the rule at `rule` are in use: so many at least are, beside
+    /// what it does not know of.
     pub(super) fn learn(
         &self,
         key: KeyHash,
@@ -258,7 +259,7 @@ impl Debts {
         let Some(account) = accounts.of.get_mut(&key) else { return };
         account.adopt(rules, at);
         let mut others = [0; RULES_MAX];
-        others[rule] = used.saturating_sub(rules.in_use(&account.used, at)[rule]);
+        others[rule] = used.saturating_sub(rules.in_use(&account.stored, at)[rule]);
         rules.debit(&mut account.used, &mut others, at);
         rules.debit(&mut account.stored, &mut others.clone(), at);
         if let Some(bill) = &mut account.bill {

@@ -21,11 +21,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{
-    Cost, Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Unsupported, Verb, Verdict,
+    Cost, Decision, Micros, Moment, Outcome, Retry, RuleSet, Unsupported, Verb, Verdict,
 };
-use sluicegate_store::{KeyHash, MemoryStore, Permits, Request};
+use sluicegate_store::{KeyHash, Permits, Request};
 
 use super::debts::Debts;
+use super::known::Known;
 
 /// When to ask again where nothing is known: the store may be back by then.
 const ASK_AGAIN: Micros = Micros::SECOND;
@@ -38,14 +39,14 @@ const SHED_RETRY: Micros = Micros::from_millis(100);
 pub(super) struct Share {
     nodes: AtomicU32,
     /// What the store last said is in use.
-    known: MemoryStore,
+    known: Known,
     debts: Debts,
 }
 
 impl Share {
     /// One of `nodes` equal parts, for at most `keys_max` keys.
     pub(super) fn new(nodes: NonZeroU32, keys_max: usize) -> Self {
-        let (known, debts) = (MemoryStore::new(keys_max), Debts::default());
+        let (known, debts) = (Known::new(keys_max), Debts::default());
         Self { nodes: nodes.get().into(), known, debts }
     }
 
@@ -76,22 +77,13 @@ impl Share {
         verdict: &Verdict,
         at: &Moment<'_>,
     ) {
-        let Decision { limit, remaining, .. } = verdict.decision;
-        let (rule, used) = (verdict.rule, limit.saturating_sub(remaining));
-        // What is in use of a bucket falls by flowing out, which is known here too, and by what gives
-        // back. If the store says less otherwise, it has forgotten.
-        let flows =
-            matches!(request.rules.rules()[rule].rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
-        let gives_back = matches!(request.verb, Verb::Refund { .. } | Verb::Reset);
-        if !flows || gives_back || self.in_use(key, request.rules, at)[rule] <= used {
-            self.known.learn(key, request.rules, (rule, used), at);
-        }
-        self.debts.learn(key, request.rules, (rule, used), at);
+        let said = self.known.learn(key, request.rules, verdict, at);
+        self.debts.learn(key, request.rules, said, at);
     }
 
     /// Permits of each rule that were in use by what the store said.
     pub(super) fn in_use(&self, key: KeyHash, rules: &Arc<RuleSet>, at: &Moment<'_>) -> Permits {
-        rules.in_use(&self.known.states(key, rules, at), at)
+        self.known.in_use(key, rules, at)
     }
 
     /// Decides by this node's share.

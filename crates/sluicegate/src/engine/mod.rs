@@ -15,6 +15,7 @@ mod denials;
 mod explain;
 mod fallback;
 mod guard;
+mod known;
 #[cfg(feature = "tokio")]
 mod passage;
 mod repair;

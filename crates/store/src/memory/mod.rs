@@ -228,14 +228,15 @@ impl MemoryStore {
         }
     }
 
-    /// Puts down that `used` permits of the rule at `rule` are in use at `at`, because somebody who
-    /// knows says so. What the other rules remember stays.
+    /// Puts down how many permits of the rule at `rule` are in use at `at`, as somebody who knows says:
+    /// `used`, given how many are here. `None` changes nothing. What the other rules remember stays.
     pub fn learn(
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,
-        (rule, used): (usize, u64),
+        rule: usize,
         at: &Moment<'_>,
+        used: impl FnOnce(u64) -> Option<u64>,
     ) {
         self.shard(key).learn(&self.arena, key.tag, (rules, rule, used), at);
     }

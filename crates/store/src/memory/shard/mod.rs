@@ -167,12 +167,13 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (rules, rule, used): (&Arc<RuleSet>, usize, u64),
+        (rules, rule, used): (&Arc<RuleSet>, usize, impl FnOnce(u64) -> Option<u64>),
         at: &Moment<'_>,
     ) {
         let is_late = is_late(&mut self.latest, at.now());
         let at = &if is_late { at.as_of(self.latest) } else { *at };
         let mut states = self.states(arena, tag, rules, at);
+        let Some(used) = used(rules.in_use(&states, at)[rule]) else { return };
         rules.set_used(&mut states, rule, used, at);
         let new = New { rules, quota: QuotaId::of(""), states };
         match self.find(arena, tag) {
