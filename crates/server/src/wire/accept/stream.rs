@@ -15,10 +15,10 @@ use tokio_util::either::Either;
 use super::seats::Seat;
 
 /// A connection as the system has it.
-pub(super) type Plain = Either<TcpStream, UnixStream>;
+pub(crate) type Plain = Either<TcpStream, UnixStream>;
 
 /// What carries a connection.
-pub(super) type Carrier = Either<Plain, Box<TlsStream<Plain>>>;
+pub(crate) type Carrier = Either<Plain, Box<TlsStream<Plain>>>;
 
 /// How often it is looked whether a connection has ended behind what its client has said and nobody
 /// has read yet: the system wakes who waits for the one or the other, not for the end alone.
@@ -44,6 +44,12 @@ pub(crate) struct Stream {
 impl Stream {
     pub(super) const fn new(carrier: Carrier, seat: Arc<Seat>) -> Self {
         Self { carrier, seat }
+    }
+
+    /// What carries it, where to write is not to answer: HTTP/2 greets everybody. The wire tells the seat
+    /// itself what was asked.
+    pub(crate) fn into_parts(self) -> (Carrier, Arc<Seat>) {
+        (self.carrier, self.seat)
     }
 
     /// Its place among the connections.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
@@ -72,6 +73,37 @@ async fn who_asks_nothing_makes_room_for_others_at_once() {
     let mut another = TcpStream::connect(address).await.unwrap();
     another.write_all(b"?").await.unwrap();
     assert_eq!(another.read_u8().await.unwrap(), b'?');
+}
+
+#[tokio::test]
+async fn a_greeting_keeps_no_place_from_who_is_not_greeted_yet() {
+    const ROOM: usize = 50;
+    let come = Arc::new(AtomicUsize::new(0));
+    let (address, _, _serving) = start_wire(NonZeroU16::MIN, ROOM, move |stream, _| {
+        let is_last = come.fetch_add(1, Ordering::Relaxed) + 1 == ROOM;
+        async move {
+            let (mut carrier, seat) = stream.into_parts();
+            if !is_last {
+                carrier.write_all(b"!").await.ok();
+            }
+            while let Ok(byte) = carrier.read_u8().await {
+                seat.stirred();
+                carrier.write_u8(byte).await.ok();
+            }
+        }
+    })
+    .await;
+    let mut idle = Vec::new();
+    for _ in 1..ROOM {
+        let mut greeted = TcpStream::connect(address).await.unwrap();
+        assert_eq!(greeted.read_u8().await.unwrap(), b'!');
+        idle.push(greeted);
+    }
+    let mut last = TcpStream::connect(address).await.unwrap();
+    let mut one_more = TcpStream::connect(address).await.unwrap();
+    assert_eq!(one_more.read_u8().await.unwrap(), b'!');
+    last.write_all(b"?").await.unwrap();
+    assert_eq!(last.read_u8().await.unwrap(), b'?');
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,8 +107,7 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
         }
     };
     let serving = accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        let seat = Arc::clone(stream.seat());
-        connections.during(connection(services.clone(), (stream, seat), stopping.clone()))
+        connections.during(connection(services.clone(), stream.into_parts(), stopping.clone()))
     });
     join(serving, told_to_stop).await.0
 }
