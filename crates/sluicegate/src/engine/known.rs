@@ -68,7 +68,7 @@ impl Known {
     ) -> (usize, u64) {
         let Decision { limit, remaining, .. } = verdict.decision;
         let (rule, said, now) = (verdict.rule, limit.saturating_sub(remaining), at.now());
-        self.used.learn(key, rules, rule, at, |known| {
+        let used = |known| {
             if said >= known {
                 self.lock().note(key, now);
                 return Some(said);
@@ -81,7 +81,8 @@ impl Known {
             let flows =
                 matches!(rules.rules()[rule].rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
             (!flows).then_some(known)
-        });
+        };
+        self.used.learn(key, (rules, rule), used, at);
         (rule, said)
     }
 

@@ -228,15 +228,14 @@ impl MemoryStore {
         }
     }
 
-    /// Puts down how many permits of the rule at `rule` are in use at `at`, as somebody who knows says:
-    /// `used`, given how many are here. `None` changes nothing. What the other rules remember stays.
+    /// Puts down how many permits of the rule at `rule` of `rules` are in use at `at`, as somebody who knows
+    /// says: `used`, given how many are here. `None` changes nothing. What the other rules remember stays.
     pub fn learn(
         &self,
         key: KeyHash,
-        rules: &Arc<RuleSet>,
-        rule: usize,
-        at: &Moment<'_>,
+        (rules, rule): (&Arc<RuleSet>, usize),
         used: impl FnOnce(u64) -> Option<u64>,
+        at: &Moment<'_>,
     ) {
         self.shard(key).learn(&self.arena, key.tag, (rules, rule, used), at);
     }
