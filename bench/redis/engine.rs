@@ -80,8 +80,9 @@ async fn load(engine: &Arc<RedisEngine>) -> f64 {
             while begun.elapsed() < ROUND {
                 let key = random.u32(..KEYS).to_le_bytes();
                 let verb = Verb::Check { cost: Cost::ONE };
-                let answer = engine.decide(&Request::new("orders", Some(&key), verb)).await;
-                let answer = answer.expect("the server of the measurement answers");
+                let request = Request::new("orders", Some(&key), verb);
+                let decided = engine.turn().decide(&request).await;
+                let answer = decided.expect("the server of the measurement answers").answer;
                 assert!(answer.decision.allowed() && answer.mode == Mode::Store);
                 decisions += 1;
             }

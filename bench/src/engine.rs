@@ -24,7 +24,7 @@ const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 pub fn case() -> anyhow::Result<Case> {
     let policies = PolicySet::new(Document::parse(POLICY)?);
     Ok(Case {
-        work: "`Engine::decide_at`, one policy, one key",
+        work: "`Turn::try_decide`, one policy, one key",
         threads: 1,
         peer: Some(("the store alone", store(&policies)?)),
         ours: engine(policies),
@@ -33,11 +33,12 @@ pub fn case() -> anyhow::Result<Case> {
 }
 
 fn engine(policies: PolicySet) -> Work {
-    let engine = Engine::new(policies, MemoryStore::default(), Arc::new(WallClock));
+    let engine = Arc::new(Engine::new(policies, MemoryStore::default(), Arc::new(WallClock)));
     Box::new(move |ops| {
         for op in 0..ops {
             let request = Request::new(black_box("orders"), Some(black_box(KEY)), CHECK);
-            black_box(engine.decide_at(&request, Micros::new(op)).is_ok());
+            let decided = engine.turn_at(Micros::new(op)).try_decide(&request);
+            black_box(decided.is_some_and(|decided| decided.is_ok()));
         }
     })
 }

@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use sluicegate::Engine;
 use sluicegate::store::redis::{Fleet, Presence};
+use sluicegate::{Engine, Observer};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -56,8 +56,8 @@ impl FleetStatus {
 
 /// Notes that this server lives, and does what follows from the answers, until `stop`. `configured` is how
 /// many servers there are to be; none: as many as live.
-pub(crate) async fn keep(
-    engine: &Engine<AnyStore>,
+pub(crate) async fn keep<O: Observer>(
+    engine: &Engine<AnyStore, O>,
     configured: Option<NonZeroU32>,
     stop: &CancellationToken,
 ) {

@@ -1,20 +1,16 @@
-//! What every wire asks: the engine, and what is noted of its answers.
+//! The engine that every wire asks, and what is seen of its answers.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use sluicegate::policy::{PolicySet, Rules};
+use sluicegate::policy::PolicySet;
 use sluicegate::store::Store;
-use sluicegate::{
-    Answer, DecideError, Engine, Explanation, Micros, Passage, Request, SettleError, Settled,
-    Settlement, Verb, Way,
-};
+use sluicegate::{DecideError, Engine, Micros, Observer, Passage, Request, Turn};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::eyes::{Begun, Eyes, KeyFormat, Seen};
+use crate::eyes::{Begun, Eyes, Seen};
 use crate::store::AnyStore;
 use crate::trace::{Parent, Traces};
 use crate::wire::Wire;
@@ -30,225 +26,44 @@ const DEBTS_EVERY: Duration = Duration::from_millis(100);
 /// thousands of keys meanwhile.
 const LAST_PAYMENT_MAX: Duration = Duration::from_secs(1);
 
-/// The one way from a wire to a decision.
-///
-/// What is asked is decided by the policy that it names, or by `rules` that the caller brings along;
-/// under those nothing follows from a refusal. A check may be held back here, and dropping the future
-/// frees its place.
+/// The engine that all wires ask, and what operators see of its answers.
 #[derive(Debug)]
 pub(crate) struct Gate<S = AnyStore> {
-    engine: Arc<Engine<S>>,
+    engine: Arc<Engine<S, Telemetry>>,
+}
+
+/// Counts and traces decisions.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
     eyes: Eyes,
     traces: Option<Traces>,
 }
 
 impl<S: Store + 'static> Gate<S> {
-    /// The gate to `engine`.
-    pub(crate) fn new(engine: Engine<S>) -> Self {
-        let eyes = Eyes::new(NonZeroU16::MIN, &engine.policies(), false, KeyFormat::default());
-        Self { engine: Arc::new(engine), eyes, traces: None }
+    /// The gate to `engine`, whose decisions are seen by `eyes` and traced.
+    pub(crate) fn watched(engine: Engine<S>, eyes: Eyes, traces: Option<Traces>) -> Self {
+        Self { engine: Arc::new(engine.observed_by(Telemetry { eyes, traces })) }
     }
 
-    /// The same, whose decisions are seen by `eyes`.
-    pub(crate) fn seen_by(self, eyes: Eyes) -> Self {
-        Self { eyes, ..self }
+    /// A turn for what came in now over `wire`.
+    pub(crate) fn turn(&self, wire: Wire) -> Turn<'_, S, Telemetry> {
+        self.engine.turn_for(wire)
     }
 
-    /// The same, whose decisions are traced.
-    pub(crate) fn traced(self, traces: Option<Traces>) -> Self {
-        Self { traces, ..self }
-    }
-
-    /// Decides `request`, which came over `wire`, and does what its policy says of traffic over the
-    /// limit.
-    ///
-    /// # Errors
-    /// [`DecideError`]; a refusal is an answer, not an error.
-    pub(crate) async fn pass(
-        &self,
-        wire: Wire,
-        rules: Option<&Rules>,
-        request: &Request<'_>,
-    ) -> Result<Passage, DecideError> {
-        let now = self.engine.now();
-        match self.pass_at_once(wire, rules, request, now) {
-            Some(passed) => passed,
-            // On the heap: those that are passed at once should not carry the space for waiting.
-            None => Box::pin(self.pass_in_time(wire, rules, request, now)).await,
-        }
-    }
-
-    /// The same for a request that came in at `now`, if nobody has to be waited for and it is not
-    /// traced; otherwise `None`, and nothing was done.
+    /// The same for what came in at `now`.
     #[inline]
-    pub(crate) fn pass_at_once(
-        &self,
-        wire: Wire,
-        rules: Option<&Rules>,
-        request: &Request<'_>,
-        now: Micros,
-    ) -> Option<Result<Passage, DecideError>> {
-        if self.traces.is_some() {
-            return None;
-        }
-        let begun = self.eyes.begin();
-        let passed = match rules {
-            None => self.engine.pass_at_once(request, now)?,
-            Some(rules) => self.decide_by_at_once(rules, request, now)?.map(Passage::from),
-        };
-        self.note((wire, rules), request, &passed, begun);
-        Some(passed)
-    }
-
-    /// The same for one that was not passed at once.
-    pub(crate) async fn pass_in_time(
-        &self,
-        wire: Wire,
-        rules: Option<&Rules>,
-        request: &Request<'_>,
-        now: Micros,
-    ) -> Result<Passage, DecideError> {
-        let passing = async {
-            match rules {
-                None => self.engine.pass_as_of(request, now).await,
-                Some(rules) => self.decide_by(rules, request, now).await.map(Passage::from),
-            }
-        };
-        self.seen((wire, rules), request, passing).await
-    }
-
-    /// Decides `request` of a gateway, which cannot hold it back: see [`Engine::pass_in_turn`]. It is
-    /// held here for `hold_max` at most.
-    ///
-    /// # Errors
-    /// [`DecideError`]; a refusal is an answer, not an error.
-    pub(crate) async fn pass_in_turn(
-        &self,
-        wire: Wire,
-        rules: Option<&Rules>,
-        request: &Request<'_>,
-        hold_max: Micros,
-    ) -> Result<Passage, DecideError> {
-        let now = self.engine.now();
-        // On the heap, once: each future around it would have room for it twice, as long as it is held.
-        let passing = Box::pin(async {
-            match rules {
-                None => self.engine.pass_in_turn(request, now, hold_max).await,
-                Some(rules) => {
-                    self.decide_by(rules, request, now).await.map(|it| all_of(it, request))
-                }
-            }
-        });
-        self.seen((wire, rules), request, passing).await
-    }
-
-    async fn decide_by(
-        &self,
-        rules: &Rules,
-        request: &Request<'_>,
-        now: Micros,
-    ) -> Result<Answer, DecideError> {
-        let name = own_name(request);
-        let own = name.as_deref().map(|policy| Request { policy, ..request.clone() });
-        self.engine.decide_by(rules, own.as_ref().unwrap_or(request), now).await
-    }
-
-    fn decide_by_at_once(
-        &self,
-        rules: &Rules,
-        request: &Request<'_>,
-        now: Micros,
-    ) -> Option<Result<Answer, DecideError>> {
-        let name = own_name(request);
-        let own = name.as_deref().map(|policy| Request { policy, ..request.clone() });
-        self.engine.decide_by_at_once(rules, own.as_ref().unwrap_or(request), now)
-    }
-
-    /// What `passing` comes to, for operators to see.
-    async fn seen(
-        &self,
-        (wire, rules): (Wire, Option<&Rules>),
-        request: &Request<'_>,
-        passing: impl Future<Output = Result<Passage, DecideError>>,
-    ) -> Result<Passage, DecideError> {
-        let begun = self.eyes.begin();
-        let passed = match &self.traces {
-            None => passing.await,
-            Some(traces) => traces.decision((wire, rules.is_some()), request, passing).await,
-        };
-        self.note((wire, rules), request, &passed, begun);
-        passed
-    }
-
-    /// Corrects a charge to what it cost. Operators see the correction.
-    ///
-    /// # Errors
-    /// [`SettleError`].
-    pub(crate) async fn settle(
-        &self,
-        wire: Wire,
-        settlement: &Settlement<'_>,
-    ) -> Result<Settled, SettleError> {
-        let begun = self.eyes.begin();
-        let settled = self.engine.settle(settlement).await;
-        let seen = match &settled {
-            Ok(settled) => Ok(settled.answer.clone().into()),
-            Err(SettleError::Decide(error)) => Err(error.clone()),
-            Err(SettleError::Undone(error) | SettleError::Unknown(error)) => {
-                Err(DecideError::Store(error.clone()))
-            }
-            // Nothing was decided about a budget.
-            Err(_) => return settled,
-        };
-        let Settlement { policy, key, app, .. } = *settlement;
-        let request = Request { policy, key, app, verb: settlement.correction() };
-        self.note((wire, None), &request, &seen, begun);
-        settled
-    }
-
-    /// Which rules hold for `request`, a peek, and what each would say. Operators see that peek.
-    ///
-    /// # Errors
-    /// [`DecideError`].
-    pub(crate) async fn explain(
-        &self,
-        wire: Wire,
-        request: &Request<'_>,
-    ) -> Result<Explanation, DecideError> {
-        let begun = self.eyes.begin();
-        let explained = self.engine.explain(request).await;
-        let seen = explained.as_ref().map(|explanation| explanation.answer.clone().into());
-        self.note((wire, None), request, &seen.map_err(Clone::clone), begun);
-        explained
-    }
-
-    /// Lets operators see that a look answered `request`: it was refused without being asked.
-    pub(crate) fn refused_by_look(&self, wire: Wire, request: &Request<'_>, seen: &Passage) {
-        self.note((wire, None), request, &Ok(seen.clone()), Begun::UNTIMED);
-    }
-
-    /// Lets operators see what became of `request`.
-    #[inline]
-    fn note(
-        &self,
-        (wire, rules): (Wire, Option<&Rules>),
-        request: &Request<'_>,
-        passed: &Result<Passage, DecideError>,
-        begun: Begun,
-    ) {
-        let decided = passed.as_ref().map(|Passage { answer, way, held }| (answer, way, *held));
-        let seen = Seen { wire, request, by_caller: rules.is_some(), decided };
-        self.eyes.see(&seen, begun);
+    pub(crate) fn turn_at(&self, wire: Wire, now: Micros) -> Turn<'_, S, Telemetry> {
+        self.engine.turn_for_at(wire, now)
     }
 
     /// The trace that a caller names in `headers`.
     pub(crate) fn parent(&self, headers: &HeaderMap) -> Parent {
-        Traces::parent(self.traces.as_ref(), headers)
+        Traces::parent(self.traces(), headers)
     }
 
     /// Where decisions are traced.
-    pub(crate) const fn traces(&self) -> Option<&Traces> {
-        self.traces.as_ref()
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.engine.observer().traces.as_ref()
     }
 
     /// Says when the store is given up and when it is back, has it charge what was admitted meanwhile,
@@ -280,7 +95,7 @@ impl<S: Store + 'static> Gate<S> {
                 }
             }
         };
-        tokio::join!(saying, paying, self.eyes.keep(stop));
+        tokio::join!(saying, paying, self.eyes().keep(stop));
     }
 
     /// Pays what this server still owes the store, as far as that answers within a second: a server that
@@ -299,42 +114,84 @@ impl<S: Store + 'static> Gate<S> {
 
     /// Puts `policies` in force from the next request on.
     pub(crate) fn set_policies(&self, policies: PolicySet) {
-        self.eyes.follow(&policies);
+        self.eyes().follow(&policies);
         self.engine.set_policies(policies);
     }
 
     /// What operators see of the decisions.
-    pub(crate) const fn eyes(&self) -> &Eyes {
-        &self.eyes
+    pub(crate) fn eyes(&self) -> &Eyes {
+        &self.engine.observer().eyes
     }
 
     /// The engine behind it.
-    pub(crate) const fn engine(&self) -> &Arc<Engine<S>> {
+    pub(crate) const fn engine(&self) -> &Arc<Engine<S, Telemetry>> {
         &self.engine
     }
 }
 
-/// Under which name stores keep a budget of rules that an app brings along, where it is known which
-/// asks: others may call theirs the same. No policy has it, and no app: both have no `/`.
-fn own_name(request: &Request<'_>) -> Option<String> {
-    request.app.map(|app| format!("{app}/{}", request.policy))
+impl Observer for Telemetry {
+    type Label = Wire;
+    type Begun = Begun;
+
+    #[inline]
+    fn begin(&self) -> Begun {
+        self.eyes.begin()
+    }
+
+    #[inline]
+    fn see(
+        &self,
+        wire: Wire,
+        request: &Request<'_>,
+        decided: Result<&Passage, &DecideError>,
+        begun: Begun,
+    ) {
+        self.eyes.see(&Seen { wire, request, decided }, begun);
+    }
+
+    #[inline]
+    fn goes_around(&self) -> bool {
+        self.traces.is_some()
+    }
+
+    async fn around(
+        &self,
+        wire: Wire,
+        request: &Request<'_>,
+        deciding: impl Future<Output = Result<Passage, DecideError>> + Send,
+    ) -> Result<Passage, DecideError> {
+        match &self.traces {
+            None => deciding.await,
+            Some(traces) => traces.decision(wire, request, deciding).await,
+        }
+    }
 }
 
-/// Who is granted less than they ask for is over a limit that no policy has a way for.
-fn all_of(answer: Answer, request: &Request<'_>) -> Passage {
-    match request.verb {
-        Verb::AtMost { cost } if answer.decision.granted() < cost.get() => {
-            Passage { answer, way: Way::Refused, held: Micros::ZERO }
-        }
-        _ => answer.into(),
+#[cfg(test)]
+impl<S: Store + 'static> Gate<S> {
+    /// The gate to `engine`, with eyes of its own.
+    pub(crate) fn new(engine: Engine<S>) -> Self {
+        let policies = engine.policies();
+        let eyes = Eyes::new(std::num::NonZeroU16::MIN, &policies, false, Default::default());
+        Self::watched(engine, eyes, None)
     }
 }
 
 #[cfg(test)]
 impl Gate {
     /// A gate to these policies, with state in memory.
-    pub(crate) fn in_memory(policies: sluicegate::policy::PolicySet) -> Arc<Self> {
-        let store = AnyStore::Memory(Arc::default());
-        Arc::new(Self::new(Engine::new(policies, store, Arc::new(sluicegate::WallClock))))
+    pub(crate) fn in_memory(policies: PolicySet) -> Arc<Self> {
+        Arc::new(Self::new(engine_in_memory(policies)))
     }
+
+    /// The same, whose decisions are seen by `eyes`.
+    pub(crate) fn in_memory_seen_by(policies: PolicySet, eyes: Eyes) -> Arc<Self> {
+        Arc::new(Self::watched(engine_in_memory(policies), eyes, None))
+    }
+}
+
+#[cfg(test)]
+fn engine_in_memory(policies: PolicySet) -> Engine<AnyStore> {
+    let store = AnyStore::Memory(Arc::default());
+    Engine::new(policies, store, Arc::new(sluicegate::WallClock))
 }

@@ -243,7 +243,7 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
     let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.keys);
     let TraceConfig { endpoint, sample } = &config.trace;
     let traces = endpoint.as_ref().map(|to| Traces::start(to.expose(), *sample)).transpose()?;
-    let gate = Arc::new(Gate::new(engine).seen_by(eyes).traced(traces));
+    let gate = Arc::new(Gate::watched(engine, eyes, traces));
     let headers = Headers::of(config.rls.headers.as_slice());
     let trusted_peers = TrustedPeers::new(config.http.trusted_peers.as_slice());
     let limits = RateLimits::new(Arc::clone(&gate), tree, headers);

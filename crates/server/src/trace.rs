@@ -99,7 +99,7 @@ impl Traces {
     /// `deciding`, in a span of its own.
     pub(crate) async fn decision(
         &self,
-        (wire, by_caller): (Wire, bool),
+        wire: Wire,
         request: &Request<'_>,
         deciding: impl Future<Output = Result<Passage, DecideError>>,
     ) -> Result<Passage, DecideError> {
@@ -110,7 +110,7 @@ impl Traces {
         let span = context.span();
         if span.is_recording() {
             span.set_attribute(KeyValue::new("sluicegate.wire", wire.name()));
-            span.set_attributes(told(by_caller, request, &decided));
+            span.set_attributes(told(request, &decided));
             if let Err(DecideError::Store(error)) = &decided {
                 span.set_status(Status::error(error.to_string()));
             }
@@ -152,12 +152,8 @@ pub(crate) async fn store<T>(
 }
 
 /// What is told of a decision: nothing that a client made up.
-fn told(
-    by_caller: bool,
-    request: &Request<'_>,
-    decided: &Result<Passage, DecideError>,
-) -> Vec<KeyValue> {
-    let policy = Subject::of(by_caller, request, decided.as_ref().err()).name();
+fn told(request: &Request<'_>, decided: &Result<Passage, DecideError>) -> Vec<KeyValue> {
+    let policy = Subject::of(request, decided.as_ref().err()).name();
     let mut told = vec![
         KeyValue::new("sluicegate.policy", policy.to_owned()),
         KeyValue::new("sluicegate.verb", eyes::verb_name(&request.verb)),

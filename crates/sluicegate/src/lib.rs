@@ -50,11 +50,10 @@ pub use clock::{
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{
-    Answer, DecideError, Engine, Explanation, Mode, Request, SettleError, Settled, Settlement,
-    StoreFailure, settled_rules,
+    All, AllError, Answer, DecideError, Engine, Explanation, HELD_MAX, Limits, Mode, Observer,
+    Passage, Patience, Request, SettleError, Settled, Settlement, StoreFailure, Turn, Way,
+    settled_rules,
 };
-#[cfg(all(feature = "engine", feature = "tokio"))]
-pub use engine::{HELD_MAX, Passage, Way};
 pub use keyed::{KeyedError, KeyedRateLimiter};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};

@@ -25,16 +25,22 @@ policies:
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
 
-fn engine() -> Engine {
-    Engine::in_memory(PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid")))
+fn engine() -> Arc<Engine> {
+    let policies = Document::parse(POLICIES).expect("POLICIES is valid");
+    Arc::new(Engine::in_memory(PolicySet::new(policies)))
 }
 
 fn orders(key: &str) -> Request<'_> {
     Request { app: Some("checkout"), ..Request::new("orders", Some(key.as_bytes()), CHECK) }
 }
 
-fn at(engine: &Engine, request: &Request<'_>, secs: u64) -> Answer {
-    engine.decide_at(request, Micros::from_secs(secs)).expect("the request can be decided")
+fn decide(engine: &Arc<Engine>, request: &Request<'_>, now: Micros) -> Result<Answer, DecideError> {
+    let decided = engine.turn_at(now).try_decide(request).expect("memory need not be waited for");
+    decided.map(|passage| passage.answer)
+}
+
+fn at(engine: &Arc<Engine>, request: &Request<'_>, secs: u64) -> Answer {
+    decide(engine, request, Micros::from_secs(secs)).expect("the request can be decided")
 }
 
 #[test]
@@ -56,10 +62,11 @@ fn the_rule_that_refused_is_named_and_the_others_are_not_charged() {
 fn an_app_that_may_use_a_policy_as_any_other_may_gives_nothing_back() {
     let text = "{ name: p, apps: ['*', bank], rules: [ token_bucket: { rate: 1/d, burst: 5 } ] }";
     let policy = Policy::parse_one(text).expect("it makes sense").of_app("shop");
-    let engine = Engine::in_memory(PolicySet::default().with(policy).expect("it is the only one"));
+    let policies = PolicySet::default().with(policy).expect("it is the only one");
+    let engine = Arc::new(Engine::in_memory(policies));
     let ask = |app, verb| {
         let request = Request { app, ..Request::new("p", Some(b"k"), verb) };
-        engine.decide_at(&request, Micros::ZERO).map(|answer| answer.decision.remaining)
+        decide(&engine, &request, Micros::ZERO).map(|answer| answer.decision.remaining)
     };
     let refund = Verb::Refund { cost: Cost::ONE };
     for (app, left) in [(Some("other"), 4), (None, 3)] {
@@ -97,7 +104,7 @@ fn an_override_holds_for_its_key_only() {
 #[test]
 fn what_cannot_be_asked_is_told_apart_from_a_refusal() {
     let engine = engine();
-    let error = |request: Request<'_>| engine.decide_at(&request, Micros::ZERO).unwrap_err();
+    let error = |request: Request<'_>| decide(&engine, &request, Micros::ZERO).unwrap_err();
     let text = |request| error(request).to_string();
     assert_eq!(text(Request::new("nope", None, CHECK)), "policy: there is no policy `nope`");
     assert_eq!(
@@ -149,40 +156,40 @@ fn a_new_limit_holds_from_the_next_request_and_usage_stays() {
 async fn the_clock_is_passed_in() {
     let clock = Arc::new(ManualClock::default());
     let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
-    let engine = Engine::new(policies, MemoryStore::new(10), clock.clone());
+    let engine = Arc::new(Engine::new(policies, MemoryStore::new(10), clock.clone()));
     for allowed in [true, true, false] {
-        let answer = engine.decide(&orders("a")).await.unwrap();
-        assert_eq!(answer.decision.allowed(), allowed);
+        let passage = engine.turn().decide(&orders("a")).await.unwrap();
+        assert_eq!(passage.answer.decision.allowed(), allowed);
     }
     clock.advance(Micros::SECOND);
-    assert!(engine.decide_now(&orders("a")).unwrap().decision.allowed());
+    let passage = engine.turn().try_decide(&orders("a")).expect("at once").unwrap();
+    assert!(passage.way.passes());
 }
 
-#[tokio::test]
-async fn rules_that_a_caller_sends_along_have_budgets_of_their_own() {
+#[test]
+fn rules_that_a_caller_sends_along_have_budgets_of_their_own() {
     let engine = engine();
     let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 2).unwrap();
     let rules = Rules::new(RuleSet::single("sent", bucket.into())).unwrap();
     let ask = |name, key| {
         let request = Request::new(name, key, CHECK);
-        let (engine, rules) = (&engine, &rules);
-        async move { engine.decide_by(rules, &request, Micros::from_secs(9)).await }
+        decide(&engine, &request.by(&rules), Micros::from_secs(9))
     };
     for remaining in [1, 0] {
-        let answer = ask("SENT", Some(b"a")).await.unwrap();
+        let answer = ask("SENT", Some(b"a")).unwrap();
         assert_eq!((answer.decision.remaining, answer.rule()), (remaining, "sent"));
     }
-    assert!(!ask("SENT", Some(b"a")).await.unwrap().decision.allowed());
-    assert!(ask("SENT", Some(b"b")).await.unwrap().decision.allowed());
-    assert!(ask("OTHER", Some(b"a")).await.unwrap().decision.allowed());
-    assert!(ask("SENT", None).await.unwrap().decision.allowed());
-    assert_eq!(ask("SENT", Some(b"")).await.unwrap_err(), DecideError::EmptyKey);
+    assert!(!ask("SENT", Some(b"a")).unwrap().decision.allowed());
+    assert!(ask("SENT", Some(b"b")).unwrap().decision.allowed());
+    assert!(ask("OTHER", Some(b"a")).unwrap().decision.allowed());
+    assert!(ask("SENT", None).unwrap().decision.allowed());
+    assert_eq!(ask("SENT", Some(b"")).unwrap_err(), DecideError::EmptyKey);
     let long = [b'x'; 1025];
-    assert_eq!(ask("SENT", Some(&long)).await.unwrap_err(), DecideError::LongKey(1025));
+    assert_eq!(ask("SENT", Some(&long)).unwrap_err(), DecideError::LongKey(1025));
 }
 
 /// A store for so many keys, of which each policy may have a few.
-fn engine_with_quota(policy: &str, keys_per_policy_max: usize) -> Engine {
+fn engine_with_quota(policy: &str, keys_per_policy_max: usize) -> Arc<Engine> {
     let rule = "token_bucket: { rate: 1/s, burst: 2 }";
     let text = format!(
         "policies: [
@@ -193,11 +200,11 @@ fn engine_with_quota(policy: &str, keys_per_policy_max: usize) -> Engine {
     let policies =
         PolicySet::new(Document::parse(&text).expect("the policies of the test are valid"));
     let store = MemoryStore::new(1_000).with_keys_per_policy_max(keys_per_policy_max);
-    Engine::new(policies, store, Arc::new(ManualClock::default()))
+    Arc::new(Engine::new(policies, store, Arc::new(ManualClock::default())))
 }
 
 /// Whether `key` gets a permit of `policy`.
-fn passes(engine: &Engine, policy: &str, key: &str) -> bool {
+fn passes(engine: &Arc<Engine>, policy: &str, key: &str) -> bool {
     let request = Request::new(policy, Some(key.as_bytes()), CHECK);
     at(engine, &request, 0).decision.allowed()
 }
@@ -224,15 +231,15 @@ fn new_keys_beyond_a_policy_s_quota_are_refused_where_it_says_so() {
     assert_eq!(refused.decision.retry_after(), Some(Micros::SECOND));
 }
 
-#[tokio::test]
-async fn all_limits_that_callers_bring_along_have_one_quota() {
+#[test]
+fn all_limits_that_callers_bring_along_have_one_quota() {
     let engine = engine_with_quota("", 3);
     let bucket = |burst| TokenBucket::new(Rate::per_second(1).unwrap(), burst).unwrap();
     for burst in 1..=6_u64 {
         let rules = Rules::new(RuleSet::single("sent", bucket(burst).into())).unwrap();
         let name = format!("SENT-{burst}");
         let request = Request::new(&name, Some(b"a"), CHECK);
-        engine.decide_by(&rules, &request, Micros::ZERO).await.unwrap();
+        decide(&engine, &request.by(&rules), Micros::ZERO).unwrap();
     }
     assert_eq!((engine.store().len(), engine.store().overflows()), (3, 3));
     assert!(passes(&engine, "login", "a"));

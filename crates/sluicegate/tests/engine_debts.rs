@@ -158,7 +158,7 @@ impl Store for OnLine {
 
 struct Node {
     line: OnLine,
-    engine: Engine<OnLine>,
+    engine: Arc<Engine<OnLine>>,
 }
 
 impl Node {
@@ -168,7 +168,7 @@ impl Node {
         let nodes = NonZeroU32::new(nodes).expect("there is at least one");
         let engine = Engine::new(policies, line.clone(), Arc::new(ManualClock::default()))
             .surviving(StoreFailure { nodes, ..StoreFailure::default() });
-        Self { line, engine }
+        Self { line, engine: Arc::new(engine) }
     }
 
     fn alone() -> Self {
@@ -177,7 +177,8 @@ impl Node {
 
     fn try_ask(&self, policy: &str, verb: Verb, at_ms: u64) -> Result<Answer, DecideError> {
         let request = Request::new(policy, Some(b"key"), verb);
-        at_once(self.engine.decide_as_of(&request, Micros::from_millis(at_ms)))
+        let turn = self.engine.turn_at(Micros::from_millis(at_ms));
+        at_once(turn.decide(&request)).map(|passage| passage.answer)
     }
 
     fn ask(&self, policy: &str, at_ms: u64) -> Answer {
@@ -255,10 +256,8 @@ fn an_answer_that_is_heard_after_a_later_one_takes_nothing_back() {
         let limit = node.ask(policy, 1_000).decision.limit;
         node.line.set(Line::Slow);
         let request = Request::new(policy, Some(b"key"), CHECK);
-        let (mut first, mut second) = (
-            pin!(node.engine.decide_as_of(&request, Micros::SECOND)),
-            pin!(node.engine.decide_as_of(&request, Micros::SECOND)),
-        );
+        let turn = node.engine.turn_at(Micros::SECOND);
+        let (mut first, mut second) = (pin!(turn.decide(&request)), pin!(turn.decide(&request)));
         assert!(poll(&mut first).is_pending());
         assert!(poll(&mut second).is_pending());
         for deciding in [&mut second, &mut first] {
@@ -277,8 +276,8 @@ fn a_refund_that_is_heard_after_a_later_check_does_not_give_that_back() {
         node.line.set(Line::Slow);
         let of = |verb| Request::new(policy, Some(b"key"), verb);
         let (refund, check) = (of(Verb::Refund { cost: Cost::new(2).unwrap() }), of(CHECK));
-        let mut refund = pin!(node.engine.decide_as_of(&refund, Micros::SECOND));
-        let mut check = pin!(node.engine.decide_as_of(&check, Micros::SECOND));
+        let turn = node.engine.turn_at(Micros::SECOND);
+        let (mut refund, mut check) = (pin!(turn.decide(&refund)), pin!(turn.decide(&check)));
         assert!(poll(&mut refund).is_pending());
         assert!(poll(&mut check).is_pending());
         assert!(poll(&mut check).is_ready());
@@ -348,14 +347,14 @@ fn an_overloaded_store_is_never_replaced_by_a_share() {
     assert_eq!(node.passed("bucket", 30, 1_000), 20);
 }
 
-#[cfg(feature = "tokio")]
 #[tokio::test(start_paused = true)]
 async fn a_policy_may_have_the_patience_for_a_store_that_has_too_much_to_do() {
     let node = Node::alone();
     let request = Request::new("patient", Some(b"key"), CHECK);
     node.line.set(Line::Busy);
     let begun = tokio::time::Instant::now();
-    let answer = node.engine.decide_as_of(&request, Micros::SECOND).await.expect("a decision");
+    let turn = node.engine.turn_at(Micros::SECOND);
+    let answer = turn.decide(&request).await.expect("a decision").answer;
     assert_eq!((answer.mode, answer.decision.allowed()), (Mode::Shed, false));
     let waited = begun.elapsed().as_millis();
     assert!((950..=1_000).contains(&waited), "{waited} ms");
@@ -363,8 +362,8 @@ async fn a_policy_may_have_the_patience_for_a_store_that_has_too_much_to_do() {
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         node.line.set(Line::Good);
     };
-    let (answer, ()) = tokio::join!(node.engine.decide_as_of(&request, Micros::SECOND), idle);
-    let answer = answer.expect("a decision");
+    let (answer, ()) = tokio::join!(turn.decide(&request), idle);
+    let answer = answer.expect("a decision").answer;
     assert_eq!((answer.mode, answer.decision.remaining), (Mode::Store, 19));
 }
 

@@ -1,12 +1,12 @@
 //! What the engine does with requests over the limit, as their policies say.
-#![cfg(all(feature = "engine", feature = "tokio"))]
+#![cfg(feature = "engine")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate::policy::{Document, Fallback, PolicySet};
 use sluicegate::store::MemoryStore;
-use sluicegate::{Clock, Cost, Engine, Micros, Passage, Request, Verb, Way};
+use sluicegate::{Clock, Cost, Engine, Limits, Micros, Passage, Patience, Request, Verb, Way};
 use tokio::time::Instant;
 
 const POLICIES: &str = "
@@ -43,7 +43,8 @@ fn engine() -> Arc<Engine> {
 
 async fn pass(engine: &Arc<Engine>, policy: &str) -> Passage {
     let request = Request::new(policy, Some(b"alice"), Verb::Check { cost: Cost::ONE });
-    engine.pass(&request).await.expect("the store is in memory")
+    let request = request.with_patience(Patience::Policy);
+    engine.turn().decide(&request).await.expect("the store is in memory")
 }
 
 #[tokio::test]
@@ -145,7 +146,8 @@ async fn other_verbs_have_no_overflow() {
     let engine = engine();
     pass(&engine, "queue").await;
     let peek = Request::new("queue", Some(b"alice"), Verb::Peek { cost: Cost::ONE });
-    let passage = engine.pass(&peek).await.expect("the store is in memory");
+    let peek = peek.with_patience(Patience::Policy);
+    let passage = engine.turn().decide(&peek).await.expect("the store is in memory");
     assert_eq!((passage.way, passage.held), (Way::Refused, Micros::ZERO));
 }
 
@@ -153,28 +155,26 @@ async fn other_verbs_have_no_overflow() {
 async fn what_nobody_has_to_be_waited_for_is_decided_at_once() {
     let engine = engine();
     for policy in ["reject", "tag", "divert", "shadow"] {
-        let request = Request::new(policy, Some(b"alice"), Verb::Check { cost: Cost::ONE });
+        let request = Request::new(policy, Some(b"alice"), CHECK).with_patience(Patience::Policy);
         for expected in [Some(Way::Through), None] {
-            let passage = engine.pass_at_once(&request, engine.now()).expect(policy).unwrap();
-            let awaited = engine.pass(&Request { key: Some(b"bob"), ..request.clone() }).await;
+            let passage = engine.turn().try_decide(&request).expect(policy).unwrap();
+            let other = Request { key: Some(b"bob"), ..request.clone() };
+            let awaited = engine.turn().decide(&other).await;
             assert_eq!(passage.way, awaited.unwrap().way, "{policy}: both ways say the same");
             assert_eq!(passage.way == Way::Through, expected.is_some(), "{policy}");
         }
     }
-    let queued = Request::new("queue", Some(b"alice"), Verb::Check { cost: Cost::ONE });
-    assert!(
-        engine.pass_at_once(&queued, engine.now()).is_none(),
-        "its turn may have to be waited for"
-    );
+    let queued = Request::new("queue", Some(b"alice"), CHECK).with_patience(Patience::Policy);
+    assert!(engine.turn().try_decide(&queued).is_none(), "its turn may have to be waited for");
     assert_eq!(pass(&engine, "queue").await.held, Micros::ZERO, "and nothing was taken");
-    let unknown = Request { policy: "nope", ..queued };
-    assert!(engine.pass_at_once(&unknown, engine.now()).expect("at once").is_err());
+    let unknown = Request { limits: Limits::Policy("nope"), ..queued };
+    assert!(engine.turn().try_decide(&unknown).expect("at once").is_err());
 }
 
 async fn in_turn(engine: &Arc<Engine>, policy: &str, verb: Verb, hold_max_s: u64) -> Passage {
     let request = Request::new(policy, Some(b"alice"), verb);
-    let hold_max = Micros::from_secs(hold_max_s);
-    engine.pass_in_turn(&request, engine.now(), hold_max).await.expect("the store is in memory")
+    let request = request.with_patience(Patience::Gateway(Micros::from_secs(hold_max_s)));
+    engine.turn().decide(&request).await.expect("the store is in memory")
 }
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
@@ -253,10 +253,11 @@ async fn what_a_policy_does_over_its_limit_it_does_with_callers_that_would_wait(
     for policy in ["reject", "queue", "tag", "divert", "shadow"] {
         assert_eq!(pass(&engine, policy).await.way, Way::Through);
         let request = Request::new(policy, Some(b"alice"), reserve.clone());
-        let passage = engine.pass(&request).await.expect("the store is in memory");
+        let request = request.with_patience(Patience::Policy);
+        let passage = engine.turn().decide(&request).await.expect("the store is in memory");
         assert_eq!(passage.held, Micros::ZERO, "{policy}: it brought its own wait");
         ways.push(passage.way);
-        let at_once = engine.pass_at_once(&request, engine.now()).expect("it is in memory");
+        let at_once = engine.turn().try_decide(&request).expect("it is in memory");
         assert_eq!(at_once.as_ref().map(|passage| &passage.way), Ok(&ways[ways.len() - 1]));
     }
     assert!(matches!(
@@ -291,7 +292,7 @@ async fn a_held_request_is_decided_by_the_policies_that_are_in_force_by_then() {
         engine.set_policies(PolicySet::new(Document::parse(policies).expect("still valid")));
         // What was used before is under these rules from now on.
         let check = Request::new("log", Some(b"alice"), Verb::Check { cost: Cost::ONE });
-        engine.decide(&check).await.ok();
+        engine.turn().decide(&check).await.ok();
         let passage = holding.await.expect("it does not panic");
         assert_eq!((passage.way, passage.held), (way, held), "{policies}");
         assert_eq!(engine.held(), 0);

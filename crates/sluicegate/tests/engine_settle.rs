@@ -76,10 +76,10 @@ impl Shared {
     }
 }
 
-fn engine(store: &Shared, clock: &Arc<ManualClock>) -> Engine<Shared> {
+fn engine(store: &Shared, clock: &Arc<ManualClock>) -> Arc<Engine<Shared>> {
     let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
     let engine = Engine::new(policies, store.clone(), Arc::clone(clock) as _);
-    engine.surviving(StoreFailure::default())
+    Arc::new(engine.surviving(StoreFailure::default()))
 }
 
 fn now<F: Future>(future: F) -> F::Output {
@@ -94,15 +94,15 @@ fn settlement<'a>(policy: &'a str, id: &'a str, charged: u64, cost: u64) -> Sett
     Settlement { policy, key: Some(b"k"), app: None, id: id.as_bytes(), charged, cost }
 }
 
-fn check(engine: &Engine<Shared>, policy: &str, cost: u64) -> u64 {
+fn check(engine: &Arc<Engine<Shared>>, policy: &str, cost: u64) -> u64 {
     let verb = Verb::Check { cost: Cost::new(cost).expect("it is in its range") };
     let request = Request::new(policy, Some(b"k"), verb);
-    now(engine.decide(&request)).expect("it is decided").decision.granted()
+    now(engine.turn().decide(&request)).expect("it is decided").answer.decision.granted()
 }
 
-fn left(engine: &Engine<Shared>, policy: &str) -> u64 {
+fn left(engine: &Arc<Engine<Shared>>, policy: &str) -> u64 {
     let request = Request::new(policy, Some(b"k"), Verb::Peek { cost: Cost::ONE });
-    now(engine.decide(&request)).expect("it is decided").decision.remaining
+    now(engine.turn().decide(&request)).expect("it is decided").answer.decision.remaining
 }
 
 /// What was refunded, taken and missing.
@@ -116,16 +116,16 @@ fn what_was_charged_is_corrected_once_an_hour_for_each_id() {
     let engine = engine(&store, &clock);
     check(&engine, "tokens", 60);
     let less = settlement("tokens", "a", 60, 20);
-    assert_eq!(parts(&now(engine.settle(&less)).unwrap()), [40, 0, 0]);
-    assert_eq!(now(engine.settle(&less)).unwrap_err(), SettleError::Settled);
+    assert_eq!(parts(&now(engine.turn().settle(&less)).unwrap()), [40, 0, 0]);
+    assert_eq!(now(engine.turn().settle(&less)).unwrap_err(), SettleError::Settled);
     assert_eq!(left(&engine, "tokens"), 80);
     let more = settlement("tokens", "b", 20, 130);
-    assert_eq!(parts(&now(engine.settle(&more)).unwrap()), [0, 80, 30]);
+    assert_eq!(parts(&now(engine.turn().settle(&more)).unwrap()), [0, 80, 30]);
     let same = settlement("tokens", "c", 20, 20);
-    assert_eq!(parts(&now(engine.settle(&same)).unwrap()), [0, 0, 0]);
-    assert_eq!(now(engine.settle(&same)).unwrap_err(), SettleError::Settled);
+    assert_eq!(parts(&now(engine.turn().settle(&same)).unwrap()), [0, 0, 0]);
+    assert_eq!(now(engine.turn().settle(&same)).unwrap_err(), SettleError::Settled);
     clock.advance(Micros::from_secs(3_600));
-    assert!(now(engine.settle(&less)).is_ok(), "an hour later the name is free");
+    assert!(now(engine.turn().settle(&less)).is_ok(), "an hour later the name is free");
 }
 
 #[test]
@@ -136,17 +136,17 @@ fn policy_key_and_id_together_are_one_settlement_whichever_app_asks() {
     let job = Settlement { app: Some("job"), ..web.clone() };
     let nobody = Settlement { key: None, ..web.clone() };
     for one in [&settlement("tokens", "i", 2, 1), &web, &nobody] {
-        assert!(now(engine.settle(one)).is_ok(), "{one:?}");
-        assert_eq!(now(engine.settle(one)).unwrap_err(), SettleError::Settled);
+        assert!(now(engine.turn().settle(one)).is_ok(), "{one:?}");
+        assert_eq!(now(engine.turn().settle(one)).unwrap_err(), SettleError::Settled);
     }
-    assert_eq!(now(engine.settle(&job)).unwrap_err(), SettleError::Settled);
+    assert_eq!(now(engine.turn().settle(&job)).unwrap_err(), SettleError::Settled);
 }
 
 #[test]
 fn what_makes_no_sense_leaves_the_id_as_it_was() {
     let (store, clock) = (Shared::new(), Arc::new(ManualClock::default()));
     let engine = engine(&store, &clock);
-    let refused = |settlement: &Settlement<'_>| now(engine.settle(settlement)).unwrap_err();
+    let refused = |settlement: &Settlement<'_>| now(engine.turn().settle(settlement)).unwrap_err();
     assert_eq!(refused(&settlement("tokens", "", 1, 0)), SettleError::Id(0));
     assert_eq!(refused(&settlement("tokens", "i", 1, 1 << 32)), SettleError::Cost(1 << 32));
     let unknown = refused(&settlement("none", "i", 1, 0));
@@ -167,10 +167,10 @@ fn a_correction_that_was_surely_not_made_can_be_made_later() {
         check(&engine, "open", 60);
         let settlement = settlement("open", "a", 60, cost);
         store.fails_after(1, Executed::No);
-        let undone = now(engine.settle(&settlement)).unwrap_err();
+        let undone = now(engine.turn().settle(&settlement)).unwrap_err();
         assert!(matches!(undone, SettleError::Undone(_)), "{undone}");
         assert_eq!(left(&engine, "open"), 40);
-        assert_eq!(parts(&now(engine.settle(&settlement)).unwrap()), corrected);
+        assert_eq!(parts(&now(engine.turn().settle(&settlement)).unwrap()), corrected);
     }
 }
 
@@ -181,9 +181,9 @@ fn a_correction_that_was_perhaps_made_is_not_made_again() {
     check(&engine, "open", 60);
     let settlement = settlement("open", "a", 60, 20);
     store.fails_after(1, Executed::Perhaps);
-    let unknown = now(engine.settle(&settlement)).unwrap_err();
+    let unknown = now(engine.turn().settle(&settlement)).unwrap_err();
     assert!(matches!(unknown, SettleError::Unknown(_)), "{unknown}");
-    assert_eq!(now(engine.settle(&settlement)).unwrap_err(), SettleError::Settled);
+    assert_eq!(now(engine.turn().settle(&settlement)).unwrap_err(), SettleError::Settled);
 }
 
 #[test]
@@ -193,9 +193,9 @@ fn without_a_store_nothing_is_settled_whatever_the_policy_says() {
     check(&engine, "open", 60);
     let settlement = settlement("open", "a", 60, 20);
     store.fails_after(0, Executed::No);
-    let gone = now(engine.settle(&settlement)).unwrap_err();
+    let gone = now(engine.turn().settle(&settlement)).unwrap_err();
     assert!(matches!(gone, SettleError::Decide(DecideError::Store(_))), "{gone}");
-    assert_eq!(parts(&now(engine.settle(&settlement)).unwrap()), [40, 0, 0]);
+    assert_eq!(parts(&now(engine.turn().settle(&settlement)).unwrap()), [40, 0, 0]);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn whether_an_id_was_taken_that_brought_no_answer_is_left_open() {
     let engine = engine(&store, &clock);
     for executed in [Executed::Perhaps, Executed::No] {
         store.fails_after(0, executed);
-        let gone = now(engine.settle(&settlement("open", "a", 60, 20))).unwrap_err();
+        let gone = now(engine.turn().settle(&settlement("open", "a", 60, 20))).unwrap_err();
         let SettleError::Decide(DecideError::Store(error)) = gone else { panic!("{gone}") };
         assert_eq!(error.executed(), executed);
     }
@@ -218,7 +218,7 @@ fn an_explanation_says_what_each_rule_would_and_changes_nothing() {
     let verb = Verb::Check { cost: Cost::new(3).unwrap() };
     let request = Request::new("two", Some(b"k"), verb);
     for _ in 0..2 {
-        let why = now(engine.explain(&request)).unwrap();
+        let why = now(engine.turn().explain(&request)).unwrap();
         assert_eq!(
             (why.policy.name(), why.is_override, why.answer.rule()),
             ("two", false, "burst")
@@ -228,11 +228,11 @@ fn an_explanation_says_what_each_rule_would_and_changes_nothing() {
         assert_eq!(told.collect::<Vec<_>>(), [(false, 5, 2), (true, 9, 6)]);
     }
     store.fails_after(0, Executed::No);
-    let blind = now(engine.explain(&request)).unwrap();
+    let blind = now(engine.turn().explain(&request)).unwrap();
     assert_eq!((blind.answer.mode, blind.rules), (Mode::Local, None));
     for answers in [1, 2] {
         store.fails_after(answers, Executed::No);
-        let blind = now(engine.explain(&request)).unwrap();
+        let blind = now(engine.turn().explain(&request)).unwrap();
         assert_eq!((blind.answer.mode, blind.rules), (Mode::Store, None), "gone in between");
     }
 }

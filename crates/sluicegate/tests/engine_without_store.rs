@@ -14,8 +14,8 @@ use sluicegate::store::{
     Debt, Executed, MemoryStore, Permits, Request as StoreRequest, Store, StoreError, Verdict,
 };
 use sluicegate::{
-    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Request, StoreFailure,
-    Verb,
+    Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Request,
+    StoreFailure, Verb,
 };
 
 const POLICIES: &str = "
@@ -91,16 +91,16 @@ impl Shared {
     }
 
     /// One of `nodes` engines on this store.
-    fn engine(&self, nodes: u32) -> Engine<Self> {
+    fn engine(&self, nodes: u32) -> Arc<Engine<Self>> {
         let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
         let nodes = NonZeroU32::new(nodes).expect("there is at least one");
-        Engine::new(policies, self.clone(), Arc::new(ManualClock::default()))
-            .surviving(StoreFailure { nodes, ..StoreFailure::default() })
+        let engine = Engine::new(policies, self.clone(), Arc::new(ManualClock::default()));
+        Arc::new(engine.surviving(StoreFailure { nodes, ..StoreFailure::default() }))
     }
 }
 
 fn try_ask(
-    engine: &Engine<Shared>,
+    engine: &Arc<Engine<Shared>>,
     policy: &str,
     verb: Verb,
     at_ms: u64,
@@ -109,24 +109,25 @@ fn try_ask(
 }
 
 fn try_ask_of(
-    engine: &Engine<Shared>,
+    engine: &Arc<Engine<Shared>>,
     (policy, key): (&str, &[u8]),
     verb: Verb,
     at_ms: u64,
 ) -> Result<Answer, DecideError> {
     let request = Request::new(policy, Some(key), verb);
-    let mut deciding = pin!(engine.decide_as_of(&request, Micros::from_millis(at_ms)));
+    let turn = engine.turn_at(Micros::from_millis(at_ms));
+    let mut deciding = pin!(turn.decide(&request));
     match deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
+        Poll::Ready(decided) => decided.map(|passage| passage.answer),
         Poll::Pending => unreachable!("the store in these tests answers at once"),
     }
 }
 
-fn ask(engine: &Engine<Shared>, policy: &str, verb: Verb, at_ms: u64) -> Answer {
+fn ask(engine: &Arc<Engine<Shared>>, policy: &str, verb: Verb, at_ms: u64) -> Answer {
     try_ask(engine, policy, verb, at_ms).expect("the request can be decided")
 }
 
-fn passed(engine: &Engine<Shared>, policy: &str, times: u64, at_ms: u64) -> u64 {
+fn passed(engine: &Arc<Engine<Shared>>, policy: &str, times: u64, at_ms: u64) -> u64 {
     (0..times).map(|_| ask(engine, policy, CHECK, at_ms).decision.granted()).sum()
 }
 
@@ -381,17 +382,18 @@ fn what_was_granted_without_the_store_is_nothing_to_give_back_to_it() {
     }
 }
 
-#[cfg(feature = "tokio")]
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_booked_in_the_store_goes_to_the_next_and_any_other_does_not() {
-    let request = Request::new("held", Some(b"key"), CHECK);
+    let request = Request::new("held", Some(b"key"), CHECK).with_patience(Patience::Policy);
     for is_off in [false, true] {
         let store = Shared::new();
-        let engine = Arc::new(store.engine(1));
+        let engine = store.engine(1);
         store.switch(!is_off);
         // The first may pass at once; the second is held, and goes away.
-        let pass =
-            || tokio::time::timeout(std::time::Duration::from_millis(1), engine.pass(&request));
+        let pass = || {
+            let passing = async { engine.turn().decide(&request).await };
+            tokio::time::timeout(std::time::Duration::from_millis(1), passing)
+        };
         while pass().await.is_ok() {}
         store.switch(true);
         let asked = store.asked();

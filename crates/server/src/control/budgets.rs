@@ -16,13 +16,14 @@ pub(super) struct Live(pub(super) Arc<Gate>);
 impl Live {
     /// Asks as an app that may do everything with it: a budget is shared by all that may use it.
     async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, String> {
-        let policies = self.0.engine().policies();
-        let found = policies.resolve(policy).ok_or("this node does not hold the policy yet")?;
+        let turn = self.0.turn(Wire::Admin);
+        let found =
+            turn.policies().resolve(policy).ok_or("this node does not hold the policy yet")?;
         let app = found.named_apps().next().or(found.owner());
         let key = (!key.is_empty()).then_some(key);
-        let request = Request { policy, key, app, verb };
-        let passed = self.0.pass(Wire::Admin, None, &request).await;
-        let answer = passed.map_err(|error| say::decide_error(&error))?.answer;
+        let request = Request { app, ..Request::new(policy, key, verb) };
+        let decided = turn.decide(&request).await;
+        let answer = decided.map_err(|error| say::decide_error(&error))?.answer;
         let decision = &answer.decision;
         Ok(Budget {
             allowed: decision.allowed(),

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use sluicegate::{DecideError, Mode, Request, Verb};
+use sluicegate::{DecideError, Limits, Mode, Request, Verb};
 
 use super::histogram::{Histogram, Spans};
 use super::keys::KeyWriter;
@@ -375,14 +375,14 @@ impl Cells {
 
 impl<'a> Subject<'a> {
     /// Whose decision `request` was, or with `error` would have been.
-    pub(crate) fn of(by_caller: bool, request: &Request<'a>, error: Option<&DecideError>) -> Self {
+    pub(crate) fn of(request: &Request<'a>, error: Option<&DecideError>) -> Self {
+        let Limits::Policy(policy) = request.limits else { return Self::Caller };
         match error {
-            _ if by_caller => Self::Caller,
             // The name may be anything then.
             Some(
                 DecideError::UnknownPolicy(_) | DecideError::EmptyKey | DecideError::LongKey(_),
             ) => Self::Unknown,
-            _ => Self::Policy(request.policy),
+            _ => Self::Policy(policy),
         }
     }
 

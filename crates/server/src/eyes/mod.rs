@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use sluicegate::policy::PolicySet;
-use sluicegate::{Answer, DecideError, Micros, Request, Verb, Way};
+use sluicegate::{DecideError, Micros, Passage, Request, Verb, Way};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -83,14 +83,7 @@ pub(crate) struct Begun(Option<Instant>);
 pub(crate) struct Seen<'a> {
     pub(crate) wire: Wire,
     pub(crate) request: &'a Request<'a>,
-    /// The rules are none of a policy: the caller brought them along.
-    pub(crate) by_caller: bool,
-    pub(crate) decided: Result<(&'a Answer, &'a Way, Micros), &'a DecideError>,
-}
-
-impl Begun {
-    /// A decision that was timed as another one, or not at all.
-    pub(crate) const UNTIMED: Self = Self(None);
+    pub(crate) decided: Result<&'a Passage, &'a DecideError>,
 }
 
 thread_local! {
@@ -134,7 +127,7 @@ impl Eyes {
     pub(crate) fn see(&self, seen: &Seen<'_>, begun: Begun) {
         let Seen { wire, request, .. } = *seen;
         if let Begun(Some(begun)) = begun {
-            let held = seen.decided.map_or(Micros::ZERO, |(.., held)| held);
+            let held = seen.decided.map_or(Micros::ZERO, |passage| passage.held);
             self.counts.took(wire, begun.elapsed().saturating_sub(held.into()));
         }
         if self.events.are_watched() {
@@ -143,8 +136,8 @@ impl Eyes {
         match seen.decided {
             Err(error) => self.counts.failed(wire, seen.subject(), error),
             Ok(_) if self.counts.operated(wire, &request.verb) => {}
-            Ok((answer, way, held)) => {
-                let fate = fate(way, held);
+            Ok(Passage { answer, way, held }) => {
+                let fate = fate(way, *held);
                 // Some may have been granted of what is over the limit as a whole.
                 let refused = (*way != Way::Through).then_some(request.key);
                 self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
@@ -156,8 +149,8 @@ impl Eyes {
     fn tell(&self, seen: &Seen<'_>) {
         let Seen { wire, request, decided, .. } = *seen;
         let policy = seen.subject().name();
-        let result = decided.map_or("error", |(_, way, held)| result_name(way, held));
-        let decision = decided.ok().map(|(answer, _, held)| Decided {
+        let result = decided.map_or("error", |passage| result_name(&passage.way, passage.held));
+        let decision = decided.ok().map(|Passage { answer, way: _, held }| Decided {
             mode: mode_name(answer.mode),
             rule: answer.rule(),
             limit: answer.decision.limit,
@@ -205,7 +198,7 @@ impl Eyes {
 
 impl<'a> Seen<'a> {
     fn subject(&self) -> Subject<'a> {
-        Subject::of(self.by_caller, self.request, self.decided.err())
+        Subject::of(self.request, self.decided.err())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use sluicegate::policy::{Document, PolicySet, Rules};
-use sluicegate::{Cost, Micros, Rate, RuleSet, Settlement, TokenBucket};
+use sluicegate::{Cost, Micros, Patience, Rate, RuleSet, Settlement, TokenBucket};
 
 use super::*;
 use crate::gate::Gate;
@@ -27,7 +27,7 @@ fn check<'a>(policy: &'a str, key: &'a [u8]) -> Request<'a> {
 }
 
 fn ask(gate: &Gate, wire: Wire, request: &Request<'_>) {
-    gate.pass_at_once(wire, None, request, Micros::SECOND).expect("memory answers at once").ok();
+    gate.turn_at(wire, Micros::SECOND).try_decide(request).expect("memory answers at once").ok();
 }
 
 /// Every count, as `policy wire result mode`.
@@ -90,22 +90,44 @@ fn what_asks_for_no_permits_is_no_decision() {
 }
 
 #[tokio::test]
-async fn settlements_and_explanations_are_seen_and_so_is_who_a_look_refused() {
+async fn settlements_and_explanations_are_seen() {
     let gate = Gate::in_memory(set(POLICIES));
     let (charged, key) = (Cost::ONE, Some(&b"k"[..]));
     for (id, cost) in [(&b"less"[..], 0), (b"less", 0), (b"more", 9), (b"same", 1), (b"", 1)] {
         let settlement = Settlement { policy: "plain", key, app: None, id, charged, cost };
-        gate.settle(Wire::Http, &settlement).await.ok();
+        gate.turn(Wire::Http).settle(&settlement).await.ok();
     }
     let look = Request { verb: Verb::Peek { cost: charged }, ..check("plain", b"k") };
-    let answer = gate.explain(Wire::Http, &look).await.unwrap().answer;
-    gate.refused_by_look(Wire::Http, &check("plain", b"k"), &answer.into());
-    let expected = [("plain http allowed store", 1), ("plain http refused store", 1)];
+    gate.turn(Wire::Http).explain(&look).await.unwrap();
+    let expected = [("plain http allowed store", 1)];
     assert_eq!(counted(&gate), is(&expected));
     let operations: Vec<_> = gate.eyes().counts.operations(Wire::Http).take(2).collect();
     assert_eq!(operations, [("peek", 2), ("refund", 1)]);
-    let top = serde_json::to_string(&gate.eyes().top("plain", 10).unwrap()).unwrap();
-    assert!(top.contains(r#","refused_at_least":1"#), "{top}");
+}
+
+#[tokio::test]
+async fn all_that_is_done_for_several_together_is_seen() {
+    let gate = Gate::in_memory(set(POLICIES));
+    let both = [check("mark", b"k"), check("plain", b"k")];
+    let both = both.map(|check| check.with_patience(Patience::None));
+    for _ in 0..2 {
+        gate.turn(Wire::Http).decide_all(&both).await.expect("there are such policies");
+    }
+    // What would not pass is asked first.
+    let expected = [
+        ("plain http allowed store", 1),
+        ("mark http allowed store", 1),
+        ("mark http degraded store", 1),
+    ];
+    assert_eq!(counted(&gate), is(&expected));
+    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Http).take(2).collect();
+    assert_eq!(operations, [("peek", 4), ("refund", 0)]);
+    // One cannot be asked, which a look does not find out: the others get their permits back.
+    let job = Verb::Acquire { cost: Cost::ONE, permit: sluicegate::PermitId(1) };
+    let some = [check("plain", b"a"), Request::new("plain", Some(b"a"), job)];
+    gate.turn(Wire::Http).decide_all(&some).await.expect_err("it hands out no permits");
+    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Http).take(2).collect();
+    assert_eq!(operations, [("peek", 5), ("refund", 1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +136,8 @@ async fn what_was_held_back_is_counted_as_that_and_its_wait_is_no_latency() {
                 overflow: { queue: { max_wait: 2s } } } ]";
     let gate = Gate::in_memory(set(held));
     for _ in 0..2 {
-        gate.pass(Wire::Http, None, &check("q", b"k")).await.unwrap();
+        let check = check("q", b"k").with_patience(Patience::Policy);
+        gate.turn(Wire::Http).decide(&check).await.unwrap();
     }
     assert_eq!(counted(&gate), is(&[("q http allowed store", 1), ("q http held store", 1)]));
     assert!(gate.eyes().counts.latency(Wire::Http).sum_seconds() < 0.5);
@@ -126,9 +149,7 @@ fn rules_that_callers_bring_along_are_counted_together() {
     let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
     let rules = Rules::new(RuleSet::single("theirs", bucket.into())).unwrap();
     for name in ["CL", "another"] {
-        let passed =
-            gate.pass_at_once(Wire::Resp, Some(&rules), &check(name, b"k"), Micros::SECOND);
-        passed.unwrap().unwrap();
+        ask(&gate, Wire::Resp, &check(name, b"k").by(&rules));
     }
     assert_eq!(counted(&gate), is(&[("(caller) resp allowed store", 2)]));
 }
@@ -136,9 +157,8 @@ fn rules_that_callers_bring_along_are_counted_together() {
 #[test]
 fn counts_stay_when_the_policies_change_and_no_thread_loses_any() {
     const EACH: u64 = 20_000;
-    let gate = Gate::in_memory(set(POLICIES));
     let eyes = Eyes::new(NonZeroU16::new(3).unwrap(), &set(POLICIES), false, KeyFormat::Hashed);
-    let gate = Arc::new(Arc::into_inner(gate).unwrap().seen_by(eyes));
+    let gate = Gate::in_memory_seen_by(set(POLICIES), eyes);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -184,9 +204,8 @@ fn further_policies_than_are_counted_alone_are_counted_together() {
 #[test]
 fn one_decision_in_memory_in_64_is_timed_and_all_on_another_machine() {
     for (far, timed) in [(false, 10), (true, 640)] {
-        let gate = Gate::in_memory(set(POLICIES));
         let eyes = Eyes::new(NonZeroU16::MIN, &set(POLICIES), far, KeyFormat::Hashed);
-        let gate = Arc::into_inner(gate).unwrap().seen_by(eyes);
+        let gate = Gate::in_memory_seen_by(set(POLICIES), eyes);
         for _ in 0..640 {
             ask(&gate, Wire::Http, &check("plain", b"k"));
         }
@@ -196,9 +215,8 @@ fn one_decision_in_memory_in_64_is_timed_and_all_on_another_machine() {
 
 #[test]
 fn refused_keys_are_listed_and_others_are_not() {
-    let gate = Arc::into_inner(Gate::in_memory(set(POLICIES))).unwrap();
     let eyes = Eyes::new(NonZeroU16::MIN, &set(POLICIES), false, KeyFormat::Clear);
-    let gate = Arc::new(gate.seen_by(eyes));
+    let gate = Gate::in_memory_seen_by(set(POLICIES), eyes);
     for (key, times) in [("alice", 5), ("bob", 3), ("carol", 2)] {
         for _ in 0..times {
             ask(&gate, Wire::Http, &check("plain", key.as_bytes()));
@@ -216,8 +234,9 @@ async fn what_is_granted_in_part_to_a_gateway_is_counted_as_over_the_limit() {
     let verb = Verb::AtMost { cost: Cost::new(5).expect("it is within the range") };
     for policy in ["plain", "mark"] {
         let request = Request::new(policy, Some(b"ann"), verb.clone());
-        let passing = gate.pass_in_turn(Wire::Rls, None, &request, Micros::SECOND);
-        let passage = passing.await.expect("there is such a policy");
+        let request = request.with_patience(Patience::Gateway(Micros::SECOND));
+        let passage = gate.turn(Wire::Rls).decide(&request).await;
+        let passage = passage.expect("there is such a policy");
         assert!(passage.answer.decision.granted() > 0);
     }
     let counted = counted(&gate);

@@ -12,8 +12,8 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Decides one request after the other, in virtual time.
 pub(crate) enum Decider {
-    Memory(Box<Engine>),
-    Redis(Box<OnRedis>),
+    Memory(Arc<Engine>),
+    Redis(OnRedis),
 }
 
 /// When the first version of the policies was taken over, as states in Redis have it: any time that they
@@ -21,7 +21,7 @@ pub(crate) enum Decider {
 const VERSIONS_SINCE: Micros = Micros::from_secs(1_800_000_000);
 
 pub(crate) struct OnRedis {
-    engine: Engine<RedisStore>,
+    engine: Arc<Engine<RedisStore>>,
     runtime: Runtime,
 }
 
@@ -29,7 +29,7 @@ impl Decider {
     /// In this process, remembering at most `keys_max` keys.
     pub(crate) fn in_memory(policies: PolicySet, keys_max: usize) -> Self {
         let clock = Arc::new(ManualClock::default());
-        Self::Memory(Box::new(Engine::new(policies, MemoryStore::new(keys_max), clock)))
+        Self::Memory(Arc::new(Engine::new(policies, MemoryStore::new(keys_max), clock)))
     }
 
     /// In Redis, with budgets that no other replay and no server sees.
@@ -44,8 +44,8 @@ impl Decider {
             anyhow::Ok(store.in_namespace(&format!("replay-{:016x}", fastrand::u64(..))))
         })?;
         let clock = Arc::new(ManualClock::at(VERSIONS_SINCE));
-        let engine = Engine::new(policies, store, clock);
-        Ok(Self::Redis(Box::new(OnRedis { engine, runtime })))
+        let engine = Arc::new(Engine::new(policies, store, clock));
+        Ok(Self::Redis(OnRedis { engine, runtime }))
     }
 
     /// Decides `request` at `at`.
@@ -54,10 +54,14 @@ impl Decider {
         request: &Request<'_>,
         at: Micros,
     ) -> Result<Answer, DecideError> {
-        match self {
-            Self::Memory(engine) => engine.decide_at(request, at),
-            Self::Redis(redis) => redis.runtime.block_on(redis.engine.decide_as_of(request, at)),
-        }
+        let decided = match self {
+            Self::Memory(engine) => {
+                let decided = engine.turn_at(at).try_decide(request);
+                decided.expect("what is not held back need not be waited for in memory")
+            }
+            Self::Redis(redis) => redis.runtime.block_on(redis.engine.turn_at(at).decide(request)),
+        };
+        decided.map(|passage| passage.answer)
     }
 
     /// The policies in force.

@@ -468,13 +468,15 @@ mod tests {
         for rule in rules {
             for (times, every, error) in swings {
                 let text = format!("policies: [ {{ name: p, rules: [ {{ {rule} }} ] }} ]");
-                let engine = Engine::in_memory(PolicySet::new(Document::parse(&text).unwrap()));
+                let policies = PolicySet::new(Document::parse(&text).unwrap());
+                let engine = std::sync::Arc::new(Engine::in_memory(policies));
                 let (mut clock, mut passed) = (Reader::new(), 0);
                 for after in (0..times * every).step_by(2_000) {
                     let error = if after / every % 2 == 0 { error } else { -error };
                     let now = Micros::new(clock.read(after, error));
                     let request = Request::new("p", Some(b"k"), Verb::Check { cost: Cost::ONE });
-                    passed += engine.decide_at(&request, now).unwrap().decision.granted();
+                    let passage = engine.turn_at(now).try_decide(&request).unwrap().unwrap();
+                    passed += passage.answer.decision.granted();
                 }
                 // In two seconds 20 flow in, and BEGIN is the beginning of a window of ten.
                 let most = if rule.starts_with("token") { 121 } else { 100 };

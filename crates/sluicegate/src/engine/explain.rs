@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sluicegate_kernel::{Cost, Decision, Micros, Moment, NamedRule, RuleSet, Verb};
+use sluicegate_kernel::{Cost, Decision, Micros, NamedRule, RuleSet, Verb};
 use sluicegate_policy::{Policy, Rules};
 use sluicegate_store::{Origin, Store, StoreError};
 
-use super::{Answer, DecideError, Engine, Mode, Request, admit, quota_of, store_request};
+use super::request::Budget;
+use super::{Answer, DecideError, Mode, Observer, Patience, Request, Turn};
 
 /// What would be decided, and why.
 #[derive(Clone, Debug)]
@@ -22,9 +23,9 @@ pub struct Explanation {
     pub rules: Option<Vec<Decision>>,
 }
 
-impl<S: Store> Engine<S> {
+impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// What a check of `request` would be answered now, rule by rule. Whatever the verb of `request`
-    /// is, it is only looked at: nothing is charged.
+    /// is, it is only looked at: nothing is charged. The observer sees that look.
     ///
     /// Every rule is looked at by itself, so others may be charged in between.
     ///
@@ -33,42 +34,50 @@ impl<S: Store> Engine<S> {
     /// then.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, DecideError> {
         let cost = cost_of(&request.verb);
-        let look = Request { verb: Verb::Peek { cost }, ..request.clone() };
-        let (policies, now) = (self.policies(), self.now());
-        let (policy, key, rules) = admit(&policies, &look)?;
-        let answer = self.decide_in(&policies, &look, now).await?;
-        let is_override = !std::ptr::eq(rules, policy.rules());
-        let policy = Arc::clone(policy);
-        if !matches!(answer.mode, Mode::Store | Mode::Remembered) {
-            return Ok(Explanation { policy, is_override, answer, rules: None });
+        let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
+        let answer = self.decide(&look).await?.answer;
+        let budget = Budget::of(&self.policies, &look)?;
+        let name = look.limits.name();
+        let Some(policy) = budget.policy else {
+            return Err(DecideError::UnknownPolicy(name.to_owned()));
+        };
+        let is_override = !std::ptr::eq(budget.rules, policy.rules());
+        let rules = match answer.mode {
+            Mode::Store | Mode::Remembered => self.alone(&budget, (&look.verb, &answer)).await?,
+            _ => None,
+        };
+        Ok(Explanation { policy: Arc::clone(policy), is_override, answer, rules })
+    }
+
+    /// What each rule of `budget` would say alone; `None` while the store does not answer.
+    async fn alone(
+        &self,
+        budget: &Budget<'_>,
+        (look, answer): (&Verb, &Answer),
+    ) -> Result<Option<Vec<Decision>>, DecideError> {
+        let rules = budget.rules.set().rules();
+        if let [_] = rules {
+            return Ok(Some(vec![answer.decision]));
         }
-        if rules.set().rules().len() == 1 {
-            let alone = vec![answer.decision];
-            return Ok(Explanation { policy, is_override, answer, rules: Some(alone) });
-        }
-        let mut alone = Vec::with_capacity(rules.set().rules().len());
-        for NamedRule { name, rule } in rules.set().rules() {
+        let mut alone = Vec::with_capacity(rules.len());
+        for NamedRule { name, rule } in rules {
             let rule = Rules::new(RuleSet::single(name, rule.clone()));
             let rule = rule.expect("its time zone was found before");
-            let windows = rule.windows(now);
-            let moment = Moment::with_windows(now, windows.as_slice());
-            // Not by way of the guard: what it learns is about all rules together.
             // Later than whatever wrote the state: what is asked for is what this rule says.
-            let latest = (&rule, Origin::Policy { since: Micros::MAX }, quota_of(&policy));
-            match self.store.decide(&store_request(&look, key, latest), &moment).await {
+            let origin = Origin::Policy { since: Micros::MAX };
+            let budget = Budget { rules: &rule, origin, ..budget.clone() };
+            match self.engine.look(&budget, look, self.now).await {
                 Ok(verdict) => alone.push(verdict.decision),
                 Err(
                     StoreError::Unavailable { .. }
                     | StoreError::Overloaded { .. }
                     | StoreError::Contended { .. }
                     | StoreError::Unreadable { .. },
-                ) => {
-                    return Ok(Explanation { policy, is_override, answer, rules: None });
-                }
+                ) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Explanation { policy, is_override, answer, rules: Some(alone) })
+        Ok(Some(alone))
     }
 }
 

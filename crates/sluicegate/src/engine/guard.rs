@@ -27,6 +27,7 @@ use super::debts::{Billed, Debtor};
 use super::denials::Denials;
 use super::fallback::{self, Share};
 use super::repair::Repair;
+use super::turn::ask_store;
 use super::{Mode, StoreFailure};
 
 /// Times that one request asks the store at most: to clear up a debt that was perhaps charged, for the
@@ -35,7 +36,6 @@ const ASKED_MAX: usize = 4;
 
 /// Mean pause before a store that has too much to do is asked again: about a deadline, in which it
 /// works off what it has.
-#[cfg(feature = "tokio")]
 const OVERLOAD_PAUSE: Micros = Micros::from_millis(20);
 
 /// What an engine knows beside a store that may fail.
@@ -149,7 +149,6 @@ impl Guard {
     }
 
     /// Asks the store, again and again while it has too much to do and the policy has the patience.
-    #[cfg(feature = "tokio")]
     async fn ask_patiently(
         &self,
         store: &impl Store,
@@ -175,16 +174,6 @@ impl Guard {
         }
     }
 
-    /// Without a runtime nothing waits.
-    #[cfg(not(feature = "tokio"))]
-    async fn ask_patiently(
-        &self,
-        store: &impl Store,
-        question: Question<'_>,
-    ) -> Result<Verdict, StoreError> {
-        self.ask(store, question).await
-    }
-
     /// Asks the store, with all that is owed for the key.
     ///
     /// Others may be admitted here while the store is asked. A permit that it granted without knowing of
@@ -200,7 +189,7 @@ impl Guard {
         }
         for _ in 0..ASKED_MAX {
             let (verdict, carried) = match debts.bill(key, request.rules, at) {
-                None => (store.decide(request, at).await?, Permits::default()),
+                None => ask_store(store, None, request, at).await?,
                 Some(Billed { debt, is_all: true }) => {
                     let charging = Box::pin(self.charge(store, (key, request), debt, at));
                     let (verdict, _) = charging.await?;
@@ -231,7 +220,7 @@ impl Guard {
         if permits.iter().any(|permits| *permits > 0) {
             let debt = Debt { id: fastrand::u128(..), permits, charge: Charge::AtLeast };
             let look = Request { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
-            store.charge_and_decide(&debt, &look, at).await?;
+            ask_store(store, Some(&debt), &look, at).await?;
         }
         self.repair.done(key);
         Ok(())
@@ -248,7 +237,7 @@ impl Guard {
         // A caller that goes away in between leaves a debt that was perhaps charged.
         let mut carried =
             Carried { share: &self.share, key, id: debt.id, executed: Executed::Perhaps };
-        match store.charge_and_decide(&debt, request, at).await {
+        match ask_store(store, Some(&debt), request, at).await {
             Ok((verdict, permits)) => {
                 self.share.debts().paid(key, debt.id, permits, at);
                 Ok((verdict, permits))

@@ -17,11 +17,12 @@
 use std::sync::{Arc, LazyLock};
 
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
-use sluicegate_kernel::{Cost, Micros, Rate, RuleSet, TokenBucket, Verb, Verdict};
+use sluicegate_kernel::{Cost, Micros, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_policy::Rules;
 use sluicegate_store::{Executed, Origin, Quota, Store, StoreError};
 
-use super::{Answer, DecideError, Engine, Mode, Request, admit, origin, quota_of, unconfigured};
+use super::request::{Budget, unconfigured};
+use super::{Answer, DecideError, Observer, Request, Turn};
 
 /// How long an id is remembered after it was settled.
 const REMEMBERED: Micros = Micros::from_secs(3_600);
@@ -101,42 +102,57 @@ static ONCE: LazyLock<Rules> = LazyLock::new(|| {
     Rules::new(RuleSet::single("once", bucket.into())).expect("it follows no calendar")
 });
 
-impl<S: Store> Engine<S> {
+impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Corrects what was charged to what it cost: the difference is given back, or taken as far as
     /// it is there. Once for each id; only the store itself can say that, so while it does not answer
     /// nothing is settled, whatever the policy says.
     ///
-    /// It is two decisions. Whoever drops the future between them leaves the id settled and the
-    /// charge as it was: run it in a task of its own.
+    /// It is two decisions. If the future is dropped between them, the id is settled and the charge stays
+    /// as it was: run it in a task of its own. The observer sees the correction.
     ///
     /// # Errors
     /// [`SettleError`].
     pub async fn settle(&self, settlement: &Settlement<'_>) -> Result<Settled, SettleError> {
-        let Settlement { policy, key, app, id, charged, cost } = *settlement;
+        let begun = self.engine.observer.begin();
+        let settled = self.try_settle(settlement).await;
+        let seen = match &settled {
+            Ok(settled) => Ok(settled.answer.clone().into()),
+            Err(SettleError::Decide(error)) => Err(error.clone()),
+            Err(SettleError::Undone(error) | SettleError::Unknown(error)) => {
+                Err(DecideError::Store(error.clone()))
+            }
+            // Nothing was decided about a budget.
+            Err(_) => return settled,
+        };
+        let observer = &self.engine.observer;
+        observer.see(self.label, &settlement.request(), seen.as_ref(), begun);
+        settled
+    }
+
+    async fn try_settle(&self, settlement: &Settlement<'_>) -> Result<Settled, SettleError> {
+        let Settlement { app, id, charged, cost, .. } = *settlement;
         if !(1..=KEY_BYTES_MAX).contains(&id.len()) {
             return Err(SettleError::Id(id.len()));
         }
         if cost > COST_MAX {
             return Err(SettleError::Cost(cost));
         }
-        let policies = self.policies();
-        let verb = settlement.correction();
-        let request = Request { policy, key, app, verb };
-        let (policy, key, rules) = admit(&policies, &request)?;
+        let request = settlement.request();
+        let budget = Budget::of(&self.policies, &request)?;
         // A settlement says what was charged, and takes the id: also where nothing goes back.
-        if !policy.entrusts(app) {
+        if let Some(policy) = budget.policy.filter(|policy| !policy.entrusts(app)) {
             return Err(unconfigured(policy, app).into());
         }
-        let of_policy = (rules, origin(policy), quota_of(policy));
-        rules.set().supports(&request.verb).map_err(DecideError::from)?;
+        budget.rules.set().supports(&request.verb).map_err(DecideError::from)?;
 
         let name = name_of(settlement);
         self.take_turn(&name).await?;
-        let (verdict, mode) = match self.correct(of_policy, (&request, key)).await {
+        // Without the store others would take from this engine's share, which is not what was charged.
+        let (verdict, mode) = match self.engine.ask(&budget, &request.verb, None, self.now).await {
             Ok(corrected) => corrected,
             Err(error) => return Err(self.undo(&name, error).await),
         };
-        let answer = Answer::new(verdict, mode, rules);
+        let answer = Answer::new(verdict, mode, budget.rules);
         let granted = answer.decision.granted();
         let short = cost.saturating_sub(charged.get());
         let (refunded, taken) = match request.verb {
@@ -147,21 +163,11 @@ impl<S: Store> Engine<S> {
         Ok(Settled { refunded, taken, missing: short.saturating_sub(taken), answer })
     }
 
-    /// Gives back or takes what the request says.
-    async fn correct(
-        &self,
-        rules_of: (&Rules, Origin, Quota<'_>),
-        (request, key): (&Request<'_>, &[u8]),
-    ) -> Result<(Verdict, Mode), StoreError> {
-        // Without the store others would take from this engine's share, which is not what was charged.
-        self.ask_store(None, rules_of, (request, key), self.now()).await
-    }
-
     /// Takes the one turn that `name` has.
     async fn take_turn(&self, name: &[u8]) -> Result<(), SettleError> {
-        let take = Request::new(SETTLED, None, Verb::Check { cost: Cost::ONE });
+        let (turn, take) = (settled(name), Verb::Check { cost: Cost::ONE });
         // Only the store knows what was settled: without it there is nothing to go on.
-        let asked = self.ask_store(None, (&ONCE, Origin::Caller, QUOTA), (&take, name), self.now());
+        let asked = self.engine.ask(&turn, &take, None, self.now);
         let (verdict, _) = asked.await.map_err(DecideError::from)?;
         if verdict.decision.allowed() { Ok(()) } else { Err(SettleError::Settled) }
     }
@@ -171,16 +177,25 @@ impl<S: Store> Engine<S> {
         if error.executed() == Executed::Perhaps {
             return SettleError::Unknown(error);
         }
-        let reset = Request::new(SETTLED, None, Verb::Reset);
-        match self.ask_store(None, (&ONCE, Origin::Caller, QUOTA), (&reset, name), self.now()).await
-        {
+        match self.engine.ask(&settled(name), &Verb::Reset, None, self.now).await {
             Ok(_) => SettleError::Undone(error),
             Err(_) => SettleError::Unknown(error),
         }
     }
 }
 
-impl Settlement<'_> {
+/// What says whether the settlement of this name was made.
+fn settled(name: &[u8]) -> Budget<'_> {
+    let (policy, origin) = (None, Origin::Caller);
+    Budget { policy, name: SETTLED.into(), key: name, rules: &ONCE, origin, quota: QUOTA }
+}
+
+impl<'a> Settlement<'a> {
+    fn request(&self) -> Request<'a> {
+        let Self { policy, key, app, .. } = *self;
+        Request { app, ..Request::new(policy, key, self.correction()) }
+    }
+
     /// What is to be done about the difference.
     pub fn correction(&self) -> Verb {
         let Self { charged, cost, .. } = *self;

@@ -232,7 +232,7 @@ where
     caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
     let passage = match ask.is_named_here {
         true => unnamed::acquire(&desk.gate, &request, parent).await?,
-        false => parent.over(desk.gate.pass(Wire::Http, None, &request)).await?,
+        false => parent.over(desk.gate.turn(Wire::Http).decide(&request)).await?,
     };
     let mut answer = if denies && !passage.way.passes() {
         let (status, body) = refusal(&passage, ask.id.as_deref());
@@ -254,7 +254,7 @@ async fn explain(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Probl
     let ask = Ask::decode(Operation::Explain, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
-    let explanation = desk.gate.explain(Wire::Http, &request).await?;
+    let explanation = desk.gate.turn(Wire::Http).explain(&request).await?;
     Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
 }
 

@@ -16,9 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use sluicegate::Micros;
 use sluicegate::store::Store;
+use sluicegate::{Micros, Turn};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +27,7 @@ use super::codec::{
     Question, Replies, Session, Words, read,
 };
 use crate::callers::{Caller, Door};
-use crate::gate::Gate;
+use crate::gate::{Gate, Telemetry};
 use crate::wire::accept::{self, Line, Listener, Peer};
 use crate::wire::{House, Wire};
 
@@ -205,7 +204,8 @@ impl<S: Store + 'static> Client<'_, S> {
         rest: &'a [u8],
         stream: &mut (impl AsyncWrite + Line + Unpin),
     ) -> io::Result<&'a [u8]> {
-        let (now, door) = (self.now(), &self.shared.door);
+        let (shared, now) = (self.shared, self.now());
+        let (door, mut turn) = (&shared.door, shared.gate.turn_at(Wire::Resp, now));
         let caller = match self.session.caller(door, now) {
             Ok(caller) => caller.clone(),
             Err(refused) => {
@@ -221,22 +221,25 @@ impl<S: Store + 'static> Client<'_, S> {
         let (others, rest) = questions(rest, &caller);
         if !others.is_empty() {
             let all = iter::once(&first).chain(&others);
-            self.shared.gate.engine().expect(all.map(|question| &question.request));
+            turn.prefetch(all.map(|question| &question.request));
         }
         let (mut next, mut left) = (Some(&first), others.iter());
         while let Some(question) = next {
-            let has_waited = self.now.is_none();
-            let now = self.now();
-            if has_waited && let Err(refused) = self.session.caller(door, now) {
-                self.replies.refusal(&refused.into());
-                next = left.next();
-                continue;
+            if self.now.is_none() {
+                turn = shared.gate.turn_at(Wire::Resp, self.now());
+                if let Err(refused) = self.session.caller(door, turn.now()) {
+                    self.replies.refusal(&refused.into());
+                    next = left.next();
+                    continue;
+                }
             }
-            let rules = question.limit.map(|limit| self.limits.rules(limit));
-            let gate = &self.shared.gate;
-            match gate.pass_at_once(Wire::Resp, rules, &question.request, now) {
-                Some(passed) => question.reply(&passed, &mut self.replies),
-                None => self.decide_together(question, &mut left, stream).await?,
+            let decided = match question.limit {
+                None => turn.try_decide(&question.request),
+                Some(limit) => turn.try_decide(&question.request.by(self.limits.rules(limit))),
+            };
+            match decided {
+                Some(decided) => question.reply(&decided, &mut self.replies),
+                None => self.decide_together(&turn, (question, &mut left), stream).await?,
             }
             if self.replies.bytes().len() > OUTPUT_BYTES_MAX {
                 self.send(stream).await?;
@@ -259,33 +262,33 @@ impl<S: Store + 'static> Client<'_, S> {
     /// If the client goes away meanwhile.
     async fn decide_together<'q, 'a>(
         &mut self,
-        first: &'q Question<'a>,
-        others: &mut slice::Iter<'q, Question<'a>>,
+        turn: &Turn<'_, S, Telemetry>,
+        (first, others): (&'q Question<'a>, &mut slice::Iter<'q, Question<'a>>),
         stream: &impl Line,
     ) -> io::Result<()> {
         stream.asked();
-        let now = self.now();
         let mut together = vec![first];
         if !first.keeps_its_place() {
             let stays = |question: &Question<'_>| question.keeps_its_place();
             let count = others.as_slice().iter().position(stays).unwrap_or(others.len());
             together.extend(others.take(count));
         }
-        let passing = together.iter().map(|question| {
-            let rules = question.limit.map(|limit| self.limits.rules(limit).clone());
-            let gate = &self.shared.gate;
-            // On the heap at once: what waits for many would move each several times.
-            Box::pin(async move {
-                gate.pass_in_time(Wire::Resp, rules.as_ref(), &question.request, now).await
-            })
+        let rules = together
+            .iter()
+            .map(|question| question.limit.map(|limit| self.limits.rules(limit).clone()));
+        let rules: Vec<_> = rules.collect();
+        let requests = together.iter().zip(&rules).map(|(question, rules)| match rules {
+            None => question.request.clone(),
+            Some(rules) => question.request.by(rules),
         });
+        let requests: Vec<_> = requests.collect();
         let gone = async {
             stream.ended().await;
             sleep(ENDED_WAIT_MAX).await;
         };
         let passed = tokio::select! {
             biased;
-            passed = join_all(passing) => passed,
+            passed = turn.decide_each(&requests) => passed,
             () = gone => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
         self.now = None;

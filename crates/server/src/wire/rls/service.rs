@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use axum::http::HeaderMap;
-use futures_util::future::try_join_all;
-use sluicegate::{DecideError, Micros, Passage};
+use sluicegate::DecideError;
 use sluicegate_control::Scope;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use tonic::{Request, Response, Status};
@@ -18,11 +17,6 @@ use crate::trace::Parent;
 use crate::wire::Wire;
 use crate::wire::headers::Headers;
 use crate::wire::token;
-
-/// How long a request is held at most, in a queue or because its rules delay it: what would take longer
-/// is over the limit, and is told so before [`REQUEST_WAIT_MAX`](super::serve::REQUEST_WAIT_MAX), after
-/// which there is no answer.
-const HOLD_MAX: Micros = Micros::from_secs(9);
 
 /// Decides what gateways ask, by descriptors, through the gate.
 #[derive(Debug)]
@@ -135,7 +129,8 @@ impl RateLimits {
         caller: &Caller,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Refusal> {
-        let mut asks = decode(message, tree, &self.gate.engine().policies())?;
+        let turn = self.gate.turn(Wire::Rls);
+        let mut asks = decode(message, tree, turn.policies())?;
         for ask in &mut asks {
             match ask {
                 Ask::Budget(budget) => budget.asked_by(caller)?,
@@ -143,31 +138,30 @@ impl RateLimits {
             }
         }
         let mut reply = Reply::with_capacity(asks.len());
+        // Most messages ask for one.
         if let [Ask::Budget(budget)] = &*asks {
-            reply.push(self.ask(budget).await?);
+            let rules = budget.limit.map(|limit| self.limits.rules(limit));
+            let passage = turn.decide(&budget.request_by(rules.as_ref())).await?;
+            reply.push(Decided::new(budget, passage, self.looks_pass));
             return Ok(reply.finish(self.headers));
         }
-        let budgets = asks.iter().filter_map(|ask| match ask {
-            Ask::Budget(budget) => Some(self.ask(budget)),
-            _ => None,
-        });
-        let mut decided = try_join_all(budgets).await?.into_iter();
+        let budgets: Vec<_> = asks.iter().filter_map(Ask::budget).collect();
+        let rules = |budget: &&Budget<'_>| budget.limit.map(|limit| self.limits.rules(limit));
+        let rules: Vec<_> = budgets.iter().map(rules).collect();
+        let requests = budgets.iter().zip(&rules);
+        let requests = requests.map(|(budget, rules)| budget.request_by(rules.as_ref()));
+        let requests: Vec<_> = requests.collect();
+        let mut decided = turn.decide_each(&requests).await.into_iter();
         for ask in &asks {
             match ask {
-                Ask::Budget(_) => reply.push(decided.next().expect("one for each budget")),
-                other => reply.push_undecided(other, self.gate.engine().now()),
+                Ask::Budget(budget) => {
+                    let passage = decided.next().expect("there is one for each budget")?;
+                    reply.push(Decided::new(budget, passage, self.looks_pass));
+                }
+                other => reply.push_undecided(other, turn.now()),
             }
         }
         Ok(reply.finish(self.headers))
-    }
-
-    /// The one place where this wire asks.
-    async fn ask<'a>(&self, budget: &Budget<'a>) -> Result<Decided<'a>, DecideError> {
-        let request = budget.request();
-        let rules = budget.limit.map(|limit| self.limits.rules(limit));
-        let passing = self.gate.pass_in_turn(Wire::Rls, rules.as_ref(), &request, HOLD_MAX);
-        let Passage { answer, way, held: _ } = passing.await?;
-        Ok(Decided::new(budget, answer, way, self.looks_pass))
     }
 }
 

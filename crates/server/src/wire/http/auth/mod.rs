@@ -12,7 +12,6 @@
 
 mod codec;
 mod serve;
-mod several;
 
 pub(crate) use codec::TrustedPeers;
 pub(super) use serve::{AUTH, AUTH_POLICY, knowing, routes};

@@ -9,13 +9,16 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::request::Parts;
 use axum::routing::any;
-use sluicegate::DecideError;
+use sluicegate::{All, AllError, DecideError, Turn};
 use sluicegate_control::Scope;
 
-use super::codec::{AuthError, Guarded, POLICIES_MAX, Query, TOKEN, TrustedPeers, encode};
-use super::several;
+use super::codec::{
+    AuthError, Budget, Decided, Guarded, POLICIES_MAX, Query, TOKEN, TrustedPeers, encode,
+};
 use crate::callers::{Door, Refused};
-use crate::gate::Gate;
+use crate::gate::{Gate, Telemetry};
+use crate::store::AnyStore;
+use crate::wire::Wire;
 use crate::wire::accept::Peer;
 use crate::wire::headers::Headers;
 use crate::wire::http::codec::Problem;
@@ -74,12 +77,30 @@ pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> 
     request
 }
 
+/// Takes a permit for `app` from each of `budgets`: what all of them say, or the one that does not let the
+/// request pass; then none is charged. The request may be held back here.
+pub(super) async fn decide(
+    turn: &Turn<'_, AnyStore, Telemetry>,
+    budgets: &[Budget],
+    app: Option<&str>,
+) -> Result<Vec<Decided>, DecideError> {
+    let checks: Vec<_> = budgets.iter().map(|budget| budget.check(app)).collect();
+    match turn.decide_all(&checks).await {
+        Ok(All::Passed(passages)) => {
+            let decided = budgets.iter().zip(passages);
+            Ok(decided.map(|(budget, passage)| budget.decided(passage)).collect())
+        }
+        Ok(All::Refused { place, passage, .. }) => Ok(vec![budgets[place].decided(passage)]),
+        Err(AllError { error, .. }) => Err(error),
+    }
+}
+
 impl Desk {
     async fn answer(&self, head: &Parts) -> Result<Response<Body>, AuthError> {
         let parent = self.gate.parent(&head.headers);
         let Query { deny, app } = Query::decode(head.uri.query().unwrap_or_default())?;
-        let caller =
-            self.door.admit(token::only(&head.headers, &TOKEN), || self.gate.engine().now());
+        let turn = self.gate.turn(Wire::Http);
+        let caller = self.door.admit(token::only(&head.headers, &TOKEN), || turn.now());
         let caller = caller.and_then(|caller| caller.may(Scope::Check).map(|()| caller));
         let refuse = |refused| AuthError::Refused(self.door.note(refused));
         let caller = caller.map_err(refuse)?;
@@ -89,20 +110,19 @@ impl Desk {
         }
         let peer = head.extensions.get().expect("connections say who asks");
         let guarded = Guarded::decode(&head.headers, *peer, &self.trusted)?;
-        let policies = self.gate.engine().policies();
         let budgets =
             match head.uri.path().strip_prefix(AUTH).and_then(|path| path.strip_prefix('/')) {
                 None => {
-                    let (budgets, left_out) = guarded.matching(&policies, app)?;
+                    let (budgets, left_out) = guarded.matching(turn.policies(), app)?;
                     self.leave_out(left_out);
                     budgets
                 }
-                Some(name) => match policies.resolve(name) {
+                Some(name) => match turn.policies().resolve(name) {
                     Some(policy) => vec![guarded.budget(policy)?],
                     None => return Err(DecideError::UnknownPolicy(name.to_owned()).into()),
                 },
             };
-        let decided = parent.over(several::pass(&self.gate, budgets, app)).await?;
+        let decided = parent.over(decide(&turn, &budgets, app)).await?;
         Ok(encode(&decided, deny, self.headers))
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sluicegate::{Cost, Micros, PermitId, Request, Settlement, Verb};
+use sluicegate::{Cost, Micros, Patience, PermitId, Request, Settlement, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::param::within;
 
@@ -65,7 +65,8 @@ impl<'a> Ask<'a> {
     pub(crate) fn request(&self) -> Request<'_> {
         let Self { policy, key, app, verb, .. } = self;
         let key = key.as_ref().map(|key| key.as_bytes());
-        Request { policy, key, app: app.as_deref(), verb: verb.clone() }
+        let request = Request::new(policy, key, verb.clone());
+        Request { app: app.as_deref(), patience: Patience::Policy, ..request }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Many checks in one body.
 
 use serde_json::value::RawValue;
-use sluicegate::{Cost, Passage, Request, Verb};
+use sluicegate::{Passage, Verb};
 
 use super::ask::{Ask, fields, text};
 use super::operation::Operation;
@@ -85,10 +85,4 @@ fn list(mut body: Vec<u8>, members: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8
     }
     body.extend_from_slice(b"]}");
     body
-}
-
-/// What gives back what `passage` took of the budget of `request` in the store, if that is anything.
-pub(crate) fn refund<'a>(request: &Request<'a>, passage: &Passage) -> Option<Request<'a>> {
-    let cost = Cost::new(passage.answer.charged()).ok()?;
-    Some(Request { verb: Verb::Refund { cost }, ..request.clone() })
 }

@@ -10,7 +10,7 @@ mod reply;
 mod settled;
 
 pub(super) use ask::{Ask, Settle};
-pub(super) use batch::{Batch, CHECKS_MAX, encode_all, encode_each, encode_none, refund};
+pub(super) use batch::{Batch, CHECKS_MAX, encode_all, encode_each, encode_none};
 pub(super) use explain::{Explained, encode as encode_explanation};
 pub(super) use operation::Operation;
 pub(super) use problem::{Document, Problem, Refusal, refusal, refusal_as};
@@ -52,7 +52,7 @@ mod tests {
     fn a_plain_body_is_a_check_of_one_permit() {
         let ask = ask(Operation::Check, r#"{"policy":"p","key":"k\u00e9"}"#).unwrap();
         let request = ask.request();
-        assert_eq!(request.policy, "p");
+        assert_eq!(request.limits.name(), "p");
         assert_eq!(request.key, Some("ké".as_bytes()));
         assert_eq!(request.verb, Verb::Check { cost: Cost::ONE });
     }

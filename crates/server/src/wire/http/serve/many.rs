@@ -5,9 +5,7 @@
 
 use axum::body::Body as AnyBody;
 use axum::http::{Request, StatusCode};
-use futures_util::future::join_all;
-use sluicegate::policy::Overflow;
-use sluicegate::{DecideError, Micros, Passage, Request as Question, Verb};
+use sluicegate::{All, AllError, Patience, Request as Question};
 use tokio::task::JoinHandle;
 
 use super::{Answer, Desk, JSON, answered, denies, read, require_json, respond};
@@ -16,7 +14,6 @@ use crate::gate::Gate;
 use crate::wire::Wire;
 use crate::wire::http::codec::{
     Ask, Batch, Operation, Problem, Settle, encode_all, encode_each, encode_none, encode_settled,
-    refund,
 };
 
 /// Answers a batch.
@@ -45,7 +42,7 @@ async fn try_batch(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Pro
                 let questions = asks.iter().enumerate().map(|(place, ask)| {
                     question(&desk, &caller, ask).map_err(|problem| problem.at(place))
                 });
-                all(&desk.gate, &questions.collect::<Result<Vec<_>, _>>()?).await
+                all(&desk.gate, questions.collect::<Result<_, _>>()?).await
             }
         }
     }));
@@ -63,7 +60,7 @@ async fn try_settle(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Pr
         let mut settlement = settle.settlement();
         let app = caller.app(settlement.app);
         settlement.app = app.map_err(|refused| desk.refuse(refused))?;
-        Ok(encode_settled(desk.gate.settle(Wire::Http, &settlement).await?))
+        Ok(encode_settled(desk.gate.turn(Wire::Http).settle(&settlement).await?))
     }));
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
@@ -86,102 +83,48 @@ fn question<'a>(
     Ok(question)
 }
 
-/// Decides each on its own, those of one store together: one that is held back holds up no other.
+/// Decides each on its own: one that is held back holds up no other.
 async fn each(desk: &Desk, caller: &Caller, asks: Vec<Result<Ask<'_>, Problem>>) -> Vec<u8> {
-    let answers = asks.into_iter().enumerate().map(|(place, ask)| async move {
-        let ask = ask?;
-        let question = question(desk, caller, &ask).map_err(|problem| problem.at(place))?;
-        Ok(desk.gate.pass(Wire::Http, None, &question).await?)
+    let questions = asks.iter().enumerate().map(|(place, ask)| {
+        let ask = ask.as_ref().map_err(Clone::clone)?;
+        question(desk, caller, ask).map_err(|problem| problem.at(place))
     });
-    encode_each(&join_all(answers).await)
+    let questions: Vec<_> = questions.collect();
+    let asked: Vec<_> = questions.iter().flatten().cloned().collect();
+    let mut decided = desk.gate.turn(Wire::Http).decide_each(&asked).await.into_iter();
+    let answers = questions.into_iter().map(|question| {
+        question?;
+        Ok(decided.next().expect("there is one for each question")?)
+    });
+    encode_each(&answers.collect::<Vec<_>>())
 }
 
 /// Charges all or none.
-async fn all(gate: &Gate, asks: &[Question<'_>]) -> Result<Vec<u8>, Problem> {
-    // What a look sees refused need not be charged first and given back then.
-    let looks = join_all(asks.iter().map(|ask| look(gate, ask))).await;
-    for (place, seen) in looks.into_iter().enumerate() {
-        match seen {
-            Some(Ok(seen)) if !seen.way.passes() => {
-                gate.refused_by_look(Wire::Http, &asks[place], &seen);
-                return Ok(encode_none(place, &seen));
-            }
-            Some(Err(error)) => return Err(none(error.into(), place)),
-            _ => {}
+async fn all(gate: &Gate, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
+    // None is held back: others are charged already.
+    let asks: Vec<_> = asks.into_iter().map(|ask| ask.with_patience(Patience::None)).collect();
+    match gate.turn(Wire::Http).decide_all(&asks).await {
+        Ok(All::Passed(passages)) => Ok(encode_all(&passages)),
+        Ok(All::Refused { place, passage, stay_charged }) => {
+            taken_back(&stay_charged)?;
+            Ok(encode_none(place, &passage))
         }
-    }
-    let mut passages = Vec::with_capacity(asks.len());
-    for (place, ask) in asks.iter().enumerate() {
-        match gate.pass(Wire::Http, None, &at_once(gate, ask)).await {
-            Ok(passage) if passage.way.passes() => passages.push(passage),
-            Ok(refused) => {
-                give_back(gate, asks, &passages).await?;
-                return Ok(encode_none(place, &refused));
-            }
-            Err(error) => {
-                give_back(gate, asks, &passages).await?;
-                return Err(none(error.into(), place));
-            }
+        Err(AllError { place, error, stay_charged }) => {
+            taken_back(&stay_charged)?;
+            Err(Problem::from(error).at(place).and("nothing is charged"))
         }
-    }
-    Ok(encode_all(&passages))
-}
-
-fn none(problem: Problem, place: usize) -> Problem {
-    problem.at(place).and("nothing is charged")
-}
-
-/// What a check would be answered, where that is all there is to know: over the limit some policies
-/// say more than no.
-async fn look(gate: &Gate, question: &Question<'_>) -> Option<Result<Passage, DecideError>> {
-    let policies = gate.engine().policies();
-    match (policies.resolve(question.policy)?.overflow(), &question.verb) {
-        (Overflow::Reject | Overflow::Queue { .. }, Verb::Check { cost }) => {
-            let look = Question { verb: Verb::Peek { cost: *cost }, ..question.clone() };
-            Some(gate.pass(Wire::Http, None, &look).await)
-        }
-        _ => None,
     }
 }
 
-/// The question, of which none is held back: others are charged already.
-fn at_once<'a>(gate: &Gate, question: &Question<'a>) -> Question<'a> {
-    let policies = gate.engine().policies();
-    let overflow = policies.resolve(question.policy).map(|policy| policy.overflow());
-    match (overflow, &question.verb) {
-        (Some(Overflow::Queue { .. }), Verb::Check { cost }) => {
-            let verb = Verb::Reserve { cost: *cost, max_wait: Micros::ZERO };
-            Question { verb, ..question.clone() }
-        }
-        _ => question.clone(),
-    }
-}
-
-/// Gives back what was charged, the last first.
-async fn give_back(
-    gate: &Gate,
-    asks: &[Question<'_>],
-    passages: &[Passage],
-) -> Result<(), Problem> {
-    let mut kept = Vec::new();
-    for (place, (ask, passage)) in asks.iter().zip(passages).enumerate().rev() {
-        let Some(refund) = refund(ask, passage) else { continue };
-        let policies = gate.engine().policies();
-        let policy = policies.resolve(refund.policy);
-        // What this batch took goes back, also where the app that asks may give nothing else back.
-        let owner = policy.filter(|policy| !policy.entrusts(refund.app)).and_then(|it| it.owner());
-        let refund = Question { app: owner.or(refund.app), ..refund };
-        if gate.pass(Wire::Http, None, &refund).await.is_err() {
-            kept.push(place.to_string());
-        }
-    }
-    if kept.is_empty() {
+/// Whether nothing of a batch that does not pass stays charged.
+fn taken_back(stay_charged: &[usize]) -> Result<(), Problem> {
+    if stay_charged.is_empty() {
         return Ok(());
     }
-    kept.reverse();
+    let places: Vec<_> = stay_charged.iter().map(ToString::to_string).collect();
     let detail = format!(
         "store: does not answer; of the batch, which does not pass, checks {} stay charged",
-        kept.join(", ")
+        places.join(", ")
     );
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
 }

@@ -1,7 +1,10 @@
 //! How long a connection waits, and for what.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluicegate::policy::Document;
+use sluicegate::{Engine, Micros};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -11,6 +14,7 @@ use super::body::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::*;
 use crate::callers::tests::open_door;
 use crate::config::Listen;
+use crate::store::AnyStore;
 
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
 
@@ -56,6 +60,57 @@ fn paths(router: &Router) -> BTreeSet<String> {
     let routes = told.split("fallback_router").next().unwrap_or_default();
     let quoted = routes.split('"').skip(1).step_by(2);
     quoted.filter(|text| text.starts_with('/')).map(str::to_owned).collect()
+}
+
+/// A clock that counts how often it is read; each time it is a second later.
+#[derive(Debug, Default)]
+struct Counted(AtomicU64);
+
+impl sluicegate::Clock for Counted {
+    fn now(&self) -> Micros {
+        Micros::from_secs(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[tokio::test]
+async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
+    let policies = "policies:
+      - { name: a, match: { path: { exact: /x } }, rules: [ { token_bucket: { rate: 1/s, burst: 9 } } ] }
+      - { name: b, match: { path: { exact: /x } }, rules: [ { token_bucket: { rate: 1/s, burst: 9 } } ] }
+      - { name: c, rules: [ { token_bucket: { rate: 1/s, burst: 9 } } ] }";
+    let policies = PolicySet::new(Document::parse(policies).expect("it is a document"));
+    let (clock, store) = (Arc::new(Counted::default()), AnyStore::Memory(Arc::default()));
+    let gate = Arc::new(Gate::new(Engine::new(policies, store, Arc::clone(&clock) as _)));
+    let headers = Headers::default();
+    let desk = Desk { gate: Arc::clone(&gate), headers, door: open_door(Wire::Http) };
+    let limits = Arc::new(RateLimits::new(gate, DescriptorTree::default(), headers));
+    let networks = crate::config::Config::default().http.trusted_peers;
+    let trusted = Arc::new(TrustedPeers::new(networks.as_slice()));
+    let router = everything(&desk, trusted, limits, CancellationToken::new());
+    let atomic = r#"{"atomic":true,"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
+    let each = r#"{"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
+    let descriptor = |policy| format!(r#"{{"entries":[{{"key":"policy","value":"{policy}"}}]}}"#);
+    let descriptors = ["a", "b", "c"].map(descriptor).join(",");
+    let message = format!(r#"{{"domain":"sluicegate","descriptors":[{descriptors}]}}"#);
+    for (path, body, told) in [
+        ("/v1/check:batch", atomic, r#""answers":[{"allowed":true"#),
+        ("/v1/check:batch", each, r#""allowed":true"#),
+        ("/json", &message, r#""overallCode":"OK""#),
+        ("/v1/auth", "", ""),
+    ] {
+        let before = clock.0.load(Ordering::Relaxed);
+        let request = Request::builder().method(Method::POST).uri(path);
+        let request = request.header("content-type", "application/json").header("host", "x");
+        let request = request.header("x-original-uri", "/x").header("x-original-method", "GET");
+        let request = request.body(AnyBody::from(body.to_owned())).expect("it is a request");
+        let request = auth::knowing(Peer::Local, request);
+        let answered = router.clone().oneshot(request).await.expect("it is answered");
+        assert_eq!(answered.status(), StatusCode::OK, "{path}");
+        let body = axum::body::to_bytes(answered.into_body(), 1 << 16).await.expect("it is short");
+        let text = String::from_utf8_lossy(&body);
+        assert!(text.contains(told), "{path}: {text}");
+        assert_eq!(clock.0.load(Ordering::Relaxed) - before, 1, "{path} {text}");
+    }
 }
 
 #[tokio::test]

@@ -20,20 +20,20 @@ pub(super) async fn acquire(
     parent: Parent,
 ) -> Result<Passage, DecideError> {
     let (gate, verb) = (Arc::clone(gate), request.verb.clone());
-    let (policy, key) = (request.policy.to_owned(), request.key.map(<[u8]>::to_vec));
+    let (policy, key) = (request.limits.name().to_owned(), request.key.map(<[u8]>::to_vec));
     let app = request.app.map(ToOwned::to_owned);
     let (answer, answered) = oneshot::channel();
     tokio::spawn(async move {
         let (key, app) = (key.as_deref(), app.as_deref());
-        let request = Request { policy: &policy, key, app, verb };
-        let passed = parent.over(gate.pass(Wire::Http, None, &request)).await;
+        let request = Request { app, ..Request::new(&policy, key, verb) };
+        let passed = parent.over(gate.turn(Wire::Http).decide(&request)).await;
         if let Err(Ok(passage)) = answer.send(passed)
             && passage.answer.decision.allowed()
             && let Verb::Acquire { permit, .. } = request.verb
         {
             let release = Request { verb: Verb::Release { permit }, ..request };
             // If the store does not answer, the permit lapses.
-            gate.pass(Wire::Http, None, &release).await.ok();
+            gate.turn(Wire::Http).decide(&release).await.ok();
         }
     });
     answered.await.expect("the task answers, unless it has panicked")

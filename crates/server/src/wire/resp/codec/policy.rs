@@ -1,6 +1,6 @@
 //! `SG.*`: decisions by the policies in force.
 
-use sluicegate::{Cost, Micros, PermitId, Request, Verb};
+use sluicegate::{Cost, Micros, Patience, PermitId, Request, Verb};
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX, SPAN_MAX_US};
 use sluicegate_kernel::param::within;
 
@@ -40,7 +40,8 @@ impl Operation {
         let app = options.app.map(|app| text("app", app)).transpose()?;
         let verb = self.verb(id, &options)?;
         let key = Some(*key).filter(|key| !key.is_empty());
-        Ok(Question { request: Request { policy, key, app, verb }, limit: None })
+        let request = Request::new(policy, key, verb).with_patience(Patience::Policy);
+        Ok(Question { request: Request { app, ..request }, limit: None })
     }
 
     fn verb(self, id: Option<&[u8]>, options: &Options<'_>) -> Result<Verb, Refusal> {
@@ -158,7 +159,7 @@ mod tests {
     fn options_come_in_any_order_and_case() {
         let request = decode(Operation::Check, "p k maxwait 250 APP shop Cost 3").unwrap();
         assert_eq!(
-            (request.policy, request.key, request.app),
+            (request.limits.name(), request.key, request.app),
             ("p", Some(&b"k"[..]), Some("shop"))
         );
         let (cost, max_wait) = (Cost::new(3).unwrap(), Micros::from_millis(250));

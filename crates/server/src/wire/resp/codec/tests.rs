@@ -32,7 +32,7 @@ policies:
 
 /// A connection to a server.
 struct Connection {
-    engine: Engine,
+    engine: Arc<Engine>,
     password: Option<Password>,
     door: Door,
     guesses: Guesses,
@@ -59,7 +59,7 @@ impl Connection {
         let policies = Document::parse(POLICIES).expect("POLICIES is valid");
         let password = Password::new(password);
         Self {
-            engine: Engine::in_memory(PolicySet::new(policies)),
+            engine: Arc::new(Engine::in_memory(PolicySet::new(policies))),
             session: Session::new(7, entry(password.as_ref(), &door, &Guesses::default())),
             guesses: Guesses::default(),
             now: Micros::ZERO,
@@ -100,14 +100,10 @@ impl Connection {
         if let Err(refused) = question.asked_by(&caller) {
             return self.replies.refusal(&refused.into());
         }
-        let request = &question.request;
+        let (turn, request) = (self.engine.turn_at(self.now), &question.request);
         let passed = match question.limit {
-            None => self.engine.pass_at_once(request, self.now),
-            Some(limit) => {
-                let rules = self.limits.rules(limit);
-                let decided = self.engine.decide_by_at_once(rules, request, self.now);
-                decided.map(|decided| decided.map(Into::into))
-            }
+            None => turn.try_decide(request),
+            Some(limit) => turn.try_decide(&request.by(self.limits.rules(limit))),
         };
         question.reply(&passed.expect("memory waits for nobody"), &mut self.replies);
     }

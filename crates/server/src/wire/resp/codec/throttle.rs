@@ -195,13 +195,13 @@ mod tests {
 
     /// A server that is told the time.
     struct Server {
-        engine: Engine,
+        engine: Arc<Engine>,
         limits: Limits,
     }
 
     impl Server {
         fn new() -> Self {
-            let engine = Engine::in_memory(PolicySet::default());
+            let engine = Arc::new(Engine::in_memory(PolicySet::default()));
             Self { engine, limits: Limits::new(Arc::default()) }
         }
 
@@ -212,8 +212,9 @@ mod tests {
             match decode(&words) {
                 Ok(question) => {
                     let rules = self.limits.rules(question.limit.expect("it says a limit"));
-                    let decided = self.engine.decide_by(rules, &question.request, now).await;
-                    question.reply(&decided.map(Into::into), &mut replies);
+                    let decided =
+                        self.engine.turn_at(now).decide(&question.request.by(rules)).await;
+                    question.reply(&decided, &mut replies);
                 }
                 Err(refusal) => replies.refusal(&refusal),
             }

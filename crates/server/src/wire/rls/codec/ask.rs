@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
-use sluicegate::{Cost, Request, Verb};
+use sluicegate::policy::Rules;
+use sluicegate::{Cost, Micros, Patience, Request, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_policy::descriptor::{Action, Leaf, RESERVED_DOMAIN, join};
 use sluicegate_policy::limits::ENTRIES_MAX;
@@ -47,6 +48,11 @@ pub(in crate::wire::rls) struct Zero<'a> {
     pub(super) quota: bool,
 }
 
+/// How long a request is held at most, in a queue or because its rules delay it: what would take longer
+/// is over the limit, and is told so before [`REQUEST_WAIT_MAX`](super::super::serve::REQUEST_WAIT_MAX), after
+/// which there is no answer.
+const HOLD_MAX: Micros = Micros::from_secs(9);
+
 /// Whose budget is meant, and what is to be done with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::wire::rls) struct Budget<'a> {
@@ -60,6 +66,16 @@ pub(in crate::wire::rls) struct Budget<'a> {
     pub(in crate::wire::rls) limit: Option<Limit>,
     /// Whether it is one of several of which any will do.
     pub(super) quota: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// The budget that is asked, if one is.
+    pub(in crate::wire::rls) const fn budget(&self) -> Option<&Budget<'a>> {
+        match self {
+            Self::Budget(budget) => Some(budget),
+            Self::NoLimit | Self::Allowed | Self::Zero(_) => None,
+        }
+    }
 }
 
 impl<'a> Budget<'a> {
@@ -80,10 +96,12 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// As the engine is asked.
-    pub(in crate::wire::rls) fn request(&self) -> Request<'_> {
+    /// As the engine is asked, by `rules` if it brings a limit along.
+    pub(in crate::wire::rls) fn request_by<'r>(&'r self, rules: Option<&'r Rules>) -> Request<'r> {
         let Self { policy, key, app, verb, name: _, limit: _, quota: _ } = self;
-        Request { policy, key: key.as_deref(), app: *app, verb: verb.clone() }
+        let request = Request::new(policy, key.as_deref(), verb.clone());
+        let request = Request { app: *app, patience: Patience::Gateway(HOLD_MAX), ..request };
+        rules.map_or(request.clone(), |rules| request.by(rules))
     }
 
     /// Whether it only looks.

@@ -3,7 +3,7 @@
 use prost_types::Duration;
 use sluicegate::http::headers::window_s;
 use sluicegate::policy::Fallback;
-use sluicegate::{Answer, CalendarUnit, Decision, Micros, Rule, Way};
+use sluicegate::{Answer, CalendarUnit, Decision, Micros, Passage, Rule, Way};
 
 use super::ask::{Ask, Budget, Zero};
 use super::headers::field;
@@ -58,10 +58,10 @@ impl<'a> Decided<'a> {
     /// asked is what is left.
     pub(in crate::wire::rls) fn new(
         budget: &Budget<'a>,
-        answer: Answer,
-        way: Way,
+        passage: Passage,
         looks_pass: bool,
     ) -> Self {
+        let Passage { answer, way, held: _ } = passage;
         let way = match way {
             Way::Refused if budget.gives_back() || (looks_pass && budget.looks()) => Way::Through,
             way => way,

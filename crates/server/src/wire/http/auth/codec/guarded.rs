@@ -7,12 +7,12 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest, Sha256};
 use sluicegate::http::{AddressKey, IpNet, TrustedProxies, V6Prefix, address_at_hop};
-use sluicegate::{Cost, Request, Verb};
+use sluicegate::{Cost, Micros, Passage, Patience, Request, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_policy::{Attributes, KeyAttribute, Overflow, Policy, PolicySet, attribute};
 
 use super::error::POLICIES_MAX;
-use super::{AuthError, path};
+use super::{AuthError, Decided, path};
 use crate::config::Network;
 use crate::wire::accept::Peer;
 
@@ -155,11 +155,21 @@ impl<'h> Guarded<'h> {
     }
 }
 
+/// How long a policy holds a request back at most, in a queue or because its rules delay it: as long as
+/// gateways wait for an answer unless they are told to wait longer. What would take longer is refused.
+const HOLD_MAX: Micros = Micros::from_secs(60);
+
 impl Budget {
+    /// What was decided of it.
+    pub(in crate::wire::http::auth) fn decided(&self, passage: Passage) -> Decided {
+        Decided { policy: Arc::clone(&self.policy), passage }
+    }
+
     /// One permit of it, for `app`.
     pub(in crate::wire::http::auth) fn check<'a>(&'a self, app: Option<&'a str>) -> Request<'a> {
-        let (policy, key) = (self.policy.name(), self.key.as_deref());
-        Request { policy, key, app, verb: Verb::Check { cost: Cost::ONE } }
+        let verb = Verb::Check { cost: Cost::ONE };
+        let request = Request::new(self.policy.name(), self.key.as_deref(), verb);
+        Request { app, patience: Patience::Gateway(HOLD_MAX), ..request }
     }
 }
 

@@ -10,9 +10,10 @@ use sluicegate::policy::{Document, Policy, PolicySet};
 use super::{AuthError, Budget, Guarded, TrustedPeers};
 use crate::config::{Config, HeaderStyle};
 use crate::gate::Gate;
+use crate::wire::Wire;
 use crate::wire::accept::Peer;
 use crate::wire::headers::Headers;
-use crate::wire::http::auth::several;
+use crate::wire::http::auth::serve::decide;
 
 const GATEWAY: Peer = Peer::Ip(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 
@@ -242,8 +243,9 @@ async fn second(documents: &str, deny: StatusCode) -> Response<axum::body::Body>
     let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
     let mut response = None;
     for _ in 0..2 {
-        let budgets = policies.policies().iter().map(budget).collect();
-        let decided = several::pass(&gate, budgets, None).await.expect("policies that are there");
+        let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
+        let turn = gate.turn(Wire::Http);
+        let decided = decide(&turn, &budgets, None).await.expect("policies that are there");
         response = Some(super::encode(&decided, deny, limits()));
     }
     response.expect("two were answered")
@@ -290,8 +292,9 @@ async fn a_refusal_by_one_charges_no_other() {
     let policies = gate.engine().policies();
     for passes in [true, false, false] {
         let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
-        let budgets = policies.policies().iter().map(budget).collect();
-        let decided = several::pass(&gate, budgets, None).await.unwrap();
+        let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
+        let turn = gate.turn(Wire::Http);
+        let decided = decide(&turn, &budgets, None).await.unwrap();
         assert_eq!(decided.len(), if passes { 2 } else { 1 });
         let response = super::encode(&decided, StatusCode::TOO_MANY_REQUESTS, limits());
         assert_eq!(response.status() == StatusCode::OK, passes);
@@ -300,7 +303,7 @@ async fn a_refusal_by_one_charges_no_other() {
     }
     let peek = sluicegate::Verb::Peek { cost: sluicegate::Cost::ONE };
     let request = sluicegate::Request::new("plenty", None, peek);
-    let left = gate.engine().decide(&request).await.unwrap().decision.remaining;
+    let left = gate.turn(Wire::Http).decide(&request).await.unwrap().answer.decision.remaining;
     assert_eq!(left, 8);
 }
 
@@ -330,14 +333,16 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
     let documents = documents.replace("rate: 1/h", "rate: 9/h");
     let gate = Gate::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
     let policies = gate.engine().policies();
-    let ask = || {
+    let ask = async || {
         let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
-        several::pass(&gate, policies.policies().iter().map(budget).collect(), None)
+        let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
+        decide(&gate.turn(Wire::Http), &budgets, None).await
     };
     let left = async || {
         let peek = sluicegate::Verb::Peek { cost: sluicegate::Cost::ONE };
         let request = sluicegate::Request::new("scarce", None, peek);
-        gate.engine().decide(&request).await.expect("it is there").decision.remaining
+        let looked = gate.turn(Wire::Http).decide(&request).await.expect("it is there");
+        looked.answer.decision.remaining
     };
     assert_eq!(ask().await.unwrap().len(), 2);
     assert_eq!(left().await, 8);
@@ -356,8 +361,9 @@ async fn what_rules_delay_is_held_here() {
     let asking = (0..80).map(|_| async {
         let policies = gate.engine().policies();
         let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
-        let budgets = policies.policies().iter().map(budget).collect();
-        let decided = several::pass(&gate, budgets, None).await.unwrap();
+        let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
+        let turn = gate.turn(Wire::Http);
+        let decided = decide(&turn, &budgets, None).await.unwrap();
         (decided[0].passage.way.passes(), begin.elapsed().as_secs())
     });
     let answered = futures_util::future::join_all(asking).await;

@@ -46,7 +46,7 @@ fn told(ask: &Ask<'_>) -> String {
         }
         other => return format!("{other:?}"),
     };
-    let request = budget.request();
+    let request = budget.request_by(None);
     let key = request.key.map_or("all".into(), String::from_utf8_lossy);
     let app = request.app.map_or(String::new(), |app| format!(" of {app}"));
     let verb = match request.verb {
@@ -57,7 +57,7 @@ fn told(ask: &Ask<'_>) -> String {
         other => format!("{other:?}"),
     };
     let limit = budget.limit.map_or(String::new(), |limit| format!(", {limit:?}"));
-    format!("{key}{app} {verb} under {}{limit}", request.policy)
+    format!("{key}{app} {verb} under {}{limit}", request.limits.name())
 }
 
 fn check(domain: &str, entries: &[(&str, &str)], expected: &str) {
@@ -136,7 +136,7 @@ fn the_descriptors_hits_count_before_those_of_the_request_and_zero_only_looks() 
         let (tree, policies) = (tree(TREE), policies(POLICIES));
         let asks = decode(&message, &tree, &policies).map_err(|refusal| refusal.message())?;
         let [Ask::Budget(budget)] = &asks[..] else { panic!("it is one budget: {asks:?}") };
-        Ok(budget.request().verb)
+        Ok(budget.request_by(None).verb)
     };
     assert_eq!(hits("shop", None, 0, false), Ok(CHECK));
     assert_eq!(hits("shop", None, 1, false), Ok(CHECK));
@@ -204,7 +204,7 @@ fn a_key_that_is_too_long_for_stores_is_its_hash_behind_a_byte_that_no_text_has(
         let (tree, policies) = (DescriptorTree::default(), policies(POLICIES));
         let asks = decode(&message, &tree, &policies).expect("it makes sense");
         let [Ask::Budget(budget)] = &asks[..] else { panic!("it is one budget: {asks:?}") };
-        budget.request().key.expect("there are entries").to_owned()
+        budget.request_by(None).key.expect("there are entries").to_owned()
     };
     // With `k|` before it, 1,022 bytes fill a key.
     assert_eq!(key_of(&"x".repeat(1_022)).len(), 1_024);
@@ -243,7 +243,7 @@ proptest! {
             prop_assert_eq!(asks.len(), message.descriptors.len());
             for ask in &asks {
                 if let Ask::Budget(budget) = ask {
-                    prop_assert!(budget.request().key.is_none_or(|key| key.len() <= 1_024));
+                    prop_assert!(budget.request_by(None).key.is_none_or(|key| key.len() <= 1_024));
                 }
             }
         }
@@ -262,7 +262,7 @@ proptest! {
         let (tree, policies) = (DescriptorTree::default(), policies(POLICIES));
         let asks = decode(&message, &tree, &policies).expect("it makes sense");
         let budget = |ask: &Ask<'_>| match ask {
-            Ask::Budget(budget) => budget.request().key.map(<[u8]>::to_owned),
+            Ask::Budget(budget) => budget.request_by(None).key.map(<[u8]>::to_owned),
             other => panic!("no budget: {other:?}"),
         };
         prop_assert_eq!(budget(&asks[0]) == budget(&asks[1]), a == b);

@@ -16,21 +16,21 @@ use tokio::time::Instant;
 use super::{Answer, Request};
 
 /// Turns that are kept at most: as many as requests are held. Those beyond lapse.
-const TURNS_MAX: usize = super::HELD_MAX;
+const VACANCIES_MAX: usize = super::HELD_MAX;
 
 /// By budget, the answers by the instant of their turn and a number.
-type Vacant = HashMap<Budget, BTreeMap<(Instant, usize), Answer>>;
+type Vacant = HashMap<Claim, BTreeMap<(Instant, usize), Answer>>;
 
 /// The turns without a request, those first that come first.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct Vacancies {
     vacant: Mutex<Vacant>,
     count: AtomicUsize,
 }
 
 /// What a turn is worth something for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Budget {
+pub(super) struct Claim {
     policy: String,
     key: Option<Vec<u8>>,
     permits: u64,
@@ -38,29 +38,29 @@ pub(super) struct Budget {
 
 /// A turn, and what the store said when it was booked.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct Vacancy {
     pub(super) due: Instant,
     pub(super) answer: Answer,
 }
 
-impl Budget {
+impl Claim {
     /// So many permits of the budget of `request`.
     pub(super) fn of(request: &Request<'_>, permits: u64) -> Self {
         let key = request.key.map(<[u8]>::to_vec);
-        Self { policy: request.policy.to_owned(), key, permits }
+        Self { policy: request.limits.name().to_owned(), key, permits }
     }
 }
 
-impl Turns {
+impl Vacancies {
     /// Whether there is none: most of the time.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
     /// Keeps a turn for another request, if there is room.
-    pub(super) fn vacate(&self, budget: Budget, Turn { due, answer }: Turn) {
+    pub(super) fn vacate(&self, budget: Claim, Vacancy { due, answer }: Vacancy) {
         let mut vacant = self.lock();
-        if self.count.load(Ordering::Relaxed) >= TURNS_MAX {
+        if self.count.load(Ordering::Relaxed) >= VACANCIES_MAX {
             let now = Instant::now();
             vacant.retain(|_, turns| {
                 *turns = turns.split_off(&(now, usize::MAX));
@@ -69,7 +69,7 @@ impl Turns {
             self.count.store(vacant.values().map(BTreeMap::len).sum(), Ordering::Relaxed);
         }
         let count = self.count.load(Ordering::Relaxed);
-        if count < TURNS_MAX {
+        if count < VACANCIES_MAX {
             let turns = vacant.entry(budget).or_default();
             // The number keeps turns of the same instant apart.
             let number = (0..).find(|number| !turns.contains_key(&(due, *number)));
@@ -79,7 +79,7 @@ impl Turns {
     }
 
     /// The first turn of `budget` that is still to come, and is due by `last`.
-    pub(super) fn take(&self, budget: &Budget, last: Instant) -> Option<Turn> {
+    pub(super) fn take(&self, budget: &Claim, last: Instant) -> Option<Vacancy> {
         let now = Instant::now();
         let mut vacant = self.lock();
         let turns = vacant.get_mut(budget)?;
@@ -92,7 +92,7 @@ impl Turns {
             if let Outcome::Allow { wait, .. } = &mut answer.decision.outcome {
                 *wait = due.duration_since(now).into();
             }
-            Turn { due, answer }
+            Vacancy { due, answer }
         });
         self.count.fetch_sub(kept - turns.len(), Ordering::Relaxed);
         if turns.is_empty() {
@@ -118,24 +118,26 @@ mod tests {
 
     fn answer() -> Answer {
         let policies = "policies: [ { name: p, rules: [ { token_bucket: { rate: 1/s } } ] } ]";
-        let engine = Engine::in_memory(PolicySet::new(Document::parse(policies).expect("valid")));
+        let policies = PolicySet::new(Document::parse(policies).expect("valid"));
+        let engine = std::sync::Arc::new(Engine::in_memory(policies));
         let request = Request::new("p", None, Verb::Check { cost: Cost::ONE });
-        let answer = engine.decide_at(&request, Micros::ZERO).expect("it is in memory");
+        let passage = engine.turn_at(Micros::ZERO).try_decide(&request).expect("it is in memory");
+        let answer = passage.expect("there is such a policy").answer;
         assert_eq!(answer.mode, Mode::Store);
         let outcome = Outcome::Allow { granted: 1, wait: Micros::SECOND };
         Answer { decision: Decision { outcome, ..answer.decision }, ..answer }
     }
 
-    fn budget(permits: u64) -> Budget {
-        Budget { policy: "p".to_owned(), key: None, permits }
+    fn budget(permits: u64) -> Claim {
+        Claim { policy: "p".to_owned(), key: None, permits }
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_turn_that_is_to_come_goes_to_a_request_that_takes_as_much() {
-        let (turns, begin) = (Turns::default(), Instant::now());
+        let (turns, begin) = (Vacancies::default(), Instant::now());
         let at = |ms| begin + Duration::from_millis(ms);
         for due in [300, 100, 200, 200] {
-            turns.vacate(budget(1), Turn { due: at(due), answer: answer() });
+            turns.vacate(budget(1), Vacancy { due: at(due), answer: answer() });
         }
         assert!(turns.take(&budget(2), at(1_000)).is_none());
         assert!(turns.take(&budget(1), at(99)).is_none(), "it would wait too long");
@@ -150,14 +152,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_turns_are_kept_than_requests_are_held() {
-        let (turns, answer, begin) = (Turns::default(), answer(), Instant::now());
+        let (turns, answer, begin) = (Vacancies::default(), answer(), Instant::now());
         let vacate = |permits, s| {
             let due = begin + Duration::from_secs(s);
-            turns.vacate(budget(permits), Turn { due, answer: answer.clone() });
+            turns.vacate(budget(permits), Vacancy { due, answer: answer.clone() });
         };
-        (0..=TURNS_MAX as u64).for_each(|permits| vacate(permits, 1));
+        (0..=VACANCIES_MAX as u64).for_each(|permits| vacate(permits, 1));
         let last = begin + Duration::from_secs(9);
-        assert!(turns.take(&budget(TURNS_MAX as u64), last).is_none(), "there is no room");
+        assert!(turns.take(&budget(VACANCIES_MAX as u64), last).is_none(), "there is no room");
         tokio::time::advance(Duration::from_secs(2)).await;
         vacate(0, 3);
         assert!(turns.take(&budget(0), last).is_some(), "those that have lapsed make room");

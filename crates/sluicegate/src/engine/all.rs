@@ -1,0 +1,222 @@
+//! Several requests of which all pass, or none is charged.
+//!
+//! Stores decide one budget at a time. So each check is looked at first, and what would not let the
+//! requests pass is asked first: it says no, and the others were never touched. Only where others ask in
+//! between may one be charged and another refused; then what was charged is given back.
+
+use std::cmp::Reverse;
+use std::mem;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use sluicegate_kernel::{Cost, Micros, Verb};
+use sluicegate_policy::Overflow;
+use sluicegate_store::Store;
+use tokio::task::JoinHandle;
+
+use super::request::OwnedRequest;
+use super::{Answer, DecideError, Limits, Observer, Passage, Patience, Request, Turn};
+
+/// What became of requests that were decided together.
+#[derive(Clone, Debug)]
+pub enum All {
+    /// All pass; this is said of each, in their order.
+    Passed(Vec<Passage>),
+    /// None passes, because one does not.
+    Refused {
+        /// Which of them.
+        place: usize,
+        /// What is said of it.
+        passage: Passage,
+        /// Those that were charged and that the store did not take back; none, as long as it answers.
+        stay_charged: Vec<usize>,
+    },
+}
+
+/// Why requests were not decided together: one could not be. None passes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("request {place}: {error}")]
+pub struct AllError {
+    /// Which of them.
+    pub place: usize,
+    /// Why.
+    pub error: DecideError,
+    /// Those that were charged and that the store did not take back.
+    pub stay_charged: Vec<usize>,
+}
+
+/// What would become of a request, in the order in which requests are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Forecast {
+    /// It is refused, for so many µs; the longest first.
+    Refused(Reverse<u64>),
+    Diverted,
+    Degraded,
+    Passes,
+    MayBeHeld,
+}
+
+/// What was charged for requests that are not all decided yet: given back if they do not all pass, also if
+/// nobody waits for them any more.
+struct Charged<'t, 'r, S: Store + 'static, O: Observer> {
+    turn: &'t Turn<'t, S, O>,
+    requests: &'t [Request<'r>],
+    /// Places and permits.
+    taken: Vec<(usize, u64)>,
+}
+
+impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
+    /// Decides `requests` together: all pass, or none is charged. Each may be held back as its patience
+    /// says; those that are not are refused where their policy would hold them back.
+    ///
+    /// If the future is dropped, what was charged is given back.
+    ///
+    /// # Errors
+    /// [`AllError`]; a refusal is an answer, not an error.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, if something has to be given back.
+    pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, AllError> {
+        let mut charged = Charged { turn: self, requests, taken: Vec::new() };
+        let mut passages = vec![None; requests.len()];
+        for place in self.order(requests).await? {
+            match self.decide(&self.not_held(&requests[place])).await {
+                Ok(passage) if passage.way.passes() => {
+                    if passage.answer.charged() > 0 {
+                        charged.taken.push((place, passage.answer.charged()));
+                    }
+                    passages[place] = Some(passage);
+                }
+                Ok(passage) => {
+                    let stay_charged = charged.give_back().await;
+                    return Ok(All::Refused { place, passage, stay_charged });
+                }
+                Err(error) => {
+                    let stay_charged = charged.give_back().await;
+                    return Err(AllError { place, error, stay_charged });
+                }
+            }
+        }
+        charged.taken.clear();
+        Ok(All::Passed(passages.into_iter().flatten().collect()))
+    }
+
+    /// The places of `requests` in the order in which they are asked.
+    async fn order(&self, requests: &[Request<'_>]) -> Result<Vec<usize>, AllError> {
+        let mut places: Vec<_> = (0..requests.len()).collect();
+        if let [_, _, ..] = requests {
+            let looks = places.iter().map(|place| self.forecast(*place, &requests[*place]));
+            let forecasts = try_join_all(looks).await?;
+            places.sort_by_key(|place| forecasts[*place]);
+        }
+        Ok(places)
+    }
+
+    /// What would become of a request.
+    async fn forecast(&self, place: usize, request: &Request<'_>) -> Result<Forecast, AllError> {
+        let undecided = |error| AllError { place, error, stay_charged: Vec::new() };
+        let (Limits::Policy(name), &Verb::Check { cost }) = (request.limits, &request.verb) else {
+            return Ok(Forecast::Passes);
+        };
+        let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
+        let looked = self.decide(&look).await.map_err(undecided)?;
+        let policy = self.policies.resolve(name);
+        Ok(policy.map_or(Forecast::Passes, |policy| {
+            Forecast::of(request.patience, policy.overflow(), &looked.answer)
+        }))
+    }
+
+    /// `request`, but none that is not held back books a turn for later.
+    fn not_held<'r>(&self, request: &Request<'r>) -> Request<'r> {
+        let Limits::Policy(name) = request.limits else { return request.clone() };
+        let overflow = self.policies.resolve(name).map(|policy| policy.overflow());
+        match (request.patience, overflow, &request.verb) {
+            (Patience::None, Some(Overflow::Queue { .. }), &Verb::Check { cost }) => {
+                request.with_verb(Verb::Reserve { cost, max_wait: Micros::ZERO })
+            }
+            _ => request.clone(),
+        }
+    }
+
+    /// Gives back what was taken, in a task of its own: so many permits of the budget of each request.
+    /// Returns which of them the store did not take back.
+    pub(super) fn give_back(&self, taken: Vec<(OwnedRequest, u64)>) -> JoinHandle<Vec<usize>> {
+        let (engine, label) = (Arc::clone(self.engine), self.label);
+        tokio::spawn(async move {
+            let turn = engine.turn_for(label);
+            let mut kept = Vec::new();
+            for (place, (request, permits)) in taken.iter().enumerate().rev() {
+                let Ok(cost) = Cost::new(*permits) else { continue };
+                let request = request.borrow();
+                let policy = turn.policies.resolve(request.limits.name());
+                // What was taken here goes back, also where the app may give nothing else back.
+                let owner = policy.filter(|policy| !policy.entrusts(request.app));
+                let app = owner.and_then(|policy| policy.owner()).or(request.app);
+                let (verb, patience) = (Verb::Refund { cost }, Patience::None);
+                if turn.decide(&Request { app, verb, patience, ..request }).await.is_err() {
+                    kept.push(place);
+                }
+            }
+            kept
+        })
+    }
+}
+
+impl Forecast {
+    fn of(patience: Patience, overflow: &Overflow, looked: &Answer) -> Self {
+        let is_over = !looked.decision.allowed();
+        let retry = looked.decision.retry_after();
+        let Patience::Gateway(_) = patience else {
+            // In their order, so that the first that is refused is told.
+            return match overflow {
+                Overflow::Reject | Overflow::Queue { .. } if is_over => Self::Refused(Reverse(0)),
+                Overflow::Divert { .. } | Overflow::Degrade(_) if is_over => Self::Diverted,
+                _ => Self::Passes,
+            };
+        };
+        match overflow {
+            Overflow::Queue { max_wait }
+                if !is_over || retry.is_some_and(|retry| retry <= *max_wait) =>
+            {
+                Self::MayBeHeld
+            }
+            Overflow::Queue { .. } | Overflow::Reject if is_over => {
+                Self::Refused(Reverse(retry.map_or(u64::MAX, Micros::get)))
+            }
+            Overflow::Divert { .. } if is_over => Self::Diverted,
+            Overflow::Degrade(_) if is_over => Self::Degraded,
+            _ if looked.decision.wait() > Micros::ZERO => Self::MayBeHeld,
+            _ => Self::Passes,
+        }
+    }
+}
+
+impl<S: Store + 'static, O: Observer> Charged<'_, '_, S, O> {
+    /// Gives back what was taken. Returns the places of what stays charged.
+    async fn give_back(&mut self) -> Vec<usize> {
+        let taken = mem::take(&mut self.taken);
+        if taken.is_empty() {
+            return Vec::new();
+        }
+        // A task that panicked has not given back either.
+        let kept = self.begin_giving_back(&taken).await;
+        let kept = kept.unwrap_or_else(|_| (0..taken.len()).collect());
+        let mut places: Vec<_> = kept.into_iter().map(|nth| taken[nth].0).collect();
+        places.sort_unstable();
+        places
+    }
+
+    fn begin_giving_back(&self, taken: &[(usize, u64)]) -> JoinHandle<Vec<usize>> {
+        let of = |(place, permits): &(usize, u64)| (self.requests[*place].to_owned(), *permits);
+        self.turn.give_back(taken.iter().map(of).collect())
+    }
+}
+
+impl<S: Store + 'static, O: Observer> Drop for Charged<'_, '_, S, O> {
+    fn drop(&mut self) {
+        let taken = mem::take(&mut self.taken);
+        if !taken.is_empty() {
+            self.begin_giving_back(&taken);
+        }
+    }
+}

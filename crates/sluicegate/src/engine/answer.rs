@@ -1,0 +1,158 @@
+//! What an engine says, and what follows from it.
+
+use std::sync::Arc;
+
+use sluicegate_kernel::{Decision, Micros, RuleSet, Verb, Verdict};
+use sluicegate_policy::{Fallback, Overflow, Policy, Rules};
+
+use super::Patience;
+
+/// The engine's answer: a decision and the rule that made it.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The decision.
+    pub decision: Decision,
+    /// Who made it.
+    pub mode: Mode,
+    pub(super) rules: Arc<RuleSet>,
+    pub(super) rule: usize,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The store.
+    Store,
+    /// This engine, which knows from the store that this is refused until then.
+    Remembered,
+    /// This engine without the store: its share of the limit.
+    Local,
+    /// Nobody: the store does not answer, and the policy says `allow`.
+    Allow,
+    /// Nobody: the store does not answer, and the policy says `deny`.
+    Deny,
+    /// Nobody: the store answers, but could not decide this in time. It was refused.
+    Shed,
+}
+
+/// A decision and what follows from it.
+#[derive(Clone, Debug)]
+pub struct Passage {
+    /// The decision. Of a request that was held it is the last one.
+    pub answer: Answer,
+    /// What is done with the request.
+    pub way: Way,
+    /// How long it was held back by the engine.
+    pub held: Micros,
+}
+
+/// What is done with a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Way {
+    /// It passes.
+    Through,
+    /// It is refused.
+    Refused,
+    /// It is over the limit and passes, marked: this policy has the fallback.
+    Marked(Arc<Policy>),
+    /// It is over the limit and goes elsewhere: this policy says where to.
+    Diverted(Arc<Policy>),
+    /// It is over the limit and passes all the same, counted.
+    Shadowed,
+}
+
+impl Answer {
+    pub(super) fn new(verdict: Verdict, mode: Mode, rules: &Rules) -> Self {
+        let Verdict { decision, rule } = verdict;
+        Self { decision, mode, rules: Arc::clone(rules.set()), rule }
+    }
+
+    /// Permits that the store was charged, or 0: what can be given back to it. What was granted without
+    /// the store was taken of this engine's share or of nothing, and lapses.
+    pub const fn charged(&self) -> u64 {
+        match self.mode {
+            Mode::Store => self.decision.granted(),
+            Mode::Remembered | Mode::Local | Mode::Allow | Mode::Deny | Mode::Shed => 0,
+        }
+    }
+
+    /// The name of the rule that decided.
+    pub fn rule(&self) -> &str {
+        &self.rules.rules()[self.rule].name
+    }
+
+    /// All rules that were decided together; the very same for as long as the policy has them.
+    pub fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+}
+
+impl Passage {
+    /// What follows from an answer to `verb`, by the policy if there is one. Only `check` and `reserve` have
+    /// an overflow, and for a gateway what it does not get as a whole; other verbs pass or are refused.
+    #[inline]
+    pub(super) fn new(
+        answer: Answer,
+        (verb, patience): (&Verb, Patience),
+        policy: Option<&Arc<Policy>>,
+    ) -> Self {
+        let is_gateway = matches!(patience, Patience::Gateway(_));
+        let is_over = match verb {
+            Verb::Check { .. } => !answer.decision.allowed(),
+            Verb::Reserve { .. } => !is_gateway && !answer.decision.allowed(),
+            Verb::Peek { .. } => is_gateway && !answer.decision.allowed(),
+            Verb::AtMost { cost } => is_gateway && answer.decision.granted() < cost.get(),
+            _ => false,
+        };
+        match policy {
+            Some(policy) if is_over => Self::over(answer, policy),
+            None if is_over => Self { answer, way: Way::Refused, held: Micros::ZERO },
+            _ => answer.into(),
+        }
+    }
+
+    /// What follows when a request is over the limit of `policy` and was not held.
+    fn over(answer: Answer, policy: &Arc<Policy>) -> Self {
+        let way = match policy.overflow() {
+            Overflow::Reject | Overflow::Queue { .. } => Way::Refused,
+            Overflow::Degrade(_) => Way::Marked(Arc::clone(policy)),
+            Overflow::Divert { .. } => Way::Diverted(Arc::clone(policy)),
+            Overflow::Shadow => Way::Shadowed,
+        };
+        Self { answer, way, held: Micros::ZERO }
+    }
+}
+
+impl From<Answer> for Passage {
+    /// A decision from which nothing follows but that it passes or is refused.
+    #[inline]
+    fn from(answer: Answer) -> Self {
+        let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
+        Self { answer, way, held: Micros::ZERO }
+    }
+}
+
+impl Way {
+    /// Whether the caller may go on as it wanted to.
+    pub const fn passes(&self) -> bool {
+        matches!(self, Self::Through | Self::Shadowed)
+    }
+
+    /// The fallback of a request that was marked.
+    pub fn fallback(&self) -> Option<&Fallback> {
+        let Self::Marked(policy) = self else { return None };
+        match policy.overflow() {
+            Overflow::Degrade(fallback) => Some(fallback),
+            _ => None,
+        }
+    }
+
+    /// Where a diverted request goes.
+    pub fn target(&self) -> Option<&str> {
+        let Self::Diverted(policy) = self else { return None };
+        match policy.overflow() {
+            Overflow::Divert { target } => Some(target),
+            _ => None,
+        }
+    }
+}

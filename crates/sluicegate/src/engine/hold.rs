@@ -1,0 +1,261 @@
+//! What is done with a request over the limit: the policy's `overflow`, carried out.
+//!
+//! ```text
+//! check ─▶ allowed ────────────────────────────────▶ Way::Through
+//!   └▶ over the limit ─▶ reject ───────────────────▶ Way::Refused
+//!                      ├▶ queue ─▶ held until its turn ─▶ Way::Through, or Way::Refused
+//!                      ├▶ degrade ─────────────────▶ Way::Marked
+//!                      ├▶ divert ──────────────────▶ Way::Diverted
+//!                      └▶ shadow ──────────────────▶ Way::Shadowed
+//! ```
+//!
+//! A `reserve` brings its own wait along, so `queue` is nothing to it; all else is done with it as with a
+//! check.
+//!
+//! **Queue.** Rules that book the future (`token_bucket`, `leaky_bucket`, Guava's two) say at once
+//! how long the request must be held, and it is held here. Others are asked again when they say so.
+//! Each time the policies are those in force then. A caller that goes away while it is held frees its
+//! place, and its turn goes to the next request that wants one (`vacancies.rs`).
+//!
+//! **Gateways.** A caller that is told to wait, by a `leaky_bucket` that delays for instance, waits. A
+//! gateway cannot do that: it lets a request go on or not. For it what passes is held here, whatever the
+//! overflow ([`Patience::Gateway`]).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sluicegate_kernel::{Cost, Decision, Micros, Outcome, Retry, Verb};
+use sluicegate_policy::Overflow;
+use sluicegate_store::Store;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::request::Budget;
+use super::vacancies::{Claim, Vacancy};
+use super::{Answer, DecideError, Engine, Observer, Passage, Patience, Request, Turn, Way};
+
+/// Requests that one engine holds back at most, over all policies; the next is refused. In the server each
+/// keeps 15 KB busy over Envoy's protocol (measured), whose connections carry many, so that is 150 MB, and
+/// 200 MB at the outside; over HTTP and RESP it is a connection, of which there are fewer.
+pub const HELD_MAX: usize = 10_000;
+
+/// How often a held request is asked for again at most: rules that do not book the future let the
+/// luckiest through, and who was unlucky so often has waited long.
+const TRIES_MAX: usize = 64;
+
+/// Requests that are held back now.
+#[derive(Debug, Default)]
+pub(super) struct Held(AtomicUsize);
+
+/// A place among them.
+struct Place<'a>(&'a Held);
+
+/// The turn of a request that is held. If nobody waits for it any more, another request may have it.
+struct Booked<'a, S: Store + 'static, O: Observer> {
+    engine: &'a Engine<S, O>,
+    request: &'a Request<'a>,
+    turn: Option<Vacancy>,
+}
+
+impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
+    /// Decides `request`, which is about `budget`, and holds it back as its patience says.
+    pub(super) async fn pass(
+        &self,
+        request: &Request<'_>,
+        budget: &Budget<'_>,
+    ) -> Result<Passage, DecideError> {
+        let queues = max_wait(budget).is_some();
+        match (request.patience, &request.verb) {
+            (Patience::Policy, &Verb::Check { cost }) if queues => {
+                self.queue((request, cost), budget, Micros::MAX).await
+            }
+            (Patience::Gateway(max), &(Verb::Check { cost } | Verb::AtMost { cost })) if queues => {
+                self.queue((request, cost), budget, max).await
+            }
+            (Patience::Gateway(max), &(Verb::Check { cost } | Verb::AtMost { cost }))
+                if holds_for_gateways(budget) =>
+            {
+                let passage = match self.vacancy((request, cost), max) {
+                    Some(vacancy) => vacancy.answer.into(),
+                    None => self.pass_unheld(request, budget, &request.verb).await?,
+                };
+                Ok(self.hold(request, passage, max).await)
+            }
+            _ => self.pass_unheld(request, budget, &request.verb).await,
+        }
+    }
+
+    /// Decides `request` with this verb, and holds it back in no case.
+    async fn pass_unheld(
+        &self,
+        request: &Request<'_>,
+        budget: &Budget<'_>,
+        verb: &Verb,
+    ) -> Result<Passage, DecideError> {
+        let asked = self.engine.ask(budget, verb, Some(budget.otherwise()), self.now);
+        let (verdict, mode) = asked.await?;
+        let answer = Answer::new(verdict, mode, budget.rules);
+        Ok(Passage::new(answer, (verb, request.patience), budget.policy))
+    }
+
+    /// Holds `request`, which passes, for as long as its decision says. If that is too long, or too
+    /// many are held, it is refused, and what it took goes back.
+    async fn hold(&self, request: &Request<'_>, passage: Passage, hold_max: Micros) -> Passage {
+        let decision = passage.answer.decision;
+        let wait = decision.wait();
+        if wait == Micros::ZERO || passage.way != Way::Through {
+            return passage;
+        }
+        if wait <= hold_max {
+            let booked = Booked::new(self.engine, request, &passage.answer);
+            if let Some(_place) = self.engine.held.enter() {
+                booked.held().await;
+                return Passage { held: wait, ..passage };
+            }
+        } else {
+            // Without a store the booking lapses by itself.
+            self.give_back(vec![(request.to_owned(), passage.answer.charged())]);
+        }
+        let retry = Retry::After(wait.since(hold_max).max(Micros::new(1)));
+        let decision = Decision { outcome: Outcome::Deny { retry }, ..decision };
+        Passage::from(Answer { decision, ..passage.answer })
+    }
+
+    /// Holds `request` back until it passes, for as long as its policy and `hold_max` say at most.
+    async fn queue(
+        &self,
+        (request, cost): (&Request<'_>, Cost),
+        budget: &Budget<'_>,
+        hold_max: Micros,
+    ) -> Result<Passage, DecideError> {
+        let Some(_place) = self.engine.held.enter() else {
+            let verb = Verb::Reserve { cost, max_wait: Micros::ZERO };
+            return self.pass_unheld(request, budget, &verb).await;
+        };
+        let (mut held, mut refused) = (Micros::ZERO, None);
+        // The first try is of this turn; each later one is of its own.
+        let mut later: Option<Self> = None;
+        for tries_left in (0..TRIES_MAX).rev() {
+            let fresh = later.as_ref().map(|turn| Budget::of(&turn.policies, request));
+            let (turn, budget) = match (&later, &fresh) {
+                (Some(turn), Some(Ok(budget))) => (turn, budget),
+                (_, Some(Err(error))) => {
+                    let refused = or_refused(Err(error.clone()), refused);
+                    return refused.map(|passage| Passage { held, ..passage });
+                }
+                _ => (self, budget),
+            };
+            let Some(max_wait) = max_wait(budget) else {
+                let passed = turn.pass_unheld(request, budget, &request.verb).await;
+                return or_refused(passed, refused).map(|passage| Passage { held, ..passage });
+            };
+            let left = max_wait.min(hold_max).since(held);
+            let passed = match turn.vacancy((request, cost), left) {
+                Some(vacancy) => Ok(vacancy.answer.into()),
+                None => {
+                    let verb = Verb::Reserve { cost, max_wait: left };
+                    turn.pass_unheld(request, budget, &verb).await
+                }
+            };
+            let passage = Passage { held, ..or_refused(passed, refused)? };
+            let decision = passage.answer.decision;
+            if decision.allowed() {
+                let wait = decision.wait();
+                if wait == Micros::ZERO {
+                    return Ok(passage);
+                }
+                Booked::new(self.engine, request, &passage.answer).held().await;
+                return Ok(Passage { held: held.plus(wait), ..passage });
+            }
+            match decision.retry_after() {
+                Some(retry) if retry <= left && tries_left > 0 => {
+                    sleep(retry.into()).await;
+                    held = held.plus(retry);
+                    later = Some(self.engine.turn_for(self.label));
+                    refused = Some(passage);
+                }
+                _ => return Ok(passage),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// A turn that was booked for a request like this one and that nobody waits for any more.
+    fn vacancy(&self, (request, cost): (&Request<'_>, Cost), hold_max: Micros) -> Option<Vacancy> {
+        if self.engine.vacancies.is_empty() {
+            return None;
+        }
+        let last = Instant::now().checked_add(hold_max.into())?;
+        self.engine.vacancies.take(&Claim::of(request, cost.get()), last)
+    }
+}
+
+impl<S, O: Observer> Engine<S, O> {
+    /// Requests that are held back now.
+    pub fn held(&self) -> usize {
+        self.held.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long the policy holds requests back; `None` if it does not.
+fn max_wait(budget: &Budget<'_>) -> Option<Micros> {
+    match budget.policy?.overflow() {
+        Overflow::Queue { max_wait } => Some(*max_wait),
+        _ => None,
+    }
+}
+
+/// Whether what the rules delay is held back for gateways.
+pub(super) fn holds_for_gateways(budget: &Budget<'_>) -> bool {
+    budget.policy.is_some_and(|policy| *policy.overflow() != Overflow::Shadow)
+}
+
+/// What was decided. If the policy is not there any more for a request that it held, it is refused, as
+/// it was before.
+fn or_refused(
+    passed: Result<Passage, DecideError>,
+    refused: Option<Passage>,
+) -> Result<Passage, DecideError> {
+    match (passed, refused) {
+        (Err(error), Some(refused)) if !matches!(error, DecideError::Store(_)) => Ok(refused),
+        (passed, _) => passed,
+    }
+}
+
+impl Held {
+    fn enter(&self) -> Option<Place<'_>> {
+        let enter = |held| (held < HELD_MAX).then_some(held + 1);
+        let entered = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, enter);
+        entered.is_ok().then_some(Place(self))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<'a, S: Store + 'static, O: Observer> Booked<'a, S, O> {
+    fn new(engine: &'a Engine<S, O>, request: &'a Request<'a>, answer: &Answer) -> Self {
+        let due = Instant::now() + answer.decision.wait().into();
+        Self { engine, request, turn: Some(Vacancy { due, answer: answer.clone() }) }
+    }
+
+    /// Waits; if that is given up, the turn is vacant.
+    async fn held(mut self) {
+        if let Some(turn) = &self.turn {
+            sleep_until(turn.due).await;
+        }
+        self.turn = None;
+    }
+}
+
+impl<S: Store + 'static, O: Observer> Drop for Booked<'_, S, O> {
+    fn drop(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        // What was taken of a share, or of nothing, is nobody else's.
+        let charged = turn.answer.charged();
+        if charged > 0 {
+            self.engine.vacancies.vacate(Claim::of(self.request, charged), turn);
+        }
+    }
+}

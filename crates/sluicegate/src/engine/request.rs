@@ -1,0 +1,282 @@
+//! What is asked of an engine, and which rules hold for it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sluicegate_kernel::limits::KEY_BYTES_MAX;
+use sluicegate_kernel::{Micros, Unsupported, Verb};
+use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules};
+use sluicegate_store::{BeyondQuota, Origin, Quota, Request as StoreRequest, StoreError};
+
+use super::guard::Otherwise;
+
+/// What a caller asks of the engine.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The limits that hold.
+    pub limits: Limits<'a>,
+    /// Whose budget it is, 1..=1024 bytes; `None` is the budget that all share.
+    pub key: Option<&'a [u8]>,
+    /// The application that asks; a policy may be for some only.
+    pub app: Option<&'a str>,
+    /// What is wanted.
+    pub verb: Verb,
+    /// How long the request may be held back.
+    pub patience: Patience,
+}
+
+/// The limits that hold for a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Limits<'a> {
+    /// Those of the policy of this name.
+    Policy(&'a str),
+    /// Those that the caller brings along; nothing follows from a refusal under them. While the store does
+    /// not answer, an engine enforces its share of them. All keys of such limits count to one quota in a
+    /// memory store, [`Quota::CALLERS`].
+    Brought {
+        /// Under another name the same key has another budget, and each app has budgets of its own. A
+        /// name that no policy can have, with capital letters say, keeps clear of theirs.
+        name: &'a str,
+        /// The limits.
+        rules: &'a Rules,
+    },
+}
+
+/// How long a request may be held back until it passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// Not at all. A policy whose `overflow` is `queue` refuses what is over the limit.
+    #[default]
+    None,
+    /// A check of a policy whose `overflow` is `queue`, for as long as the policy says.
+    Policy,
+    /// For a caller that lets requests go on or not, and cannot hold them back: a gateway.
+    ///
+    /// What passes is held until it may go on, also where it is the rules that delay it, but under
+    /// `shadow`, where nothing is held. What would be held for longer than this is refused, and takes
+    /// nothing. `AtMost` that is granted less than it asks for is over the limit and goes the way of its
+    /// policy like a check, as does `Peek`; under `queue` it takes all or nothing.
+    Gateway(Micros),
+}
+
+/// Why there is no decision. No state was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecideError {
+    /// There is no policy of this name.
+    #[error("policy: there is no policy `{0}`")]
+    UnknownPolicy(String),
+    /// The policy is not for this application.
+    #[error("app: policy `{policy}` is not configured for {}", app_name(.app))]
+    Unconfigured {
+        /// The policy.
+        policy: String,
+        /// Who asked.
+        app: Option<String>,
+    },
+    /// The key is empty.
+    #[error(
+        "key: is empty, expected 1..={KEY_BYTES_MAX} bytes; leave it out for the shared budget"
+    )]
+    EmptyKey,
+    /// The key is too long. It is never cut: two users must not share a budget.
+    #[error("key: `{0}` bytes are outside 1..={KEY_BYTES_MAX}")]
+    LongKey(usize),
+    /// The policy's rules do not know the verb.
+    #[error("op: {0}")]
+    Unsupported(#[from] Unsupported),
+    /// The store gave no verdict.
+    #[error("store: {0}")]
+    Store(StoreError),
+}
+
+/// A budget, and the rules by which it is decided.
+#[derive(Clone, Debug)]
+pub(super) struct Budget<'a> {
+    /// `None`: the limits are no policy's.
+    pub(super) policy: Option<&'a Arc<Policy>>,
+    /// What stores call the limits.
+    pub(super) name: Cow<'a, str>,
+    /// As stores know it: empty where all share.
+    pub(super) key: &'a [u8],
+    pub(super) rules: &'a Rules,
+    pub(super) origin: Origin,
+    pub(super) quota: Quota<'a>,
+}
+
+/// A request that outlives what it was asked with.
+#[derive(Clone, Debug)]
+pub(super) struct OwnedRequest {
+    name: String,
+    rules: Option<Rules>,
+    key: Option<Vec<u8>>,
+    app: Option<String>,
+    verb: Verb,
+    patience: Patience,
+}
+
+impl<'a> Request<'a> {
+    /// A request of nobody in particular, by the policy of this name, that is not held back.
+    pub const fn new(policy: &'a str, key: Option<&'a [u8]>, verb: Verb) -> Self {
+        let limits = Limits::Policy(policy);
+        Self { limits, key, app: None, verb, patience: Patience::None }
+    }
+
+    /// The same by limits that the caller brings along, under the name that it has.
+    #[must_use]
+    pub fn by<'b>(&self, rules: &'b Rules) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        Request { limits: Limits::Brought { name: self.limits.name(), rules }, ..self.clone() }
+    }
+
+    /// The same with another verb.
+    #[must_use]
+    pub fn with_verb(&self, verb: Verb) -> Self {
+        Self { verb, ..self.clone() }
+    }
+
+    /// The same with this patience.
+    #[must_use]
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
+    }
+
+    pub(super) fn to_owned(&self) -> OwnedRequest {
+        OwnedRequest {
+            name: self.limits.name().to_owned(),
+            rules: match self.limits {
+                Limits::Policy(_) => None,
+                Limits::Brought { rules, .. } => Some(rules.clone()),
+            },
+            key: self.key.map(<[u8]>::to_vec),
+            app: self.app.map(ToOwned::to_owned),
+            verb: self.verb.clone(),
+            patience: self.patience,
+        }
+    }
+
+    /// The key as stores know it: empty where all share.
+    fn store_key(&self) -> Result<&'a [u8], DecideError> {
+        match self.key {
+            None => Ok(&[]),
+            Some([]) => Err(DecideError::EmptyKey),
+            Some(key) if key.len() > KEY_BYTES_MAX => Err(DecideError::LongKey(key.len())),
+            Some(key) => Ok(key),
+        }
+    }
+}
+
+impl<'a> Limits<'a> {
+    /// The name of the policy, or of what the caller brings along.
+    pub const fn name(&self) -> &'a str {
+        match *self {
+            Self::Policy(name) | Self::Brought { name, .. } => name,
+        }
+    }
+
+    /// Whether they are those of a policy.
+    pub const fn are_of_policy(&self) -> bool {
+        matches!(self, Self::Policy(_))
+    }
+}
+
+impl OwnedRequest {
+    pub(super) fn borrow(&self) -> Request<'_> {
+        let Self { name, rules, key, app, verb, patience } = self;
+        let limits = match rules {
+            None => Limits::Policy(name),
+            Some(rules) => Limits::Brought { name, rules },
+        };
+        let (key, app) = (key.as_deref(), app.as_deref());
+        Request { limits, key, app, verb: verb.clone(), patience: *patience }
+    }
+}
+
+impl<'a> Budget<'a> {
+    /// The budget of `request`, if it may be asked at all.
+    #[inline]
+    pub(super) fn of(policies: &'a PolicySet, request: &Request<'a>) -> Result<Self, DecideError> {
+        let key = request.store_key()?;
+        match request.limits {
+            Limits::Policy(name) => {
+                let policy = admitting(policies, name, request)?;
+                let rules = policy.rules_for(key);
+                Ok(Self::of_policy(policy, (key, rules)))
+            }
+            Limits::Brought { name, rules } => {
+                let (name, quota) = (own_name(name, request.app), Quota::CALLERS);
+                Ok(Self { policy: None, name, key, rules, origin: Origin::Caller, quota })
+            }
+        }
+    }
+
+    /// The budget that `key` has by `rules` of `policy`.
+    #[inline]
+    pub(super) fn of_policy(policy: &'a Arc<Policy>, (key, rules): (&'a [u8], &'a Rules)) -> Self {
+        let origin = Origin::Policy { since: policy.in_force_since() };
+        let beyond = match policy.on_key_quota() {
+            OnKeyQuota::Share => BeyondQuota::Share,
+            OnKeyQuota::Deny => BeyondQuota::Deny,
+        };
+        // Keys count to the policy's quota with its overrides.
+        let quota = Quota { name: policy.name(), beyond };
+        let name = Cow::Borrowed(policy.name());
+        Self { policy: Some(policy), name, key, rules, origin, quota }
+    }
+
+    /// As stores are asked.
+    #[inline]
+    pub(super) fn ask<'s>(&'s self, verb: &'s Verb) -> StoreRequest<'s> {
+        let Self { policy: _, name, key, rules, origin, quota } = self;
+        StoreRequest { policy: name, key, rules: rules.set(), verb, origin: *origin, quota: *quota }
+    }
+
+    /// What holds while the store does not decide.
+    #[inline]
+    pub(super) fn otherwise(&self) -> Otherwise {
+        self.policy.map_or_else(Otherwise::default, |policy| Otherwise::of(policy))
+    }
+}
+
+/// The policy of this name, if the app of `request` may ask that of it.
+#[inline]
+fn admitting<'p>(
+    policies: &'p PolicySet,
+    name: &str,
+    request: &Request<'_>,
+) -> Result<&'p Arc<Policy>, DecideError> {
+    let Some(policy) = policies.resolve(name) else {
+        return Err(DecideError::UnknownPolicy(name.to_owned()));
+    };
+    let is_for = match request.verb {
+        Verb::Refund { .. } | Verb::Reset => policy.entrusts(request.app),
+        _ => policy.admits(request.app),
+    };
+    if is_for { Ok(policy) } else { Err(unconfigured(policy, request.app)) }
+}
+
+#[cold]
+pub(super) fn unconfigured(policy: &Policy, app: Option<&str>) -> DecideError {
+    DecideError::Unconfigured { policy: policy.name().to_owned(), app: app.map(ToOwned::to_owned) }
+}
+
+fn app_name(app: &Option<String>) -> String {
+    app.as_ref().map_or_else(|| "a caller without an app".to_owned(), |app| format!("app `{app}`"))
+}
+
+/// Under which name stores keep a budget of limits that an app brings along, where it is known which asks:
+/// others may call theirs the same. No policy has it, and no app: both have no `/`.
+fn own_name<'a>(name: &'a str, app: Option<&str>) -> Cow<'a, str> {
+    app.map_or(Cow::Borrowed(name), |app| format!("{app}/{name}").into())
+}
+
+impl From<StoreError> for DecideError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unsupported(unsupported) => unsupported.into(),
+            other => Self::Store(other),
+        }
+    }
+}

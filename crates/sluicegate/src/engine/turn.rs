@@ -1,0 +1,278 @@
+//! The way to a decision: one reading of the clock, one set of policies, one place that asks the store.
+//!
+//! ```text
+//! Request ─▶ Turn ─▶ Budget (policy, key, rules) ─▶ Guard ─▶ Store ─▶ Answer ─▶ Passage
+//!                                                      every step is seen by the Observer
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::Guard as Loaded;
+use futures_util::future::join_all;
+use sluicegate_kernel::{Micros, Moment, Rule, Verb, Verdict};
+use sluicegate_policy::{Overflow, PolicySet};
+use sluicegate_store::{Debt, MemoryStore, Permits, Request as StoreRequest, Store, StoreError};
+
+use super::guard::Otherwise;
+use super::hold::holds_for_gateways;
+use super::request::Budget;
+use super::{Answer, DecideError, Engine, Mode, Passage, Patience, Request};
+
+/// Requests that are decided together: by one reading of the clock and one set of policies.
+///
+/// What came in at one time is one turn. A request that is held back is decided anew when its time has
+/// come, by the clock and the policies of that moment.
+pub struct Turn<'e, S = MemoryStore, O: Observer = ()> {
+    pub(super) engine: &'e Arc<Engine<S, O>>,
+    pub(super) policies: Loaded<Arc<PolicySet>>,
+    pub(super) now: Micros,
+    pub(super) label: O::Label,
+}
+
+/// Sees every decision of an engine: counts it, traces it.
+pub trait Observer: fmt::Debug + Send + Sync + 'static {
+    /// What tells the turns of an engine apart: where the requests come from.
+    type Label: Copy + fmt::Debug + Send + Sync + 'static;
+    /// What is known when a decision begins.
+    type Begun: Send;
+
+    /// A decision begins.
+    fn begin(&self) -> Self::Begun;
+
+    /// A decision was made, or could not be.
+    fn see(
+        &self,
+        label: Self::Label,
+        request: &Request<'_>,
+        decided: Result<&Passage, &DecideError>,
+        begun: Self::Begun,
+    );
+
+    /// Whether every decision is to go through [`around`](Self::around).
+    fn goes_around(&self) -> bool {
+        false
+    }
+
+    /// `deciding`, which is waited for.
+    fn around(
+        &self,
+        _label: Self::Label,
+        _request: &Request<'_>,
+        deciding: impl Future<Output = Result<Passage, DecideError>> + Send,
+    ) -> impl Future<Output = Result<Passage, DecideError>> + Send {
+        deciding
+    }
+}
+
+/// Nobody looks.
+impl Observer for () {
+    type Label = ();
+    type Begun = ();
+
+    fn begin(&self) {}
+
+    fn see(&self, (): (), _: &Request<'_>, _: Result<&Passage, &DecideError>, (): ()) {}
+}
+
+impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
+    /// Decides `request`, if neither a store nor anything else has to be waited for; otherwise `None`,
+    /// and nothing was done.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    #[inline]
+    pub fn try_decide(&self, request: &Request<'_>) -> Option<Result<Passage, DecideError>> {
+        self.try_decide_on(request, &Budget::of(&self.policies, request))
+    }
+
+    /// Decides `request` and does what its policy says of traffic over the limit. It is held back as its
+    /// [`Patience`] says; if the future is dropped, its place is free, and its turn is another request's.
+    ///
+    /// # Errors
+    /// [`DecideError`]; a refusal is an answer, not an error.
+    pub async fn decide(&self, request: &Request<'_>) -> Result<Passage, DecideError> {
+        let budget = Budget::of(&self.policies, request);
+        match self.try_decide_on(request, &budget) {
+            Some(decided) => decided,
+            // On the heap: those that are decided at once should not carry the space for waiting.
+            None => Box::pin(self.decide_in_time(request, budget)).await,
+        }
+    }
+
+    /// Decides each of `requests` on its own, all at once: one that is held back holds up no other.
+    pub async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Passage, DecideError>> {
+        if let [request] = requests {
+            return vec![self.decide(request).await];
+        }
+        join_all(requests.iter().map(|request| self.decide(request))).await
+    }
+
+    /// The time that is decided by, µs since the Unix epoch.
+    pub const fn now(&self) -> Micros {
+        self.now
+    }
+
+    /// The policies that are decided by.
+    pub fn policies(&self) -> &PolicySet {
+        &self.policies
+    }
+
+    /// Says that these requests will be decided next: a store in memory fetches what it needs for all
+    /// of them at once. Changes nothing.
+    pub fn prefetch<'a>(&self, requests: impl IntoIterator<Item = &'a Request<'a>>) {
+        let key =
+            |request: &'a Request<'a>| (request.limits.name(), request.key.unwrap_or_default());
+        self.engine.store.expect(requests.into_iter().map(key));
+    }
+
+    #[inline]
+    fn try_decide_on(
+        &self,
+        request: &Request<'_>,
+        budget: &Result<Budget<'_>, DecideError>,
+    ) -> Option<Result<Passage, DecideError>> {
+        let observer = &self.engine.observer;
+        if observer.goes_around() {
+            return None;
+        }
+        let begun = observer.begin();
+        let decided = match budget {
+            Err(error) => Err(error.clone()),
+            Ok(budget) if self.may_be_held(request, budget) => return None,
+            Ok(budget) => match self.engine.ask_at_once(budget, &request.verb, self.now)? {
+                Err(error) => Err(error.into()),
+                Ok((verdict, mode)) => {
+                    let answer = Answer::new(verdict, mode, budget.rules);
+                    let asked = (&request.verb, request.patience);
+                    Ok(Passage::new(answer, asked, budget.policy))
+                }
+            },
+        };
+        Some(self.seen(request, decided, begun))
+    }
+
+    /// What [`decide`](Self::decide) does where it has to be waited for.
+    async fn decide_in_time(
+        &self,
+        request: &Request<'_>,
+        budget: Result<Budget<'_>, DecideError>,
+    ) -> Result<Passage, DecideError> {
+        let observer = &self.engine.observer;
+        let begun = observer.begin();
+        let deciding = async { self.pass(request, &budget?).await };
+        let decided = observer.around(self.label, request, deciding).await;
+        self.seen(request, decided, begun)
+    }
+
+    /// `decided`, which the observer has seen.
+    #[inline]
+    fn seen(
+        &self,
+        request: &Request<'_>,
+        decided: Result<Passage, DecideError>,
+        begun: O::Begun,
+    ) -> Result<Passage, DecideError> {
+        self.engine.observer.see(self.label, request, decided.as_ref(), begun);
+        decided
+    }
+
+    /// Whether `request` may have to be held back, whatever the store says.
+    #[inline]
+    fn may_be_held(&self, request: &Request<'_>, budget: &Budget<'_>) -> bool {
+        let Some(policy) = budget.policy else { return false };
+        match (request.patience, &request.verb, policy.overflow()) {
+            (Patience::None, ..) => false,
+            (Patience::Policy, Verb::Check { .. }, overflow) => {
+                matches!(overflow, Overflow::Queue { .. })
+            }
+            (Patience::Gateway(_), Verb::Check { .. } | Verb::AtMost { .. }, overflow) => {
+                let mut rules = budget.rules.set().rules().iter();
+                holds_for_gateways(budget)
+                    && (matches!(overflow, Overflow::Queue { .. })
+                        || !self.engine.vacancies.is_empty()
+                        || rules.any(|named| may_delay(&named.rule)))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<S: Store, O: Observer> Engine<S, O> {
+    /// What the store says of `budget`, or what is decided `otherwise`; `None` decides nothing.
+    pub(super) async fn ask(
+        &self,
+        budget: &Budget<'_>,
+        verb: &Verb,
+        otherwise: Option<Otherwise>,
+        now: Micros,
+    ) -> Result<(Verdict, Mode), StoreError> {
+        let windows = budget.rules.windows(now);
+        let moment = Moment::with_windows(now, windows.as_slice());
+        match &self.guard {
+            None => {
+                let asked = ask_store(&self.store, None, &budget.ask(verb), &moment).await;
+                asked.map(|(verdict, _)| (verdict, Mode::Store))
+            }
+            Some(guard) => guard.decide(&self.store, otherwise, &budget.ask(verb), &moment).await,
+        }
+    }
+
+    /// What the store alone says, where nothing is to be learned from it.
+    pub(super) async fn look(
+        &self,
+        budget: &Budget<'_>,
+        look: &Verb,
+        now: Micros,
+    ) -> Result<Verdict, StoreError> {
+        let windows = budget.rules.windows(now);
+        let moment = Moment::with_windows(now, windows.as_slice());
+        let asked = ask_store(&self.store, None, &budget.ask(look), &moment).await;
+        asked.map(|(verdict, _)| verdict)
+    }
+
+    /// What [`ask`](Self::ask) says if nobody has to be waited for; otherwise `None`, and nothing was done.
+    #[inline]
+    fn ask_at_once(
+        &self,
+        budget: &Budget<'_>,
+        verb: &Verb,
+        now: Micros,
+    ) -> Option<Result<(Verdict, Mode), StoreError>> {
+        let windows = budget.rules.windows(now);
+        let moment = Moment::with_windows(now, windows.as_slice());
+        let asked = budget.ask(verb);
+        match &self.guard {
+            None => {
+                let decided = self.store.decide_at_once(&asked, &moment)?;
+                Some(decided.map(|verdict| (verdict, Mode::Store)))
+            }
+            Some(guard) => guard.decide_at_once(&self.store, budget.otherwise(), &asked, &moment),
+        }
+    }
+}
+
+/// Asks the store, once `debt` is charged if there is one: all that is asked of a store is asked here.
+pub(super) async fn ask_store(
+    store: &impl Store,
+    debt: Option<&Debt>,
+    request: &StoreRequest<'_>,
+    at: &Moment<'_>,
+) -> Result<(Verdict, Permits), StoreError> {
+    match debt {
+        None => store.decide(request, at).await.map(|verdict| (verdict, Permits::default())),
+        Some(debt) => store.charge_and_decide(debt, request, at).await,
+    }
+}
+
+/// Whether what passes under `rule` may have to wait before it goes on.
+const fn may_delay(rule: &Rule) -> bool {
+    matches!(rule, Rule::LeakyBucket(_) | Rule::SmoothBursty(_) | Rule::SmoothWarmup(_))
+}
+
+impl<S: fmt::Debug, O: Observer> fmt::Debug for Turn<'_, S, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { now, label, .. } = self;
+        f.debug_struct("Turn").field("now", now).field("label", label).finish_non_exhaustive()
+    }
+}
