@@ -136,7 +136,14 @@ impl Store for AnyStore {
     async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(store) => Ok(store.decide_now(request, at)?),
-            Self::Redis(redis) => redis.measured(redis.store.decide(request, at)).await,
+            Self::Redis(redis) => {
+                let begun = Begun::now();
+                let decided = match trace::within() {
+                    None => redis.store.decide(request, at).await,
+                    Some(within) => Box::pin(within.store(redis.store.decide(request, at))).await,
+                };
+                redis.measured(begun, decided)
+            }
         }
     }
 
@@ -149,7 +156,13 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.charge_and_decide(debt, request, at).await,
             Self::Redis(redis) => {
-                redis.measured(redis.store.charge_and_decide(debt, request, at)).await
+                let begun = Begun::now();
+                let charging = Box::pin(redis.store.charge_and_decide(debt, request, at));
+                let decided = match trace::within() {
+                    None => charging.await,
+                    Some(within) => within.store(charging).await,
+                };
+                redis.measured(begun, decided)
             }
         }
     }
@@ -174,15 +187,21 @@ impl Store for AnyStore {
     }
 }
 
-impl OnRedis {
+/// When the store was asked.
+#[derive(Clone, Copy)]
+struct Begun(Instant);
+
+impl Begun {
     #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
-    async fn measured<T>(
-        &self,
-        deciding: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let begun = Instant::now();
-        let decided = trace::store(deciding).await;
-        self.latency.note(begun.elapsed());
+    fn now() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl OnRedis {
+    /// `decided`, counted and with the time that it took noted.
+    fn measured<T>(&self, begun: Begun, decided: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.latency.note(begun.0.elapsed());
         if let Err(StoreError::Unavailable { executed, .. }) = &decided {
             self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
         }

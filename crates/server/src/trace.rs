@@ -56,7 +56,7 @@ pub(crate) struct Parent(Option<Context>);
 
 /// The tracer of a decision, found by what happens within it.
 #[derive(Clone)]
-struct Within(SdkTracer);
+pub(crate) struct Within(SdkTracer);
 
 impl Traces {
     /// Sends to the collector at `endpoint` that part of the traces which begin here. To be called on
@@ -136,19 +136,26 @@ impl Parent {
     }
 }
 
-/// `asking`, in a span of its own if the decision that wants it has one.
-pub(crate) async fn store<T>(
-    asking: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let within = Context::map_current(|context| context.get::<Within>().cloned());
-    let Some(Within(tracer)) = within else { return asking.await };
-    let span = tracer.span_builder("store").with_kind(SpanKind::Client);
-    let context = Context::current_with_span(tracer.build(span));
-    let asked = asking.with_context(context.clone()).await;
-    if let Err(error) = &asked {
-        context.span().set_status(Status::error(error.to_string()));
+/// Where the store is asked within a decision that is traced; none, if it is not.
+pub(crate) fn within() -> Option<Within> {
+    Context::map_current(|context| context.get::<Within>().cloned())
+}
+
+impl Within {
+    /// `asking` the store, in a span of its own.
+    pub(crate) async fn store<T>(
+        self,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let Self(tracer) = self;
+        let span = tracer.span_builder("store").with_kind(SpanKind::Client);
+        let context = Context::current_with_span(tracer.build(span));
+        let asked = asking.with_context(context.clone()).await;
+        if let Err(error) = &asked {
+            context.span().set_status(Status::error(error.to_string()));
+        }
+        asked
     }
-    asked
 }
 
 /// What is told of a decision: nothing that a client made up.

@@ -65,10 +65,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let queues = max_wait(budget).is_some();
         match (request.patience, &request.verb) {
             (Patience::Policy, &Verb::Check { cost }) if queues => {
-                self.queue((request, cost), budget, Micros::MAX).await
+                Box::pin(self.queue((request, cost), budget, Micros::MAX)).await
             }
             (Patience::Gateway(max), &(Verb::Check { cost } | Verb::AtMost { cost })) if queues => {
-                self.queue((request, cost), budget, max).await
+                Box::pin(self.queue((request, cost), budget, max)).await
             }
             (Patience::Gateway(max), &(Verb::Check { cost } | Verb::AtMost { cost }))
                 if holds_for_gateways(budget) =>
@@ -77,7 +77,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                     Some(vacancy) => vacancy.answer.into(),
                     None => self.pass_unheld(request, budget, &request.verb).await?,
                 };
-                Ok(self.hold(request, passage, max).await)
+                match passage.answer.decision.wait() {
+                    Micros::ZERO => Ok(passage),
+                    _ => Ok(Box::pin(self.hold(request, passage, max)).await),
+                }
             }
             _ => self.pass_unheld(request, budget, &request.verb).await,
         }

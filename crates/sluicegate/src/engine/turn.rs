@@ -95,8 +95,12 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let budget = Budget::of(&self.policies, request);
         match self.try_decide_on(request, &budget) {
             Some(decided) => decided,
-            // On the heap: those that are decided at once should not carry the space for waiting.
-            None => Box::pin(self.decide_in_time(request, budget)).await,
+            None => {
+                // On the heap: what is decided at once should not carry the space for waiting, and an
+                // observer that goes around it should not move it.
+                let deciding = Box::pin(async move { self.pass(request, &budget?).await });
+                self.decide_in_time(request, deciding).await
+            }
         }
     }
 
@@ -152,16 +156,18 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Some(self.seen(request, decided, begun))
     }
 
-    /// What [`decide`](Self::decide) does where it has to be waited for.
+    /// What `deciding` comes to, which is waited for.
     async fn decide_in_time(
         &self,
         request: &Request<'_>,
-        budget: Result<Budget<'_>, DecideError>,
+        deciding: impl Future<Output = Result<Passage, DecideError>> + Send,
     ) -> Result<Passage, DecideError> {
         let observer = &self.engine.observer;
         let begun = observer.begin();
-        let deciding = async { self.pass(request, &budget?).await };
-        let decided = observer.around(self.label, request, deciding).await;
+        let decided = match observer.goes_around() {
+            false => deciding.await,
+            true => Box::pin(observer.around(self.label, request, deciding)).await,
+        };
         self.seen(request, decided, begun)
     }
 
@@ -274,5 +280,37 @@ impl<S: fmt::Debug, O: Observer> fmt::Debug for Turn<'_, S, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { now, label, .. } = self;
         f.debug_struct("Turn").field("now", now).field("label", label).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_store::redis::RedisStore;
+
+    use super::*;
+
+    type OnRedis = Turn<'static, RedisStore>;
+
+    const fn size_of_future<A, B, F: Future>(_: fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_is_decided_at_once_does_not_carry_the_space_for_waiting() {
+        fn decide<'a>(
+            turn: &'a OnRedis,
+            request: &'a Request<'a>,
+        ) -> impl Future<Output = Result<Passage, DecideError>> {
+            turn.decide(request)
+        }
+        fn pass<'a>(
+            turn: &'a OnRedis,
+            (request, budget): (&'a Request<'a>, &'a Budget<'a>),
+        ) -> impl Future<Output = Result<Passage, DecideError>> {
+            turn.pass(request, budget)
+        }
+        assert!(size_of_future(decide) <= 512, "{} bytes", size_of_future(decide));
+        // One for each that waits, on the heap.
+        assert!(size_of_future(pass) <= 4_096, "{} bytes", size_of_future(pass));
     }
 }

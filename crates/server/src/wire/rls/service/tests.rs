@@ -108,6 +108,15 @@ async fn a_limit_passes_as_many_as_it_says_and_anew_in_the_next_window() {
     assert_eq!(subject.passes("shop", &[("user", "ann")]).await, 10);
 }
 
+#[test]
+fn a_message_that_is_decided_at_once_does_not_carry_the_space_for_waiting() {
+    let subject = Subject::serving(HOURLY);
+    let ask = message("shop", vec![descriptor(&[("user", "ann")])]);
+    let caller = Caller::Believed(None);
+    let deciding = subject.service.decide(&caller, &ask);
+    assert!(size_of_val(&deciding) <= 1_024, "{} bytes", size_of_val(&deciding));
+}
+
 #[tokio::test]
 async fn what_is_unlimited_refused_or_in_the_shadow_is_so_always() {
     let subject = Subject::serving(HOURLY);
