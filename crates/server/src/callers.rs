@@ -18,7 +18,7 @@ use sluicegate_control::Scope;
 use sluicegate_control::node::{HeldToken, Tokens};
 
 use crate::config::{Listen, TokensRequired};
-use crate::wire::Wire;
+use crate::protocol::Wire;
 
 /// Most tokens whose use is told of at a time: each is a write to a database, and who writes them has
 /// something more urgent to do. Another time comes soon.

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{catalog, client, config, descriptors, policies, replay, serve, shell, store};
+use crate::replay::whatif;
+use crate::{catalog, client, descriptors, policies, replay, serve, settings, shell, store};
 
 /// A rate limiter with every algorithm that never admits more than the limit.
 #[derive(Debug, Parser)]
@@ -24,7 +25,7 @@ enum Command {
     Client(client::ClientCommand),
     /// Work with the configuration of a server.
     #[command(subcommand)]
-    Config(config::ConfigCommand),
+    Config(settings::ConfigCommand),
     /// Run a file of requests against policies in virtual time.
     Replay(replay::ReplayArgs),
     /// Work with policy documents.
@@ -59,6 +60,9 @@ enum PoliciesCommand {
     Schema,
     #[command(flatten)]
     Kept(Box<catalog::KeptCommand>),
+    /// Compare policies with those of today on the traffic of an access log: who would be refused
+    /// that is not today, and the other way round.
+    Whatif(Box<whatif::WhatifArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,11 +88,12 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Client(command) => client::run(command),
-        Command::Config(command) => config::run(&command),
+        Command::Config(command) => settings::run(&command),
         Command::Replay(args) => replay::run(&args),
         Command::Policies(PoliciesCommand::Check { path }) => policies::check(path),
         Command::Policies(PoliciesCommand::Schema) => policies::print_schema(),
         Command::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
+        Command::Policies(PoliciesCommand::Whatif(args)) => whatif::run(&args),
         Command::Audit(command) => Ok(catalog::run_audit(&command)),
         Command::Import(ImportCommand::RateLimiterInfo(args)) => catalog::import(&args),
         Command::Import(ImportCommand::Envoy { path, descriptors, merge_domains }) => {
@@ -96,7 +101,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
             descriptors::print_import(&from, descriptors)
         }
         Command::RedisAcl { url } => store::print_acl(&url),
-        Command::Completions(args) => shell::completions(&args),
-        Command::Man(args) => shell::man(&args),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Man(args) => shell::man(&args, Cli::command()),
     }
 }

@@ -12,8 +12,8 @@ use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::{DescriptorTree, Document};
 
 use crate::config::{Config, RlsConfig};
-use crate::policies::{Fingerprint, fingerprint};
-use crate::{policies, say};
+use crate::files::{Fingerprint, fingerprint, hash, read};
+use crate::say;
 
 /// Most files of one configuration: each is a domain, and people have a handful.
 const FILES_MAX: usize = 1_000;
@@ -96,8 +96,8 @@ impl Source {
                 Ok(Descriptors { imported: Some(imported), tree, origin, notes: import.notes })
             }
             Self::Tree(path) => {
-                let (tree, text) = policies::read_tree(path)?;
-                let hash = policies::hash([&*text].into_iter());
+                let (tree, text) = read_tree(path)?;
+                let hash = hash([&*text].into_iter());
                 Ok(Descriptors { tree, origin: origin(path, hash), ..Descriptors::default() })
             }
         }
@@ -109,6 +109,13 @@ impl Descriptors {
     pub(crate) fn say_notes(&self) {
         self.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
     }
+}
+
+/// The descriptor tree at `path` (`-` is standard input), with its text.
+fn read_tree(path: &Path) -> Result<(DescriptorTree, String)> {
+    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let tree = DescriptorTree::parse(&text);
+    Ok((tree.with_context(|| format!("{} is no descriptor tree", path.display()))?, text))
 }
 
 /// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
@@ -127,14 +134,14 @@ impl Configuration {
     fn import(&self) -> Result<(Import, String)> {
         let Self { path, merge_domains } = self;
         let files = self.files()?;
-        let texts = files.iter().map(|path| Ok((name(path), read(path)?)));
+        let texts = files.iter().map(|path| Ok((name(path), read_named(path)?)));
         let texts: Vec<_> = texts.collect::<Result<_>>().with_context(|| self.cannot_read())?;
         let named = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let import =
             if *merge_domains { envoy::import_merged(named) } else { envoy::import(named) };
         let import =
             import.map_err(|errors| anyhow!("{}: not imported\n{errors}", path.display()))?;
-        Ok((import, policies::hash(texts.iter().map(|(_, text)| text.as_str()))))
+        Ok((import, hash(texts.iter().map(|(_, text)| text.as_str()))))
     }
 
     /// The YAML files of the directory, by name, or the one file.
@@ -185,7 +192,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn read(path: &Path) -> Result<String> {
+fn read_named(path: &Path) -> Result<String> {
     let name = name(path);
     let mut text = String::new();
     let file = File::open(path).with_context(|| name.clone())?;

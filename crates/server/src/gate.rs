@@ -11,9 +11,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::eyes::{Begun, Eyes, Seen};
+use crate::protocol::Wire;
 use crate::store::AnyStore;
 use crate::trace::{Parent, Traces};
-use crate::wire::Wire;
 
 /// How often it is looked at whether the store answers, to say so.
 const STORE_EVERY: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 use sluicegate::DecideError;
 
@@ -55,6 +56,14 @@ pub(crate) fn escaped(text: &str) -> String {
         }
     }
     line
+}
+
+/// What an input is called in errors: its path as it was given, or what `-` stands for.
+pub(crate) fn input(path: &Path) -> String {
+    match path.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => escaped(&path.to_string_lossy()),
+    }
 }
 
 /// Why a request was not decided, with what the caller wrote on one line.

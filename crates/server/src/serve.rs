@@ -15,21 +15,23 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::callers::Callers;
-use crate::config::{self, Config, Flags, Listen, Span, StoreConfig, TraceConfig};
+use crate::config::{
+    self, Config, Flags, Listen, Span, StoreConfig, StoreName, Takes, TraceConfig,
+};
 use crate::control::{self, Following, Office, Told};
 use crate::descriptors::{self, Descriptors};
 use crate::eyes::Eyes;
-use crate::fleet;
 use crate::gate::Gate;
 use crate::policies::{Live, Source};
+use crate::protocol::Wire;
 use crate::snapshot::{self, Snapshots};
-use crate::store::{AnyStore, StoreName, Takes};
+use crate::store::{self, AnyStore};
 use crate::trace::Traces;
 use crate::wire::headers::Headers;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
 use crate::wire::rls::RateLimits;
-use crate::wire::{Bound, DRAIN_MAX, House, Renewal, Wire};
+use crate::wire::{Bound, DRAIN_MAX, House, Renewal};
 use crate::workers::Workers;
 use crate::{log, wire};
 
@@ -221,7 +223,8 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
     let (following, callers, (live, policies, tree)) = match rules {
         Rules::Files(rules) => (None, Callers::believed(), *rules),
         Rules::Catalog(source, descriptors) => {
-            let (following, news) = Following::start(&config.catalog, &bound).await?;
+            let listens = bound.iter().map(Bound::address).collect::<io::Result<Vec<_>>>()?;
+            let (following, news) = Following::start(&config.catalog, &listens).await?;
             let (live, tree) =
                 Live::of_catalog(following.kind(), source, descriptors, takes(config)?);
             let callers = Callers::by_token(config.catalog.tokens_required);
@@ -322,9 +325,9 @@ async fn answer(
             following.keep(told, stop).await;
         }
     };
-    let watched = live.watch(limits, stop);
+    let watched = live.watch(limits.in_force(), stop);
     let (seen, renewed) = (house.gate.keep(&house.stop), renewal.keep(&house.stop));
-    let counted = fleet::keep(house.gate.engine(), house.nodes, stop);
+    let counted = store::keep_fleet(house.gate.engine(), house.nodes, stop);
     let (cut_off, (), (), (), (), (), ()) =
         tokio::join!(wire::serve(bound, house), kept, followed, watched, seen, renewed, counted);
     if cut_off > 0 {

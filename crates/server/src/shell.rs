@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-use crate::cli::Cli;
 use crate::say;
 
 /// What can be said to `sluicegate completions`.
@@ -26,20 +25,20 @@ pub(crate) struct ManArgs {
     directory: PathBuf,
 }
 
-/// Prints the script by which a shell completes what is typed.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
-    let (mut command, mut script) = (Cli::command(), Vec::new());
+/// Prints the script by which a shell completes what is typed of `command`.
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode> {
+    let mut script = Vec::new();
     let name = command.get_name().to_owned();
     generate(args.shell, &mut command, name, &mut script);
     say::print(&script).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a page for the program and one for each of its commands.
-pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
+/// Writes a page for `command` and one for each of those in it.
+pub(crate) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     let directory: &Path = &args.directory;
     let cannot = || format!("cannot write to {}", directory.display());
     fs::create_dir_all(directory).with_context(cannot)?;
-    clap_mangen::generate_to(Cli::command(), directory).with_context(cannot)?;
+    clap_mangen::generate_to(command, directory).with_context(cannot)?;
     Ok(ExitCode::SUCCESS)
 }

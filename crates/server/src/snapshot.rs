@@ -22,12 +22,6 @@ use crate::config::{Span, StoreConfig};
 /// How often the file is written unless it is said: what a crash may forgive is a minute.
 const EVERY_DEFAULT: Duration = Duration::from_secs(60);
 
-/// How often it may be written: more only wears the disk out.
-pub(crate) const EVERY_MIN: Duration = Duration::from_millis(100);
-
-/// What the long states of a store may take at least: one of them can be a quarter of it.
-pub(crate) const STATE_BYTES_MIN: usize = 1 << 20;
-
 /// Which part of a store one policy may fill by default: half, so that a flood of keys of one policy
 /// leaves as much to all others together. A smaller part would protect against floods of several
 /// policies at once, and leave most of a store empty where one policy has nearly all keys, which is

@@ -1,48 +1,27 @@
 //! The stores that the command line can name. Nobody else in the server knows which one it is.
 
+mod fleet;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sluicegate::store::redis::codec::Clock;
 use sluicegate::store::redis::{
-    ConfigError, Fleet, Presence, Publication, PublishError, Published, RedisConfig, RedisError,
-    RedisStore, Revisions, Stats, acl, affordable, program_acl, sentinel_acl,
+    Fleet, Presence, Publication, PublishError, Published, RedisConfig, RedisError, RedisStore,
+    Revisions, Stats, acl, program_acl, sentinel_acl,
 };
 use sluicegate::store::{
     Debt, Executed, MemoryStore, Permits, Request, Store, StoreError, Verdict,
 };
-use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet};
+use sluicegate_kernel::{Micros, Moment};
 
-use crate::eyes::{Histogram, Spans};
-use crate::fleet::FleetStatus;
+use crate::config::TimeSource;
+use crate::histogram::{Histogram, Spans};
 use crate::{say, trace};
-
-/// Where state is to be kept: `memory`, or the URL of a Redis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StoreName {
-    /// In this process.
-    Memory,
-    /// In Redis or Valkey.
-    Redis(Box<RedisConfig>),
-}
-
-/// Whether a store takes a rule set; if not, what is wrong with it.
-pub(crate) type Takes = fn(&RuleSet) -> Result<(), RangeError>;
-
-/// Whose clock a store on Redis goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum TimeSource {
-    /// Redis' own: one clock for all servers.
-    Server,
-    /// Each server's, where Redis refuses `TIME`. The state of a key never goes back.
-    Client,
-}
+pub(crate) use fleet::{FleetStatus, keep as keep_fleet};
 
 /// A store that was named.
 #[derive(Debug)]
@@ -61,31 +40,9 @@ pub(crate) struct OnRedis {
     errors: [AtomicU64; 2],
 }
 
-impl StoreName {
-    /// The store of this name. An error does not repeat what was given: there may be a password in
-    /// it.
-    ///
-    /// # Errors
-    /// What is wrong with the URL.
-    pub(crate) fn parse(name: &str) -> Result<Self, ConfigError> {
-        match name {
-            "memory" | "memory://" => Ok(Self::Memory),
-            url => Ok(Self::Redis(Box::new(config(url)?))),
-        }
-    }
-
-    /// What says whether this store takes a rule set.
-    pub(crate) fn takes(&self) -> Takes {
-        match self {
-            Self::Memory => |_| Ok(()),
-            Self::Redis(_) => affordable,
-        }
-    }
-}
-
 /// `sluicegate redis-acl`.
 pub(crate) fn print_acl(url: &str) -> Result<ExitCode> {
-    let config = config(url).context("URL")?;
+    let config = url.parse::<RedisConfig>().context("URL")?;
     let mut lines = acl(&config) + "\n";
     let program = program_acl(&config);
     lines += &format!("# for programs that decide in Redis themselves:\n{program}\n");
@@ -94,10 +51,6 @@ pub(crate) fn print_acl(url: &str) -> Result<ExitCode> {
     }
     say::print(lines.as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn config(url: &str) -> Result<RedisConfig, ConfigError> {
-    url.parse()
 }
 
 impl AnyStore {

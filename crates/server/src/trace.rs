@@ -28,7 +28,7 @@ use sluicegate::store::StoreError;
 use sluicegate::{DecideError, Passage, Request};
 
 use crate::eyes::{self, Subject};
-use crate::wire::Wire;
+use crate::protocol::Wire;
 
 /// Spans that wait for the collector at most; one is a kilobyte. Further ones are dropped.
 const WAITING_MAX: usize = 4_096;

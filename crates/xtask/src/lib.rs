@@ -8,6 +8,7 @@
 //! | `tidy` | the walls of the house (`tests/tidy.rs`): sizes, docs, arrows |
 
 pub mod cargo;
+pub mod seams;
 pub mod vectors;
 
 use anyhow::{Result, bail};

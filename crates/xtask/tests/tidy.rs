@@ -37,6 +37,10 @@ const LEAVES: &[&str] = &[
     "sluicegate-fuzz",
 ];
 
+/// What the policy crate may depend on: all of it does without a standard library.
+const OF_POLICY: &[&str] =
+    &["foldhash", "hashbrown", "jiff", "serde", "serde-saphyr", "serde_json", "sluicegate-kernel"];
+
 /// Folders that are not ours to judge; `.git` can be a file.
 const SKIPPED: &[&str] = &["target", ".git", ".tools", "corpus", "artifacts"];
 
@@ -132,6 +136,10 @@ fn the_pure_crates_have_no_standard_library() {
     let manifests = manifests();
     let kernel = manifests.iter().find(|manifest| name(manifest) == "sluicegate-kernel").unwrap();
     assert_eq!(names(kernel, "dependencies"), [""; 0], "the kernel depends on nothing");
+    let policy = manifests.iter().find(|manifest| name(manifest) == "sluicegate-policy").unwrap();
+    for dependency in names(policy, "dependencies") {
+        assert!(OF_POLICY.contains(&dependency.as_str()), "policy must not depend on {dependency}");
+    }
 }
 
 #[test]
@@ -148,6 +156,11 @@ fn dependencies_point_down_and_nowhere_else() {
             assert!(!ours || allowed, "{} must not depend on {to}", name(&manifest));
         }
     }
+}
+
+#[test]
+fn no_seam_is_gone_over() {
+    assert_eq!(xtask::seams::problems(&files()), [""; 0]);
 }
 
 #[test]

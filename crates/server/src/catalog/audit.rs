@@ -15,7 +15,7 @@ use sluicegate_control::audit::{Chain, Entry, Verified};
 use sluicegate_control::{Catalog, Error, Url};
 
 use crate::client::{Output, print_line};
-use crate::{replay, say};
+use crate::say;
 
 /// Longest line of an exported file: two documents of 64 KiB, each escaped.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -135,7 +135,7 @@ fn tell(verified: &Result<Verified, String>, output: Output) -> Result<()> {
 
 /// Looks at the entries of a file, from the first on; within, what is wrong with them.
 fn verify_file(path: &Path, mut look: impl FnMut(&Entry)) -> Result<Result<Verified, String>> {
-    let shown = replay::shown(path);
+    let shown = say::input(path);
     let input: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path).with_context(|| format!("cannot read {shown}"))?),

@@ -26,7 +26,7 @@ use sluicegate_policy::limits::{DOCUMENT_BYTES_MAX, POLICIES_MAX};
 use sluicegate_policy::{Document, Policy};
 
 use super::yaml;
-use crate::{replay, say};
+use crate::say;
 
 /// The variable that says the database.
 const FROM: &str = "SLUICEGATE_IMPORT_URL";
@@ -229,7 +229,7 @@ async fn rows_of_database(url: &str) -> Result<Vec<Named>> {
 }
 
 fn rows_of_csv(path: &Path) -> Result<Vec<Named>> {
-    let shown = replay::shown(path);
+    let shown = say::input(path);
     let input: Box<dyn io::Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path).with_context(|| format!("cannot read {shown}"))?),

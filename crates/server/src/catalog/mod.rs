@@ -22,7 +22,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::replay::whatif;
 use crate::say;
 pub(crate) use audit::AuditCommand;
 pub(crate) use limiter_info::LimiterInfoArgs;
@@ -40,9 +39,6 @@ pub(crate) enum KeptCommand {
     Diff(difference::DiffArgs),
     /// Make the policies of an app those of files, all or none; others of the app are deleted.
     Apply(apply::ApplyArgs),
-    /// Compare policies with those of today on the traffic of an access log: who would be refused
-    /// that is not today, and the other way round.
-    Whatif(whatif::WhatifArgs),
 }
 
 /// Does what was said of policies.
@@ -51,7 +47,6 @@ pub(crate) fn run(command: &KeptCommand) -> Result<ExitCode> {
         KeptCommand::Export(args) => wait_for(export::run(args)),
         KeptCommand::Diff(args) => Ok(told(wait_for(difference::run(args)))),
         KeptCommand::Apply(args) => wait_for(apply::run(args)),
-        KeptCommand::Whatif(args) => whatif::run(args),
     }
 }
 

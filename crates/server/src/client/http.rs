@@ -11,7 +11,7 @@ use tokio_util::either::Either;
 
 use super::target::{Target, connect};
 use super::tls::Trust;
-use crate::replay::words;
+use crate::words;
 
 /// Largest answer that is read: a decision is some hundred bytes, and the body that a policy may
 /// serve instead fits into 64 KiB.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::either::Either;
 
 use crate::config::Listen;
-use crate::replay::words;
+use crate::words;
 
 /// How long finding the addresses of a name may take, and then connecting to each: servers on the
 /// same network answer in milliseconds, a lost packet is sent again after a second and after three.

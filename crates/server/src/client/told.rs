@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use sluicegate::Micros;
 
-use crate::replay::words;
 use crate::say;
+use crate::words;
 
 /// Most characters that are repeated of what a server says went wrong.
 const PROBLEM_CHARS_MAX: usize = 500;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sluicegate::http::HOPS_MAX;
 use sluicegate::store::KEYS_MAX;
@@ -11,11 +12,15 @@ use sluicegate_kernel::limits::NAME_BYTES_MAX;
 use sluicegate_kernel::ruleset::is_name;
 use toml::{Table, Value};
 
-use super::{CatalogConfig, Config, OidcConfig, StoreConfig, reach};
+use super::{CatalogConfig, Config, OidcConfig, StoreConfig, StoreName, reach};
 use crate::private;
 use crate::say::one_line;
-use crate::snapshot::{EVERY_MIN, STATE_BYTES_MIN};
-use crate::store::StoreName;
+
+/// How often a snapshot may be written: more only wears the disk out.
+const SNAPSHOT_EVERY_MIN: Duration = Duration::from_millis(100);
+
+/// What the long states of a store may take at least: one of them can be a quarter of it.
+const STATE_BYTES_MIN: usize = 1 << 20;
 
 /// What names of variables in the environment begin with.
 const PREFIX: &str = "SLUICEGATE__";
@@ -197,7 +202,7 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
     if let Some(bytes) = state_bytes_max.filter(|bytes| *bytes < STATE_BYTES_MIN) {
         return wrong("store.state_bytes_max", format!("`{bytes}` is less than {STATE_BYTES_MIN}"));
     }
-    if let Some(every) = snapshot_every.filter(|every| every.0 < EVERY_MIN) {
+    if let Some(every) = snapshot_every.filter(|every| every.0 < SNAPSHOT_EVERY_MIN) {
         return wrong("store.snapshot_every", format!("`{every}` is less than 100ms"));
     }
     let of_memory = [

@@ -9,8 +9,9 @@
 //! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
 
 mod load;
-mod print;
 mod reach;
+mod schema;
+mod store;
 mod value;
 
 use std::num::NonZeroU32;
@@ -22,12 +23,11 @@ use sluicegate_control::{Role, identity};
 
 pub use load::of_text;
 pub(crate) use load::{Flags, load};
-pub(crate) use print::{ConfigCommand, run};
+pub(crate) use schema::schema;
+pub(crate) use store::{StoreName, Takes, TimeSource};
 pub(crate) use value::{Endpoint, HostName, Listen, Network, OneOrMany, Secret, Span};
 
-use crate::eyes::KeyFormat;
 use crate::log::{LogFormat, LogLevel};
-use crate::store::TimeSource;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -314,6 +314,17 @@ pub(crate) struct AdminConfig {
     pub(crate) insecure: bool,
     /// How keys are written in `/v1/top` and `/v1/events`; logs, traces and metrics have none.
     pub(crate) keys: KeyFormat,
+}
+
+/// How keys are written where operators see them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KeyFormat {
+    /// As a hash with a secret of this process: the same key is recognised, and not known.
+    #[default]
+    Hashed,
+    /// As they are: all who reach the admin address see them.
+    Clear,
 }
 
 /// What the process says of itself, on standard error.

@@ -9,9 +9,9 @@
 //!
 //! Likewise a database and a Redis on another machine are spoken to by TLS, or `url_insecure` is set.
 
+use super::StoreName;
 use super::load::{ConfigError, wrong};
 use super::{Config, Listen, OneOrMany, TlsConfig, TokensRequired};
-use crate::store::StoreName;
 
 /// # Errors
 /// [`ConfigError`] for the first setting that opens more than the configuration says.

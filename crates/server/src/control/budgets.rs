@@ -6,8 +6,8 @@ use sluicegate::{Cost, Micros, Request, Verb};
 use sluicegate_control::api::{Budget, Budgets, Told};
 
 use crate::gate::Gate;
+use crate::protocol::Wire;
 use crate::say;
-use crate::wire::Wire;
 
 /// The budgets that this server decides by.
 #[derive(Debug)]

@@ -26,7 +26,6 @@ use crate::gate::Gate;
 use crate::policies::Live;
 use crate::say;
 use crate::store::OnRedis;
-use crate::wire::Bound;
 
 /// How often the catalog is asked for its revision: an edit is to hold everywhere within a second,
 /// and this is one row by its key.
@@ -94,13 +93,13 @@ impl Following {
     /// If it does not answer, and nothing was kept.
     pub(crate) async fn start(
         config: &CatalogConfig,
-        bound: &[Bound],
+        listens: &[Listen],
     ) -> Result<(Self, Vec<News>)> {
         let Some(url) = &config.url else { bail!("catalog.url: is not set") };
         let url: Url = url.expose().parse().context("catalog.url")?;
         let name = match &config.node {
             Some(name) => name.clone(),
-            None => node_name(bound)?,
+            None => node_name(listens),
         };
         let presence = Presence::new((&name, env!("CARGO_PKG_VERSION")), now());
         let mut follower = Follower::new(url.clone(), config.kept.clone());
@@ -326,14 +325,13 @@ async fn setup(catalog: &Catalog) -> Result<Setup, sluicegate_control::Error> {
 }
 
 /// This host, and the first port that it listens on.
-fn node_name(bound: &[Bound]) -> Result<String> {
+fn node_name(listens: &[Listen]) -> String {
     let host = uname().nodename().to_string_lossy().into_owned();
-    for bound in bound {
-        if let Listen::Tcp(address) = bound.address()? {
-            return Ok(format!("{host}:{}", address.port()));
-        }
-    }
-    Ok(host)
+    let first = listens.iter().find_map(|listen| match listen {
+        Listen::Tcp(address) => Some(address.port()),
+        Listen::Unix(_) => None,
+    });
+    first.map_or(host.clone(), |port| format!("{host}:{port}"))
 }
 
 /// Milliseconds since 1970.

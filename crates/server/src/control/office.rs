@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tower::ServiceExt;
 
 use crate::config::{CatalogConfig, Network};
-use crate::wire::accept::Peer;
+use crate::protocol::Peer;
 
 /// The admin API of a server.
 #[derive(Debug)]

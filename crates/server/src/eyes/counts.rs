@@ -20,10 +20,10 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use sluicegate::{DecideError, Limits, Mode, Request, Verb};
 
-use super::histogram::{Histogram, Spans};
 use super::keys::KeyWriter;
 use super::top::Tops;
-use crate::wire::Wire;
+use crate::histogram::{Histogram, Spans};
+use crate::protocol::Wire;
 
 /// Policies that have counts of their own at most, those that are in force no more included; further
 /// ones are counted together. Each is some ten time series, and a server with tens of thousands of

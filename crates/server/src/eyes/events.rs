@@ -211,7 +211,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::eyes::KeyFormat;
+    use crate::config::KeyFormat;
 
     fn events(format: KeyFormat) -> Events {
         Events::new(Arc::new(KeyWriter::new(format)))

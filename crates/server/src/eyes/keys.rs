@@ -7,19 +7,7 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// How keys are written where operators see them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum KeyFormat {
-    /// As a hash with a secret of this process: the same key is recognised, and not known.
-    #[default]
-    Hashed,
-    /// As they are: all who reach the admin address see them.
-    Clear,
-}
+use crate::config::KeyFormat;
 
 /// What writes keys.
 #[derive(Debug)]

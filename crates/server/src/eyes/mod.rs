@@ -9,13 +9,9 @@
 //! Seeing a decision in memory must be cheap beside making it, so the time is only taken of one in
 //! [`SAMPLED`] there; asking another machine takes so long that the time is always taken.
 
-mod classic;
 mod counts;
 mod events;
-mod histogram;
 mod keys;
-mod process;
-mod scrape;
 mod top;
 
 use std::cell::Cell;
@@ -29,19 +25,17 @@ use sluicegate::{DecideError, Micros, Passage, Request, Verb, Way};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use classic::classic;
 use counts::{Counts, Fate};
 #[cfg(test)]
 use counts::{Decisions, POLICIES_COUNTED_MAX};
 pub(crate) use counts::{Subject, mode_name};
 use events::{Decided, Told};
 pub(crate) use events::{Events, Filter};
-pub(crate) use histogram::{Histogram, Spans};
-pub(crate) use keys::{KeyFormat, KeyWriter};
-pub(crate) use scrape::Scrape;
+pub(crate) use keys::KeyWriter;
 pub(crate) use top::{SHOWN_MAX, Top};
 
-use crate::wire::Wire;
+use crate::config::KeyFormat;
+use crate::protocol::Wire;
 
 /// Of so many decisions in memory one is timed, a power of two: reading the clock twice costs as much
 /// as half of one.
@@ -53,7 +47,7 @@ pub(crate) const TURN: Duration = Duration::from_secs(300);
 /// What is seen of the decisions of a server.
 #[derive(Debug)]
 pub(crate) struct Eyes {
-    counts: Counts,
+    pub(crate) counts: Counts,
     events: Events,
     /// Of how many decisions one is timed, less one: all bits of a number.
     untimed: u32,

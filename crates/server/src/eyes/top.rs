@@ -227,7 +227,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::eyes::KeyFormat;
+    use crate::config::KeyFormat;
 
     fn clear() -> KeyWriter {
         KeyWriter::new(KeyFormat::Clear)

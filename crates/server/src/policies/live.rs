@@ -26,10 +26,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::source::{Fingerprint, Loaded, Source};
+use super::in_force::InForce;
+use super::source::{Loaded, Source};
+use crate::config::Takes;
 use crate::descriptors::{self, Descriptors, Origin};
-use crate::store::Takes;
-use crate::wire::rls::RateLimits;
+use crate::files::Fingerprint;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -202,9 +203,9 @@ impl Live {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at the files every second until `stop`, and puts what has changed in force for `limits` and
+    /// Looks at the files every second until `stop`, and puts what has changed in force in `in_force` and
     /// everything that asks the same gate.
-    pub(crate) async fn watch(self: &Arc<Self>, limits: &RateLimits, stop: &CancellationToken) {
+    pub(crate) async fn watch(self: &Arc<Self>, in_force: &InForce, stop: &CancellationToken) {
         if !self.files.are_watched() {
             return;
         }
@@ -221,7 +222,7 @@ impl Live {
                 Ok((fingerprint, changed)) => {
                     seen = Some(fingerprint);
                     if let Some(changed) = changed {
-                        self.apply(limits, changed);
+                        self.apply(in_force, changed);
                     }
                 }
                 Err(error) => tracing::error!("policies: {error}"),
@@ -230,9 +231,9 @@ impl Live {
     }
 
     /// Puts `changed` in force, or says why not.
-    fn apply(&self, limits: &RateLimits, changed: Result<Set>) {
+    fn apply(&self, in_force: &InForce, changed: Result<Set>) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        match changed.and_then(|set| self.put_in_force(&status, limits, set)) {
+        match changed.and_then(|set| self.put_in_force(&status, in_force, set)) {
             Ok(next) => {
                 if next.version > status.version {
                     tracing::info!("policies: version {} is in force", next.version);
@@ -249,10 +250,10 @@ impl Live {
     }
 
     /// Puts what of `set` is not in force yet in force; the status then.
-    fn put_in_force(&self, status: &Status, limits: &RateLimits, set: Set) -> Result<Status> {
+    fn put_in_force(&self, status: &Status, in_force: &InForce, set: Set) -> Result<Status> {
         let Set { given, descriptors } = set;
         let (given, hash) = Loaded::parts(given);
-        let now = limits.gate().engine().policies();
+        let now = in_force.gate().engine().policies();
         let is_of_catalog = status.catalog.is_some();
         let has_new_tree = descriptors.origin != status.descriptors;
         if !has_new_tree && (is_of_catalog || hash == status.hash) {
@@ -273,7 +274,7 @@ impl Live {
         if has_new_tree {
             notes.iter().for_each(|note| tracing::info!("descriptors: {note}"));
         }
-        limits.set(policies, has_new_tree.then_some(tree));
+        in_force.set(policies, has_new_tree.then_some(tree));
         let (version, read_at_us) = (status.version + 1, WallClock.now().get());
         Ok(Status { version, read_at_us, hash, error, descriptors: origin, ..status.clone() })
     }
@@ -421,7 +422,7 @@ fn look(files: &Files, before: Option<&Fingerprint>) -> (Fingerprint, Option<Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::StoreName;
+    use crate::config::StoreName;
 
     fn policy(name: &str) -> Policy {
         let text = format!(r#"{{"name":"{name}","rules":[{{"token_bucket":{{"rate":"1/s"}}}}]}}"#);

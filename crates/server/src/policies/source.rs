@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Display};
 use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,7 +10,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sluicegate_policy::{Document, DocumentError};
 
-use super::{add, parse, read};
+use super::parse;
+use crate::files::{Fingerprint, add, fingerprint, read};
 
 /// Most documents of one directory: a file for each of the teams of a large company.
 const FILES_MAX: usize = 1_000;
@@ -53,10 +53,6 @@ pub(crate) struct Located {
     pub(crate) path: String,
     pub(crate) problem: String,
 }
-
-/// What changes when a file does: cheap to look at every second. Following links, it also changes
-/// when a link is turned to another directory, as Kubernetes does with all files at once.
-pub(crate) type Fingerprint = Vec<(PathBuf, u64, u64, i64, i64)>;
 
 impl Source {
     pub(crate) fn new(path: PathBuf) -> Self {
@@ -172,19 +168,6 @@ impl Source {
         files.sort_unstable();
         Ok(files)
     }
-}
-
-/// What `files` look like now.
-///
-/// # Errors
-/// If one is not there or cannot be looked at.
-pub(crate) fn fingerprint(files: Vec<PathBuf>) -> Result<Fingerprint> {
-    let of_file = |path: PathBuf| {
-        let metadata = fs::metadata(&path).with_context(|| cannot_read(&path))?;
-        let changed = (metadata.mtime(), metadata.mtime_nsec());
-        Ok((path, metadata.ino(), metadata.len(), changed.0, changed.1))
-    };
-    files.into_iter().map(of_file).collect()
 }
 
 impl Located {

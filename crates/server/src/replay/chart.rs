@@ -10,8 +10,8 @@ use sluicegate::Micros;
 
 use super::summary::timeline::WIDTHS_US;
 use super::summary::{Buckets, CountedBucket};
-use super::words::{Era, date, span, thousands};
 use crate::say::one_line;
+use crate::words::{Era, date, span, thousands};
 
 /// Size in pixels; an SVG can be scaled to any other.
 const SIZE: (u32, u32) = (1_200, 600);

@@ -30,7 +30,6 @@ mod session;
 mod source;
 mod summary;
 pub(crate) mod whatif;
-pub(crate) mod words;
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -42,7 +41,8 @@ use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
 use sluicegate_policy::{KeyAttribute, PolicySet};
 
-use crate::store::StoreName;
+use crate::config::StoreName;
+use crate::words::{self, Era};
 use crate::{policies, say};
 use decider::Decider;
 use files::Files;
@@ -51,7 +51,6 @@ use output::Output;
 use progress::Progress;
 use session::Session;
 use source::{Line, Source};
-use words::Era;
 
 /// Lines between two looks at the progress: seldom enough not to be felt.
 const LINES_PER_LOOK: u64 = 8_192;
@@ -121,7 +120,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     // Who may use a policy is not recorded; what it would have done is the question.
     let policies = PolicySet::new(policies::load(&args.policies)?.for_every_app());
-    let input = shown(&args.input);
+    let input = say::input(&args.input);
     let mut source = Source::open(&args.input).with_context(|| input.clone())?;
     let format = args.format.unwrap_or_else(|| guess(source.peek()));
     let mut logs = match format {
@@ -258,14 +257,9 @@ fn guess(head: &[u8]) -> Format {
     Format::Jsonl
 }
 
-/// What an input is called in errors: its path as it was given, or what `-` stands for.
-pub(crate) fn shown(path: &Path) -> String {
-    if is_dash(path) { "standard input".to_owned() } else { say::escaped(&path.to_string_lossy()) }
-}
-
 /// What an input is called above its summary: its file name, or what `-` stands for.
 fn title(path: &Path) -> String {
-    shown(path.file_name().map_or(path, Path::new))
+    say::input(path.file_name().map_or(path, Path::new))
 }
 
 fn is_dash(path: &Path) -> bool {

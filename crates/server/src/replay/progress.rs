@@ -46,7 +46,7 @@ impl Progress {
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
         if self.problems > TOLD_MAX {
-            let more = super::words::thousands(self.problems - TOLD_MAX);
+            let more = crate::words::thousands(self.problems - TOLD_MAX);
             self.say(&format!("{}: and {more} more", self.input));
         }
     }

@@ -9,7 +9,7 @@ mod stream;
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::tls::Tls;
 use crate::config::Listen;
+use crate::protocol::Peer;
 use crate::workers::Workers;
 pub(crate) use asking::Asking;
 pub(crate) use seats::Seat;
@@ -60,15 +61,6 @@ const ENDED_AT_ONCE_MAX: usize = 64;
 /// How long nothing is accepted after there was no room for another connection, instead of asking
 /// again and again: who is answered more often than that is not to make room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
-    /// An address. One of version 4 in the dress of version 6 is one of version 4.
-    Ip(IpAddr),
-    /// A program on this machine, through a socket in the file system.
-    Local,
-}
 
 /// What accepts the connections of a wire.
 #[derive(Debug)]
@@ -166,12 +158,6 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         fs::remove_file(&self.0).ok();
-    }
-}
-
-impl From<SocketAddr> for Peer {
-    fn from(address: SocketAddr) -> Self {
-        Self::Ip(address.ip().to_canonical())
     }
 }
 

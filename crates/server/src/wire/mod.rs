@@ -12,7 +12,6 @@ pub mod rls;
 mod tls;
 pub(crate) mod token;
 
-use std::fmt;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use crate::config::{Config, HostName, Listen, TlsConfig};
 use crate::control::Office;
 use crate::gate::Gate;
 use crate::policies::Live;
+use crate::protocol::Wire;
 use crate::workers::Workers;
 use accept::Listener;
 use headers::Headers;
@@ -36,84 +36,6 @@ use rls::RateLimits;
 pub(crate) use accept::{DRAIN_MAX, raise_files_max};
 use tls::Tls;
 pub(crate) use tls::{Renewal, authorities};
-
-/// A protocol at the edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Wire {
-    /// HTTP/JSON.
-    Http,
-    /// For operators: health, policies.
-    Admin,
-    /// The protocol of Redis.
-    Resp,
-    /// Envoy's rate limit service.
-    Rls,
-    /// The admin API, where it has an address of its own.
-    Catalog,
-}
-
-impl Wire {
-    /// All of them.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Http, Self::Resp, Self::Rls, Self::Admin, Self::Catalog];
-
-    /// What it is called: its section in the configuration, its label in metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Admin => "admin",
-            Self::Resp => "resp",
-            Self::Rls => "rls",
-            Self::Catalog => "catalog",
-        }
-    }
-
-    /// How many connections one of its addresses has at most, unless that is configured.
-    const fn connections_max(self) -> usize {
-        match self {
-            Self::Resp => resp::CONNECTIONS_MAX,
-            Self::Http | Self::Admin | Self::Rls | Self::Catalog => accept::CONNECTIONS_MAX,
-        }
-    }
-
-    fn listen(self, config: &Config) -> &[Listen] {
-        match self {
-            Self::Http => config.http.listen.as_slice(),
-            Self::Admin => config.admin.listen.as_slice(),
-            Self::Resp => config.resp.listen.as_slice(),
-            Self::Rls => config.rls.listen.as_slice(),
-            Self::Catalog => config.catalog.listen.as_slice(),
-        }
-    }
-
-    const fn tls(self, config: &Config) -> Option<&TlsConfig> {
-        match self {
-            Self::Http => config.http.tls.as_ref(),
-            Self::Admin => config.admin.tls.as_ref(),
-            Self::Resp => config.resp.tls.as_ref(),
-            Self::Rls => config.rls.tls.as_ref(),
-            Self::Catalog => config.catalog.tls.as_ref(),
-        }
-    }
-
-    /// What an address of it begins with.
-    const fn scheme(self, has_tls: bool) -> &'static str {
-        match (self, has_tls) {
-            (_, false) => self.name(),
-            (Self::Http, true) => "https",
-            (Self::Admin, true) => "admin+https",
-            (Self::Resp, true) => "rediss",
-            (Self::Rls, true) => "grpcs",
-            (Self::Catalog, true) => "catalog+https",
-        }
-    }
-}
-
-impl fmt::Display for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A wire that listens, and does not answer yet.
 #[derive(Debug)]
@@ -158,7 +80,7 @@ pub(crate) struct House {
 pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
     let (mut bound, mut renewed) = (Vec::new(), Vec::new());
     for wire in Wire::ALL {
-        let listens = wire.listen(config);
+        let listens = listen(wire, config);
         let tls = tls_of(wire, config)?.map(Arc::new);
         renewed.extend(tls.clone());
         for listen in listens {
@@ -180,9 +102,49 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     Wire::ALL.into_iter().try_for_each(|wire| tls_of(wire, config).map(drop))
 }
 
+/// How many connections one of the addresses of `wire` has at most, unless that is configured.
+const fn connections_max(wire: Wire) -> usize {
+    match wire {
+        Wire::Resp => resp::CONNECTIONS_MAX,
+        Wire::Http | Wire::Admin | Wire::Rls | Wire::Catalog => accept::CONNECTIONS_MAX,
+    }
+}
+
+fn listen(wire: Wire, config: &Config) -> &[Listen] {
+    match wire {
+        Wire::Http => config.http.listen.as_slice(),
+        Wire::Admin => config.admin.listen.as_slice(),
+        Wire::Resp => config.resp.listen.as_slice(),
+        Wire::Rls => config.rls.listen.as_slice(),
+        Wire::Catalog => config.catalog.listen.as_slice(),
+    }
+}
+
+const fn tls_files(wire: Wire, config: &Config) -> Option<&TlsConfig> {
+    match wire {
+        Wire::Http => config.http.tls.as_ref(),
+        Wire::Admin => config.admin.tls.as_ref(),
+        Wire::Resp => config.resp.tls.as_ref(),
+        Wire::Rls => config.rls.tls.as_ref(),
+        Wire::Catalog => config.catalog.tls.as_ref(),
+    }
+}
+
+/// What an address of `wire` begins with.
+const fn scheme(wire: Wire, has_tls: bool) -> &'static str {
+    match (wire, has_tls) {
+        (_, false) => wire.name(),
+        (Wire::Http, true) => "https",
+        (Wire::Admin, true) => "admin+https",
+        (Wire::Resp, true) => "rediss",
+        (Wire::Rls, true) => "grpcs",
+        (Wire::Catalog, true) => "catalog+https",
+    }
+}
+
 /// The TLS of a wire that listens at all.
 fn tls_of(wire: Wire, config: &Config) -> Result<Option<Tls>> {
-    let files = wire.tls(config).filter(|_| !wire.listen(config).is_empty());
+    let files = tls_files(wire, config).filter(|_| !listen(wire, config).is_empty());
     files.map(|files| Tls::load(wire, files)).transpose()
 }
 
@@ -202,7 +164,7 @@ impl Bound {
 
     /// What its address begins with.
     pub(crate) fn scheme(&self) -> &'static str {
-        self.wire.scheme(self.listener.tls().is_some())
+        scheme(self.wire, self.listener.tls().is_some())
     }
 
     /// Whether it speaks TLS, and then whether clients have to show a certificate.
@@ -216,12 +178,16 @@ impl Bound {
 pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
     let mut serving = JoinSet::new();
     for Bound { wire, listener } in bound {
-        let connections_max = listener.connections_max(wire.connections_max());
+        let connections_max = listener.connections_max(connections_max(wire));
         house.gate.eyes().connections(wire).permit(connections_max);
         let house = house.clone();
         serving.spawn(async move {
             match wire {
-                Wire::Http => http::serve(listener, &house).await,
+                Wire::Http => {
+                    let (limits, leaving) = (Arc::clone(&house.limits), house.leaving.clone());
+                    let messages = |door| rls::routes(limits, door, leaving);
+                    http::serve(listener, &house, messages).await
+                }
                 Wire::Admin | Wire::Catalog => admin::serve(wire, listener, &house).await,
                 Wire::Resp => resp::serve(listener, &house).await,
                 Wire::Rls => rls::serve(listener, &house).await,

@@ -27,9 +27,9 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
 
-use super::Wire;
 use crate::config::TlsConfig;
 use crate::private;
+use crate::protocol::Wire;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
 /// who is in a hurry sends SIGHUP.

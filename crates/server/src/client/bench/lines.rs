@@ -12,7 +12,7 @@ use super::line::Line;
 use super::plan::Plan;
 use super::schedule::Schedule;
 use super::tally::{Outcome, Tally};
-use crate::replay::words;
+use crate::words;
 
 /// How long an answer may take: as long as servers give themselves.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use super::plan::{Plan, Spoken};
 use super::schedule::Schedule;
 use super::tally::Tally;
 use crate::client::Output;
-use crate::replay::words::{percent, thousands};
+use crate::words::{percent, thousands};
 
 /// From this part of its threads' time on the generator is probably what was measured.
 const BUSY_TOO_MUCH: f64 = 0.9;

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sluicegate::{Decision, Micros};
 
-use super::words::{Era, percent, span, thousands};
 use crate::say::one_line;
+use crate::words::{Era, percent, span, thousands};
 use busiest::{Busiest, Second};
 use keys::Keys;
 use timeline::{Fate, Timeline};

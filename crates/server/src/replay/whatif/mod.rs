@@ -30,7 +30,7 @@ use super::logs::{Guard, Guarded};
 use super::progress::Progress;
 use super::reorder::Reorder;
 use super::source::{Line, Source};
-use super::{LINES_PER_LOOK, combined, is_dash, shown, window};
+use super::{LINES_PER_LOOK, combined, is_dash, window};
 use crate::catalog::{Remote, Server, app, wait_for};
 use crate::client::Output;
 use crate::policies;
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &WhatifArgs) -> Result<ExitCode> {
     {
         bail!("--policy: there is no policy `{}`", say::one_line(name));
     }
-    let input = shown(&args.log);
+    let input = say::input(&args.log);
     let mut source = Source::open(&args.log).with_context(|| input.clone())?;
     if source.peek().trim_ascii_start().starts_with(b"{") {
         bail!("--log: {input} holds events, expected an access log");

@@ -7,8 +7,8 @@ use sluicegate::Micros;
 
 use super::tally::{AffectedKey, NamedPolicy, Summary};
 use crate::client::Output;
-use crate::replay::words::{Era, percent, span, thousands};
 use crate::say::{self, one_line};
+use crate::words::{Era, percent, span, thousands};
 
 /// Tells it of the log called `input`.
 pub(super) fn tell(summary: &Summary, input: &str, output: Output) -> Result<()> {

@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::super::Wire;
 use super::*;
 use crate::config::TlsConfig;
+use crate::protocol::Wire;
 
 /// A wire that greets, and ends when its client does.
 async fn greet(mut stream: Stream, _: Peer) {

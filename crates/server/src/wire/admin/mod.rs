@@ -25,8 +25,9 @@ use serde::Serialize;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
 use super::http::Hosts;
-use super::{House, Wire, http};
+use super::{House, http};
 use crate::policies::Status;
+use crate::protocol::Wire;
 
 /// The policies in force.
 #[derive(Serialize)]

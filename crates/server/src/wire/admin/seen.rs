@@ -9,7 +9,8 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::{json, plain};
-use crate::eyes::{Filter, SHOWN_MAX, Scrape, TURN, Top, classic};
+use crate::eyes::{Filter, SHOWN_MAX, TURN, Top};
+use crate::metrics::{Scrape, classic};
 use crate::say::one_line;
 use crate::wire::House;
 

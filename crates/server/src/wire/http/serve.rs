@@ -41,11 +41,11 @@ use super::host::Hosts;
 use super::openapi;
 use crate::callers::{Caller, Door, Refused};
 use crate::gate::Gate;
-use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Peer, Seat};
+use crate::protocol::{Peer, Wire};
+use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Seat};
 use crate::wire::headers::Headers;
 use crate::wire::http::TrustedPeers;
-use crate::wire::rls::RateLimits;
-use crate::wire::{House, Wire, rls, token};
+use crate::wire::{House, token};
 use body::read;
 
 /// Largest head of a request, and what is buffered of a connection: four times what clients send
@@ -81,17 +81,20 @@ struct Front {
     hosts: Hosts,
 }
 
-/// Answers requests, also those by the descriptors of gateways, until `stop`, then lets those in
+/// Answers requests, also those that `more` has routes for, until `stop`, then lets those in
 /// flight end. Returns how many connections were cut off because they did not.
-pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House {
-        gate, callers, limits, trusted_peers, workers, stop, http_headers, leaving, ..
-    } = house;
+pub(crate) async fn serve(
+    listener: Listener,
+    house: &House,
+    more: impl FnOnce(Door) -> Router,
+) -> usize {
+    let House { gate, callers, trusted_peers, workers, stop, http_headers, .. } = house;
     let address = listener.address().ok();
     let door = callers.door(Wire::Http, address.as_ref());
     let hosts = Hosts::new(address.as_ref(), Arc::clone(&house.allowed_hosts));
     let desk = Desk { gate: Arc::clone(gate), headers: *http_headers, door };
-    let router = everything(&desk, Arc::clone(trusted_peers), Arc::clone(limits), leaving.clone());
+    let more = more(desk.door.clone());
+    let router = everything(&desk, Arc::clone(trusted_peers), more);
     let front = Arc::new(Front { desk, router, hosts });
     let connections = Arc::clone(gate.eyes().connections(Wire::Http));
     let stopping = stop.clone();
@@ -167,16 +170,11 @@ async fn answer(
     routed.await.map(|response| response.map(Either::Right))
 }
 
-/// All that this wire answers.
-fn everything(
-    desk: &Desk,
-    trusted: Arc<TrustedPeers>,
-    limits: Arc<RateLimits>,
-    leaving: CancellationToken,
-) -> Router {
+/// All that this wire answers, and `more`.
+fn everything(desk: &Desk, trusted: Arc<TrustedPeers>, more: Router) -> Router {
     router(desk.clone())
         .merge(auth::routes((&desk.gate, &desk.door), trusted, desk.headers))
-        .merge(rls::routes(limits, desk.door.clone(), leaving))
+        .merge(more)
 }
 
 fn router(desk: Desk) -> Router {

@@ -28,8 +28,9 @@ use super::codec::{
 };
 use crate::callers::{Caller, Door};
 use crate::gate::{Gate, Telemetry};
-use crate::wire::accept::{self, Line, Listener, Peer};
-use crate::wire::{House, Wire};
+use crate::protocol::{Peer, Wire};
+use crate::wire::House;
+use crate::wire::accept::{self, Line, Listener};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
 /// 8 KB.

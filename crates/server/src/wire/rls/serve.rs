@@ -29,8 +29,9 @@ use super::message::{Account, Message, Share};
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::Desk;
 use super::whole::Whole;
+use crate::protocol::Wire;
+use crate::wire::House;
 use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Seat};
-use crate::wire::{House, Wire};
 
 /// Largest message: a hundred descriptors of two entries of 300 bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;

@@ -1,30 +1,27 @@
 //! The service: a message in, decisions of the engine, a message out.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use axum::http::HeaderMap;
 use sluicegate::DecideError;
 use sluicegate_control::Scope;
-use sluicegate_policy::{DescriptorTree, PolicySet};
+use sluicegate_policy::DescriptorTree;
 use tonic::{Request, Response, Status};
 
 use super::codec::{Ask, Budget, Decided, KnownLimits, Refusal, Reply, decode};
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 use crate::callers::{Caller, Door};
 use crate::gate::Gate;
+use crate::policies::InForce;
+use crate::protocol::Wire;
 use crate::trace::Parent;
-use crate::wire::Wire;
 use crate::wire::headers::Headers;
 use crate::wire::token;
 
 /// Decides what gateways ask, by descriptors, through the gate.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
-    gate: Arc<Gate>,
-    tree: ArcSwap<DescriptorTree>,
-    /// Held while policies and tree change, so that a change can be waited for.
-    changing: Mutex<()>,
+    in_force: InForce,
     headers: Headers,
     /// Whether to look at a budget of which nothing is left is OK.
     looks_pass: bool,
@@ -45,14 +42,14 @@ impl Desk {
 
     /// Who asks, as `headers` say.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        let now = || self.limits.gate.engine().now();
+        let now = || self.limits.in_force.gate().engine().now();
         let caller = self.door.admit(token::bearer(headers), now);
         caller.map_err(|refused| self.door.note(refused).into())
     }
 
     /// The trace that a gateway names in `headers`.
     pub(super) fn parent(&self, headers: &HeaderMap) -> Parent {
-        self.limits.gate.parent(headers)
+        self.limits.in_force.gate().parent(headers)
     }
 
     /// Decides every descriptor of `message`, which `caller` sends.
@@ -72,8 +69,8 @@ impl Desk {
 impl RateLimits {
     /// A service behind `gate`, to whose policies `tree` leads.
     pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree, headers: Headers) -> Self {
-        let (tree, changing) = (ArcSwap::from_pointee(tree), Mutex::default());
-        Self { gate, tree, changing, headers, looks_pass: false, limits: KnownLimits::default() }
+        let in_force = InForce::new(gate, tree);
+        Self { in_force, headers, looks_pass: false, limits: KnownLimits::default() }
     }
 
     /// The same, where to look at a budget of which nothing is left is OK if `pass`.
@@ -81,26 +78,9 @@ impl RateLimits {
         Self { looks_pass: pass, ..self }
     }
 
-    /// The gate that it is behind.
-    pub(crate) const fn gate(&self) -> &Arc<Gate> {
-        &self.gate
-    }
-
-    /// Puts `policies` and the `tree` that leads to them in force together; what is `None` stays.
-    pub(crate) fn set(&self, policies: Option<PolicySet>, tree: Option<DescriptorTree>) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(policies) = policies {
-            self.gate.set_policies(policies);
-        }
-        if let Some(tree) = tree {
-            self.tree.store(Arc::new(tree));
-        }
-    }
-
-    /// The tree that is in force, after the change that there may be now.
-    fn tree_after_change(&self) -> Arc<DescriptorTree> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.tree.load_full()
+    /// The policies that it decides by, and the tree that leads to them.
+    pub(crate) const fn in_force(&self) -> &InForce {
+        &self.in_force
     }
 
     /// Decides every descriptor of `message`.
@@ -109,11 +89,11 @@ impl RateLimits {
         caller: &Caller,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Refusal> {
-        let tree = self.tree.load();
+        let tree = self.in_force.tree();
         let decided = self.decide_by(&tree, caller, message).await;
         if let Err(Refusal::Undecided(DecideError::UnknownPolicy(_))) = &decided {
             // The tree may have led to a policy that has just been taken away with it.
-            let now = self.tree_after_change();
+            let now = self.in_force.tree_after_change();
             if !Arc::ptr_eq(&tree, &now) {
                 return Box::pin(self.decide_by(&now, caller, message)).await;
             }
@@ -129,7 +109,7 @@ impl RateLimits {
         caller: &Caller,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Refusal> {
-        let turn = self.gate.turn(Wire::Rls);
+        let turn = self.in_force.gate().turn(Wire::Rls);
         let mut asks = decode(message, tree, turn.policies())?;
         for ask in &mut asks {
             match ask {

@@ -17,9 +17,9 @@ use super::codec::{
 };
 use crate::callers::{Door, Refused};
 use crate::gate::{Gate, Telemetry};
+use crate::protocol::Peer;
+use crate::protocol::Wire;
 use crate::store::AnyStore;
-use crate::wire::Wire;
-use crate::wire::accept::Peer;
 use crate::wire::headers::Headers;
 use crate::wire::http::codec::Problem;
 use crate::wire::http::serve::problem;

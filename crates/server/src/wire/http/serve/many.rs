@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::{Answer, Desk, JSON, answered, denies, read, require_json, respond};
 use crate::callers::Caller;
 use crate::gate::Gate;
-use crate::wire::Wire;
+use crate::protocol::Wire;
 use crate::wire::http::codec::{
     Ask, Batch, Operation, Problem, Settle, encode_all, encode_each, encode_none, encode_settled,
 };

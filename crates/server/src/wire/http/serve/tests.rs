@@ -15,6 +15,7 @@ use super::*;
 use crate::callers::tests::open_door;
 use crate::config::Listen;
 use crate::store::AnyStore;
+use crate::wire::rls::{self, RateLimits};
 
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
 
@@ -86,7 +87,8 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
     let limits = Arc::new(RateLimits::new(gate, DescriptorTree::default(), headers));
     let networks = crate::config::Config::default().http.trusted_peers;
     let trusted = Arc::new(TrustedPeers::new(networks.as_slice()));
-    let router = everything(&desk, trusted, limits, CancellationToken::new());
+    let messages = rls::routes(limits, desk.door.clone(), CancellationToken::new());
+    let router = everything(&desk, trusted, messages);
     let atomic = r#"{"atomic":true,"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
     let each = r#"{"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
     let descriptor = |policy| format!(r#"{{"entries":[{{"key":"policy","value":"{policy}"}}]}}"#);
@@ -118,8 +120,8 @@ async fn what_is_answered_is_described_and_nothing_else_is() {
     let desk = desk();
     let (tree, headers) = (DescriptorTree::default(), Headers::default());
     let limits = Arc::new(RateLimits::new(Arc::clone(&desk.gate), tree, headers));
-    let router =
-        everything(&desk, Arc::new(TrustedPeers::new(&[])), limits, CancellationToken::new());
+    let messages = rls::routes(limits, desk.door.clone(), CancellationToken::new());
+    let router = everything(&desk, Arc::new(TrustedPeers::new(&[])), messages);
     let description: serde_json::Value = serde_json::from_str(openapi::text()).unwrap();
     let described = description["paths"].as_object().unwrap();
     assert_eq!(paths(&router), described.keys().cloned().collect::<BTreeSet<_>>());

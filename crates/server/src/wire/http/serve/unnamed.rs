@@ -10,8 +10,8 @@ use sluicegate::{DecideError, Passage, Request, Verb};
 use tokio::sync::oneshot;
 
 use crate::gate::Gate;
+use crate::protocol::Wire;
 use crate::trace::Parent;
-use crate::wire::Wire;
 
 /// Acquires the permit of `request`. Goes on if this future is dropped, and gives back then what it got.
 pub(super) async fn acquire(

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sluicegate::Micros;
 
-use crate::wire::accept::Peer;
+use crate::protocol::Peer;
 
 /// Wrong passwords that a network may say at once: those of the people and programs behind one address,
 /// in the hour in which a password is changed.

@@ -14,7 +14,7 @@ use super::*;
 use crate::callers::Door;
 use crate::callers::tests::{END, Stage, open_door};
 use crate::config::TokensRequired;
-use crate::wire::Wire;
+use crate::protocol::Wire;
 
 const POLICIES: &str = "
 policies:

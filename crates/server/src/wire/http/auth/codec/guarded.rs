@@ -14,7 +14,7 @@ use sluicegate_policy::{Attributes, KeyAttribute, Overflow, Policy, PolicySet, a
 use super::error::POLICIES_MAX;
 use super::{AuthError, Decided, path};
 use crate::config::Network;
-use crate::wire::accept::Peer;
+use crate::protocol::Peer;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 

@@ -10,8 +10,8 @@ use sluicegate::policy::{Document, Policy, PolicySet};
 use super::{AuthError, Budget, Guarded, TrustedPeers};
 use crate::config::{Config, HeaderStyle};
 use crate::gate::Gate;
-use crate::wire::Wire;
-use crate::wire::accept::Peer;
+use crate::protocol::Peer;
+use crate::protocol::Wire;
 use crate::wire::headers::Headers;
 use crate::wire::http::auth::serve::decide;
 

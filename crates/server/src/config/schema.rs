@@ -1,42 +1,13 @@
-//! `sluicegate config`: what holds, and what can be said.
+//! The JSON Schema of the configuration.
 
-use std::process::ExitCode;
-
-use anyhow::{Context, Result};
 use schemars::Schema;
 use serde_json::{Map, Value as Json, json};
 
 use super::Config;
 use super::load::{FILE_SUFFIX, SECRETS};
-use crate::say;
-use crate::serve::{self, ServeArgs};
-
-/// Ways to look at the configuration.
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum ConfigCommand {
-    /// Say what is wrong with the configuration and the files that it names, if anything is.
-    Check(ServeArgs),
-    /// Print what is set (by file, environment, command line or default), without secrets.
-    Print(ServeArgs),
-    /// Print the JSON Schema of the configuration.
-    Schema,
-}
-
-pub(crate) fn run(command: &ConfigCommand) -> Result<ExitCode> {
-    let text = match command {
-        ConfigCommand::Check(args) => {
-            serve::check(&args.config()?)?;
-            "no errors\n".to_owned()
-        }
-        ConfigCommand::Print(args) => toml::to_string(&args.config()?)?,
-        ConfigCommand::Schema => serde_json::to_string_pretty(&schema())? + "\n",
-    };
-    say::print(text.as_bytes()).context("standard output")?;
-    Ok(ExitCode::SUCCESS)
-}
 
 /// What a file may say: what the types have, and beside each secret the file that may hold it.
-fn schema() -> Schema {
+pub(crate) fn schema() -> Schema {
     let mut schema = schemars::schema_for!(Config);
     for path in SECRETS {
         let Some((key, sections)) = path.split_last() else { continue };

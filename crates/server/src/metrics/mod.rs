@@ -3,6 +3,9 @@
 //! Names of policies are the only labels that anybody chooses, and operators do; a key or a name that
 //! a client made up is in none.
 
+mod classic;
+mod process;
+
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
@@ -16,13 +19,14 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use sluicegate_control::api::damaged_total;
 
-use super::histogram::Spans;
-use super::process::Process;
 use crate::callers::Callers;
 use crate::gate::Gate;
+use crate::histogram::Spans;
 use crate::policies::Live;
+use crate::protocol::Wire;
 use crate::store::{AnyStore, OnRedis};
-use crate::wire::Wire;
+pub(crate) use classic::classic;
+use process::Process;
 
 /// What a scrape looks at.
 #[derive(Clone, Debug)]

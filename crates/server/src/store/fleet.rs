@@ -12,7 +12,7 @@ use sluicegate::{Engine, Observer};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::AnyStore;
+use super::AnyStore;
 
 /// How often a server notes that it lives: a store that has forgotten is noticed within a second, also if
 /// one note is lost.

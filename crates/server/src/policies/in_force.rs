@@ -1,0 +1,51 @@
+//! The policies and the tree of descriptors that are in force, changed together.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+use sluicegate_policy::{DescriptorTree, PolicySet};
+
+use crate::gate::Gate;
+
+/// What decides, and the tree that leads there.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    gate: Arc<Gate>,
+    tree: ArcSwap<DescriptorTree>,
+    /// Held while policies and tree change, so that a change can be waited for.
+    changing: Mutex<()>,
+}
+
+impl InForce {
+    /// The policies of `gate`, and the `tree` that leads to them.
+    pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree) -> Self {
+        Self { gate, tree: ArcSwap::from_pointee(tree), changing: Mutex::default() }
+    }
+
+    /// What decides.
+    pub(crate) const fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// The tree that is in force.
+    pub(crate) fn tree(&self) -> Guard<Arc<DescriptorTree>> {
+        self.tree.load()
+    }
+
+    /// The tree that is in force, after the change that there may be now.
+    pub(crate) fn tree_after_change(&self) -> Arc<DescriptorTree> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tree.load_full()
+    }
+
+    /// Puts `policies` and the `tree` that leads to them in force together; what is `None` stays.
+    pub(crate) fn set(&self, policies: Option<PolicySet>, tree: Option<DescriptorTree>) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(policies) = policies {
+            self.gate.set_policies(policies);
+        }
+        if let Some(tree) = tree {
+            self.tree.store(Arc::new(tree));
+        }
+    }
+}

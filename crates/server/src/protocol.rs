@@ -1,0 +1,57 @@
+//! The protocols that a server speaks, by name, and who is at the other end.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// A protocol at the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Wire {
+    /// HTTP/JSON.
+    Http,
+    /// For operators: health, policies.
+    Admin,
+    /// The protocol of Redis.
+    Resp,
+    /// Envoy's rate limit service.
+    Rls,
+    /// The admin API, where it has an address of its own.
+    Catalog,
+}
+
+impl Wire {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Http, Self::Resp, Self::Rls, Self::Admin, Self::Catalog];
+
+    /// What it is called: its section in the configuration, its label in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Admin => "admin",
+            Self::Resp => "resp",
+            Self::Rls => "rls",
+            Self::Catalog => "catalog",
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// An address. One of version 4 in the dress of version 6 is one of version 4.
+    Ip(IpAddr),
+    /// A program on this machine, through a socket in the file system.
+    Local,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self::Ip(address.ip().to_canonical())
+    }
+}

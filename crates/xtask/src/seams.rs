@@ -1,0 +1,185 @@
+//! Seams that the compiler does not hold: which module may know which, and who may ask a store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A file: its path below the root of the project, and its text.
+pub type File = (String, String);
+
+/// Where the modules of the server are.
+const SERVER: &str = "crates/server/src/";
+
+/// Wires that speak a protocol of their own. The admin API is answered over HTTP.
+const WIRES: &[&str] = &["http", "resp", "rls"];
+
+/// The only file that asks stores for decisions, and the one that stands for several of them.
+const ASKS: &str = "crates/sluicegate/src/engine/turn.rs";
+const PASSES_ON: &str = "crates/server/src/store.rs";
+
+/// Where `files` go over a seam, one line each.
+pub fn problems(files: &[File]) -> Vec<String> {
+    let sources: Vec<_> = files.iter().filter(|(path, _)| is_source(path)).collect();
+    let server: Vec<_> = sources.iter().filter(|(path, _)| path.starts_with(SERVER)).collect();
+    let mut problems = Vec::new();
+    for (path, text) in &sources {
+        let code = code(text);
+        let asks = ["store.decide(", ".charge_and_decide("].iter().any(|call| code.contains(call));
+        let is_store = path.starts_with("crates/store/") || path == PASSES_ON;
+        if asks && !is_store && path != ASKS {
+            problems.push(format!("{path} asks a store past {ASKS}"));
+        }
+        if code.contains("unbounded_channel") || code.contains("std::sync::mpsc::channel") {
+            problems.push(format!("{path} has a queue without a bound"));
+        }
+    }
+    for (path, text) in &server {
+        let Some(wire) = wire_of(path) else { continue };
+        for other in WIRES.iter().filter(|other| **other != wire) {
+            let knows = code(text).contains(&format!("wire::{other}::"));
+            if knows {
+                problems.push(format!("{path}: the wire `{wire}` knows the wire `{other}`"));
+            }
+        }
+    }
+    let arrows = arrows(&server);
+    problems.extend(circle(&arrows).map(|circle| {
+        format!("modules of {SERVER} know one another in a circle: {}", circle.join(" -> "))
+    }));
+    problems
+}
+
+/// Whether it is code that is shipped, and not a test.
+fn is_source(path: &str) -> bool {
+    let is_rust = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
+    // This file says what is looked for.
+    let is_ours = path.starts_with("crates/xtask/");
+    is_rust && !is_ours && !path.contains("/tests/") && !path.ends_with("/tests.rs")
+}
+
+/// `text` without its unit tests and comments.
+fn code(text: &str) -> String {
+    let shipped = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = shipped.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn wire_of(path: &str) -> Option<&str> {
+    let within = path.strip_prefix(SERVER)?.strip_prefix("wire/")?;
+    WIRES.iter().find(|wire| within.starts_with(&format!("{wire}/"))).copied()
+}
+
+/// The module at the top that a file of the server belongs to.
+fn module(path: &str) -> Option<&str> {
+    let first = path.strip_prefix(SERVER)?.split('/').next()?;
+    let name = first.strip_suffix(".rs").unwrap_or(first);
+    (!matches!(name, "lib" | "main")).then_some(name)
+}
+
+/// Which module knows which.
+fn arrows<'f>(files: &[&&'f File]) -> BTreeMap<&'f str, BTreeSet<&'f str>> {
+    let modules: BTreeSet<_> = files.iter().filter_map(|(path, _)| module(path)).collect();
+    let mut arrows = BTreeMap::<_, BTreeSet<_>>::new();
+    for (path, text) in files {
+        let Some(from) = module(path) else { continue };
+        let known = arrows.entry(from).or_default();
+        let code = code(text);
+        for rest in code.split("crate::").skip(1) {
+            let one = [rest.split(|char: char| !is_of_name(char)).next().unwrap_or_default()];
+            let several = rest.strip_prefix('{').and_then(|list| list.split(';').next());
+            let names = several.map_or_else(
+                || one.to_vec(),
+                |list| list.split(|char: char| !is_of_name(char)).collect(),
+            );
+            let to = modules.iter().filter(|to| **to != from && names.contains(*to));
+            known.extend(to);
+        }
+    }
+    arrows
+}
+
+fn is_of_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
+}
+
+/// A way from a module back to itself, if there is one.
+fn circle(arrows: &BTreeMap<&str, BTreeSet<&str>>) -> Option<Vec<String>> {
+    let mut seen = BTreeSet::new();
+    arrows.keys().find_map(|from| back(arrows, &mut vec![*from], &mut seen))
+}
+
+fn back<'m>(
+    arrows: &BTreeMap<&'m str, BTreeSet<&'m str>>,
+    way: &mut Vec<&'m str>,
+    seen: &mut BTreeSet<&'m str>,
+) -> Option<Vec<String>> {
+    let here = *way.last()?;
+    for next in arrows.get(here).into_iter().flatten() {
+        if let Some(place) = way.iter().position(|module| module == next) {
+            let circle = way[place..].iter().chain([next]);
+            return Some(circle.map(|module| (*module).to_owned()).collect());
+        }
+        if !seen.contains(next) {
+            way.push(next);
+            let found = back(arrows, way, seen);
+            way.pop();
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    seen.insert(here);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems_of(files: &[(&str, &str)]) -> Vec<String> {
+        let file = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        problems(&files.iter().map(file).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_wire_that_knows_another_is_found() {
+        let text = "use crate::wire::rls::RateLimits;\n";
+        let found = problems_of(&[("crates/server/src/wire/http/serve.rs", text)]);
+        let expected = "crates/server/src/wire/http/serve.rs: the wire `http` knows the wire `rls`";
+        assert_eq!(found, [expected]);
+        assert_eq!(problems_of(&[("crates/server/src/wire/rls/mod.rs", text)]), [""; 0]);
+        assert_eq!(problems_of(&[("crates/server/src/wire/http/serve/tests.rs", text)]), [""; 0]);
+    }
+
+    #[test]
+    fn modules_that_know_one_another_are_found() {
+        let files = [
+            ("crates/server/src/gate.rs", "use crate::eyes::Eyes;\n"),
+            ("crates/server/src/eyes/mod.rs", "use crate::{say, store};\n"),
+            ("crates/server/src/store.rs", "use crate::gate::Gate;\n"),
+            ("crates/server/src/say.rs", ""),
+        ];
+        let found = problems_of(&files);
+        let circle = "modules of crates/server/src/ know one another in a circle: eyes -> store -> gate -> eyes";
+        assert_eq!(found, [circle]);
+        assert_eq!(problems_of(&files[..2]), [""; 0]);
+    }
+
+    #[test]
+    fn who_asks_a_store_past_the_turn_is_found() {
+        let text = "let verdict = self.store.decide(&request, &at).await?;\n";
+        let found = problems_of(&[("crates/sluicegate/src/engine/explain.rs", text)]);
+        assert_eq!(
+            found,
+            [
+                "crates/sluicegate/src/engine/explain.rs asks a store past crates/sluicegate/src/engine/turn.rs"
+            ]
+        );
+        assert_eq!(problems_of(&[(ASKS, text)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_queue_without_a_bound_is_found() {
+        let text = "let (sender, receiver) = mpsc::unbounded_channel();\n";
+        let found = problems_of(&[("crates/store/src/redis/lane.rs", text)]);
+        assert_eq!(found, ["crates/store/src/redis/lane.rs has a queue without a bound"]);
+    }
+}
