@@ -10,7 +10,7 @@ help: ## Show this list
 
 .PHONY: run
 run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examples/policies.yaml)
-	$(CARGO) run --quiet --profile fast --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
+	$(CARGO) run --profile fast --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
 
 .PHONY: test
 test: deps ## Run every test and lint (what CI runs)
