@@ -102,6 +102,23 @@ pub enum Verb {
     },
 }
 
+impl Verb {
+    /// What it is called.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Check { .. } => "check",
+            Self::Reserve { .. } => "reserve",
+            Self::AtMost { .. } => "at_most",
+            Self::Peek { .. } => "peek",
+            Self::Refund { .. } => "refund",
+            Self::Reset => "reset",
+            Self::Acquire { .. } => "acquire",
+            Self::Release { .. } => "release",
+            Self::Renew { .. } => "renew",
+        }
+    }
+}
+
 /// The answer of a whole set of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -404,15 +421,12 @@ impl RuleSet {
     /// [`Unsupported`] as [`decide`](Self::decide).
     pub fn supports(&self, verb: &Verb) -> Result<(), Unsupported> {
         let holds_permits = self.rules.iter().any(|named| named.rule.holds_permits());
-        let (verb, wants_permits) = match verb {
-            Verb::Check { .. } => ("check", false),
-            Verb::Reserve { .. } => ("reserve", false),
-            Verb::AtMost { .. } => ("at_most", false),
-            Verb::Acquire { .. } => ("acquire", true),
-            Verb::Release { .. } => ("release", true),
-            Verb::Renew { .. } => ("renew", true),
+        let wants_permits = match verb {
+            Verb::Check { .. } | Verb::Reserve { .. } | Verb::AtMost { .. } => false,
+            Verb::Acquire { .. } | Verb::Release { .. } | Verb::Renew { .. } => true,
             Verb::Peek { .. } | Verb::Refund { .. } | Verb::Reset => return Ok(()),
         };
+        let verb = verb.name();
         match (wants_permits, holds_permits) {
             (true, false) => Err(Unsupported { verb, reason: "no rule hands out permits" }),
             (false, true) => Err(Unsupported { verb, reason: "a rule wants `acquire`" }),

@@ -163,12 +163,12 @@ fn told(request: &Request<'_>, decided: &Result<Passage, DecideError>) -> Vec<Ke
     let policy = Subject::of(request, decided.as_ref().err()).name();
     let mut told = vec![
         KeyValue::new("sluicegate.policy", policy.to_owned()),
-        KeyValue::new("sluicegate.verb", eyes::verb_name(&request.verb)),
+        KeyValue::new("sluicegate.verb", request.verb.name()),
     ];
     match decided {
         Ok(Passage { answer, way, held }) => told.extend([
             KeyValue::new("sluicegate.result", eyes::result_name(way, *held)),
-            KeyValue::new("sluicegate.mode", eyes::mode_name(answer.mode)),
+            KeyValue::new("sluicegate.mode", answer.mode.name()),
             KeyValue::new("sluicegate.rule", answer.rule().to_owned()),
         ]),
         Err(_) => told.push(KeyValue::new("sluicegate.result", "error")),

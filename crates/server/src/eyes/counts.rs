@@ -54,8 +54,7 @@ pub(crate) enum Subject<'a> {
 
 const FATES: [Fate; 6] =
     [Fate::Allowed, Fate::Held, Fate::Shadowed, Fate::Degraded, Fate::Diverted, Fate::Refused];
-const MODES: [Mode; 6] =
-    [Mode::Store, Mode::Remembered, Mode::Local, Mode::Allow, Mode::Deny, Mode::Shed];
+const MODES: [Mode; 6] = Mode::ALL;
 
 /// A counter for every result in every mode, and one for errors, which have none.
 const PLACES: usize = FATES.len() * MODES.len() + 1;
@@ -181,7 +180,7 @@ impl Counts {
         refused_key: Option<Option<&[u8]>>,
     ) {
         self.here(subject, |here, of_policy| {
-            of_policy.add(here, wire, fate as usize * MODES.len() + place_of(mode));
+            of_policy.add(here, wire, fate as usize * MODES.len() + mode as usize);
             if let Some(key) = refused_key {
                 of_policy.tops.note(here.shard, key, (&self.keys, &self.sketches));
             }
@@ -357,7 +356,7 @@ impl OfPolicy {
             for (place, count) in sums.into_iter().enumerate().filter(|(_, count)| *count > 0) {
                 let fate = FATES.get(place / MODES.len());
                 let (result, mode) = match fate {
-                    Some(fate) => (fate.name(), mode_name(MODES[place % MODES.len()])),
+                    Some(fate) => (fate.name(), MODES[place % MODES.len()].name()),
                     None => ("error", "none"),
                 };
                 decisions.push(Decisions { policy: name.into(), wire, result, mode, count });
@@ -407,30 +406,6 @@ impl Fate {
             Self::Diverted => "diverted",
             Self::Refused => "refused",
         }
-    }
-}
-
-/// What a mode is called in metrics and events.
-pub(crate) const fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Store => "store",
-        Mode::Remembered => "remembered",
-        Mode::Local => "local",
-        Mode::Allow => "allow",
-        Mode::Deny => "deny",
-        Mode::Shed => "shed",
-    }
-}
-
-/// Where it is in [`MODES`].
-const fn place_of(mode: Mode) -> usize {
-    match mode {
-        Mode::Store => 0,
-        Mode::Remembered => 1,
-        Mode::Local => 2,
-        Mode::Allow => 3,
-        Mode::Deny => 4,
-        Mode::Shed => 5,
     }
 }
 

@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use sluicegate::policy::PolicySet;
-use sluicegate::{DecideError, Micros, Passage, Request, Verb, Way};
+use sluicegate::{DecideError, Micros, Passage, Request, Way};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use counts::Subject;
 use counts::{Counts, Fate};
 #[cfg(test)]
 use counts::{Decisions, POLICIES_COUNTED_MAX};
-pub(crate) use counts::{Subject, mode_name};
 use events::{Decided, Told};
 pub(crate) use events::{Events, Filter};
 pub(crate) use keys::KeyWriter;
@@ -145,14 +145,14 @@ impl Eyes {
         let policy = seen.subject().name();
         let result = decided.map_or("error", |passage| result_name(&passage.way, passage.held));
         let decision = decided.ok().map(|Passage { answer, way: _, held }| Decided {
-            mode: mode_name(answer.mode),
+            mode: answer.mode.name(),
             rule: answer.rule(),
             limit: answer.decision.limit,
             remaining: answer.decision.remaining,
             retry_after_us: answer.decision.retry_after().map(Micros::get),
             held_us: held.get(),
         });
-        let verb = verb_name(&request.verb);
+        let verb = request.verb.name();
         let told = Told { wire: wire.name(), policy, verb, result, decision };
         self.events.tell(&told, request.key);
     }
@@ -255,21 +255,6 @@ fn fate(way: &Way, held: Micros) -> Fate {
         Way::Marked(_) => Fate::Degraded,
         Way::Diverted(_) => Fate::Diverted,
         Way::Shadowed => Fate::Shadowed,
-    }
-}
-
-/// What a verb is called in metrics and events.
-pub(crate) const fn verb_name(verb: &Verb) -> &'static str {
-    match verb {
-        Verb::Check { .. } => "check",
-        Verb::Reserve { .. } => "reserve",
-        Verb::AtMost { .. } => "at_most",
-        Verb::Acquire { .. } => "acquire",
-        Verb::Peek { .. } => "peek",
-        Verb::Refund { .. } => "refund",
-        Verb::Reset => "reset",
-        Verb::Release { .. } => "release",
-        Verb::Renew { .. } => "renew",
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use sluicegate::policy::{Document, PolicySet, Rules};
-use sluicegate::{Cost, Micros, Patience, Rate, RuleSet, Settlement, TokenBucket};
+use sluicegate::{Cost, Micros, Patience, Rate, RuleSet, Settlement, TokenBucket, Verb};
 
 use super::*;
 use crate::gate::Gate;

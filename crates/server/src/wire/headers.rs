@@ -1,8 +1,6 @@
 //! Which header fields tell clients about their budgets: the setting that HTTP and rls share. What
 //! the fields say is each wire's own, but for who decided.
 
-use sluicegate::Mode;
-
 use crate::config::HeaderStyle;
 
 /// The field that tells who decided while the store does not answer.
@@ -22,16 +20,5 @@ impl Headers {
     pub(crate) fn of(styles: &[HeaderStyle]) -> Self {
         let (ratelimit, x_ratelimit) = (HeaderStyle::Ratelimit, HeaderStyle::XRatelimit);
         Self { ratelimit: styles.contains(&ratelimit), x_ratelimit: styles.contains(&x_ratelimit) }
-    }
-}
-
-/// Who decided without the store, in words; `None` if that was the store.
-pub(super) const fn mode_without_store(mode: Mode) -> Option<&'static str> {
-    match mode {
-        Mode::Store | Mode::Remembered => None,
-        Mode::Local => Some("local"),
-        Mode::Allow => Some("allow"),
-        Mode::Deny => Some("deny"),
-        Mode::Shed => Some("shed"),
     }
 }

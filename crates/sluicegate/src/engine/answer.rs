@@ -61,6 +61,32 @@ pub enum Way {
     Shadowed,
 }
 
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Store, Self::Remembered, Self::Local, Self::Allow, Self::Deny, Self::Shed];
+
+    /// What it is called in metrics, events and traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Remembered => "remembered",
+            Self::Local => "local",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Shed => "shed",
+        }
+    }
+
+    /// Its name, if it was not the store that decided, now or a moment ago: what callers are told.
+    pub const fn name_without_store(self) -> Option<&'static str> {
+        match self {
+            Self::Store | Self::Remembered => None,
+            Self::Local | Self::Allow | Self::Deny | Self::Shed => Some(self.name()),
+        }
+    }
+}
+
 impl Answer {
     pub(super) fn new(verdict: Verdict, mode: Mode, rules: &Rules) -> Self {
         let Verdict { decision, rule } = verdict;

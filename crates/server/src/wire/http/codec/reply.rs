@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sluicegate::policy::Fallback;
-use sluicegate::{Micros, Mode, Passage, Way};
+use sluicegate::{Micros, Passage, Way};
 use utoipa::ToSchema;
 
 /// Room for most bodies.
@@ -106,7 +106,7 @@ pub(crate) fn decided<'a>(passage: &'a Passage, id: Option<&'a str>) -> Decided<
         retry_after_us: decision.retry_after().map(Micros::get),
         reset_after_us: decision.reset_after.get(),
         rule: answer.rule(),
-        mode: without_store(answer.mode),
+        mode: answer.mode.name_without_store(),
         held_us: held.get(),
         overflow: overflow(way),
         tag,
@@ -180,17 +180,6 @@ pub(crate) fn json(body: &impl Serialize) -> Vec<u8> {
 /// 1: it passes; -1: it does not.
 pub(crate) const fn code(way: &Way) -> i8 {
     if way.passes() { 1 } else { -1 }
-}
-
-/// How it was decided, where the store did not.
-pub(super) const fn without_store(mode: Mode) -> Option<&'static str> {
-    match mode {
-        Mode::Store | Mode::Remembered => None,
-        Mode::Local => Some("local"),
-        Mode::Allow => Some("allow"),
-        Mode::Deny => Some("deny"),
-        Mode::Shed => Some("shed"),
-    }
 }
 
 const fn overflow(way: &Way) -> Option<&'static str> {

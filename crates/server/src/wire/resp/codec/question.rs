@@ -76,13 +76,7 @@ fn reply(passage: &Passage, replies: &mut Replies) {
     replies.integer(millis(decision.reset_after));
     replies.integer(millis(Micros::new(decision.wait().get().saturating_sub(held.get()))));
     replies.bulk(answer.rule().as_bytes());
-    replies.bulk(match answer.mode {
-        Mode::Store | Mode::Remembered => b"store",
-        Mode::Local => b"local",
-        Mode::Allow => b"allow",
-        Mode::Deny => b"deny",
-        Mode::Shed => b"shed",
-    });
+    replies.bulk(answer.mode.name_without_store().unwrap_or(Mode::Store.name()).as_bytes());
     if let Some(Over { name, what, status }) = over {
         replies.bulk(name);
         match what {

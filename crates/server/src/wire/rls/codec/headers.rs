@@ -7,7 +7,7 @@ use sluicegate::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
 use super::reply::{Decided, Limited};
-use crate::wire::headers::{Headers, MODE, mode_without_store};
+use crate::wire::headers::{Headers, MODE};
 use crate::wire::rls::proto::HeaderValue;
 
 impl Headers {
@@ -31,7 +31,7 @@ impl Headers {
 /// Who decided, where that was not the store, of several the first.
 fn mode(limited: &[Limited<'_>]) -> Option<HeaderValue> {
     let mut decided = limited.iter().filter_map(Limited::decided);
-    let mode = decided.find_map(|of| mode_without_store(of.answer.mode))?;
+    let mode = decided.find_map(|of| of.answer.mode.name_without_store())?;
     Some(field(MODE, mode.to_owned()))
 }
 

@@ -22,7 +22,7 @@ use sluicegate::http::problem;
 use sluicegate::policy::{Fallback, Policy};
 use sluicegate::{Passage, Way};
 
-use crate::wire::headers::{Headers, MODE, mode_without_store};
+use crate::wire::headers::{Headers, MODE};
 use crate::wire::http::codec::refusal_as;
 
 const VERDICT: HeaderName = HeaderName::from_static("x-sluicegate-verdict");
@@ -88,7 +88,7 @@ pub(in crate::wire::http::auth) fn encode(
 fn tell_limits(headers: &mut HeaderMap, limits: Headers, Decided { passage, .. }: &Decided) {
     let Passage { answer, .. } = passage;
     limits.add_limits_to(headers, answer);
-    if let Some(mode) = mode_without_store(answer.mode) {
+    if let Some(mode) = answer.mode.name_without_store() {
         headers.insert(MODE, HeaderValue::from_static(mode));
     }
 }
