@@ -64,7 +64,7 @@ impl Store for Shared {
             self.0.clock.advance(Micros::SECOND);
         }
         if self.0.fails_from > 0 && nth >= self.0.fails_from {
-            let reason = "it was told so".to_owned();
+            let reason = "the test has it fail".to_owned();
             return Err(StoreError::Unavailable { reason, executed: Executed::No });
         }
         Ok(self.0.memory.decide_now(request, at)?)

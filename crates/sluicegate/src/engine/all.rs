@@ -12,6 +12,7 @@ use futures_util::future::try_join_all;
 use sluicegate_kernel::{Cost, Micros, Verb};
 use sluicegate_policy::Overflow;
 use sluicegate_store::Store;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::request::OwnedRequest;
@@ -20,13 +21,13 @@ use super::{Answer, DecideError, Limits, Observer, Passage, Patience, Request, T
 /// What became of requests that were decided together.
 #[derive(Clone, Debug)]
 pub enum All {
-    /// All pass; this is said of each, in their order.
+    /// All pass: the decisions, in the order of the requests.
     Passed(Vec<Passage>),
     /// None passes, because one does not.
     Refused {
         /// Which of them.
         place: usize,
-        /// What is said of it.
+        /// Its decision.
         passage: Passage,
         /// Those that were charged and that the store did not take back; none, as long as it answers.
         stay_charged: Vec<usize>,
@@ -74,8 +75,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// # Errors
     /// [`AllError`]; a refusal is an answer, not an error.
     ///
-    /// # Panics
-    /// Outside of a tokio runtime, if something has to be given back.
+    /// Outside of a tokio runtime nothing can be given back, and it stays charged.
     pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, AllError> {
         let mut charged = Charged { turn: self, requests, taken: Vec::new() };
         let mut passages = vec![None; requests.len()];
@@ -140,9 +140,13 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
 
     /// Gives back what was taken, in a task of its own: so many permits of the budget of each request.
     /// Returns which of them the store did not take back.
-    pub(super) fn give_back(&self, taken: Vec<(OwnedRequest, u64)>) -> JoinHandle<Vec<usize>> {
+    /// `None`: there is no runtime to run it.
+    pub(super) fn give_back(
+        &self,
+        taken: Vec<(OwnedRequest, u64)>,
+    ) -> Option<JoinHandle<Vec<usize>>> {
         let (engine, label) = (Arc::clone(self.engine), self.label);
-        tokio::spawn(async move {
+        Some(Handle::try_current().ok()?.spawn(async move {
             let turn = engine.turn_for(label);
             let mut kept = Vec::new();
             for (place, (request, permits)) in taken.iter().enumerate().rev() {
@@ -158,7 +162,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 }
             }
             kept
-        })
+        }))
     }
 }
 
@@ -167,7 +171,7 @@ impl Forecast {
         let is_over = !looked.decision.allowed();
         let retry = looked.decision.retry_after();
         let Patience::Gateway(_) = patience else {
-            // In their order, so that the first that is refused is told.
+            // In their order: the first that is refused is reported.
             return match overflow {
                 Overflow::Reject | Overflow::Queue { .. } if is_over => Self::Refused(Reverse(0)),
                 Overflow::Divert { .. } | Overflow::Degrade(_) if is_over => Self::Diverted,
@@ -198,15 +202,18 @@ impl<S: Store + 'static, O: Observer> Charged<'_, '_, S, O> {
         if taken.is_empty() {
             return Vec::new();
         }
+        let kept = match self.begin_giving_back(&taken) {
+            Some(giving_back) => giving_back.await.ok(),
+            None => None,
+        };
         // A task that panicked has not given back either.
-        let kept = self.begin_giving_back(&taken).await;
-        let kept = kept.unwrap_or_else(|_| (0..taken.len()).collect());
+        let kept = kept.unwrap_or_else(|| (0..taken.len()).collect());
         let mut places: Vec<_> = kept.into_iter().map(|nth| taken[nth].0).collect();
         places.sort_unstable();
         places
     }
 
-    fn begin_giving_back(&self, taken: &[(usize, u64)]) -> JoinHandle<Vec<usize>> {
+    fn begin_giving_back(&self, taken: &[(usize, u64)]) -> Option<JoinHandle<Vec<usize>>> {
         let of = |(place, permits): &(usize, u64)| (self.requests[*place].to_owned(), *permits);
         self.turn.give_back(taken.iter().map(of).collect())
     }

@@ -78,7 +78,7 @@ impl Mode {
         }
     }
 
-    /// Its name, if it was not the store that decided, now or a moment ago: what callers are told.
+    /// Its name, unless the store decided, now or a moment ago. Wires answer callers with it.
     pub const fn name_without_store(self) -> Option<&'static str> {
         match self {
             Self::Store | Self::Remembered => None,

@@ -17,8 +17,8 @@
 //! Each time the policies are those in force then. A caller that goes away while it is held frees its
 //! place, and its turn goes to the next request that wants one (`vacancies.rs`).
 //!
-//! **Gateways.** A caller that is told to wait, by a `leaky_bucket` that delays for instance, waits. A
-//! gateway cannot do that: it lets a request go on or not. For it what passes is held here, whatever the
+//! **Gateways.** Other callers wait by themselves where a decision has a wait, by a `leaky_bucket` that
+//! delays for instance. A gateway cannot do that: it lets a request go on or not. For it what passes is held here, whatever the
 //! overflow ([`Patience::Gateway`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};

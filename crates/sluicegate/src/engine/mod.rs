@@ -11,7 +11,7 @@
 //! | `hold` | holds requests back as their policies say |
 //! | `all` | decides several together: all pass, or none is charged |
 //! | `guard` | surrounds a store that may fail: known refusals, a breaker, this engine's share |
-//! | `answer` | what is said, and what follows from it |
+//! | `answer` | the decision, and what follows from it |
 
 mod all;
 mod answer;
