@@ -1,4 +1,4 @@
-//! Seams that the compiler does not hold: which module may know which, and who may ask a store.
+//! Seams that the compiler does not hold: the arrows between modules, and the one place that asks stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 

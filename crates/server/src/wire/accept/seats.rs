@@ -10,9 +10,9 @@
 //! d* e  b  f       c goes for f; b stirred, is told apart no longer, and comes last
 //! ```
 //!
-//! What is written to a connection is an answer, but with HTTP/2, which greets everybody. A request that is
-//! not answered at once, because it is held or its store is far, is told by its wire when it has come in
-//! whole, and with HTTP/2 each is.
+//! What is written to a connection is an answer, but with HTTP/2, which greets everybody. A wire reports a
+//! request that it does not answer at once, because it is held or its store is far, when all of it has come
+//! in; the wire of HTTP/2 reports every request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -49,7 +49,7 @@ pub(in crate::wire::rls) struct Zero<'a> {
 }
 
 /// How long a request is held at most, in a queue or because its rules delay it: what would take longer
-/// is over the limit, and is told so before [`REQUEST_WAIT_MAX`](super::super::serve::REQUEST_WAIT_MAX), after
+/// is over the limit, and is answered before [`REQUEST_WAIT_MAX`](super::super::serve::REQUEST_WAIT_MAX), after
 /// which there is no answer.
 const HOLD_MAX: Micros = Micros::from_secs(9);
 

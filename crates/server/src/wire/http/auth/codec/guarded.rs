@@ -156,7 +156,7 @@ impl<'h> Guarded<'h> {
 }
 
 /// How long a policy holds a request back at most, in a queue or because its rules delay it: as long as
-/// gateways wait for an answer unless they are told to wait longer. What would take longer is refused.
+/// gateways wait for an answer unless you configure more. What would take longer is refused.
 const HOLD_MAX: Micros = Micros::from_secs(60);
 
 impl Budget {
