@@ -250,6 +250,19 @@ fn a_lost_answer_neither_doubles_nor_drops_a_debt() {
 }
 
 #[test]
+fn a_debt_that_was_charged_in_part_and_unheard_is_charged_whole_before_more_is_granted() {
+    let remote = Arc::default();
+    let (node, other) = (Node::of(&remote, 1), Node::of(&remote, 1));
+    assert_eq!(other.passed("log", 10, 2_500), 10, "until 4,500 ms");
+    node.line.set(Line::Cut);
+    assert_eq!(node.passed("log", 20, 3_500), 20);
+    node.line.set(Line::Deaf);
+    assert_eq!(node.passed("log", 1, 4_000), 0, "10 of the 20 are charged, as many as are there");
+    node.line.set(Line::Good);
+    assert_eq!(node.passed("log", 1, 4_900), 0, "20 have passed here in this window");
+}
+
+#[test]
 fn an_answer_that_is_heard_after_a_later_one_takes_nothing_back() {
     for policy in ["bucket", "log", "window", "day"] {
         let node = Node::alone();

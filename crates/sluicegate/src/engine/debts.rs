@@ -110,15 +110,14 @@ impl Debts {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Whether this key owes more than `carried`, which the store has seen.
-    pub(super) fn owes_beyond(&self, key: KeyHash, carried: &Permits, at: &Moment<'_>) -> bool {
+    /// Whether the store is yet to be charged for this key.
+    pub(super) fn owes(&self, key: KeyHash, at: &Moment<'_>) -> bool {
         if self.len() == 0 {
             return false;
         }
         let mut accounts = self.lock();
         let at = &accounts.in_turn(at);
-        let Some(account) = accounts.of.get(&key) else { return false };
-        account.debt(at).iter().zip(carried).any(|(debt, carried)| debt > carried)
+        accounts.of.get(&key).is_some_and(|account| account.debt(at).iter().any(|debt| *debt > 0))
     }
 
     /// Decides `request` on what is in use here, and notes what it is granted: the verdict, and how many

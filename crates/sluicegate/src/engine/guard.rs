@@ -176,8 +176,9 @@ impl Guard {
 
     /// Asks the store, with all that is owed for the key.
     ///
-    /// Others may be admitted here while the store is asked. A permit that it granted without knowing of
-    /// them stays unused, and the store is asked again.
+    /// Others may be admitted here while the store is asked, and a debt that was perhaps charged before may
+    /// have been charged in part: the store was full then. A permit that it granted without knowing of all
+    /// stays unused, and the store is asked again.
     async fn ask(
         &self,
         store: &impl Store,
@@ -188,12 +189,10 @@ impl Guard {
             Box::pin(self.remind(store, (key, request), at)).await?;
         }
         for _ in 0..ASKED_MAX {
-            let (verdict, carried) = match debts.bill(key, request.rules, at) {
+            let (verdict, _) = match debts.bill(key, request.rules, at) {
                 None => ask_store(store, None, request, at).await?,
                 Some(Billed { debt, is_all: true }) => {
-                    let charging = Box::pin(self.charge(store, (key, request), debt, at));
-                    let (verdict, _) = charging.await?;
-                    (verdict, debt.permits)
+                    Box::pin(self.charge(store, (key, request), debt, at)).await?
                 }
                 Some(Billed { debt, is_all: false }) => {
                     let look = Request { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
@@ -202,7 +201,7 @@ impl Guard {
                 }
             };
             let is_granted = verdict.decision.allowed() && takes(request.verb);
-            if !is_granted || !debts.owes_beyond(key, &carried, at) {
+            if !is_granted || !debts.owes(key, at) {
                 return Ok(verdict);
             }
         }
