@@ -42,7 +42,7 @@ impl Program {
         }
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child =
-            command.spawn().context("build it with: cargo build --release -p sluicegate-server")?;
+            command.spawn().context("build it with: cargo build --release -p sluicegate-cli")?;
         let mut said = BufReader::new(child.stdout.take().context("it is piped")?);
         let mut address = |wire: &str| {
             let mut line = String::new();

@@ -63,7 +63,7 @@ impl Served {
         }
         more(&mut command);
         Self::start(&mut command, wire, file)
-            .context("build it with: cargo build --release -p sluicegate-server")
+            .context("build it with: cargo build --release -p sluicegate-cli")
     }
 
     /// A server that is told to listen at `port` and does not say so.

@@ -3,6 +3,6 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|line: &[u8]| {
-    let _ = sluicegate_server::replay::jsonl::parse(line);
-    let _ = sluicegate_server::replay::combined::parse(line);
+    let _ = sluicegate_replay::jsonl::parse(line);
+    let _ = sluicegate_replay::combined::parse(line);
 });

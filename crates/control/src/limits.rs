@@ -1,7 +1,7 @@
 //! The named bounds of the catalog. Each says why it is what it is.
 
 /// Longest name of an app, a policy or a token in bytes, as everywhere.
-pub const NAME_BYTES_MAX: usize = 128;
+pub use sluicegate_kernel::limits::NAME_BYTES_MAX;
 
 /// Longest name of an account in bytes: an address of mail.
 pub const ACCOUNT_BYTES_MAX: usize = 128;

@@ -3,17 +3,16 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use sluicegate_policy::descriptor::envoy::{self, Import};
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::{DescriptorTree, Document};
+use sluicegate_text::files::{Fingerprint, fingerprint, hash, read};
+use sluicegate_text::say;
 
 use crate::config::{Config, RlsConfig};
-use crate::files::{Fingerprint, fingerprint, hash, read};
-use crate::say;
 
 /// Most files of one configuration: each is a domain, and people have a handful.
 const FILES_MAX: usize = 1_000;
@@ -49,11 +48,11 @@ pub(crate) enum Source {
 
 /// A configuration of `envoyproxy/ratelimit`.
 #[derive(Clone, Debug)]
-pub(crate) struct Configuration {
+pub struct Configuration {
     /// A directory, or one file.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Whether several files may be of one domain.
-    pub(crate) merge_domains: bool,
+    pub merge_domains: bool,
 }
 
 impl Source {
@@ -118,18 +117,17 @@ fn read_tree(path: &Path) -> Result<(DescriptorTree, String)> {
     Ok((tree.with_context(|| format!("{} is no descriptor tree", path.display()))?, text))
 }
 
-/// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
-pub(crate) fn print_import(configuration: &Configuration, descriptors: bool) -> Result<ExitCode> {
-    let (import, _) = configuration.import()?;
-    // You can rely on the text.
-    documents(&import)?;
-    import.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
-    let text = if descriptors { import.descriptors } else { import.policies };
-    say::print(text.as_bytes()).context("standard output")?;
-    Ok(ExitCode::SUCCESS)
-}
-
 impl Configuration {
+    /// The policies and the tree that it becomes, which can be read as documents.
+    ///
+    /// # Errors
+    /// What is wrong with the files.
+    pub fn checked_import(&self) -> Result<Import> {
+        let (import, _) = self.import()?;
+        documents(&import)?;
+        Ok(import)
+    }
+
     /// What it becomes here, with the hash of its files.
     fn import(&self) -> Result<(Import, String)> {
         let Self { path, merge_domains } = self;

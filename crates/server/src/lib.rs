@@ -1,57 +1,29 @@
-//! The program `sluicegate`, as a library so that its parsers can be tested and fuzzed.
+//! A server of Sluicegate: one engine behind the wires, as a library.
 //!
 //! ```text
-//! main ─▶ cli ─┬─▶ serve     the server: one engine, one folder per wire
-//!              ├─▶ client    questions to a running server, and load on it
-//!              ├─▶ replay    the same engine in virtual time, over a file
-//!              ├─▶ policies  check a document, print its schema
-//!              ├─▶ catalog   policies of a running server as files; the audit; the tables of others
-//!              └─▶ descriptors  import what others configure
+//! serve ─┬─▶ wire      one folder per protocol: HTTP, RESP, RLS, admin
+//!        ├─▶ gate      the engine that all wires ask, and the telemetry that sees each decision
+//!        ├─▶ policies  the policies in force, from files or a catalog
+//!        ├─▶ control   the catalog that a node follows, and the admin API
+//!        └─▶ config    what is configured by file, environment and command line
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
 mod callers;
-mod catalog;
-mod cli;
-mod client;
 pub mod config;
 mod control;
-mod descriptors;
+pub mod descriptors;
 mod eyes;
-pub mod fields;
-mod files;
 mod gate;
 mod histogram;
-mod log;
+pub mod log;
 mod metrics;
 mod policies;
-mod private;
 mod protocol;
-pub mod replay;
-mod say;
-mod serve;
-mod settings;
-mod shell;
+pub mod serve;
 mod snapshot;
 mod store;
 mod trace;
 pub mod wire;
-mod words;
 mod workers;
-
-use std::process::ExitCode;
-
-use clap::Parser;
-
-/// Does what the command line says.
-#[must_use]
-pub fn main() -> ExitCode {
-    match cli::run(cli::Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            log::end(&error);
-            ExitCode::FAILURE
-        }
-    }
-}

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sluicegate_text::say;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
@@ -21,8 +22,6 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter,
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-
-use crate::say;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -68,7 +67,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
 }
 
 /// Says why the process ends, in the form in which it says things.
-pub(crate) fn end(error: &anyhow::Error) {
+pub fn end(error: &anyhow::Error) {
     if IS_JSON.get().is_some() {
         tracing::error!("{error:#}");
     } else {

@@ -1,17 +1,16 @@
-//! The stores that the command line can name. Nobody else in the server knows which one it is.
+//! The stores that a configuration can name. No other module of the server knows which one it is.
 
 mod fleet;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sluicegate::store::redis::codec::Clock;
 use sluicegate::store::redis::{
     Fleet, Presence, Publication, PublishError, Published, RedisConfig, RedisError, RedisStore,
-    Revisions, Stats, acl, program_acl, sentinel_acl,
+    Revisions, Stats,
 };
 use sluicegate::store::{
     Debt, Executed, MemoryStore, Permits, Request, Store, StoreError, Verdict,
@@ -20,7 +19,7 @@ use sluicegate_kernel::{Micros, Moment};
 
 use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
-use crate::{say, trace};
+use crate::trace;
 pub(crate) use fleet::{FleetStatus, keep as keep_fleet};
 
 /// A store that was named.
@@ -38,19 +37,6 @@ pub(crate) struct OnRedis {
     fleet: FleetStatus,
     /// Decisions without an answer: those surely not charged, and those perhaps.
     errors: [AtomicU64; 2],
-}
-
-/// `sluicegate redis-acl`.
-pub(crate) fn print_acl(url: &str) -> Result<ExitCode> {
-    let config = url.parse::<RedisConfig>().context("URL")?;
-    let mut lines = acl(&config) + "\n";
-    let program = program_acl(&config);
-    lines += &format!("# for programs that decide in Redis themselves:\n{program}\n");
-    if let Some(sentinels) = sentinel_acl(&config) {
-        lines += &format!("# for the Sentinels:\n{sentinels}\n");
-    }
-    say::print(lines.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
 }
 
 impl AnyStore {

@@ -12,18 +12,41 @@ const LINES_MAX: usize = 800;
 /// them, so they may depend on anybody.
 const ARROWS: &[(&str, &[&str])] = &[
     ("sluicegate-kernel", &[]),
+    ("sluicegate-net", &[]),
     ("sluicegate-policy", &["sluicegate-kernel"]),
-    ("sluicegate-store", &["sluicegate-kernel"]),
+    ("sluicegate-store", &["sluicegate-kernel", "sluicegate-net"]),
     ("sluicegate", &["sluicegate-policy", "sluicegate-store", "sluicegate-kernel"]),
-    ("sluicegate-control", &["sluicegate", "sluicegate-policy", "sluicegate-kernel"]),
+    (
+        "sluicegate-control",
+        &["sluicegate", "sluicegate-policy", "sluicegate-kernel", "sluicegate-net"],
+    ),
+    ("sluicegate-text", &["sluicegate", "sluicegate-policy", "sluicegate-kernel"]),
+    (
+        "sluicegate-replay",
+        &["sluicegate", "sluicegate-policy", "sluicegate-kernel", "sluicegate-text"],
+    ),
     (
         "sluicegate-server",
         &[
             "sluicegate",
             "sluicegate-control",
-            "sluicegate-store",
             "sluicegate-policy",
             "sluicegate-kernel",
+            "sluicegate-net",
+            "sluicegate-text",
+        ],
+    ),
+    (
+        "sluicegate-cli",
+        &[
+            "sluicegate",
+            "sluicegate-control",
+            "sluicegate-policy",
+            "sluicegate-kernel",
+            "sluicegate-net",
+            "sluicegate-replay",
+            "sluicegate-server",
+            "sluicegate-text",
         ],
     ),
 ];

@@ -22,6 +22,7 @@ mod tokens;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
+use sluicegate_kernel::ruleset::is_name;
 
 use crate::access::Actor;
 use crate::db::{Db, Url};
@@ -169,10 +170,7 @@ impl Page {
 
 /// `name`, if it is one.
 pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
-    let fits =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
-    let is_path = is_path_step(name);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) && !is_path {
+    if is_name(name) && !is_path_step(name) {
         return Ok(name);
     }
     let problem = format!(

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sluicegate_net::file::{self, directory_of};
 use sluicegate_policy::Policy;
 use tokio::task::spawn_blocking;
 
@@ -199,7 +200,6 @@ impl Held {
     /// # Errors
     /// Those of the system.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        use std::os::unix::fs::OpenOptionsExt;
         let published = Published {
             catalog: self.catalog.clone(),
             revision: self.revision,
@@ -210,19 +210,7 @@ impl Held {
         // Others may share the folder, and then must not guess how the file is called.
         let name = format!("{}{}{NEW}", beginning(path), uuid::Uuid::new_v4().simple());
         let beside = path.with_file_name(name);
-        let written = (|| {
-            let mut options = fs::OpenOptions::new();
-            let mut file = options.write(true).create_new(true).mode(0o600).open(&beside)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&beside, path)
-        })();
-        if written.is_err() {
-            fs::remove_file(&beside).ok();
-        }
-        written?;
-        // The name is on the disk, too, before anybody is told that it is.
-        fs::File::open(folder(path))?.sync_all()
+        file::replace(path, &beside, |file| file.write_all(&bytes))
     }
 }
 
@@ -234,15 +222,10 @@ fn beginning(path: &Path) -> String {
     format!("{}.", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-fn folder(path: &Path) -> &Path {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new("."))
-}
-
 /// Removes what those have left who were killed while they wrote the file at `path`.
 fn tidy(path: &Path) {
     let beginning = beginning(path);
-    for entry in fs::read_dir(folder(path)).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(directory_of(path)).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let middle =
             name.to_str().and_then(|name| name.strip_prefix(&beginning)?.strip_suffix(NEW));

@@ -10,11 +10,12 @@ use sluicegate::store::KEYS_MAX;
 use sluicegate_control::Error as CatalogError;
 use sluicegate_kernel::limits::NAME_BYTES_MAX;
 use sluicegate_kernel::ruleset::is_name;
+use sluicegate_text::private;
+use sluicegate_text::say::one_line;
+use sluicegate_text::store::StoreName;
 use toml::{Table, Value};
 
-use super::{CatalogConfig, Config, OidcConfig, StoreConfig, StoreName, reach};
-use crate::private;
-use crate::say::one_line;
+use super::{CatalogConfig, Config, OidcConfig, StoreConfig, reach};
 
 /// How often a snapshot may be written: more only wears the disk out.
 const SNAPSHOT_EVERY_MIN: Duration = Duration::from_millis(100);
@@ -46,11 +47,11 @@ const CHANGES_PER_MINUTE_MAX: u32 = 100_000;
 const NODE_BYTES_MAX: usize = 128;
 
 /// What the command line says, as paths with their values; the last of a path counts.
-pub(crate) type Flags = Vec<(&'static [&'static str], Value)>;
+pub type Flags = Vec<(&'static [&'static str], Value)>;
 
 /// Why there is no configuration. Values of secrets are not repeated.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
+pub enum ConfigError {
     /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
@@ -82,7 +83,7 @@ pub(crate) enum ConfigError {
 ///
 /// # Errors
 /// [`ConfigError`], with the path in the configuration where there is one.
-pub(crate) fn load(
+pub fn load(
     file: Option<&Path>,
     environment: impl Iterator<Item = (String, String)>,
     flags: Flags,

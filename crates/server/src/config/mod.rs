@@ -21,18 +21,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluicegate_control::{Role, identity};
 
-pub use load::of_text;
-pub(crate) use load::{Flags, load};
-pub(crate) use schema::schema;
-pub(crate) use store::{StoreName, Takes, TimeSource};
-pub(crate) use value::{Endpoint, HostName, Listen, Network, OneOrMany, Secret, Span};
+pub use load::{ConfigError, Flags, load, of_text};
+pub use schema::schema;
+pub(crate) use store::TimeSource;
+pub(crate) use value::{Endpoint, HostName, Network, OneOrMany};
+pub use value::{Listen, Secret, Span};
 
 use crate::log::{LogFormat, LogLevel};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Config {
+pub struct Config {
     /// The process.
     pub(crate) server: ServerConfig,
     /// Where state is kept.

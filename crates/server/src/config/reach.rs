@@ -9,7 +9,8 @@
 //!
 //! Likewise a database and a Redis on another machine are spoken to by TLS, or `url_insecure` is set.
 
-use super::StoreName;
+use sluicegate_text::store::StoreName;
+
 use super::load::{ConfigError, wrong};
 use super::{Config, Listen, OneOrMany, TlsConfig, TokensRequired};
 

@@ -7,7 +7,7 @@ use super::Config;
 use super::load::{FILE_SUFFIX, SECRETS};
 
 /// What a file may say: what the types have, and beside each secret the file that may hold it.
-pub(crate) fn schema() -> Schema {
+pub fn schema() -> Schema {
     let mut schema = schemars::schema_for!(Config);
     for path in SECRETS {
         let Some((key, sections)) = path.split_last() else { continue };

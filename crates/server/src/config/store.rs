@@ -1,22 +1,7 @@
-//! Where state is kept.
+//! By whose clock a store goes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluicegate::RuleSet;
-use sluicegate::store::redis::{ConfigError, RedisConfig, affordable};
-use sluicegate_kernel::RangeError;
-
-/// Where state is to be kept: `memory`, or the URL of a Redis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StoreName {
-    /// In this process.
-    Memory,
-    /// In Redis or Valkey.
-    Redis(Box<RedisConfig>),
-}
-
-/// Whether a store takes a rule set; if not, what is wrong with it.
-pub(crate) type Takes = fn(&RuleSet) -> Result<(), RangeError>;
 
 /// Whose clock a store on Redis goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,26 +11,4 @@ pub(crate) enum TimeSource {
     Server,
     /// Each server's, where Redis refuses `TIME`. The state of a key never goes back.
     Client,
-}
-
-impl StoreName {
-    /// The store of this name. An error does not repeat what was given: there may be a password in
-    /// it.
-    ///
-    /// # Errors
-    /// What is wrong with the URL.
-    pub(crate) fn parse(name: &str) -> Result<Self, ConfigError> {
-        match name {
-            "memory" | "memory://" => Ok(Self::Memory),
-            url => Ok(Self::Redis(Box::new(url.parse()?))),
-        }
-    }
-
-    /// What says whether this store takes a rule set.
-    pub(crate) fn takes(&self) -> Takes {
-        match self {
-            Self::Memory => |_| Ok(()),
-            Self::Redis(_) => affordable,
-        }
-    }
 }

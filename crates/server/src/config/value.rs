@@ -22,7 +22,7 @@ const HOST_BYTES_MAX: usize = 253;
 
 /// Where a wire listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Listen {
+pub enum Listen {
     /// An address and port; port 0 takes a free one.
     Tcp(SocketAddr),
     /// A socket in the file system.
@@ -39,11 +39,11 @@ pub(crate) struct HostName(String);
 
 /// A duration, as in policy documents: `250ms`, `60s`, `5m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub struct Span(pub Duration);
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
+pub struct Secret(String);
 
 /// Where a collector is: `http://127.0.0.1:4317`. Who asks there is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -63,7 +63,7 @@ impl Listen {
     }
 
     /// Whether only programs on this machine can reach it.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
             Self::Unix(_) => true,
@@ -167,12 +167,13 @@ impl fmt::Display for Span {
 }
 
 impl Secret {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    /// A secret of this text.
+    pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
     /// The text itself, for whoever needs it.
-    pub(crate) fn expose(&self) -> &str {
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }

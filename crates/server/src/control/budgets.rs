@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sluicegate::{Cost, Micros, Request, Verb};
 use sluicegate_control::api::{Budget, Budgets, Told};
+use sluicegate_text::say;
 
 use crate::gate::Gate;
 use crate::protocol::Wire;
-use crate::say;
 
 /// The budgets that this server decides by.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use sluicegate_control::api::{Api, Setup};
 use sluicegate_control::node::{Follower, Held, News, Presence};
 use sluicegate_control::{Catalog, Url};
 use sluicegate_policy::PolicySet;
+use sluicegate_text::say;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +25,6 @@ use crate::callers::Callers;
 use crate::config::{CatalogConfig, Listen};
 use crate::gate::Gate;
 use crate::policies::Live;
-use crate::say;
 use crate::store::OnRedis;
 
 /// How often the catalog is asked for its revision: an edit is to hold everywhere within a second,

@@ -22,15 +22,15 @@ use sluicegate::{Clock, WallClock};
 use sluicegate_control::node::News;
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_policy::{DescriptorTree, Document, Policy, PolicySet};
+use sluicegate_text::documents::{Loaded, Source};
+use sluicegate_text::files::Fingerprint;
+use sluicegate_text::store::Takes;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::in_force::InForce;
-use super::source::{Loaded, Source};
-use crate::config::Takes;
 use crate::descriptors::{self, Descriptors, Origin};
-use crate::files::Fingerprint;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -422,7 +422,7 @@ fn look(files: &Files, before: Option<&Fingerprint>) -> (Fingerprint, Option<Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::StoreName;
+    use sluicegate_text::store::StoreName;
 
     fn policy(name: &str) -> Policy {
         let text = format!(r#"{{"name":"{name}","rules":[{{"token_bucket":{{"rate":"1/s"}}}}]}}"#);

@@ -34,8 +34,8 @@ use resp::Password;
 use rls::RateLimits;
 
 pub(crate) use accept::{DRAIN_MAX, raise_files_max};
+pub(crate) use tls::Renewal;
 use tls::Tls;
-pub(crate) use tls::{Renewal, authorities};
 
 /// A wire that listens, and does not answer yet.
 #[derive(Debug)]

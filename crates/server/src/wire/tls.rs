@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
+use sluicegate_net::tls::authorities_in;
+use sluicegate_text::private;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -24,11 +26,10 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::TlsConfig;
-use crate::private;
 use crate::protocol::Wire;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
@@ -198,7 +199,9 @@ impl Contents {
             .expect("the provider has the ciphers of TLS 1.2 and 1.3");
         let builder = match (&self.client_ca, ca_path) {
             (Some(authorities), Some(path)) => {
-                let roots = roots(authorities).map_err(|error| wrong("client_ca", path, &error))?;
+                let roots = authorities_in(authorities)
+                    .map(Arc::new)
+                    .map_err(|error| wrong("client_ca", path, &error))?;
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
                 let verifier =
                     verifier.map_err(|error| wrong("client_ca", path, &error.to_string()))?;
@@ -235,22 +238,6 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         Ok(all) if !all.is_empty() => Ok(all),
         _ => Err("expected certificates in PEM".to_owned()),
     }
-}
-
-fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem)? {
-        roots.add(certificate).map_err(|error| error.to_string())?;
-    }
-    Ok(Arc::new(roots))
-}
-
-/// The authorities in a file.
-///
-/// # Errors
-/// If it cannot be read, or there are none in it.
-pub(crate) fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
-    roots(&contents(path)?).map_err(|problem| anyhow!(problem))
 }
 
 fn contents(path: &Path) -> io::Result<Vec<u8>> {

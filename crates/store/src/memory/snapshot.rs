@@ -27,7 +27,7 @@
 //! be larger than what is free.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +35,7 @@ use std::sync::Arc;
 use siphasher::sip128::SipHasher13;
 use sluicegate_kernel::limits::STORED_BYTES_MAX;
 use sluicegate_kernel::{Micros, RuleSet, States};
+use sluicegate_net::file;
 
 use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
 
@@ -96,19 +97,8 @@ impl MemoryStore {
     /// # Errors
     /// [`SnapshotError::Io`]; the file is then the one before.
     pub fn snapshot(&self, path: &Path) -> Result<Saved, SnapshotError> {
-        let beside = beside(path);
-        let saved = self.write_to(&beside).and_then(|saved| {
-            fs::rename(&beside, path)?;
-            // The new name is safe once the directory is.
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
-            Ok(saved)
-        });
-        saved.map_err(|error| {
-            // What was begun is of no use; that it may not be there is all right.
-            fs::remove_file(&beside).ok();
-            SnapshotError::Io(error)
-        })
+        let saved = file::replace(path, &beside(path), |file| self.write_to(file));
+        saved.map_err(SnapshotError::Io)
     }
 
     /// A store for at most `keys_max` keys that remembers what [`snapshot`](Self::snapshot) wrote to
@@ -167,8 +157,8 @@ impl MemoryStore {
         Ok((store, restored))
     }
 
-    fn write_to(&self, path: &Path) -> io::Result<Saved> {
-        let mut sink = Sink::new(create(path)?);
+    fn write_to(&self, file: &mut File) -> io::Result<Saved> {
+        let mut sink = Sink::new(file);
         sink.put(&MAGIC)?;
         sink.put(&VERSION.to_le_bytes())?;
         sink.put(&self.seed.0.to_le_bytes())?;
@@ -259,14 +249,14 @@ struct Record<'a, 's> {
 }
 
 /// Writes, and adds up what it writes.
-struct Sink {
-    to: BufWriter<File>,
+struct Sink<'f> {
+    to: BufWriter<&'f mut File>,
     crc: crc32fast::Hasher,
     bytes: u64,
 }
 
-impl Sink {
-    fn new(file: File) -> Self {
+impl<'f> Sink<'f> {
+    fn new(file: &'f mut File) -> Self {
         Self { to: BufWriter::new(file), crc: crc32fast::Hasher::new(), bytes: 0 }
     }
 
@@ -280,7 +270,7 @@ impl Sink {
     fn end(self) -> io::Result<u64> {
         let Self { mut to, crc, bytes } = self;
         to.write_all(&crc.finalize().to_le_bytes())?;
-        to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        to.flush()?;
         Ok(bytes + 4)
     }
 }
@@ -388,20 +378,6 @@ fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()
-}
-
-/// An empty file that only its owner may read. What an earlier attempt left there is not reused: it
-/// might have been given to others.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 /// A hash of all that the rules say: their names, algorithms, parameters and units, and what becomes

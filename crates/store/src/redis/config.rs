@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_net::tls::AuthoritiesError;
+
 use super::connection::Dialer;
 use super::url::{self, Parts};
 
@@ -144,13 +146,8 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// The authorities to trust cannot be loaded.
-    #[error("ca_file: cannot use `{path}`: {reason}")]
-    Authorities {
-        /// The file, or `system`.
-        path: String,
-        /// What is wrong with it.
-        reason: Arc<str>,
-    },
+    #[error("ca_file: {0}")]
+    Authorities(AuthoritiesError),
 }
 
 /// Who we say we are.

@@ -8,22 +8,19 @@
 //! dropped leaves its reply to be read and thrown away).
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, Value};
+use sluicegate_net::tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::config::{Address, ConfigError, Login, RedisConfig};
 use super::error::{ConnectError, Refusal};
@@ -262,38 +259,6 @@ fn io_error(address: &Address, error: &io::Error) -> ConnectError {
 
 /// TLS that trusts the authorities in `ca_file`, or those of the system.
 fn tls_connector(ca_file: Option<&Path>) -> Result<TlsConnector, ConfigError> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            for certificate in authorities(path)? {
-                roots.add(certificate).map_err(|error| unusable(path, &error))?;
-            }
-        }
-        None => {
-            // Certificates of the system that cannot be read are left out: others may do.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        let path = ca_file.unwrap_or(Path::new("system"));
-        return Err(unusable(path, &"it contains no certificate"));
-    }
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("aws-lc-rs supports the default protocol versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let pem = fs::read(path).map_err(|error| unusable(path, &error))?;
-    CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| unusable(path, &error))
-}
-
-fn unusable(path: &Path, reason: &dyn fmt::Display) -> ConfigError {
-    ConfigError::Authorities { path: path.display().to_string(), reason: reason.to_string().into() }
+    let roots = tls::authorities(ca_file).map_err(ConfigError::Authorities)?;
+    Ok(TlsConnector::from(tls::client(roots)))
 }

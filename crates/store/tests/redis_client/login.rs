@@ -1,6 +1,6 @@
 //! Who may come in, and through which door; each refusal says what is wrong, and no secret.
 
-use sluicegate_store::redis::{ConfigError, ConnectError, RedisClient, RedisConfig, RedisError};
+use sluicegate_store::redis::{ConnectError, RedisClient, RedisConfig, RedisError};
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use crate::{connect, count, script, start};
@@ -98,7 +98,7 @@ async fn an_authority_that_cannot_be_read_is_an_error_of_the_configuration() {
     for (file, reason) in [("/nowhere/ca.pem", "No such file"), ("/dev/null", "no certificate")] {
         let config: RedisConfig = format!("rediss://h?ca_file={file}").parse().expect("a good URL");
         let error = RedisClient::start(&config, script()).expect_err("no authority");
-        assert!(matches!(&error, ConfigError::Authorities { path, .. } if path == file));
+        assert!(error.to_string().starts_with(&format!("ca_file: {file}: ")));
         assert!(error.to_string().contains(reason), "{error}");
     }
 }

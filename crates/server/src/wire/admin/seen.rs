@@ -7,11 +7,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
+use sluicegate_text::say::one_line;
 
 use super::{json, plain};
 use crate::eyes::{Filter, SHOWN_MAX, TURN, Top};
 use crate::metrics::{Scrape, classic};
-use crate::say::one_line;
 use crate::wire::House;
 
 /// Keys that are shown unless it is said how many.

@@ -4,6 +4,7 @@ mod others;
 
 use std::sync::LazyLock;
 
+use sluicegate_text::fields::{Field, Kind};
 use utoipa::ToSchema;
 use utoipa::openapi::path::{
     HttpMethod, Operation as Described, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
@@ -21,7 +22,6 @@ use utoipa::openapi::{
 
 use super::auth::{AUTH, AUTH_POLICY};
 use super::codec::{Decided, Document, Explained, Operation, Refusal, SettledBody};
-use crate::fields::{Field, Kind};
 use others::AuthBy;
 
 /// Where the description is.

@@ -18,11 +18,11 @@ use super::whole::Whole;
 
 /// A connection; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Client(RateLimitServiceClient<Requests>);
+pub struct Client(RateLimitServiceClient<Requests>);
 
 /// What a server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub enum Asked {
     /// It passes.
     Ok,
     /// It does not.
@@ -41,7 +41,7 @@ impl Client {
     ///
     /// # Errors
     /// If it is no connection any more.
-    pub(crate) async fn new(
+    pub async fn new(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         authority: &str,
     ) -> Result<Self> {
@@ -56,7 +56,7 @@ impl Client {
     ///
     /// # Errors
     /// If the connection is of no more use.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &mut self,
         policy: &str,
         key: &str,

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use sluicegate::{Cost, Micros, Patience, PermitId, Request, Settlement, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::param::within;
+use sluicegate_text::fields::{Field, FieldError, Fields, Kind};
 
 use super::operation::Operation;
 use super::problem::Problem;
-use crate::fields::{Field, FieldError, Fields, Kind};
 
 /// A question about one budget.
 #[derive(Debug)]

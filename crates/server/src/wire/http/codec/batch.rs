@@ -2,13 +2,13 @@
 
 use serde_json::value::RawValue;
 use sluicegate::{Passage, Verb};
+use sluicegate_text::fields::{Field, FieldError};
+use sluicegate_text::say::one_line;
 
 use super::ask::{Ask, fields, text};
 use super::operation::Operation;
 use super::problem::Problem;
 use super::reply::encode;
-use crate::fields::{Field, FieldError};
-use crate::say::one_line;
 
 /// Most checks of one batch: a body has room for 650 bytes each, and they take a worker less than a
 /// millisecond.

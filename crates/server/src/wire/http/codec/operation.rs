@@ -1,8 +1,7 @@
 //! What can be asked for by a path, and which fields say it.
 
 use sluicegate_control::Scope;
-
-use crate::fields::{Field, Form};
+use sluicegate_text::fields::{Field, Form};
 
 /// What is done; the last part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use sluicegate::http::problem::QUOTA_EXCEEDED;
 use sluicegate::{DecideError, Mode, Passage, SettleError};
+use sluicegate_text::fields::FieldError;
+use sluicegate_text::say;
 use utoipa::ToSchema;
 
 use super::reply::{Decided, decided, json};
 use crate::callers::Refused;
-use crate::fields::FieldError;
-use crate::say;
 
 /// The problem type of a refusal because nobody can decide.
 ///

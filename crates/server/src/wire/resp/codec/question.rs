@@ -2,12 +2,12 @@
 
 use sluicegate::policy::Fallback;
 use sluicegate::{DecideError, Micros, Mode, Passage, Request, Verb, Way};
+use sluicegate_text::say;
 
 use super::refusal::Refusal;
 use super::reply::Replies;
 use super::throttle::{self, Limit};
 use crate::callers::{Caller, Refused};
-use crate::say;
 
 /// A request for a decision: by a policy, or by what the caller says is the limit.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_policy::descriptor::{Action, Leaf, RESERVED_DOMAIN, join};
 use sluicegate_policy::limits::ENTRIES_MAX;
 use sluicegate_policy::{DescriptorTree, PolicySet};
+use sluicegate_text::say::one_line;
 
 use super::limit::{self, Limit, UNITS};
 use super::refusal::Refusal;
 use crate::callers::{Caller, Refused, scope_of};
-use crate::say::one_line;
 use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, Unit};
 
 /// Most descriptors of one request, as for a batch. Gateways send one for each of their rules.

@@ -1,10 +1,10 @@
 //! A request that is not answered with a decision, and the one place that maps it to a status.
 
 use sluicegate::DecideError;
+use sluicegate_text::say;
 use tonic::{Code, Status};
 
 use crate::callers::Refused;
-use crate::say;
 
 /// Why a request was not decided.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderName, StatusCode};
 use sluicegate::DecideError;
+use sluicegate_text::say;
 
 use super::path::PathError;
 use crate::callers::Refused;
-use crate::say;
 use crate::wire::http::codec::Problem;
 
 /// Where a gateway shows its own token: what stands in `Authorization` is its client's.

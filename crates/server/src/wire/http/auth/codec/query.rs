@@ -1,9 +1,9 @@
 //! The query of `/v1/auth`: what the gateway can understand, and for which app it stands.
 
 use axum::http::StatusCode;
+use sluicegate_text::say::one_line;
 
 use super::AuthError;
-use crate::say::one_line;
 
 /// How an answer is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,133 @@
+//! `sluicegate policies apply`: the policies of an app made those of files, all or none.
+//!
+//! First the server is asked what it would do, which has a version; then it is asked to do that, unless
+//! the policies are another version by then.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use axum::http::StatusCode;
+use clap::Args;
+use serde_json::json;
+use sluicegate_control::catalog::{Applied, AppliedAll};
+use sluicegate_text::documents::Located;
+use sluicegate_text::say::{self, Output};
+
+use super::difference::{Counts, Step, lines, tell_wrong};
+use super::remote::{self, How, Refused, Remote, Server, Wrong};
+use super::written::Written;
+use crate::client::print_line;
+
+/// What can be said to `sluicegate policies apply`.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// A document (YAML or JSON), a directory of them, or `-` for standard input.
+    #[arg(short, long, value_name = "DIR|FILE")]
+    file: PathBuf,
+    /// Whose policies they are to be.
+    #[arg(long, value_name = "APP", value_parser = remote::app)]
+    app: String,
+    /// Why, for the audit.
+    #[arg(long, value_name = "TEXT", default_value = "policies apply")]
+    reason: String,
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+    /// Also do what locks somebody out.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    server: Server,
+    /// How to print it.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+/// Applies them.
+pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
+    let written = match Written::read(args.file.clone())? {
+        Ok(written) => written,
+        Err(errors) => {
+            tell_wrong(&errors, args.output)?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let remote = Remote::new(&args.server, &args.app)?;
+    let how = How { reason: &args.reason, force: args.force };
+    let documents = written.documents();
+    let mut done = remote.show(&documents, how).await?;
+    let is_done = match &done {
+        Ok(shown) if !args.dry_run && shown.policies.iter().any(|one| one.action != "keep") => {
+            done = remote.apply(&documents, shown.version, how).await?;
+            done.is_ok()
+        }
+        _ => false,
+    };
+    match done {
+        Ok(applied) => {
+            tell_done(args, applied, is_done)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(refused) => {
+            tell_refused(args, &written, refused)?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Tells what was done, or would be.
+fn tell_done(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result<()> {
+    let AppliedAll { version, policies } = applied;
+    if args.output == Output::Json {
+        let (app, dry_run) = (&args.app, args.dry_run);
+        let told = json!({
+            "app": app, "applied": is_done, "dry_run": dry_run, "version": version,
+            "policies": policies,
+        });
+        return print_line(&told.to_string());
+    }
+    let steps = policies.iter().map(|applied| {
+        let Applied { policy, action, changes, state: _, version: _ } = applied;
+        Step { policy, action, changes: changes.into() }
+    });
+    let steps: Vec<_> = steps.collect();
+    let counts @ Counts { create, update, delete, keep } = Counts::of(&steps);
+    let counted =
+        format!("{create} created, {update} changed, {delete} deleted, {keep} as they were");
+    let end = match (counts.is_nothing(), args.dry_run) {
+        (true, _) => "nothing to do".to_owned(),
+        (false, true) => format!("not done, a dry run: {counted}"),
+        (false, false) => counted,
+    };
+    let text = format!("{}{}: {end}\n", lines(&steps), args.app);
+    say::print(text.as_bytes()).context("standard output")
+}
+
+/// Tells why nothing was done, with the places in the files.
+fn tell_refused(args: &ApplyArgs, written: &Written, refused: Refused) -> Result<()> {
+    let Refused { status, detail, errors, warnings } = refused;
+    let located = |Wrong { pointer, detail }: &Wrong| written.located(pointer, detail);
+    let errors: Vec<Located> = errors.iter().map(located).collect();
+    if args.output == Output::Json {
+        let told = json!({
+            "app": args.app, "applied": false, "status": status.as_u16(), "detail": detail,
+            "errors": errors, "warnings": warnings,
+        });
+        return print_line(&told.to_string());
+    }
+    tell_wrong(&errors, Output::Text)?;
+    for warning in &warnings {
+        say::note(format_args!("warning: {}", say::escaped(warning)));
+    }
+    let why = match status {
+        StatusCode::PRECONDITION_FAILED => {
+            "somebody changed the policies meanwhile; look again with `policies diff`".to_owned()
+        }
+        _ if !warnings.is_empty() => "--force does it in spite of the warnings".to_owned(),
+        _ if !errors.is_empty() => "the server does not take them".to_owned(),
+        _ => detail,
+    };
+    say::note(format_args!("error: nothing was applied: {why}"));
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! `sluicegate audit`: the chain of entries, looked at beside the database or in an exported file.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil};
+use serde::Serialize;
+use sluicegate_control::audit::{Chain, Entry, Verified};
+use sluicegate_control::{Catalog, Error, Url};
+use sluicegate_text::say::{self, Output};
+
+use crate::client::print_line;
+
+/// Longest line of an exported file: two documents of 64 KiB, each escaped.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// What can be done with the audit.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Look at every entry: exit status 0 the chain holds, 1 it is broken, 2 is an error.
+    Verify(VerifyArgs),
+    /// Print entries in the order in which they were made, one JSON object a line.
+    Export(ExportArgs),
+}
+
+/// What can be said to `sluicegate audit verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    database: Database,
+    /// Look at a file instead that `audit export` wrote from the first entry on; `-` for standard
+    /// input.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The hash of an entry that must be there: one that was kept elsewhere, so that a whole chain
+    /// in the place of another is noticed.
+    #[arg(long, value_name = "HASH")]
+    head: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+/// What can be said to `sluicegate audit export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    database: Database,
+    /// Only what was done in this app.
+    #[arg(long, value_name = "APP")]
+    app: Option<String>,
+    /// Only what was done then or later: `2026-01-31`, or `2026-01-31T12:00:00Z`.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    since: Option<Timestamp>,
+    /// Only entries behind the one of this number, such as the last one of an earlier export.
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    after: i64,
+}
+
+/// Where the catalog is.
+#[derive(Args)]
+pub(crate) struct Database {
+    /// The database: `sqlite:PATH`, `mysql://…` or `postgres://…`. One with a password is better said
+    /// by the variable.
+    #[arg(long, value_name = "URL", env = "SLUICEGATE_CATALOG_URL", hide_env_values = true)]
+    catalog: Option<String>,
+}
+
+/// The answer of `verify`, as data.
+#[derive(Serialize)]
+struct Told<'a> {
+    ok: bool,
+    #[serde(flatten)]
+    verified: Option<&'a Verified>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a str>,
+}
+
+/// Does what was said.
+pub(super) async fn run(command: &AuditCommand) -> Result<ExitCode> {
+    match command {
+        AuditCommand::Verify(args) => verify(args).await,
+        AuditCommand::Export(args) => export(args).await,
+    }
+}
+
+async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
+    let (mut head_was_seen, wanted) = (args.head.is_none(), args.head.as_deref());
+    let look = |entry: &Entry| head_was_seen |= wanted == Some(entry.hash.as_str());
+    let verified = match &args.file {
+        Some(file) => verify_file(file, look)?,
+        None => {
+            let catalog = args.database.look().await?;
+            let verified = match catalog.verify_audit_with(look).await {
+                Ok(verified) => Ok(verified),
+                Err(Error::Damaged(problem)) => Err(problem),
+                Err(error) => return Err(error.into()),
+            };
+            catalog.close().await;
+            verified
+        }
+    };
+    let verified = verified.and_then(|verified| match wanted {
+        Some(wanted) if !head_was_seen => {
+            Err(format!("no entry has the hash `{}`: this is another audit", say::one_line(wanted)))
+        }
+        _ => Ok(verified),
+    });
+    tell(&verified, args.output)?;
+    Ok(if verified.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tell(verified: &Result<Verified, String>, output: Output) -> Result<()> {
+    match (verified, output) {
+        (Ok(Verified { entries, head }), Output::Text) => {
+            print_line(&format!("the chain holds: {entries} entries, head {head}"))
+        }
+        (Err(problem), Output::Text) => {
+            say::note(format_args!("broken: {}", say::escaped(problem)));
+            Ok(())
+        }
+        (verified, Output::Json) => {
+            let (ok, problem) = (verified.is_ok(), verified.as_ref().err().map(String::as_str));
+            let told = Told { ok, verified: verified.as_ref().ok(), problem };
+            print_line(&serde_json::to_string(&told)?)
+        }
+    }
+}
+
+/// Looks at the entries of a file, from the first on; within, what is wrong with them.
+fn verify_file(path: &Path, mut look: impl FnMut(&Entry)) -> Result<Result<Verified, String>> {
+    let shown = say::input(path);
+    let input: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(io::stdin().lock()),
+        _ => Box::new(File::open(path).with_context(|| format!("cannot read {shown}"))?),
+    };
+    let (mut input, mut line, mut number) = (BufReader::new(input), Vec::new(), 0_u64);
+    let mut chain = Chain::default();
+    loop {
+        line.clear();
+        number += 1;
+        let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        if read.with_context(|| format!("cannot read {shown}"))? == 0 {
+            return Ok(Ok(chain.verified()));
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let entry: Entry = match serde_json::from_slice(&line) {
+            Ok(entry) => entry,
+            Err(error) => return Ok(Err(format!("line {number} is no entry: {error}"))),
+        };
+        if let Err(broken) = chain.add(&entry) {
+            return Ok(Err(broken.to_string()));
+        }
+        look(&entry);
+    }
+}
+
+async fn export(args: &ExportArgs) -> Result<ExitCode> {
+    let since_ms = args.since.map_or(i64::MIN, Timestamp::as_millisecond);
+    let is_wanted = |entry: &&Entry| {
+        entry.at >= since_ms
+            && args.app.as_deref().is_none_or(|app| entry.app.as_deref() == Some(app))
+    };
+    let catalog = args.database.look().await?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut after = args.after;
+    loop {
+        let entries = catalog.audit_since(after).await?;
+        let Some(last) = entries.last() else { break };
+        after = last.seq;
+        for entry in entries.iter().filter(is_wanted) {
+            let written = serde_json::to_writer(&mut out, entry).map_err(io::Error::from);
+            match written.and_then(|()| out.write_all(b"\n")) {
+                // Whoever reads it has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                written => written.context("standard output")?,
+            }
+        }
+    }
+    catalog.close().await;
+    say::unless_closed(out.flush()).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Database {
+    /// The catalog, which is neither made nor changed.
+    async fn look(&self) -> Result<Catalog> {
+        let Some(url) = &self.catalog else {
+            bail!("no catalog: name its database by --catalog, or by SLUICEGATE_CATALOG_URL");
+        };
+        let url: Url = url.parse().context("--catalog")?;
+        Catalog::look(&url).await.context("--catalog")
+    }
+}
+
+impl std::fmt::Debug for Database {
+    /// There may be a password in it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+/// An instant, or the beginning of a day in UTC.
+fn instant(text: &str) -> Result<Timestamp, String> {
+    let day = || {
+        let begin = text.parse::<Date>().ok()?.to_datetime(civil::Time::midnight());
+        Some(begin.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    };
+    let read = text.parse().ok().or_else(day);
+    read.ok_or_else(|| "expected `2026-01-31` or `2026-01-31T12:00:00Z`".to_owned())
+}

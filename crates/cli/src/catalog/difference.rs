@@ -1,0 +1,171 @@
+//! `sluicegate policies diff`: what applying files would change, and how such a change is told.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sluicegate_control::catalog::{Diff, PolicyView, changes};
+use sluicegate_text::documents::Located;
+use sluicegate_text::say::{self, Output};
+
+use super::UNKNOWN;
+use super::remote::{self, Remote, Server};
+use super::written::{Written, path};
+use crate::client::print_line;
+
+/// What can be said to `sluicegate policies diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// A document (YAML or JSON), a directory of them, or `-` for standard input.
+    #[arg(short, long, value_name = "DIR|FILE")]
+    file: PathBuf,
+    /// Whose policies they are to be.
+    #[arg(long, value_name = "APP", value_parser = remote::app)]
+    app: String,
+    #[command(flatten)]
+    server: Server,
+    /// How to print it.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+/// What becomes of a policy.
+#[derive(Debug, Serialize)]
+pub(super) struct Step<'a> {
+    pub(super) policy: &'a str,
+    /// `create`, `update`, `delete` or `keep`.
+    pub(super) action: &'a str,
+    /// What is otherwise in its document.
+    pub(super) changes: Cow<'a, [Diff]>,
+}
+
+/// How many policies are made, changed, deleted, and left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counts {
+    pub(super) create: usize,
+    pub(super) update: usize,
+    pub(super) delete: usize,
+    pub(super) keep: usize,
+}
+
+/// Compares.
+pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
+    let written = match Written::read(args.file.clone())? {
+        Ok(written) => written,
+        Err(errors) => {
+            tell_wrong(&errors, args.output)?;
+            return Ok(ExitCode::from(UNKNOWN));
+        }
+    };
+    let there = Remote::new(&args.server, &args.app)?.policies().await?;
+    let steps = compare(&there, &written);
+    let counts = Counts::of(&steps);
+    match args.output {
+        Output::Text => {
+            let mut text = lines(&steps);
+            let Counts { create, update, delete, keep } = counts;
+            let app = &args.app;
+            writeln!(
+                text,
+                "{app}: {create} to create, {update} to change, {delete} to delete, {keep} as they are"
+            )?;
+            say::print(text.as_bytes()).context("standard output")?;
+        }
+        Output::Json => {
+            let (app, equal) = (&args.app, counts.is_nothing());
+            let told = json!({ "app": app, "equal": equal, "counts": counts, "policies": steps });
+            print_line(&told.to_string())?;
+        }
+    }
+    Ok(if counts.is_nothing() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What would become of what is `there`, by name.
+fn compare<'a>(there: &'a [PolicyView], written: &'a Written) -> Vec<Step<'a>> {
+    let mut pairs: BTreeMap<&str, (Option<&Value>, Option<&Value>)> = BTreeMap::new();
+    for policy in there {
+        pairs.entry(&policy.name).or_default().0 = Some(&policy.document);
+    }
+    for policy in &written.policies {
+        let name = policy.document.get("name").and_then(Value::as_str).unwrap_or_default();
+        pairs.entry(name).or_default().1 = Some(&policy.document);
+    }
+    let steps = pairs.into_iter().map(|(policy, (before, after))| {
+        let null = &Value::Null;
+        let changes = changes(before.unwrap_or(null), after.unwrap_or(null));
+        let action = match (before, after) {
+            (None, _) => "create",
+            (_, None) => "delete",
+            _ if changes.is_empty() => "keep",
+            _ => "update",
+        };
+        Step { policy, action, changes: changes.into() }
+    });
+    steps.collect()
+}
+
+impl Counts {
+    pub(super) fn of(steps: &[Step<'_>]) -> Self {
+        let mut counts = Self::default();
+        for step in steps {
+            match step.action {
+                "create" => counts.create += 1,
+                "update" => counts.update += 1,
+                "delete" => counts.delete += 1,
+                _ => counts.keep += 1,
+            }
+        }
+        counts
+    }
+
+    /// Whether all is as it was.
+    pub(super) const fn is_nothing(self) -> bool {
+        self.create + self.update + self.delete == 0
+    }
+}
+
+/// What becomes of each policy that is otherwise: a line, and one for each field that changes.
+pub(super) fn lines(steps: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    for Step { policy, action, changes } in steps {
+        match *action {
+            "create" => line(format!("+ {policy}")),
+            "delete" => line(format!("- {policy}")),
+            "update" => {
+                line(format!("~ {policy}"));
+                for Diff { pointer, before, after } in changes.iter() {
+                    let (before, after) = (shown(before.as_ref()), shown(after.as_ref()));
+                    let path = say::one_line(&path(pointer));
+                    line(format!("    {path}: {before} becomes {after}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or("nothing".to_owned(), |value| say::one_line(&value.to_string()))
+}
+
+/// Tells what is wrong with files: on standard error, or as data.
+pub(super) fn tell_wrong(errors: &[Located], output: Output) -> Result<()> {
+    match output {
+        Output::Text => {
+            errors.iter().for_each(|error| say::note(say::escaped(&error.to_string())));
+            Ok(())
+        }
+        Output::Json => print_line(&json!({ "errors": errors }).to_string()),
+    }
+}

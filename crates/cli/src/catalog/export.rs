@@ -1,0 +1,121 @@
+//! `sluicegate policies export`: the policies of an app as files.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use sluicegate_control::catalog::{PolicyView, State};
+use sluicegate_policy::Document;
+use sluicegate_text::documents::Source;
+use sluicegate_text::say::{self, Output};
+
+use super::remote::{self, Remote, Server};
+use super::yaml;
+use crate::client::print_line;
+
+/// What can be said to `sluicegate policies export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Whose policies.
+    #[arg(long, value_name = "APP", value_parser = remote::app)]
+    app: String,
+    /// A directory, to write a file for each policy into; it is made if there is none. Without it a
+    /// document is printed.
+    #[arg(short = 'f', long = "file", value_name = "DIR")]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    server: Server,
+    /// How to print it.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+/// Exports them.
+pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
+    let policies = Remote::new(&args.server, &args.app)?.policies().await?;
+    if let Some(directory) = &args.directory {
+        write_files(directory, &policies)?;
+        let names: Vec<_> = policies.iter().map(|policy| &policy.name).collect();
+        let (directory, count) = (directory.display(), names.len());
+        let noun = if count == 1 { "policy" } else { "policies" };
+        print_line(&match args.output {
+            Output::Text => format!("{count} {noun} of {} written to {directory}", args.app),
+            Output::Json => {
+                json!({ "app": args.app, "directory": directory.to_string(), "policies": names })
+                    .to_string()
+            }
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = match args.output {
+        Output::Text => {
+            document(&policies).context("take `--output json`, or a directory with -f")?
+        }
+        Output::Json => {
+            let documents: Vec<_> = policies.iter().map(|policy| &policy.document).collect();
+            serde_json::to_string_pretty(&json!({ "policies": documents }))? + "\n"
+        }
+    };
+    say::print(text.as_bytes()).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A document of `policies`, of which it is certain that it is read as what they are.
+fn document(policies: &[PolicyView]) -> Result<String> {
+    let commented = policies.iter().map(|policy| {
+        let comment = (policy.state == State::Shadow).then_some("in the shadow: refuses nothing");
+        (comment.map(str::to_owned), &policy.document)
+    });
+    let text = yaml::document(commented)?;
+    let read = Document::written(&text).context("they make no document")?;
+    let documents: Vec<&Value> = policies.iter().map(|policy| &policy.document).collect();
+    if read.iter().ne(documents) {
+        bail!("YAML cannot say what they are");
+    }
+    Ok(text)
+}
+
+/// A file for each of `policies`. Other documents there would be applied with them: if there are
+/// any, nothing is written.
+fn write_files(directory: &Path, policies: &[PolicyView]) -> Result<()> {
+    let mut files = Vec::with_capacity(policies.len());
+    for policy in policies {
+        let text = document(std::slice::from_ref(policy)).with_context(|| policy.name.clone())?;
+        files.push((directory.join(file_name(&policy.name)), text));
+    }
+    let cannot = || format!("cannot write to {}", directory.display());
+    fs::create_dir_all(directory).with_context(cannot)?;
+    let there = Source::new(directory.to_owned()).files()?;
+    if let Some(other) = there.iter().find(|path| files.iter().all(|(own, _)| own != *path)) {
+        bail!(
+            "{} is none of these policies, but would be applied with them: take it away, or choose \
+             another directory; nothing was written",
+            other.display()
+        );
+    }
+    for (path, text) in files {
+        let is_same = match fs::read_to_string(&path) {
+            Ok(there) => there == text,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        if !is_same {
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the policy called `name` is written. Hidden files are no documents; `%` is in no name.
+fn file_name(name: &str) -> String {
+    match name.strip_prefix('.') {
+        Some(rest) => format!("%2e{rest}.yaml"),
+        None => format!("{name}.yaml"),
+    }
+}

@@ -1,0 +1,74 @@
+//! The command line of the catalog: policies kept with code, the audit, and what others have in their
+//! databases.
+//!
+//! ```text
+//! policies export, diff, apply ─┬─▶ remote ─▶ the admin API of a running server
+//!                               └─▶ written ─▶ files, with the place of each policy in them
+//! audit verify, export ─────────────▶ the database of the catalog, at which it only looks
+//! import rate-limiter-info ─────────▶ CSV, or the database of others
+//! ```
+
+mod apply;
+mod audit;
+mod difference;
+mod export;
+mod limiter_info;
+mod remote;
+mod written;
+mod yaml;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+pub(crate) use audit::AuditCommand;
+pub(crate) use limiter_info::LimiterInfoArgs;
+pub(crate) use remote::{Remote, Server, app};
+use sluicegate_text::say;
+
+/// Nobody knows: two things were to be compared, and one of them could not be seen.
+const UNKNOWN: u8 = 2;
+
+/// What can be done with policies of a catalog.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeptCommand {
+    /// Print the policies of an app as a document, or write a file for each of them.
+    Export(export::ExportArgs),
+    /// Say what applying files would change: exit status 0 nothing, 1 something, 2 is an error.
+    Diff(difference::DiffArgs),
+    /// Make the policies of an app those of files, all or none; others of the app are deleted.
+    Apply(apply::ApplyArgs),
+}
+
+/// Does what was said of policies.
+pub(crate) fn run(command: &KeptCommand) -> Result<ExitCode> {
+    match command {
+        KeptCommand::Export(args) => wait_for(export::run(args)),
+        KeptCommand::Diff(args) => Ok(told(wait_for(difference::run(args)))),
+        KeptCommand::Apply(args) => wait_for(apply::run(args)),
+    }
+}
+
+/// Does what was said of the audit.
+pub(crate) fn run_audit(command: &AuditCommand) -> ExitCode {
+    told(wait_for(audit::run(command)))
+}
+
+/// Imports what others have.
+pub(crate) fn import(args: &LimiterInfoArgs) -> Result<ExitCode> {
+    wait_for(limiter_info::run(args))
+}
+
+/// Waits for one thing, which is all there is to do.
+pub(crate) fn wait_for<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(what)
+}
+
+/// The exit status of a command by which 1 means something.
+fn told(ended: Result<ExitCode>) -> ExitCode {
+    ended.unwrap_or_else(|error| {
+        say::note(format_args!("error: {error:#}"));
+        ExitCode::from(UNKNOWN)
+    })
+}

@@ -1,0 +1,306 @@
+//! The admin API of a running server, as far as the policies of one app are concerned.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
+use clap::Args;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sluicegate_control::api::PREFIX;
+use sluicegate_control::catalog::{AppliedAll, PolicyView};
+use sluicegate_kernel::ruleset::is_name;
+use sluicegate_policy::limits::POLICIES_MAX;
+use sluicegate_server::config::{Secret, Span};
+use sluicegate_text::private;
+use sluicegate_text::say;
+
+use crate::client::http::{self, Answer};
+use crate::client::target::Target;
+use crate::client::tls::Trust;
+use crate::client::told;
+
+/// The variable that holds a token.
+const TOKEN: &str = "SLUICEGATE_TOKEN";
+
+/// Longest token that is read: one is 68 bytes.
+const TOKEN_BYTES_MAX: u64 = 4 << 10;
+
+/// Policies that are asked for at a time, of 64 KiB at most.
+const PAGE: usize = 100;
+
+/// Largest answer: what was there and what is there of ten thousand policies.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// How often a change is asked for that may or may not have been made, and how soon again. It has a
+/// name, by which the server makes it once.
+const TRIES_MAX: u32 = 3;
+const TRY_AFTER: Duration = Duration::from_millis(500);
+
+/// Where a server is, and who asks it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Server {
+    /// The server: its admin address, or `unix:/path`.
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8082",
+        env = "SLUICEGATE_ADMIN_URL"
+    )]
+    to: Target,
+    #[command(flatten)]
+    trust: Trust,
+    /// A file with a machine token of the app, unless SLUICEGATE_TOKEN holds one.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// How long to wait for an answer.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    timeout: Span,
+}
+
+/// The policies of one app on a server.
+pub(crate) struct Remote {
+    server: Server,
+    app: String,
+    bearer: HeaderValue,
+}
+
+/// How policies are to be applied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How<'a> {
+    pub(crate) reason: &'a str,
+    /// Also what locks somebody out.
+    pub(crate) force: bool,
+}
+
+/// Why the server did not do it.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) detail: String,
+    pub(crate) errors: Vec<Wrong>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What makes no sense of what was sent.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wrong {
+    /// Where: a JSON pointer (RFC 6901).
+    pub(crate) pointer: String,
+    pub(crate) detail: String,
+}
+
+/// A problem, as the server tells it.
+#[derive(Deserialize)]
+struct Problem {
+    #[serde(default)]
+    errors: Vec<Wrong>,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+/// A part of a list.
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<PolicyView>,
+    next: Option<String>,
+}
+
+impl Remote {
+    /// The policies of `app` on `server`.
+    ///
+    /// # Errors
+    /// If there is no token, or it is none.
+    pub(crate) fn new(server: &Server, app: &str) -> Result<Self> {
+        let token = server.token()?;
+        let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose()));
+        let mut bearer = bearer.map_err(|_| anyhow!("the token is no token"))?;
+        bearer.set_sensitive(true);
+        if server.to.is_overheard() {
+            let to = &server.to;
+            say::note(format_args!("note: the token goes to {to} in the clear; take https://"));
+        }
+        Ok(Self { server: server.clone(), app: app.to_owned(), bearer })
+    }
+
+    /// All of them, by name.
+    ///
+    /// # Errors
+    /// If the server does not say.
+    pub(crate) async fn policies(&self) -> Result<Vec<PolicyView>> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let query = format!("?limit={PAGE}{after}");
+            let answer = self.send(self.request(Method::GET, &query, None)).await?;
+            if !answer.status.is_success() {
+                bail!("{}", told::problem(answer.status, &answer.body));
+            }
+            let Page { items, next } = self.read(&answer)?;
+            all.extend(items);
+            match next {
+                // A server that goes on for ever is not one of ours.
+                Some(_) if all.len() > POLICIES_MAX => {
+                    bail!("{}: more than {POLICIES_MAX} policies", self.server.to)
+                }
+                // Names are plain.
+                Some(next) => after = format!("&after={next}"),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// What applying `documents` would do.
+    ///
+    /// # Errors
+    /// If the server does not say.
+    pub(crate) async fn show(
+        &self,
+        documents: &[&Value],
+        how: How<'_>,
+    ) -> Result<Result<AppliedAll, Refused>> {
+        let query = format!("{}&dry_run=true", how.query());
+        let request = self.request(Method::PUT, &query, Some(body(documents)));
+        self.answered(&self.send(request).await?)
+    }
+
+    /// Applies `documents`, if the policies are as they were in `version`.
+    ///
+    /// # Errors
+    /// If the server does not say whether it did.
+    pub(crate) async fn apply(
+        &self,
+        documents: &[&Value],
+        version: i64,
+        how: How<'_>,
+    ) -> Result<Result<AppliedAll, Refused>> {
+        let name = format!("{:032x}", u128::from_ne_bytes(random()?));
+        let (query, body) = (how.query(), body(documents));
+        let mut tries = 1;
+        loop {
+            let mut request = self.request(Method::PUT, &query, Some(body.clone()));
+            let headers = request.headers_mut();
+            let plain = |text: String| HeaderValue::try_from(text).expect("digits are plain");
+            headers.insert(header::IF_MATCH, plain(format!("\"{version}\"")));
+            headers.insert("idempotency-key", plain(name.clone()));
+            let answer = self.send(request).await;
+            let is_known = answer.as_ref().is_ok_and(|answer| !answer.status.is_server_error());
+            if is_known || tries == TRIES_MAX {
+                let unknown = "whether they were applied is not known, `policies diff` tells";
+                let answer = answer.context(unknown)?;
+                return self.answered(&answer);
+            }
+            tries += 1;
+            tokio::time::sleep(TRY_AFTER).await;
+        }
+    }
+
+    /// What the server is called.
+    pub(crate) const fn at(&self) -> &Target {
+        &self.server.to
+    }
+
+    fn request(&self, method: Method, query: &str, body: Option<Value>) -> Request<Vec<u8>> {
+        let path = format!("{PREFIX}/apps/{}/policies{query}", self.app);
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, self.bearer.clone())
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .expect("names of apps are plain, and what is not is escaped")
+    }
+
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<Answer> {
+        let Span(patience) = self.server.timeout;
+        let Server { to, trust, .. } = &self.server;
+        http::send_for((to, trust), request, patience, ANSWER_BYTES_MAX).await
+    }
+
+    fn answered(&self, answer: &Answer) -> Result<Result<AppliedAll, Refused>> {
+        if answer.status.is_success() {
+            return self.read(answer).map(Ok);
+        }
+        let problem = serde_json::from_slice(&answer.body);
+        let Problem { errors, warnings } =
+            problem.unwrap_or(Problem { errors: Vec::new(), warnings: Vec::new() });
+        let detail = told::problem(answer.status, &answer.body);
+        Ok(Err(Refused { status: answer.status, detail, errors, warnings }))
+    }
+
+    fn read<'a, T: Deserialize<'a>>(&self, answer: &'a Answer) -> Result<T> {
+        let at = &self.server.to;
+        serde_json::from_slice(&answer.body)
+            .with_context(|| format!("{at} did not answer as an admin address does"))
+    }
+}
+
+impl Server {
+    fn token(&self) -> Result<Secret> {
+        let text = match &self.token_file {
+            Some(file) => {
+                let read = private::read_text(file, TOKEN_BYTES_MAX);
+                read.with_context(|| format!("cannot read {}", file.display()))?
+            }
+            None => std::env::var(TOKEN).unwrap_or_default(),
+        };
+        match text.trim() {
+            "" => bail!("no token: name a file with one by --token-file, or set {TOKEN}"),
+            token => Ok(Secret::new(token)),
+        }
+    }
+}
+
+/// All but what RFC 3986, section 2.3, calls unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+impl How<'_> {
+    fn query(&self) -> String {
+        let reason = utf8_percent_encode(self.reason, RESERVED);
+        format!("?reason={reason}&force={}", self.force)
+    }
+}
+
+fn random() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no randomness: {error}"))?;
+    Ok(bytes)
+}
+
+fn body(documents: &[&Value]) -> Value {
+    let policies: Vec<_> =
+        documents.iter().map(|document| json!({ "document": document })).collect();
+    json!({ "policies": policies })
+}
+
+/// The name of an app, if it is one.
+///
+/// # Errors
+/// What is permitted.
+pub(crate) fn app(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("expected 1 to 128 of `a-z`, `0-9`, `.`, `_` and `-`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_escaped_byte_by_byte() {
+        let how = How { reason: "a&b=c d%é", force: true };
+        assert_eq!(how.query(), "?reason=a%26b%3Dc%20d%25%C3%A9&force=true");
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_none() {
+        assert_eq!(app("shop"), Ok("shop".to_owned()));
+        for text in ["", "a/b", "a?b", "Shop", &"x".repeat(129)] {
+            assert!(app(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! `sluicegate check`, `peek`, `refund`, `reset`: one question to a running server.
+//!
+//! | exit status | |
+//! |--:|---|
+//! | 0 | it passes (`refund` and `reset`: it is done) |
+//! | 1 | it is refused |
+//! | 2 | nobody knows: no server, no such policy, a wrong command line |
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
+use sluicegate_server::config::Span;
+use sluicegate_text::say::{self, Output};
+
+use super::target::Target;
+use super::tls::Trust;
+use super::told::{self, Answered, Verb};
+use super::{http, print_line};
+
+/// Nothing was decided.
+const UNDECIDED: u8 = 2;
+
+/// Longest time that `--max-wait` may name: as far as the server can count, in ms.
+const MAX_WAIT_MS_MAX: u64 = SPAN_MAX_US / 1_000;
+
+/// A question about a budget.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AskCommand {
+    /// Take permits from a running server: exit status 0 passes, 1 is refused, 2 is an error.
+    Check {
+        #[command(flatten)]
+        budget: Budget,
+        #[command(flatten)]
+        cost: Cost,
+        /// How long you would wait: what passes then is booked, and the answer says when. Whole
+        /// milliseconds.
+        #[arg(long, value_name = "DURATION")]
+        max_wait: Option<Span>,
+    },
+    /// Ask what a check would say, and take nothing: exit status as of a check.
+    Peek {
+        #[command(flatten)]
+        budget: Budget,
+        #[command(flatten)]
+        cost: Cost,
+    },
+    /// Give permits back.
+    Refund {
+        #[command(flatten)]
+        budget: Budget,
+        #[command(flatten)]
+        cost: Cost,
+    },
+    /// Forget a key: its budget is full again.
+    Reset {
+        #[command(flatten)]
+        budget: Budget,
+    },
+}
+
+/// Whose budget, and where.
+#[derive(Debug, Args)]
+pub(crate) struct Budget {
+    /// The name of the policy.
+    policy: String,
+    /// Whose budget it is; left out: the one that all share.
+    key: Option<String>,
+    /// The application that asks, for policies of some only.
+    #[arg(long, value_name = "APP")]
+    app: Option<String>,
+    /// The server: its HTTP address, or `unix:/path`.
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8080",
+        env = "SLUICEGATE_URL"
+    )]
+    to: Target,
+    #[command(flatten)]
+    trust: Trust,
+    /// How long to wait for the answer. A policy with a queue holds it back.
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    timeout: Span,
+    /// How to print the answer.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+/// How much.
+#[derive(Debug, Args)]
+pub(crate) struct Cost {
+    /// Permits, 1 to 2147483648.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=COST_MAX))]
+    cost: u64,
+}
+
+/// The body of a question.
+#[derive(Debug, Serialize)]
+pub(super) struct Question<'a> {
+    pub(super) policy: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) app: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_wait_ms: Option<u64>,
+}
+
+impl Question<'_> {
+    /// As it is sent.
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers are always JSON")
+    }
+}
+
+/// Asks, and prints the answer.
+pub(super) async fn run(command: AskCommand) -> ExitCode {
+    match ask(command).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say::note(format_args!("error: {error:#}"));
+            ExitCode::from(UNDECIDED)
+        }
+    }
+}
+
+/// Whether it passes, or is done.
+async fn ask(command: AskCommand) -> Result<bool> {
+    let (verb, budget, cost, max_wait) = match command {
+        AskCommand::Check { budget, cost, max_wait } => {
+            (Verb::Check, budget, Some(cost.cost), max_wait)
+        }
+        AskCommand::Peek { budget, cost } => (Verb::Peek, budget, Some(cost.cost), None),
+        AskCommand::Refund { budget, cost } => (Verb::Refund, budget, Some(cost.cost), None),
+        AskCommand::Reset { budget } => (Verb::Reset, budget, None, None),
+    };
+    let Budget { policy, key, app, to, trust, timeout: Span(timeout), output } = &budget;
+    let question = Question {
+        policy,
+        key: key.as_deref(),
+        app: app.as_deref(),
+        cost,
+        max_wait_ms: max_wait.map(whole_ms).transpose()?,
+    };
+    let answer =
+        http::send((to, trust), http::post(verb.path(), question.json()), *timeout).await?;
+    if !answer.status.is_success() {
+        bail!("{}", told::problem(answer.status, &answer.body));
+    }
+    let unclear = || format!("{to} did not answer with a decision");
+    let answered: Answered = serde_json::from_slice(&answer.body).with_context(unclear)?;
+    match output {
+        Output::Text => print_line(&answered.line(verb))?,
+        Output::Json => print_line(str::from_utf8(&answer.body).with_context(unclear)?)?,
+    }
+    Ok(answered.allowed || matches!(verb, Verb::Refund | Verb::Reset))
+}
+
+/// As the server takes it. What it cannot mean is not rounded: a caller would wait for longer than
+/// it said, or not at all.
+fn whole_ms(span: Span) -> Result<u64> {
+    let Span(duration) = span;
+    match u64::try_from(duration.as_millis()) {
+        Ok(ms) if duration.subsec_nanos().is_multiple_of(1_000_000) && ms <= MAX_WAIT_MS_MAX => {
+            Ok(ms)
+        }
+        _ => bail!(
+            "--max-wait: `{span}` is not a whole number of milliseconds 1..={MAX_WAIT_MS_MAX}"
+        ),
+    }
+}

@@ -1,0 +1,100 @@
+//! The connections of one thread, each asking whenever something is due.
+
+use std::cell::RefCell;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use futures_util::future::join_all;
+use sluicegate_text::words;
+use tokio::time::{sleep, timeout};
+
+use super::line::Line;
+use super::plan::Plan;
+use super::schedule::Schedule;
+use super::tally::{Outcome, Tally};
+
+/// How long an answer may take: as long as servers give themselves.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection that broke waits before it is made again, so that a server that closes them
+/// all is not asked without end.
+const BROKEN_PAUSE: Duration = Duration::from_millis(10);
+
+/// Makes `connections` connections. The first of them asks once, for a key of its own, so that what
+/// is wrong with the question is known at once and not at the end.
+///
+/// # Errors
+/// If one cannot be made, or the question is not answered with a decision.
+pub(super) async fn connect(plan: &Plan, connections: usize) -> Result<Vec<Line>> {
+    let mut lines = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        lines.push(Line::connect(plan).await?);
+    }
+    if let Some(line) = lines.first_mut() {
+        try_out(line, plan.keys).await?;
+    }
+    Ok(lines)
+}
+
+async fn try_out(line: &mut Line, key: u64) -> Result<()> {
+    let mut said = None;
+    let (keys, answered) = ([key], |_, _, outcome| said = Some(outcome));
+    let asked = timeout(ANSWER_WAIT_MAX, line.ask(&keys, answered)).await;
+    asked.map_err(|_| anyhow!(late())).flatten()?;
+    match said {
+        Some(Outcome::Failed(problem)) => Err(anyhow!(problem)),
+        _ => Ok(()),
+    }
+}
+
+/// Asks whatever `schedule` says, until nothing more is due.
+pub(super) async fn run(plan: &Plan, lines: Vec<Line>, schedule: &Schedule) -> Tally {
+    let tally = RefCell::new(Tally::new());
+    let before = busy();
+    join_all(lines.into_iter().map(|line| keep_asking(plan, line, schedule, &tally))).await;
+    let mut tally = tally.into_inner();
+    tally.busy = before.zip(busy()).map(|(before, after)| after.saturating_sub(before));
+    tally
+}
+
+async fn keep_asking(plan: &Plan, mut line: Line, schedule: &Schedule, tally: &RefCell<Tally>) {
+    let (mut due, mut keys, mut random) = (Vec::new(), Vec::new(), fastrand::Rng::new());
+    loop {
+        schedule.next(plan.pipeline, &mut due).await;
+        if due.is_empty() {
+            return;
+        }
+        keys.clear();
+        keys.extend(due.iter().map(|_| random.u64(0..plan.keys)));
+        let mut answers = 0;
+        let asking = line.ask(&keys, |place, now, outcome| {
+            answers += 1;
+            tally.borrow_mut().answered(due[place], now, outcome);
+        });
+        let problem = match timeout(ANSWER_WAIT_MAX, asking).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(problem)) => format!("{problem:#}"),
+            Err(_) => late(),
+        };
+        tally.borrow_mut().failed(due.len() as u64 - answers, problem);
+        sleep(BROKEN_PAUSE).await;
+        match Line::connect(plan).await {
+            Ok(again) => line = again,
+            Err(_) => {
+                tally.borrow_mut().lost += 1;
+                return;
+            }
+        }
+    }
+}
+
+fn late() -> String {
+    format!("no answer within {}", words::span(ANSWER_WAIT_MAX.into()))
+}
+
+/// How long this thread has run on a core; none where the system does not say.
+fn busy() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    stat.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}

@@ -1,0 +1,288 @@
+//! What is to be measured: the command line, checked.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use sluicegate_kernel::limits::COST_MAX;
+use sluicegate_server::config::{Listen, Secret, Span};
+use sluicegate_text::private;
+use sluicegate_text::say::Output;
+
+use crate::client::target::Target;
+
+/// Most connections: two of a server's caps, and more than a process may open files unless told.
+const CONNECTIONS_MAX: u64 = 8_192;
+
+/// Most questions that are sent together. The answers to as many fit into what the system buffers of
+/// a connection, so that a server never waits for them to be read while it is still being asked.
+const PIPELINE_MAX: u64 = 128;
+
+/// Most questions of a run: a day at the highest rate.
+const REQUESTS_MAX: u64 = 86_400_000_000;
+
+/// Longest run.
+const DURATION_MAX: Duration = Duration::from_secs(86_400);
+
+/// Most keys: what a large server holds ten times over.
+const KEYS_MAX: u64 = 100_000_000;
+
+/// Highest rate per second: more than two cores can decide.
+const RATE_MAX: u64 = 1_000_000;
+
+/// Most threads: more than machines have cores for.
+const THREADS_MAX: u64 = 64;
+
+/// Longest password.
+const PASSWORD_BYTES_MAX: usize = 1_024;
+
+/// Largest file of one: the longest password, and line breaks at its end.
+const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// What can be said to `sluicegate bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What is spoken: JSON over HTTP, the protocol of Redis, or Envoy's rate limit service.
+    #[arg(value_enum, default_value_t)]
+    wire: Spoken,
+    /// The server; by default on this machine, at the port that the wire has by default.
+    #[arg(long, value_name = "ADDRESS")]
+    to: Option<Target>,
+    /// Permit an address of another machine.
+    #[arg(long)]
+    allow_remote: bool,
+    /// The policy that is asked for.
+    #[arg(long)]
+    policy: String,
+    /// The application that asks, for policies of some only.
+    #[arg(long)]
+    app: Option<String>,
+    /// Permits of each question, 1 to 2147483648.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=COST_MAX))]
+    cost: u64,
+    /// How many connections.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
+    connections: u64,
+    /// How many questions of a connection are sent together.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=PIPELINE_MAX))]
+    pipeline: u64,
+    /// How many questions in all, instead of for how long.
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=REQUESTS_MAX))]
+    requests: Option<u64>,
+    /// For how long, a day at most.
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    duration: Span,
+    /// How many keys the questions are spread over, at random.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
+    keys: u64,
+    /// How many questions a second, however long answers take; left out: as fast as they come.
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
+    rate: Option<u64>,
+    /// How many threads ask: more, if one is not enough to keep the server busy.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX))]
+    threads: u64,
+    /// The file that holds the password of a RESP server.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// How to print what was measured.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Spoken {
+    /// JSON over HTTP/1.
+    #[default]
+    Http,
+    /// The protocol of Redis.
+    Resp,
+    /// Envoy's rate limit service.
+    Rls,
+}
+
+/// What is to be measured. Every number is in its range.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) wire: Spoken,
+    pub(super) to: Target,
+    /// Where that is: all of it this machine, unless others were permitted.
+    pub(super) addresses: Vec<Listen>,
+    pub(super) question: Question,
+    pub(super) connections: usize,
+    pub(super) pipeline: usize,
+    pub(super) keys: u64,
+    pub(super) until: Until,
+    /// Questions a second.
+    pub(super) rate: Option<NonZeroU32>,
+    pub(super) threads: usize,
+    pub(super) password: Option<Secret>,
+}
+
+/// What each question says, but for its key.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) policy: String,
+    pub(super) app: Option<String>,
+    pub(super) cost: u32,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// So many were asked.
+    Requests(u64),
+    /// So long it went.
+    Elapsed(Duration),
+}
+
+impl BenchArgs {
+    pub(super) const fn output(&self) -> Output {
+        self.output
+    }
+}
+
+impl Plan {
+    /// What `args` mean together.
+    ///
+    /// # Errors
+    /// What does not go together, and an address of another machine that was not permitted.
+    pub(super) async fn new(args: BenchArgs) -> Result<Self> {
+        let BenchArgs { wire, to, allow_remote, policy, app, cost, password_file, .. } = args;
+        let BenchArgs { connections, pipeline, requests, duration, keys, rate, threads, .. } = args;
+        if wire == Spoken::Http && pipeline > 1 {
+            bail!("--pipeline: `{pipeline}` does not go with http, which is asked one by one");
+        }
+        if threads > connections {
+            bail!("--threads: `{threads}` is more than the {connections} of --connections");
+        }
+        let Span(duration) = duration;
+        if duration > DURATION_MAX {
+            bail!("--duration: `{}` is outside 1us..=1d", Span(duration));
+        }
+        let to = to.unwrap_or_else(|| Target::loopback(wire.port()));
+        if matches!(to, Target::Tls { .. }) {
+            bail!("--to: load is not made over TLS: go to the address behind it");
+        }
+        let addresses = to.addresses().await.context("--to")?;
+        if !allow_remote && let Some(other) = addresses.iter().find(|to| !to.is_local()) {
+            bail!("--to: `{other}` is another machine, and load on it wants --allow-remote");
+        }
+        Ok(Self {
+            wire,
+            to,
+            addresses,
+            question: Question { policy, app, cost: small(cost) },
+            connections: small(connections) as usize,
+            pipeline: small(pipeline) as usize,
+            keys,
+            until: requests.map_or(Until::Elapsed(duration), Until::Requests),
+            rate: rate.and_then(|rate| NonZeroU32::new(small(rate))),
+            threads: small(threads) as usize,
+            password: password_file.map(|file| password(&file)).transpose()?,
+        })
+    }
+
+    /// How many connections each thread has.
+    pub(super) fn shares(&self) -> impl Iterator<Item = usize> {
+        let (each, more) = (self.connections / self.threads, self.connections % self.threads);
+        (0..self.threads).map(move |thread| each + usize::from(thread < more))
+    }
+}
+
+impl Spoken {
+    /// Where a server listens for it unless told otherwise.
+    const fn port(self) -> u16 {
+        match self {
+            Self::Http => 8080,
+            Self::Resp => 6380,
+            Self::Rls => 8081,
+        }
+    }
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).expect("the command line is checked against a range within 32 bits")
+}
+
+fn password(file: &std::path::Path) -> Result<Secret> {
+    let text = private::read_text(file, PASSWORD_FILE_BYTES_MAX);
+    let text = text.with_context(|| format!("--password-file: cannot read {}", file.display()))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if !(1..=PASSWORD_BYTES_MAX).contains(&text.len()) {
+        bail!("--password-file: `{}` bytes are outside 1..={PASSWORD_BYTES_MAX}", text.len());
+    }
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    async fn plan(typed: &str) -> Result<Plan> {
+        let words = ["bench"].into_iter().chain(typed.split_whitespace());
+        Plan::new(Typed::try_parse_from(words)?.bench).await
+    }
+
+    #[tokio::test]
+    async fn another_machine_is_loaded_only_by_those_who_say_so() {
+        for to in ["192.0.2.1:8080", "http://[2001:db8::1]:80", "0.0.0.0:8080"] {
+            let refused = plan(&format!("--policy p --to {to}")).await.unwrap_err().to_string();
+            assert!(
+                refused.ends_with("another machine, and load on it wants --allow-remote"),
+                "{refused}"
+            );
+            assert!(plan(&format!("--policy p --to {to} --allow-remote")).await.is_ok());
+        }
+        for to in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "unix:/run/s", "localhost:1"] {
+            assert!(plan(&format!("--policy p --to {to}")).await.is_ok(), "{to}");
+        }
+    }
+
+    #[tokio::test]
+    async fn numbers_outside_of_their_range_are_refused_with_it() {
+        for (typed, problem) in [
+            ("--connections 0", "--connections <N>': 0 is not in 1..=8192"),
+            ("--pipeline 129", "--pipeline <N>': 129 is not in 1..=128"),
+            ("--requests 0", "--requests <N>': 0 is not in 1..=86400000000"),
+            ("--keys 100000001", "--keys <N>': 100000001 is not in 1..=100000000"),
+            ("--rate 0", "--rate <N>': 0 is not in 1..=1000000"),
+            ("--threads 65", "--threads <N>': 65 is not in 1..=64"),
+            ("--cost 0", "--cost <N>': 0 is not in 1..=2147483648"),
+            ("--duration 2d", "--duration: `2d` is outside 1us..=1d"),
+            ("--duration 0s", "`0s` is no duration: expected 1us to 366d"),
+            ("--threads 2 --connections 1", "--threads: `2` is more than the 1 of --connections"),
+            ("--pipeline 2", "--pipeline: `2` does not go with http"),
+            ("--password-file /nonexistent", "--password-file: cannot read /nonexistent"),
+        ] {
+            let told = plan(&format!("--policy p {typed}")).await.unwrap_err().to_string();
+            assert!(told.contains(problem), "{typed}: {told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_are_shared_out_to_threads_evenly() {
+        let plan = plan("resp --policy p --connections 8 --threads 3 --pipeline 2").await.unwrap();
+        assert_eq!(plan.shares().collect::<Vec<_>>(), [3, 3, 2]);
+        assert_eq!(plan.to, Target::loopback(6380));
+    }
+}

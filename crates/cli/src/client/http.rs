@@ -1,0 +1,88 @@
+//! One request, one answer, over HTTP/1.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use axum::body::Bytes;
+use axum::http::{Request, StatusCode, header};
+use sluicegate_net::http;
+use sluicegate_text::words;
+use tokio_util::either::Either;
+
+use super::target::{Target, connect};
+use super::tls::Trust;
+
+/// Largest answer that is read: a decision is some hundred bytes, and the body that a policy may
+/// serve instead fits into 64 KiB.
+pub(crate) const ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// A server, and whom it must be signed by if TLS is spoken to it.
+pub(crate) type Reached<'a> = (&'a Target, &'a Trust);
+
+/// What a server said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
+}
+
+/// A request for a path without a body.
+pub(crate) fn get(path: &str) -> Request<Vec<u8>> {
+    Request::get(path).body(Vec::new()).expect("a path that is written here")
+}
+
+/// A request with a body of JSON.
+pub(crate) fn post(path: &str, json: String) -> Request<Vec<u8>> {
+    Request::post(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(json.into_bytes())
+        .expect("a path that is written here, and a constant header")
+}
+
+/// Sends `request` to `target`, and waits for all of the answer, `patience` at most.
+///
+/// # Errors
+/// If there is no server, or none that answers.
+pub(crate) async fn send(
+    target: Reached<'_>,
+    request: Request<Vec<u8>>,
+    patience: Duration,
+) -> Result<Answer> {
+    send_for(target, request, patience, ANSWER_BYTES_MAX).await
+}
+
+/// The same, for an answer of so many bytes at most.
+///
+/// # Errors
+/// If there is no server, or none that answers so.
+pub(crate) async fn send_for(
+    reached: Reached<'_>,
+    mut request: Request<Vec<u8>>,
+    patience: Duration,
+    answer_bytes_max: usize,
+) -> Result<Answer> {
+    let (target, _) = reached;
+    let host = target.authority().parse().context("--to: is no name of a host")?;
+    request.headers_mut().insert(header::HOST, host);
+    let answer = tokio::time::timeout(patience, exchange(reached, request, answer_bytes_max)).await;
+    answer.unwrap_or_else(|_| {
+        let patience = words::span(patience.into());
+        Err(anyhow!("{target} did not answer within {patience}"))
+    })
+}
+
+async fn exchange(
+    (target, trust): Reached<'_>,
+    request: Request<Vec<u8>>,
+    answer_bytes_max: usize,
+) -> Result<Answer> {
+    let stream = connect(&target.addresses().await?).await?;
+    let stream = match target {
+        Target::Tls { host, .. } => Either::Left(trust.greet(host, stream).await?),
+        Target::Tcp { .. } | Target::Unix(_) => Either::Right(stream),
+    };
+    let answer = http::exchange(stream, request, answer_bytes_max).await;
+    let answer =
+        answer.with_context(|| format!("{target} did not answer as an HTTP server does"))?;
+    Ok(Answer { status: answer.status(), body: answer.into_body() })
+}

@@ -1,0 +1,50 @@
+//! The command line as a client of a running server.
+//!
+//! ```text
+//! check, peek, refund, reset ─▶ ask ─▶ http ─▶ target      one question, one line, an exit status
+//! health ──────────────────────────────┘
+//! bench ─▶ many lines (http, resp, rls) ─▶ tally ─▶ report
+//! ```
+
+mod ask;
+mod bench;
+mod health;
+pub(crate) mod http;
+pub(crate) mod target;
+pub(crate) mod tls;
+pub(crate) mod told;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use sluicegate_text::say;
+
+/// What can be asked of a running server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientCommand {
+    #[command(flatten)]
+    Ask(ask::AskCommand),
+    /// Ask whether a server should be sent traffic: exit status 0 if it says so, else 1.
+    Health(health::HealthArgs),
+    /// Load a server, and measure how long its decisions take.
+    Bench(bench::BenchArgs),
+}
+
+/// Does what was said.
+pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match command {
+        ClientCommand::Ask(command) => Ok(runtime.block_on(ask::run(command))),
+        ClientCommand::Health(args) => runtime.block_on(health::run(&args)),
+        ClientCommand::Bench(args) => bench::run(args, &runtime),
+    }
+}
+
+/// Prints one line.
+pub(crate) fn print_line(line: &str) -> Result<()> {
+    let mut bytes = Vec::with_capacity(line.len() + 1);
+    writeln!(bytes, "{line}")?;
+    say::print(&bytes).context("standard output")
+}

@@ -1,0 +1,35 @@
+//! TLS as a client: the authorities that it trusts.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use sluicegate_net::tls;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::target::Stream;
+
+/// The authorities that may have signed the certificate of a server of `https://`.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Trust {
+    /// The authorities (PEM) that may have signed the certificate of a server by `https://`; those
+    /// that the system trusts unless given.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl Trust {
+    /// Shakes hands with the server called `host`, which shows that it is.
+    ///
+    /// # Errors
+    /// If it does not, or there are no authorities.
+    pub(super) async fn greet(&self, host: &str, stream: Stream) -> Result<TlsStream<Stream>> {
+        let roots = tls::authorities(self.ca.as_deref()).context("--ca")?;
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.with_context(|| format!("`{host}` is no name of a server"))?;
+        let greeted = TlsConnector::from(tls::client(roots)).connect(name, stream).await;
+        greeted.map_err(|error| anyhow!(error).context(format!("{host} is not believed")))
+    }
+}

@@ -1,0 +1,233 @@
+//! A server's answer as a line for people.
+
+use std::fmt::Write;
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use sluicegate::Micros;
+use sluicegate_text::say;
+use sluicegate_text::words;
+
+/// Most characters that are repeated of what a server says went wrong.
+const PROBLEM_CHARS_MAX: usize = 500;
+
+/// What was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Check,
+    Peek,
+    Refund,
+    Reset,
+}
+
+/// A decision. What a newer server adds is left to `--output json`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answered {
+    pub(super) allowed: bool,
+    granted: u64,
+    wait_us: u64,
+    limit: u64,
+    remaining: u64,
+    retry_after_us: Option<u64>,
+    reset_after_us: u64,
+    rule: String,
+    mode: Option<String>,
+    #[serde(default)]
+    held_us: u64,
+    overflow: Option<String>,
+    target: Option<String>,
+    tag: Option<String>,
+    response: Option<Response>,
+}
+
+/// What a policy serves instead.
+#[derive(Debug, Deserialize)]
+struct Response {
+    status: u16,
+}
+
+/// A problem document; its title is the status'.
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+}
+
+impl Verb {
+    /// Where it is asked.
+    pub(super) const fn path(self) -> &'static str {
+        match self {
+            Self::Check => "/v1/check",
+            Self::Peek => "/v1/peek",
+            Self::Refund => "/v1/refund",
+            Self::Reset => "/v1/reset",
+        }
+    }
+}
+
+impl Answered {
+    /// `passes: 4 of 5 left (tries), all of it in 10 min`.
+    pub(super) fn line(&self, verb: Verb) -> String {
+        let mut line = match verb {
+            Verb::Refund => format!("gave back {}", self.granted),
+            Verb::Reset => "forgotten".to_owned(),
+            Verb::Check if self.allowed => "passes".to_owned(),
+            Verb::Check => "refused".to_owned(),
+            Verb::Peek if self.allowed => "would pass".to_owned(),
+            Verb::Peek => "would be refused".to_owned(),
+        };
+        if self.wait_us > 0 {
+            add(&mut line, format_args!(" after {}", later(self.wait_us)));
+        }
+        if self.held_us > 0 {
+            add(
+                &mut line,
+                format_args!(", held back for {}", words::span(Micros::new(self.held_us))),
+            );
+        }
+        if self.overflow.as_deref() == Some("shadow") {
+            line += " in the shadow";
+        }
+        let Self { limit, remaining, rule, .. } = self;
+        add(&mut line, format_args!(": {remaining} of {limit} left ({})", say::one_line(rule)));
+        match self.retry_after_us {
+            None => line += ", this cost can never pass",
+            Some(0) if self.reset_after_us == 0 => {}
+            Some(0) => {
+                add(&mut line, format_args!(", all of it in {}", later(self.reset_after_us)));
+            }
+            Some(us) => add(&mut line, format_args!(", again in {}", later(us))),
+        }
+        self.add_instead(&mut line);
+        if let Some(mode) = &self.mode {
+            add(&mut line, format_args!("; decided without the store ({})", say::one_line(mode)));
+        }
+        line
+    }
+
+    /// What the policy says of a request that is not just refused.
+    fn add_instead(&self, line: &mut String) {
+        if let Some(target) = &self.target {
+            add(line, format_args!("; divert it to `{}`", say::one_line(target)));
+        }
+        if let Some(tag) = &self.tag {
+            add(line, format_args!("; serve the fallback `{}`", say::one_line(tag)));
+        }
+        if let Some(Response { status }) = &self.response {
+            add(line, format_args!("; serve the policy's own response, status {status}"));
+        }
+    }
+}
+
+/// What an answer that is no decision says.
+pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
+    if let Ok(Problem { detail }) = serde_json::from_slice(body) {
+        return shortened(&detail);
+    }
+    match shortened(&String::from_utf8_lossy(body)) {
+        text if text.is_empty() => format!("the server answered {status}"),
+        text => format!("the server answered {status}: {text}"),
+    }
+}
+
+/// On one line, and not longer than a few.
+pub(super) fn shortened(text: &str) -> String {
+    say::escaped(&text.trim().chars().take(PROBLEM_CHARS_MAX).collect::<String>())
+}
+
+/// `us` rounded up to what is shown of it: whoever comes then does not come too early.
+fn later(us: u64) -> String {
+    const UNITS: [(u64, u64); 4] = [
+        (86_400_000_000, 3_600_000_000),
+        (3_600_000_000, 60_000_000),
+        (60_000_000, 1_000_000),
+        (1_000, 1_000),
+    ];
+    let shown = UNITS.iter().find(|(from, _)| us >= *from).map_or(1, |(_, unit)| *unit);
+    words::span(Micros::new(us.next_multiple_of(shown)))
+}
+
+fn add(line: &mut String, what: std::fmt::Arguments<'_>) {
+    line.write_fmt(what).expect("a text takes all");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The line of a refusal with these fields instead.
+    fn line(verb: Verb, fields: Value) -> String {
+        let mut answer = json!({
+            "allowed": false, "granted": 0, "wait_us": 0, "limit": 5, "remaining": 0,
+            "retry_after_us": 599_929_468, "reset_after_us": 599_991_212, "rule": "tries",
+        });
+        let Value::Object(fields) = fields else { panic!("fields are an object") };
+        answer.as_object_mut().expect("it is one").extend(fields);
+        serde_json::from_value::<Answered>(answer).expect("a decision").line(verb)
+    }
+
+    #[test]
+    fn a_line_says_what_became_of_it_and_when_to_come_again() {
+        let pass = json!({"allowed": true, "granted": 1, "remaining": 4, "retry_after_us": 0});
+        let left = "4 of 5 left (tries), all of it in 10 min";
+        assert_eq!(line(Verb::Check, pass.clone()), format!("passes: {left}"));
+        assert_eq!(line(Verb::Peek, pass.clone()), format!("would pass: {left}"));
+        assert_eq!(line(Verb::Refund, pass.clone()), format!("gave back 1: {left}"));
+        assert_eq!(line(Verb::Reset, pass), format!("forgotten: {left}"));
+        let none = "0 of 5 left (tries)";
+        assert_eq!(line(Verb::Check, json!({})), format!("refused: {none}, again in 10 min"));
+        assert_eq!(
+            line(Verb::Peek, json!({})),
+            format!("would be refused: {none}, again in 10 min")
+        );
+        let never = line(Verb::Check, json!({"retry_after_us": null}));
+        assert_eq!(never, format!("refused: {none}, this cost can never pass"));
+        let booked = json!({"allowed": true, "wait_us": 1_500_001, "retry_after_us": 0, "reset_after_us": 0});
+        assert_eq!(line(Verb::Check, booked), format!("passes after 1.501 s: {none}"));
+    }
+
+    #[test]
+    fn a_line_says_what_the_policy_wants_done_instead() {
+        for (fields, end) in [
+            (json!({"overflow": "divert", "target": "b\n"}), "; divert it to `b\\n`"),
+            (json!({"overflow": "degrade", "tag": "cached"}), "; serve the fallback `cached`"),
+            (
+                json!({"overflow": "degrade", "response": {"status": 503, "headers": {}, "body": "x"}}),
+                "; serve the policy's own response, status 503",
+            ),
+            (json!({"mode": "local"}), "; decided without the store (local)"),
+        ] {
+            let expected = format!("refused: 0 of 5 left (tries), again in 10 min{end}");
+            assert_eq!(line(Verb::Check, fields), expected);
+        }
+        let shadow = line(Verb::Check, json!({"allowed": true, "overflow": "shadow"}));
+        assert!(
+            shadow.starts_with("passes in the shadow: 0 of 5 left (tries), again in"),
+            "{shadow}"
+        );
+    }
+
+    #[test]
+    fn a_time_to_come_again_is_never_too_early() {
+        for (us, expected) in [
+            (999, "999 µs"),
+            (1_001, "2 ms"),
+            (59_999_001, "1 min"),
+            (60_000_001, "1 min 1 s"),
+            (3_600_000_001, "1 h 1 min"),
+            (86_400_000_001, "1 d 1 h"),
+        ] {
+            assert_eq!(later(us), expected);
+        }
+    }
+
+    #[test]
+    fn a_problem_is_its_detail_on_one_line_and_anything_else_is_shown_in_part() {
+        let bad = StatusCode::BAD_GATEWAY;
+        assert_eq!(problem(bad, br#"{"detail":"cost: `0`\u001b"}"#), "cost: `0`\\u{1b}");
+        assert_eq!(problem(bad, b" <html>\n "), "the server answered 502 Bad Gateway: <html>");
+        assert_eq!(problem(bad, b""), "the server answered 502 Bad Gateway");
+        assert!(problem(bad, &[b'x'; 100_000]).len() < 600);
+    }
+}

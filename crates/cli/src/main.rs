@@ -1,0 +1,38 @@
+//! The program `sluicegate`.
+//!
+//! ```text
+//! main ─▶ cli ─┬─▶ serve     a server, and its configuration
+//!              ├─▶ client    questions to a running server, and load on it
+//!              ├─▶ replay    the same engine in virtual time, over a file (a crate of its own)
+//!              ├─▶ whatif    two sets of policies on the traffic of a log
+//!              ├─▶ policies  checks and imports that need no server
+//!              └─▶ catalog   policies of a running server as files; the audit; the tables of others
+//! ```
+
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
+
+mod catalog;
+mod cli;
+mod client;
+mod policies;
+mod serve;
+mod shell;
+mod whatif;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sluicegate_server::log;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match cli::run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            log::end(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `sluicegate policies check` and `schema`, `import envoy`, `redis-acl`: what needs no server.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use sluicegate::store::redis::{RedisConfig, acl, program_acl, sentinel_acl};
+use sluicegate_server::descriptors::Configuration;
+use sluicegate_text::documents::Source;
+use sluicegate_text::say;
+
+/// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
+/// not.
+pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
+    let shown = path.display().to_string();
+    match Source::new(path).check()? {
+        Ok(count) => {
+            let noun = if count == 1 { "policy" } else { "policies" };
+            let found = format!("{shown}: {count} {noun}, no errors\n");
+            say::print(found.as_bytes()).context("standard output")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(errors) => {
+            errors.iter().for_each(|error| say::note(format_args!("{error}")));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Prints the JSON Schema of policy documents.
+pub(crate) fn print_schema() -> Result<ExitCode> {
+    let mut schema = serde_json::to_vec_pretty(&sluicegate_policy::schema::document())?;
+    schema.push(b'\n');
+    say::print(&schema).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
+pub(crate) fn print_import(configuration: &Configuration, descriptors: bool) -> Result<ExitCode> {
+    let import = configuration.checked_import()?;
+    import.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
+    let text = if descriptors { import.descriptors } else { import.policies };
+    say::print(text.as_bytes()).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sluicegate redis-acl`.
+pub(crate) fn print_acl(url: &str) -> Result<ExitCode> {
+    let config = url.parse::<RedisConfig>().context("URL")?;
+    let mut lines = acl(&config) + "\n";
+    let program = program_acl(&config);
+    lines += &format!("# for programs that decide in Redis themselves:\n{program}\n");
+    if let Some(sentinels) = sentinel_acl(&config) {
+        lines += &format!("# for the Sentinels:\n{sentinels}\n");
+    }
+    say::print(lines.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,70 @@
+//! `sluicegate policies whatif`: where the two sets of policies come from.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use serde_json::json;
+use sluicegate_control::catalog::{PolicyView, State};
+use sluicegate_policy::{Document, PolicySet};
+use sluicegate_replay::is_dash;
+use sluicegate_replay::whatif::{CompareArgs, compare};
+use sluicegate_text::documents::Source;
+
+use crate::catalog::{Remote, Server, app, wait_for};
+
+/// What can be said to `sluicegate policies whatif`.
+#[derive(Debug, Args)]
+pub(crate) struct WhatifArgs {
+    /// The new policies: a document (YAML or JSON), or a directory of them.
+    #[arg(short, long, value_name = "DIR|FILE")]
+    file: PathBuf,
+    /// Today's policies: a document, or a directory of them.
+    #[arg(long, value_name = "DIR|FILE", required_unless_present = "app", conflicts_with = "app")]
+    policies: Option<PathBuf>,
+    /// Today's policies are those of this app on a server.
+    #[arg(long, value_name = "APP", value_parser = app)]
+    app: Option<String>,
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    compare: CompareArgs,
+}
+
+/// Compares both sets on the traffic of the log.
+pub(crate) fn run(args: &WhatifArgs) -> Result<ExitCode> {
+    if is_dash(&args.file) && is_dash(&args.compare.log) {
+        bail!("--file: the policies and the log cannot both be standard input");
+    }
+    let new = of_files(&args.file)?;
+    let today = match (&args.policies, &args.app) {
+        (Some(path), _) => of_files(path)?,
+        (None, Some(app)) => of_app(args, app)?,
+        (None, None) => bail!("expected --policies or --app"),
+    };
+    compare(&args.compare, today, new)
+}
+
+/// The policies of a document or a directory. Who may use them is not logged.
+fn of_files(path: &Path) -> Result<PolicySet> {
+    let document = Source::new(path.to_owned()).load()?.document;
+    Ok(PolicySet::new(document.for_every_app()))
+}
+
+/// The policies of an app on a server, as they are in force there.
+fn of_app(args: &WhatifArgs, app: &str) -> Result<PolicySet> {
+    let remote = Remote::new(&args.server, app)?;
+    let views = wait_for(remote.policies())?;
+    let document = |PolicyView { name, state, mut document, .. }: PolicyView| {
+        if state == State::Shadow {
+            document["overflow"] = json!("shadow");
+        }
+        let text = json!({ "policies": [document] }).to_string();
+        Document::parse(&text).with_context(|| format!("{}: `{name}`", remote.at()))
+    };
+    let documents = views.into_iter().map(document).collect::<Result<Vec<_>>>()?;
+    let joined = Document::joined(documents);
+    let joined = joined.map_err(|(_, error)| anyhow!("{}: {error}", remote.at()))?;
+    Ok(PolicySet::new(joined.for_every_app()))
+}

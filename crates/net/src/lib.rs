@@ -1,0 +1,13 @@
+//! What Sluicegate's crates share of TLS, HTTP and files.
+//!
+//! | module | what it does | feature |
+//! |---|---|---|
+//! | [`file`] | replaces a file as a whole, and keeps it over a power failure | |
+//! | [`tls`] | loads certificate authorities and configures TLS as a client | `tls` |
+//! | [`http`] | sends one request over one connection | `http` |
+
+pub mod file;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "tls")]
+pub mod tls;

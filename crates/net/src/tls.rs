@@ -1,0 +1,104 @@
+//! TLS as a client: the authorities that may have signed a server's certificate.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Largest file of authorities: a bundle of all public ones is a quarter of a MiB.
+pub const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
+
+/// Why authorities cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthoritiesError {
+    /// The system's store is empty or cannot be read.
+    #[error("the system has no trusted certificate authorities")]
+    NoneInSystem,
+    /// The file cannot be used.
+    #[error("{path}: {reason}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The authorities in the PEM file `ca`, or those that the system trusts.
+///
+/// # Errors
+/// If the file cannot be read, has more than [`AUTHORITIES_BYTES_MAX`] bytes, or contains something
+/// else than certificates; if there are none.
+pub fn authorities(ca: Option<&Path>) -> Result<RootCertStore, AuthoritiesError> {
+    let Some(path) = ca else {
+        let mut roots = RootCertStore::empty();
+        // Some of the system's certificates may not be readable: others do.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return if roots.is_empty() { Err(AuthoritiesError::NoneInSystem) } else { Ok(roots) };
+    };
+    read(path)
+        .and_then(|pem| authorities_in(&pem))
+        .map_err(|reason| AuthoritiesError::File { path: path.display().to_string(), reason })
+}
+
+/// The authorities in `pem`.
+///
+/// # Errors
+/// What is wrong with it; if there are none.
+pub fn authorities_in(pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if roots.is_empty() {
+        return Err("expected certificates in PEM".to_owned());
+    }
+    Ok(roots)
+}
+
+/// A client's TLS that trusts `roots`.
+#[must_use]
+pub fn client(roots: RootCertStore) -> Arc<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("aws-lc-rs supports the default protocol versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut pem = Vec::new();
+    let read = file.take(AUTHORITIES_BYTES_MAX + 1).read_to_end(&mut pem);
+    read.map_err(|error| error.to_string())?;
+    if pem.len() as u64 > AUTHORITIES_BYTES_MAX {
+        return Err(format!("more than {AUTHORITIES_BYTES_MAX} bytes"));
+    }
+    Ok(pem)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_holds_no_authority_is_refused_with_its_path() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(b"-----BEGIN PRIVATE KEY-----\n").expect("it can be written");
+        let error = authorities(Some(file.path())).expect_err("there is none").to_string();
+        assert!(error.starts_with(&file.path().display().to_string()), "{error}");
+        let missing = Path::new("/nonexistent/ca.pem");
+        let error = authorities(Some(missing)).expect_err("it is not there").to_string();
+        assert!(error.starts_with("/nonexistent/ca.pem: No such file"), "{error}");
+    }
+}

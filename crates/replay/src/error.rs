@@ -1,0 +1,91 @@
+//! What can be wrong with one event, in words that name the field and what is permitted there.
+
+use sluicegate::DecideError;
+use sluicegate_kernel::RangeError;
+use sluicegate_policy::DocumentErrors;
+use sluicegate_text::fields::{Field, FieldError, listed};
+use sluicegate_text::say::{self, one_line};
+
+use super::jsonl::Op;
+use super::source::LINE_BYTES_MAX;
+
+/// Why an event was not decided. It changed nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// The line is longer than is read.
+    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    LongLine,
+    /// The line is no text.
+    #[error("byte {0} of the line is not UTF-8")]
+    Utf8(usize),
+    /// The line is no object of known fields.
+    #[error(transparent)]
+    Fields(#[from] FieldError),
+    /// A number is outside its range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    /// There is no such operation.
+    #[error("op: unknown op `{0}`, expected one of {ops}", ops = listed(Op::ALL.map(Op::name)))]
+    UnknownOp(String),
+    /// The operation needs this field.
+    #[error("{}: is missing, `{}` needs {}", .field.name(), .op.name(), .field.expected())]
+    Missing {
+        /// The field.
+        field: Field,
+        /// The operation.
+        op: Op,
+    },
+    /// The operation does not know this field.
+    #[error("{}: does not go with `{}`", .field.name(), .op.name())]
+    Misplaced {
+        /// The field.
+        field: Field,
+        /// The operation.
+        op: Op,
+    },
+    /// Time went back.
+    #[error(
+        "at_us: `{at}` is before `{reached}`, the event before it; expected {reached} or later"
+    )]
+    Backwards {
+        /// What was given, µs.
+        at: u64,
+        /// The instant already reached, µs.
+        reached: u64,
+    },
+    /// A permit's name is too long or empty.
+    #[error("id: `{0}` bytes are outside 1..=1024")]
+    IdLength(usize),
+    /// The new document is for another policy than the event.
+    #[error("document.name: `{document}` is not `{}`, the policy of the event", one_line(.policy))]
+    OtherPolicy {
+        /// The name in the document.
+        document: String,
+        /// The name in the event.
+        policy: String,
+    },
+    /// The new document is no policy.
+    #[error("{}", in_document(.0))]
+    Document(#[from] DocumentErrors),
+    /// The engine did not decide.
+    #[error("{}", say::decide_error(.0))]
+    Decide(#[from] DecideError),
+    /// Too many reservations wait.
+    #[error("max_wait_us: `{0}` reservations wait already, which is the most at a time")]
+    PendingFull(usize),
+    /// A reservation held too many lines back.
+    #[error("max_wait_us: gave up, `{0}` later lines were held back by this reservation")]
+    HeldBack(usize),
+}
+
+/// On one line: `document.rules[0].token_bucket.rate: ..; and 2 more`.
+fn in_document(errors: &DocumentErrors) -> String {
+    let Some((first, others)) = errors.errors().split_first() else { return String::new() };
+    let separator = if first.path().is_empty() { ": " } else { "." };
+    let more = others.len() + errors.omitted();
+    match more {
+        0 => format!("document{separator}{first}"),
+        _ => format!("document{separator}{first}; and {more} more"),
+    }
+}

@@ -1,0 +1,282 @@
+//! `sluicegate replay`: what would these policies have done to that traffic?
+//!
+//! The same engine as the server, told the time by the input: virtual time, as fast as the machine
+//! goes. Memory does not depend on the length of the input.
+//!
+//! ```text
+//!            ┌─▶ jsonl ────────────────────┐
+//! source ────┤                             ├─▶ session ─┬─▶ output    decisions, in input order
+//!  (lines)   └─▶ combined ─▶ logs ─▶ reorder┘    │ ▲      ├─▶ summary   what is told at the end
+//!                                               ▼ │      └─▶ progress  problems, as they come
+//!                                             pending
+//! ```
+//!
+//! `sluicegate policies whatif` (`whatif`) is the same with two engines side by side.
+//!
+//! [`jsonl`] and [`combined`] are pure: bytes in, an event or an error out.
+
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
+
+mod chart;
+pub mod combined;
+mod decider;
+pub mod error;
+mod files;
+pub mod jsonl;
+mod logs;
+mod output;
+mod pending;
+mod progress;
+mod reorder;
+mod session;
+mod source;
+mod summary;
+pub mod whatif;
+
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use decider::Decider;
+use files::Files;
+use logs::Logs;
+use output::Output;
+use progress::Progress;
+use session::Session;
+use sluicegate::store::KEYS_MAX_DEFAULT;
+use sluicegate::{Clock, Micros, MonotonicClock};
+use sluicegate_policy::text::{TextError, span};
+use sluicegate_policy::{KeyAttribute, PolicySet};
+use sluicegate_text::documents;
+use sluicegate_text::say;
+use sluicegate_text::store::StoreName;
+use sluicegate_text::words::{self, Era};
+use source::{Line, Source};
+
+/// Lines between two looks at the progress: seldom enough not to be felt.
+const LINES_PER_LOOK: u64 = 8_192;
+
+/// What can be said to `sluicegate replay`.
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// The policies to replay against (YAML or JSON).
+    #[arg(long, value_name = "FILE")]
+    policies: PathBuf,
+    /// How the input is written; found out from its beginning unless given.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The policy of log lines, and of events that name none. Logs without it: the first policy
+    /// that matches, or the only one.
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// What the keys of log lines are made of: `remote_ip`, `path`, `method`, `user_agent`,
+    /// `status`. Without it: what the policy says, else `remote_ip`.
+    #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',', value_parser = KeyAttribute::parse)]
+    key: Option<Vec<KeyAttribute>>,
+    /// Write one line of JSON per decision; `-` for standard output (the summary then goes to
+    /// standard error).
+    #[arg(long, value_name = "OUT.jsonl")]
+    decisions: Option<PathBuf>,
+    /// Draw allowed and refused requests over time.
+    #[arg(long, value_name = "OUT.svg")]
+    svg: Option<PathBuf>,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+    /// How far log lines may be out of order. What comes later is decided at the time reached.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
+    reorder: Micros,
+    /// Where state is kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys of this
+    /// replay's own. The decisions are the same.
+    #[arg(long, value_name = "STORE", default_value = "memory")]
+    store: String,
+    /// Keys that are remembered at most; beyond, the fullest budgets are forgotten.
+    #[arg(long, value_name = "N", default_value_t = KEYS_MAX_DEFAULT, value_parser = keys_max)]
+    keys_max: usize,
+    /// The events or the log, plain or gzip; `-` for standard input.
+    #[arg(value_name = "INPUT")]
+    input: PathBuf,
+}
+
+/// How the input is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One event a line, as JSON.
+    Jsonl,
+    /// An access log of Apache or nginx.
+    Combined,
+}
+
+/// Replays, writes what was asked for, and tells a summary. The exit code is 1 if an event was bad
+/// or the input could not be read to its end.
+///
+/// # Errors
+/// If the replay cannot begin (policies, input, options) or what it finds cannot be written.
+pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    if is_dash(&args.policies) && is_dash(&args.input) {
+        bail!("--policies: the policies and the input cannot both be standard input");
+    }
+    if args.svg.as_deref().is_some_and(is_dash) {
+        bail!("--svg: expected a file, standard output is for the summary");
+    }
+    // Who may use a policy is not recorded; what it would have done is the question.
+    let policies = PolicySet::new(documents::load(&args.policies)?.for_every_app());
+    let input = say::input(&args.input);
+    let mut source = Source::open(&args.input).with_context(|| input.clone())?;
+    let format = args.format.unwrap_or_else(|| guess(source.peek()));
+    let mut logs = match format {
+        Format::Jsonl if args.key.is_some() => {
+            bail!("--key: events name their keys; it goes with `--format combined`");
+        }
+        Format::Jsonl => {
+            if let Some(name) = &args.policy {
+                logs::named(&policies, name)?;
+            }
+            None
+        }
+        Format::Combined => {
+            let (policy, key) = (args.policy.as_deref(), args.key.clone());
+            Some(Logs::new(&policies, policy, key, args.reorder)?)
+        }
+    };
+    let mut files = Files::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
+    let mut create = |option, path: &Option<PathBuf>| {
+        path.as_deref().map(|path| files.create(option, path)).transpose()
+    };
+    let decisions = create("--decisions", &args.decisions)?;
+    let picture = create("--svg", &args.svg)?;
+    let output = Output::new(decisions);
+    let progress = Progress::new(input.clone(), &source);
+    let decider = match StoreName::parse(&args.store).context("--store")? {
+        StoreName::Memory => Decider::in_memory(policies, args.keys_max),
+        StoreName::Redis(config) => Decider::in_redis(policies, &config).context("--store")?,
+    };
+    let session = Session::new(decider, output, progress);
+    let mut session = session.with_policy(args.policy.clone());
+
+    let begin = MonotonicClock.now();
+    let read = read_all(&mut source, &mut session, logs.as_mut());
+    match session.finish() {
+        // Whoever read the decisions has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::FAILURE),
+        written => written.context("--decisions")?,
+    }
+    let elapsed = MonotonicClock.now().since(begin);
+    if let Err(error) = &read {
+        let line = source.line_number();
+        say::note(format_args!("error: {input}: cannot be read beyond line {line}: {error}"));
+    }
+    tell(args, &session, (format, read.is_ok()), picture)?;
+    tell_speed(session.tally.events(), elapsed);
+    let is_bad = read.is_err() || (format == Format::Jsonl && session.tally.errors > 0);
+    Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn read_all(
+    source: &mut Source,
+    session: &mut Session,
+    mut logs: Option<&mut Logs>,
+) -> io::Result<()> {
+    let read = loop {
+        let number = source.line_number() + 1;
+        if number.is_multiple_of(LINES_PER_LOOK) {
+            session.progress.read(source.bytes_read());
+        }
+        match source.next_line() {
+            Ok(Some(Line::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
+            Ok(Some(Line::Bytes(bytes))) => match &mut logs {
+                Some(logs) => logs.line(number, bytes, session),
+                None => session.event(number, bytes),
+            },
+            Ok(Some(Line::TooLong)) => session.failed(number, None, &error::EventError::LongLine),
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        if session.is_stuck() {
+            break Ok(());
+        }
+    };
+    if let Some(logs) = logs {
+        logs.finish(session);
+    }
+    read
+}
+
+/// The summary and the picture. The input was of `format`, and read to its end if it is `complete`.
+fn tell(
+    args: &ReplayArgs,
+    session: &Session,
+    (format, complete): (Format, bool),
+    picture: Option<Box<dyn Write>>,
+) -> Result<()> {
+    let summary = session.tally.summary(complete);
+    let input = title(&args.input);
+    let (era, bad) = match format {
+        Format::Combined => (Era::Unix, "bad lines"),
+        Format::Jsonl => (summary.era(), "bad events"),
+    };
+    let mut text = Vec::new();
+    if args.json {
+        serde_json::to_writer_pretty(&mut text, &summary)?;
+        text.push(b'\n');
+    } else {
+        summary.write(&mut text, &input, (era, bad))?;
+    }
+    let written = if args.decisions.as_deref().is_some_and(is_dash) {
+        say::unless_closed(io::stderr().write_all(&text))
+    } else {
+        say::print(&text)
+    };
+    written.context("the summary")?;
+    if let Some(mut picture) = picture {
+        let svg = chart::svg(&input, era, &summary.timeline);
+        let drawn = picture.write_all(svg.as_bytes()).and_then(|()| picture.flush());
+        say::unless_closed(drawn).context("--svg")?;
+    }
+    Ok(())
+}
+
+fn tell_speed(events: u64, elapsed: Micros) {
+    let per_second = u128::from(events) * 1_000_000 / u128::from(elapsed.get().max(1));
+    let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
+    let (events, per_second) = (words::thousands(events), words::thousands(per_second));
+    let elapsed = words::span(elapsed);
+    say::note(format_args!("replayed {events} events in {elapsed}: {per_second} events/s"));
+}
+
+/// The format of an input that begins with `head`: that of the first line which is one or the
+/// other.
+fn guess(head: &[u8]) -> Format {
+    for line in head.split(|byte| *byte == b'\n') {
+        if line.trim_ascii_start().starts_with(b"{") {
+            return Format::Jsonl;
+        }
+        if combined::parse(String::from_utf8_lossy(line).as_bytes()).is_ok() {
+            return Format::Combined;
+        }
+    }
+    Format::Jsonl
+}
+
+/// What an input is called above its summary: its file name, or what `-` stands for.
+fn title(path: &Path) -> String {
+    say::input(path.file_name().map_or(path, Path::new))
+}
+
+/// Whether `path` stands for standard input.
+#[must_use]
+pub fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn window(text: &str) -> Result<Micros, TextError> {
+    if text == "0" { Ok(Micros::ZERO) } else { span(text) }
+}
+
+fn keys_max(text: &str) -> Result<usize, String> {
+    /// A hundred million keys take 20 GB: more is a slip of the pen.
+    const KEYS_MAX_MAX: usize = 100_000_000;
+    let keys = text.parse().ok().filter(|keys| (1..=KEYS_MAX_MAX).contains(keys));
+    keys.ok_or_else(|| format!("`{text}` is not a whole number 1..={KEYS_MAX_MAX}"))
+}

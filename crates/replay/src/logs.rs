@@ -1,0 +1,199 @@
+//! Access logs against the engine: each line is a check of cost 1, in the order of time.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use sluicegate::{Cost, Micros, Verb};
+use sluicegate_policy::attribute::key_of;
+use sluicegate_policy::{KeyAttribute, Policy, PolicySet};
+use sluicegate_text::say::one_line;
+
+use super::combined::{self, LogError, LogLine};
+use super::jsonl::Op;
+use super::reorder::Reorder;
+use super::session::{Ask, Session};
+
+/// Lines on their way to the session: which policy they are a check of, with which key, and when.
+pub(crate) struct Logs {
+    guard: Guard,
+    reorder: Reorder<(u64, Guarded)>,
+}
+
+/// Which policy guards a line of a log, and what its key is made of.
+pub(crate) struct Guard {
+    choice: Choice,
+    /// What keys are made of, if it is not what the policy says.
+    key: Option<Vec<KeyAttribute>>,
+}
+
+/// A line that is guarded.
+pub(crate) struct Guarded {
+    pub(crate) policy: Arc<Policy>,
+    key: Box<str>,
+}
+
+enum Choice {
+    /// Every line is a check of this policy.
+    One(Arc<Policy>),
+    /// The first that matches.
+    Matching(PolicySet),
+    /// None is a check of any.
+    Nothing,
+}
+
+impl Logs {
+    /// Lines are checks of the policy called `policy`; without a name, of the first one of
+    /// `policies` that matches, or of the only one there is.
+    ///
+    /// # Errors
+    /// If there is no such policy, or keys are to be made of what no log knows.
+    pub(crate) fn new(
+        policies: &PolicySet,
+        policy: Option<&str>,
+        key: Option<Vec<KeyAttribute>>,
+        window: Micros,
+    ) -> Result<Self> {
+        let guard = Guard::new(choose(policies, policy)?, key)?;
+        Ok(Self { guard, reorder: Reorder::new(window) })
+    }
+
+    /// Takes one line of the log; it and others are decided when their time has come.
+    pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut Session) {
+        // Servers escape what is not text. Where one did not, the rest of the line still counts.
+        let text = String::from_utf8_lossy(bytes);
+        let parsed = match combined::parse(text.as_bytes()) {
+            Ok(parsed) => parsed,
+            Err(error) => return session.failed(line, None, &error),
+        };
+        match self.guard.of(&parsed) {
+            Ok(Some(guarded)) => self.reorder.push(parsed.at, (line, guarded)),
+            Ok(None) => return session.tally.unmatched += 1,
+            Err(error) => return session.failed(line, Some(parsed.at), &error),
+        }
+        while let Some((at, check)) = self.reorder.pop_due() {
+            decide(at, &check, session);
+        }
+    }
+
+    /// The end of the log: decides what still waits for its turn.
+    pub(crate) fn finish(&mut self, session: &mut Session) {
+        while let Some((at, check)) = self.reorder.pop() {
+            decide(at, &check, session);
+        }
+        session.tally.late = self.reorder.late();
+    }
+}
+
+impl Guard {
+    fn new(choice: Choice, key: Option<Vec<KeyAttribute>>) -> Result<Self> {
+        let own: Vec<_> = match (&key, &choice) {
+            (Some(key), _) => key.iter().collect(),
+            (None, Choice::One(policy)) => policy.key().iter().collect(),
+            (None, Choice::Matching(set)) => {
+                set.policies().iter().flat_map(|policy| policy.key()).collect()
+            }
+            (None, Choice::Nothing) => Vec::new(),
+        };
+        if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute)) {
+            bail!("key: logs do not know `{unknown}`; make it of others with `--key remote_ip`");
+        }
+        Ok(Self { choice, key })
+    }
+
+    /// As [`Logs::new`]; but nothing is guarded if there is no such policy, or none at all.
+    ///
+    /// # Errors
+    /// If nobody says which policy, or keys are to be made of what no log knows.
+    pub(crate) fn if_any(
+        policies: &PolicySet,
+        policy: Option<&str>,
+        key: Option<Vec<KeyAttribute>>,
+    ) -> Result<Self> {
+        let is_there = policy.map_or(!policies.is_empty(), |name| policies.resolve(name).is_some());
+        let choice = if is_there { choose(policies, policy)? } else { Choice::Nothing };
+        Self::new(choice, key)
+    }
+
+    /// What guards `line`.
+    ///
+    /// # Errors
+    /// If the line lacks what its key is made of.
+    pub(crate) fn of(&self, line: &LogLine<'_>) -> Result<Option<Guarded>, LogError> {
+        let LogLine { at: _, request, is_cut } = line;
+        let policy = match &self.choice {
+            Choice::One(policy) => Some(policy),
+            Choice::Matching(policies) => policies.match_request(request),
+            Choice::Nothing => None,
+        };
+        let Some(policy) = policy else { return Ok(None) };
+        let attributes = self.attributes(policy);
+        if *is_cut && attributes.contains(&KeyAttribute::UserAgent) {
+            return Err(LogError::Missing("user_agent"));
+        }
+        let key = key_of(attributes, request).into();
+        Ok(Some(Guarded { policy: Arc::clone(policy), key }))
+    }
+
+    /// What the keys of `policy` are made of.
+    fn attributes<'a>(&'a self, policy: &'a Policy) -> &'a [KeyAttribute] {
+        let own = self.key.as_deref().unwrap_or(policy.key());
+        if own.is_empty() { &[KeyAttribute::RemoteIp] } else { own }
+    }
+}
+
+impl Guarded {
+    /// Whose budget it is. A request without an attribute that is a whole key takes that of all who
+    /// lack it.
+    pub(crate) fn key(&self) -> Option<&str> {
+        (!self.key.is_empty()).then_some(&*self.key)
+    }
+}
+
+/// The policy that `--policy` names.
+///
+/// # Errors
+/// If there is none of this name.
+pub(crate) fn named<'a>(policies: &'a PolicySet, name: &str) -> Result<&'a Arc<Policy>> {
+    match policies.resolve(name) {
+        Some(policy) => Ok(policy),
+        None => bail!("--policy: there is no policy `{}`", one_line(name)),
+    }
+}
+
+fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
+    if let Some(name) = policy {
+        return named(policies, name).map(|policy| Choice::One(Arc::clone(policy)));
+    }
+    if policies.policies().iter().any(|policy| policy.matcher().is_some()) {
+        return Ok(Choice::Matching(policies.clone()));
+    }
+    match policies.policies() {
+        [only] => Ok(Choice::One(Arc::clone(only))),
+        others => {
+            bail!("--policy: name one of the {} policies, or give them a `match`", others.len())
+        }
+    }
+}
+
+fn decide(at: Micros, (line, guarded): &(u64, Guarded), session: &mut Session) {
+    let ask = Ask {
+        line: *line,
+        at,
+        policy: guarded.policy.name(),
+        key: guarded.key(),
+        op: Op::Check,
+        verb: Verb::Check { cost: Cost::ONE },
+        id: None,
+    };
+    if let Err(error) = session.ask(ask) {
+        session.failed(*line, Some(at), &error);
+    }
+}
+
+fn is_logged(attribute: &KeyAttribute) -> bool {
+    use KeyAttribute::{Header, Host, Method, Path, RemoteIp, Status, UserAgent};
+    match attribute {
+        RemoteIp | Path | Method | UserAgent | Status => true,
+        Host | Header(_) => false,
+    }
+}

@@ -1,0 +1,61 @@
+//! What is said on standard error while a replay runs: how far it is, and what is wrong.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sluicegate_text::say;
+
+use super::source::Source;
+
+/// Problems that are told one by one; the rest are only counted, for nobody reads a million lines.
+const TOLD_MAX: u64 = 20;
+
+/// A progress bar, if somebody watches, and the problems so far.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    input: String,
+    problems: u64,
+}
+
+impl Progress {
+    /// For the input called `input`.
+    pub(crate) fn new(input: String, source: &Source) -> Self {
+        let bar = match source.bytes() {
+            _ if !std::io::stderr().is_terminal() => ProgressBar::hidden(),
+            Some(bytes) => ProgressBar::new(bytes)
+                .with_style(style("{bar:40} {binary_bytes} of {binary_total_bytes}, {eta} left")),
+            None => ProgressBar::new_spinner().with_style(style("{spinner} {binary_bytes}")),
+        };
+        Self { bar, input, problems: 0 }
+    }
+
+    /// `bytes` have been read.
+    pub(crate) fn read(&self, bytes: u64) {
+        self.bar.set_position(bytes);
+    }
+
+    /// Tells that `line` is wrong, unless very many were.
+    pub(crate) fn problem(&mut self, line: u64, problem: &str) {
+        self.problems += 1;
+        if self.problems <= TOLD_MAX {
+            self.say(&format!("{}:{line}: {problem}", self.input));
+        }
+    }
+
+    /// Takes the bar away and tells how many more problems there were.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+        if self.problems > TOLD_MAX {
+            let more = sluicegate_text::words::thousands(self.problems - TOLD_MAX);
+            self.say(&format!("{}: and {more} more", self.input));
+        }
+    }
+
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| say::note(line));
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is one of the two above")
+}

@@ -1,0 +1,292 @@
+//! Events against the engine, in virtual time: decided, counted, written.
+
+use std::fmt::Display;
+use std::io;
+
+use serde_json::value::RawValue;
+use sluicegate::{Answer, DecideError, Micros, PermitId, Request, Verb};
+use sluicegate_kernel::limits::SPAN_MAX_US;
+use sluicegate_policy::Policy;
+use sluicegate_text::fields::Field;
+
+use super::decider::Decider;
+use super::error::EventError;
+use super::jsonl::{self, Act, BadEvent, Event, Op};
+use super::output::{DecisionLine, HELD_LINES_MAX, Output, Place, write_configured, write_error};
+use super::pending::{PENDING_MAX, Pending, Reservation};
+use super::progress::Progress;
+use super::summary::Tally;
+
+/// A replay while it runs.
+pub(crate) struct Session {
+    decider: Decider,
+    /// The policy of events that name none.
+    policy: Option<String>,
+    output: Output,
+    pub(crate) tally: Tally,
+    pub(crate) progress: Progress,
+    pending: Pending,
+    /// The instant of the last event that was decided.
+    reached: Micros,
+    /// Permits that were given a name here.
+    permits: u64,
+}
+
+/// One request, ready to be decided.
+pub(crate) struct Ask<'a> {
+    /// The line it came in.
+    pub(crate) line: u64,
+    pub(crate) at: Micros,
+    pub(crate) policy: &'a str,
+    pub(crate) key: Option<&'a str>,
+    pub(crate) op: Op,
+    pub(crate) verb: Verb,
+    /// The name of the permit, where there is one.
+    pub(crate) id: Option<&'a str>,
+}
+
+impl Session {
+    /// A replay that `decider` decides.
+    pub(crate) fn new(decider: Decider, output: Output, progress: Progress) -> Self {
+        Self {
+            decider,
+            policy: None,
+            output,
+            tally: Tally::new(),
+            progress,
+            pending: Pending::default(),
+            reached: Micros::ZERO,
+            permits: 0,
+        }
+    }
+
+    /// The same, where events that name no policy are those of `policy`.
+    pub(crate) fn with_policy(self, policy: Option<String>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Does what one line of `jsonl` says.
+    pub(crate) fn event(&mut self, line: u64, bytes: &[u8]) {
+        match jsonl::parse(bytes) {
+            Err(BadEvent { at, error }) => self.failed(line, at, &error),
+            Ok(event) => {
+                let at = event.at;
+                if let Err(error) = self.act(line, event) {
+                    self.failed(line, Some(at), &error);
+                }
+            }
+        }
+    }
+
+    /// Decides `ask`.
+    ///
+    /// # Errors
+    /// [`EventError`]: it was not decided, and changed nothing.
+    pub(crate) fn ask(&mut self, ask: Ask<'_>) -> Result<(), EventError> {
+        let Ask { line: _, at, policy, key, op, verb, id } = &ask;
+        let request = Request::new(policy, key.map(str::as_bytes), verb.clone());
+        if self.pending.is_due(*at) {
+            // An event that is not decided must not let time pass either.
+            self.probe(&request, *at)?;
+            self.advance(*at);
+        }
+        let answer = self.decider.decide_at(&request, *at)?;
+        if let Some(due) = due_again(&answer, verb, *at) {
+            return self.hold(ask, due);
+        }
+        self.reached = *at;
+        if matches!(op, Op::Check | Op::Reserve | Op::AtMost | Op::Acquire) {
+            self.tally.arrived(*at);
+            self.tally.decided(policy, *key, &answer.decision, (*at, Micros::ZERO));
+        } else {
+            self.tally.other(*at);
+        }
+        let decision = DecisionLine {
+            at: *at,
+            policy,
+            key: *key,
+            op: *op,
+            delay: Micros::ZERO,
+            decision: &answer.decision,
+            rule: answer.rule(),
+            id: *id,
+        };
+        self.output.put(|out| decision.write(out));
+        self.give_up_overdue();
+        Ok(())
+    }
+
+    /// A line that was not decided.
+    pub(crate) fn failed(&mut self, line: u64, at: Option<Micros>, error: &dyn Display) {
+        let error = error.to_string();
+        self.tally.errors += 1;
+        self.progress.problem(line, &error);
+        self.output.put(|out| write_error(out, at, line, &error));
+        self.give_up_overdue();
+    }
+
+    /// Whether decisions can no longer be written.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.output.has_failed()
+    }
+
+    /// Lets all the time pass that somebody still waits for, and writes what is left.
+    ///
+    /// # Errors
+    /// Those of writing, also earlier ones.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.advance(Micros::MAX);
+        self.tally.evicted = self.decider.evictions();
+        self.progress.finish();
+        self.output.finish()
+    }
+
+    fn act(&mut self, line: u64, event: Event<'_>) -> Result<(), EventError> {
+        let Event { at, policy, key, act } = event;
+        if at < self.reached {
+            return Err(EventError::Backwards { at: at.get(), reached: self.reached.get() });
+        }
+        let op = act.op();
+        if let Act::Configure(document) = act {
+            return self.configure(at, policy.as_deref(), document);
+        }
+        let default = self.policy.clone();
+        let Some(policy) = policy.as_deref().or(default.as_deref()) else {
+            return Err(EventError::Missing { field: Field::Policy, op });
+        };
+        let nameless = matches!(act, Act::Acquire { id: None, .. });
+        let (verb, id) = match act {
+            Act::Check(cost) => (Verb::Check { cost }, None),
+            Act::Peek(cost) => (Verb::Peek { cost }, None),
+            Act::Refund(cost) => (Verb::Refund { cost }, None),
+            Act::Reset | Act::Configure(_) => (Verb::Reset, None),
+            Act::Reserve { cost, max_wait } => (Verb::Reserve { cost, max_wait }, None),
+            Act::AtMost(cost) => (Verb::AtMost { cost }, None),
+            Act::Acquire { cost, id } => {
+                let id = id.unwrap_or_else(|| format!("p{}", self.permits + 1).into());
+                (Verb::Acquire { cost, permit: PermitId::named(&id) }, Some(id))
+            }
+            Act::Release(id) => (Verb::Release { permit: PermitId::named(&id) }, Some(id)),
+            Act::Renew(id) => (Verb::Renew { permit: PermitId::named(&id) }, Some(id)),
+        };
+        let (key, id) = (key.as_deref(), id.as_deref());
+        self.ask(Ask { line, at, policy, key, op, verb, id })?;
+        self.permits += u64::from(nameless);
+        Ok(())
+    }
+
+    fn configure(
+        &mut self,
+        at: Micros,
+        name: Option<&str>,
+        document: &RawValue,
+    ) -> Result<(), EventError> {
+        let policy = Policy::parse_one(document.get())?.for_every_app();
+        if let Some(name) = name.filter(|name| *name != policy.name()) {
+            let (document, policy) = (policy.name().to_owned(), name.to_owned());
+            return Err(EventError::OtherPolicy { document, policy });
+        }
+        let name = policy.name().to_owned();
+        let policies = self.decider.policies();
+        if policies.resolve(&name).is_none() {
+            return Err(DecideError::UnknownPolicy(name).into());
+        }
+        self.advance(at);
+        self.reached = at;
+        let policies = policies.with(policy).expect("one in the place of another adds none");
+        self.decider.set_policies(policies);
+        self.tally.other(at);
+        self.output.put(|out| write_configured(out, at, &name));
+        self.give_up_overdue();
+        Ok(())
+    }
+
+    /// Whether `request` would be decided at all. Changes nothing.
+    fn probe(&self, request: &Request<'_>, at: Micros) -> Result<(), DecideError> {
+        let peek = Request { verb: Verb::Peek { cost: sluicegate::Cost::ONE }, ..request.clone() };
+        let answer = self.decider.decide_at(&peek, at)?;
+        Ok(answer.rules().supports(&request.verb)?)
+    }
+
+    /// Keeps a reservation that was refused until `due`.
+    fn hold(&mut self, ask: Ask<'_>, due: Micros) -> Result<(), EventError> {
+        let Ask { line, at, policy, key, op: _, verb, id: _ } = ask;
+        let Verb::Reserve { cost, max_wait } = verb else { return Ok(()) };
+        if self.pending.is_full() {
+            return Err(EventError::PendingFull(PENDING_MAX));
+        }
+        self.reached = at;
+        self.tally.arrived(at);
+        let (policy, key) = (policy.into(), key.map(Into::into));
+        let deadline = at.plus(max_wait);
+        let reservation = Reservation { line, at, deadline, policy, key, cost };
+        let place = self.output.hold();
+        self.pending.push(due, place, reservation);
+        self.give_up_overdue();
+        Ok(())
+    }
+
+    /// Tries again whom it is time to try again, up to `now`.
+    fn advance(&mut self, now: Micros) {
+        while let Some((due, place, reservation)) = self.pending.pop_due(now) {
+            self.retry(due, place, reservation);
+        }
+    }
+
+    fn retry(&mut self, now: Micros, place: Place, reservation: Reservation) {
+        let Reservation { line: _, at, deadline, policy, key, cost } = &reservation;
+        let verb = Verb::Reserve { cost: *cost, max_wait: deadline.since(now) };
+        let request = Request::new(policy, key.as_ref().map(|key| key.as_bytes()), verb);
+        let answer = match self.decider.decide_at(&request, now) {
+            Ok(answer) => answer,
+            Err(error) => return self.withdraw(place, &reservation, &error.into()),
+        };
+        if let Some(due) = due_again(&answer, &request.verb, now) {
+            return self.pending.push(due, place, reservation);
+        }
+        let delay = now.since(*at);
+        self.tally.decided(policy, key.as_deref(), &answer.decision, (*at, delay));
+        let decision = DecisionLine {
+            at: *at,
+            policy,
+            key: key.as_deref(),
+            op: Op::Reserve,
+            delay,
+            decision: &answer.decision,
+            rule: answer.rule(),
+            id: None,
+        };
+        self.output.fill(place, |out| decision.write(out));
+    }
+
+    /// A reservation that waits gives up: as it was charged nothing, that changes nothing.
+    fn withdraw(&mut self, place: Place, reservation: &Reservation, error: &EventError) {
+        let (line, at, error) = (reservation.line, reservation.at, error.to_string());
+        self.tally.withdrawn();
+        self.tally.errors += 1;
+        self.progress.problem(line, &error);
+        self.output.fill(place, |out| write_error(out, Some(at), line, &error));
+    }
+
+    fn give_up_overdue(&mut self) {
+        while let Some(place) = self.output.overdue() {
+            let reservation =
+                self.pending.remove(place).expect("only reservations hold lines back");
+            self.withdraw(place, &reservation, &EventError::HeldBack(HELD_LINES_MAX));
+        }
+    }
+}
+
+/// When a reservation that was refused is tried again: if the rule that refused cannot book, and
+/// patience and time suffice.
+fn due_again(answer: &Answer, verb: &Verb, now: Micros) -> Option<Micros> {
+    let Verb::Reserve { max_wait, .. } = verb else { return None };
+    if answer.decision.allowed() {
+        return None;
+    }
+    let retry = answer.decision.retry_after().filter(|retry| retry <= max_wait)?;
+    let mut rules = answer.rules().rules().iter();
+    let books = rules.any(|named| *named.name == *answer.rule() && named.rule.books());
+    let due = now.plus(retry.max(Micros::new(1)));
+    (!books && due.get() <= SPAN_MAX_US).then_some(due)
+}

@@ -1,0 +1,183 @@
+//! `sluicegate policies whatif`: today's policies and new ones, side by side on the traffic of a log.
+//!
+//! ```text
+//!                              ┌─▶ today's guard and engine ─┐
+//! source ─▶ combined ─▶ reorder┤                             ├─▶ tally: who is refused by one only
+//!                              └─▶ the new guard and engine ─┘
+//! ```
+//!
+//! Each line is a check of cost 1 of the policy that guards it, which need not be the same one. To be
+//! refused is to be over the limit: a policy in the shadow refuses nobody.
+
+mod tally;
+mod tell;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use sluicegate::store::KEYS_MAX_DEFAULT;
+use sluicegate::{Cost, DecideError, Micros, Request, Verb};
+use sluicegate_policy::{KeyAttribute, Overflow, Policy, PolicySet};
+use sluicegate_text::say::{self, Output};
+
+use super::decider::Decider;
+use super::error::EventError;
+use super::logs::{Guard, Guarded};
+use super::progress::Progress;
+use super::reorder::Reorder;
+use super::source::{Line, Source};
+use super::{LINES_PER_LOOK, combined, window};
+use tally::Tally;
+
+/// How two sets of policies are compared.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The traffic: an access log of Apache or nginx, plain or gzip; `-` for standard input.
+    #[arg(long, value_name = "LOG")]
+    pub log: PathBuf,
+    /// The policy that guards all lines. Without it: the first that matches, or the only one.
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// What keys are made of: `remote_ip`, `path`, `method`, `user_agent`, `status`. Without it: what
+    /// the policy says, else `remote_ip`.
+    #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',', value_parser = KeyAttribute::parse)]
+    key: Option<Vec<KeyAttribute>>,
+    /// How far log lines may be out of order. What comes later is decided at the time reached.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
+    reorder: Micros,
+    /// How to print it.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+}
+
+/// One of the two sets of policies, with the budgets that it keeps.
+struct Side {
+    guard: Guard,
+    decider: Decider,
+}
+
+/// Both, while the log is read.
+struct Sides {
+    today: Side,
+    new: Side,
+    reorder: Reorder<Waiting>,
+    tally: Tally,
+    progress: Progress,
+}
+
+/// A line that waits for its turn.
+struct Waiting {
+    line: u64,
+    today: Option<Guarded>,
+    new: Option<Guarded>,
+}
+
+/// Compares `today` with `new`, and prints what is otherwise. The exit code is 1 if the log could not be
+/// read to its end.
+///
+/// # Errors
+/// If the comparison cannot begin, or what it finds cannot be written.
+pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<ExitCode> {
+    if let Some(name) = &args.policy
+        && new.resolve(name).is_none()
+        && today.resolve(name).is_none()
+    {
+        bail!("--policy: there is no policy `{}`", say::one_line(name));
+    }
+    let input = say::input(&args.log);
+    let mut source = Source::open(&args.log).with_context(|| input.clone())?;
+    if source.peek().trim_ascii_start().starts_with(b"{") {
+        bail!("--log: {input} holds events, expected an access log");
+    }
+    let mut sides = Sides {
+        today: Side::new(today, args).context("today's policies")?,
+        new: Side::new(new, args).context("the new policies")?,
+        reorder: Reorder::new(args.reorder),
+        tally: Tally::new(),
+        progress: Progress::new(input.clone(), &source),
+    };
+    let read = sides.read(&mut source);
+    if let Err(error) = &read {
+        let line = source.line_number();
+        say::note(format_args!("error: {input}: cannot be read beyond line {line}: {error}"));
+    }
+    tell::tell(&sides.tally.summary(read.is_ok()), &super::title(&args.log), args.output)?;
+    Ok(if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Sides {
+    fn read(&mut self, source: &mut Source) -> io::Result<()> {
+        let read = loop {
+            let number = source.line_number() + 1;
+            if number.is_multiple_of(LINES_PER_LOOK) {
+                self.progress.read(source.bytes_read());
+            }
+            match source.next_line() {
+                Ok(Some(Line::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
+                Ok(Some(Line::Bytes(bytes))) => self.line(number, bytes),
+                Ok(Some(Line::TooLong)) => self.failed(number, &EventError::LongLine),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        while let Some((at, waiting)) = self.reorder.pop() {
+            self.decide(at, &waiting);
+        }
+        self.tally.late = self.reorder.late();
+        self.tally.evicted = self.today.decider.evictions() + self.new.decider.evictions();
+        self.progress.finish();
+        read
+    }
+
+    fn line(&mut self, line: u64, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let parsed = match combined::parse(text.as_bytes()) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.failed(line, &error),
+        };
+        match (self.today.guard.of(&parsed), self.new.guard.of(&parsed)) {
+            (Ok(None), Ok(None)) => self.tally.unguarded += 1,
+            (Ok(today), Ok(new)) => self.reorder.push(parsed.at, Waiting { line, today, new }),
+            (Err(error), _) | (_, Err(error)) => return self.failed(line, &error),
+        }
+        while let Some((at, waiting)) = self.reorder.pop_due() {
+            self.decide(at, &waiting);
+        }
+    }
+
+    fn decide(&mut self, at: Micros, Waiting { line, today, new }: &Waiting) {
+        let refuses = |side: &Side, guarded: &Option<Guarded>| match guarded {
+            Some(guarded) => side.refuses(guarded, at),
+            None => Ok(false),
+        };
+        match (refuses(&self.today, today), refuses(&self.new, new)) {
+            (Ok(by_today), Ok(by_new)) => {
+                self.tally.decided(at, (today.as_ref(), by_today), (new.as_ref(), by_new));
+            }
+            (Err(error), _) | (_, Err(error)) => self.failed(*line, &EventError::from(error)),
+        }
+    }
+
+    fn failed(&mut self, line: u64, error: &dyn std::fmt::Display) {
+        self.tally.errors += 1;
+        self.progress.problem(line, &error.to_string());
+    }
+}
+
+impl Side {
+    fn new(policies: PolicySet, args: &CompareArgs) -> Result<Self> {
+        let guard = Guard::if_any(&policies, args.policy.as_deref(), args.key.clone())?;
+        Ok(Self { guard, decider: Decider::in_memory(policies, KEYS_MAX_DEFAULT) })
+    }
+
+    fn refuses(&self, guarded: &Guarded, at: Micros) -> Result<bool, DecideError> {
+        let policy: &Policy = &guarded.policy;
+        let verb = Verb::Check { cost: Cost::ONE };
+        let request = Request::new(policy.name(), guarded.key().map(str::as_bytes), verb);
+        let answer = self.decider.decide_at(&request, at)?;
+        Ok(!answer.decision.allowed() && !matches!(policy.overflow(), Overflow::Shadow))
+    }
+}

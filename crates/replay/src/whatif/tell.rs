@@ -1,0 +1,116 @@
+//! What two sets of policies do otherwise, told to people or as data.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use sluicegate::Micros;
+use sluicegate_text::say::{self, Output, one_line};
+use sluicegate_text::words::{Era, percent, span, thousands};
+
+use super::tally::{AffectedKey, NamedPolicy, Summary};
+
+/// Tells it of the log called `input`.
+pub(super) fn tell(summary: &Summary, input: &str, output: Output) -> Result<()> {
+    let mut text = Vec::new();
+    match output {
+        Output::Text => write(&mut text, summary, input)?,
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut text, summary)?;
+            text.push(b'\n');
+        }
+    }
+    say::print(&text).context("standard output")
+}
+
+fn write(out: &mut Vec<u8>, summary: &Summary, input: &str) -> Result<()> {
+    write!(out, "{}: ", one_line(input))?;
+    match summary.first_at_us.zip(summary.last_at_us) {
+        None => writeln!(out, "no requests that a policy guards")?,
+        Some((first, last)) => {
+            let (first, last) = (Micros::new(first), Micros::new(last));
+            let (begin, end) = (Era::Unix.instant(first), Era::Unix.instant(last));
+            writeln!(out, "{begin} to {end} UTC ({})", span(last.since(first)))?;
+        }
+    }
+    if !summary.complete {
+        writeln!(out, "the log could not be read to its end; this is what was read")?;
+    }
+    writeln!(out)?;
+    write_counts(out, summary)?;
+    write_policies(out, &summary.policies)?;
+    write_keys(out, "newly refused", &summary.keys_newly_refused)?;
+    write_keys(out, "no longer refused", &summary.keys_no_longer_refused)?;
+    if summary.keys_excess > 0 {
+        let excess = thousands(summary.keys_excess);
+        writeln!(out, "(very many keys: each count is up to {excess} too high)")?;
+    }
+    Ok(())
+}
+
+fn write_counts(out: &mut Vec<u8>, summary: &Summary) -> Result<()> {
+    let Summary { requests, unguarded, errors, late, evicted, .. } = summary;
+    let mut row = |name: &str, count: u64, note: &str| {
+        let line = format!("{name:<30}{:>14}   {note}", thousands(count));
+        writeln!(out, "{}", line.trim_end())
+    };
+    row("requests", *requests, "")?;
+    for (name, count) in [
+        ("refused today", summary.refused_today),
+        ("refused by the new policies", summary.refused_new),
+        ("  newly refused", summary.newly_refused),
+        ("  no longer refused", summary.no_longer_refused),
+    ] {
+        row(name, count, &percent(count, *requests))?;
+    }
+    for (name, count, note) in [
+        ("unguarded lines", *unguarded, "neither today nor then"),
+        ("bad lines", *errors, "not decided; told on standard error"),
+        ("late lines", *late, "decided at the time already reached; see --reorder"),
+        ("forgotten budgets", *evicted, "NOT EXACT: too many keys"),
+    ] {
+        if count > 0 {
+            row(name, count, note)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_policies(out: &mut Vec<u8>, policies: &[NamedPolicy]) -> Result<()> {
+    if policies.is_empty() {
+        return Ok(());
+    }
+    let width = policies.iter().map(|policy| policy.policy.len()).max().unwrap_or(0).max(6);
+    writeln!(
+        out,
+        "\n{:<width$}  {:>12}  {:>12}  {:>12}  {:>12}  {:>13}  {:>17}",
+        "policy", "today", "refused", "new", "refused", "newly refused", "no longer refused"
+    )?;
+    for NamedPolicy { policy, counts } in policies {
+        let [today, refused, new, by_new, newly, no_longer] = [
+            counts.today.requests,
+            counts.today.refused,
+            counts.new.requests,
+            counts.new.refused,
+            counts.newly_refused,
+            counts.no_longer_refused,
+        ]
+        .map(thousands);
+        writeln!(
+            out,
+            "{policy:<width$}  {today:>12}  {refused:>12}  {new:>12}  {by_new:>12}  {newly:>13}  {no_longer:>17}"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_keys(out: &mut Vec<u8>, what: &str, keys: &[AffectedKey]) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nkeys {what} the most")?;
+    for AffectedKey { policy, key, requests } in keys {
+        let key = key.as_deref().map_or("(the budget that all share)".to_owned(), one_line);
+        writeln!(out, "{:>14}  {policy}  {key}", thousands(*requests))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! One JSON object taken apart: fields in any order, each once, each of its kind.
+//!
+//! The bodies of the HTTP wire and the events of `replay` are such objects; each says which of the
+//! fields it knows. What is wrong is told in our words, not the parser's: with the field's name and
+//! what is permitted there. What the text says is borrowed from it unless it uses escapes.
+
+mod error;
+mod names;
+mod value;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::say::one_line;
+pub use error::FieldError;
+pub use names::Field;
+pub use names::{Kind, listed};
+use value::{AnyValue, FieldName, Value};
+
+/// Which fields an object may have, and an example of it.
+#[derive(Debug)]
+pub struct Form {
+    /// The fields that may be there.
+    pub fields: &'static [Field],
+    /// An object of this form, for errors.
+    pub example: &'static str,
+}
+
+/// The fields as they come in; the first problem is kept while the rest is read on, so that every
+/// other field is known wherever it stands. `None`: left out, or `null` where that may be.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "see `Field::expected`")]
+pub struct Fields<'a> {
+    pub at_us: Option<u64>,
+    pub policy: Option<Cow<'a, str>>,
+    pub key: Option<Cow<'a, str>>,
+    pub app: Option<Cow<'a, str>>,
+    pub cost: Option<u64>,
+    pub op: Option<Cow<'a, str>>,
+    pub max_wait_us: Option<u64>,
+    pub max_wait_ms: Option<u64>,
+    pub charged: Option<u64>,
+    pub actual_cost: Option<u64>,
+    pub atomic: Option<bool>,
+    pub checks: Option<&'a RawValue>,
+    pub id: Option<Cow<'a, str>>,
+    pub document: Option<&'a RawValue>,
+    form: &'static Form,
+    /// The fields that have come, a bit each.
+    seen: u16,
+    /// The field whose value is being read.
+    reading: Option<Field>,
+    problem: Option<FieldError>,
+}
+
+impl<'a> Fields<'a> {
+    /// None yet, of an object of this form.
+    pub const fn new(form: &'static Form) -> Self {
+        Self {
+            at_us: None,
+            policy: None,
+            key: None,
+            app: None,
+            cost: None,
+            op: None,
+            max_wait_us: None,
+            max_wait_ms: None,
+            charged: None,
+            actual_cost: None,
+            atomic: None,
+            checks: None,
+            id: None,
+            document: None,
+            form,
+            seen: 0,
+            reading: None,
+            problem: None,
+        }
+    }
+
+    /// Reads the object that `text` is.
+    ///
+    /// # Errors
+    /// The first [`FieldError`]; the fields that were read are there all the same.
+    pub fn read(&mut self, text: &'a str) -> Result<(), FieldError> {
+        if !text.trim_ascii_start().starts_with('{') {
+            let (example, found) = (self.form.example, one_line(text.trim_ascii()));
+            return Err(FieldError::NoObject { example, found });
+        }
+        let mut json = serde_json::Deserializer::from_str(text);
+        let end = json.deserialize_map(&mut *self).and_then(|()| json.end());
+        if let Err(error) = end {
+            return Err(FieldError::Json { field: self.reading, problem: problem(&error) });
+        }
+        self.problem.take().map_or(Ok(()), Err)
+    }
+
+    fn note(&mut self, problem: FieldError) {
+        self.problem.get_or_insert(problem);
+    }
+
+    /// Reads the value of `field`.
+    fn value<M: MapAccess<'a>>(&mut self, field: Field, map: &mut M) -> Result<(), M::Error> {
+        if self.seen & field.bit() != 0 {
+            self.note(FieldError::Twice(field));
+            return map.next_value::<IgnoredAny>().map(drop);
+        }
+        self.seen |= field.bit();
+        self.reading = Some(field);
+        match field.kind() {
+            Kind::Raw => self.raw(field, map.next_value()?),
+            kind => match (kind, map.next_value_seed(AnyValue)?) {
+                (Kind::Whole { .. }, Value::Whole(number)) => self.number(field, number),
+                (Kind::Text { .. }, Value::Text(text)) => self.text(field, text),
+                (Kind::Flag, Value::Flag(flag)) => self.atomic = Some(flag),
+                (_, Value::Null) if field.may_be_null() => {}
+                (_, other) => self.note(FieldError::Kind { field, given: other.in_short() }),
+            },
+        }
+        self.reading = None;
+        Ok(())
+    }
+
+    fn number(&mut self, field: Field, number: u64) {
+        let place = match field {
+            Field::AtUs => &mut self.at_us,
+            Field::Cost => &mut self.cost,
+            Field::MaxWaitUs => &mut self.max_wait_us,
+            Field::MaxWaitMs => &mut self.max_wait_ms,
+            Field::Charged => &mut self.charged,
+            Field::ActualCost => &mut self.actual_cost,
+            _ => return,
+        };
+        *place = Some(number);
+    }
+
+    fn text(&mut self, field: Field, text: Cow<'a, str>) {
+        let place = match field {
+            Field::Policy => &mut self.policy,
+            Field::Key => &mut self.key,
+            Field::App => &mut self.app,
+            Field::Op => &mut self.op,
+            Field::Id => &mut self.id,
+            _ => return,
+        };
+        *place = Some(text);
+    }
+
+    fn raw(&mut self, field: Field, json: &'a RawValue) {
+        match field {
+            Field::Document => self.document = Some(json),
+            Field::Checks => self.checks = Some(json),
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for &mut Fields<'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<(), M::Error> {
+        while let Some(name) = map.next_key_seed(FieldName(self.form))? {
+            match name {
+                Ok(field) => self.value(field, &mut map)?,
+                Err(unknown) => {
+                    self.note(FieldError::Unknown { name: unknown, known: self.form.fields });
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error without its "at line 1": most objects are on one line.
+fn problem(error: &serde_json::Error) -> String {
+    error.to_string().replacen(" at line 1 column ", " at column ", 1)
+}
