@@ -10,7 +10,7 @@ use sluicegate_server::descriptors::Configuration;
 
 use crate::{catalog, client, policies, serve, shell, whatif};
 
-/// A rate limiter with every algorithm that never admits more than the limit.
+/// Rate limiter: run a server, query it, and test policies against logs.
 #[derive(Debug, Parser)]
 #[command(name = "sluicegate", version, about)]
 pub(crate) struct Cli {
@@ -20,39 +20,39 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer requests: over HTTP, from Redis clients, from gateways.
+    /// Run a server: HTTP, Redis protocol and gateways.
     Serve(serve::ServeArgs),
     #[command(flatten)]
     Client(client::ClientCommand),
-    /// Work with the configuration of a server.
+    /// Check or print the configuration of a server.
     #[command(subcommand)]
     Config(serve::ConfigCommand),
-    /// Run a file of requests against policies in virtual time.
+    /// Replay events or an access log against policies, in virtual time.
     Replay(replay::ReplayArgs),
-    /// Work with policy documents.
+    /// Check, compare and apply policy documents.
     #[command(subcommand)]
     Policies(PoliciesCommand),
-    /// Work with the audit of a catalog, beside its database.
+    /// Verify or export the audit of a catalog, directly from its database.
     #[command(subcommand)]
     Audit(catalog::AuditCommand),
-    /// Make policies of what others are configured with.
+    /// Convert configurations of other rate limiters to policies.
     #[command(subcommand)]
     Import(ImportCommand),
-    /// Print the ACL lines of Redis users that may do what a store needs, and nothing else.
+    /// Print Redis ACL lines that grant exactly the rights a store needs.
     RedisAcl {
         /// The store's URL, as for `serve --store`.
         #[arg(value_name = "URL", default_value = "redis://127.0.0.1:6379")]
         url: String,
     },
-    /// Print the script by which a shell completes what is typed.
+    /// Print a shell completion script.
     Completions(shell::CompletionsArgs),
-    /// Write the manual pages into a directory.
+    /// Write the manual pages to a directory.
     Man(shell::ManArgs),
 }
 
 #[derive(Debug, Subcommand)]
 enum PoliciesCommand {
-    /// Say what is wrong with policies, if anything is.
+    /// Check policies and report errors.
     Check {
         /// A document (YAML or JSON), a directory of them, or `-` for standard input.
         path: PathBuf,
@@ -61,26 +61,26 @@ enum PoliciesCommand {
     Schema,
     #[command(flatten)]
     Kept(Box<catalog::KeptCommand>),
-    /// Compare policies with those of today on the traffic of an access log: who would be refused
-    /// that is not today, and the other way round.
+    /// Compare new policies with the current ones on an access log: which requests would be newly
+    /// refused, and which no longer.
     Whatif(Box<whatif::WhatifArgs>),
 }
 
 #[derive(Debug, Subcommand)]
 enum ImportCommand {
-    /// Print the policies that a configuration of envoyproxy/ratelimit becomes, for --policies.
+    /// Convert a configuration of envoyproxy/ratelimit to policies, for --policies.
     Envoy {
         /// A directory of YAML files, or one file.
         #[arg(value_name = "DIR|FILE")]
         path: PathBuf,
-        /// Print the tree of descriptors that leads to them instead, for --descriptors.
+        /// Print the descriptor tree for --descriptors instead.
         #[arg(long)]
         descriptors: bool,
-        /// Several files may be of one domain, which has the descriptors of all of them.
+        /// Merge the descriptors of files that use the same domain.
         #[arg(long)]
         merge_domains: bool,
     },
-    /// Print the policies that the rows of a table `rate_limiter_info` become.
+    /// Convert the rows of a `rate_limiter_info` table to policies.
     RateLimiterInfo(catalog::LimiterInfoArgs),
 }
 

@@ -11,7 +11,7 @@ use sluicegate_text::say;
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// The configuration (TOML); see `sluicegate config schema`.
+    /// Configuration file (TOML); see `sluicegate config schema`.
     #[arg(long, value_name = "FILE", env = "SLUICEGATE_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -21,60 +21,58 @@ pub(crate) struct ServeArgs {
 /// What is set by a flag: a section and a key of the configuration each.
 #[derive(Debug, clap::Args)]
 struct Overrides {
-    /// The policies in force: a document (YAML or JSON) or a directory of them, watched; without
-    /// them every policy is unknown.
+    /// Policy file (YAML or JSON) or directory; reloaded when it changes.
     #[arg(long, value_name = "PATH")]
     policies: Option<String>,
-    /// The catalog of policies, and of those who may change them: `sqlite:PATH`, `mysql://…` or
-    /// `postgres://…`. Write passwords into a file: `SLUICEGATE__CATALOG__URL_FILE`.
+    /// Catalog database with policies and accounts: `sqlite:PATH`, `mysql://…` or `postgres://…`.
+    /// Put a URL with a password in a file: `SLUICEGATE__CATALOG__URL_FILE`.
     #[arg(long, value_name = "URL", conflicts_with = "policies")]
     catalog: Option<String>,
-    /// Where HTTP listens [default: 127.0.0.1:8080]; port 0 takes a free one, `off` is nowhere.
+    /// Address for HTTP [default: 127.0.0.1:8080]; port 0 chooses a free port, `off` disables it.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where Redis clients are listened for (`SG.CHECK`, `CL.THROTTLE`) [default: 127.0.0.1:6380];
-    /// `off` is nowhere.
+    /// Address for Redis clients (`SG.CHECK`, `CL.THROTTLE`) [default: 127.0.0.1:6380]; `off`
+    /// disables it.
     #[arg(long, value_name = "ADDRESS")]
     resp: Option<String>,
-    /// The file that holds the password of Redis clients (`AUTH`); line breaks at its end do not
-    /// count. Without it everybody may ask.
+    /// File with the password for Redis clients (`AUTH`); trailing line breaks are ignored. Without
+    /// it, no password is required.
     #[arg(long, value_name = "FILE")]
     resp_password_file: Option<String>,
-    /// Where gateways that speak Envoy's rate limit service are listened for [default:
-    /// 127.0.0.1:8081]; `off` is nowhere.
+    /// Address for gateways that use Envoy's rate limit service [default: 127.0.0.1:8081]; `off`
+    /// disables it.
     #[arg(long, value_name = "ADDRESS")]
     rls: Option<String>,
-    /// Which policies guard which descriptors (YAML or JSON), for such gateways; watched.
+    /// File that maps descriptors to policies (YAML or JSON), for such gateways; reloaded when it
+    /// changes.
     #[arg(long, value_name = "FILE")]
     descriptors: Option<String>,
-    /// A configuration of envoyproxy/ratelimit to serve as it is: a directory of YAML files, or one
-    /// file, watched. Policies of --policies are in force beside its limits, and replace those of the same
-    /// name.
+    /// Configuration of envoyproxy/ratelimit to serve unchanged: YAML file or directory; reloaded
+    /// when it changes. Policies of --policies are served too, and replace limits of the same name.
     #[arg(long, value_name = "DIR", conflicts_with = "descriptors")]
     envoy_config: Option<String>,
-    /// Several files of --envoy-config may be of one domain, which has the descriptors of all of them.
+    /// Merge the descriptors of files of --envoy-config that use the same domain.
     #[arg(long, requires = "envoy_config")]
     envoy_merge_domains: bool,
-    /// Where state is kept: `memory`, or a Redis or Valkey that servers share, such as
+    /// Where counters are kept: `memory`, or a Redis or Valkey shared by servers, such as
     /// `redis://127.0.0.1:6379`, `redis+sentinel://host,host/name` or `redis+cluster://host,host`.
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Whose clock rules on Redis: `server` (the default) or `client`.
+    /// Clock used for decisions in Redis: `server` (default) or `client`.
     #[arg(long, value_name = "WHOSE")]
     time_source: Option<String>,
-    /// Servers that share the store. While it does not answer, each enforces that part of the
-    /// limits.
+    /// Number of servers that share the store. While the store is unavailable, each server enforces
+    /// 1/N of every limit.
     #[arg(long, value_name = "N")]
     nodes: Option<i64>,
-    /// Keys that the memory store holds at most (1,000,000 unless said otherwise); beyond, the
-    /// fullest budgets are forgotten.
+    /// Maximum number of keys in the memory store [default: 1000000]; beyond it, the fullest
+    /// budgets are evicted.
     #[arg(long, value_name = "N")]
     keys_max: Option<i64>,
-    /// A file that the memory store is restored from at start, and written to now and then and when
-    /// the server is told to stop.
+    /// Snapshot file of the memory store: read at start, written periodically and at shutdown.
     #[arg(long, value_name = "FILE")]
     snapshot: Option<String>,
-    /// How often it is written [default: 60s].
+    /// Interval between snapshots [default: 60s].
     #[arg(long, value_name = "DURATION", requires = "snapshot")]
     snapshot_every: Option<String>,
 }
@@ -138,9 +136,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
 /// Ways to look at the configuration.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say what is wrong with the configuration and the files that it names, if anything is.
+    /// Check the configuration and the files it refers to.
     Check(ServeArgs),
-    /// Print what is set (by file, environment, command line or default), without secrets.
+    /// Print the effective configuration (file, environment, command line, defaults), without
+    /// secrets.
     Print(ServeArgs),
     /// Print the JSON Schema of the configuration.
     Schema,

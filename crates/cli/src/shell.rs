@@ -12,14 +12,14 @@ use sluicegate_text::say;
 /// What can be said to `sluicegate completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell.
+    /// Shell.
     shell: Shell,
 }
 
 /// What can be said to `sluicegate man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// A directory; it is made if there is none.
+    /// Target directory; created if missing.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

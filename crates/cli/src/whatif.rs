@@ -17,13 +17,13 @@ use crate::catalog::{Remote, Server, app, wait_for};
 /// What can be said to `sluicegate policies whatif`.
 #[derive(Debug, Args)]
 pub(crate) struct WhatifArgs {
-    /// The new policies: a document (YAML or JSON), or a directory of them.
+    /// New policies: a document (YAML or JSON) or a directory of documents.
     #[arg(short, long, value_name = "DIR|FILE")]
     file: PathBuf,
-    /// Today's policies: a document, or a directory of them.
+    /// Current policies: a document or a directory of documents.
     #[arg(long, value_name = "DIR|FILE", required_unless_present = "app", conflicts_with = "app")]
     policies: Option<PathBuf>,
-    /// Today's policies are those of this app on a server.
+    /// Use the current policies of this app on a server.
     #[arg(long, value_name = "APP", value_parser = app)]
     app: Option<String>,
     #[command(flatten)]

@@ -72,7 +72,7 @@ fn what_serve_refuses_is_told_by_check() {
         ("[rls]\nenvoy_config = '/none'".to_owned(), "cannot read /none"),
         (
             "[rls]\ndescriptors = 'a'\nenvoy_config = 'b'".to_owned(),
-            "rls.descriptors: does not go with `rls.envoy_config`",
+            "rls.descriptors: cannot be combined with `rls.envoy_config`",
         ),
         (format!("[resp.tls]\ncert = '{cert}'\nkey = '/none'"), "resp.tls.key: cannot read /none"),
         (format!("[resp.tls]\ncert = '{cert}'\nkey = '{cert}'"), "resp.tls.key: "),
@@ -82,10 +82,13 @@ fn what_serve_refuses_is_told_by_check() {
         (format!("{OIDC}ca = '{cert}'"), ""),
         ("[http]\nlisten = '0.0.0.0:0'".to_owned(), "http.listen: `0.0.0.0:0` can be reached"),
         ("[store]\nurl = 'rediss://h?ca_file=/none'".to_owned(), "store.url: ca_file: /none: "),
-        ("[store]\nurl = 'redis://h'".to_owned(), "store.url: the Redis is on another machine"),
+        (
+            "[store]\nurl = 'redis://h'".to_owned(),
+            "store.url: the connection to a Redis on another machine",
+        ),
         (
             "[catalog]\nurl = 'mysql://u@h/c'".to_owned(),
-            "catalog.url: the database is on another machine",
+            "catalog.url: the certificate of a database on another machine",
         ),
         (
             format!("[resp]\npassword_file = '{}'", readable.display()),
@@ -97,7 +100,7 @@ fn what_serve_refuses_is_told_by_check() {
         ),
         (
             format!("[store]\nurl = 'redis://127.0.0.1'\n[policies]\npath = '{}'", dear.display()),
-            "policy `dear`: rules: sliding_log.sliding_log.limit: `9000` could cost Redis more than",
+            "policy `dear`: rules: sliding_log.sliding_log.limit: `9000` could take Redis over",
         ),
         (format!("[policies]\npath = '{}'", dear.display()), ""),
         ("[policies]\npath = 'examples/policies.yaml'".to_owned(), ""),

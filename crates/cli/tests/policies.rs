@@ -25,11 +25,11 @@ fn a_sound_document_is_told_with_its_name_and_the_number_of_its_policies() {
 fn every_error_names_the_file_and_the_path_in_it() {
     let (said, is_sound) = check("two.yaml", b"policies: [{ name: A }]");
     let expected = "\
-        two.yaml: policies[0].name: `A` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`\n\
+        two.yaml: policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`\n\
         two.yaml: policies[0].rules: is missing, expected a list of rules\n";
     assert_eq!((said.as_str(), is_sound), (expected, false));
     let (said, _) = check("cycle.yaml", b"a: &a [*a]");
-    assert_eq!(said, "cycle.yaml: an alias within what it stands for at line 1 column 8\n");
+    assert_eq!(said, "cycle.yaml: an alias that contains itself at line 1 column 8\n");
 }
 
 #[test]

@@ -9,30 +9,30 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What an account may do in an app.
+/// Role of an account in an app.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Sees.
+    /// Can view.
     Viewer,
-    /// Changes, deletes, and says who else may.
+    /// Can change, delete and manage members.
     Owner,
 }
 
-/// What a machine with a token may do in the app of the token.
+/// Scope of a token within its app.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 pub enum Scope {
-    /// Ask for decisions.
+    /// Request decisions.
     #[serde(rename = "check")]
     Check,
-    /// Give permits back, and forget what was used.
+    /// Give permits back and reset usage.
     #[serde(rename = "refund")]
     Refund,
-    /// See policies.
+    /// Read policies.
     #[serde(rename = "policy:read")]
     PolicyRead,
     /// Change policies.
@@ -98,10 +98,10 @@ pub enum Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// They did not say who they are.
-    #[error("sign in, or send a token")]
+    #[error("authentication required: sign in or send a token")]
     Unknown,
     /// It is not for them.
-    #[error("this is not for you")]
+    #[error("permission denied")]
     Forbidden,
 }
 
@@ -156,77 +156,77 @@ const POLICY_READ: Rule = Rule::InApp(Role::Viewer, Some(Scope::PolicyRead));
 const POLICY_WRITE: Rule = Rule::InApp(Role::Owner, Some(Scope::PolicyWrite));
 
 actions! {
-    /// Read the description of the API.
+    /// Get the API description.
     Describe "describe" Read Rule::Everybody;
-    /// Make the first account, with the setup token.
+    /// Create the first account, using the setup token.
     SetUp "setup" Write Rule::Everybody;
     /// Sign in.
     SignIn "session.create" Write Rule::Everybody;
-    /// Sign in elsewhere, by OpenID Connect: to the provider and back.
+    /// Sign in with OpenID Connect.
     SignInElsewhere "session.oidc" Read Rule::Everybody;
-    /// See who one is.
+    /// Get your own profile.
     SeeSession "session.read" Read Rule::SignedIn;
-    /// Sign out, here or everywhere.
+    /// Sign out of this session or of all sessions.
     SignOut "session.delete" Write Rule::SignedIn;
-    /// Change one's own password.
+    /// Change your own password.
     ChangePassword "session.password" Write Rule::SignedIn;
-    /// See accounts.
+    /// List or get accounts.
     SeeAccounts "account.read" Read Rule::Admin;
-    /// Make an account.
+    /// Create an account.
     CreateAccount "account.create" Write Rule::Admin;
-    /// Change an account: whether it is an administrator's, whether it may sign in, its password.
+    /// Update an account: admin rights, disabled state or password.
     ChangeAccount "account.update" Write Rule::Admin;
     /// Delete an account.
     DeleteAccount "account.delete" Write Rule::Admin;
-    /// See the apps that one has a role in; administrators see all.
+    /// List the apps you have a role in; administrators see all apps.
     ListApps "app.list" Read Rule::SignedIn;
-    /// See an app.
+    /// Get an app.
     SeeApp "app.read" Read POLICY_READ;
-    /// Make an app.
+    /// Create an app.
     CreateApp "app.create" Write Rule::Admin;
-    /// Change what is said of an app.
+    /// Update the description of an app.
     ChangeApp "app.update" Write OWNER;
     /// Delete an app without policies.
     DeleteApp "app.delete" Write Rule::Admin;
-    /// See who has a role in an app.
+    /// List the members of an app.
     SeeMembers "member.read" Read VIEWER;
-    /// Give somebody a role in an app, or take it away.
+    /// Add, change or remove a member of an app.
     ChangeMembers "member.update" Write OWNER;
-    /// See the policies of an app, and their versions.
+    /// List or get the policies of an app and their versions.
     SeePolicies "policy.read" Read POLICY_READ;
-    /// Find out whether a policy makes sense, and what it would change.
+    /// Validate a policy and show what it would change.
     ValidatePolicy "policy.validate" Read POLICY_READ;
-    /// Make a policy.
+    /// Create a policy.
     CreatePolicy "policy.create" Write POLICY_WRITE;
-    /// Change a policy.
+    /// Update a policy.
     ChangePolicy "policy.update" Write POLICY_WRITE;
-    /// Have a policy hold.
+    /// Enforce a policy.
     ActivatePolicy "policy.activate" Write POLICY_WRITE;
-    /// Have a policy only say what it would refuse.
+    /// Put a policy into shadow mode: it counts what it would refuse and refuses nothing.
     ShadowPolicy "policy.shadow" Write POLICY_WRITE;
-    /// Go back to an earlier version of a policy.
+    /// Restore an earlier version of a policy.
     RollBackPolicy "policy.rollback" Write POLICY_WRITE;
     /// Delete a policy.
     DeletePolicy "policy.delete" Write POLICY_WRITE;
-    /// Make the policies of an app those of a document, all or none.
+    /// Replace all policies of an app with those of a document, atomically.
     ApplyPolicies "policy.apply" Write POLICY_WRITE;
-    /// See what a key has left.
+    /// Get the remaining budget of a key.
     SeeKey "key.read" Read VIEWER;
-    /// Forget what a key has used.
+    /// Reset the usage of a key.
     ResetKey "key.reset" Write OWNER;
-    /// Give a key permits.
+    /// Give permits back to a key.
     GrantKey "key.grant" Write OWNER;
-    /// See the tokens of an app, not their secrets.
+    /// List the tokens of an app, without secrets.
     SeeTokens "token.read" Read VIEWER;
-    /// Make a token.
+    /// Create a token.
     CreateToken "token.create" Write OWNER;
     /// Revoke a token.
     RevokeToken "token.revoke" Write OWNER;
-    /// See what was changed in an app.
+    /// List the audit entries of an app.
     SeeAppAudit "audit.app" Read VIEWER;
-    /// See everything that was changed.
+    /// List all audit entries.
     SeeAudit "audit.read" Read Rule::Admin;
-    /// See the nodes.
+    /// List the nodes.
     SeeNodes "node.read" Read Rule::Admin;
 }
 

@@ -30,33 +30,33 @@ pub enum Outcome {
     Denied,
 }
 
-/// An entry.
+/// An audit entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Counted from 1, without gaps.
+    /// Sequence number, from 1 without gaps.
     pub seq: i64,
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at: i64,
-    /// Who.
+    /// Who acted.
     pub actor: String,
-    /// From where.
+    /// Address of the client.
     pub source: String,
-    /// What was done.
+    /// The action.
     pub action: String,
-    /// In which app.
+    /// The app, if any.
     pub app: Option<String>,
-    /// To what.
+    /// The object of the action.
     pub target: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: String,
-    /// Why.
+    /// The reason given.
     pub reason: String,
-    /// What it was before.
+    /// The value before.
     pub before: Option<String>,
-    /// What it was afterwards.
+    /// The value after.
     pub after: Option<String>,
-    /// Of this entry and, by way of the one before, of all before it.
+    /// Hash of this entry and, through the previous hash, of all earlier entries.
     pub hash: String,
 }
 
@@ -71,12 +71,12 @@ pub(crate) struct Event {
     pub(crate) after: Option<String>,
 }
 
-/// That the chain holds.
+/// The result of a successful verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Verified {
-    /// How many entries there are.
+    /// Number of entries.
     pub entries: i64,
-    /// The hash of the last: whoever keeps it elsewhere will know if all of them are replaced.
+    /// Hash of the last entry; keep it elsewhere to detect a replaced chain.
     pub head: String,
 }
 
@@ -94,10 +94,10 @@ pub enum Broken {
     #[error("entry {0} of the audit is missing")]
     Missing(i64),
     /// It is behind the last one that was written.
-    #[error("entry {0} of the audit is behind the head: it was not written by a change")]
+    #[error("entry {0} of the audit is beyond the head: it was not written by the catalog")]
     Beyond(i64),
     /// It is not what was written, or what is before it is not.
-    #[error("entry {} of the audit was changed: now it says `{}` of `{}` by `{}`", .0.seq, .0.action, .0.target, .0.actor)]
+    #[error("entry {} of the audit was changed: it now reads `{}` of `{}` by `{}`", .0.seq, .0.action, .0.target, .0.actor)]
     Changed(Box<Entry>),
 }
 
@@ -206,7 +206,7 @@ impl Catalog {
     /// Those of the database.
     pub async fn audit(&self, filter: &Filter, page: &Page) -> Result<Vec<Entry>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
-        let before = before.map_err(|_| Error::invalid("/after", "is no cursor of this list"))?;
+        let before = before.map_err(|_| Error::invalid("/after", "invalid cursor"))?;
         let limit = Value::from(page.limit_of_documents());
         let rows = match &filter.app {
             None => {
@@ -279,7 +279,7 @@ impl Catalog {
                    (SELECT MIN(a.seq) FROM audit a WHERE a.seq > h.audit_seq) \
                    FROM head h WHERE h.id = 1";
         let row = self.db.row(sql, &[]).await?;
-        let row = row.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?;
+        let row = row.ok_or_else(|| Error::Damaged("missing head".to_owned()))?;
         Ok(Head { last: row.get(0)?, hash: row.get(1)?, beyond: row.get(2)? })
     }
 }
@@ -296,7 +296,7 @@ struct Head {
 fn unreadable(behind: i64, error: Error) -> Error {
     match error {
         Error::Damaged(problem) => {
-            Error::Damaged(format!("behind entry {behind} of the audit: {problem}"))
+            Error::Damaged(format!("after entry {behind} of the audit: {problem}"))
         }
         other => other,
     }

@@ -9,38 +9,38 @@ pub enum Error {
     #[error("{}", listed(.0))]
     Invalid(Vec<Wrong>),
     /// There is none of this name.
-    #[error("there is no such {0}")]
+    #[error("{0} not found")]
     NotFound(&'static str),
     /// There is one of this name already.
-    #[error("there is one of this name already")]
+    #[error("the name already exists")]
     Taken,
     /// It is not what it was when the one who changes it looked at it.
-    #[error("it was changed meanwhile: this is version {0}")]
+    #[error("version conflict: the current version is {0}")]
     Stale(i64),
     /// It cannot be as things are.
     #[error("{0}")]
     Conflict(String),
     /// It would lock out those whom it is for, and was not forced.
-    #[error("{}; `force` does it all the same", .0.join("; "))]
+    #[error("{}; set `force` to do it anyway", .0.join("; "))]
     Warned(Vec<String>),
     /// The same name was given to another change before.
-    #[error("this idempotency key was used for another request")]
+    #[error("the idempotency key was already used for a different request")]
     KeyReused,
     /// Not for this one.
     #[error(transparent)]
     Denied(#[from] Denied),
     /// There are too many of them.
-    #[error("there are {0} already, which is the most there can be")]
+    #[error("limit reached: at most {0}")]
     TooMany(String),
     /// Too many ask for this at once.
-    #[error("too many ask for this at once; come again in a second")]
+    #[error("too many concurrent requests; retry in 1 s")]
     Busy,
     /// The database does not do what it is told, or is not there.
-    #[error("the database: {0}")]
+    #[error("database: {0}")]
     Database(String),
     /// The database did not say whether it was done. Whoever asks again with the same idempotency key
     /// is told.
-    #[error("the database did not say whether it was done: {0}")]
+    #[error("outcome unknown, the database did not confirm: {0}")]
     Unknown(String),
     /// What is in the database is not what is written there.
     #[error("the catalog is damaged: {0}")]

@@ -184,7 +184,7 @@ async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     assert_eq!(follower.held().catalog(), another);
     // What was kept is of a catalog that is not there any more.
     let refused = follower.restore().unwrap_err().to_string();
-    assert!(refused.contains("it is of another catalog"), "{refused}");
+    assert!(refused.contains("it belongs to another catalog"), "{refused}");
     fs::remove_file(stage.kept()).unwrap();
     assert!(follower.restore().unwrap().is_empty(), "where no file is, nothing is");
     assert_eq!((follower.held().catalog(), follower.held().revision()), (&*another, 7));

@@ -428,8 +428,10 @@ impl RuleSet {
         };
         let verb = verb.name();
         match (wants_permits, holds_permits) {
-            (true, false) => Err(Unsupported { verb, reason: "no rule hands out permits" }),
-            (false, true) => Err(Unsupported { verb, reason: "a rule wants `acquire`" }),
+            (true, false) => Err(Unsupported { verb, reason: "it has no `concurrency` rule" }),
+            (false, true) => {
+                Err(Unsupported { verb, reason: "it has a `concurrency` rule, use `acquire`" })
+            }
             _ => Ok(()),
         }
     }
@@ -655,7 +657,7 @@ pub fn is_name(name: &str) -> bool {
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, reason } = self;
-        write!(f, "`{verb}` does not go with this policy: {reason}")
+        write!(f, "`{verb}` is not supported by this policy: {reason}")
     }
 }
 
@@ -667,7 +669,10 @@ impl fmt::Display for RuleSetError {
             Self::Count(count) => write!(f, "{count} rules, expected 1 to {RULES_MAX}"),
             Self::Duplicate(name) => write!(f, "two rules are named `{name}`"),
             Self::Name(name) => {
-                write!(f, "`{name}` is no name: 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`")
+                write!(
+                    f,
+                    "invalid name `{name}`: expected 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`"
+                )
             }
         }
     }

@@ -15,7 +15,7 @@ pub enum ExchangeError {
     #[error(transparent)]
     Http(#[from] hyper::Error),
     /// The body is too long, or ended early.
-    #[error("the body is longer than {bytes_max} bytes, or ended early")]
+    #[error("the body exceeds {bytes_max} bytes, or ended early")]
     Body {
         /// Longest body that is read.
         bytes_max: usize,

@@ -84,7 +84,7 @@ impl KeyAttribute {
                 }
                 _ => {
                     return Err(TextError::new(alloc::format!(
-                        "{} is no attribute: expected `remote_ip`, `path`, `method`, \
+                        "unknown attribute {}: expected `remote_ip`, `path`, `method`, \
                          `user_agent`, `status`, `host` or `header:NAME`",
                         quoted(text)
                     )));

@@ -143,7 +143,7 @@ pub(crate) fn zone(name: &str) -> Result<TimeZone, TextError> {
     zone.ok_or_else(|| {
         let given = quoted(name);
         TextError::new(alloc::format!(
-            "{given} is no time zone: expected a name of the IANA database such as `Europe/Berlin`"
+            "unknown time zone {given}: expected an IANA name such as `Europe/Berlin`"
         ))
     })
 }

@@ -108,7 +108,7 @@ impl<'t> Json<'t> {
     /// `raw` as a `T`. What can still be wrong is an escape that is half a character.
     fn parse<T: Deserialize<'t>>(&self, raw: &'t RawValue) -> Result<T, String> {
         serde_json::from_str(raw.get())
-            .map_err(|_| alloc::format!("an escape that is no character {}", self.place(raw)))
+            .map_err(|_| alloc::format!("an escape that is not a character {}", self.place(raw)))
     }
 
     fn place(&self, raw: &RawValue) -> String {
@@ -190,10 +190,10 @@ fn yaml_problem(error: &Error) -> String {
             alloc::format!("more than {NODES_MAX} values")
         }
         Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => {
-            "what anchors and aliases stand for is too large".to_owned()
+            "anchors and aliases expand to too large a document".to_owned()
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            "an alias within what it stands for".to_owned()
+            "an alias that contains itself".to_owned()
         }
         Error::AliasError { error, .. } => return yaml_problem(error),
         other => {
@@ -316,7 +316,7 @@ impl<'de> Visitor<'de> for YamlVisitor {
 mod tests {
     use super::*;
 
-    const ALIASES: &str = "what anchors and aliases stand for is too large";
+    const ALIASES: &str = "anchors and aliases expand to too large a document";
 
     fn check(text: &str, expected: &str) {
         let found = match Node::read(text) {
@@ -386,7 +386,7 @@ mod tests {
         check("{ a: [yes, 1] }", r#"Map([("a", List([Text("yes"), Number("1")]))])"#);
         check("{\n  \"a\": ]", "expected value at line 2 column 8");
         check("[1] 2", "trailing characters at line 1 column 5");
-        check("[\n \"\\ud800\"]", "an escape that is no character at line 2 column 2");
+        check("[\n \"\\ud800\"]", "an escape that is not a character at line 2 column 2");
         for text in ["a: [1", "a: 'x", "a:\n\t- b", "- a\n--- \n- b", "a: *b", "? [a]\n: b"] {
             let problem = Node::read(text).unwrap_err();
             assert!(problem.contains("line ") && problem.contains("column "), "{problem}");
@@ -395,8 +395,8 @@ mod tests {
 
     #[test]
     fn an_alias_within_what_it_stands_for_is_refused_with_its_place() {
-        check("a: &a [*a]", "an alias within what it stands for at line 1 column 8");
-        check("- &a\n  b: { c: *a }", "an alias within what it stands for at line 2 column 11");
+        check("a: &a [*a]", "an alias that contains itself at line 1 column 8");
+        check("- &a\n  b: { c: *a }", "an alias that contains itself at line 2 column 11");
     }
 
     #[test]

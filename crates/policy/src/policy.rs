@@ -360,5 +360,5 @@ fn names(named: &[Box<str>], app: Option<&str>) -> bool {
 pub(crate) fn no_name(name: &str) -> String {
     use sluicegate_kernel::limits::NAME_BYTES_MAX;
     let given = crate::error::quoted(name);
-    alloc::format!("{given} is no name: expected 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`")
+    alloc::format!("invalid name {given}: expected 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`")
 }

@@ -62,12 +62,12 @@ pub fn document() -> Value {
 
 fn policy() -> Value {
     json!({
-        "description": "What guards one resource.",
+        "description": "Limits of one resource.",
         "type": "object",
         "properties": {
             "name": { "$ref": "#/$defs/name" },
             "apps": {
-                "description": "The apps that may use it; `*` is every app. Default: in a catalog the app that owns it, in a file every app.",
+                "description": "Apps that may use it; `*`: every app. Default: in a catalog its own app, in a file every app.",
                 "type": "array",
                 "minItems": 1,
                 "maxItems": APPS_MAX,
@@ -77,13 +77,12 @@ fn policy() -> Value {
             "rules": { "$ref": "#/$defs/rules" },
             "overflow": { "$ref": "#/$defs/overflow" },
             "on_store_failure": {
-                "description": "What is decided while the store does not answer. Default: local.",
+                "description": "Decision while the store is unavailable. Default: local.",
                 "enum": words(&ON_STORE_FAILURE),
             },
             "on_overload": {
-                "description": "What is done with a request while the store answers, but has more to \
-                                do than it can in time: it is refused, or asked for again for up to \
-                                10s. Default: refuse.",
+                "description": "What happens to a request while the store is overloaded: it is \
+                                refused, or retried for up to 10s. Default: refuse.",
                 "oneOf": [
                     { "const": "refuse" },
                     {
@@ -95,15 +94,15 @@ fn policy() -> Value {
                 ],
             },
             "on_key_quota": {
-                "description": "What becomes of new keys while a memory store holds as many keys of \
-                                the policy as it may: they share one budget of its rules, or are \
+                "description": "What happens to new keys once a memory store holds the maximum \
+                                number of keys of this policy: they share one budget, or are \
                                 refused. Default: share.",
                 "enum": words(&ON_KEY_QUOTA),
             },
             "match": matcher(),
             "key": key(),
             "overrides": {
-                "description": "Keys with rules of their own, instead of those of the policy.",
+                "description": "Keys with their own rules, instead of the rules of the policy.",
                 "type": "array",
                 "maxItems": OVERRIDES_MAX,
                 "items": {
@@ -117,7 +116,7 @@ fn policy() -> Value {
                 },
             },
             "carry": {
-                "description": "What becomes of usage when a rule changes. Default: usage.",
+                "description": "What happens to usage when a rule changes. Default: usage.",
                 "enum": words(&CARRY),
             },
         },
@@ -128,7 +127,7 @@ fn policy() -> Value {
 
 fn matcher() -> Value {
     json!({
-        "description": "Which requests it guards, for gateways that send attributes, not names.",
+        "description": "Requests it applies to, for gateways that send attributes, not names.",
         "type": "object",
         "properties": {
             "path": {
@@ -156,7 +155,7 @@ fn matcher() -> Value {
 
 fn key() -> Value {
     json!({
-        "description": "The attributes that make up the key. Default: one shared budget.",
+        "description": "Attributes that form the key. Default: one budget shared by all requests.",
         "type": "array",
         "minItems": 1,
         "maxItems": KEY_PARTS_MAX,
@@ -171,7 +170,7 @@ fn key() -> Value {
 
 fn rules() -> Value {
     json!({
-        "description": "Decided together: all allow, or nothing is charged.",
+        "description": "Decided together: unless all rules allow, nothing is charged.",
         "type": "array",
         "minItems": 1,
         "maxItems": RULES_MAX,
@@ -184,7 +183,7 @@ fn rules() -> Value {
 fn rule() -> Value {
     let mut properties = Map::new();
     let name = json!({
-        "description": "Unique in its list. Default, for the only rule of a list: its algorithm.",
+        "description": "Unique in its list. Default for a single rule: its algorithm.",
         "$ref": "#/$defs/name",
     });
     properties.insert("name".into(), name);
@@ -266,7 +265,7 @@ fn overflow() -> Value {
     let tag = json!({ "$ref": "#/$defs/name" });
     let degrade = json!({ "oneOf": [one("response", response), one("tag", tag)] });
     json!({
-        "description": "What is done with traffic over the limit. Default: reject.",
+        "description": "What happens to requests over the limit. Default: reject.",
         "oneOf": [
             { "enum": ["reject", "shadow"] },
             one("queue", one("max_wait", json!({ "$ref": "#/$defs/duration" }))),

@@ -19,7 +19,7 @@
 //! assert_eq!(text::rate_text(rate), "5/200ms");
 //! assert_eq!(
 //!     text::span("5 lightyears").unwrap_err().to_string(),
-//!     "`5 lightyears` is no duration: expected 1us to 366d as a whole number and a unit \
+//!     "invalid duration `5 lightyears`: expected 1us to 366d as a whole number and a unit \
 //!      (us, ms, s, m, h, d), such as `250ms`"
 //! );
 //! # Ok::<(), text::TextError>(())
@@ -45,8 +45,8 @@ pub fn rate(text: &str) -> Result<Rate, TextError> {
     parse_rate(text).ok_or_else(|| {
         let given = quoted(text);
         TextError(alloc::format!(
-            "{given} is no rate: expected 1 to {PERMITS_MAX} permits (or B, kB, KiB, MB, MiB, GB, \
-             GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
+            "invalid rate {given}: expected 1 to {PERMITS_MAX} permits (or B, kB, KiB, MB, MiB, \
+             GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
         ))
     })
 }
@@ -59,7 +59,7 @@ pub fn span(text: &str) -> Result<Micros, TextError> {
     parse_span(text).ok_or_else(|| {
         let given = quoted(text);
         TextError(alloc::format!(
-            "{given} is no duration: expected 1us to 366d as a whole number and a unit \
+            "invalid duration {given}: expected 1us to 366d as a whole number and a unit \
              (us, ms, s, m, h, d), such as `250ms`"
         ))
     })
@@ -73,7 +73,7 @@ pub fn whole(text: &str, min: u64, max: u64) -> Result<u64, TextError> {
     let number = parse_whole(text).filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| {
         let given = quoted(text);
-        TextError(alloc::format!("{given} is no whole number from {min} to {max}"))
+        TextError(alloc::format!("{given} is not a whole number from {min} to {max}"))
     })
 }
 
@@ -87,7 +87,7 @@ pub fn factor(text: &str, above: f64, max: f64) -> Result<f64, TextError> {
     let number = number.filter(|number| plain && *number > above && *number <= max);
     number.ok_or_else(|| {
         let given = quoted(text);
-        TextError(alloc::format!("{given} is no number above {above}, at most {max}"))
+        TextError(alloc::format!("{given} is not a number above {above}, at most {max}"))
     })
 }
 
@@ -275,7 +275,7 @@ mod tests {
             "１/s",
         ] {
             let error = rate(text).unwrap_err();
-            assert!(error.0.contains("is no rate: expected 1 to 4294967296 permits"), "{error}");
+            assert!(error.0.contains(": expected 1 to 4294967296 permits"), "{error}");
         }
     }
 
@@ -306,14 +306,14 @@ mod tests {
     fn what_is_no_number_is_refused_with_the_range() {
         for text in ["", "0", "11", "-1", "+1", "1.0", "1e0", "0x1", "01", "NaN", "1e400"] {
             let error = whole(text, 1, 10).unwrap_err();
-            assert_eq!(error.0, alloc::format!("`{text}` is no whole number from 1 to 10"));
+            assert_eq!(error.0, alloc::format!("`{text}` is not a whole number from 1 to 10"));
         }
         assert_eq!(whole("10", 1, 10), Ok(10));
         assert_eq!(factor("3.5", 1.0, 10.0), Ok(3.5));
         assert_eq!(factor("10", 1.0, 10.0), Ok(10.0));
         for text in ["1", "10.1", "0.5", "1e400", "NaN", ".nan", "inf", "-1", "", "0x2"] {
             let error = factor(text, 1.0, 10.0).unwrap_err();
-            assert_eq!(error.0, alloc::format!("`{text}` is no number above 1, at most 10"));
+            assert_eq!(error.0, alloc::format!("`{text}` is not a number above 1, at most 10"));
         }
     }
 

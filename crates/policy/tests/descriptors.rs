@@ -109,7 +109,7 @@ fn what_is_wrong_is_told_with_its_path() {
     );
     one(
         "domain: d, entries: [{ key: a, value: b, shared: true }], policy: p",
-        "~.entries[0].shared: only goes with a value that has a `*`",
+        "~.entries[0].shared: requires a value with a `*`",
     );
     one("domain: d, entries: [{ key: a }]", "~: expected either `policy` or `always`");
     one(
@@ -122,7 +122,7 @@ fn what_is_wrong_is_told_with_its_path() {
     );
     one(
         "domain: d, entries: [{ key: a }], policy: P",
-        "~.policy: `P` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`",
+        "~.policy: invalid name `P`: expected 1 to 128 bytes of `[a-z0-9._-]`",
     );
 }
 
@@ -142,8 +142,8 @@ descriptors:
         let text = format!("descriptors: [{{ domain: d, entries: [{{ key: a }}], {fields} }}]");
         wrong(&text, &expected.replace('~', "descriptors[0]"));
     };
-    one("policy: p, unit: hour", "~.unit: only goes with `always: refuse`");
-    one("always: allow, shadow: false", "~.shadow: only goes with `always: refuse`");
+    one("policy: p, unit: hour", "~.unit: requires `always: refuse`");
+    one("always: allow, shadow: false", "~.shadow: requires `always: refuse`");
     one(
         "always: refuse, unit: decade",
         "~.unit: expected `second`, `minute`, `hour`, `day`, `week`, `month` or `year`, found the text `decade`",
@@ -223,12 +223,12 @@ fn a_descriptor_is_in_a_tree_once() {
             &format!("descriptors[1].entries: {expected}"),
         );
     };
-    twice("{ key: a }", "{ key: a }", "is in the list already");
-    twice("{ key: a, value: b* }", "{ key: a, value: b* }", "is in the list already");
+    twice("{ key: a }", "{ key: a }", "duplicate descriptor");
+    twice("{ key: a, value: b* }", "{ key: a, value: b* }", "duplicate descriptor");
     twice(
         "{ key: a, value: b* }",
         "{ key: a, value: b*, shared: true }",
-        "has a pattern that is shared in one descriptor and not in another",
+        "`shared` differs between descriptors with the same pattern",
     );
 }
 

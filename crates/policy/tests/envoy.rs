@@ -227,8 +227,8 @@ descriptors:
     assert_eq!(
         served.notes,
         [
-            "c.yaml: descriptors[0].detailed_metric: no effect, values are no labels here",
-            "c.yaml: descriptors[1].value_to_metric: no effect, values are no labels here",
+            "c.yaml: descriptors[0].detailed_metric: no effect, values are not exported as labels",
+            "c.yaml: descriptors[1].value_to_metric: no effect, values are not exported as labels",
         ]
     );
 }
@@ -378,10 +378,7 @@ fn what_cannot_be_expressed_is_refused_by_name() {
         "key: a, quota_mode: 1",
         "~.quota_mode: expected `true` or `false`, found the number `1`",
     );
-    wrong_in_one(
-        "key: a, share_threshold: true",
-        "~.share_threshold: only goes with a value that has a `*`",
-    );
+    wrong_in_one("key: a, share_threshold: true", "~.share_threshold: requires a value with a `*`");
     wrong_in_one(
         "key: a, value: '[0-9]', rate_limit: { unit: second, requests_per_unit: 1, unit_multiplier: 5 }",
         "~.rate_limit.unit_multiplier: unknown field, expected `name`, `replaces`, `unit`, `requests_per_unit` or `unlimited`",
@@ -395,7 +392,7 @@ fn what_is_wrong_is_told_with_its_file_and_path() {
     wrong("domain: [a", "~unclosed bracket '[' at line 1 column 9");
     wrong(
         "domain: ''",
-        "~domain: `` is not a domain of 1 to 4096 bytes without control characters",
+        "~domain: `` is not a domain: expected 1 to 4096 bytes without control characters",
     );
     wrong_in_one("value: a", "~.key: is missing, expected a key");
     wrong_in_one(
@@ -408,11 +405,11 @@ fn what_is_wrong_is_told_with_its_file_and_path() {
     );
     wrong_in_one(
         "key: a, rate_limit: { unit: second, unlimited: true }",
-        "~.rate_limit.unit: does not go with `unlimited`",
+        "~.rate_limit.unit: cannot be combined with `unlimited`",
     );
     wrong_in_one(
         "key: a, rate_limit: { name: n, replaces: [{ name: n }, {}], unit: second, requests_per_unit: 1 }",
-        "~.rate_limit.replaces[0].name: `n` is the name of this very limit\n~.rate_limit.replaces[1].name: is missing, expected the name of a limit",
+        "~.rate_limit.replaces[0].name: `n` is the name of this limit itself\n~.rate_limit.replaces[1].name: is missing, expected the name of a limit",
     );
     wrong_in_one(
         "key: a, shadow_mode: yes",
@@ -425,13 +422,13 @@ fn a_descriptor_is_in_a_list_once_and_a_domain_in_a_configuration() {
     for (first, second) in [("key: a", "key: a"), ("key: a, value: b*", "key: a, value: b*")] {
         wrong(
             &format!("domain: shop\ndescriptors: [{{ {first} }}, {{ {second} }}]"),
-            "~descriptors[1]: has the key and the value of [0] too",
+            "~descriptors[1]: duplicate of [0]: same key and value",
         );
     }
     let errors = import([("a.yaml", "domain: shop"), ("b.yaml", "domain: shop")]).unwrap_err();
     assert_eq!(
         errors.to_string(),
-        "b.yaml: domain: `shop` is the domain of a.yaml too, and domains are not to be merged"
+        "b.yaml: domain: `shop` is the domain of a.yaml already, and merging domains is off"
     );
     let (file, errors) = &errors.files()[0];
     assert_eq!((file.as_str(), errors.errors().len()), ("b.yaml", 1));
@@ -489,7 +486,7 @@ fn files_of_one_domain_are_joined_where_that_is_wanted() {
     let twice = import_merged([("a.yaml", &*a), ("b.yaml", &*b), ("c.yaml", &*a)]).unwrap_err();
     assert_eq!(
         twice.to_string(),
-        "c.yaml: descriptors[0]: has the key and the value of descriptors[0] of a.yaml too"
+        "c.yaml: descriptors[0]: duplicate of descriptors[0] of a.yaml: same key and value"
     );
 }
 
@@ -505,7 +502,7 @@ descriptors:
 ",
     );
     assert_eq!(served.says("shop", &[("a", "x")]), "10 per 60 s for x");
-    let note = "c.yaml: descriptors[0].metadata: no effect, answers have no metadata";
+    let note = "c.yaml: descriptors[0].metadata: no effect, responses carry no metadata";
     assert_eq!(served.notes, [note]);
 }
 

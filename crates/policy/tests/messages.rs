@@ -57,26 +57,26 @@ fn of_names() {
     name("orders.create_2-b", "ok");
     name(
         "Orders",
-        "policies[0].name: `Orders` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`",
+        "policies[0].name: invalid name `Orders`: expected 1 to 128 bytes of `[a-z0-9._-]`",
     );
-    name("''", "policies[0].name: `` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`");
+    name("''", "policies[0].name: invalid name ``: expected 1 to 128 bytes of `[a-z0-9._-]`");
     name("12", "policies[0].name: expected a name, found the number `12`: put it in quotes");
     name("true", "policies[0].name: expected a name, found `true`: put it in quotes");
     name("~", "policies[0].name: expected a name, found nothing");
     name(
         "\"a\\nb\"",
-        "policies[0].name: `a\\nb` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`",
+        "policies[0].name: invalid name `a\\nb`: expected 1 to 128 bytes of `[a-z0-9._-]`",
     );
     name(
         &"x".repeat(129),
         &format!(
-            "policies[0].name: `{}…` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`",
+            "policies[0].name: invalid name `{}…`: expected 1 to 128 bytes of `[a-z0-9._-]`",
             "x".repeat(60)
         ),
     );
     check(
         &format!("policies: [ {{ {rules} }}, {{ name: b, {rules} }}, {{ name: b, {rules} }} ]"),
-        "policies[0].name: is missing, expected a name\npolicies[2].name: `b` is the name of policies[1] too",
+        "policies[0].name: is missing, expected a name\npolicies[2].name: `b` is already the name of policies[1]",
     );
 }
 
@@ -92,7 +92,7 @@ fn of_policies() {
     rest("apps: []", "~.apps: expected 1 to 1000 apps, found 0");
     rest(
         "apps: [b, B, b, 1]",
-        "~.apps[1]: `B` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`\n~.apps[2]: is listed twice\n~.apps[3]: expected a name, found the number `1`: put it in quotes",
+        "~.apps[1]: invalid name `B`: expected 1 to 128 bytes of `[a-z0-9._-]`\n~.apps[2]: is listed twice\n~.apps[3]: expected a name, found the number `1`: put it in quotes",
     );
     rest("apps: b", "~.apps: expected a list of apps, found the text `b`");
     rest(
@@ -120,11 +120,11 @@ fn of_policies() {
     );
     rest(
         "match: { path: { exact: a } }",
-        "~.match.path.exact: `a` is no path: expected a `/` first, no `?` or `#`",
+        "~.match.path.exact: invalid path `a`: expected a `/` first, no `?` or `#`",
     );
     rest(
         "match: { method: [get] }",
-        "~.match.method[0]: `get` is no method: expected capitals such as `GET`",
+        "~.match.method[0]: invalid method `get`: expected capitals such as `GET`",
     );
     rest(
         "match: { method: GET }",
@@ -155,7 +155,7 @@ fn of_overflow() {
     rest("overflow: { reject: {} }", "~.overflow: expected the word `reject` alone");
     rest(
         "overflow: queue",
-        "~.overflow: expected the longest wait too: `{ queue: { max_wait: 500ms } }`",
+        "~.overflow: missing maximum wait: expected `{ queue: { max_wait: 500ms } }`",
     );
     rest(
         "overflow: { queue: {} }",
@@ -172,15 +172,15 @@ fn of_overflow() {
     rest("overflow: { degrade: {} }", "~.overflow.degrade: expected either `response` or `tag`");
     rest(
         "overflow: { degrade: { response: { status: 99 } } }",
-        "~.overflow.degrade.response.status: `99` is no whole number from 200 to 599\n~.overflow.degrade.response.body: is missing, expected a text",
+        "~.overflow.degrade.response.status: `99` is not a whole number from 200 to 599\n~.overflow.degrade.response.body: is missing, expected a text",
     );
     rest(
         "overflow: { degrade: { response: { status: 503, body: b, headers: { 'a b': c, x: 'y\n\nz', d: e, D: f, g: é } } } }",
-        "~.overflow.degrade.response.headers[\"a b\"]: `a b` is no name of a header\n~.overflow.degrade.response.headers.x: `y\\nz` is not a value of 1 to 4096 bytes without control characters\n~.overflow.degrade.response.headers.D: is given twice\n~.overflow.degrade.response.headers.g: expected ASCII, as HTTP does",
+        "~.overflow.degrade.response.headers[\"a b\"]: `a b` is not a header name\n~.overflow.degrade.response.headers.x: `y\\nz` is not a value: expected 1 to 4096 bytes without control characters\n~.overflow.degrade.response.headers.D: is given twice\n~.overflow.degrade.response.headers.g: expected ASCII",
     );
     rest(
         "overflow: { divert: { target: '' } }",
-        "~.overflow.divert.target: `` is not a target of 1 to 4096 bytes without control characters",
+        "~.overflow.divert.target: `` is not a target: expected 1 to 4096 bytes without control characters",
     );
 }
 
@@ -192,17 +192,17 @@ fn of_overrides() {
     };
     one("ok", "ok");
     one("42", "~.overrides[0].key: expected a key, found the number `42`: put it in quotes");
-    one("''", "~.overrides[0].key: a key of 0 bytes, expected 1 to 1024");
+    one("''", "~.overrides[0].key: key has 0 bytes, expected 1 to 1024");
     one(&format!("'{}'", "x".repeat(1024)), "ok");
     one(
         &format!("'{}'", "x".repeat(2048)),
-        "~.overrides[0].key: a key of 2048 bytes, expected 1 to 1024",
+        "~.overrides[0].key: key has 2048 bytes, expected 1 to 1024",
     );
     rest(
         &format!("overrides: [ {{ key: x, {rules} }}, {{ {rules} }}, {{ key: x }}, 3 ]"),
         "~.overrides[1].key: is missing, expected a key\n\
          ~.overrides[2].rules: is missing, expected a list of rules\n\
-         ~.overrides[2].key: `x` is the key of overrides[0] too\n\
+         ~.overrides[2].key: `x` is already the key of overrides[0]\n\
          ~.overrides[3]: expected a map with `key` and `rules`, found the number `3`",
     );
     rest(
@@ -217,7 +217,7 @@ fn of_overrides() {
 fn of_rules() {
     let known = "`token_bucket`, `smooth_bursty`, `smooth_warmup`, `leaky_bucket`, `fixed_window`, `sliding_window`, `sliding_counter`, `sliding_log` or `concurrency`";
     rule("{ name: b, gcar: {} }", &format!("~: unknown algorithm `gcar`, expected {known}"));
-    rule("{ name: b }", &format!("~: names no algorithm, expected {known}"));
+    rule("{ name: b }", &format!("~: missing algorithm, expected {known}"));
     rule(
         "token_bucket",
         "~: expected a map with `name` and an algorithm, found the text `token_bucket`",
@@ -247,7 +247,7 @@ fn of_rules() {
     two(["name: b,", "name: b,"], "policies[0].rules[1].name: two rules are named `b`");
     two(
         ["name: b,", ""],
-        "policies[0].rules[1].name: is missing: where there are several rules, each has a name",
+        "policies[0].rules[1].name: is missing: with several rules, each needs a name",
     );
     let nine = format!("rules: [ {} ]", "0,".repeat(9));
     policy(&nine, "policies[0].rules: expected 1 to 8 rules, found 9");
@@ -255,8 +255,9 @@ fn of_rules() {
 
 #[test]
 fn of_numbers() {
-    let rate = "is no rate: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`";
-    let span = "is no duration: expected 1us to 366d as a whole number and a unit (us, ms, s, m, h, d), such as `250ms`";
+    let rate = "expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`";
+    let span =
+        "expected 1us to 366d as a whole number and a unit (us, ms, s, m, h, d), such as `250ms`";
     for bad in [
         "0/s",
         "-5/s",
@@ -269,7 +270,7 @@ fn of_numbers() {
         "1/fortnight",
         "1.5/s",
     ] {
-        let expected = format!("~.token_bucket.rate: `{bad}` {rate}");
+        let expected = format!("~.token_bucket.rate: invalid rate `{bad}`: {rate}");
         rule(&format!("{{ token_bucket: {{ rate: {bad} }} }}"), &expected);
     }
     for bad in [
@@ -289,11 +290,11 @@ fn of_numbers() {
         "+5",
     ] {
         let expected =
-            format!("~.token_bucket.burst: `{bad}` is no whole number from 1 to 4294967296");
+            format!("~.token_bucket.burst: `{bad}` is not a whole number from 1 to 4294967296");
         rule(&format!("{{ token_bucket: {{ rate: 1/s, burst: {bad} }} }}"), &expected);
     }
     for bad in ["0s", "-1s", "1.5s", "367d", "60", "1e400s", "1month"] {
-        let expected = format!("~.sliding_log.window: `{bad}` {span}");
+        let expected = format!("~.sliding_log.window: invalid duration `{bad}`: {span}");
         rule(&format!("{{ sliding_log: {{ limit: 1, window: {bad} }} }}"), &expected);
     }
     rule(
@@ -302,7 +303,7 @@ fn of_numbers() {
     );
     for bad in ["1", "0.5", "1e400", ".nan", "-3", "0x3", "1001"] {
         let expected =
-            format!("~.smooth_warmup.cold_factor: `{bad}` is no number above 1, at most 1000");
+            format!("~.smooth_warmup.cold_factor: `{bad}` is not a number above 1, at most 1000");
         rule(
             &format!("{{ smooth_warmup: {{ rate: 1/s, warmup: 1s, cold_factor: {bad} }} }}"),
             &expected,
@@ -343,11 +344,11 @@ fn of_parameters() {
     );
     rule(
         "{ fixed_window: { limit: 1, calendar: day, time_zone: Mars/Base } }",
-        "~.fixed_window.time_zone: `Mars/Base` is no time zone: expected a name of the IANA database such as `Europe/Berlin`",
+        "~.fixed_window.time_zone: unknown time zone `Mars/Base`: expected an IANA name such as `Europe/Berlin`",
     );
     rule(
         "{ fixed_window: { limit: 1, time_zone: UTC } }",
-        "~.fixed_window.time_zone: only goes with `calendar`",
+        "~.fixed_window.time_zone: requires `calendar`",
     );
     rule(
         "{ fixed_window: { limit: 1, calendar: decade } }",
@@ -355,7 +356,7 @@ fn of_parameters() {
     );
     rule(
         "{ fixed_window: { limit: 1, calendar: day, window: 1d } }",
-        "~.fixed_window.window: does not go with `calendar`",
+        "~.fixed_window.window: cannot be combined with `calendar`",
     );
     rule(
         "{ fixed_window: { limit: 1 } }",
@@ -369,8 +370,8 @@ fn a_queue_of_callers_is_refused_until_somebody_serves_it() {
         rule(&format!("{{ concurrency: {{ limit: 1, ttl: 1s, queue: {queue} }} }}"), expected);
     };
     queue("0", "ok");
-    queue("5", "~.concurrency.queue: `5` is not served yet, expected 0");
-    queue("10001", "~.concurrency.queue: `10001` is no whole number from 0 to 10000");
+    queue("5", "~.concurrency.queue: `5` is not supported yet, expected 0");
+    queue("10001", "~.concurrency.queue: `10001` is not a whole number from 0 to 10000");
 }
 
 #[test]
@@ -379,8 +380,9 @@ fn json_numbers_are_named_as_they_were_written() {
         let text = format!(
             r#"{{"name": "a", "rules": [{{"token_bucket": {{"rate": "1/s", "burst": {bad}}}}}]}}"#
         );
-        let expected =
-            format!("rules[0].token_bucket.burst: `{bad}` is no whole number from 1 to 4294967296");
+        let expected = format!(
+            "rules[0].token_bucket.burst: `{bad}` is not a whole number from 1 to 4294967296"
+        );
         assert_eq!(Policy::parse_one(&text).unwrap_err().to_string(), expected);
     }
 }
@@ -391,14 +393,14 @@ fn all_errors_are_told_up_to_a_bound() {
         "policies:
   - { name: A, rules: [ { token_bucket: { rate: 5 , burst: 0 } } ], carry: all }
   - { name: b, rules: [ { name: c, gcar: {} }, { sliding_log: { limit: 0 } } ] }",
-        "policies[0].name: `A` is no name: expected 1 to 128 bytes of `[a-z0-9._-]`
+        "policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`
 policies[0].carry: expected `usage`, `proportional` or `reset`, found the text `all`
 policies[0].rules[0].token_bucket.rate: `5` is no rate: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`
-policies[0].rules[0].token_bucket.burst: `0` is no whole number from 1 to 4294967296
+policies[0].rules[0].token_bucket.burst: `0` is not a whole number from 1 to 4294967296
 policies[1].rules[0]: unknown algorithm `gcar`, expected `token_bucket`, `smooth_bursty`, `smooth_warmup`, `leaky_bucket`, `fixed_window`, `sliding_window`, `sliding_counter`, `sliding_log` or `concurrency`
-policies[1].rules[1].sliding_log.limit: `0` is no whole number from 1 to 10000
+policies[1].rules[1].sliding_log.limit: `0` is not a whole number from 1 to 10000
 policies[1].rules[1].sliding_log.window: is missing, expected a duration such as `250ms`
-policies[1].rules[1].name: is missing: where there are several rules, each has a name",
+policies[1].rules[1].name: is missing: with several rules, each needs a name",
     );
     let many = format!("policies: [{}]", "0,".repeat(ERRORS_MAX + 5));
     let errors = Document::parse(&many).unwrap_err();

@@ -37,7 +37,7 @@ pub enum EventError {
         op: Op,
     },
     /// The operation does not know this field.
-    #[error("{}: does not go with `{}`", .field.name(), .op.name())]
+    #[error("{}: cannot be combined with `{}`", .field.name(), .op.name())]
     Misplaced {
         /// The field.
         field: Field,
@@ -46,7 +46,7 @@ pub enum EventError {
     },
     /// Time went back.
     #[error(
-        "at_us: `{at}` is before `{reached}`, the event before it; expected {reached} or later"
+        "at_us: `{at}` is before the previous event at `{reached}`; expected {reached} or later"
     )]
     Backwards {
         /// What was given, µs.
@@ -72,10 +72,10 @@ pub enum EventError {
     #[error("{}", say::decide_error(.0))]
     Decide(#[from] DecideError),
     /// Too many reservations wait.
-    #[error("max_wait_us: `{0}` reservations wait already, which is the most at a time")]
+    #[error("max_wait_us: limit reached: at most `{0}` pending reservations")]
     PendingFull(usize),
     /// A reservation held too many lines back.
-    #[error("max_wait_us: gave up, `{0}` later lines were held back by this reservation")]
+    #[error("max_wait_us: gave up: this reservation delayed `{0}` later lines")]
     HeldBack(usize),
 }
 

@@ -60,38 +60,38 @@ const LINES_PER_LOOK: u64 = 8_192;
 /// What can be said to `sluicegate replay`.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
-    /// The policies to replay against (YAML or JSON).
+    /// Policies to replay against (YAML or JSON).
     #[arg(long, value_name = "FILE")]
     policies: PathBuf,
-    /// How the input is written; found out from its beginning unless given.
+    /// Input format; detected from the input by default.
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// The policy of log lines, and of events that name none. Logs without it: the first policy
+    /// Policy for log lines, and for events without one. Without it, log lines use the first policy
     /// that matches, or the only one.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// What the keys of log lines are made of: `remote_ip`, `path`, `method`, `user_agent`,
-    /// `status`. Without it: what the policy says, else `remote_ip`.
+    /// Attributes that form the keys of log lines: `remote_ip`, `path`, `method`, `user_agent`,
+    /// `status`. Default: the policy's key, else `remote_ip`.
     #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',', value_parser = KeyAttribute::parse)]
     key: Option<Vec<KeyAttribute>>,
     /// Write one line of JSON per decision; `-` for standard output (the summary then goes to
     /// standard error).
     #[arg(long, value_name = "OUT.jsonl")]
     decisions: Option<PathBuf>,
-    /// Draw allowed and refused requests over time.
+    /// Draw a chart of allowed and refused requests over time.
     #[arg(long, value_name = "OUT.svg")]
     svg: Option<PathBuf>,
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// How far log lines may be out of order. What comes later is decided at the time reached.
+    /// How far log lines may be out of order. Later lines are decided at the current time.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
-    /// Where state is kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys of this
-    /// replay's own. The decisions are the same.
+    /// Where counters are kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys
+    /// of this replay only. The decisions are the same.
     #[arg(long, value_name = "STORE", default_value = "memory")]
     store: String,
-    /// Keys that are remembered at most; beyond, the fullest budgets are forgotten.
+    /// Maximum number of keys in memory; beyond it, the fullest budgets are evicted.
     #[arg(long, value_name = "N", default_value_t = KEYS_MAX_DEFAULT, value_parser = keys_max)]
     keys_max: usize,
     /// The events or the log, plain or gzip; `-` for standard input.
@@ -118,7 +118,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
         bail!("--policies: the policies and the input cannot both be standard input");
     }
     if args.svg.as_deref().is_some_and(is_dash) {
-        bail!("--svg: expected a file, standard output is for the summary");
+        bail!("--svg: expected a file; standard output is used for the summary");
     }
     // Who may use a policy is not recorded; what it would have done is the question.
     let policies = PolicySet::new(documents::load(&args.policies)?.for_every_app());
@@ -127,7 +127,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let format = args.format.unwrap_or_else(|| guess(source.peek()));
     let mut logs = match format {
         Format::Jsonl if args.key.is_some() => {
-            bail!("--key: events name their keys; it goes with `--format combined`");
+            bail!("--key: requires `--format combined`; events contain their keys");
         }
         Format::Jsonl => {
             if let Some(name) = &args.policy {
@@ -165,7 +165,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let elapsed = MonotonicClock.now().since(begin);
     if let Err(error) = &read {
         let line = source.line_number();
-        say::note(format_args!("error: {input}: cannot be read beyond line {line}: {error}"));
+        say::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
     }
     tell(args, &session, (format, read.is_ok()), picture)?;
     tell_speed(session.tally.events(), elapsed);

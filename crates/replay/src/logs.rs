@@ -95,7 +95,7 @@ impl Guard {
             (None, Choice::Nothing) => Vec::new(),
         };
         if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute)) {
-            bail!("key: logs do not know `{unknown}`; make it of others with `--key remote_ip`");
+            bail!("key: logs have no attribute `{unknown}`; choose another with `--key remote_ip`");
         }
         Ok(Self { choice, key })
     }
@@ -156,7 +156,7 @@ impl Guarded {
 pub(crate) fn named<'a>(policies: &'a PolicySet, name: &str) -> Result<&'a Arc<Policy>> {
     match policies.resolve(name) {
         Some(policy) => Ok(policy),
-        None => bail!("--policy: there is no policy `{}`", one_line(name)),
+        None => bail!("--policy: unknown policy `{}`", one_line(name)),
     }
 }
 
@@ -170,7 +170,10 @@ fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
     match policies.policies() {
         [only] => Ok(Choice::One(Arc::clone(only))),
         others => {
-            bail!("--policy: name one of the {} policies, or give them a `match`", others.len())
+            bail!(
+                "--policy: is missing: choose one of the {} policies, or give them a `match`",
+                others.len()
+            )
         }
     }
 }

@@ -69,19 +69,19 @@ pub(crate) enum Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// They show no token.
-    #[error("a token is required")]
+    #[error("missing token")]
     Missing,
     /// What they show is no token, or none any more.
-    #[error("the token is unknown, or was revoked")]
+    #[error("invalid token: unknown or revoked")]
     Unknown,
     /// The token has ended.
     #[error("the token has expired")]
     Expired,
     /// It is not for that.
-    #[error("the token has no scope `{}`", .0.name())]
+    #[error("the token lacks the scope `{}`", .0.name())]
     Scope(Scope),
     /// They say that they are another app than the token is of.
-    #[error("the token is that of another app")]
+    #[error("the token belongs to another app")]
     App,
     /// With a catalog every policy has an app, and nothing says which app's request it is.
     #[error("{NO_APP}")]
@@ -89,8 +89,8 @@ pub(crate) enum Refused {
 }
 
 /// What is to be done about a request without an app.
-const NO_APP: &str = "is missing: policies of a catalog belong to apps; say `?app=NAME` behind \
-                      `/v1/auth`, show a token in `X-Sluicegate-Token`, or set `http.app`";
+const NO_APP: &str = "is missing: catalog policies belong to apps; add `?app=NAME` to `/v1/auth`, \
+                      send a token in `X-Sluicegate-Token`, or set `http.app`";
 
 /// What refusals are called in metrics.
 const REASONS: [&str; 6] = ["missing", "unknown", "expired", "scope", "app", "no_app"];

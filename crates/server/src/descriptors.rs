@@ -114,7 +114,7 @@ impl Descriptors {
 fn read_tree(path: &Path) -> Result<(DescriptorTree, String)> {
     let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let tree = DescriptorTree::parse(&text);
-    Ok((tree.with_context(|| format!("{} is no descriptor tree", path.display()))?, text))
+    Ok((tree.with_context(|| format!("{} is not a valid descriptor tree", path.display()))?, text))
 }
 
 impl Configuration {
@@ -154,8 +154,10 @@ impl Configuration {
 
 /// What an import says, read as everybody reads it.
 fn documents(import: &Import) -> Result<(Document, DescriptorTree)> {
-    let policies = Document::parse(&import.policies).context("the limits are no policies")?;
-    let tree = DescriptorTree::parse(&import.descriptors).context("the descriptors are no tree")?;
+    let policies =
+        Document::parse(&import.policies).context("the limits do not form valid policies")?;
+    let tree = DescriptorTree::parse(&import.descriptors)
+        .context("the descriptors do not form a valid tree")?;
     Ok((policies, tree))
 }
 
@@ -174,7 +176,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if paths.is_empty() {
-        bail!("no file there ends in .yaml or .yml");
+        bail!("no *.yaml or *.yml files found");
     }
     paths.sort();
     Ok(paths)

@@ -74,10 +74,10 @@ impl<S: Store + 'static> Gate<S> {
             while timeout(STORE_EVERY, stop.cancelled()).await.is_err() {
                 let is_without_store = self.engine.is_without_store();
                 match (without_store, is_without_store) {
-                    (false, true) => tracing::warn!(
-                        "store: it does not answer; policies decide by `on_store_failure`"
-                    ),
-                    (true, false) => tracing::info!("store: it answers again"),
+                    (false, true) => {
+                        tracing::warn!("store: unavailable; falling back to `on_store_failure`");
+                    }
+                    (true, false) => tracing::info!("store: available again"),
                     _ => {}
                 }
                 without_store = is_without_store;
@@ -108,7 +108,7 @@ impl<S: Store + 'static> Gate<S> {
         };
         if timeout(LAST_PAYMENT_MAX, paying).await.is_err() {
             let keys = self.engine.debts();
-            tracing::warn!("store: it does not answer; what {keys} keys owe it is forgotten");
+            tracing::warn!("store: unavailable; unpaid usage of {keys} keys is lost");
         }
     }
 

@@ -27,7 +27,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// What is said, and nothing else: who keeps it adds the time.
+    /// Message only; add timestamps with your log collector.
     #[default]
     Text,
     /// An object with `timestamp`, `level`, `target` and `message`.
@@ -40,14 +40,14 @@ pub(crate) enum LogFormat {
 pub(crate) enum LogLevel {
     /// Nothing.
     Off,
-    /// What ends the server, or loses something.
+    /// Fatal errors and losses.
     Error,
-    /// What somebody should look at.
+    /// Problems that need attention.
     Warn,
-    /// What changed.
+    /// Changes.
     #[default]
     Info,
-    /// What helps to find out why.
+    /// Details for troubleshooting.
     Debug,
 }
 
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn text_is_the_message_alone_and_nobody_writes_lines_of_their_own() {
         let text = said(LogFormat::Text, LogLevel::Info, || {
-            tracing::info!("policies: version 2 is in force");
+            tracing::info!("policies: version 2 is loaded");
             tracing::warn!("policies: {INJECTED}");
         });
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "policies: version 2 is in force");
+        assert_eq!(lines[0], "policies: version 2 is loaded");
         assert_eq!(lines[1], r#"policies: x\n{"level":"ERROR"}\r\u{1b}[2J\u{202e}"#);
         assert_eq!(lines.len(), 2);
     }

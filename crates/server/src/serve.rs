@@ -155,7 +155,7 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
     };
     tokio::select! {
         served = answer(bound, (snapshots, following), renewal, &house) => served,
-        () = told_twice => bail!("told to stop twice: requests in flight were cut off"),
+        () = told_twice => bail!("second stop signal: requests in flight were cut off"),
     }
 }
 
@@ -247,13 +247,14 @@ fn warn(config: &Config, bound: &[Bound], callers: &Arc<Callers>) -> io::Result<
 fn warning(wire: Wire, address: &Listen, (tls, asks_who): (Option<bool>, bool)) -> Option<String> {
     let danger = match (asks_who, tls) {
         (_, Some(true)) | (true, Some(false)) => return None,
-        (true, None) => "and without TLS, so that passwords and tokens can be read on the way",
-        (false, Some(false)) => "and answers everybody",
-        (false, None) => "without TLS, and answers everybody",
+        (true, None) => "without TLS: passwords and tokens are sent in clear",
+        (false, Some(false)) => "without authentication",
+        (false, None) => "without TLS and without authentication",
     };
     (!address.is_local()).then(|| {
         format!(
-            "{wire}.listen: `{address}` can be reached from elsewhere, {danger}; see `{wire}.tls`"
+            "{wire}.listen: `{address}` can be reached from other machines, {danger}; \
+             see `{wire}.tls`"
         )
     })
 }
@@ -273,7 +274,7 @@ fn greet((policies, of_catalog): (&PolicySet, bool), bound: &[Bound]) -> io::Res
     }
     let Some(policy) = policies.policies().first() else {
         return match of_catalog {
-            true => writeln!(out, "no policies in the catalog yet: its admin API makes them"),
+            true => writeln!(out, "no policies in the catalog yet: create them with the admin API"),
             false => {
                 writeln!(out, "no policies: start with --policies FILE, or --catalog sqlite:FILE")
             }
@@ -338,12 +339,12 @@ mod tests {
         };
         let open = of("0.0.0.0:8081", None, false).unwrap();
         assert!(open.starts_with("rls.listen: `0.0.0.0:8081` can be reached"), "{open}");
-        assert!(open.contains("without TLS, and answers everybody"), "{open}");
+        assert!(open.contains("without TLS and without authentication"), "{open}");
         assert!(of("[::]:8081", None, false).is_some());
         let with_tls = of("0.0.0.0:80", Some(false), false).unwrap();
-        assert!(with_tls.contains("elsewhere, and answers everybody"), "{with_tls}");
+        assert!(with_tls.contains("other machines, without authentication"), "{with_tls}");
         let in_clear = of("0.0.0.0:80", None, true).unwrap();
-        assert!(in_clear.contains("without TLS, so that passwords and tokens"), "{in_clear}");
+        assert!(in_clear.contains("without TLS: passwords and tokens"), "{in_clear}");
         for (address, tls, asks_who) in [
             ("0.0.0.0:8081", Some(true), false),
             ("0.0.0.0:8081", Some(false), true),

@@ -117,12 +117,13 @@ fn restore(
             // Better now than in a minute: a place that cannot be written to is found out here.
             write(&MemoryStore::new(1), path)?;
             let shown = path.display();
-            tracing::info!("snapshot: there was no {shown}, no key is remembered");
+            tracing::info!("snapshot: {shown} not found, starting empty");
             Ok(None)
         }
         Err(error) => {
             let shown = path.display();
-            Err(error).context(format!("cannot restore {shown}; move it away to start without it"))
+            Err(error)
+                .context(format!("cannot restore {shown}; move the file away to start without it"))
         }
     }
 }
@@ -132,10 +133,10 @@ fn told(path: &Path, restored: Restored) -> String {
     let noun = if keys == 1 { "key" } else { "keys" };
     let mut line = format!("snapshot: {keys} {noun} restored from {}", path.display());
     if full > 0 {
-        line += &format!(", {full} full again by now");
+        line += &format!(", {full} full again meanwhile");
     }
     if other_rules > 0 {
-        line += &format!(", {other_rules} left out whose rules are not in the policies");
+        line += &format!(", {other_rules} skipped because their rules are not in the policies");
     }
     line
 }

@@ -49,7 +49,7 @@ impl AnyStore {
         let store = RedisStore::start(config)?.with_clock(clock);
         if let Err(error) = store.ready().await {
             tracing::warn!(
-                "store: {error}; trying again, and until then policies decide by `on_store_failure`"
+                "store: {error}; retrying, meanwhile falling back to `on_store_failure`"
             );
         }
         Ok(Self::Redis(Box::new(OnRedis {

@@ -121,7 +121,7 @@ impl Traces {
     /// Sends what there is still. Blocks for [`SEND_WAIT_MAX`] at most.
     pub(crate) fn end(&self) {
         if let Err(error) = self.provider.shutdown_with_timeout(SEND_WAIT_MAX) {
-            tracing::warn!("traces: the last ones were not sent: {error}");
+            tracing::warn!("traces: the last spans were not exported: {error}");
         }
     }
 }

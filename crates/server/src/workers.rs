@@ -60,5 +60,5 @@ fn start_one(number: u16, stop: CancellationToken) -> io::Result<Handle> {
             runtime.block_on(stop.cancelled());
         }
     })?;
-    started.recv().unwrap_or_else(|_| Err(io::Error::other("a worker did not start")))
+    started.recv().unwrap_or_else(|_| Err(io::Error::other("a worker thread did not start")))
 }

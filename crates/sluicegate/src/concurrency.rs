@@ -53,7 +53,7 @@ pub struct OwnedPermit {
 
 /// [`WAITERS_MAX`] callers wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{WAITERS_MAX} callers wait already")]
+#[error("limit reached: at most {WAITERS_MAX} callers can wait")]
 pub struct QueueFull;
 
 impl ConcurrencyLimiter {

@@ -38,10 +38,10 @@ pub struct KeyedRateLimiter<K: ?Sized> {
 #[non_exhaustive]
 pub enum KeyedError {
     /// A concurrency rule hands out permits; use an `Engine`.
-    #[error("rules: a concurrency rule needs `acquire` and `release`, which the engine has")]
+    #[error("rules: a concurrency rule needs `acquire` and `release`; use the engine")]
     Permits,
     /// A calendar window needs a time zone; use an `Engine`.
-    #[error("rules: a calendar window needs a policy, which the engine has")]
+    #[error("rules: a calendar window needs a policy; use the engine")]
     Calendar,
 }
 

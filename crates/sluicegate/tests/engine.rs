@@ -106,10 +106,10 @@ fn what_cannot_be_asked_is_told_apart_from_a_refusal() {
     let engine = engine();
     let error = |request: Request<'_>| decide(&engine, &request, Micros::ZERO).unwrap_err();
     let text = |request| error(request).to_string();
-    assert_eq!(text(Request::new("nope", None, CHECK)), "policy: there is no policy `nope`");
+    assert_eq!(text(Request::new("nope", None, CHECK)), "policy: unknown policy `nope`");
     assert_eq!(
         text(Request { app: Some("adm"), ..orders("a") }),
-        "app: policy `orders` is not configured for app `adm`",
+        "app: policy `orders` is not available to app `adm`",
     );
     assert!(matches!(
         error(Request { app: None, ..orders("a") }),
@@ -123,7 +123,7 @@ fn what_cannot_be_asked_is_told_apart_from_a_refusal() {
     );
     assert_eq!(
         text(Request::new("jobs", None, CHECK)),
-        "op: `check` does not go with this policy: a rule wants `acquire`",
+        "op: `check` is not supported by this policy: it has a `concurrency` rule, use `acquire`",
     );
     assert!(engine.store().is_empty());
 }

@@ -350,7 +350,7 @@ fn a_key_that_others_fight_for_does_not_give_the_store_up() {
         assert_eq!((shed.mode, shed.decision.allowed()), (Mode::Shed, false), "it is decided");
     }
     let error = try_ask(&engine, "orders", Verb::Reset, now).expect_err("nobody else can do that");
-    assert_eq!(error.to_string(), "store: others change the rules of this key all the time");
+    assert_eq!(error.to_string(), "store: too many concurrent rule changes on this key");
     assert!(!engine.is_without_store());
     store.0.is_contended.store(false, Ordering::Relaxed);
     assert_eq!(ask(&engine, "closed", CHECK, now).mode, Mode::Store);

@@ -483,7 +483,10 @@ fn usage_stays_when_the_rate_changes() {
     assert_eq!(limiter.peek(Cost::ONE).remaining, 4);
     limiter.set_rule(SlidingLog::new(5, Micros::SECOND).unwrap()).unwrap();
     let error = limiter.set_rate(Rate::per_second(2).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "rate: a `sliding_log` has none; give the limiter another rule");
+    assert_eq!(
+        error.to_string(),
+        "rate: a `sliding_log` rule has no rate; use a limiter with another rule"
+    );
 }
 
 #[test]

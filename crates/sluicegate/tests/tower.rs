@@ -121,7 +121,7 @@ async fn a_refusal_is_a_problem_document() {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Request cannot be satisfied as assigned quota has been exceeded",
         "status": 429,
-        "detail": "try again in 10 s",
+        "detail": "retry in 10 s",
         "violated-policies": ["login"],
     });
     assert_eq!(problem, expected);
@@ -156,7 +156,7 @@ async fn a_cost_that_can_never_pass_has_no_retry_after() {
     let never = ask(6).await;
     assert_eq!(never.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(field(never.headers(), "retry-after"), None);
-    assert!(never.body().contains("the request costs more than the limit of 5"));
+    assert!(never.body().contains("the cost exceeds the limit of 5"));
     let all = ask(5).await;
     assert_eq!(field(all.headers(), "ratelimit"), Some("\"burst\";r=0;t=5"));
     assert_eq!(field(ask(2).await.headers(), "retry-after"), Some("2"));
@@ -325,7 +325,10 @@ async fn a_token_bucket_books_the_future_up_to_the_longest_wait() {
 fn a_policy_has_a_name_that_fits() {
     let clock = Arc::new(ManualClock::default());
     let error = layer(bucket(1, 1, 1), &clock).named("no name").unwrap_err();
-    assert_eq!(error.to_string(), "`no name` is no name: 1 to 128 bytes of `[a-z0-9._-]`");
+    assert_eq!(
+        error.to_string(),
+        "invalid name `no name`: expected 1 to 128 bytes of `[a-z0-9._-]`"
+    );
 }
 
 #[test]

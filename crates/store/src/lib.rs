@@ -104,13 +104,13 @@ pub enum StoreError {
         executed: Executed,
     },
     /// The store answers, but has more to do than it can within the deadline of this request.
-    #[error("more requests wait for the store than it can decide in time{}", executed.remark())]
+    #[error("overloaded: too many requests are waiting{}", executed.remark())]
     Overloaded {
         /// Whether the request took effect nevertheless.
         executed: Executed,
     },
     /// The store answers, but callers with other rules came in between each time.
-    #[error("others change the rules of this key all the time{}", executed.remark())]
+    #[error("too many concurrent rule changes on this key{}", executed.remark())]
     Contended {
         /// Whether the request took effect nevertheless.
         executed: Executed,
@@ -154,7 +154,7 @@ impl Executed {
     const fn remark(self) -> &'static str {
         match self {
             Self::No => "",
-            Self::Perhaps => "; whether this one took effect is not known",
+            Self::Perhaps => "; it is unknown whether the request took effect",
         }
     }
 }
@@ -209,7 +209,7 @@ pub trait Store: Send + Sync {
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<(Verdict, Permits), StoreError>> + Send {
         let _ = (debt, request, at);
-        let reason = "this store takes no debts".to_owned();
+        let reason = "this store does not support debts".to_owned();
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
     }
 
@@ -260,7 +260,9 @@ mod tests {
     #[test]
     fn a_message_says_if_a_request_may_have_taken_effect() {
         let said = |executed| StoreError::Overloaded { executed }.to_string();
-        assert!(said(Executed::Perhaps).ends_with("; whether this one took effect is not known"));
-        assert!(said(Executed::No).ends_with("than it can decide in time"));
+        assert!(
+            said(Executed::Perhaps).ends_with("; it is unknown whether the request took effect")
+        );
+        assert!(said(Executed::No).ends_with("too many requests are waiting"));
     }
 }

@@ -179,13 +179,14 @@ fn a_torn_file_is_refused_wherever_it_was_torn() {
     };
     for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
-        let reason = if length < 8 { "is not one of a memory store" } else { "ends too early" };
+        let reason =
+            if length < 8 { "not a snapshot of a memory store" } else { "unexpected end of file" };
         let error = restore();
         assert!(error.contains(reason), "{length} bytes: {error}");
     }
     let longer = [&whole[..], &[0]].concat();
     fs::write(&path, longer).unwrap();
-    assert!(restore().contains("behind its end"));
+    assert!(restore().contains("trailing data"));
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn a_state_that_no_key_can_have_is_refused_whoever_computed_the_checksum() {
     fs::write(&path, bytes).unwrap();
     let error =
         MemoryStore::restore(&path, 1_000, &in_quota(&[log]), Micros::new(START)).err().unwrap();
-    assert_eq!(error.to_string(), "snapshot: the file is torn: a state that cannot be");
+    assert_eq!(error.to_string(), "snapshot: file is truncated or corrupt: invalid state");
 }
 
 #[test]
@@ -262,10 +263,10 @@ fn a_foreign_or_newer_or_missing_file_is_refused_with_its_reason() {
     whole[8] = 3;
     fs::write(&path, &whole).unwrap();
     let error = restore(&path, 1_000, START).err().unwrap();
-    assert_eq!(error, "snapshot: the file has version `3`, expected 1..=2");
+    assert_eq!(error, "snapshot: unsupported version `3`, expected 1..=2");
     fs::write(&path, "#!/bin/sh\n").unwrap();
     let error = restore(&path, 1_000, START).err().unwrap();
-    assert_eq!(error, "snapshot: the file is not one of a memory store");
+    assert_eq!(error, "snapshot: not a snapshot of a memory store");
     let missing = directory.path().join("missing");
     let error = MemoryStore::restore(&missing, 1_000, &[], Micros::ZERO).err().unwrap();
     assert!(matches!(error, SnapshotError::Io(_)), "{error}");

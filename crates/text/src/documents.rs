@@ -26,7 +26,7 @@ pub fn load(path: &Path) -> Result<Document> {
 
 fn parse(path: &Path, text: &str) -> Result<Document> {
     let document = Document::parse(text);
-    document.with_context(|| format!("{} is no policy document", path.display()))
+    document.with_context(|| format!("{} is not a valid policy document", path.display()))
 }
 
 /// A document, or a directory of them.
@@ -99,7 +99,8 @@ impl Source {
             documents.push(parse(file, &text)?);
         }
         let document = Document::joined(documents).map_err(|(place, error)| {
-            anyhow!(error).context(format!("{} is no policy document", files[place].display()))
+            anyhow!(error)
+                .context(format!("{} is not a valid policy document", files[place].display()))
         })?;
         Ok(Loaded { document, hash: format!("{:x}", hash.finalize()) })
     }

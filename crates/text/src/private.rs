@@ -22,8 +22,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mode = file.metadata()?.mode() & 0o7777;
     if mode & OTHERS != 0 {
         let problem = format!(
-            "its mode {mode:04o} gives every user of this machine access to the secret in it: \
-             expected 0600, or 0640 for a group (chmod o= FILE)"
+            "mode {mode:04o} gives all users of this machine access to the secret: expected 0600, \
+             or 0640 for a group (chmod o= FILE)"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
@@ -71,7 +71,7 @@ mod tests {
             (0o440, None),
             (0o640, None),
             (0o660, None),
-            (0o644, Some("its mode 0644 gives every user")),
+            (0o644, Some("mode 0644 gives all users")),
             (0o604, Some("0604")),
             (0o602, Some("0602")),
             (0o777, Some("0777")),

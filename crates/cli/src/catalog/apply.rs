@@ -25,21 +25,21 @@ pub(crate) struct ApplyArgs {
     /// A document (YAML or JSON), a directory of them, or `-` for standard input.
     #[arg(short, long, value_name = "DIR|FILE")]
     file: PathBuf,
-    /// Whose policies they are to be.
+    /// App that owns the policies.
     #[arg(long, value_name = "APP", value_parser = remote::app)]
     app: String,
-    /// Why, for the audit.
+    /// Reason for the change, recorded in the audit.
     #[arg(long, value_name = "TEXT", default_value = "policies apply")]
     reason: String,
-    /// Only say what would be done.
+    /// Only show what would change.
     #[arg(long)]
     dry_run: bool,
-    /// Also do what locks somebody out.
+    /// Apply changes even if they could lock out clients.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     server: Server,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
@@ -93,11 +93,10 @@ fn tell_done(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result<()>
     });
     let steps: Vec<_> = steps.collect();
     let counts @ Counts { create, update, delete, keep } = Counts::of(&steps);
-    let counted =
-        format!("{create} created, {update} changed, {delete} deleted, {keep} as they were");
+    let counted = format!("{create} created, {update} changed, {delete} deleted, {keep} unchanged");
     let end = match (counts.is_nothing(), args.dry_run) {
         (true, _) => "nothing to do".to_owned(),
-        (false, true) => format!("not done, a dry run: {counted}"),
+        (false, true) => format!("dry run, nothing applied: {counted}"),
         (false, false) => counted,
     };
     let text = format!("{}{}: {end}\n", lines(&steps), args.app);
@@ -122,10 +121,10 @@ fn tell_refused(args: &ApplyArgs, written: &Written, refused: Refused) -> Result
     }
     let why = match status {
         StatusCode::PRECONDITION_FAILED => {
-            "somebody changed the policies meanwhile; look again with `policies diff`".to_owned()
+            "the policies have changed meanwhile; check again with `policies diff`".to_owned()
         }
-        _ if !warnings.is_empty() => "--force does it in spite of the warnings".to_owned(),
-        _ if !errors.is_empty() => "the server does not take them".to_owned(),
+        _ if !warnings.is_empty() => "use --force to ignore the warnings".to_owned(),
+        _ if !errors.is_empty() => "the server rejected the policies".to_owned(),
         _ => detail,
     };
     say::note(format_args!("error: nothing was applied: {why}"));

@@ -23,9 +23,9 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// What can be done with the audit.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Look at every entry: exit status 0 the chain holds, 1 it is broken, 2 is an error.
+    /// Verify the chain of entries. Exit status: 0 intact, 1 broken, 2 error.
     Verify(VerifyArgs),
-    /// Print entries in the order in which they were made, one JSON object a line.
+    /// Print the entries, oldest first, one JSON object per line.
     Export(ExportArgs),
 }
 
@@ -34,15 +34,14 @@ pub(crate) enum AuditCommand {
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     database: Database,
-    /// Look at a file instead that `audit export` wrote from the first entry on; `-` for standard
+    /// Verify a file written by `audit export` (from the first entry) instead; `-` for standard
     /// input.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The hash of an entry that must be there: one that was kept elsewhere, so that a whole chain
-    /// in the place of another is noticed.
+    /// Hash of an entry that must exist, noted elsewhere earlier; detects a replaced chain.
     #[arg(long, value_name = "HASH")]
     head: Option<String>,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
@@ -52,13 +51,13 @@ pub(crate) struct VerifyArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     database: Database,
-    /// Only what was done in this app.
+    /// Only entries of this app.
     #[arg(long, value_name = "APP")]
     app: Option<String>,
-    /// Only what was done then or later: `2026-01-31`, or `2026-01-31T12:00:00Z`.
+    /// Only entries since this time: `2026-01-31`, or `2026-01-31T12:00:00Z`.
     #[arg(long, value_name = "TIME", value_parser = instant)]
     since: Option<Timestamp>,
-    /// Only entries behind the one of this number, such as the last one of an earlier export.
+    /// Only entries after this number, such as the last one of an earlier export.
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: i64,
 }
@@ -66,8 +65,8 @@ pub(crate) struct ExportArgs {
 /// Where the catalog is.
 #[derive(Args)]
 pub(crate) struct Database {
-    /// The database: `sqlite:PATH`, `mysql://…` or `postgres://…`. One with a password is better said
-    /// by the variable.
+    /// Database URL: `sqlite:PATH`, `mysql://…` or `postgres://…`. Set the variable instead if the
+    /// URL contains a password.
     #[arg(long, value_name = "URL", env = "SLUICEGATE_CATALOG_URL", hide_env_values = true)]
     catalog: Option<String>,
 }
@@ -107,9 +106,10 @@ async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         }
     };
     let verified = verified.and_then(|verified| match wanted {
-        Some(wanted) if !head_was_seen => {
-            Err(format!("no entry has the hash `{}`: this is another audit", say::one_line(wanted)))
-        }
+        Some(wanted) if !head_was_seen => Err(format!(
+            "no entry has the hash `{}`: this is a different audit",
+            say::one_line(wanted)
+        )),
         _ => Ok(verified),
     });
     tell(&verified, args.output)?;
@@ -119,7 +119,7 @@ async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 fn tell(verified: &Result<Verified, String>, output: Output) -> Result<()> {
     match (verified, output) {
         (Ok(Verified { entries, head }), Output::Text) => {
-            print_line(&format!("the chain holds: {entries} entries, head {head}"))
+            print_line(&format!("chain intact: {entries} entries, head {head}"))
         }
         (Err(problem), Output::Text) => {
             say::note(format_args!("broken: {}", say::escaped(problem)));
@@ -154,7 +154,7 @@ fn verify_file(path: &Path, mut look: impl FnMut(&Entry)) -> Result<Result<Verif
         }
         let entry: Entry = match serde_json::from_slice(&line) {
             Ok(entry) => entry,
-            Err(error) => return Ok(Err(format!("line {number} is no entry: {error}"))),
+            Err(error) => return Ok(Err(format!("line {number} is not an audit entry: {error}"))),
         };
         if let Err(broken) = chain.add(&entry) {
             return Ok(Err(broken.to_string()));
@@ -196,7 +196,7 @@ impl Database {
     /// The catalog, which is neither made nor changed.
     async fn look(&self) -> Result<Catalog> {
         let Some(url) = &self.catalog else {
-            bail!("no catalog: name its database by --catalog, or by SLUICEGATE_CATALOG_URL");
+            bail!("no catalog: set --catalog or SLUICEGATE_CATALOG_URL");
         };
         let url: Url = url.parse().context("--catalog")?;
         Catalog::look(&url).await.context("--catalog")

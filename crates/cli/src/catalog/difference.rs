@@ -25,12 +25,12 @@ pub(crate) struct DiffArgs {
     /// A document (YAML or JSON), a directory of them, or `-` for standard input.
     #[arg(short, long, value_name = "DIR|FILE")]
     file: PathBuf,
-    /// Whose policies they are to be.
+    /// App that owns the policies.
     #[arg(long, value_name = "APP", value_parser = remote::app)]
     app: String,
     #[command(flatten)]
     server: Server,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
@@ -73,7 +73,7 @@ pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
             let app = &args.app;
             writeln!(
                 text,
-                "{app}: {create} to create, {update} to change, {delete} to delete, {keep} as they are"
+                "{app}: {create} to create, {update} to change, {delete} to delete, {keep} to keep"
             )?;
             say::print(text.as_bytes()).context("standard output")?;
         }

@@ -20,16 +20,16 @@ use crate::client::print_line;
 /// What can be said to `sluicegate policies export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Whose policies.
+    /// App that owns the policies.
     #[arg(long, value_name = "APP", value_parser = remote::app)]
     app: String,
-    /// A directory, to write a file for each policy into; it is made if there is none. Without it a
-    /// document is printed.
+    /// Write one file per policy to this directory, created if missing. Without it, print one
+    /// document.
     #[arg(short = 'f', long = "file", value_name = "DIR")]
     directory: Option<PathBuf>,
     #[command(flatten)]
     server: Server,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
@@ -53,7 +53,7 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
     }
     let text = match args.output {
         Output::Text => {
-            document(&policies).context("take `--output json`, or a directory with -f")?
+            document(&policies).context("use `--output json`, or a directory with -f")?
         }
         Output::Json => {
             let documents: Vec<_> = policies.iter().map(|policy| &policy.document).collect();
@@ -67,14 +67,14 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
 /// A document of `policies`, of which it is certain that it is read as what they are.
 fn document(policies: &[PolicyView]) -> Result<String> {
     let commented = policies.iter().map(|policy| {
-        let comment = (policy.state == State::Shadow).then_some("in the shadow: refuses nothing");
+        let comment = (policy.state == State::Shadow).then_some("shadow: refuses nothing");
         (comment.map(str::to_owned), &policy.document)
     });
     let text = yaml::document(commented)?;
-    let read = Document::written(&text).context("they make no document")?;
+    let read = Document::written(&text).context("they do not form a valid document")?;
     let documents: Vec<&Value> = policies.iter().map(|policy| &policy.document).collect();
     if read.iter().ne(documents) {
-        bail!("YAML cannot say what they are");
+        bail!("they cannot be written as YAML");
     }
     Ok(text)
 }
@@ -92,7 +92,7 @@ fn write_files(directory: &Path, policies: &[PolicyView]) -> Result<()> {
     let there = Source::new(directory.to_owned()).files()?;
     if let Some(other) = there.iter().find(|path| files.iter().all(|(own, _)| own != *path)) {
         bail!(
-            "{} is none of these policies, but would be applied with them: take it away, or choose \
+            "{} is not one of these policies, but would be applied with them: remove it, or choose \
              another directory; nothing was written",
             other.display()
         );

@@ -40,11 +40,11 @@ const DECIMALS_MAX: usize = 6;
 /// What can be said to `sluicegate import rate-limiter-info`.
 #[derive(Args)]
 pub(crate) struct LimiterInfoArgs {
-    /// The rows as CSV, below a line that names the columns; `-` for standard input.
+    /// The rows as CSV, with a header line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// The database that has the table: `mysql://USER:PASSWORD@HOST/DATABASE`. One with a password is
-    /// better said by the variable SLUICEGATE_IMPORT_URL.
+    /// Database with the table: `mysql://USER:PASSWORD@HOST/DATABASE`. Set SLUICEGATE_IMPORT_URL
+    /// instead if the URL contains a password.
     #[arg(long, value_name = "URL", conflicts_with = "csv")]
     from: Option<String>,
 }
@@ -74,7 +74,7 @@ pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
     match import(&rows) {
         Ok(text) => {
             // Whoever reads the text shall be able to rely on it.
-            Document::parse(&text).context("the rows are no policies")?;
+            Document::parse(&text).context("the rows do not form valid policies")?;
             say::print(text.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
@@ -103,7 +103,7 @@ fn import(rows: &[Named]) -> Result<String, Vec<String>> {
             && let Some(earlier) = names.insert(name, place)
         {
             let name = say::one_line(name);
-            wrong.push(format!("{place}: name: `{name}` is the name at {earlier} too"));
+            wrong.push(format!("{place}: name: `{name}` is already the name at {earlier}"));
         }
     }
     if !wrong.is_empty() {
@@ -154,13 +154,13 @@ fn column(path: &str) -> &'static str {
 /// A list separated by commas, or a JSON array.
 fn apps_of(cell: &str) -> Result<Value, String> {
     let apps: Vec<String> = if cell.starts_with('[') {
-        let wrong = |error| format!("`{}` is no list of names: {error}", say::one_line(cell));
+        let wrong = |error| format!("`{}` is not a list of names: {error}", say::one_line(cell));
         serde_json::from_str(cell).map_err(wrong)?
     } else {
         cell.split(',').map(|app| app.trim().to_owned()).filter(|app| !app.is_empty()).collect()
     };
     if apps.is_empty() {
-        return Err("names no app, so that nobody could use it".to_owned());
+        return Err("has no app, so that nothing could use the policy".to_owned());
     }
     Ok(apps.into())
 }
@@ -168,7 +168,7 @@ fn apps_of(cell: &str) -> Result<Value, String> {
 fn permits(cell: &str) -> Result<Value, String> {
     match decimal(cell) {
         Some((permits, 1)) => Ok(permits.into()),
-        _ => Err(format!("`{}` is no whole number", say::one_line(cell))),
+        _ => Err(format!("`{}` is not a whole number", say::one_line(cell))),
     }
 }
 
@@ -178,7 +178,7 @@ fn rate_of(cell: &str) -> Result<Value, String> {
         Some((permits, seconds)) => Ok(format!("{permits}/{seconds}s").into()),
         None => {
             let cell = say::one_line(cell);
-            Err(format!("`{cell}` is no number of permits a second, such as `100` or `0.5`"))
+            Err(format!("`{cell}` is not a number of permits a second, such as `100` or `0.5`"))
         }
     }
 }
@@ -244,7 +244,8 @@ fn rows_of_csv(path: &Path) -> Result<Vec<Named>> {
     let headers = csv.headers().with_context(|| shown.clone())?.clone();
     let place = |column: &str| headers.iter().position(|name| name.eq_ignore_ascii_case(column));
     let required = |column: &str| {
-        place(column).with_context(|| format!("{shown}: the first line names no column `{column}`"))
+        place(column)
+            .with_context(|| format!("{shown}: column `{column}` is missing in the first line"))
     };
     let columns =
         (required("name")?, required("apps")?, required("max_permits")?, required("rate")?);

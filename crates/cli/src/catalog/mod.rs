@@ -33,11 +33,11 @@ const UNKNOWN: u8 = 2;
 /// What can be done with policies of a catalog.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeptCommand {
-    /// Print the policies of an app as a document, or write a file for each of them.
+    /// Print the policies of an app as one document, or write one file per policy.
     Export(export::ExportArgs),
-    /// Say what applying files would change: exit status 0 nothing, 1 something, 2 is an error.
+    /// Show what applying files would change. Exit status: 0 nothing, 1 changes, 2 error.
     Diff(difference::DiffArgs),
-    /// Make the policies of an app those of files, all or none; others of the app are deleted.
+    /// Replace all policies of an app with those in files, atomically; others are deleted.
     Apply(apply::ApplyArgs),
 }
 

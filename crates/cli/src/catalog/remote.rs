@@ -42,7 +42,7 @@ const TRY_AFTER: Duration = Duration::from_millis(500);
 /// Where a server is, and who asks it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
-    /// The server: its admin address, or `unix:/path`.
+    /// Admin address of the server, or `unix:/path`.
     #[arg(
         long,
         value_name = "URL",
@@ -52,10 +52,10 @@ pub(crate) struct Server {
     to: Target,
     #[command(flatten)]
     trust: Trust,
-    /// A file with a machine token of the app, unless SLUICEGATE_TOKEN holds one.
+    /// File with a token of the app. Without it, SLUICEGATE_TOKEN is used.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How long to wait for an answer.
+    /// Maximum time to wait for an answer.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     timeout: Span,
 }
@@ -116,11 +116,11 @@ impl Remote {
     pub(crate) fn new(server: &Server, app: &str) -> Result<Self> {
         let token = server.token()?;
         let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose()));
-        let mut bearer = bearer.map_err(|_| anyhow!("the token is no token"))?;
+        let mut bearer = bearer.map_err(|_| anyhow!("invalid token"))?;
         bearer.set_sensitive(true);
         if server.to.is_overheard() {
             let to = &server.to;
-            say::note(format_args!("note: the token goes to {to} in the clear; take https://"));
+            say::note(format_args!("note: the token is sent to {to} unencrypted; use https://"));
         }
         Ok(Self { server: server.clone(), app: app.to_owned(), bearer })
     }
@@ -187,7 +187,7 @@ impl Remote {
             let answer = self.send(request).await;
             let is_known = answer.as_ref().is_ok_and(|answer| !answer.status.is_server_error());
             if is_known || tries == TRIES_MAX {
-                let unknown = "whether they were applied is not known, `policies diff` tells";
+                let unknown = "it is unknown whether they were applied; check with `policies diff`";
                 let answer = answer.context(unknown)?;
                 return self.answered(&answer);
             }
@@ -233,7 +233,7 @@ impl Remote {
     fn read<'a, T: Deserialize<'a>>(&self, answer: &'a Answer) -> Result<T> {
         let at = &self.server.to;
         serde_json::from_slice(&answer.body)
-            .with_context(|| format!("{at} did not answer as an admin address does"))
+            .with_context(|| format!("{at} did not answer like an admin address"))
     }
 }
 
@@ -247,7 +247,7 @@ impl Server {
             None => std::env::var(TOKEN).unwrap_or_default(),
         };
         match text.trim() {
-            "" => bail!("no token: name a file with one by --token-file, or set {TOKEN}"),
+            "" => bail!("no token: set --token-file or {TOKEN}"),
             token => Ok(Secret::new(token)),
         }
     }
@@ -265,7 +265,7 @@ impl How<'_> {
 
 fn random() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no randomness: {error}"))?;
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("cannot get random bytes: {error}"))?;
     Ok(bytes)
 }
 
@@ -283,7 +283,7 @@ pub(crate) fn app(text: &str) -> Result<String, String> {
     if is_name(text) {
         return Ok(text.to_owned());
     }
-    Err("expected 1 to 128 of `a-z`, `0-9`, `.`, `_` and `-`".to_owned())
+    Err("expected 1 to 128 characters of `a-z`, `0-9`, `.`, `_` and `-`".to_owned())
 }
 
 #[cfg(test)]

@@ -29,18 +29,18 @@ const MAX_WAIT_MS_MAX: u64 = SPAN_MAX_US / 1_000;
 /// A question about a budget.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AskCommand {
-    /// Take permits from a running server: exit status 0 passes, 1 is refused, 2 is an error.
+    /// Take permits. Exit status: 0 allowed, 1 refused, 2 error.
     Check {
         #[command(flatten)]
         budget: Budget,
         #[command(flatten)]
         cost: Cost,
-        /// How long you would wait: what passes then is booked, and the answer says when. Whole
-        /// milliseconds.
+        /// Maximum wait, in whole milliseconds. If the request can pass within it, the permits are
+        /// reserved and the answer tells how long to wait.
         #[arg(long, value_name = "DURATION")]
         max_wait: Option<Span>,
     },
-    /// Ask what a check would say, and take nothing: exit status as of a check.
+    /// Show what a check would return, without taking permits. Exit status as for check.
     Peek {
         #[command(flatten)]
         budget: Budget,
@@ -54,7 +54,7 @@ pub(crate) enum AskCommand {
         #[command(flatten)]
         cost: Cost,
     },
-    /// Forget a key: its budget is full again.
+    /// Reset a key: its budget is full again.
     Reset {
         #[command(flatten)]
         budget: Budget,
@@ -64,14 +64,14 @@ pub(crate) enum AskCommand {
 /// Whose budget, and where.
 #[derive(Debug, Args)]
 pub(crate) struct Budget {
-    /// The name of the policy.
+    /// Name of the policy.
     policy: String,
-    /// Whose budget it is; left out: the one that all share.
+    /// Key of the budget. Without it: one shared budget.
     key: Option<String>,
-    /// The application that asks, for policies of some only.
+    /// Calling app, for policies that are restricted to certain apps.
     #[arg(long, value_name = "APP")]
     app: Option<String>,
-    /// The server: its HTTP address, or `unix:/path`.
+    /// HTTP address of the server, or `unix:/path`.
     #[arg(
         long,
         value_name = "URL",
@@ -81,10 +81,10 @@ pub(crate) struct Budget {
     to: Target,
     #[command(flatten)]
     trust: Trust,
-    /// How long to wait for the answer. A policy with a queue holds it back.
+    /// Maximum time to wait for the answer. Policies with a queue delay it.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     timeout: Span,
-    /// How to print the answer.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Budget {
 /// How much.
 #[derive(Debug, Args)]
 pub(crate) struct Cost {
-    /// Permits, 1 to 2147483648.
+    /// Number of permits, 1 to 2147483648.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=COST_MAX))]
     cost: u64,

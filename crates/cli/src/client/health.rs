@@ -17,7 +17,7 @@ const HEALTH_WAIT_MAX: Duration = Duration::from_secs(3);
 /// What can be said to `sluicegate health`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// The server: its admin address, or `unix:/path`.
+    /// Admin address of the server, or `unix:/path`.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8082")]
     to: Target,
     #[command(flatten)]

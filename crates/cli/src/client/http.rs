@@ -62,7 +62,7 @@ pub(crate) async fn send_for(
     answer_bytes_max: usize,
 ) -> Result<Answer> {
     let (target, _) = reached;
-    let host = target.authority().parse().context("--to: is no name of a host")?;
+    let host = target.authority().parse().context("--to: invalid host name")?;
     request.headers_mut().insert(header::HOST, host);
     let answer = tokio::time::timeout(patience, exchange(reached, request, answer_bytes_max)).await;
     answer.unwrap_or_else(|_| {
@@ -82,7 +82,6 @@ async fn exchange(
         Target::Tcp { .. } | Target::Unix(_) => Either::Right(stream),
     };
     let answer = http::exchange(stream, request, answer_bytes_max).await;
-    let answer =
-        answer.with_context(|| format!("{target} did not answer as an HTTP server does"))?;
+    let answer = answer.with_context(|| format!("{target} did not answer like an HTTP server"))?;
     Ok(Answer { status: answer.status(), body: answer.into_body() })
 }

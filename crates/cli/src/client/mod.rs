@@ -26,9 +26,9 @@ use sluicegate_text::say;
 pub(crate) enum ClientCommand {
     #[command(flatten)]
     Ask(ask::AskCommand),
-    /// Ask whether a server should be sent traffic: exit status 0 if it says so, else 1.
+    /// Check whether a server is ready for traffic. Exit status: 0 ready, else 1.
     Health(health::HealthArgs),
-    /// Load a server, and measure how long its decisions take.
+    /// Load a server and measure its decision latency.
     Bench(bench::BenchArgs),
 }
 

@@ -59,11 +59,7 @@ impl Target {
         let found = found.map_err(|_| late(CONNECT_WAIT_MAX)).flatten();
         let found = found.with_context(|| format!("cannot find {host}"))?;
         let found: Vec<_> = found.take(ADDRESSES_MAX).map(Listen::Tcp).collect();
-        if found.is_empty() {
-            Err(anyhow!("cannot find {host}: it has no address"))
-        } else {
-            Ok(found)
-        }
+        if found.is_empty() { Err(anyhow!("cannot find {host}: no address")) } else { Ok(found) }
     }
 
     /// Whether others can read what is said to it: without TLS, and not on this machine.
@@ -89,7 +85,7 @@ impl Target {
 /// # Errors
 /// Why the last one does not.
 pub(super) async fn connect(addresses: &[Listen]) -> Result<Stream> {
-    let mut refused = anyhow!("there is no address");
+    let mut refused = anyhow!("no address");
     for address in addresses {
         let connected = timeout(CONNECT_WAIT_MAX, connect_to(address)).await;
         match connected.map_err(|_| late(CONNECT_WAIT_MAX)).flatten() {

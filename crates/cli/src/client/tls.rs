@@ -14,8 +14,7 @@ use super::target::Stream;
 /// The authorities that may have signed the certificate of a server of `https://`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Trust {
-    /// The authorities (PEM) that may have signed the certificate of a server by `https://`; those
-    /// that the system trusts unless given.
+    /// PEM file of certificate authorities for `https://` servers. Default: the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
@@ -28,8 +27,12 @@ impl Trust {
     pub(super) async fn greet(&self, host: &str, stream: Stream) -> Result<TlsStream<Stream>> {
         let roots = tls::authorities(self.ca.as_deref()).context("--ca")?;
         let name = ServerName::try_from(host.to_owned());
-        let name = name.with_context(|| format!("`{host}` is no name of a server"))?;
+        let name = name.with_context(|| format!("`{host}` is not a valid server name"))?;
         let greeted = TlsConnector::from(tls::client(roots)).connect(name, stream).await;
-        greeted.map_err(|error| anyhow!(error).context(format!("{host} is not believed")))
+        greeted.map_err(|error| {
+            anyhow!(error).context(format!(
+                "TLS handshake with {host} failed (http:// for a server without TLS)"
+            ))
+        })
     }
 }

@@ -79,13 +79,10 @@ impl Answered {
             add(&mut line, format_args!(" after {}", later(self.wait_us)));
         }
         if self.held_us > 0 {
-            add(
-                &mut line,
-                format_args!(", held back for {}", words::span(Micros::new(self.held_us))),
-            );
+            add(&mut line, format_args!(", delayed by {}", words::span(Micros::new(self.held_us))));
         }
         if self.overflow.as_deref() == Some("shadow") {
-            line += " in the shadow";
+            line += " (shadow mode)";
         }
         let Self { limit, remaining, rule, .. } = self;
         add(&mut line, format_args!(": {remaining} of {limit} left ({})", say::one_line(rule)));
@@ -93,9 +90,9 @@ impl Answered {
             None => line += ", this cost can never pass",
             Some(0) if self.reset_after_us == 0 => {}
             Some(0) => {
-                add(&mut line, format_args!(", all of it in {}", later(self.reset_after_us)));
+                add(&mut line, format_args!(", full in {}", later(self.reset_after_us)));
             }
-            Some(us) => add(&mut line, format_args!(", again in {}", later(us))),
+            Some(us) => add(&mut line, format_args!(", retry in {}", later(us))),
         }
         self.add_instead(&mut line);
         if let Some(mode) = &self.mode {
@@ -124,8 +121,8 @@ pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
         return shortened(&detail);
     }
     match shortened(&String::from_utf8_lossy(body)) {
-        text if text.is_empty() => format!("the server answered {status}"),
-        text => format!("the server answered {status}: {text}"),
+        text if text.is_empty() => format!("the server returned status {status}"),
+        text => format!("the server returned status {status}: {text}"),
     }
 }
 
@@ -170,16 +167,16 @@ mod tests {
     #[test]
     fn a_line_says_what_became_of_it_and_when_to_come_again() {
         let pass = json!({"allowed": true, "granted": 1, "remaining": 4, "retry_after_us": 0});
-        let left = "4 of 5 left (tries), all of it in 10 min";
+        let left = "4 of 5 left (tries), full in 10 min";
         assert_eq!(line(Verb::Check, pass.clone()), format!("passes: {left}"));
         assert_eq!(line(Verb::Peek, pass.clone()), format!("would pass: {left}"));
         assert_eq!(line(Verb::Refund, pass.clone()), format!("gave back 1: {left}"));
         assert_eq!(line(Verb::Reset, pass), format!("forgotten: {left}"));
         let none = "0 of 5 left (tries)";
-        assert_eq!(line(Verb::Check, json!({})), format!("refused: {none}, again in 10 min"));
+        assert_eq!(line(Verb::Check, json!({})), format!("refused: {none}, retry in 10 min"));
         assert_eq!(
             line(Verb::Peek, json!({})),
-            format!("would be refused: {none}, again in 10 min")
+            format!("would be refused: {none}, retry in 10 min")
         );
         let never = line(Verb::Check, json!({"retry_after_us": null}));
         assert_eq!(never, format!("refused: {none}, this cost can never pass"));
@@ -198,12 +195,12 @@ mod tests {
             ),
             (json!({"mode": "local"}), "; decided without the store (local)"),
         ] {
-            let expected = format!("refused: 0 of 5 left (tries), again in 10 min{end}");
+            let expected = format!("refused: 0 of 5 left (tries), retry in 10 min{end}");
             assert_eq!(line(Verb::Check, fields), expected);
         }
         let shadow = line(Verb::Check, json!({"allowed": true, "overflow": "shadow"}));
         assert!(
-            shadow.starts_with("passes in the shadow: 0 of 5 left (tries), again in"),
+            shadow.starts_with("passes (shadow mode): 0 of 5 left (tries), retry in"),
             "{shadow}"
         );
     }
@@ -226,8 +223,11 @@ mod tests {
     fn a_problem_is_its_detail_on_one_line_and_anything_else_is_shown_in_part() {
         let bad = StatusCode::BAD_GATEWAY;
         assert_eq!(problem(bad, br#"{"detail":"cost: `0`\u001b"}"#), "cost: `0`\\u{1b}");
-        assert_eq!(problem(bad, b" <html>\n "), "the server answered 502 Bad Gateway: <html>");
-        assert_eq!(problem(bad, b""), "the server answered 502 Bad Gateway");
+        assert_eq!(
+            problem(bad, b" <html>\n "),
+            "the server returned status 502 Bad Gateway: <html>"
+        );
+        assert_eq!(problem(bad, b""), "the server returned status 502 Bad Gateway");
         assert!(problem(bad, &[b'x'; 100_000]).len() < 600);
     }
 }

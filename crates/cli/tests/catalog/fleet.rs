@@ -98,7 +98,11 @@ async fn away(faults: Faults) {
     assert_eq!(node.check(&Who::default(), "orders", "k").0, 200);
     node.restart();
     assert_eq!(node.limit("orders"), Some(5));
-    assert!(node.told().contains("catalog: what it said last holds"), "{}", node.told());
+    assert!(
+        node.told().contains("catalog: unavailable, using the last known state"),
+        "{}",
+        node.told()
+    );
     assert_eq!(node.admin(&ada, "GET", "/apps", &Value::Null).0, 503);
 
     network.heal().await.unwrap();

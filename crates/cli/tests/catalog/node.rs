@@ -117,7 +117,7 @@ fn came_from(node: &Node, expected: &str) {
 #[test]
 fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
     let told = why_not("postgres://nobody@127.0.0.1:1/none");
-    assert!(told.contains("catalog.url: it does not answer, and /none/kept has nothing"), "{told}");
+    assert!(told.contains("catalog.url: unavailable, and /none/kept has no copy"), "{told}");
 }
 
 #[test]

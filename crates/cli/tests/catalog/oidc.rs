@@ -17,8 +17,8 @@ fn who_signs_in_elsewhere_is_sent_to_the_provider_that_is_configured_which_may_b
     };
     let (status, detail) = login(&node);
     assert_eq!(status, 503, "{detail}");
-    assert!(detail.starts_with("the provider does not answer"), "{detail}");
-    assert!(node.told().contains("signing in elsewhere: "), "{}", node.told());
+    assert!(detail.starts_with("identity provider unavailable"), "{detail}");
+    assert!(node.told().contains("oidc sign-in failed: "), "{}", node.told());
     // Passwords do, with the provider away.
     node.sign_in();
 

@@ -24,8 +24,8 @@ fn files_become_the_policies_of_the_app_all_in_one_change() {
     let shown = stage.run("policies apply -f two.yaml --app shop --dry-run").ok();
     let lines =
         "- old\n~ orders\n    rules[0].token_bucket.rate: \"1/s\" becomes \"2/s\"\n+ search\n";
-    let counted = "1 created, 1 changed, 1 deleted, 0 as they were\n";
-    assert_eq!(shown, format!("{lines}shop: not done, a dry run: {counted}"));
+    let counted = "1 created, 1 changed, 1 deleted, 0 unchanged\n";
+    assert_eq!(shown, format!("{lines}shop: dry run, nothing applied: {counted}"));
     assert_eq!(stage.wait(stage.catalog.revision()).unwrap(), revision);
     let mut apply = stage.command("policies apply -f two.yaml --app shop");
     let done = crate::stage::finish(apply.args(["--reason", "more & more: 100%"])).ok();
@@ -54,7 +54,7 @@ fn standard_input_is_a_document_too() {
     let stage = Stage::start();
     stage.file("two.yaml", TWO);
     let ran = stage.shell("sluicegate policies apply -f - --app shop < two.yaml").ok();
-    assert!(ran.ends_with("shop: 2 created, 0 changed, 0 deleted, 0 as they were\n"), "{ran}");
+    assert!(ran.ends_with("shop: 2 created, 0 changed, 0 deleted, 0 unchanged\n"), "{ran}");
 }
 
 #[test]
@@ -74,16 +74,16 @@ fn what_the_server_refuses_is_told_with_the_file_and_the_path_and_nothing_is_app
     );
     let ran = stage.run("policies apply -f p --app shop");
     let expected = "\
-p/b.yaml: policies[1].apps[1]: there is no app `shpo`
-p/c.json: policies[0].name: `pay` is the name of another app's policy
-error: nothing was applied: the server does not take them
+p/b.yaml: policies[1].apps[1]: app `shpo` not found
+p/c.json: policies[0].name: `pay` is already the name of another app's policy
+error: nothing was applied: the server rejected the policies
 ";
     assert_eq!((ran.status, ran.err.as_str(), ran.out.as_str()), (Some(1), expected, ""));
     let told = stage.run("policies apply -f p --app shop --output json");
     assert_eq!(told.status, Some(1));
     let errors = json!([
-        { "file": "p/b.yaml", "path": "policies[1].apps[1]", "problem": "there is no app `shpo`" },
-        { "file": "p/c.json", "path": "policies[0].name", "problem": "`pay` is the name of another app's policy" },
+        { "file": "p/b.yaml", "path": "policies[1].apps[1]", "problem": "app `shpo` not found" },
+        { "file": "p/c.json", "path": "policies[0].name", "problem": "`pay` is already the name of another app's policy" },
     ]);
     assert_eq!((&told.json()["errors"], &told.json()["applied"]), (&errors, &false.into()));
     assert!(stage.policies().is_empty());
@@ -99,8 +99,8 @@ fn what_locks_somebody_out_is_warned_of_and_done_when_forced() {
     );
     let warned = stage.run("policies apply -f less.yaml --app shop");
     let expected = "\
-warning: `orders`: its limit of 100 becomes 1
-error: nothing was applied: --force does it in spite of the warnings
+warning: `orders`: the limit drops from 100 to 1
+error: nothing was applied: use --force to ignore the warnings
 ";
     assert_eq!((warned.status, warned.err.as_str()), (Some(1), expected));
     assert_eq!(stage.policies()[0].version, 1);
@@ -136,8 +136,8 @@ fn what_somebody_else_does_meanwhile_is_not_undone() {
     stage.file("two.yaml", TWO);
     stage.meddle();
     let ran = stage.run("policies apply -f two.yaml --app shop");
-    let expected = "error: nothing was applied: somebody changed the policies meanwhile; look again with \
-                    `policies diff`\n";
+    let expected = "error: nothing was applied: the policies have changed meanwhile; check again \
+                    with `policies diff`\n";
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), expected));
     let names = || stage.policies().into_iter().map(|view| view.name).collect::<Vec<_>>();
     assert_eq!(names(), ["meddled"]);

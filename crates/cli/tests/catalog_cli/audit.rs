@@ -30,7 +30,7 @@ fn a_chain_that_holds_is_told_with_its_head() {
     let told = stage.run("audit verify --output json").json();
     let head = told["head"].as_str().unwrap();
     // Two apps, a token and two policies.
-    assert_eq!(said, format!("the chain holds: 5 entries, head {head}\n"));
+    assert_eq!(said, format!("chain intact: 5 entries, head {head}\n"));
     assert_eq!((&told["ok"], &told["entries"]), (&true.into(), &5.into()));
     // The head of before is still in the chain when it has grown.
     stage.policy("c", "1/s");
@@ -46,7 +46,7 @@ fn a_chain_that_is_broken_is_told_with_the_first_bad_entry() {
     let stage = stage();
     harm(&stage, "UPDATE audit SET actor = 'account:eve' WHERE seq = 4");
     let ran = stage.run("audit verify");
-    let expected = "broken: entry 4 of the audit was changed: now it says `policy.create` of `a` by `account:eve`\n";
+    let expected = "broken: entry 4 of the audit was changed: it now reads `policy.create` of `a` by `account:eve`\n";
     assert_eq!((ran.status, ran.err.as_str(), ran.out.as_str()), (Some(1), expected, ""));
     let told = stage.run("audit verify --output json");
     assert_eq!((told.status, &told.json()["ok"]), (Some(1), &false.into()));
@@ -107,7 +107,7 @@ fn many_entries_are_exported_page_by_page() {
     assert_eq!(stage.run("policies apply -f many.yaml --app shop").status, Some(0));
     stage.file("all.jsonl", &stage.run("audit export").ok());
     let verified = stage.run("audit verify --file all.jsonl").ok();
-    assert!(verified.starts_with("the chain holds: 2503 entries"), "{verified}");
+    assert!(verified.starts_with("chain intact: 2503 entries"), "{verified}");
     assert_eq!(stage.shell("sluicegate audit export | head -1 | wc -l").ok().trim(), "1");
 }
 

@@ -34,7 +34,7 @@ fn a_difference_is_told_field_by_field_and_by_the_exit_status() {
     rules[0].token_bucket.rate: "1/s" becomes "2/s"
 - drop
 + new
-shop: 1 to create, 1 to change, 1 to delete, 1 as they are
+shop: 1 to create, 1 to change, 1 to delete, 1 to keep
 "#;
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(1), expected, ""));
     let told = stage.run("policies diff -f new.yaml --app shop --output json").json();
@@ -54,7 +54,7 @@ fn a_token_that_only_reads_is_enough() {
     );
     let refused = stage.run("policies apply -f new.yaml --app shop --token-file token");
     assert_eq!(refused.status, Some(1));
-    assert_eq!(refused.err, "error: nothing was applied: this is not for you\n");
+    assert_eq!(refused.err, "error: nothing was applied: permission denied\n");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn trouble_is_another_exit_status_than_a_difference() {
     let ran = stage.run("policies diff -f bad --app shop");
     assert_eq!(ran.status, Some(2));
     for line in [
-        "bad/a.yaml: policies[0].name: `A` is no name",
+        "bad/a.yaml: policies[0].name: invalid name `A`",
         "bad/b.yaml: policies[0].rules[0].token_bucket.rate: ",
     ] {
         assert!(ran.err.contains(line), "{ran:?}");

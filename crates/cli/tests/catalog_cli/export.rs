@@ -27,12 +27,12 @@ fn what_is_exported_is_a_document_and_applying_it_changes_nothing() {
     stage.wait(catalog.create_policy(&by(), "shop", &strange, State::Shadow)).unwrap();
     let text = stage.run("policies export --app shop").ok();
     assert!(text.starts_with("policies:\n- name: orders\n  rules:\n"), "{text}");
-    assert!(text.contains("# in the shadow: refuses nothing\n- name: strange\n"), "{text}");
+    assert!(text.contains("# shadow: refuses nothing\n- name: strange\n"), "{text}");
     stage.file("all.yaml", &text);
     stage.file("all.json", &stage.run("policies export --app shop --output json").ok());
     for file in ["all.yaml", "all.json"] {
         let diff = stage.run(&format!("policies diff -f {file} --app shop"));
-        assert_eq!(diff.ok(), "shop: 0 to create, 0 to change, 0 to delete, 2 as they are\n");
+        assert_eq!(diff.ok(), "shop: 0 to create, 0 to change, 0 to delete, 2 to keep\n");
         let applied = stage.run(&format!("policies apply -f {file} --app shop"));
         assert_eq!(applied.ok(), "shop: nothing to do\n");
     }
@@ -76,7 +76,10 @@ fn a_directory_with_other_documents_is_left_as_it_is() {
     stage.file("policies/README.md", "none of them");
     let ran = stage.run("policies export --app shop -f policies");
     assert_eq!(ran.status, Some(1));
-    assert!(ran.err.starts_with("error: policies/old.yaml is none of these policies"), "{ran:?}");
+    assert!(
+        ran.err.starts_with("error: policies/old.yaml is not one of these policies"),
+        "{ran:?}"
+    );
     assert!(!stage.folder.path().join("policies/orders.yaml").exists());
 }
 
@@ -90,7 +93,7 @@ fn more_policies_than_a_page_are_all_exported() {
         );
     }
     stage.file("many.yaml", &text);
-    let counted = "shop: 250 created, 0 changed, 0 deleted, 0 as they were\n";
+    let counted = "shop: 250 created, 0 changed, 0 deleted, 0 unchanged\n";
     assert!(stage.run("policies apply -f many.yaml --app shop").ok().ends_with(counted));
     assert_eq!(stage.run("policies export --app shop").ok().matches("- name: ").count(), 250);
     assert_eq!(stage.run("policies diff -f many.yaml --app shop").status, Some(0));
@@ -102,9 +105,9 @@ fn who_has_no_right_or_no_token_is_told() {
     let mut command = stage.command("policies export --app shop");
     let none = crate::stage::finish(command.env_remove("SLUICEGATE_TOKEN"));
     assert_eq!(none.status, Some(1));
-    assert!(none.err.contains("no token: name a file with one by --token-file"), "{none:?}");
+    assert!(none.err.contains("no token: set --token-file"), "{none:?}");
     let forbidden = stage.run("policies export --app bank");
-    assert_eq!(forbidden.err, "error: this is not for you\n");
+    assert_eq!(forbidden.err, "error: permission denied\n");
     // What a file says holds, not the variable.
     let token = stage.token("bank", &[Scope::PolicyRead]);
     stage.file("token", &format!("{token}\n"));

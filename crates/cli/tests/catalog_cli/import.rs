@@ -44,10 +44,7 @@ fn rows_become_token_buckets_that_begin_full() {
     assert_eq!(import(&stage, csv).ok(), bare);
     let piped = "sluicegate import rate-limiter-info --csv - < limits.csv | sluicegate policies apply -f - --app shop";
     let applied = stage.shell(piped).ok();
-    assert!(
-        applied.ends_with("shop: 2 created, 0 changed, 0 deleted, 0 as they were\n"),
-        "{applied}"
-    );
+    assert!(applied.ends_with("shop: 2 created, 0 changed, 0 deleted, 0 unchanged\n"), "{applied}");
     let replayed = stage.shell(
         "sluicegate import rate-limiter-info --csv limits.csv > p.yaml; \
          (for n in $(seq 21); do echo '{\"at_us\":0,\"policy\":\"pay\"}'; done) | \
@@ -98,7 +95,7 @@ fn rows_that_make_no_sense_are_told_with_their_columns_and_nothing_is_printed() 
     assert_eq!(told, expected, "{}", ran.err);
     assert!(ran.err.contains("limits.csv:4: apps: is missing\n"), "{}", ran.err);
     assert!(
-        ran.err.contains("limits.csv:5: name: `ok` is the name at limits.csv:2 too\n"),
+        ran.err.contains("limits.csv:5: name: `ok` is already the name at limits.csv:2\n"),
         "{}",
         ran.err
     );
@@ -108,8 +105,8 @@ fn rows_that_make_no_sense_are_told_with_their_columns_and_nothing_is_printed() 
 fn what_is_no_table_is_told() {
     let stage = Stage::start();
     for (csv, problem) in [
-        ("", "the first line names no column `name`"),
-        ("name,apps,max_permits\n", "the first line names no column `rate`"),
+        ("", "column `name` is missing in the first line"),
+        ("name,apps,max_permits\n", "column `rate` is missing in the first line"),
         ("name,apps,max_permits,rate\na,b\n", "found record with 2 fields"),
     ] {
         let ran = import(&stage, csv);

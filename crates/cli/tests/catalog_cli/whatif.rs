@@ -46,7 +46,7 @@ refused today                              3   27.3 %
 refused by the new policies                7   63.6 %
   newly refused                            4   36.4 %
   no longer refused                        0   0.0 %
-bad lines                                  1   not decided; told on standard error
+bad lines                                  1   not decided; see standard error
 
 policy         today       refused           new       refused  newly refused  no longer refused
 site              11             3            11             7              4                  0
@@ -123,7 +123,7 @@ fn a_line_may_be_guarded_by_another_policy_then_or_by_none() {
     assert_eq!((&told["requests"], &told["newly_refused"]), (&11.into(), &9.into()));
     let unknown =
         stage.run("policies whatif -f new.yaml --policies today --log access.log --policy x");
-    assert_eq!(unknown.err, "error: --policy: there is no policy `x`\n");
+    assert_eq!(unknown.err, "error: --policy: unknown policy `x`\n");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn what_cannot_be_compared_is_told() {
     for (command, problem) in [
         (
             "--policies today.yaml --log access.log",
-            "error: the new policies: --policy: name one of the 2 policies",
+            "error: the new policies: --policy: is missing: choose one of the 2 policies",
         ),
         (
             "--policies today.yaml --log events.jsonl --policy a",

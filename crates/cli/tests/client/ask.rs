@@ -16,10 +16,10 @@ fn wrong(told: &str) -> Ran {
 fn a_check_passes_with_status_0_and_is_refused_with_status_1() {
     let server = Server::start();
     for left in (0..5).rev() {
-        let passes = format!("passes: {left} of 5 left (tries), all of it in 10 min");
+        let passes = format!("passes: {left} of 5 left (tries), full in 10 min");
         assert_eq!(server.ask("check login alice"), ran(0, &passes));
     }
-    let refused = ran(1, "refused: 0 of 5 left (tries), again in 10 min");
+    let refused = ran(1, "refused: 0 of 5 left (tries), retry in 10 min");
     assert_eq!(server.ask("check login alice"), refused);
     let never = ran(1, "refused: 5 of 5 left (tries), this cost can never pass");
     assert_eq!(server.ask("check login bob --cost 6"), never);
@@ -28,9 +28,9 @@ fn a_check_passes_with_status_0_and_is_refused_with_status_1() {
 #[test]
 fn what_was_taken_is_seen_given_back_and_forgotten() {
     let server = Server::start();
-    let left = |left| format!("{left} of 5 left (tries), all of it in 10 min");
+    let left = |left| format!("{left} of 5 left (tries), full in 10 min");
     assert_eq!(server.ask("check login --cost 5").status, Some(0));
-    let refused = ran(1, "would be refused: 0 of 5 left (tries), again in 10 min");
+    let refused = ran(1, "would be refused: 0 of 5 left (tries), retry in 10 min");
     assert_eq!(server.ask("peek login"), refused);
     assert_eq!(server.ask("refund login --cost 2"), ran(0, &format!("gave back 2: {}", left(2))));
     assert_eq!(server.ask("peek login"), ran(0, &format!("would pass: {}", left(2))));
@@ -57,7 +57,7 @@ fn what_a_policy_wants_done_instead_is_told() {
     let server = Server::start();
     for (policy, status, begin, end) in [
         ("cached", 1, "refused: 0 of 1 left", "; serve the fallback `stale`\n"),
-        ("watched", 0, "passes in the shadow: 0 of 1 left", "\n"),
+        ("watched", 0, "passes (shadow mode): 0 of 1 left", "\n"),
     ] {
         assert_eq!(server.ask(&format!("check {policy} k")).status, Some(0));
         let over = server.ask(&format!("check {policy} k"));
@@ -70,7 +70,7 @@ fn what_a_policy_wants_done_instead_is_told() {
 fn what_was_not_decided_has_status_2_and_its_reason() {
     let server = Server::start();
     let check = |rest: &str| server.ask(&format!("check {rest}"));
-    assert_eq!(check("nope"), wrong("policy: there is no policy `nope`"));
+    assert_eq!(check("nope"), wrong("policy: unknown policy `nope`"));
     let Ran { err, status, .. } = check("shop k --app admin");
     assert!(status == Some(2) && err.contains("`shop`") && err.contains("`admin`"), "{err}");
     assert_eq!(check("shop k --app checkout").status, Some(0));
@@ -78,7 +78,7 @@ fn what_was_not_decided_has_status_2_and_its_reason() {
     assert_eq!(check("login --max-wait 1500us"), wrong(&format!("--max-wait: `1500us` {ms}")));
     for (typed, told) in [
         ("login --cost 0", "'--cost <N>': 0 is not in 1..=2147483648"),
-        ("login --timeout never", "`never` is no duration: expected 1us to 366d"),
+        ("login --timeout never", "invalid duration `never`: expected 1us to 366d"),
         ("login --output xml", "possible values: text, json"),
     ] {
         let Ran { err, status, .. } = check(typed);
@@ -135,7 +135,7 @@ fn everything_that_was_typed_is_asked_for_and_a_booked_time_is_told() {
         {\"allowed\":true,\"granted\":2,\"wait_us\":120000,\"limit\":5,\"remaining\":0,\
         \"retry_after_us\":0,\"reset_after_us\":900000,\"rule\":\"tries\",\"new\":1}";
     let (ran, request) = check_against(booked, "--app shop --cost 2 --max-wait 250ms");
-    let passes = "passes after 120 ms: 0 of 5 left (tries), all of it in 900 ms";
+    let passes = "passes after 120 ms: 0 of 5 left (tries), full in 900 ms";
     assert_eq!(ran, super::ran(0, passes));
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("POST /v1/check HTTP/1.1\r\n"), "{head}");
@@ -150,7 +150,10 @@ fn a_server_that_says_nothing_nonsense_or_too_much_is_an_error() {
     assert_eq!(check_against(b"", "--timeout 50ms").0, silent);
     assert_eq!(check_against(b"HTTP/1.1 200 OK\r\n", "--timeout 50ms").0, silent);
     let bad = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\n<html>";
-    assert_eq!(check_against(bad, "").0, wrong("the server answered 502 Bad Gateway: <html>"));
+    assert_eq!(
+        check_against(bad, "").0,
+        wrong("the server returned status 502 Bad Gateway: <html>")
+    );
     for answer in [
         &b"-ERR unknown command\r\n\r\n"[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",

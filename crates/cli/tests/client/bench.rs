@@ -64,10 +64,7 @@ fn the_cost_the_app_and_the_password_go_along() {
     let resp = format!("bench {} --policy wide --requests 1", wires(&server)[1]);
     for (password, told) in [
         (String::new(), "NOAUTH"),
-        (
-            format!("--password-file {}", path(wrong.path())),
-            "the server does not take the password",
-        ),
+        (format!("--password-file {}", path(wrong.path())), "the server rejected the password"),
         (
             format!("--password-file {}", path(long.path())),
             "--password-file: `1025` bytes are outside",
@@ -104,8 +101,8 @@ fn a_report_for_people_says_the_same() {
 #[test]
 fn what_is_wrong_is_known_before_the_run() {
     let server = Server::start();
-    let unknown = "there is no policy `nope`";
-    for (wire, told) in wires(&server).iter().zip([unknown, "there is no such policy", unknown]) {
+    let unknown = "unknown policy `nope`";
+    for (wire, told) in wires(&server).iter().zip([unknown, "unknown policy", unknown]) {
         let Ran { out, err, status } = run(&format!("bench {wire} --policy nope"));
         assert_eq!((out.as_str(), status), ("", Some(1)));
         assert!(err.contains(told), "{err}");
@@ -116,8 +113,7 @@ fn what_is_wrong_is_known_before_the_run() {
         assert_eq!(crossed.status, Some(1), "{crossed:?}");
     }
     let remote = run("bench --policy wide --to 192.0.2.1:80");
-    let told =
-        "error: --to: `192.0.2.1:80` is another machine, and load on it wants --allow-remote\n";
+    let told = "error: --to: `192.0.2.1:80` is another machine: add --allow-remote\n";
     assert_eq!((remote.err.as_str(), remote.status), (told, Some(1)));
 }
 

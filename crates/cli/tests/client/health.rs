@@ -10,7 +10,8 @@ async fn a_server_is_healthy_until_it_is_told_to_stop() {
     server.signal("-TERM");
     let stopping = async || Some(run(&health)).filter(|ran| ran.status != Some(0));
     let told = sluicegate_testkit::until("the server stops", PATIENCE, stopping).await;
-    let err = "error: not ready: the server answered 503 Service Unavailable: told to stop\n";
+    let err =
+        "error: not ready: the server returned status 503 Service Unavailable: shutting down\n";
     let expected = Ran { out: String::new(), err: err.to_owned(), status: Some(1) };
     assert_eq!(told.expect("it was told"), expected);
 }

@@ -72,7 +72,7 @@ fn who_is_refused_most_is_shown_to_operators() {
     assert_eq!(seen["top"][0]["refused_at_least"], 4);
     assert_eq!((&seen["top"][1]["key"], &seen["top"][2]), (&"bob".into(), &Value::Null));
     for (path, status, problem) in [
-        ("/v1/top?policy=n%0aope", "404", "policy: there is no policy `n\\nope`"),
+        ("/v1/top?policy=n%0aope", "404", "policy: unknown policy `n\\nope`"),
         ("/v1/top?policy=login&n=65", "400", "n: `65` is outside 1..=64"),
         ("/v1/top", "400", "missing field `policy`"),
         ("/v1/events?polcy=login", "400", "unknown field `polcy`"),

@@ -20,8 +20,8 @@ fn told_of_spoilt_policies(options: &[&str], what: &str) -> String {
 
 #[test]
 fn a_line_of_text_is_what_is_said_and_nothing_can_be_put_into_it() {
-    let line = told_of_spoilt_policies(&[], "the last good ones stay");
-    assert!(line.starts_with("policies: the last good ones stay: "), "{line}");
+    let line = told_of_spoilt_policies(&[], "reload rejected");
+    assert!(line.starts_with("policies: reload rejected, keeping the current version: "), "{line}");
     assert!(line.contains("policies[0].name") && !line.contains('\u{1b}'), "{line}");
 }
 
@@ -38,7 +38,10 @@ fn a_line_of_json_is_an_object() {
         (&"WARN".into(), &"sluicegate_server::policies::live".into())
     );
     let message = line["message"].as_str().expect("a text");
-    assert!(message.starts_with("policies: the last good ones stay: "), "{message}");
+    assert!(
+        message.starts_with("policies: reload rejected, keeping the current version: "),
+        "{message}"
+    );
     assert!(line["timestamp"].is_string());
 }
 

@@ -47,7 +47,7 @@ fn a_page_whose_name_leads_here_is_answered_nothing() {
         assert!(head.to_lowercase().contains("application/problem+json"), "{head}");
         let problem: Value = serde_json::from_str(&said).unwrap();
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.starts_with("host: `evil.example` is not answered here"), "{detail}");
+        assert!(detail.starts_with("host: `evil.example` is not allowed"), "{detail}");
         assert!(detail.contains("server.allowed_hosts"), "{detail}");
     }
     let (_, decision) = server.post("/v1/peek", &alice);

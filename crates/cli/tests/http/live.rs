@@ -67,8 +67,14 @@ async fn a_bad_change_is_refused_with_its_path_and_the_last_good_one_stays() {
     fs::write(&a, document("a", 10)).unwrap();
     let server = start(folder.path());
     for (text, problem) in [
-        (document("b", 10).replace("limit", "limt"), "b.yaml is no policy document: policies[0]"),
-        (document("a", 10), "b.yaml is no policy document: policies[0].name: `a` is the name of"),
+        (
+            document("b", 10).replace("limit", "limt"),
+            "b.yaml is not a valid policy document: policies[0]",
+        ),
+        (
+            document("a", 10),
+            "b.yaml is not a valid policy document: policies[0].name: `a` is already the name of",
+        ),
     ] {
         fs::write(&b, text).unwrap();
         let refused =
@@ -134,7 +140,7 @@ fn the_configuration_that_holds_is_printed_without_secrets() {
     let wrong = program(&["check", "--listen", "nowhere"]);
     assert!(!wrong.status.success());
     let told = String::from_utf8(wrong.stderr).unwrap();
-    assert!(told.contains("http.listen: `nowhere` is no address"), "{told}");
+    assert!(told.contains("http.listen: invalid address `nowhere`"), "{told}");
     let schema: Value = serde_json::from_slice(&program(&["schema"]).stdout).unwrap();
     assert_eq!(schema["properties"]["http"]["$ref"], "#/$defs/HttpConfig");
 }

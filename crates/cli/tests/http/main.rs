@@ -158,7 +158,7 @@ fn bad_requests_get_a_problem_that_names_the_field_and_spend_nothing() {
         ("cost", json!(-1), 400, "cost: `-1` is not a whole number 1..=2147483648"),
         ("key", json!(""), 400, "key: is empty, expected 1..=1024 bytes"),
         ("key", json!("x".repeat(2048)), 400, "key: `2048` bytes are outside 1..=1024"),
-        ("policy", json!("nope"), 404, "policy: there is no policy `nope`"),
+        ("policy", json!("nope"), 404, "policy: unknown policy `nope`"),
         ("kee", json!("k"), 400, "unknown field `kee`"),
         ("key", json!(5), 400, "key: `5` is not a string of 1..=1024 bytes"),
         ("cost", Value::Null, 400, "cost: `null` is not a whole number 1..=2147483648"),
@@ -273,6 +273,6 @@ fn an_address_in_use_and_a_bad_document_are_errors_that_say_which() {
     let in_use = fail(&["serve", "--listen", &address]);
     assert!(in_use.contains(&format!("cannot listen on {address}")), "{in_use}");
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    assert!(fail(&["serve", "--policies", manifest]).contains("is no policy document"));
+    assert!(fail(&["serve", "--policies", manifest]).contains("is not a valid policy document"));
     assert!(fail(&["policies", "check", "/nonexistent"]).contains("cannot read /nonexistent"));
 }

@@ -92,7 +92,7 @@ fn stopped(mut server: Server) {
 fn a_server_that_is_started_again_remembers_every_rule_of_every_policy() {
     let place = Place::new();
     let server = place.start(&[]);
-    assert!(place.told().contains("snapshot: there was no "), "{}", place.told());
+    assert!(place.told().contains(" not found, starting empty"), "{}", place.told());
     assert_eq!(exhaust(&server, "login", "alice"), (5, "tries".to_owned()));
     server.post("/v1/check", &json!({"policy": "login", "key": "bob", "cost": 2}));
     server.post("/v1/check", &json!({"policy": "orders", "key": "alice", "cost": 4}));
@@ -149,12 +149,12 @@ fn a_torn_or_foreign_file_refuses_the_start_and_stays_where_it_is() {
     let whole = fs::read(&state).unwrap();
     let torn = &whole[..whole.len() - 1];
     for (bytes, reason) in [
-        (torn, "the file is torn: it ends too early"),
-        (b"hello".as_slice(), "the file is not one of a memory store"),
+        (torn, "file is truncated or corrupt: unexpected end of file"),
+        (b"hello".as_slice(), "not a snapshot of a memory store"),
     ] {
         fs::write(&state, bytes).unwrap();
         let told = place.refusal(&["--policies", &policies, "--snapshot", &state]);
-        assert!(told.contains(reason) && told.contains("move it away"), "{told}");
+        assert!(told.contains(reason) && told.contains("move the file away"), "{told}");
         assert!(told.contains(&state), "{told}");
         assert_eq!(fs::read(&state).unwrap(), bytes);
     }
@@ -171,7 +171,7 @@ fn a_policy_that_has_changed_begins_anew_and_it_is_told() {
     fs::write(place.path("policies.yaml"), policies).unwrap();
     let server = place.start(&[]);
     let told = place.told();
-    assert!(told.starts_with("snapshot: 1 key restored") && told.contains("1 left out"), "{told}");
+    assert!(told.starts_with("snapshot: 1 key restored") && told.contains("1 skipped"), "{told}");
     assert_eq!(exhaust(&server, "orders", "alice").0, 0);
     assert_eq!(exhaust(&server, "login", "alice").0, 6);
 }
@@ -182,16 +182,13 @@ fn flags_of_the_memory_store_are_refused_where_they_make_no_sense() {
     let (state, nowhere) = (place.path("state"), place.path("no/such/place"));
     let redis = "redis://127.0.0.1:1";
     for (options, problem) in [
-        (
-            &["--store", redis, "--snapshot", &state][..],
-            "store.snapshot: only goes with a store in memory",
-        ),
-        (&["--store", redis, "--keys-max", "5"], "store.keys_max: only goes with a store"),
+        (&["--store", redis, "--snapshot", &state][..], "store.snapshot: requires a memory store"),
+        (&["--store", redis, "--keys-max", "5"], "store.keys_max: requires a memory store"),
         (&["--keys-max", "0"], "store.keys_max: `0` is outside 1..=4294967295"),
         (&["--snapshot-every", "1s"], "--snapshot <FILE>"),
         (
             &["--snapshot", &state, "--snapshot-every", "1ms"],
-            "store.snapshot_every: `1ms` is less than 100ms",
+            "store.snapshot_every: `1ms` is below 100ms",
         ),
         (&["--snapshot", &nowhere], "cannot write"),
     ] {

@@ -178,7 +178,7 @@ fn all_or_nothing(started: &Started) {
     let (status, problem) = started.server.post("/v1/check:batch", &unsupported);
     assert_eq!(status, 400, "{problem}");
     let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.starts_with("checks[1]: op: ") && detail.ends_with("; nothing is charged"));
+    assert!(detail.starts_with("checks[1]: op: ") && detail.ends_with("; nothing was charged"));
     assert_eq!(started.remaining("ten", "b"), 10);
 }
 
@@ -333,14 +333,17 @@ fn a_refusal_can_be_asked_for_with_a_status_of_its_own() {
     assert_eq!(problem["violated-policies"], json!(["day"]));
     assert_eq!((&problem["code"], &problem["remaining"]), (&json!(-1), &json!(3)));
     for (query, detail) in [
-        ("?deny=403", "query: is not `deny=429`, the only one there is"),
-        ("?denied=429", "query: is not `deny=429`, the only one there is"),
+        ("?deny=403", "query: unknown parameter, expected `deny=429`"),
+        ("?denied=429", "query: unknown parameter, expected `deny=429`"),
     ] {
         let (status, _, body) = started.check(query, &ten);
         assert!(status == 400 && body.contains(detail), "{body}");
     }
     let (status, problem) = started.server.post("/v1/peek?deny=429", &ten);
-    assert_eq!((status, &problem["detail"]), (400, &json!("query: this path takes none")));
+    assert_eq!(
+        (status, &problem["detail"]),
+        (400, &json!("query: unknown parameter, expected none"))
+    );
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn a_bad_event_has_its_line_changes_nothing_and_the_run_goes_on() {
             (
                 Some(4),
                 Some(6),
-                "at_us: `4` is before `5`, the event before it; expected 5 or later"
+                "at_us: `4` is before the previous event at `5`; expected 5 or later"
             ),
         ]
     );
@@ -54,15 +54,15 @@ fn a_bad_event_has_its_line_changes_nothing_and_the_run_goes_on() {
 fn what_only_the_engine_knows_is_told_the_same_way() {
     let long = "x".repeat(1025);
     for (event, problem) in [
-        (r#""policy":"q""#.to_owned(), "policy: there is no policy `q`"),
+        (r#""policy":"q""#.to_owned(), "policy: unknown policy `q`"),
         (r#""policy":"p","key":"""#.to_owned(), "key: is empty, expected 1..=1024 bytes"),
         (format!(r#""policy":"p","key":"{long}""#), "key: `1025` bytes are outside 1..=1024"),
-        (r#""policy":"c""#.to_owned(), "op: `check` does not go with this policy"),
-        (r#""policy":"p","op":"acquire""#.to_owned(), "op: `acquire` does not go with this policy"),
+        (r#""policy":"c""#.to_owned(), "op: `check` is not supported by this policy"),
+        (r#""policy":"p","op":"acquire""#.to_owned(), "op: `acquire` is not supported by this policy"),
         (r#""key":"k""#.to_owned(), "policy: is missing, `check` needs the name of a policy"),
         (
             r#""op":"configure","document":{"name":"q","rules":[{"token_bucket":{"rate":"1/s"}}]}"#.to_owned(),
-            "policy: there is no policy `q`",
+            "policy: unknown policy `q`",
         ),
         (
             r#""policy":"p","op":"configure","document":{"name":"c","rules":[{"token_bucket":{"rate":"1/s"}}]}"#
@@ -109,7 +109,7 @@ fn what_a_bad_event_says_reaches_the_terminal_on_one_line() {
         assert!(!replayed.stderr.contains('\u{1b}'), "{said}");
     }
     let said = replay(POLICIES, "", &["--format", "combined", "--policy", "\u{1b}[31m"]).stderr;
-    assert!(said.contains("there is no policy `\\u{1b}[31m`"), "{said}");
+    assert!(said.contains("unknown policy `\\u{1b}[31m`"), "{said}");
 }
 
 #[test]
@@ -139,19 +139,23 @@ fn the_first_twenty_problems_are_told_and_the_rest_counted() {
 fn what_cannot_begin_says_why() {
     for (policies, options, problem) in [
         ("policies: [{ name: p }]", &[][..], "policies[0].rules: "),
-        (POLICIES, &["--key", "remote_ip"], "--key: events name their keys"),
-        (POLICIES, &["--key", "colour"], "`colour` is no attribute"),
+        (POLICIES, &["--key", "remote_ip"], "--key: requires `--format combined`"),
+        (POLICIES, &["--key", "colour"], "unknown attribute `colour`"),
         (POLICIES, &["--keys-max", "0"], "`0` is not a whole number 1..=100000000"),
         (POLICIES, &["--reorder", "soon"], "`soon`"),
-        (POLICIES, &["--format", "combined"], "--policy: name one of the 2 policies"),
-        (POLICIES, &["--format", "combined", "--policy", "q"], "there is no policy `q`"),
-        (POLICIES, &["--format", "jsonl", "--policy", "q"], "--policy: there is no policy `q`"),
+        (POLICIES, &["--format", "combined"], "--policy: is missing: choose one of the 2 policies"),
+        (POLICIES, &["--format", "combined", "--policy", "q"], "unknown policy `q`"),
+        (POLICIES, &["--format", "jsonl", "--policy", "q"], "--policy: unknown policy `q`"),
         (
             POLICIES,
             &["--format", "combined", "--policy", "p", "--key", "host"],
-            "logs do not know `host`",
+            "logs have no attribute `host`",
         ),
-        (POLICIES, &["--svg", "-"], "--svg: expected a file, standard output is for the summary"),
+        (
+            POLICIES,
+            &["--svg", "-"],
+            "--svg: expected a file; standard output is used for the summary",
+        ),
         (POLICIES, &["--decisions", "/no/such/folder/x"], "--decisions: /no/such/folder/x: "),
     ] {
         let replayed = replay(policies, "{}", options);

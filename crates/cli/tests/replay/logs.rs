@@ -124,7 +124,7 @@ fn the_summary_tells_people_what_happened() {
         "allowed                                    5   71.4 %",
         "refused                                    2   28.6 %",
         "distinct keys                              3",
-        "bad lines                                  2   not decided; told on standard error",
+        "bad lines                                  2   not decided; see standard error",
         "busiest second, before                     2   requests/s at 2015-05-17 10:00:01",
         "             2  203.0.113.7",
     ] {
@@ -143,7 +143,7 @@ fn gzip_is_read_and_a_truncated_one_is_told_and_what_was_read_is_summarised() {
     let replayed = replay(POLICY, &whole[..whole.len() / 2], &["--json"]);
     assert_eq!(replayed.code, 1);
     assert!(
-        replayed.stderr.contains("error: standard input: cannot be read beyond line "),
+        replayed.stderr.contains("error: standard input: cannot read past line "),
         "{}",
         replayed.stderr
     );
@@ -152,7 +152,7 @@ fn gzip_is_read_and_a_truncated_one_is_told_and_what_was_read_is_summarised() {
     let requests = |summary: &serde_json::Value| summary["requests"].as_u64().unwrap();
     assert!(requests(&cut) > 0 && requests(&cut) < requests(&plain));
     let text = replay(POLICY, &whole[..whole.len() / 2], &[]).stdout;
-    assert!(text.contains("the input could not be read to its end"), "{text}");
+    assert!(text.contains("the input could not be read to the end"), "{text}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_new_version_of_the_policy_counts_when_it_is_tried_again() {
         &[&window(0, ""), &window(0, r#","op":"reserve""#), &configure],
     );
     let error = lines[1]["error"].as_str().unwrap();
-    assert!(error.starts_with("op: `reserve` does not go with this policy"), "{error}");
+    assert!(error.starts_with("op: `reserve` is not supported by this policy"), "{error}");
     assert_eq!((&lines[1]["line"], &lines[2]["op"]), (&2.into(), &"configure".into()));
 }
 

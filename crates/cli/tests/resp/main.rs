@@ -163,7 +163,7 @@ fn a_password_file_that_is_empty_or_not_there_or_everybodys_is_an_error() {
     for (path, problem) in [
         (file, "is empty"),
         (folder.join("nope"), "cannot read"),
-        (readable, "readable: its mode 0644 gives every user of this machine access"),
+        (readable, "readable: mode 0644 gives all users of this machine access"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(["serve", "--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0"])

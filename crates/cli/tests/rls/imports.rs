@@ -96,7 +96,7 @@ fn what_is_printed_says_where_it_comes_from() {
     let output = run(&["import", "envoy", path(from.path())]);
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "note: shop.yaml: descriptors[0].detailed_metric: no effect, values are no labels here\n"
+        "note: shop.yaml: descriptors[0].detailed_metric: no effect, values are not exported as labels\n"
     );
 }
 
@@ -133,7 +133,7 @@ fn what_cannot_be_imported_is_told_with_its_file_and_path() {
     fs::remove_file(from.path().join("b.yaml")).expect("it is there");
     let output = run(&["import", "envoy", path(from.path())]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("no file there ends in .yaml or .yml"), "{said}");
+    assert!(said.contains("no *.yaml or *.yml files found"), "{said}");
 }
 
 #[tokio::test]
@@ -171,8 +171,5 @@ fn a_tree_that_leads_nowhere_is_not_served() {
         path(&tree),
     ]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("descriptors lead to the policy `nowhere`, which there is not"),
-        "{said}"
-    );
+    assert!(said.contains("descriptors refer to unknown policy `nowhere`"), "{said}");
 }

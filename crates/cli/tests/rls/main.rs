@@ -169,7 +169,7 @@ async fn policies_are_reached_by_name_without_a_tree() {
     let status = unknown.expect_err("there is no such policy");
     assert_eq!(
         (status.code(), status.message()),
-        (tonic::Code::NotFound, "policy: there is no policy `nope`")
+        (tonic::Code::NotFound, "policy: unknown policy `nope`")
     );
 }
 

@@ -126,7 +126,10 @@ fn files_that_are_not_sound_are_errors_that_name_the_field_and_the_file() {
             cert,
             &other.tls.server_key,
             None,
-            format!("rls.tls.key: {}: is not the key", other.tls.server_key.display()),
+            format!(
+                "rls.tls.key: {}: does not match the certificate",
+                other.tls.server_key.display()
+            ),
         ),
         (cert, key, Some(&empty), format!("rls.tls.client_ca: {}: expected", empty.display())),
     ] {

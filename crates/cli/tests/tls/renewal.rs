@@ -33,7 +33,7 @@ async fn a_new_certificate_is_for_new_connections_and_old_ones_go_on() {
 
     files.replace(&next.tls);
     hang_up(&server);
-    tells(&server, "resp.tls: the new certificate is in force", 1).await;
+    tells(&server, "resp.tls: new certificate loaded", 1).await;
     assert!(Client::knowing(&next).is_answered(&server).await);
     assert!(!Client::knowing(&files).is_answered(&server).await, "that is of the past");
     assert!(ping(&mut before).await, "it goes on");
@@ -47,7 +47,7 @@ async fn a_bad_certificate_is_refused_and_the_last_good_one_stays() {
     // Whoever writes one file after the other is seen in between.
     std::fs::copy(&next.tls.server_cert, cert).expect("it can be written");
     let problem = format!(
-        "resp.tls.key: {}: is not the key of {}",
+        "resp.tls.key: {}: does not match the certificate {}",
         files.tls.server_key.display(),
         cert.display()
     );
@@ -65,7 +65,7 @@ async fn a_bad_certificate_is_refused_and_the_last_good_one_stays() {
 
     files.replace(&next.tls);
     hang_up(&server);
-    tells(&server, "resp.tls: the new certificate is in force", 1).await;
+    tells(&server, "resp.tls: new certificate loaded", 1).await;
     assert!(Client::knowing(&next).is_answered(&server).await);
     assert_eq!(server.told().matches(&problem).count(), 1, "what is wrong is said once");
 }
@@ -83,7 +83,7 @@ async fn authorities_of_clients_change_as_well() {
     assert!(!client(&next).is_answered(&server).await);
     std::fs::copy(&next.tls.ca, &client_ca).expect("it can be written");
     hang_up(&server);
-    tells(&server, "resp.tls: the new certificate is in force", 1).await;
+    tells(&server, "resp.tls: new certificate loaded", 1).await;
     assert!(client(&next).is_answered(&server).await);
     assert!(!client(&files).is_answered(&server).await);
 }

@@ -28,7 +28,7 @@ enum Fate {
     NotConfigured,
     /// Somebody has to show a token.
     Missing,
-    /// The token is not good.
+    /// Invalid token.
     Bad,
     /// It is not for that, or another app's.
     Forbidden,
@@ -237,5 +237,5 @@ async fn what_gives_back_wants_its_scope_and_what_is_no_question_wants_nothing()
     let fields = field("authorization: Bearer ", Some(&stage.good));
     let (status, _, said) = server.http("POST /v1/check:batch", &fields, atomic);
     assert_eq!(status, 403);
-    assert!(said.contains("checks[1]: app: the token is that of another app"), "{said}");
+    assert!(said.contains("checks[1]: app: the token belongs to another app"), "{said}");
 }

@@ -115,7 +115,7 @@ impl Ask {
             return Err(wrong);
         }
         if self.by.dry_run && route.action.writes() && !route.action.can_be_shown() {
-            let problem = "dry_run: it cannot be said what this would do without doing it";
+            let problem = "dry_run: not supported for this operation";
             return Err(Problem::new(StatusCode::BAD_REQUEST, problem));
         }
         let most = match self.by.actor {
@@ -124,10 +124,10 @@ impl Ask {
         };
         let body = timeout(BODY_WAIT_MAX, Limited::new(body, most).collect()).await;
         let body = body.map_err(|_| {
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout while reading the body")
         })?;
         let body = body.map_err(|_| {
-            let problem = format!("the body is longer than {most} bytes, or broke off");
+            let problem = format!("the body exceeds {most} bytes, or was cut off");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, problem)
         })?;
         self.body = body.to_bytes();
@@ -165,7 +165,7 @@ impl Ask {
         let catalog = &self.api.catalog;
         let noted = catalog.note_denied_after(&self.by, action, (app, target), unnoted).await;
         if let Err(error) = noted {
-            tracing::error!("the audit: {error}");
+            tracing::error!("audit: {error}");
         }
     }
 
@@ -213,7 +213,7 @@ impl Ask {
 
     /// The version that is to be changed, by the header field `If-Match`.
     pub(super) fn version(&self) -> Result<i64, Problem> {
-        let detail = "if-match: expected the `ETag` of what is to be changed";
+        let detail = "if-match: missing or invalid, expected the `ETag` of the resource";
         let missing = || Problem::new(StatusCode::PRECONDITION_REQUIRED, detail);
         let given = self.headers.get(header::IF_MATCH).ok_or_else(missing)?;
         let only = self.headers.get_all(header::IF_MATCH).iter().count() == 1;

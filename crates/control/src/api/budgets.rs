@@ -7,18 +7,18 @@ use std::pin::Pin;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What a key has left of a policy.
+/// The budget of a key under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Budget {
-    /// Whether a request of cost 1 would pass now.
+    /// Whether a request of cost 1 would be allowed now.
     pub allowed: bool,
     /// The limit of the rule that decides.
     pub limit: u64,
-    /// What is left of it.
+    /// Permits left.
     pub remaining: u64,
-    /// How long until the next request passes, in µs; absent: never.
+    /// Time until the next request can pass, in µs; absent: never.
     pub retry_after_us: Option<u64>,
-    /// How long until the budget is full again, in µs.
+    /// Time until the budget is full again, in µs.
     pub reset_after_us: u64,
     /// The rule that decides.
     pub rule: String,
@@ -56,5 +56,5 @@ impl Budgets for NoBudgets {
 }
 
 fn none<'a>() -> Told<'a> {
-    Box::pin(ready(Err("nobody decides here".to_owned())))
+    Box::pin(ready(Err("no budgets on this server".to_owned())))
 }

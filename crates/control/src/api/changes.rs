@@ -57,8 +57,8 @@ impl Changes {
         }
         let (at_once, a_minute) = (AT_ONCE_MINUTES * self.per_minute, self.per_minute);
         let problem = format!(
-            "too many changes: one account or token makes {at_once} at once and {a_minute} a minute \
-             (`catalog.changes_per_minute`)"
+            "limit reached: at most {at_once} changes at once and {a_minute} a minute per account \
+             or token (`catalog.changes_per_minute`)"
         );
         take(&self.of_actor, &actor.key(), Cost::ONE, &problem)
     }
@@ -71,7 +71,7 @@ impl Changes {
         // A body is smaller than the largest cost.
         let Ok(cost) = Cost::new(bytes as u64) else { return Ok(()) };
         let problem =
-            format!("too many changes: an app takes {} bytes of them an hour", BYTES_MAX.1);
+            format!("limit reached: at most {} bytes of changes an hour per app", BYTES_MAX.1);
         take(&self.bytes_of_app, app, cost, &problem)
     }
 }

@@ -24,7 +24,7 @@ pub fn openapi() -> Json {
         "info": {
             "title": "Sluicegate admin",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Policies, and who may change them.",
+            "description": "Manages policies, apps, accounts and tokens.",
             "license": { "name": "Apache-2.0 OR MIT" },
         },
         "paths": paths,
@@ -40,7 +40,7 @@ pub fn openapi() -> Json {
 
 fn operation(route: &Route) -> Json {
     let problem = json!({
-        "description": "What went wrong.",
+        "description": "An error.",
         "content": { "application/problem+json": { "schema": schema("Problem") } },
     });
     let mut answer = json!({ "description": route.action.summary() });
@@ -72,55 +72,72 @@ fn id(path: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
+/// A parameter of a route: where it is sent, its name and type, whether it must be there, and what it is.
+type Parameter<'p> = (&'static str, &'p str, &'static str, bool, &'static str);
+
+const CURSOR: &str = "Cursor: `next` of the previous page.";
+
 fn parameters(route: &Route) -> Vec<Json> {
-    let parameter = |place: &str, name: &str, kind: &str, is_required: bool, what: &str| {
-        json!({
-            "in": place, "name": name, "required": is_required,
-            "schema": { "type": kind }, "description": what,
-        })
-    };
-    let mut all: Vec<_> = route
-        .path
-        .split('/')
+    let steps = route.path.split('/');
+    let of_path = steps
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-        .map(|name| parameter("path", name, "string", true, "By its name."))
-        .collect();
+        .map(|name| ("path", name, "string", true, "Name of the resource."));
+    let mut all: Vec<Parameter<'_>> = of_path.collect();
     if route.action.writes() {
-        all.push(parameter("query", "reason", "string", false, "Why, for the audit."));
+        let reason = "Reason for the change, recorded in the audit.";
+        all.push(("query", "reason", "string", false, reason));
     }
     if route.action.can_be_shown() {
-        all.push(parameter("query", "dry_run", "boolean", false, "Only says what it would do."));
-        all.push(parameter("query", "force", "boolean", false, "Does it in spite of warnings."));
-        let again = "A name for this request: sent again, it is done once.";
-        all.push(parameter("header", "Idempotency-Key", "string", false, again));
+        let again = "Identifies the request: if sent again, it is executed only once.";
+        all.extend([
+            ("query", "dry_run", "boolean", false, "If true, only shows what would change."),
+            ("query", "force", "boolean", false, "If true, ignores warnings."),
+            ("header", "Idempotency-Key", "string", false, again),
+        ]);
     }
     if route.is_called_back {
-        let page = "What the provider gave the browser for this.";
-        all.push(parameter("query", "code", "string", false, page));
-        all.push(parameter("query", "state", "string", true, "What the provider was given."));
-        all.push(parameter("query", "error", "string", false, "Why the provider gave no code."));
+        let error = "Error reported by the provider instead of a code.";
+        all.extend([
+            ("query", "code", "string", false, "Authorization code from the provider."),
+            ("query", "state", "string", true, "State sent to the provider."),
+            ("query", "error", "string", false, error),
+        ]);
     }
     if route.is_versioned {
-        let tag = "The `ETag` of what is to be changed.";
-        all.push(parameter("header", "If-Match", "string", true, tag));
+        all.push(("header", "If-Match", "string", true, "`ETag` of the resource to change."));
     }
     if route.action == Action::ApplyPolicies {
-        let tag = "The `ETag` of a dry run: applies what it showed, or nothing.";
-        all.push(parameter("header", "If-Match", "string", false, tag));
+        let tag = "`ETag` of a dry run: applies exactly what it showed, or fails.";
+        all.push(("header", "If-Match", "string", false, tag));
     }
-    if let Some(list) = LISTS.iter().find(|(list, _)| route.answers == Some(list)) {
-        all.push(parameter("query", "after", "string", false, "`next` of the page before."));
-        let limit = match list.0 {
-            "Policies" | "Versions" | "Entries" => "1 to 100, which it is if not said.",
-            _ => "1 to 1000; 100 if not said.",
+    if let Some((list, _)) = LISTS.iter().find(|(list, _)| route.answers == Some(list)) {
+        let limit = match *list {
+            "Policies" | "Versions" | "Entries" => "Page size, 1 to 100; default 100.",
+            _ => "Page size, 1 to 1000; default 100.",
         };
-        all.push(parameter("query", "limit", "integer", false, limit));
+        all.extend([
+            ("query", "after", "string", false, CURSOR),
+            ("query", "limit", "integer", false, limit),
+        ]);
     }
     if route.answers == Some("Diffs") {
-        all.push(parameter("query", "from", "integer", false, "A version; the one before `to`."));
-        all.push(parameter("query", "to", "integer", false, "A version; the one that holds."));
+        let (from, to) = (
+            "Base version; default: the version before `to`.",
+            "Version to compare; default: the current version.",
+        );
+        all.extend([
+            ("query", "from", "integer", false, from),
+            ("query", "to", "integer", false, to),
+        ]);
     }
-    all
+    all.into_iter().map(described).collect()
+}
+
+fn described((place, name, kind, is_required, what): Parameter<'_>) -> Json {
+    json!({
+        "in": place, "name": name, "required": is_required,
+        "schema": { "type": kind }, "description": what,
+    })
 }
 
 /// Lists, and what they are of.
@@ -173,7 +190,7 @@ fn schemas() -> Json {
     add::<Node>(&mut all);
     for (list, item) in LISTS {
         let items = json!({ "type": "array", "items": schema(item) });
-        let next = json!({ "type": "string", "description": "What to ask for as `after`." });
+        let next = json!({ "type": "string", "description": "Cursor to pass as `after`." });
         let list_schema = json!({
             "type": "object",
             "properties": { "items": items, "next": next },

@@ -35,6 +35,6 @@ pub(super) mod oidc {
 
 /// Where people sign in elsewhere.
 fn oidc_of(api: &Api) -> Result<&Oidc, Problem> {
-    let detail = "nobody signs in elsewhere: `catalog.oidc` is not set up";
+    let detail = "OpenID Connect sign-in is not configured: set `catalog.oidc`";
     api.oidc.as_deref().ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, detail))
 }

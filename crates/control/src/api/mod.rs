@@ -135,12 +135,9 @@ impl Api {
         }
         router
             .method_not_allowed_fallback(async || {
-                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method")
-                    .respond()
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed").respond()
             })
-            .fallback(async || {
-                Problem::new(StatusCode::NOT_FOUND, "there is no such path").respond()
-            })
+            .fallback(async || Problem::new(StatusCode::NOT_FOUND, "path not found").respond())
             .layer(CsrfLayer::new())
             .layer(map_response(of_other_site))
     }
@@ -199,7 +196,7 @@ async fn of_other_site(response: Response) -> Response {
     {
         return response;
     }
-    let problem = "origin: a page of another site sent this; expected `Origin` to be this host's";
+    let problem = "origin: cross-site request refused; `Origin` must match the host";
     Problem::new(StatusCode::FORBIDDEN, problem).respond()
 }
 

@@ -25,42 +25,42 @@ pub(super) struct Problem {
     retry_after_s: Option<u64>,
 }
 
-/// What went wrong (RFC 9457).
+/// An error (RFC 9457).
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(super) struct ProblemBody<'a> {
-    /// Always `about:blank`: the status says which kind of problem it is.
+    /// Always `about:blank`: the status identifies the kind of error.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     kind: &'a str,
-    /// The status in words.
+    /// The name of the status.
     #[schema(value_type = String)]
     title: &'a str,
     /// The status of the response.
     status: u16,
-    /// What happened here.
+    /// What failed, and what is permitted.
     #[schema(value_type = String)]
     detail: &'a str,
-    /// What of the request makes no sense.
+    /// The invalid fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<WrongBody<'a>>,
-    /// Whom it would lock out; `?force=true` does it all the same.
+    /// Effects that could lock out clients; `?force=true` applies the change anyway.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     #[schema(value_type = Vec<String>)]
     warnings: &'a [String],
-    /// The version that it has by now.
+    /// The current version of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<i64>,
 }
 
-/// One thing that makes no sense.
+/// An invalid field.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Wrong)]
 struct WrongBody<'a> {
     /// Where, as a JSON pointer into the body (RFC 6901).
     #[schema(value_type = String)]
     pointer: &'a str,
-    /// What was given there and what is permitted.
+    /// What was given and what is permitted.
     #[schema(value_type = String)]
     detail: &'a str,
 }
@@ -157,13 +157,13 @@ impl From<Error> for Problem {
         let detail = match &error {
             // What a database says of itself is for who runs it.
             Error::Database(problem) | Error::Unknown(problem) | Error::Damaged(problem) => {
-                tracing::error!("the catalog: {problem}");
+                tracing::error!("catalog: {problem}");
                 if matches!(error, Error::Damaged(_)) {
                     DAMAGED.fetch_add(1, Ordering::Relaxed);
                 }
                 unavailable(&error)
             }
-            Error::Invalid(_) => "the request makes no sense".to_owned(),
+            Error::Invalid(_) => "invalid request".to_owned(),
             other => other.to_string(),
         };
         let mut problem = Self::new(status, detail);
@@ -180,15 +180,12 @@ impl From<Error> for Problem {
 
 fn unavailable(error: &Error) -> String {
     match error {
-        Error::Unknown(_) => {
-            "it is not known whether it was done; ask again with the same idempotency key"
-        }
+        Error::Unknown(_) => "outcome unknown; retry with the same idempotency key",
         Error::Damaged(_) => {
-            "the catalog is damaged: until its operator has mended it, nothing can be changed and \
-             nobody can sign in; the log of the server says what is wrong, and so does `sluicegate \
-             audit verify`"
+            "the catalog is damaged: changes and sign-in are disabled until an operator repairs \
+             it; see the server log or run `sluicegate audit verify`"
         }
-        _ => "the catalog does not answer",
+        _ => "catalog unavailable",
     }
     .to_owned()
 }

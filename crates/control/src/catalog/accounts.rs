@@ -17,19 +17,19 @@ use crate::limits::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Account)]
 pub struct AccountView {
-    /// Never changes.
+    /// Identifier; never changes.
     pub id: String,
-    /// What it is called; never changes, either.
+    /// Account name; never changes.
     pub name: String,
-    /// Whether it may do everything.
+    /// Whether the account is an administrator.
     pub is_admin: bool,
-    /// Whether it may not sign in.
+    /// Whether sign-in is disabled.
     pub is_disabled: bool,
-    /// Whether it has a password here.
+    /// Whether the account has a password.
     pub has_password: bool,
-    /// Counts its changes, from 1.
+    /// Number of the latest change, from 1.
     pub version: i64,
-    /// When it was made, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub created_at: i64,
 }
 
@@ -149,7 +149,7 @@ impl Catalog {
     pub async fn set_up(&self, by: &By, new: NewAccount<'_>) -> Result<AccountView, Error> {
         let mut change = begin!(self, by);
         if change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?.is_some() {
-            return Err(Error::Conflict("there are accounts already".to_owned()));
+            return Err(Error::Conflict("setup is already done: an account exists".to_owned()));
         }
         let new = NewAccount { is_admin: true, ..new };
         let made = insert(&mut change, Action::SetUp, new).await?;
@@ -299,7 +299,7 @@ pub(super) async fn somebody_else_is_admin(
     if !is_last {
         return Ok(());
     }
-    Err(Error::Conflict("this is the last administrator: name another one first".to_owned()))
+    Err(Error::Conflict("cannot remove the last administrator: add another one first".to_owned()))
 }
 
 pub(super) async fn insert(
@@ -309,9 +309,8 @@ pub(super) async fn insert(
 ) -> Result<AccountView, Error> {
     let NewAccount { name, password_hash, subject, is_admin } = new;
     if !is_account_name(name) {
-        let problem = format!(
-            "expected 1 to {ACCOUNT_BYTES_MAX} of letters, digits, `.`, `_`, `@`, `+` and `-`"
-        );
+        let problem =
+            format!("expected 1 to {ACCOUNT_BYTES_MAX} letters, digits, `.`, `_`, `@`, `+` or `-`");
         return Err(Error::invalid("/name", problem));
     }
     let count = change.rows.row("SELECT COUNT(*) FROM accounts", &[]).await?;

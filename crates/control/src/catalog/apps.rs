@@ -15,13 +15,13 @@ use crate::limits::{APPS_MAX, MEMBERS_MAX};
 /// An application: the unit of ownership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct App {
-    /// Never changes.
+    /// App name; never changes.
     pub name: String,
-    /// What people say of it.
+    /// A description for people.
     pub description: String,
-    /// Counts its changes, from 1.
+    /// Number of the latest change, from 1.
     pub version: i64,
-    /// When it was made, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub created_at: i64,
 }
 
@@ -30,7 +30,7 @@ pub struct App {
 pub struct Member {
     /// The account's name.
     pub account: String,
-    /// What it may do.
+    /// The role of the account.
     pub role: Role,
 }
 
@@ -140,9 +140,9 @@ impl Catalog {
         for (sql, what) in [
             (
                 "SELECT COUNT(*) FROM policies WHERE app = ?",
-                "policies, or versions of deleted ones",
+                "policies or versions of deleted policies",
             ),
-            ("SELECT COUNT(*) FROM tokens WHERE app = ?", "tokens, or had some"),
+            ("SELECT COUNT(*) FROM tokens WHERE app = ?", "current or past tokens"),
         ] {
             let count = change.rows.row(sql, &[app.into()]).await?;
             if count.map_or(Ok(0), |row| row.get::<i64>(0))? > 0 {
@@ -150,7 +150,7 @@ impl Catalog {
             }
         }
         if let Some(policy) = naming(&mut change, app).await? {
-            let problem = format!("the policy `{policy}` says that the app may use it");
+            let problem = format!("the policy `{policy}` lists the app in `apps`");
             return Err(Error::Conflict(problem));
         }
         change.rows.run("DELETE FROM members WHERE app = ?", &[app.into()]).await?;
@@ -292,11 +292,11 @@ async fn account_id(
     pointer: &str,
 ) -> Result<String, Error> {
     let row = change.rows.row("SELECT id FROM accounts WHERE name = ?", &[account.into()]).await?;
-    let row = row.ok_or_else(|| Error::invalid(pointer, "there is no such account"))?;
+    let row = row.ok_or_else(|| Error::invalid(pointer, "account not found"))?;
     row.get(0)
 }
 
 pub(super) fn role(row: &Row, place: usize) -> Result<Role, Error> {
     let name: String = row.get(place)?;
-    Role::named(&name).ok_or_else(|| Error::Damaged(format!("`{name}` is no role")))
+    Role::named(&name).ok_or_else(|| Error::Damaged(format!("unknown role `{name}`")))
 }

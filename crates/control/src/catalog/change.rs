@@ -68,13 +68,14 @@ impl Catalog {
         rows.run("UPDATE head SET audit_seq = audit_seq WHERE id = 1", &[]).await?;
         let head = "SELECT revision, audit_seq, audit_hash FROM head WHERE id = 1";
         let head = rows.row(head, &[]).await?;
-        let head = head.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?;
+        let head = head.ok_or_else(|| Error::Damaged("missing head".to_owned()))?;
         let actor = by.actor.to_string();
         if let Some(request) = &by.request
             && let Some(answer) = answered(&mut rows, &by.actor.key(), request).await?
         {
             let answer = serde_json::from_str(&answer);
-            let answer = answer.map_err(|_| Error::Damaged("an answer is no JSON".to_owned()))?;
+            let answer =
+                answer.map_err(|_| Error::Damaged("a stored answer is not JSON".to_owned()))?;
             return Ok(Begun::Answered(answer));
         }
         Ok(Begun::Change(Change {
@@ -298,7 +299,7 @@ async fn answered(
         return if kept < ANSWERS_MAX {
             Ok(None)
         } else {
-            Err(Error::TooMany(format!("{ANSWERS_MAX} idempotency keys of the last day")))
+            Err(Error::TooMany(format!("{ANSWERS_MAX} idempotency keys a day")))
         };
     };
     if row.get::<String>(0)? != *question {

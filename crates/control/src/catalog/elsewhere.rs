@@ -44,7 +44,7 @@ impl Catalog {
         let mut change = match self.begin::<()>(by).await? {
             Begun::Change(change) => change,
             Begun::Answered(()) => {
-                return Err(Error::Conflict("this sign-in was used already".to_owned()));
+                return Err(Error::Conflict("this sign-in was already used".to_owned()));
             }
         };
         let account = account(&mut change, &who).await?;
@@ -74,7 +74,7 @@ async fn account(change: &mut Change<'_>, who: &Elsewhere<'_>) -> Result<Account
     let somebody = change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?;
     if somebody.is_none() && who.is_admin != Some(true) {
         // There would be accounts, so that nobody could be made an administrator any more.
-        let problem = "there are no accounts yet: the first is an administrator's";
+        let problem = "no accounts yet: the first account must be an administrator";
         return Err(Error::Conflict(problem.to_owned()));
     }
     let new = NewAccount { name, password_hash: None, subject: Some(who.subject), is_admin: false };
@@ -92,7 +92,7 @@ async fn set_admin(
     }
     if !is_admin && let Err(error) = somebody_else_is_admin(change, account).await {
         let Error::Conflict(problem) = error else { return Err(error) };
-        tracing::warn!("the account `{}` stays an administrator's: {problem}", account.name);
+        tracing::warn!("the account `{}` stays an administrator: {problem}", account.name);
         return Ok(());
     }
     let sql = "UPDATE accounts SET is_admin = ?, version = version + 1 WHERE id = ?";
@@ -128,7 +128,7 @@ async fn set_roles(
             // Who runs the server has to know; who signs in cannot help it.
             Err(Error::NotFound(_) | Error::TooMany(_)) => {
                 tracing::warn!(
-                    "a role in the app `{app}` was not given: there is none, or it is full"
+                    "no role granted in app `{app}`: app not found or member limit reached"
                 );
             }
             put => put?,

@@ -121,8 +121,8 @@ impl Catalog {
         let head = db.row("SELECT id FROM head WHERE id = 1", &[]).await;
         match head.map_err(|error| error.to_string()) {
             Ok(Some(_)) => Ok(Self { db, versions: VERSIONS }),
-            Ok(None) => Err(Error::Damaged("there is no head".to_owned())),
-            Err(problem) => Err(Error::Database(format!("there is no catalog in it: {problem}"))),
+            Ok(None) => Err(Error::Damaged("missing head".to_owned())),
+            Err(problem) => Err(Error::Database(format!("no catalog in the database: {problem}"))),
         }
     }
 
@@ -174,7 +174,7 @@ pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
         return Ok(name);
     }
     let problem = format!(
-        "expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`, and neither `.` nor `..`"
+        "expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`, but not `.` or `..`"
     );
     Err(Error::invalid(pointer, problem))
 }
@@ -196,7 +196,7 @@ fn text<'t>(text: &'t str, pointer: &str) -> Result<&'t str, Error> {
         return Ok(text);
     }
     let problem = format!(
-        "expected at most {TEXT_CHARS_MAX} characters, none of them a control character or one of the direction of text"
+        "expected at most {TEXT_CHARS_MAX} characters, without control or text direction characters"
     );
     Err(Error::invalid(pointer, problem))
 }

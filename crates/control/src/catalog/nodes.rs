@@ -9,15 +9,15 @@ use crate::error::Error;
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Node {
-    /// What it calls itself: the same after a restart.
+    /// Node name; the same after a restart.
     pub name: String,
-    /// The version of its program.
+    /// Version of the program.
     pub software: String,
-    /// The revision that it holds.
+    /// Catalog revision that the node uses.
     pub revision: i64,
-    /// When it started, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub started_at: i64,
-    /// When it was last heard of.
+    /// Time of the last report.
     pub seen_at: i64,
 }
 

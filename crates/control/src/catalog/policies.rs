@@ -37,15 +37,15 @@ pub use diff::{Diff, changes};
 use document::{canonical, read};
 use warnings::warnings;
 
-/// What a policy does.
+/// The state of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It only says what it would refuse.
+    /// Counts what it would refuse, refuses nothing.
     Shadow,
-    /// It holds.
+    /// Enforced.
     Active,
-    /// It was deleted.
+    /// Deleted.
     Deleted,
 }
 
@@ -55,22 +55,22 @@ pub enum State {
 pub struct PolicyView {
     /// Unique among all apps.
     pub name: String,
-    /// Whose it is.
+    /// The owning app.
     pub app: String,
-    /// What it does.
+    /// The state of the policy.
     pub state: State,
-    /// Counts its changes, from 1.
+    /// Number of the latest change, from 1.
     pub version: i64,
     /// The policy, as in `policies[]` of a policy document.
     #[schema(value_type = Object)]
     pub document: Json,
-    /// When it was made, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub created_at: i64,
-    /// By whom.
+    /// Creator.
     pub created_by: String,
-    /// When it was changed last.
+    /// Time of the latest change.
     pub updated_at: i64,
-    /// By whom.
+    /// Author of the latest change.
     pub updated_by: String,
 }
 
@@ -78,18 +78,18 @@ pub struct PolicyView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Version)]
 pub struct PolicyVersion {
-    /// Which.
+    /// Version number.
     pub version: i64,
-    /// What the policy did from then on.
+    /// The state from this version on.
     pub state: State,
-    /// What the policy was from then on.
+    /// The policy in this version.
     #[schema(value_type = Object)]
     pub document: Json,
-    /// Who made it.
+    /// Author of the version.
     pub author: String,
-    /// Why.
+    /// The reason given.
     pub reason: String,
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at: i64,
 }
 
@@ -129,7 +129,7 @@ impl Catalog {
         page: &Page,
     ) -> Result<Vec<PolicyVersion>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
-        let before = before.map_err(|_| Error::invalid("/after", "is no cursor of this list"))?;
+        let before = before.map_err(|_| Error::invalid("/after", "invalid cursor"))?;
         let sql = "SELECT v.version, v.state, v.document, v.author, v.reason, v.at \
                    FROM policy_versions v JOIN policies p ON p.name = v.policy \
                    WHERE p.app = ? AND p.name = ? AND v.version < ? \
@@ -366,7 +366,7 @@ async fn rewrite(
     let To { document, state, policy } = *to;
     if let Some(policy) = policy {
         if policy.name() != before.name {
-            let problem = format!("expected `{}`: the name of a policy stays", before.name);
+            let problem = format!("expected `{}`: the name of a policy cannot change", before.name);
             return Err(Error::invalid("/document/name", problem));
         }
         apps_exist(change, policy).await?;
@@ -444,7 +444,7 @@ async fn apps_exist(change: &mut Change<'_>, policy: &Policy) -> Result<(), Erro
 }
 
 fn no_app(place: usize, app: &str) -> Error {
-    Error::invalid(&format!("/document/apps/{place}"), format!("there is no app `{app}`"))
+    Error::invalid(&format!("/document/apps/{place}"), format!("app `{app}` not found"))
 }
 
 /// That one policy more can be of `app`. They are counted once in a change.
@@ -470,7 +470,7 @@ async fn count(change: &mut Change<'_>, app: &str) -> Result<(usize, usize), Err
     let of_app = change.rows.row(of_app, &[app.into()]).await?;
     let count = |row: Option<Row>| {
         let count = row.map_or(Ok(0), |row| row.get::<i64>(0))?;
-        usize::try_from(count).map_err(|_| Error::Damaged("a count is below zero".to_owned()))
+        usize::try_from(count).map_err(|_| Error::Damaged("negative count".to_owned()))
     };
     Ok((count(all)?, count(of_app)?))
 }
@@ -495,7 +495,7 @@ impl State {
         let name: String = row.get(place)?;
         let named = [Self::Shadow, Self::Active, Self::Deleted];
         let found = named.into_iter().find(|state| state.name() == name);
-        found.ok_or_else(|| Error::Damaged(format!("`{name}` is no state of a policy")))
+        found.ok_or_else(|| Error::Damaged(format!("unknown policy state `{name}`")))
     }
 }
 
@@ -530,5 +530,5 @@ impl PolicyVersion {
 
 fn json(row: &Row, place: usize) -> Result<Json, Error> {
     let text: String = row.get(place)?;
-    serde_json::from_str(&text).map_err(|_| Error::Damaged("a document is no JSON".to_owned()))
+    serde_json::from_str(&text).map_err(|_| Error::Damaged("a document is not JSON".to_owned()))
 }

@@ -76,7 +76,7 @@ impl Catalog {
     /// The two at once.
     pub(crate) async fn id_and_revision(&self) -> Result<(String, i64), Error> {
         let row = self.db.row("SELECT id_text, revision FROM head WHERE id = 1", &[]).await?;
-        let row = row.ok_or_else(|| Error::Damaged("there is no head".to_owned()))?;
+        let row = row.ok_or_else(|| Error::Damaged("missing head".to_owned()))?;
         Ok((row.get(0)?, row.get(1)?))
     }
 

@@ -11,27 +11,27 @@ use crate::db::Row;
 use crate::error::Error;
 use crate::limits::{TOKENS_MAX, TOKENS_OF_NAME_MAX};
 
-/// A token, as it is shown: without its secret.
+/// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Token)]
 pub struct TokenView {
-    /// Never changes.
+    /// Identifier; never changes.
     pub id: String,
-    /// Whose it is.
+    /// The owning app.
     pub app: String,
-    /// What it is called; two tokens may have one name, so that one takes the place of the other.
+    /// Token name; two valid tokens can share a name, so that one can replace the other.
     pub name: String,
-    /// What it is for.
+    /// What the token permits.
     pub scopes: Vec<Scope>,
-    /// When it was made, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub created_at: i64,
-    /// By whom.
+    /// Creator.
     pub created_by: String,
-    /// When it ends.
+    /// Expiry time.
     pub expires_at: i64,
-    /// When it was revoked.
+    /// Revocation time.
     pub revoked_at: Option<i64>,
-    /// When it was used last, give or take a minute.
+    /// Time of last use, to the minute.
     pub used_at: Option<i64>,
 }
 
@@ -169,7 +169,7 @@ async fn check(change: &mut Change<'_>, app: &str, new: NewToken<'_>) -> Result<
         return Err(Error::invalid("/scopes", "expected at least one"));
     }
     if new.expires_at <= change.by.at {
-        return Err(Error::invalid("/expires_at", "expected a time to come"));
+        return Err(Error::invalid("/expires_at", "must be in the future"));
     }
     let live = "SELECT name FROM tokens WHERE app = ? AND revoked_at IS NULL AND expires_at > ?";
     let live = change.rows.rows(live, &[app.into(), change.by.at.into()]).await?;
@@ -178,11 +178,11 @@ async fn check(change: &mut Change<'_>, app: &str, new: NewToken<'_>) -> Result<
         of_name += i64::from(row.get::<String>(0)? == new.name);
     }
     if of_name >= TOKENS_OF_NAME_MAX {
-        let which = format!("{TOKENS_OF_NAME_MAX} good tokens of this name");
+        let which = format!("{TOKENS_OF_NAME_MAX} valid tokens of this name");
         return Err(Error::TooMany(which));
     }
     if i64::try_from(live.len()).is_ok_and(|count| count >= TOKENS_MAX) {
-        return Err(Error::TooMany(format!("{TOKENS_MAX} good tokens of this app")));
+        return Err(Error::TooMany(format!("{TOKENS_MAX} valid tokens of this app")));
     }
     Ok(())
 }
@@ -194,7 +194,7 @@ pub(super) fn words(scopes: &[Scope]) -> String {
 pub(super) fn scopes(row: &Row, place: usize) -> Result<Vec<Scope>, Error> {
     let words: String = row.get(place)?;
     let scope = |word: &str| {
-        Scope::named(word).ok_or_else(|| Error::Damaged(format!("`{word}` is no scope")))
+        Scope::named(word).ok_or_else(|| Error::Damaged(format!("unknown scope `{word}`")))
     };
     words.split(' ').map(scope).collect()
 }

@@ -164,5 +164,5 @@ async fn lock(pool: &Pool<MySql>) -> Result<MySqlConnection, Error> {
     if has == Some(1) {
         return Ok(connection);
     }
-    Err(Error::Database("tables: another node has been making them for a minute".to_owned()))
+    Err(Error::Database("tables: another node has been creating them for a minute".to_owned()))
 }

@@ -94,7 +94,7 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, Error> {
         let (scheme, _) = text.split_once(':').unwrap_or_default();
         // What is wrong with it is not repeated: there may be a password in it.
-        let wrong = |_| Error::Database(format!("no URL of a database: `{scheme}:…`"));
+        let wrong = |_| Error::Database(format!("invalid database URL: `{scheme}:…`"));
         Ok(match scheme {
             "sqlite" => {
                 let options = SqliteConnectOptions::from_str(text).map_err(wrong)?;

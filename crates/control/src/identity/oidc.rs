@@ -41,6 +41,6 @@ impl Oidc {
     /// Always.
     #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
     pub fn new(_: OidcConfig) -> Result<Self, crate::Error> {
-        Err(crate::Error::invalid("/issuer", "this program was built without the feature `oidc`"))
+        Err(crate::Error::invalid("/issuer", "not supported: built without the feature `oidc`"))
     }
 }

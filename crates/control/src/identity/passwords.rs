@@ -56,7 +56,7 @@ impl Passwords {
         let is_long = password.chars().count() >= PASSWORD_CHARS_MIN;
         if !is_long || password.len() > PASSWORD_BYTES_MAX {
             let problem = format!(
-                "expected {PASSWORD_CHARS_MIN} characters or more, and at most {PASSWORD_BYTES_MAX} bytes"
+                "expected {PASSWORD_CHARS_MIN} characters or more, at most {PASSWORD_BYTES_MAX} bytes"
             );
             return Err(Error::invalid("/password", problem));
         }

@@ -40,7 +40,7 @@ impl Follower {
         let Some((held, news)) = Held::read(&self.kept)? else { return Ok(News::default()) };
         let seen = self.held.catalog();
         if !seen.is_empty() && held.catalog() != seen {
-            let problem = format!("{}: it is of another catalog", self.kept.display());
+            let problem = format!("{}: it belongs to another catalog", self.kept.display());
             return Err(Error::Damaged(problem));
         }
         self.held = Arc::new(held);

@@ -171,7 +171,9 @@ impl Held {
         };
         let bytes = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => return Err(damaged(&"too long")),
+            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
+                return Err(damaged(&"file too large"));
+            }
             _ => fs::read(path).map_err(|error| damaged(&error))?,
         };
         let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?;
@@ -246,7 +248,7 @@ impl News {
 fn compiled(policy: &PublishedPolicy) -> Result<Policy, String> {
     let compiled = Policy::parse_one(&policy.document).map_err(|errors| errors.to_string())?;
     if compiled.name() != policy.name {
-        return Err(format!("its document is that of `{}`", compiled.name()));
+        return Err(format!("the document is named `{}`", compiled.name()));
     }
     let compiled = compiled.of_app(&policy.app);
     Ok(if policy.state == State::Shadow { compiled.shadowed() } else { compiled })

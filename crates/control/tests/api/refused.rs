@@ -71,7 +71,7 @@ async fn who_would_be_locked_out_is_warned_of_and_may_be_forced() {
     let warned = served.ask(&ada.at_version(1), put, Some(body.clone())).await;
     assert_eq!(
         (warned.status.as_u16(), &warned.body["warnings"][0]),
-        (409, &json!("its limit of 10 becomes 1"))
+        (409, &json!("the limit drops from 10 to 1"))
     );
     let forced = served.ask(&ada.at_version(1), &format!("{put}?force=true"), Some(body)).await;
     assert_eq!(forced.status, 200);

@@ -71,7 +71,7 @@ pub(crate) async fn every_kind_of_forgery_is_found_and_looking_for_it_ends(stage
             "UPDATE head SET audit_seq = 6",
             "entry 7 of the audit is missing",
         ),
-        (FORGE, "DELETE FROM audit WHERE seq = 7", "entry 7 of the audit is behind the head"),
+        (FORGE, "DELETE FROM audit WHERE seq = 7", "entry 7 of the audit is beyond the head"),
     ];
     if matches!(stage.url, Url::Sqlite(_)) {
         // The others have columns of one type.
@@ -110,7 +110,10 @@ pub(crate) async fn an_entry_behind_the_head_is_damage_and_is_shown_to_nobody(st
     let catalog = &stage.catalog;
     let made = catalog.create_app(&by(), "bank", "", &[]).await;
     let Err(Error::Damaged(problem)) = made else { panic!("{made:?}") };
-    assert_eq!(problem, "entry 7 of the audit is behind the head: it was not written by a change");
+    assert_eq!(
+        problem,
+        "entry 7 of the audit is beyond the head: it was not written by the catalog"
+    );
     assert!(matches!(catalog.app("bank").await, Err(Error::NotFound(_))));
     let shown = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
     assert_eq!((shown[0].seq, catalog.audit_since(5).await.unwrap().len()), (6, 1));
@@ -143,7 +146,7 @@ async fn who_looks_for_a_catalog_that_is_not_there_makes_none() {
     assert!(!path.exists());
     std::fs::write(&path, "").unwrap();
     let empty = Catalog::look(&url).await.unwrap_err().to_string();
-    assert!(empty.contains("there is no catalog in it"), "{empty}");
+    assert!(empty.contains("no catalog in the database"), "{empty}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
 

@@ -97,7 +97,7 @@ pub(crate) async fn that_every_app_may_use_a_policy_is_warned_of_once(stage: &St
         document
     };
     let warnings = catalog.judge_policy("shop", &open("1/s"), None).await.unwrap().1;
-    assert_eq!(warnings, ["every app may use it up and look at its keys (`apps`: `*`)"]);
+    assert_eq!(warnings, ["every app can use its budgets and read its keys (`apps`: `*`)"]);
     let own = catalog.judge_policy("shop", &document("own", "1/s"), None).await.unwrap().1;
     assert!(own.is_empty(), "{own:?}");
     let made = catalog.create_policy(&by(), "shop", &open("1/s"), State::Shadow).await;
@@ -162,7 +162,7 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
 
     let less = document("orders", "100/s");
     let warned = catalog.change_policy(&by(), ("shop", "orders"), 1, &less).await.unwrap_err();
-    assert_eq!(warned.to_string(), "its limit of 1000 becomes 100; `force` does it all the same");
+    assert_eq!(warned.to_string(), "the limit drops from 1000 to 100; set `force` to do it anyway");
     catalog
         .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "101/s"))
         .await
@@ -171,7 +171,7 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     let in_a_day = document("orders", "101/d");
     let warned = catalog.change_policy(&by(), ("shop", "orders"), version, &in_a_day).await;
     let told = warned.unwrap_err().to_string();
-    assert!(told.contains("it lets 101 pass in a day instead of 8726400"), "{told}");
+    assert!(told.contains("it allows 101 a day instead of 8726400"), "{told}");
     let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
     let warned = catalog.create_policy(&by(), "shop", &all, State::Active).await;
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
@@ -389,7 +389,7 @@ async fn who_only_judges_a_policy_waits_for_nobody() {
     let less = document("orders", "1/s");
     let (before, warnings) = stage.catalog.judge_policy("shop", &less, None).await.unwrap();
     assert_eq!(before.unwrap().version, 1);
-    assert_eq!(warnings, ["its limit of 100 becomes 1"]);
+    assert_eq!(warnings, ["the limit drops from 100 to 1"]);
     let by = By { force: true, ..by() };
     let change = stage.catalog.change_policy(&by, ("shop", "orders"), 1, &less);
     assert!(timeout(Duration::from_millis(200), change).await.is_err(), "somebody changes others");

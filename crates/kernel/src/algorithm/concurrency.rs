@@ -132,19 +132,19 @@ impl Algorithm for Concurrency {
             name: "limit",
             kind: Kind::Permits { min: 1, max: HOLDERS_MAX },
             default: None,
-            about: "Permits that may be held at once.",
+            about: "Maximum number of permits held at once.",
         },
         Param {
             name: "ttl",
             kind: Kind::Span,
             default: None,
-            about: "A permit that is neither released nor renewed lapses after this.",
+            about: "Time after which a permit expires unless it is released or renewed.",
         },
         Param {
             name: "queue",
             kind: Kind::Permits { min: 0, max: HOLDERS_MAX },
             default: Some("0"),
-            about: "Callers that may wait for a permit; only 0 is served yet.",
+            about: "Maximum number of callers waiting for a permit; only 0 is supported yet.",
         },
     ];
 

@@ -136,7 +136,7 @@ impl Algorithm for FixedWindow {
     const CODE: u8 = 5;
     const TWIN: &'static str = include_str!("fixed_window.lua");
     const ABOUT: &'static str =
-        "At most `limit` per window; around a boundary twice the limit can pass in a moment.";
+        "At most `limit` per window; around a window boundary up to twice the limit can pass.";
     const PARAMS: &'static [Param] = &[
         Param {
             name: "limit",
@@ -154,19 +154,19 @@ impl Algorithm for FixedWindow {
             name: "align",
             kind: Kind::Word(&["epoch", "first"]),
             default: Some("epoch"),
-            about: "Windows begin at multiples of their length, or with a key's first request.",
+            about: "Windows start at multiples of their length, or at a key's first request.",
         },
         Param {
             name: "calendar",
             kind: Kind::Word(&["day", "week", "month", "year"]),
             default: Some("none"),
-            about: "A unit of the calendar instead of a length.",
+            about: "Calendar unit, instead of `window`.",
         },
         Param {
             name: "time_zone",
             kind: Kind::TimeZone,
             default: Some("UTC"),
-            about: "The time zone of `calendar`.",
+            about: "Time zone of `calendar`.",
         },
     ];
 
@@ -174,7 +174,7 @@ impl Algorithm for FixedWindow {
         let limit = params.permits("limit", None)?;
         if !params.has("calendar") {
             if params.has("time_zone") {
-                return Err(RangeError::new("time_zone", "only goes with `calendar`"));
+                return Err(RangeError::new("time_zone", "requires `calendar`"));
             }
             let span = params.span("window", None)?;
             return Self::new(
@@ -187,7 +187,7 @@ impl Algorithm for FixedWindow {
         }
         for other in ["window", "align"] {
             if params.has(other) {
-                return Err(RangeError::new(other, "does not go with `calendar`"));
+                return Err(RangeError::new(other, "cannot be combined with `calendar`"));
             }
         }
         let unit = match params.word("calendar", "day")? {

@@ -102,18 +102,18 @@ impl Algorithm for LeakyBucket {
         concat!(include_str!("../flow.lua"), include_str!("leaky_bucket.lua"));
     const ABOUT: &'static str = "nginx's limit_req: requests leave at `rate`, up to `burst` wait.";
     const PARAMS: &'static [Param] = &[
-        Param { name: "rate", kind: Kind::Rate, default: None, about: "How fast it leaks." },
+        Param { name: "rate", kind: Kind::Rate, default: None, about: "Leak rate." },
         Param {
             name: "burst",
             kind: Kind::Permits { min: 0, max: PERMITS_MAX },
             default: Some("0"),
-            about: "Requests that may be in the bucket besides the one that passes.",
+            about: "Requests that may wait in the bucket, in addition to the one that passes.",
         },
         Param {
             name: "delay",
             kind: Kind::WordOrPermits { words: &["all", "none"], max: PERMITS_MAX },
             default: Some("all"),
-            about: "Hold back all of a burst, none of it, or what comes after the first N.",
+            about: "Which requests of a burst are delayed: all, none, or those after the first N.",
         },
     ];
 

@@ -128,7 +128,8 @@ impl Algorithm for SlidingCounter {
     const NAME: &'static str = "sliding_counter";
     const CODE: u8 = 7;
     const TWIN: &'static str = include_str!("sliding_counter.lua");
-    const ABOUT: &'static str = "The two-counter estimate of a sliding window: small and close.";
+    const ABOUT: &'static str =
+        "Estimates a sliding window from two counters: little memory, small error.";
     const PARAMS: &'static [Param] = &[
         Param {
             name: "limit",

@@ -61,7 +61,7 @@ impl SlidingLog {
     pub fn new(limit: u64, window: Micros) -> Result<Self, RangeError> {
         if limit > LOG_ENTRIES_MAX {
             let problem = alloc::format!(
-                "`{limit}` is outside 1..={LOG_ENTRIES_MAX}; `sliding_window` holds any limit"
+                "`{limit}` is outside 1..={LOG_ENTRIES_MAX}; use `sliding_window` for more"
             );
             return Err(RangeError::new("limit", problem));
         }
@@ -100,7 +100,7 @@ impl Algorithm for SlidingLog {
             name: "limit",
             kind: Kind::Permits { min: 1, max: LOG_ENTRIES_MAX },
             default: None,
-            about: "Permits per window; for more use `sliding_window`.",
+            about: "Permits per window; for a higher limit use `sliding_window`.",
         },
         Param { name: "window", kind: Kind::Span, default: None, about: "Length of the window." },
     ];

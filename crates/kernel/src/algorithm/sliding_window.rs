@@ -134,7 +134,7 @@ impl Algorithm for SlidingWindow {
     const CODE: u8 = 6;
     const TWIN: &'static str = include_str!("sliding_window.lua");
     const ABOUT: &'static str =
-        "At most `limit` in any interval of length `window`; may hold back one bucket's worth.";
+        "At most `limit` in any interval of length `window`; may refuse one bucket too early.";
     const PARAMS: &'static [Param] = &[
         Param {
             name: "limit",
@@ -147,7 +147,7 @@ impl Algorithm for SlidingWindow {
             name: "buckets",
             kind: Kind::Permits { min: 1, max: BUCKETS_MAX },
             default: Some("10"),
-            about: "Counters that make up a window; more hold back less and cost more memory.",
+            about: "Counters per window; more of them are more precise and use more memory.",
         },
     ];
 

@@ -115,14 +115,14 @@ impl Algorithm for SmoothBursty {
     const TWIN: &'static str =
         concat!(include_str!("../num.lua"), include_str!("smooth_bursty.lua"));
     const ABOUT: &'static str =
-        "Guava's SmoothBursty: any cost passes when there is no debt, and the next one pays.";
+        "Guava's SmoothBursty: without debt any cost passes; the next request waits for it.";
     const PARAMS: &'static [Param] = &[
         Param { name: "rate", kind: Kind::Rate, default: None, about: "The long-run rate." },
         Param {
             name: "max_burst",
             kind: Kind::Span,
             default: Some("1s"),
-            about: "How much idle time is stored as permits.",
+            about: "Maximum idle time that is saved as permits.",
         },
     ];
 

@@ -122,7 +122,7 @@ impl Algorithm for SmoothWarmup {
     const TWIN: &'static str =
         concat!(include_str!("../num.lua"), include_str!("smooth_warmup.lua"));
     const ABOUT: &'static str =
-        "Guava's SmoothWarmingUp: a cold start is slower and reaches `rate` after `warmup`.";
+        "Guava's SmoothWarmingUp: starts slower and reaches `rate` after `warmup`.";
     const PARAMS: &'static [Param] = &[
         Param { name: "rate", kind: Kind::Rate, default: None, about: "The rate when warm." },
         Param {
@@ -135,7 +135,7 @@ impl Algorithm for SmoothWarmup {
             name: "cold_factor",
             kind: Kind::Factor { min: 1.0, max: COLD_FACTOR_MAX },
             default: Some("3.0"),
-            about: "How many times slower a cold start is.",
+            about: "Factor by which a cold start is slower.",
         },
     ];
 

@@ -146,24 +146,24 @@ impl Algorithm for TokenBucket {
     const ABOUT: &'static str =
         "A bucket of `burst` permits refilled at `rate`; never more than burst + rate·Δ in any Δ.";
     const PARAMS: &'static [Param] = &[
-        Param { name: "rate", kind: Kind::Rate, default: None, about: "How fast it refills." },
+        Param { name: "rate", kind: Kind::Rate, default: None, about: "Refill rate." },
         Param {
             name: "burst",
             kind: Kind::Permits { min: 1, max: PERMITS_MAX },
-            default: Some("the rate's permits"),
+            default: Some("the permits of `rate`"),
             about: "Permits in a full bucket.",
         },
         Param {
             name: "initial",
             kind: Kind::Permits { min: 0, max: PERMITS_MAX },
             default: Some("burst"),
-            about: "Tokens of a key that was never seen.",
+            about: "Tokens of a new key.",
         },
         Param {
             name: "refill",
             kind: Kind::Word(&["smooth", "interval"]),
             default: Some("smooth"),
-            about: "Continuously, or all permits of a period at its end.",
+            about: "Refill continuously, or all permits of a period at its end.",
         },
     ];
 

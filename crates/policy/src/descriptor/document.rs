@@ -92,7 +92,7 @@ fn action(fields: &Fields<'_>, at: &At<'_>) -> Option<Action> {
     };
     for field in ["unit", "shadow"] {
         if fields.get(field).is_some() {
-            return at.field(field).report("only goes with `always: refuse`");
+            return at.field(field).report("requires `always: refuse`");
         }
     }
     Some(action)
@@ -174,7 +174,7 @@ impl Pattern {
         };
         match (glob, value) {
             (Some(glob), _) => Some(Self::Glob { glob, shared }),
-            _ if shared => at_shared.report("only goes with a value that has a `*`"),
+            _ if shared => at_shared.report("requires a value with a `*`"),
             (None, Some(value)) => Some(Self::Exact(value.into())),
             (None, None) => Some(Self::Any),
         }

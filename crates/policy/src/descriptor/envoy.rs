@@ -132,7 +132,7 @@ impl<'a> Domains<'a> {
             && !self.merge
         {
             let (domain, earlier) = (quoted(domain), excerpt(earlier));
-            let problem = "too, and domains are not to be merged";
+            let problem = "already, and merging domains is off";
             at.field("domain")
                 .report::<()>(alloc::format!("{domain} is the domain of {earlier} {problem}"));
             return false;
@@ -147,7 +147,7 @@ impl<'a> Domains<'a> {
             if let Some((earlier, earlier_place)) = all.insert(values.clone(), (file, *place)) {
                 let earlier = excerpt(earlier);
                 at.field("descriptors").index(*place).report::<()>(alloc::format!(
-                    "has the key and the value of descriptors[{earlier_place}] of {earlier} too"
+                    "duplicate of descriptors[{earlier_place}] of {earlier}: same key and value"
                 ));
                 is_good = false;
             }
@@ -231,9 +231,9 @@ const FIELDS: [&str; 10] = [
 
 /// What changes no decision, and why.
 const NOTED: [(&str, &str); 3] = [
-    ("detailed_metric", "values are no labels here"),
-    ("value_to_metric", "values are no labels here"),
-    ("metadata", "answers have no metadata"),
+    ("detailed_metric", "values are not exported as labels"),
+    ("value_to_metric", "values are not exported as labels"),
+    ("metadata", "responses carry no metadata"),
 ];
 
 impl Reader {
@@ -246,7 +246,7 @@ impl Reader {
             let Some(entry) = entry(&fields, &at) else { continue };
             let values = (entry.key.written().into(), entry.value.written().map(Box::from));
             if let Some(earlier) = places.insert(values, place) {
-                let problem = alloc::format!("has the key and the value of [{earlier}] too");
+                let problem = alloc::format!("duplicate of [{earlier}]: same key and value");
                 at.report::<()>(problem);
                 continue;
             }
@@ -370,7 +370,7 @@ fn rate_limit(node: &Node, at: &At<'_>) -> Option<RateLimit> {
     };
     let (action, limit) = if unlimited? {
         if given(&fields, "unit").is_some() {
-            return at.field("unit").report("does not go with `unlimited`");
+            return at.field("unit").report("cannot be combined with `unlimited`");
         }
         (Action::Allow, None)
     } else {
@@ -415,7 +415,7 @@ fn replaces(node: &Node, own: Option<&str>, at: &At<'_>) -> Option<Box<[Box<str>
         let node = fields.required("name", "the name of a limit", &at);
         let Some(name) = node.and_then(|node| limit_name(node, &at)) else { continue };
         if own == Some(&*name) {
-            at.report::<()>(alloc::format!("{} is the name of this very limit", quoted(&name)));
+            at.report::<()>(alloc::format!("{} is the name of this limit itself", quoted(&name)));
         } else if !names.contains(&name) {
             names.push(name);
         }

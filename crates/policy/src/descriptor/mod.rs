@@ -246,14 +246,14 @@ impl DescriptorTree {
     pub(crate) fn insert(&mut self, route: Route) -> Result<(), &'static str> {
         let mut level = self.domains.entry(route.domain).or_default();
         let Some((last, path)) = route.entries.split_last() else {
-            return Err("is no descriptor without entries");
+            return Err("a descriptor needs at least one entry");
         };
         for entry in path {
             level = &mut level.node(entry)?.below;
         }
         let leaf = &mut level.node(last)?.leaf;
         if leaf.is_some() {
-            return Err("is in the list already");
+            return Err("duplicate descriptor");
         }
         *leaf = Some(route.leaf);
         self.len += 1;
@@ -321,7 +321,7 @@ impl Level {
         });
         let branch = &mut patterns[index];
         if branch.entry != *entry {
-            return Err("has a pattern that is shared in one descriptor and not in another");
+            return Err("`shared` differs between descriptors with the same pattern");
         }
         Ok(&mut branch.node)
     }

@@ -81,7 +81,7 @@ pub(crate) fn line<'n>(node: &'n Node, at: &At<'_>, wanted: &str, max: usize) ->
     if text.is_empty() || text.len() > max || text.contains(char::is_control) {
         let given = quoted(text);
         return at.report(alloc::format!(
-            "{given} is not {wanted} of 1 to {max} bytes without control characters"
+            "{given} is not {wanted}: expected 1 to {max} bytes without control characters"
         ));
     }
     Some(text)

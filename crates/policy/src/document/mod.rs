@@ -66,7 +66,7 @@ impl Document {
                 }
                 if !names.insert(policy.name.clone()) {
                     let name = quoted(&policy.name);
-                    let problem = alloc::format!("{name} is the name of a policy elsewhere too");
+                    let problem = alloc::format!("{name} is already the name of another policy");
                     return wrong(".name", problem);
                 }
                 all.push(policy);
@@ -136,7 +136,7 @@ fn policies(node: &Node, at: &At<'_>) -> Option<Vec<Policy>> {
         {
             let name = quoted(name);
             at.field("name")
-                .report::<()>(alloc::format!("{name} is the name of policies[{earlier}] too"));
+                .report::<()>(alloc::format!("{name} is already the name of policies[{earlier}]"));
         }
         policies.extend(policy::policy(item, &at));
     }

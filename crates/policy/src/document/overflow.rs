@@ -21,9 +21,9 @@ pub(super) fn overflow(node: &Node, at: &At<'_>) -> Option<Overflow> {
         Node::Text(word) => match word.as_str() {
             "reject" => Some(Overflow::Reject),
             "shadow" => Some(Overflow::Shadow),
-            "queue" => at.report("expected the longest wait too: `{ queue: { max_wait: 500ms } }`"),
-            "degrade" => at.report("expected the fallback too: `{ degrade: { tag: cached } }`"),
-            "divert" => at.report("expected the target too: `{ divert: { target: NAME } }`"),
+            "queue" => at.report("missing maximum wait: expected `{ queue: { max_wait: 500ms } }`"),
+            "degrade" => at.report("missing fallback: expected `{ degrade: { tag: cached } }`"),
+            "divert" => at.report("missing target: expected `{ divert: { target: NAME } }`"),
             _ => at.expected(WANTED, node),
         },
         Node::Map(entries) if entries.len() == 1 => {
@@ -116,7 +116,7 @@ fn headers(node: &Node, at: &At<'_>) -> Option<Headers> {
         let at = at.field(name);
         let lower = name.to_ascii_lowercase();
         if !is_token(name) {
-            at.report::<()>(alloc::format!("{} is no name of a header", quoted(name)));
+            at.report::<()>(alloc::format!("{} is not a header name", quoted(name)));
         } else if !names.insert(lower.clone()) {
             at.report::<()>("is given twice");
         } else if let Some(value) = header_value(value, &at) {
@@ -128,7 +128,7 @@ fn headers(node: &Node, at: &At<'_>) -> Option<Headers> {
 
 fn header_value<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
     let value = line(node, at, "a value", TEXT_BYTES_MAX)?;
-    if value.is_ascii() { Some(value) } else { at.report("expected ASCII, as HTTP does") }
+    if value.is_ascii() { Some(value) } else { at.report("expected ASCII") }
 }
 
 const WANTED: &str = "`reject`, `shadow`, or a map with `queue`, `degrade` or `divert`";

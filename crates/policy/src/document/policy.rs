@@ -157,8 +157,9 @@ fn path(node: &Node, at: &At<'_>) -> Option<PathMatch> {
         let path = line(node, at, "a path", TEXT_BYTES_MAX)?;
         if !path.starts_with('/') || path.contains(['?', '#']) {
             let path = quoted(path);
-            return at
-                .report(alloc::format!("{path} is no path: expected a `/` first, no `?` or `#`"));
+            return at.report(alloc::format!(
+                "invalid path {path}: expected a `/` first, no `?` or `#`"
+            ));
         }
         Some(Box::from(path))
     };
@@ -175,8 +176,9 @@ fn methods(node: &Node, at: &At<'_>) -> Option<Box<[Box<str>]>> {
         let method = text(node, at, "a method")?;
         if !is_token(method) || method.contains(|char: char| char.is_ascii_lowercase()) {
             let method = quoted(method);
-            return at
-                .report(alloc::format!("{method} is no method: expected capitals such as `GET`"));
+            return at.report(alloc::format!(
+                "invalid method {method}: expected capitals such as `GET`"
+            ));
         }
         Some(method)
     })?;
@@ -216,7 +218,7 @@ fn overrides(node: &Node, at: &At<'_>, carry: Carry) -> Option<Overrides> {
         let Some(key) = override_key(node, &at) else { continue };
         if let Some(earlier) = keys.insert(key, place) {
             let key = quoted(key);
-            at.report::<()>(alloc::format!("{key} is the key of overrides[{earlier}] too"));
+            at.report::<()>(alloc::format!("{key} is already the key of overrides[{earlier}]"));
         }
         if let Some(rules) = rules {
             overrides.insert(key.as_bytes().into(), rules);
@@ -229,7 +231,7 @@ fn override_key<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
     let key = text(node, at, "a key")?;
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         let found = key.len();
-        return at.report(alloc::format!("a key of {found} bytes, expected 1 to {KEY_BYTES_MAX}"));
+        return at.report(alloc::format!("key has {found} bytes, expected 1 to {KEY_BYTES_MAX}"));
     }
     Some(key)
 }

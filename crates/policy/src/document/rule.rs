@@ -56,7 +56,7 @@ fn rule(node: &Node, at: &At<'_>, alone: bool) -> Option<NamedRule> {
     let given_name = match fields.get("name") {
         Some(node) => name(node, &at),
         None if alone => Some(algorithm),
-        None => at.report("is missing: where there are several rules, each has a name"),
+        None => at.report("is missing: with several rules, each needs a name"),
     };
     Some(NamedRule { name: given_name?.into(), rule: rule? })
 }
@@ -68,7 +68,7 @@ fn no_algorithm(entries: &[(String, Node)], at: &At<'_>) -> Option<NamedRule> {
         Some((other, _)) => {
             alloc::format!("unknown algorithm {}, expected {known}", quoted(other))
         }
-        None => alloc::format!("names no algorithm, expected {known}"),
+        None => alloc::format!("missing algorithm, expected {known}"),
     })
 }
 
@@ -99,7 +99,7 @@ fn algorithm_rule(algorithm: &str, table: &[Param], node: &Node, at: &At<'_>) ->
         // Nobody queues callers yet, so that a rule which counts on it would refuse them.
         Ok(Rule::Concurrency(rule)) if rule.queue() > 0 => {
             let queue = rule.queue();
-            at.field("queue").report(alloc::format!("`{queue}` is not served yet, expected 0"))
+            at.field("queue").report(alloc::format!("`{queue}` is not supported yet, expected 0"))
         }
         Ok(rule) => Some(rule),
         Err(error) => out_of_range(&error, at),

@@ -236,13 +236,13 @@ mod tests {
             (r#""kost":1"#, format!("unknown field `kost`, expected one of {known}")),
             (r#""key":"a","key":"b""#, "key: is given twice".to_owned()),
             (r#""key":5"#, "key: `5` is not a string of 1..=1024 bytes".to_owned()),
-            (r#""max_wait_us":5"#, "max_wait_us: does not go with `check`".to_owned()),
+            (r#""max_wait_us":5"#, "max_wait_us: cannot be combined with `check`".to_owned()),
             (
                 r#""op":"acquire","max_wait_us":5"#,
-                "max_wait_us: does not go with `acquire`".to_owned(),
+                "max_wait_us: cannot be combined with `acquire`".to_owned(),
             ),
-            (r#""id":"x""#, "id: does not go with `check`".to_owned()),
-            (r#""op":"peek","document":{}"#, "document: does not go with `peek`".to_owned()),
+            (r#""id":"x""#, "id: cannot be combined with `check`".to_owned()),
+            (r#""op":"peek","document":{}"#, "document: cannot be combined with `peek`".to_owned()),
             (r#""op":"acquire","id":"""#, "id: `0` bytes are outside 1..=1024".to_owned()),
         ] {
             assert_eq!(error(fields), problem);

@@ -260,7 +260,7 @@ impl Summary {
             }
         }
         if !self.complete {
-            writeln!(out, "the input could not be read to its end; this is what was read")?;
+            writeln!(out, "the input could not be read to the end; results are partial")?;
         }
         writeln!(out)?;
         self.write_counts(out, bad)?;
@@ -281,9 +281,9 @@ impl Summary {
         row("distinct keys", self.distinct_keys, more)?;
         for (name, count, note) in [
             ("other operations", self.other_operations, ""),
-            (bad, self.errors, "not decided; told on standard error"),
-            ("unmatched lines", self.unmatched, "guarded by no policy"),
-            ("late lines", self.late, "decided at the time already reached; see --reorder"),
+            (bad, self.errors, "not decided; see standard error"),
+            ("unmatched lines", self.unmatched, "no policy applies"),
+            ("late lines", self.late, "too late, decided at the current time; see --reorder"),
             ("forgotten budgets", self.evicted, "NOT EXACT: raise --keys-max"),
         ] {
             if count > 0 {
@@ -314,7 +314,7 @@ impl Summary {
         let one_policy =
             self.top_refused.iter().all(|key| key.policy == self.top_refused[0].policy);
         for RefusedKey { policy, key, refused } in &self.top_refused {
-            let key = key.as_deref().map_or("(the budget that all share)".to_owned(), one_line);
+            let key = key.as_deref().map_or("(shared budget)".to_owned(), one_line);
             let policy = if one_policy { String::new() } else { format!("{policy}  ") };
             writeln!(out, "{:>14}  {policy}{key}", thousands(*refused))?;
         }

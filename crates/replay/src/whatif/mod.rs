@@ -38,17 +38,17 @@ pub struct CompareArgs {
     /// The traffic: an access log of Apache or nginx, plain or gzip; `-` for standard input.
     #[arg(long, value_name = "LOG")]
     pub log: PathBuf,
-    /// The policy that guards all lines. Without it: the first that matches, or the only one.
+    /// Policy for all lines. Without it: the first that matches, or the only one.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// What keys are made of: `remote_ip`, `path`, `method`, `user_agent`, `status`. Without it: what
-    /// the policy says, else `remote_ip`.
+    /// Attributes that form the keys: `remote_ip`, `path`, `method`, `user_agent`, `status`.
+    /// Default: the policy's key, else `remote_ip`.
     #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',', value_parser = KeyAttribute::parse)]
     key: Option<Vec<KeyAttribute>>,
-    /// How far log lines may be out of order. What comes later is decided at the time reached.
+    /// How far log lines may be out of order. Later lines are decided at the current time.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
@@ -85,7 +85,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
         && new.resolve(name).is_none()
         && today.resolve(name).is_none()
     {
-        bail!("--policy: there is no policy `{}`", say::one_line(name));
+        bail!("--policy: unknown policy `{}`", say::one_line(name));
     }
     let input = say::input(&args.log);
     let mut source = Source::open(&args.log).with_context(|| input.clone())?;
@@ -102,7 +102,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     let read = sides.read(&mut source);
     if let Err(error) = &read {
         let line = source.line_number();
-        say::note(format_args!("error: {input}: cannot be read beyond line {line}: {error}"));
+        say::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
     }
     tell::tell(&sides.tally.summary(read.is_ok()), &super::title(&args.log), args.output)?;
     Ok(if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -25,7 +25,7 @@ pub(super) fn tell(summary: &Summary, input: &str, output: Output) -> Result<()>
 fn write(out: &mut Vec<u8>, summary: &Summary, input: &str) -> Result<()> {
     write!(out, "{}: ", one_line(input))?;
     match summary.first_at_us.zip(summary.last_at_us) {
-        None => writeln!(out, "no requests that a policy guards")?,
+        None => writeln!(out, "no requests that a policy applies to")?,
         Some((first, last)) => {
             let (first, last) = (Micros::new(first), Micros::new(last));
             let (begin, end) = (Era::Unix.instant(first), Era::Unix.instant(last));
@@ -33,7 +33,7 @@ fn write(out: &mut Vec<u8>, summary: &Summary, input: &str) -> Result<()> {
         }
     }
     if !summary.complete {
-        writeln!(out, "the log could not be read to its end; this is what was read")?;
+        writeln!(out, "the log could not be read to the end; results are partial")?;
     }
     writeln!(out)?;
     write_counts(out, summary)?;
@@ -63,9 +63,9 @@ fn write_counts(out: &mut Vec<u8>, summary: &Summary) -> Result<()> {
         row(name, count, &percent(count, *requests))?;
     }
     for (name, count, note) in [
-        ("unguarded lines", *unguarded, "neither today nor then"),
-        ("bad lines", *errors, "not decided; told on standard error"),
-        ("late lines", *late, "decided at the time already reached; see --reorder"),
+        ("unguarded lines", *unguarded, "no policy applies, today or new"),
+        ("bad lines", *errors, "not decided; see standard error"),
+        ("late lines", *late, "too late, decided at the current time; see --reorder"),
         ("forgotten budgets", *evicted, "NOT EXACT: too many keys"),
     ] {
         if count > 0 {
@@ -109,7 +109,7 @@ fn write_keys(out: &mut Vec<u8>, what: &str, keys: &[AffectedKey]) -> Result<()>
     }
     writeln!(out, "\nkeys {what} the most")?;
     for AffectedKey { policy, key, requests } in keys {
-        let key = key.as_deref().map_or("(the budget that all share)".to_owned(), one_line);
+        let key = key.as_deref().map_or("(shared budget)".to_owned(), one_line);
         writeln!(out, "{:>14}  {policy}  {key}", thousands(*requests))?;
     }
     Ok(())

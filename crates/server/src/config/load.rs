@@ -143,7 +143,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         if let Some(app) = app.as_deref().filter(|app| !is_name(app)) {
             let app = one_line(app);
             let problem = format!(
-                "`{app}` is not a name: expected 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`"
+                "invalid app name `{app}`: expected 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`"
             );
             return wrong(path, problem);
         }
@@ -153,27 +153,24 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("http.trusted_hops", format!("`{hops}` is outside 1..={HOPS_MAX}"));
     }
     if rls.descriptors.is_some() && rls.envoy_config.is_some() {
-        return wrong("rls.descriptors", "does not go with `rls.envoy_config`".to_owned());
+        return wrong("rls.descriptors", "cannot be combined with `rls.envoy_config`".to_owned());
     }
     if rls.envoy_merge_domains && rls.envoy_config.is_none() {
-        let problem = "expected `rls.envoy_config` beside it".to_owned();
+        let problem = "requires `rls.envoy_config`".to_owned();
         return wrong("rls.envoy_merge_domains", problem);
     }
     check_catalog(catalog)?;
     if catalog.url.is_some() && policies.path.is_some() {
-        return wrong("policies.path", "does not go with `catalog.url`".to_owned());
+        return wrong("policies.path", "cannot be combined with `catalog.url`".to_owned());
     }
     if catalog.url.is_some() && rls.envoy_config.is_some() {
-        let problem = "does not go with `catalog.url`: expected `rls.descriptors`, and policies \
-                       by `sluicegate import envoy`";
+        let problem = "cannot be combined with `catalog.url`: use `rls.descriptors`, and import \
+                       policies with `sluicegate import envoy`";
         return wrong("rls.envoy_config", problem.to_owned());
     }
     if trace.endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_http()) {
         // It is not repeated: there may be a password in it.
-        return wrong(
-            "trace.endpoint",
-            "expected `http://HOST:PORT`, a collector nearby".to_owned(),
-        );
+        return wrong("trace.endpoint", "expected `http://HOST:PORT` of a collector".to_owned());
     }
     if !(0.0..=1.0).contains(&trace.sample) {
         return wrong("trace.sample", format!("`{}` is outside 0..=1", trace.sample));
@@ -201,10 +198,10 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
         }
     }
     if let Some(bytes) = state_bytes_max.filter(|bytes| *bytes < STATE_BYTES_MIN) {
-        return wrong("store.state_bytes_max", format!("`{bytes}` is less than {STATE_BYTES_MIN}"));
+        return wrong("store.state_bytes_max", format!("`{bytes}` is below {STATE_BYTES_MIN}"));
     }
     if let Some(every) = snapshot_every.filter(|every| every.0 < SNAPSHOT_EVERY_MIN) {
-        return wrong("store.snapshot_every", format!("`{every}` is less than 100ms"));
+        return wrong("store.snapshot_every", format!("`{every}` is below 100ms"));
     }
     let of_memory = [
         ("store.snapshot", snapshot.is_some()),
@@ -213,10 +210,10 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
         ("store.state_bytes_max", state_bytes_max.is_some()),
     ];
     if let (StoreName::Redis(_), Some((path, _))) = (&name, of_memory.iter().find(|(_, is)| *is)) {
-        return wrong(path, "only goes with a store in memory".to_owned());
+        return wrong(path, "requires a memory store".to_owned());
     }
     if store.snapshot_every.is_some() && store.snapshot.is_none() {
-        return wrong("store.snapshot_every", "expected `store.snapshot` beside it".to_owned());
+        return wrong("store.snapshot_every", "requires `store.snapshot`".to_owned());
     }
     Ok(name)
 }
@@ -239,7 +236,7 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
         return wrong("catalog.node", problem);
     }
     if url.is_none() && !listen.as_slice().is_empty() {
-        return wrong("catalog.listen", "expected `catalog.url` beside it".to_owned());
+        return wrong("catalog.listen", "requires `catalog.url`".to_owned());
     }
     if let Some(oidc) = oidc {
         check_oidc(oidc, url.is_some())?;
@@ -249,7 +246,7 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
 
 fn check_oidc(oidc: &OidcConfig, has_catalog: bool) -> Result<(), ConfigError> {
     if !has_catalog {
-        return wrong("catalog.oidc", "expected `catalog.url` beside it".to_owned());
+        return wrong("catalog.oidc", "requires `catalog.url`".to_owned());
     }
     if oidc.client_secret.is_none() {
         let problem = "expected `client_secret` or `client_secret_file`".to_owned();
@@ -312,7 +309,7 @@ fn put(tree: &mut Table, path: &[&str], value: Value) -> Result<(), ConfigError>
         let entry = table.entry((*section).to_owned()).or_insert_with(|| Table::new().into());
         table = entry.as_table_mut().ok_or_else(|| ConfigError::Value {
             path: path.join("."),
-            problem: format!("`{section}` is no section"),
+            problem: format!("unknown section `{section}`"),
         })?;
     }
     table.insert((*last).to_owned(), value);
@@ -336,9 +333,9 @@ fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
         problem: problem.to_owned(),
     };
     if table.contains_key(*key) {
-        return Err(at(&format!("`{key}` is given too, expected one of the two")));
+        return Err(at(&format!("cannot be combined with `{key}`")));
     }
-    let file = file.as_str().ok_or_else(|| at("expected the path of a file"))?;
+    let file = file.as_str().ok_or_else(|| at("expected a file path"))?;
     let path = Path::new(file);
     let secret = private::read_text(path, FILE_BYTES_MAX);
     let secret = secret.map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
@@ -406,17 +403,14 @@ mod tests {
         for (text, path) in [
             ("[htp]", "htp: unknown field `htp`"),
             ("[http]\nlsten = 1", "http.lsten: unknown field `lsten`"),
-            ("[http]\nlisten = 'x'", "http.listen: `x` is no address"),
-            ("[http]\nlisten = ['127.0.0.1:1', 'x']", "http.listen[1]: `x` is no address"),
+            ("[http]\nlisten = 'x'", "http.listen: invalid address `x`"),
+            ("[http]\nlisten = ['127.0.0.1:1', 'x']", "http.listen[1]: invalid address `x`"),
             ("[store]\nnodes = 0", "store.nodes: invalid value: integer `0`"),
             (
                 "[store]\nkeys_per_policy_max = 0",
                 "store.keys_per_policy_max: `0` is outside 1..=4294967295",
             ),
-            (
-                "[store]\nstate_bytes_max = 1000",
-                "store.state_bytes_max: `1000` is less than 1048576",
-            ),
+            ("[store]\nstate_bytes_max = 1000", "store.state_bytes_max: `1000` is below 1048576"),
             ("[store]\nkeys_max = 'many'", "store.keys_max: invalid type: string \"many\""),
             ("[store]\nsnapshot_every = '60'", "store.snapshot_every: "),
             ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: expected `store.snapshot`"),
@@ -430,11 +424,11 @@ mod tests {
             ("server = 1", "server: expected a section"),
             (
                 "[rls]\nenvoy_merge_domains = true",
-                "rls.envoy_merge_domains: expected `rls.envoy_config` beside it",
+                "rls.envoy_merge_domains: requires `rls.envoy_config`",
             ),
             (
                 "[rls]\ndescriptors = 'd'\nenvoy_config = 'e'",
-                "rls.descriptors: does not go with `rls.envoy_config`",
+                "rls.descriptors: cannot be combined with `rls.envoy_config`",
             ),
             ("[http]\ntls = { cert = 'c' }", "http.tls: missing field `key`"),
             ("[resp.tls]\ncert = 'c'\nkey = 'k'\nca = 'a'", "resp.tls.ca: unknown field `ca`"),
@@ -465,11 +459,13 @@ mod tests {
         assert!(!format!("{config:?}").contains("hunter2"));
         assert!(!toml::to_string(&config).unwrap().contains("hunter2"));
         let both = format!("[resp]\npassword = 'a'\npassword_file = '{file}'");
-        assert!(problem(&both).starts_with("resp.password_file: `password` is given too"));
+        assert!(
+            problem(&both).starts_with("resp.password_file: cannot be combined with `password`")
+        );
         assert!(problem("[resp]\npassword_file = '/none'").starts_with("cannot read /none: "));
         fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
         let readable = problem(&format!("[resp]\npassword_file = '{file}'"));
-        assert!(readable.starts_with(&format!("cannot read {file}: its mode 0644 gives")));
+        assert!(readable.starts_with(&format!("cannot read {file}: mode 0644 gives")));
     }
 
     #[test]
@@ -524,20 +520,20 @@ mod tests {
         from_text(&format!("{catalog}{bare}"), &variable).unwrap();
 
         for (text, says) in [
-            (format!("[catalog.oidc]\n{oidc}"), "catalog.oidc: expected `catalog.url` beside it"),
+            (format!("[catalog.oidc]\n{oidc}"), "catalog.oidc: requires `catalog.url`"),
             (format!("{catalog}{bare}"), "catalog.oidc: expected `client_secret` or "),
             (
                 format!("{catalog}{oidc}\nclient_secret = '48151623'"),
-                "catalog.oidc.client_secret_file: `client_secret` is given too",
+                "catalog.oidc.client_secret_file: cannot be combined with `client_secret`",
             ),
             (format!("{catalog}{oidc}\nissuers = 'x'"), "catalog.oidc.issuers: unknown field"),
             (
                 format!("{catalog}{}", oidc.replace("https://id", "http://id")),
-                "catalog.oidc.issuer: `http://id.example.org` is none: expected `https://",
+                "catalog.oidc.issuer: invalid URL `http://id.example.org`: expected `https://",
             ),
             (
                 format!("{catalog}{oidc}\nroles = [{{ group = 'g', app = 'A', role = 'owner' }}]"),
-                "catalog.oidc.roles.0.app: `A` is no app",
+                "catalog.oidc.roles.0.app: invalid app name `A`",
             ),
             (
                 format!("{catalog}{oidc}\nroles = [{{ group = 'g', app = 'a', role = 'admin' }}]"),

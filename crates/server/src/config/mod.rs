@@ -35,23 +35,23 @@ use crate::log::{LogFormat, LogLevel};
 pub struct Config {
     /// The process.
     pub(crate) server: ServerConfig,
-    /// Where state is kept.
+    /// Where counters are kept.
     pub(crate) store: StoreConfig,
-    /// The rules.
+    /// Policies in files.
     pub(crate) policies: PoliciesConfig,
-    /// The rules in a database, with those who may change them; in the place of `policies`.
+    /// Policies in a database, with accounts that can change them; replaces `policies`.
     pub(crate) catalog: CatalogConfig,
     /// HTTP/JSON.
     pub(crate) http: HttpConfig,
-    /// The protocol of Redis.
+    /// The Redis protocol.
     pub(crate) resp: RespConfig,
     /// Envoy's rate limit service.
     pub(crate) rls: RlsConfig,
-    /// Health, and what is in force: for operators.
+    /// Health, metrics and status for operators.
     pub(crate) admin: AdminConfig,
-    /// What the process says of itself, on standard error.
+    /// Log on standard error.
     pub(crate) log: LogConfig,
-    /// Spans of decisions, sent to a collector.
+    /// Traces of decisions, sent to a collector.
     pub(crate) trace: TraceConfig,
 }
 
@@ -59,18 +59,18 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ServerConfig {
-    /// Threads that serve, 1..=256; 0: one for each core.
+    /// Number of worker threads, 0..=256; 0: one per core.
     #[schemars(range(max = 256))]
     pub(crate) workers: u16,
-    /// How long a server that was told to stop still accepts connections, while it says that it is
-    /// not ready: until those in front of it have noticed. None: not at all.
+    /// How long a server that is shutting down still accepts connections while it reports not
+    /// ready, so that load balancers notice. Unset: not at all.
     pub(crate) drain_delay: Option<Span>,
-    /// Connections of one address at a time, at least 1; none: 1,024, and of Redis clients 2,048.
-    /// The next one takes the place of one that asks nothing. A thousand of them take up to 35 MB.
+    /// Maximum number of connections per listener, at least 1. Unset: 1,024, and 2,048 for Redis
+    /// clients. A further connection replaces an idle one. A thousand connections take up to 35 MB.
     pub(crate) connections_max: Option<NonZeroU32>,
-    /// Hosts that requests of HTTP may ask for (`Host`), beside `localhost` and the addresses of loopback:
-    /// the names that proxies and people use for an address on loopback, and for the admin API.
-    /// Others are refused there, because a page in a browser can make its own name lead here.
+    /// Allowed values of the HTTP `Host` header, besides `localhost` and loopback addresses: names
+    /// under which proxies and people reach a loopback address or the admin API. Other values are
+    /// refused there, to prevent DNS rebinding by browser pages.
     pub(crate) allowed_hosts: OneOrMany<HostName>,
 }
 
@@ -78,34 +78,35 @@ pub(crate) struct ServerConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreConfig {
-    /// `memory://`, or a Redis or Valkey that servers share: `redis://`, `rediss://`,
+    /// `memory://`, or a Redis or Valkey shared by servers: `redis://`, `rediss://`,
     /// `redis+sentinel://` or `redis+cluster://`.
     #[serde(serialize_with = "value::store_url")]
     pub(crate) url: Secret,
-    /// Permits a Redis on another machine without TLS: in a network where nobody else listens.
+    /// Allow a Redis on another machine without TLS, for trusted networks only.
     pub(crate) url_insecure: bool,
-    /// Keys that a memory store holds at most, 1..=4294967295; none: 1,000,000. Beyond, keys of which
-    /// the most is left are forgotten, or new keys share one budget of their rules.
+    /// Maximum number of keys in a memory store, 1..=4294967295. Unset: 1,000,000. Beyond it, keys
+    /// with the most budget left are evicted, or new keys share one budget.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub(crate) keys_max: Option<usize>,
-    /// Keys of one policy, and of all limits that callers bring along, that a memory store holds at
-    /// most, 1..=4294967295; none: half of `keys_max`. Beyond, new keys share one budget of the
-    /// policy's rules, or are refused, as its `on_key_quota` says.
+    /// Maximum number of keys per policy in a memory store, and of all limits sent by callers
+    /// together, 1..=4294967295. Unset: half of `keys_max`. Beyond it, new keys share one budget of
+    /// the policy or are refused, depending on its `on_key_quota`.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub(crate) keys_per_policy_max: Option<usize>,
-    /// Bytes that the long states of a memory store take at most (several rules, `sliding_log`,
-    /// `sliding_window`, `smooth_warmup`, `concurrency`), at least 1048576; none: 256 for each of
-    /// `keys_max`, at least 16777216. Beyond, it is as with `keys_max`.
+    /// Maximum memory for long states in a memory store (several rules, `sliding_log`,
+    /// `sliding_window`, `smooth_warmup`, `concurrency`), in bytes, at least 1048576. Unset: 256
+    /// for each of `keys_max`, at least 16777216. Beyond it, the same happens as with `keys_max`.
     #[schemars(range(min = 1_048_576))]
     pub(crate) state_bytes_max: Option<usize>,
-    /// Servers that share the store, at least 1; none: as many as note there that they live. While it
-    /// does not answer, each enforces that part of the limits.
+    /// Number of servers that share the store, at least 1. While the store is unavailable, each
+    /// server enforces 1/N of every limit. Unset: the number of live servers registered in the
+    /// store.
     pub(crate) nodes: Option<NonZeroU32>,
-    /// Whose clock rules on Redis.
+    /// Clock used for decisions in Redis.
     pub(crate) time_source: TimeSource,
-    /// Where a memory store is written to at shutdown, and read from at start.
+    /// Snapshot file of a memory store: read at start, written at shutdown.
     pub(crate) snapshot: Option<PathBuf>,
-    /// How often it is written besides, at least 100ms; none: 60s.
+    /// Interval between snapshots, at least 100ms. Unset: 60s.
     pub(crate) snapshot_every: Option<Span>,
 }
 
@@ -113,7 +114,8 @@ pub(crate) struct StoreConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PoliciesConfig {
-    /// A document (YAML or JSON), or a directory of them; watched. None: every policy is unknown.
+    /// Policy document (YAML or JSON) or directory of documents; reloaded when it changes. Unset:
+    /// no policies, so that every policy is unknown.
     pub(crate) path: Option<PathBuf>,
 }
 
@@ -121,80 +123,82 @@ pub(crate) struct PoliciesConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CatalogConfig {
-    /// The database: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/DATABASE` or `postgres://…`; none:
-    /// policies are files.
+    /// Database URL: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/DATABASE` or `postgres://…`. Unset:
+    /// policies come from files.
     pub(crate) url: Option<Secret>,
-    /// What this server is called among the nodes; none: its host, and the first port it listens on.
+    /// Name of this server among the nodes. Unset: host name and first listening port.
     pub(crate) node: Option<String>,
-    /// A file for what the catalog said last, so that the server starts while the database is away.
+    /// File for a copy of the catalog, so that the server can start while the database is
+    /// unavailable.
     pub(crate) kept: PathBuf,
-    /// Who has to show a token, by which the app is known that asks.
+    /// Which requests must carry a token; the token identifies the calling app.
     pub(crate) tokens_required: TokensRequired,
-    /// Where the admin API listens, if not at `admin.listen`.
+    /// Listen addresses of the admin API. Unset: `admin.listen`.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Speaks TLS there; none: plain.
+    /// TLS settings. Unset: no TLS.
     pub(crate) tls: Option<TlsConfig>,
-    /// Permits an address of the admin API that others can reach without TLS, behind a proxy that
-    /// speaks it.
+    /// Allow the admin API without TLS on an address that other machines can reach, behind a proxy
+    /// that terminates TLS.
     pub(crate) insecure: bool,
-    /// Proxies before the admin API whose `X-Forwarded-For` is believed: `10.0.0.0/8`, `192.0.2.7`. They
-    /// must add to it, or set it. None: a request comes from who connects.
+    /// Proxies in front of the admin API whose `X-Forwarded-For` is trusted: `10.0.0.0/8`,
+    /// `192.0.2.7`. They must append to the header or set it. Unset: the client address is the peer
+    /// address.
     pub(crate) trusted_proxies: OneOrMany<Network>,
-    /// Permits a database on another machine without TLS whose certificate and name are verified.
+    /// Allow a database on another machine without TLS or without certificate verification.
     pub(crate) url_insecure: bool,
-    /// Changes that one account or token may make in a minute, 1..=100000; ten times as many at once.
+    /// Maximum number of changes per minute and account or token, 1..=100000; bursts of ten times
+    /// as many.
     #[schemars(range(min = 1, max = 100_000))]
     pub(crate) changes_per_minute: NonZeroU32,
-    /// Versions of each policy that are kept, at least 1: the latest.
+    /// Number of versions kept per policy, at least 1.
     pub(crate) versions_max: NonZeroU32,
-    /// Where people sign in elsewhere, by OpenID Connect; none: they have passwords here.
+    /// Sign-in with OpenID Connect. Unset: sign-in with passwords only.
     pub(crate) oidc: Option<OidcConfig>,
 }
 
-/// Where people sign in elsewhere, by OpenID Connect.
+/// Sign-in with OpenID Connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OidcConfig {
-    /// The URL that the provider calls itself by, to the letter: `https://id.example.org/realms/staff`.
+    /// Issuer URL, exactly as the provider reports it: `https://id.example.org/realms/staff`.
     pub(crate) issuer: String,
-    /// What the provider calls this server.
+    /// Client ID of this server at the provider.
     pub(crate) client_id: String,
-    /// What this server shows the provider.
+    /// Client secret of this server.
     pub(crate) client_secret: Option<Secret>,
-    /// `https://HOST/v1/admin/oidc/callback`, as browsers reach it; the provider has to know it.
+    /// `https://HOST/v1/admin/oidc/callback`, as browsers reach it; register it at the provider.
     pub(crate) redirect_url: String,
-    /// What is asked for beside `openid`.
+    /// Requested scopes in addition to `openid`.
     #[serde(default = "scopes")]
     pub(crate) scopes: OneOrMany<String>,
-    /// A file of authorities in PEM, of whom one signed the provider's certificate; none: those of the
-    /// system.
+    /// PEM file of certificate authorities for the provider. Unset: the system's.
     #[serde(default)]
     pub(crate) ca: Option<PathBuf>,
-    /// Makes an account for who comes for the first time, called by their verified address of mail, or
-    /// by `preferred_username`.
+    /// Create an account at first sign-in, named after the verified e-mail address, or else after
+    /// `preferred_username`.
     #[serde(default)]
     pub(crate) create_accounts: bool,
-    /// The claim of the ID token that lists groups.
+    /// Claim of the ID token that lists the groups.
     #[serde(default = "groups_claim")]
     pub(crate) groups_claim: String,
-    /// The group of administrators; none: who is one is said here.
+    /// Group whose members are administrators. Unset: administrators are managed here.
     #[serde(default)]
     pub(crate) admin_group: Option<String>,
-    /// Which groups have which roles, each `{ group = "shop-owners", app = "shop", role = "owner" }`; in
-    /// other apps roles are given here.
+    /// Roles of groups, each `{ group = "shop-owners", app = "shop", role = "owner" }`; in other
+    /// apps roles are managed here.
     #[serde(default)]
     pub(crate) roles: Vec<GroupRole>,
 }
 
-/// A role that a group has.
+/// A role for the members of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GroupRole {
-    /// The group, as the provider calls it.
+    /// Group name at the provider.
     pub(crate) group: String,
-    /// In which app.
+    /// App name.
     pub(crate) app: String,
-    /// Which role.
+    /// Role in the app.
     pub(crate) role: RoleName,
 }
 
@@ -202,9 +206,9 @@ pub(crate) struct GroupRole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RoleName {
-    /// Sees.
+    /// Can view.
     Viewer,
-    /// Changes, deletes, and says who else may.
+    /// Can change, delete and manage members.
     Owner,
 }
 
@@ -212,12 +216,12 @@ pub(crate) enum RoleName {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TokensRequired {
-    /// Who comes to an address that others can reach; on loopback a request says its app.
+    /// Requests on addresses that other machines can reach; on loopback a request names its app.
     #[default]
     Remote,
-    /// Everybody.
+    /// All requests.
     Always,
-    /// Nobody: who reaches the server is believed.
+    /// None: every client is trusted.
     Never,
 }
 
@@ -225,24 +229,24 @@ pub(crate) enum TokensRequired {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct HttpConfig {
-    /// Where to listen: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`; none: the wire is off.
+    /// Listen addresses: `127.0.0.1:8080`, `unix:/run/sluicegate.sock`. Empty: off.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Which headers tell what is left, beside `Retry-After`.
+    /// Rate limit headers in responses, in addition to `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
-    /// Gateways whose word is taken for what a client asked them and where it came from (`/v1/auth`):
-    /// `10.0.0.0/8`, `192.0.2.7`. Whoever comes through a unix socket is one of them.
+    /// Gateways that are trusted to describe the client and its request (`/v1/auth`): `10.0.0.0/8`,
+    /// `192.0.2.7`. Peers on a unix socket are always trusted.
     pub(crate) trusted_peers: OneOrMany<Network>,
-    /// Proxies that a request passes, 1..=64, of which each adds to `X-Forwarded-For`: the client is that
-    /// many addresses from the right, whatever address it has. None: the last address that is none of
+    /// Number of proxies in front, 1..=64, each of which appends to `X-Forwarded-For`; the client
+    /// is that many addresses from the right. Unset: the last address that is not in
     /// `trusted_peers`.
     #[schemars(range(min = 1, max = 64))]
     pub(crate) trusted_hops: Option<usize>,
-    /// The app of requests that show no token and say no app: with a catalog, whose policies belong to
-    /// apps, a gateway's. None: they are of no app.
+    /// App of requests without token and app name: with a catalog, usually the app of a gateway.
+    /// Unset: they have no app.
     pub(crate) app: Option<String>,
-    /// Speaks TLS there; none: plain.
+    /// TLS settings. Unset: no TLS.
     pub(crate) tls: Option<TlsConfig>,
-    /// Permits an address that others can reach where nobody has to show a token or a certificate.
+    /// Allow an address that other machines can reach without tokens or client certificates.
     pub(crate) insecure: bool,
 }
 
@@ -260,16 +264,16 @@ pub(crate) enum HeaderStyle {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RespConfig {
-    /// Where to listen; none: the wire is off.
+    /// Listen addresses. Empty: off.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Speaks TLS there; none: plain.
+    /// TLS settings. Unset: no TLS.
     pub(crate) tls: Option<TlsConfig>,
-    /// What clients must say with `AUTH`.
+    /// Password that clients send with `AUTH`.
     pub(crate) password: Option<Secret>,
-    /// Permits an address that others can reach where nobody has to show a password, a token or a
-    /// certificate.
+    /// Allow an address that other machines can reach without password, tokens or client
+    /// certificates.
     pub(crate) insecure: bool,
-    /// The app of commands that are sent without a token and say no app. None: they are of no app.
+    /// App of commands without token and app name. Unset: they have no app.
     pub(crate) app: Option<String>,
 }
 
@@ -277,26 +281,27 @@ pub(crate) struct RespConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RlsConfig {
-    /// Where to listen; none: the wire is off.
+    /// Listen addresses. Empty: off.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Speaks TLS there; none: plain.
+    /// TLS settings. Unset: no TLS.
     pub(crate) tls: Option<TlsConfig>,
-    /// A file that says which policies guard which descriptors; watched.
+    /// File that maps descriptors to policies; reloaded when it changes.
     pub(crate) descriptors: Option<PathBuf>,
-    /// A directory or file of configurations of envoyproxy/ratelimit, served as they are; watched.
+    /// Configuration file or directory of envoyproxy/ratelimit, served unchanged; reloaded when it
+    /// changes.
     pub(crate) envoy_config: Option<PathBuf>,
-    /// Whether several files of `envoy_config` may be of one domain, which has the descriptors of all of
-    /// them.
+    /// Whether several files of `envoy_config` may use the same domain; their descriptors are
+    /// merged.
     pub(crate) envoy_merge_domains: bool,
-    /// Which headers gateways are told to add to answers, beside `Retry-After`.
+    /// Rate limit headers that gateways add to responses, in addition to `Retry-After`.
     pub(crate) headers: OneOrMany<HeaderStyle>,
-    /// Permits an address that others can reach where nobody has to show a token or a certificate.
+    /// Allow an address that other machines can reach without tokens or client certificates.
     pub(crate) insecure: bool,
-    /// Whether a descriptor that only looks (`hits_addend: 0`) is OK where exactly nothing is left, as
-    /// envoyproxy/ratelimit has it.
+    /// Whether a descriptor with `hits_addend: 0` is OK when exactly nothing is left, as in
+    /// envoyproxy/ratelimit.
     pub(crate) looks_pass: bool,
-    /// The app of requests that show no token and say no app: with a catalog, whose policies belong to
-    /// apps, the gateway's. None: they are of no app.
+    /// App of requests without token and app name: with a catalog, the app of the gateway. Unset:
+    /// they have no app.
     pub(crate) app: Option<String>,
 }
 
@@ -304,15 +309,15 @@ pub(crate) struct RlsConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AdminConfig {
-    /// Where to listen; none: these are served nowhere.
+    /// Listen addresses. Empty: off.
     pub(crate) listen: OneOrMany<Listen>,
-    /// Speaks TLS there; none: plain.
+    /// TLS settings. Unset: no TLS.
     pub(crate) tls: Option<TlsConfig>,
-    /// Permits an address that others can reach, without `tls.client_ca`: all who reach it see what is
-    /// in force. The admin API of a catalog is not served there without TLS, unless
-    /// `catalog.insecure` permits that too.
+    /// Allow an address that other machines can reach without `tls.client_ca`: all of them can read
+    /// the status. The admin API of a catalog still requires TLS there, unless `catalog.insecure`
+    /// is set too.
     pub(crate) insecure: bool,
-    /// How keys are written in `/v1/top` and `/v1/events`; logs, traces and metrics have none.
+    /// Format of keys in `/v1/top` and `/v1/events`; logs, traces and metrics contain no keys.
     pub(crate) keys: KeyFormat,
 }
 
@@ -320,10 +325,10 @@ pub(crate) struct AdminConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KeyFormat {
-    /// As a hash with a secret of this process: the same key is recognised, and not known.
+    /// A hash with a secret of this process: equal keys can be recognised, but not read.
     #[default]
     Hashed,
-    /// As they are: all who reach the admin address see them.
+    /// In clear text, for everyone who can reach the admin address.
     Clear,
 }
 
@@ -331,9 +336,9 @@ pub(crate) enum KeyFormat {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LogConfig {
-    /// How a line looks.
+    /// Format of a line.
     pub(crate) format: LogFormat,
-    /// How much is said.
+    /// Lowest level that is logged.
     pub(crate) level: LogLevel,
 }
 
@@ -341,24 +346,23 @@ pub(crate) struct LogConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TraceConfig {
-    /// The collector, by OTLP over gRPC, such as `http://127.0.0.1:4317`; none: nothing is traced.
+    /// OTLP/gRPC endpoint of the collector, such as `http://127.0.0.1:4317`. Unset: no traces.
     pub(crate) endpoint: Option<Endpoint>,
-    /// Which part of the traces that begin here is sent, 0..=1. Whoever brings a trace along has
-    /// decided for theirs.
+    /// Fraction of new traces that is sent, 0..=1. Traces started by the caller follow its
+    /// decision.
     #[schemars(range(min = 0, max = 1))]
     pub(crate) sample: f64,
 }
 
-/// Files of TLS, in PEM, read anew when they change. Sockets in the file system stay plain.
+/// TLS files in PEM format, reloaded when they change. Unix sockets stay plain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TlsConfig {
-    /// The certificate, and behind it those that lead to the authority which clients know.
+    /// Certificate, followed by its intermediate certificates.
     pub(crate) cert: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub(crate) key: PathBuf,
-    /// The authorities, of whom one has to have signed a client's certificate; none: clients need
-    /// none.
+    /// Certificate authorities for client certificates. Unset: clients need no certificate.
     pub(crate) client_ca: Option<PathBuf>,
 }
 

@@ -43,7 +43,7 @@ fn guarded(
     let Some(open) = open(listen).filter(|_| !is_guarded) else { return Ok(()) };
     let separator = if remedies.is_empty() { "" } else { ", " };
     let problem = format!(
-        "`{open}` can be reached from elsewhere, where nobody has to show who they are: expected a \
+        "`{open}` can be reached from other machines, without authentication: expected a \
          loopback address{separator}{remedies}, `{section}.tls.client_ca`, or `{section}.insecure = true`"
     );
     wrong(&format!("{section}.listen"), problem)
@@ -53,14 +53,14 @@ fn guarded(
 fn check_admin_api(config: &Config) -> Result<(), ConfigError> {
     let Config { admin, catalog, .. } = config;
     let (listen, tls, section, instead) = match catalog.listen.as_slice() {
-        [] => (&admin.listen, &admin.tls, "admin", "an address of its own (`catalog.listen`)"),
+        [] => (&admin.listen, &admin.tls, "admin", "a separate address (`catalog.listen`)"),
         _ => (&catalog.listen, &catalog.tls, "catalog", "a loopback address"),
     };
     let is_clear = catalog.url.is_some() && tls.is_none() && !catalog.insecure;
     let Some(open) = open(listen).filter(|_| is_clear) else { return Ok(()) };
     let problem = format!(
-        "`{open}` can be reached from elsewhere, and the admin API takes passwords there without TLS: \
-         expected {instead}, `{section}.tls`, or `catalog.insecure = true`"
+        "`{open}` can be reached from other machines, and the admin API would take passwords \
+         without TLS: expected {instead}, `{section}.tls`, or `catalog.insecure = true`"
     );
     wrong(&format!("{section}.listen"), problem)
 }
@@ -72,7 +72,7 @@ fn check_urls(config: &Config, store: &StoreName) -> Result<(), ConfigError> {
         && redis.is_open()
         && !store_config.url_insecure
     {
-        let problem = "the Redis is on another machine, and the way there is in clear: expected \
+        let problem = "the connection to a Redis on another machine is not encrypted: expected \
                        `rediss://`, `rediss+sentinel://` or `rediss+cluster://`, or \
                        `store.url_insecure = true`";
         return wrong("store.url", problem.to_owned());
@@ -82,9 +82,9 @@ fn check_urls(config: &Config, store: &StoreName) -> Result<(), ConfigError> {
         && url.is_open()
         && !catalog.url_insecure
     {
-        let problem = "the database is on another machine, and its certificate is not verified: add \
+        let problem = "the certificate of a database on another machine is not verified: add \
                        `?sslmode=verify-full` (PostgreSQL) or `?ssl-mode=VERIFY_IDENTITY` (MySQL), or \
-                       say `catalog.url_insecure = true`";
+                       set `catalog.url_insecure = true`";
         return wrong("catalog.url", problem.to_owned());
     }
     Ok(())
@@ -112,7 +112,8 @@ mod tests {
             for address in ["0.0.0.0:1", "[::]:1", "10.0.0.5:1", "[::ffff:127.0.0.1]:1"] {
                 let open = format!("[{wire}]\nlisten = ['127.0.0.1:1', '{address}']\n");
                 let refused = problem(&open);
-                let begins = format!("{wire}.listen: `{address}` can be reached from elsewhere");
+                let begins =
+                    format!("{wire}.listen: `{address}` can be reached from other machines");
                 assert!(refused.starts_with(&begins), "{refused}");
                 for remedy in ["catalog.url", ".tls.client_ca", ".insecure = true"] {
                     assert!(refused.contains(remedy), "{refused}");

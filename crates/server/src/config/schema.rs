@@ -13,7 +13,7 @@ pub fn schema() -> Schema {
         let Some((key, sections)) = path.split_last() else { continue };
         let Some(properties) = properties(&mut schema, sections) else { continue };
         let file = json!({
-            "description": format!("A file that holds `{key}`; line breaks at its end do not count."),
+            "description": format!("File that contains `{key}`; trailing line breaks are ignored."),
             "type": ["string", "null"],
             "default": null,
         });

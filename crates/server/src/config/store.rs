@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TimeSource {
-    /// Redis' own: one clock for all servers.
+    /// The clock of Redis: one clock for all servers.
     Server,
-    /// Each server's, where Redis refuses `TIME`. The state of a key never goes back.
+    /// The clock of each server, for a Redis that refuses `TIME`. The state of a key never goes
+    /// back in time.
     Client,
 }

@@ -82,7 +82,7 @@ impl FromStr for Listen {
         }
         text.parse().map(Self::Tcp).map_err(|_| {
             format!(
-                "`{text}` is no address: expected `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`"
+                "invalid address `{text}`: expected `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`"
             )
         })
     }
@@ -112,7 +112,9 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, String> {
         let one = || text.parse().map(|address: IpAddr| IpNet::from(address));
         text.parse().or_else(|_| one()).map(Self).map_err(|_| {
-            format!("`{text}` is no network: expected `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`")
+            format!(
+                "invalid network `{text}`: expected `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`"
+            )
         })
     }
 }
@@ -140,7 +142,7 @@ impl FromStr for HostName {
             return Ok(Self(text.to_owned()));
         }
         Err(format!(
-            "`{text}` is not a host: expected `limits.example.org`, `10.0.0.7` or `[2001:db8::7]`, \
+            "invalid host `{text}`: expected `limits.example.org`, `10.0.0.7` or `[2001:db8::7]`, \
              without scheme and port"
         ))
     }
@@ -203,7 +205,7 @@ impl<'de> Deserialize<'de> for Secret {
         // What is there instead may be a secret as well: it is not repeated.
         String::deserialize(deserializer)
             .map(Self)
-            .map_err(|_| de::Error::custom("expected a text"))
+            .map_err(|_| de::Error::custom("expected a string"))
     }
 }
 

@@ -18,7 +18,7 @@ impl Live {
     async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, String> {
         let turn = self.0.turn(Wire::Admin);
         let found =
-            turn.policies().resolve(policy).ok_or("this node does not hold the policy yet")?;
+            turn.policies().resolve(policy).ok_or("this node has not loaded the policy yet")?;
         let app = found.named_apps().next().or(found.owner());
         let key = (!key.is_empty()).then_some(key);
         let request = Request { app, ..Request::new(policy, key, verb) };

@@ -57,6 +57,6 @@ async fn note_used(callers: &Callers, catalog: &Catalog) {
     let used = callers.used();
     let noted = timeout(USED_WAIT_MAX, catalog.note_tokens_used(&used)).await;
     if !matches!(noted, Ok(Ok(()))) {
-        tracing::debug!("catalog: it was not told which tokens were used");
+        tracing::debug!("catalog: could not report token use");
     }
 }

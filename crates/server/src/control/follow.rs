@@ -106,7 +106,7 @@ impl Following {
         let mut news = Vec::new();
         match follower.restore() {
             Ok(held) => news.push(held),
-            Err(error) => tracing::warn!("catalog.kept: it is left aside: {error}"),
+            Err(error) => tracing::warn!("catalog.kept: ignored: {error}"),
         }
         let mut looks = Looks { follower, url, is_away: false, asked_at: Instant::now() };
         match looks.look().await {
@@ -114,7 +114,7 @@ impl Following {
             Err(error) if looks.revision() == 0 => {
                 let file = config.kept.display();
                 return Err(error.context(format!(
-                    "catalog.url: it does not answer, and {file} has nothing of it"
+                    "catalog.url: unavailable, and {file} has no copy of the catalog"
                 )));
             }
             Err(error) => looks.missed(&error),
@@ -209,14 +209,14 @@ impl Looks {
     async fn look(&mut self) -> Result<Option<News>> {
         let asked_at = Instant::now();
         let looked = timeout(LOOK_WAIT_MAX, self.follower.look(now())).await;
-        let news = looked.context("it does not answer in time")??;
+        let news = looked.context("no answer in time")??;
         self.asked_at = asked_at;
         Ok(news)
     }
 
     fn missed(&mut self, error: &anyhow::Error) {
         if !self.is_away {
-            tracing::warn!("catalog: what it said last holds: {error:#}");
+            tracing::warn!("catalog: unavailable, using the last known state: {error:#}");
         }
         self.is_away = true;
     }
@@ -260,7 +260,7 @@ impl Opening<'_> {
                     return;
                 }
                 if let Err(error) = self.open(OFFICE_WAIT_MAX).await {
-                    tracing::warn!("catalog: the admin API is not open yet: {error:#}");
+                    tracing::warn!("catalog: the admin API is not available yet: {error:#}");
                     sleep(OFFICE_AFTER).await;
                 }
             }
@@ -277,7 +277,7 @@ impl Opening<'_> {
             Ok::<_, sluicegate_control::Error>((catalog, setup))
         };
         let opened = timeout(wait, opened).await;
-        let (catalog, setup) = opened.context("it does not answer in time")??;
+        let (catalog, setup) = opened.context("no answer in time")??;
         let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.gate)));
         self.told.office.open(&Api::new(catalog, Arc::new(WallClock), setup, budgets));
         Ok(())
@@ -318,7 +318,7 @@ async fn setup(catalog: &Catalog) -> Result<Setup, sluicegate_control::Error> {
     let (secret, setup) = Setup::new(now());
     // Not by the log, which is kept.
     say::note(format_args!(
-        "the catalog has no accounts: make the first with this setup token, within 15 minutes\n  {}",
+        "the catalog has no accounts: create one with this setup token, within 15 minutes\n  {}",
         secret.expose()
     ));
     Ok(setup)

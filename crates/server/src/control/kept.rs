@@ -31,7 +31,9 @@ pub(super) async fn keep(
                 Ok(()) => (written, is_failing) = (Some(Arc::clone(&now.held)), false),
                 Err(error) if !is_failing => {
                     is_failing = true;
-                    tracing::warn!("catalog.kept: a start without the catalog would fail: {error}");
+                    tracing::warn!(
+                        "catalog.kept: not saved; a start without the catalog would fail: {error}"
+                    );
                 }
                 Err(_) => {}
             }

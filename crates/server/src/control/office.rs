@@ -113,7 +113,7 @@ fn away() -> Response {
         "type": "about:blank",
         "title": "Service Unavailable",
         "status": 503,
-        "detail": "the catalog does not answer; what it said last holds",
+        "detail": "catalog unavailable; the last known policies stay in effect",
     });
     let headers = [(header::CONTENT_TYPE, MEDIA_TYPE), (header::RETRY_AFTER, "1")];
     (StatusCode::SERVICE_UNAVAILABLE, headers, problem.to_string()).into_response()

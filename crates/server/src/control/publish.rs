@@ -81,14 +81,14 @@ impl Publisher {
                 None
             }
             Ok(Published::LaterFormat { format }) => {
-                Some(format!("a later version keeps them there, in format {format}"))
+                Some(format!("a later version of Sluicegate wrote them, in format {format}"))
             }
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = &problem
             && !self.is_failing
         {
-            tracing::warn!("policies are not published in Redis: {problem}");
+            tracing::warn!("cannot publish policies in Redis: {problem}");
         }
         self.is_failing = problem.is_some();
     }

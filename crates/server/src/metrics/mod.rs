@@ -67,78 +67,78 @@ impl Scrape {
             ];
             (labels, decisions.count)
         });
-        let help = "Requests for permits that were decided";
+        let help = "Decided requests for permits";
         families.counters("sluicegate_decisions", help, samples)?;
         let errors = DECIDING.iter().flat_map(|wire| {
             let of_wire = counts.errors(*wire);
             of_wire.map(|(reason, count)| ([("wire", wire.name()), ("reason", reason)], count))
         });
-        let help = "Requests that could not be decided";
+        let help = "Requests that failed without a decision";
         families.counters("sluicegate_decision_errors", help, errors)?;
         let refused = DECIDING.iter().flat_map(|wire| {
             let of_wire = self.callers.refused(*wire);
             of_wire.map(|(reason, count)| ([("wire", wire.name()), ("reason", reason)], count))
         });
-        let help = "Requests and logins that were refused because of who asked";
+        let help = "Requests and logins refused by authentication or authorization";
         families.counters("sluicegate_callers_refused", help, refused)?;
-        let help = "Policies that were not decided because more than 16 guard one request";
+        let help = "Policies skipped because more than 16 match one request";
         let left_out = self.gate.eyes().left_out();
         families.counter("sluicegate_forward_auth_policies_left_out", help, left_out)?;
         let operations = DECIDING.iter().flat_map(|wire| {
             let of_wire = counts.operations(*wire);
             of_wire.map(|(name, count)| ([("wire", wire.name()), ("operation", name)], count))
         });
-        let help = "Requests about budgets that asked for no permits";
+        let help = "Budget requests that take no permits";
         families.counters("sluicegate_operations", help, operations)?;
         let spans = DECIDING.iter().map(|wire| ([("wire", wire.name())], counts.latency(*wire)));
-        let help = "How long deciding took, without holding back; in memory one in 64 is timed";
+        let help = "Decision time without delays; in memory one in 64 is sampled";
         families.histograms("sluicegate_decision_duration_seconds", help, spans)?;
-        let help = "Requests that are held back now";
+        let help = "Requests delayed now";
         families.gauge("sluicegate_held_requests", help, self.gate.engine().held())
     }
 
     fn policies(&self, families: &mut Families<'_>) -> fmt::Result {
         let status = self.live.status();
-        let help = "Policies in force";
+        let help = "Active policies";
         families.gauge("sluicegate_policies", help, self.gate.engine().policies().len())?;
-        let help = "Which policies are in force: 1 at start, and one more with every change";
+        let help = "Version of the loaded policies: 1 at start, plus one for each change";
         families.gauge("sluicegate_policies_version", help, status.version)?;
-        let help = "When the policies in force were read, seconds since the Unix epoch";
+        let help = "When the loaded policies were read, seconds since the Unix epoch";
         let at = seconds(status.read_at_us);
         families.gauge("sluicegate_policies_last_success_timestamp_seconds", help, at)?;
-        let help = "1 if the files as they are now are in force, 0 if they were refused";
+        let help = "1 if the current files are loaded, 0 if they were rejected";
         let is_good = u64::from(status.error.is_none());
         families.gauge("sluicegate_policies_last_reload_successful", help, is_good)?;
-        let help = "Changes of policies that were refused";
+        let help = "Rejected policy changes";
         families.counter("sluicegate_policies_refused", help, status.refused)?;
         let Some(catalog) = status.catalog else { return Ok(()) };
-        let help = "The revision of the catalog that is held";
+        let help = "Revision of the loaded catalog";
         families.gauge("sluicegate_catalog_revision", help, catalog.revision)?;
-        let help = "1 if the catalog answered when it was asked last";
+        let help = "1 if the last request to the catalog succeeded";
         families.gauge("sluicegate_catalog_up", help, u64::from(catalog.answers))?;
-        let help = "When the catalog answered last, seconds since the Unix epoch";
+        let help = "Last successful request to the catalog, seconds since the Unix epoch";
         let at = seconds(catalog.answered_at_us);
         families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)?;
-        let help = "Requests of the admin API that failed because the catalog is damaged";
+        let help = "Admin API requests that failed because the catalog is damaged";
         families.counter("sluicegate_catalog_damaged", help, damaged_total())
     }
 
     fn store(&self, families: &mut Families<'_>) -> fmt::Result {
         let engine = self.gate.engine();
-        let help = "1 while the store is given up because it does not answer";
+        let help = "1 while the store is unavailable";
         let is_open = u64::from(engine.is_without_store());
         families.gauge("sluicegate_store_breaker_open", help, is_open)?;
-        let help = "Keys for which more was admitted without the store than it has charged yet";
+        let help = "Keys with usage admitted without the store and not yet charged to it";
         families.gauge("sluicegate_store_debts", help, engine.debts())?;
         match engine.store() {
             AnyStore::Memory(store) => {
-                let help = "Keys that are remembered in memory";
+                let help = "Keys in memory";
                 families.gauge("sluicegate_store_keys", help, store.len())?;
-                let help = "Budgets that were forgotten for want of room though they were not full";
+                let help = "Budgets evicted because the store was full, although they were in use";
                 families.counter("sluicegate_store_evictions", help, store.evictions())?;
-                let help = "Requests of new keys that had no room for a budget of their own";
+                let help = "Requests of new keys without room for their own budget";
                 families.counter("sluicegate_store_overflows", help, store.overflows())?;
-                let help = "Bytes of states that are longer than a slot";
+                let help = "Bytes of states larger than a slot";
                 families.gauge("sluicegate_store_state_bytes", help, store.state_bytes())
             }
             AnyStore::Redis(store) => redis(store, families),
@@ -150,16 +150,16 @@ impl Scrape {
         let eyes = self.gate.eyes();
         let accepted =
             Wire::ALL.iter().map(of_wire).map(|(l, wire)| (l, eyes.connections(wire).accepted()));
-        let help = "Connections that were accepted";
+        let help = "Accepted connections";
         families.counters("sluicegate_connections_accepted", help, accepted)?;
         let open = Wire::ALL.iter().map(of_wire);
         let open = open.map(|(labels, wire)| (labels, eyes.connections(wire).open()));
-        families.gauges("sluicegate_connections_open", "Connections that are open now", open)?;
+        families.gauges("sluicegate_connections_open", "Open connections", open)?;
         let max = Wire::ALL.iter().map(of_wire);
         let max = max.map(|(labels, wire)| (labels, eyes.connections(wire).max()));
-        let help = "Connections that may be open at a time";
+        let help = "Maximum number of open connections";
         families.gauges("sluicegate_connections_max", help, max)?;
-        let help = "Clients that watch decisions as they are made";
+        let help = "Event subscribers";
         families.gauge("sluicegate_event_watchers", help, eyes.events().watchers())
     }
 }
@@ -175,7 +175,7 @@ impl Collector for Scrape {
         self.store(&mut families)?;
         self.connections(&mut families)?;
         let version: Labels<'_> = &[("version", env!("CARGO_PKG_VERSION"))];
-        families.info("sluicegate_build", "Which Sluicegate this is", version)?;
+        families.info("sluicegate_build", "Build information", version)?;
         match Process::read() {
             Some(process) => of_process(&process, &mut families),
             None => Ok(()),
@@ -186,31 +186,31 @@ impl Collector for Scrape {
 fn redis(store: &OnRedis, families: &mut Families<'_>) -> fmt::Result {
     let stats = store.stats();
     let fleet = store.fleet();
-    let help = "Servers that note in the store that they live; 0 if that is not known";
+    let help = "Live servers that share the store; 0 if unknown";
     families.gauge("sluicegate_store_nodes_live", help, fleet.live())?;
-    let help = "Servers that limits are shared by while the store does not answer";
+    let help = "Number of servers by which limits are divided while the store is unavailable";
     families.gauge("sluicegate_store_nodes", help, fleet.shared_by())?;
-    let help = "Times that the store was found to have forgotten what it was given";
+    let help = "Detected losses of data in the store";
     families.counter("sluicegate_store_forgotten", help, fleet.forgotten())?;
-    let help = "How long the store took to answer a decision, or not to";
+    let help = "Store round trip time of decisions, successful or not";
     families.histogram("sluicegate_store_request_duration_seconds", help, store.latency())?;
     let [not_executed, perhaps] = store.errors();
     let errors = [([("executed", "no")], not_executed), ([("executed", "perhaps")], perhaps)];
-    let help = "Decisions that the store gave no answer to, by whether it may have charged them";
+    let help = "Decisions without an answer from the store, by whether it may have charged them";
     families.counters("sluicegate_store_errors", help, errors.into_iter())?;
     for (name, help, count) in [
-        ("calls", "Calls of scripts and commands sent to the store", stats.calls),
+        ("calls", "Script and command calls sent to the store", stats.calls),
         (
             "batches",
-            "Script calls sent to the store; several decisions may be in one",
+            "Script calls sent to the store; one call can hold several decisions",
             stats.batches,
         ),
-        ("reconnects", "Connections to the store that were made anew", stats.reconnects),
-        ("script_reloads", "Times that the store had forgotten the script", stats.script_reloads),
-        ("redirects", "Redirections followed in a cluster", stats.redirects),
-        ("timeouts", "Calls whose deadline passed", stats.timeouts),
-        ("unknown_outcomes", "Calls of which nobody knows the outcome", stats.unknown_outcomes),
-        ("late_grants", "Refunds of what was granted after the deadline", stats.late_grants),
+        ("reconnects", "Reconnections to the store", stats.reconnects),
+        ("script_reloads", "Reloads of a script that the store had lost", stats.script_reloads),
+        ("redirects", "Cluster redirections followed", stats.redirects),
+        ("timeouts", "Calls past their deadline", stats.timeouts),
+        ("unknown_outcomes", "Calls with unknown outcome", stats.unknown_outcomes),
+        ("late_grants", "Refunds of permits granted after the deadline", stats.late_grants),
     ] {
         families.counter(&format!("sluicegate_store_{name}"), help, count)?;
     }
@@ -227,17 +227,17 @@ fn of_process(process: &Process, families: &mut Families<'_>) -> fmt::Result {
         open_files,
         open_files_max,
     } = *process;
-    let help = "Time that processors spent on this process";
+    let help = "CPU time of the process";
     let mut cpu =
         families.0.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
     cpu.encode_counter::<NoLabelSet, _, u64>(&cpu_seconds, None)?;
     families.gauge("process_threads", "Threads", threads)?;
     let help = "When the process started, seconds since the Unix epoch";
     families.gauge("process_start_time_seconds", help, start_seconds)?;
-    families.gauge("process_virtual_memory_bytes", "Addresses that are mapped", virtual_bytes)?;
-    families.gauge("process_resident_memory_bytes", "Memory in use", resident_bytes)?;
-    families.gauge("process_open_fds", "File descriptors that are open", open_files)?;
-    families.gauge("process_max_fds", "File descriptors that may be open", open_files_max)
+    families.gauge("process_virtual_memory_bytes", "Virtual memory", virtual_bytes)?;
+    families.gauge("process_resident_memory_bytes", "Resident memory", resident_bytes)?;
+    families.gauge("process_open_fds", "Open file descriptors", open_files)?;
+    families.gauge("process_max_fds", "Maximum number of open file descriptors", open_files_max)
 }
 
 impl Families<'_> {

@@ -177,7 +177,7 @@ impl Live {
         if policies.is_some() {
             status.version += 1;
             status.read_at_us = WallClock.now().get();
-            tracing::info!("policies: version {}, revision {revision} is in force", status.version);
+            tracing::info!("policies: version {}, revision {revision} is loaded", status.version);
         }
         let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         status.error = wrong(&unreadable, &beside, policies.as_ref().unwrap_or(now));
@@ -236,13 +236,16 @@ impl Live {
         match changed.and_then(|set| self.put_in_force(&status, in_force, set)) {
             Ok(next) => {
                 if next.version > status.version {
-                    tracing::info!("policies: version {} is in force", next.version);
+                    tracing::info!("policies: version {} is loaded", next.version);
                 }
                 *status = next;
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!("policies: the last good ones stay: {}", error.replace('\n', "; "));
+                tracing::warn!(
+                    "policies: reload rejected, keeping the current version: {}",
+                    error.replace('\n', "; ")
+                );
                 status.error = Some(error);
                 status.refused += 1;
             }
@@ -357,7 +360,7 @@ impl Beside {
     /// That descriptors lead to a policy which is not there, if they do.
     fn missing(&self, set: &PolicySet) -> Option<String> {
         let unknown = self.needed.iter().find(|name| set.resolve(name).is_none())?;
-        Some(format!("descriptors lead to the policy `{unknown}`, which there is not"))
+        Some(format!("descriptors refer to unknown policy `{unknown}`"))
     }
 }
 

@@ -69,9 +69,7 @@ pub(crate) async fn keep<O: Observer>(
         if let Ok(Fleet { nodes, has_forgotten }) = redis.note(&mut presence, engine.now()).await {
             if has_forgotten {
                 status.forgotten.fetch_add(1, Relaxed);
-                tracing::error!(
-                    "store: it has forgotten what it was given; known usage is put back for a minute"
-                );
+                tracing::error!("store: data was lost; restoring known usage for a minute");
                 engine.remind_store();
             }
             if let Some(live) = lives.see(nodes) {
@@ -82,8 +80,8 @@ pub(crate) async fn keep<O: Observer>(
                         status.shared_by.store(live.get(), Relaxed);
                     }
                     Some(configured) if configured < live => tracing::warn!(
-                        "store.nodes: is {configured}, and {live} servers share the store: without it \
-                         they would let more than the limits pass"
+                        "store.nodes: is {configured}, but {live} servers share the store: while \
+                         it is unavailable, they would exceed the limits"
                     ),
                     Some(_) => {}
                 }

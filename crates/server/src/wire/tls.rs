@@ -136,8 +136,10 @@ impl Renewal {
 fn say(tls: &Tls) {
     match tls.renew() {
         Ok(false) => {}
-        Ok(true) => tracing::info!("{}.tls: the new certificate is in force", tls.wire),
-        Err(error) => tracing::warn!("the last good certificate stays: {error:#}"),
+        Ok(true) => tracing::info!("{}.tls: new certificate loaded", tls.wire),
+        Err(error) => {
+            tracing::warn!("tls: reload failed, keeping the current certificate: {error:#}");
+        }
     }
 }
 
@@ -212,7 +214,7 @@ impl Contents {
         let mut config = match builder.with_single_cert(chain, key) {
             Ok(config) => config,
             Err(rustls::Error::InconsistentKeys(_)) => {
-                let problem = format!("is not the key of {}", cert_path.display());
+                let problem = format!("does not match the certificate {}", cert_path.display());
                 return Err(wrong("key", key_path, &problem));
             }
             Err(error) => return Err(wrong("cert", cert_path, &error.to_string())),

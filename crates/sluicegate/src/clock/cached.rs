@@ -55,7 +55,7 @@ pub enum CachedClockError {
     #[error(transparent)]
     Interval(#[from] RangeError),
     /// The thread could not be started.
-    #[error("the clock's thread could not be started")]
+    #[error("cannot start the clock thread")]
     Thread(#[source] std::io::Error),
 }
 

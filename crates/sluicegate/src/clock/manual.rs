@@ -44,7 +44,7 @@ struct Alarm {
 
 /// A [`ManualClock`] was told to go back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("now: `{to}` is before `{now}`, a manual clock only goes forward")]
+#[error("now: `{to}` is before `{now}`; a manual clock cannot go back")]
 pub struct ClockError {
     /// Where it stands.
     pub now: Micros,
@@ -145,10 +145,7 @@ mod tests {
     fn a_manual_clock_refuses_to_go_back_and_says_so() {
         let clock = ManualClock::at(Micros::new(10));
         let error = clock.set(Micros::new(9)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "now: `9us` is before `10us`, a manual clock only goes forward"
-        );
+        assert_eq!(error.to_string(), "now: `9us` is before `10us`; a manual clock cannot go back");
         assert_eq!(clock.now(), Micros::new(10));
     }
 

@@ -351,7 +351,7 @@ impl Drop for Carried<'_> {
 }
 
 fn given_up() -> StoreError {
-    let reason = "it does not answer; it is asked again in a moment".to_owned();
+    let reason = "unavailable; retrying shortly".to_owned();
     StoreError::Unavailable { reason, executed: Executed::No }
 }
 

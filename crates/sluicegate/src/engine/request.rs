@@ -64,10 +64,10 @@ pub enum Patience {
 #[non_exhaustive]
 pub enum DecideError {
     /// There is no policy of this name.
-    #[error("policy: there is no policy `{0}`")]
+    #[error("policy: unknown policy `{0}`")]
     UnknownPolicy(String),
     /// The policy is not for this application.
-    #[error("app: policy `{policy}` is not configured for {}", app_name(.app))]
+    #[error("app: policy `{policy}` is not available to {}", app_name(.app))]
     Unconfigured {
         /// The policy.
         policy: String,
@@ -75,9 +75,7 @@ pub enum DecideError {
         app: Option<String>,
     },
     /// The key is empty.
-    #[error(
-        "key: is empty, expected 1..={KEY_BYTES_MAX} bytes; leave it out for the shared budget"
-    )]
+    #[error("key: is empty, expected 1..={KEY_BYTES_MAX} bytes; omit it for the shared budget")]
     EmptyKey,
     /// The key is too long. It is never cut: two users must not share a budget.
     #[error("key: `{0}` bytes are outside 1..={KEY_BYTES_MAX}")]

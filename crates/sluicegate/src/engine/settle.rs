@@ -70,7 +70,7 @@ pub struct Settled {
 #[non_exhaustive]
 pub enum SettleError {
     /// It was settled within the last hour.
-    #[error("id: was settled within the last hour; nothing was changed")]
+    #[error("id: already settled within the last hour; nothing was changed")]
     Settled,
     /// The id is empty or too long.
     #[error("id: `{0}` bytes are outside 1..={KEY_BYTES_MAX}")]
@@ -82,10 +82,10 @@ pub enum SettleError {
     #[error(transparent)]
     Decide(#[from] DecideError),
     /// The store did not carry out the correction. The same id may be settled again.
-    #[error("store: {0}; nothing was changed, ask again")]
+    #[error("store: {0}; nothing was changed, retry")]
     Undone(StoreError),
     /// Nobody knows whether the store carried out the correction, so it is not tried again.
-    #[error("store: {0}; nobody knows whether the correction was made, it is not made again")]
+    #[error("store: {0}; it is unknown whether the correction was made; it is not retried")]
     Unknown(StoreError),
 }
 

@@ -29,8 +29,8 @@ pub fn quota_exceeded<'a>(
     decision: &Decision,
 ) -> String {
     let detail = match decision.retry_after() {
-        Some(span) => format!("try again in {} s", span.ceil_secs().max(1)),
-        None => format!("the request costs more than the limit of {}", decision.limit),
+        Some(span) => format!("retry in {} s", span.ceil_secs().max(1)),
+        None => format!("the cost exceeds the limit of {}", decision.limit),
     };
     let title = "Request cannot be satisfied as assigned quota has been exceeded";
     let mut body = members(QUOTA_EXCEEDED, title, StatusCode::TOO_MANY_REQUESTS, &detail);

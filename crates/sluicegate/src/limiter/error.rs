@@ -12,13 +12,13 @@ pub enum LimiterError {
     #[error(transparent)]
     Range(#[from] RangeError),
     /// A concurrency rule hands out permits; use [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
-    #[error("rule: `concurrency` hands out permits, which `ConcurrencyLimiter` does")]
+    #[error("rule: `concurrency` is not supported; use `ConcurrencyLimiter`")]
     Permits,
     /// A calendar window needs a time zone; use an engine.
-    #[error("rule: a calendar window needs a policy, which the engine has")]
+    #[error("rule: a calendar window needs a policy; use the engine")]
     Calendar,
     /// The present rule has no rate; give it another rule.
-    #[error("rate: a `{0}` has none; give the limiter another rule")]
+    #[error("rate: a `{0}` rule has no rate; use a limiter with another rule")]
     NoRate(&'static str),
 }
 
@@ -30,7 +30,7 @@ pub enum AcquireError {
     #[error(transparent)]
     Cost(#[from] RangeError),
     /// More permits than the rule ever lets pass at once.
-    #[error("cost: `{cost}` can never pass, the limit is {limit}")]
+    #[error("cost: `{cost}` exceeds the limit of {limit}")]
     CostAboveLimit {
         /// What was asked for.
         cost: u64,
@@ -38,10 +38,10 @@ pub enum AcquireError {
         limit: u64,
     },
     /// [`WAITERS_MAX`] callers wait already.
-    #[error("{WAITERS_MAX} callers wait already")]
+    #[error("limit reached: at most {WAITERS_MAX} callers can wait")]
     QueueFull,
     /// It would not pass within the time given.
-    #[error("it cannot pass in the time given, at the earliest {retry_after} after it")]
+    #[error("not allowed within the given time; retry {retry_after} after it")]
     TooSlow {
         /// How much longer it would have to wait, at least.
         retry_after: Micros,

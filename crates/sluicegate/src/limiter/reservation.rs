@@ -11,7 +11,7 @@ use crate::clock::Clock;
 ///
 /// Dropping it leaves the booking as it is.
 #[derive(Debug)]
-#[must_use = "the permits are booked: wait as told, or cancel"]
+#[must_use = "the permits are reserved: wait, or cancel the reservation"]
 pub struct Reservation<'a, C: Clock> {
     limiter: &'a RateLimiter<C>,
     decision: Decision,

@@ -77,13 +77,13 @@ pub enum SnapshotError {
     #[error("snapshot: {0}")]
     Io(#[source] io::Error),
     /// It is not the file of a memory store.
-    #[error("snapshot: the file is not one of a memory store")]
+    #[error("snapshot: not a snapshot of a memory store")]
     Foreign,
     /// A later version of this program wrote it.
-    #[error("snapshot: the file has version `{0}`, expected 1..={VERSION}")]
+    #[error("snapshot: unsupported version `{0}`, expected 1..={VERSION}")]
     Newer(u32),
     /// It ends too early, or what it says is not what was written.
-    #[error("snapshot: the file is torn: {0}")]
+    #[error("snapshot: file is truncated or corrupt: {0}")]
     Torn(&'static str),
 }
 
@@ -147,7 +147,7 @@ impl MemoryStore {
                     continue;
                 };
                 let states = rules.read_states(states);
-                let states = states.ok_or(SnapshotError::Torn("a state that cannot be"))?;
+                let states = states.ok_or(SnapshotError::Torn("invalid state"))?;
                 let is_kept = shard.restore(&store.arena, tag, (quota, rules, states), now);
                 restored.full += u64::from(!is_kept);
             }
@@ -299,13 +299,13 @@ impl Source {
         }
         let version = match self.u32()? {
             version @ 1..=VERSION => version,
-            0 => return Err(SnapshotError::Torn("version 0")),
+            0 => return Err(SnapshotError::Torn("invalid version 0")),
             newer => return Err(SnapshotError::Newer(newer)),
         };
         let seed = (self.u64()?, self.u64()?);
         let shards = self.u32()?;
         if !(1..=SHARDS_MAX).contains(&shards) {
-            return Err(SnapshotError::Torn("the number of shards"));
+            return Err(SnapshotError::Torn("invalid number of shards"));
         }
         let latest = if version >= 2 { Micros::new(self.u64()?) } else { Micros::ZERO };
         Ok(Head { seed, shards, latest })
@@ -323,11 +323,11 @@ impl Source {
         if place == theirs.len() && place < RULE_SETS_MAX {
             theirs.push(ours.get(&self.u128()?).copied());
         }
-        let rules = *theirs.get(place).ok_or(SnapshotError::Torn("a key without rules"))?;
+        let rules = *theirs.get(place).ok_or(SnapshotError::Torn("key without rules"))?;
         let tag = self.u64()?;
         let length = u64::from(self.u32()?);
         let length = usize::try_from(length).ok().filter(|_| length <= STORED_BYTES_MAX);
-        self.states.resize(length.ok_or(SnapshotError::Torn("a state that is too long"))?, 0);
+        self.states.resize(length.ok_or(SnapshotError::Torn("state too long"))?, 0);
         self.from.read_exact(&mut self.states).map_err(torn)?;
         self.crc.update(&self.states);
         Ok(Some(Record { rules, tag, states: &self.states }))
@@ -338,11 +338,11 @@ impl Source {
         let mut stated = [0; 4];
         from.read_exact(&mut stated).map_err(torn)?;
         if u32::from_le_bytes(stated) != crc.finalize() {
-            return Err(SnapshotError::Torn("its checksum differs"));
+            return Err(SnapshotError::Torn("checksum mismatch"));
         }
         match from.read(&mut [0]).map_err(SnapshotError::Io)? {
             0 => Ok(()),
-            _ => Err(SnapshotError::Torn("it goes on behind its end")),
+            _ => Err(SnapshotError::Torn("trailing data")),
         }
     }
 
@@ -368,7 +368,7 @@ impl Source {
 
 fn torn(error: io::Error) -> SnapshotError {
     match error.kind() {
-        ErrorKind::UnexpectedEof => SnapshotError::Torn("it ends too early"),
+        ErrorKind::UnexpectedEof => SnapshotError::Torn("unexpected end of file"),
         _ => SnapshotError::Io(error),
     }
 }

@@ -250,7 +250,7 @@ pub enum Reply {
 
 /// Bytes that are no reply of the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a reply of {length} bytes is none of the script's")]
+#[error("unexpected reply of {length} bytes from the script")]
 pub struct ForeignReply {
     /// How long it is.
     pub length: usize,

@@ -97,7 +97,7 @@ pub enum ConfigError {
     /// The URL starts with no known scheme.
     #[error(
         "scheme: expected redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster \
-         or rediss+cluster, as in `redis://127.0.0.1:6379`"
+         or rediss+cluster, such as `redis://127.0.0.1:6379`"
     )]
     Scheme,
     /// A part that must be there is not.
@@ -117,7 +117,7 @@ pub enum ConfigError {
         expected: &'static str,
     },
     /// User or password contain characters that end them.
-    #[error("user and password: percent-encode `/`, `?`, `#`, `@` and `%` in them")]
+    #[error("user and password: `/`, `?`, `#`, `@` and `%` must be percent-encoded")]
     Credentials,
     /// A number is outside its range.
     #[error("{field}: `{value}` is outside {min}..={max}")]
@@ -216,13 +216,13 @@ impl RedisConfig {
         let cluster = matches!(self.topology, Topology::Cluster { .. });
         let sentinel = matches!(self.topology, Topology::Sentinel { .. });
         if cluster && self.database != 0 {
-            return conflict("database", "a cluster has database 0 only");
+            return conflict("database", "a cluster supports database 0 only");
         }
         if !self.tls && self.ca_file.is_some() {
-            return conflict("ca_file", "is of use with `rediss://` only");
+            return conflict("ca_file", "requires `rediss://`");
         }
         if !sentinel && self.sentinel_login != Login::default() {
-            return conflict("sentinel_user", "is of use with `redis+sentinel://` only");
+            return conflict("sentinel_user", "requires `redis+sentinel://`");
         }
         if self.sentinel_login.user.is_some() && self.sentinel_login.password.is_none() {
             return Err(ConfigError::Missing { field: "sentinel_password" });

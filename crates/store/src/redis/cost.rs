@@ -51,12 +51,12 @@ pub fn affordable(rules: &RuleSet) -> Result<(), RangeError> {
     let given = rule.numbers().get(*place).map_or(0, |number| whole(*number));
     let left_ns = (max_ns + cost_ns).saturating_sub(sum_ns + RULE_NS);
     let permitted = match left_ns / each_ns {
-        0 => "the other rules leave it none".to_owned(),
+        0 => "the other rules use up the allowance".to_owned(),
         most => format!("expected 1..={most}"),
     };
-    let instead = if *kind == "sliding_log" { "; `sliding_window` holds any limit" } else { "" };
+    let instead = if *kind == "sliding_log" { "; use `sliding_window` for more" } else { "" };
     let problem = format!(
-        "`{given}` could cost Redis more than {DECISION_US_MAX} µs a decision, {permitted} there{instead}"
+        "`{given}` could take Redis over {DECISION_US_MAX} µs per decision: {permitted}{instead}"
     );
     Err(RangeError::new(&format!("{name}.{kind}.{field}"), problem))
 }
@@ -90,7 +90,7 @@ mod tests {
         for (most, rule) in [(2_500, log as fn(u64) -> Rule), (1_000, held)] {
             assert_eq!(said([rule(most)]), None);
             let error = said([rule(most + 1)]).expect("one too many");
-            assert!(error.contains(&format!("`{}` could cost", most + 1)), "{error}");
+            assert!(error.contains(&format!("`{}` could take", most + 1)), "{error}");
             assert!(error.contains(&format!("expected 1..={most} there")), "{error}");
         }
         assert_eq!(said([window(1_000)]), None);
@@ -100,9 +100,11 @@ mod tests {
     fn the_rules_of_a_policy_share_what_a_decision_may_cost() {
         assert_eq!(said([log(1_200), log(1_200)]), None);
         let error = said([log(1_200), log(1_800)]).expect("too much together");
-        assert!(error.starts_with("r1.sliding_log.limit: `1800` could cost"), "{error}");
+        assert!(error.starts_with("r1.sliding_log.limit: `1800` could take"), "{error}");
         assert!(error.contains("expected 1..=1256 there; `sliding_window`"), "{error}");
-        assert!(said((0..8).map(|_| window(250))).expect("too much").contains("leave it none"));
+        assert!(
+            said((0..8).map(|_| window(250))).expect("too much").contains("use up the allowance")
+        );
         assert_eq!(said((0..8).map(|_| window(109))), None);
     }
 

@@ -30,7 +30,7 @@ pub enum RedisError {
         cause: ConnectError,
     },
     /// The server answers, but has more calls to do than it can within the deadline.
-    #[error("more calls wait for redis than it can answer within the deadline")]
+    #[error("redis overloaded: too many calls are waiting to meet the deadline")]
     Overloaded {
         /// Unknown once the call was sent.
         outcome: Outcome,
@@ -48,7 +48,7 @@ pub enum RedisError {
     #[error("redis refused the call: {0}")]
     Refused(Refusal),
     /// The reply has another shape than the script's; the call was executed.
-    #[error("redis sent a reply of an unexpected shape")]
+    #[error("unexpected reply from redis")]
     Malformed,
 }
 
@@ -67,7 +67,7 @@ pub struct Refusal {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The first attempt is still under way.
-    #[error("the first connection is still being made")]
+    #[error("still connecting for the first time")]
     NotYet,
     /// The operating system or the network said no.
     #[error("cannot connect to {address}: {reason}")]
@@ -90,7 +90,7 @@ pub enum ConnectError {
         timeout: Duration,
     },
     /// TLS failed: the certificate is not trusted, or there is no TLS at the other end.
-    #[error("no secure connection to {address}: {reason}")]
+    #[error("TLS handshake with {address} failed: {reason}")]
     Tls {
         /// The server.
         address: Address,
@@ -98,7 +98,7 @@ pub enum ConnectError {
         reason: Arc<str>,
     },
     /// The server does not accept the user and the password, or wants some.
-    #[error("{address} refuses user and password: {reason}")]
+    #[error("{address} rejects the login: {reason}")]
     Login {
         /// The server.
         address: Address,
@@ -115,7 +115,7 @@ pub enum ConnectError {
         refusal: Refusal,
     },
     /// The server keeps another script under the expected hash, or replies in no known way.
-    #[error("{address} does not speak as redis does: {reason}")]
+    #[error("{address} does not answer like a redis server: {reason}")]
     Foreign {
         /// The server.
         address: Address,
@@ -131,28 +131,28 @@ pub enum ConnectError {
         role: Arc<str>,
     },
     /// No sentinel that answers knows the master.
-    #[error("no sentinel knows the master `{name}`")]
+    #[error("no sentinel knows a master named `{name}`")]
     NoMaster {
         /// The configured name.
         name: Arc<str>,
     },
     /// No node of the cluster tells which slots are where.
-    #[error("no node of the cluster answers")]
+    #[error("no cluster node answers")]
     NoNode,
     /// No node of the cluster serves the key's slot.
-    #[error("no node of the cluster serves slot {slot}")]
+    #[error("no cluster node serves slot {slot}")]
     NoOwner {
         /// The slot, 0..=16383.
         slot: u16,
     },
     /// The connection broke.
-    #[error("the connection to {address} broke")]
+    #[error("connection to {address} lost")]
     Broken {
         /// The server.
         address: Address,
     },
     /// Requests were outstanding, and nothing was heard for too long.
-    #[error("{address} was silent for {} ms", silence.as_millis())]
+    #[error("no reply from {address} for {} ms", silence.as_millis())]
     Silent {
         /// The server.
         address: Address,
@@ -160,7 +160,7 @@ pub enum ConnectError {
         silence: Duration,
     },
     /// Another server became the master; a connection to it is being made.
-    #[error("the master moved away from {address}")]
+    #[error("{address} is no longer the master")]
     Moved {
         /// The server that was the master.
         address: Address,

@@ -205,7 +205,7 @@ impl Publication<'_> {
             let field = || format!("policies[{place}].name");
             named(policy.name, field)?;
             if place > 0 && self.policies[place - 1].name >= policy.name {
-                let problem = format!("`{}` is not in the order of names", policy.name);
+                let problem = format!("`{}` is not in name order", policy.name);
                 return Err(unusable(field(), &problem));
             }
         }
@@ -250,9 +250,9 @@ impl PublishedPolicy<'_> {
         let Self { name, app, is_shadow, version, document } = *self;
         let field = || format!("policy `{name}`");
         let document: &RawValue =
-            serde_json::from_str(document).map_err(|_| unusable(field(), "is no JSON"))?;
+            serde_json::from_str(document).map_err(|_| unusable(field(), "is not JSON"))?;
         if !document.get().starts_with('{') {
-            return Err(unusable(field(), "is no JSON object"));
+            return Err(unusable(field(), "is not a JSON object"));
         }
         let state = if is_shadow { "shadow" } else { "active" };
         let text = serde_json::to_string(&Field { version, state, app, document });
@@ -263,7 +263,7 @@ impl PublishedPolicy<'_> {
 /// Refuses what is no name, and would be another field.
 fn named(name: &str, field: impl Fn() -> String) -> Result<(), PublishError> {
     match name.is_empty() || name.starts_with('#') {
-        true => Err(unusable(field(), &format!("`{name}` is no name"))),
+        true => Err(unusable(field(), &format!("invalid name `{name}`"))),
         false => Ok(()),
     }
 }

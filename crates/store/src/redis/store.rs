@@ -216,7 +216,7 @@ impl RedisStore {
                     }
                 }
                 Ok(Reply::Malformed(what)) => {
-                    return Err(unreadable(&format!("the script cannot read its {what}")));
+                    return Err(unreadable(&format!("the script cannot read the stored {what}")));
                 }
                 Err(foreign) => return Err(unreadable(&foreign.to_string())),
             }
@@ -373,7 +373,7 @@ fn windows_of(
     let later = later.each();
     let windows = later.iter().filter(|rule| rule.has_calendar()).map(window);
     windows.collect::<Option<_>>().ok_or_else(|| {
-        unreadable("later rules of this policy follow a calendar that is not known here")
+        unreadable("newer rules of this policy use a calendar unknown to this server")
     })
 }
 

@@ -88,7 +88,7 @@ fn parse_options(text: &str) -> Result<Vec<(String, String)>, ConfigError> {
         let value = decoded.map_err(|_| ConfigError::Malformed {
             field: "options",
             value: name.to_owned(),
-            expected: "an option with a value in UTF-8",
+            expected: "an option with a UTF-8 value",
         })?;
         options.push((name.to_owned(), value.into_owned()));
     }
@@ -97,7 +97,7 @@ fn parse_options(text: &str) -> Result<Vec<(String, String)>, ConfigError> {
 
 fn parse_socket(hosts: &str, path: &str) -> Result<Address, ConfigError> {
     if !hosts.is_empty() {
-        return Err(malformed("path", hosts, "an absolute path, as in `unix:///run/redis.sock`"));
+        return Err(malformed("path", hosts, "an absolute path, such as `unix:///run/redis.sock`"));
     }
     if path.is_empty() {
         return Err(ConfigError::Missing { field: "path" });
@@ -107,7 +107,7 @@ fn parse_socket(hosts: &str, path: &str) -> Result<Address, ConfigError> {
 
 fn parse_one_host(text: &str) -> Result<Address, ConfigError> {
     if text.contains(',') {
-        let reason = "one server has one; several go with `+sentinel` and `+cluster`";
+        let reason = "expected one host; several hosts require `+sentinel` or `+cluster`";
         return Err(ConfigError::Unusable { field: "host", reason });
     }
     parse_host(text, PORT)
@@ -130,7 +130,7 @@ fn parse_hosts(text: &str, port: u16) -> Result<Vec<Address>, ConfigError> {
 pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, ConfigError> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let v6 = "an address in brackets, as in `[::1]:6379`";
+            let v6 = "an address in brackets, such as `[::1]:6379`";
             let (host, rest) = rest.split_once(']').ok_or_else(|| malformed("host", text, v6))?;
             (host, rest.strip_prefix(':').or_else(|| rest.is_empty().then_some("")))
         }
@@ -162,7 +162,7 @@ pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, Confi
 
 fn decode(field: &'static str, text: &str) -> Result<String, ConfigError> {
     let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| malformed(field, text, "in UTF-8"))?.into_owned())
+    Ok(decoded.map_err(|_| malformed(field, text, "UTF-8"))?.into_owned())
 }
 
 fn malformed(field: &'static str, value: &str, expected: &'static str) -> ConfigError {
@@ -224,8 +224,8 @@ mod tests {
             ("redis://h?joined_max=65", "joined_max: `65` is outside 1..=64"),
             ("redis://h/70000", "database: `70000` is outside 0..=65535"),
             ("redis://h?colour=red", "unknown option `colour`"),
-            ("redis+cluster://h/1", "database: a cluster has database 0 only"),
-            ("redis://h?ca_file=x", "ca_file: is of use with `rediss://` only"),
+            ("redis+cluster://h/1", "database: a cluster supports database 0 only"),
+            ("redis://h?ca_file=x", "ca_file: requires `rediss://`"),
             ("redis://h:0", "port: expected a number in 1..=65535"),
             ("redis://h:", "port: expected a number in 1..=65535"),
             ("redis://", "host: is missing"),

@@ -230,16 +230,16 @@ async fn what_cannot_be_published_is_said_by_its_place() {
         assert_eq!(error.to_string(), problem);
     };
     check(-1, &[], "revision: `-1` is outside 0..=9007199254740991").await;
-    check(1, &[policy("#a", "{}")], "policies[0].name: `#a` is no name").await;
+    check(1, &[policy("#a", "{}")], "policies[0].name: invalid name `#a`").await;
     let twice = [policy("a", "{}"), policy("a", "{}")];
-    check(1, &twice, "policies[1].name: `a` is not in the order of names").await;
+    check(1, &twice, "policies[1].name: `a` is not in name order").await;
     let changed = Some(Changed { since: 0, names: &["a", "#revision"] });
     let publication = Publication { revision: 1, policies: &[], changed, instead_of: None };
     let error = store.publish(&publication).await.expect_err("it cannot be published");
-    assert_eq!(error.to_string(), "changed.names[1]: `#revision` is no name");
+    assert_eq!(error.to_string(), "changed.names[1]: invalid name `#revision`");
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
-    for (document, problem) in [("{", "is no JSON"), ("[1]", "is no JSON object")] {
+    for (document, problem) in [("{", "is not JSON"), ("[1]", "is not a JSON object")] {
         let policies = [policy("a", document)];
         let publication =
             Publication { revision: 1, policies: &policies, changed: None, instead_of: None };

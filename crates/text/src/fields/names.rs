@@ -72,14 +72,14 @@ impl Field {
     pub const fn expected(self) -> &'static str {
         match self {
             Self::AtUs | Self::MaxWaitUs => "a whole number of microseconds 0..=9007199254740991",
-            Self::Policy => "the name of a policy, a string",
+            Self::Policy => "a policy name (string)",
             Self::Key => "a string of 1..=1024 bytes",
-            Self::App => "the name of an application, a string",
+            Self::App => "an app name (string)",
             Self::Cost | Self::Charged => "a whole number 1..=2147483648",
             Self::ActualCost => "a whole number 0..=2147483648",
             Self::MaxWaitMs => "a whole number of milliseconds 0..=9007199254740",
-            Self::Op => "the name of an operation, a string",
-            Self::Id => "a name, a string of 1..=1024 bytes",
+            Self::Op => "an operation name (string)",
+            Self::Id => "a string of 1..=1024 bytes",
             Self::Document => "a policy document",
             Self::Checks => "a list of 1..=100 objects",
             Self::Atomic => "`true` or `false`",

@@ -45,56 +45,56 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
 /// What can be said to `sluicegate bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What is spoken: JSON over HTTP, the protocol of Redis, or Envoy's rate limit service.
+    /// Protocol: JSON over HTTP, Redis protocol, or Envoy rate limit service.
     #[arg(value_enum, default_value_t)]
     wire: Spoken,
-    /// The server; by default on this machine, at the port that the wire has by default.
+    /// Address of the server. Default: this machine, default port of the protocol.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<Target>,
-    /// Permit an address of another machine.
+    /// Allow an address of another machine.
     #[arg(long)]
     allow_remote: bool,
-    /// The policy that is asked for.
+    /// Name of the policy.
     #[arg(long)]
     policy: String,
-    /// The application that asks, for policies of some only.
+    /// Calling app, for policies that are restricted to certain apps.
     #[arg(long)]
     app: Option<String>,
-    /// Permits of each question, 1 to 2147483648.
+    /// Number of permits per request, 1 to 2147483648.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=COST_MAX))]
     cost: u64,
-    /// How many connections.
+    /// Number of connections.
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
     connections: u64,
-    /// How many questions of a connection are sent together.
+    /// Number of requests that a connection sends at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=PIPELINE_MAX))]
     pipeline: u64,
-    /// How many questions in all, instead of for how long.
+    /// Total number of requests, instead of a duration.
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=REQUESTS_MAX))]
     requests: Option<u64>,
-    /// For how long, a day at most.
+    /// Duration of the run, at most 1d.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     duration: Span,
-    /// How many keys the questions are spread over, at random.
+    /// Number of keys, chosen at random.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
     keys: u64,
-    /// How many questions a second, however long answers take; left out: as fast as they come.
+    /// Requests per second, independent of the answers. Without it: as fast as possible.
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
     rate: Option<u64>,
-    /// How many threads ask: more, if one is not enough to keep the server busy.
+    /// Number of threads; use more if one cannot saturate the server.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX))]
     threads: u64,
-    /// The file that holds the password of a RESP server.
+    /// File with the password of a RESP server.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// How to print what was measured.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
@@ -162,7 +162,7 @@ impl Plan {
         let BenchArgs { wire, to, allow_remote, policy, app, cost, password_file, .. } = args;
         let BenchArgs { connections, pipeline, requests, duration, keys, rate, threads, .. } = args;
         if wire == Spoken::Http && pipeline > 1 {
-            bail!("--pipeline: `{pipeline}` does not go with http, which is asked one by one");
+            bail!("--pipeline: `{pipeline}` cannot be combined with http");
         }
         if threads > connections {
             bail!("--threads: `{threads}` is more than the {connections} of --connections");
@@ -173,11 +173,11 @@ impl Plan {
         }
         let to = to.unwrap_or_else(|| Target::loopback(wire.port()));
         if matches!(to, Target::Tls { .. }) {
-            bail!("--to: load is not made over TLS: go to the address behind it");
+            bail!("--to: TLS is not supported: use the address without TLS");
         }
         let addresses = to.addresses().await.context("--to")?;
         if !allow_remote && let Some(other) = addresses.iter().find(|to| !to.is_local()) {
-            bail!("--to: `{other}` is another machine, and load on it wants --allow-remote");
+            bail!("--to: `{other}` is another machine: add --allow-remote");
         }
         Ok(Self {
             wire,
@@ -247,10 +247,7 @@ mod tests {
     async fn another_machine_is_loaded_only_by_those_who_say_so() {
         for to in ["192.0.2.1:8080", "http://[2001:db8::1]:80", "0.0.0.0:8080"] {
             let refused = plan(&format!("--policy p --to {to}")).await.unwrap_err().to_string();
-            assert!(
-                refused.ends_with("another machine, and load on it wants --allow-remote"),
-                "{refused}"
-            );
+            assert!(refused.ends_with("another machine: add --allow-remote"), "{refused}");
             assert!(plan(&format!("--policy p --to {to} --allow-remote")).await.is_ok());
         }
         for to in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "unix:/run/s", "localhost:1"] {
@@ -271,7 +268,7 @@ mod tests {
             ("--duration 2d", "--duration: `2d` is outside 1us..=1d"),
             ("--duration 0s", "`0s` is no duration: expected 1us to 366d"),
             ("--threads 2 --connections 1", "--threads: `2` is more than the 1 of --connections"),
-            ("--pipeline 2", "--pipeline: `2` does not go with http"),
+            ("--pipeline 2", "--pipeline: `2` cannot be combined with http"),
             ("--password-file /nonexistent", "--password-file: cannot read /nonexistent"),
         ] {
             let told = plan(&format!("--policy p {typed}")).await.unwrap_err().to_string();

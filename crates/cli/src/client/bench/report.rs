@@ -125,7 +125,7 @@ impl Report {
         }
         write!(text, ", {} keys, {elapsed_s:.1} s", thousands(*keys))?;
         match self.rate {
-            Some(rate) => writeln!(text, ", {} a second wanted", thousands(rate.into()))?,
+            Some(rate) => writeln!(text, ", target {} a second", thousands(rate.into()))?,
             None => writeln!(text)?,
         }
         let per_second = format!("{:.0} a second", self.decisions_per_s);
@@ -149,8 +149,11 @@ impl Report {
 
     fn add_latency(&self, text: &mut String) -> std::fmt::Result {
         let Some(Latency { p50, p90, p99, p99_9, max }) = self.latency_us else { return Ok(()) };
-        let what =
-            if self.rate.is_some() { "from when it was due" } else { "from when it was asked" };
+        let what = if self.rate.is_some() {
+            "since the scheduled time"
+        } else {
+            "since the request was sent"
+        };
         writeln!(text, "\nlatency, ms, {what}")?;
         for (name, us) in [("p50", p50), ("p90", p90), ("p99", p99), ("p99.9", p99_9), ("max", max)]
         {
@@ -175,7 +178,7 @@ impl Report {
         if busy > BUSY_TOO_MUCH {
             writeln!(
                 text,
-                "it may be slower than the server: take more --threads, or fewer --connections"
+                "it may be slower than the server: use more --threads, or fewer --connections"
             )?;
         }
         Ok(())

@@ -7,30 +7,30 @@ use crate::api::ask::{Ask, Reply};
 use crate::api::problem::Problem;
 use crate::catalog::{AccountChange, NewAccount};
 
-/// An account that is to be.
+/// An account to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewAccount)]
 pub(in crate::api) struct NewAccountBody {
-    /// 1 to 128 of letters, digits, `.`, `_`, `@`, `+` and `-`.
+    /// 1 to 128 letters, digits, `.`, `_`, `@`, `+` or `-`.
     name: String,
-    /// Twelve characters or more; none for who signs in elsewhere.
+    /// At least 12 characters; omit for accounts that sign in with OpenID Connect.
     password: Option<String>,
-    /// Issuer and subject of who signs in elsewhere: `https://id.example.org|1234`.
+    /// OpenID Connect issuer and subject: `https://id.example.org|1234`.
     subject: Option<String>,
-    /// Whether it may do everything.
+    /// Whether the account is an administrator.
     #[serde(default)]
     is_admin: bool,
 }
 
-/// What is to be otherwise of an account.
+/// Changes to an account.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = AccountChange)]
 pub(in crate::api) struct AccountChangeBody {
-    /// Whether it may do everything.
+    /// Whether the account is an administrator.
     is_admin: Option<bool>,
-    /// Whether it may not sign in.
+    /// Whether sign-in is disabled.
     is_disabled: Option<bool>,
     /// A new password.
     password: Option<String>,

@@ -7,29 +7,29 @@ use crate::access::{Actor, Role};
 use crate::api::ask::{Ask, Reply};
 use crate::api::problem::Problem;
 
-/// An app that is to be.
+/// An app to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct NewApp {
-    /// 1 to 128 of `a-z`, `0-9`, `.`, `_` and `-`; it stays.
+    /// 1 to 128 characters of `a-z`, `0-9`, `.`, `_` and `-`; cannot be changed later.
     name: String,
-    /// What people say of it.
+    /// A description for people.
     #[serde(default)]
     description: String,
-    /// Accounts that are its owners from the beginning.
+    /// Accounts that become owners.
     #[serde(default)]
     owners: Vec<String>,
 }
 
-/// What is to be otherwise of an app.
+/// Changes to an app.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct AppChange {
-    /// What people say of it.
+    /// A description for people.
     description: String,
 }
 
-/// The role that somebody is to have.
+/// The role to assign.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct MemberRole {

@@ -16,7 +16,7 @@ const KEY_BYTES_MAX: usize = 1_024;
 /// Most permits that are granted at a time, as a request may cost.
 const PERMITS_MAX: u64 = 1 << 31;
 
-/// Whose budget.
+/// Selects a budget.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Key {
@@ -24,13 +24,13 @@ pub(in crate::api) struct Key {
     key: String,
 }
 
-/// What is granted to whom.
+/// Permits to give back to a key.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Grant {
     /// The key, at most 1,024 bytes.
     key: String,
-    /// How many permits come back, 1 to 2^31; never above full.
+    /// Number of permits to give back, 1 to 2^31; the budget never exceeds its limit.
     permits: u64,
 }
 

@@ -23,7 +23,7 @@ pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     api.attempts.begin(&ask.by.source)?;
     let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
-    let no_location = || said(Refused::Unbelievable("its page has no plain URL".to_owned()));
+    let no_location = || said(Refused::Unbelievable("invalid authorization URL".to_owned()));
     let reply = Reply::see(&begun.location).ok_or_else(no_location)?;
     let span = Oidc::cookie_s();
     Ok(reply.set_cookie(&format!("{COOKIE}={}; Max-Age={span}; {ATTRIBUTES}", begun.cookie)))
@@ -61,7 +61,7 @@ async fn sign_in(
     let subject = format!("{}|{}", config.issuer, person.sub);
     let by = By {
         actor: Actor::Provider,
-        reason: format!("as {} says", config.issuer),
+        reason: format!("as claimed by {}", config.issuer),
         request: Some(Repeatable { name: ended.id.clone(), question: "oidc".to_owned() }),
         ..by.clone()
     };
@@ -84,16 +84,16 @@ async fn sign_in(
 /// # Errors
 /// What has nothing to do with who they are.
 fn denied(error: Error, subject: &str, creates: bool) -> Result<Problem, Problem> {
-    let asks = "ask an administrator for one with the subject";
+    let asks = "ask an administrator to create one with the subject";
     let detail = match &error {
         Error::NotFound(_) if creates => format!(
-            "the provider tells neither a verified address of mail nor a name, so no account is \
-             made; {asks} `{subject}`"
+            "no account was created: the provider sends neither a verified e-mail address nor a \
+             user name; {asks} `{subject}`"
         ),
-        Error::NotFound(_) => format!("there is no account for you; {asks} `{subject}`"),
-        Error::Denied(Denied::Forbidden) => "your account may not sign in".to_owned(),
-        Error::Taken => format!("an account of your name is somebody else's; {asks} `{subject}`"),
-        Error::Invalid(_) => format!("no account can be called as you are; {asks} `{subject}`"),
+        Error::NotFound(_) => format!("account not found; {asks} `{subject}`"),
+        Error::Denied(Denied::Forbidden) => "account disabled".to_owned(),
+        Error::Taken => format!("your name already belongs to another account; {asks} `{subject}`"),
+        Error::Invalid(_) => format!("your name is not a valid account name; {asks} `{subject}`"),
         _ => return Err(error.into()),
     };
     Ok(Problem::new(StatusCode::FORBIDDEN, detail))
@@ -107,11 +107,11 @@ fn said(refused: Refused) -> Problem {
         Refused::Foreign => Problem::new(StatusCode::BAD_REQUEST, detail),
         Refused::Told(_) => Problem::new(StatusCode::FORBIDDEN, detail),
         Refused::Code(reason) | Refused::Unbelievable(reason) => {
-            tracing::warn!("signing in elsewhere: {detail}: {reason}");
+            tracing::warn!("oidc sign-in failed: {detail}: {reason}");
             Problem::new(StatusCode::FORBIDDEN, detail)
         }
         Refused::Away(reason) => {
-            tracing::warn!("signing in elsewhere: {detail}: {reason}");
+            tracing::warn!("oidc sign-in failed: {detail}: {reason}");
             Problem::away(detail)
         }
         Refused::Busy => Problem::away(detail),

@@ -9,19 +9,18 @@ use crate::api::problem::Problem;
 use crate::catalog::{Diff, PolicyView, State, Wanted, changes};
 use crate::error::Error;
 
-/// A policy that is to be.
+/// A policy to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct NewPolicy {
     /// The policy, as in `policies[]` of a policy document.
     #[schema(value_type = Object)]
     document: Json,
-    /// `shadow` (it only says what it would refuse, which is what a new one does unless told
-    /// otherwise) or `active`.
+    /// `shadow` (default: counts what it would refuse, refuses nothing) or `active`.
     state: Option<State>,
 }
 
-/// What a policy is to be.
+/// The new document of a policy.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct PolicyDocument {
@@ -30,33 +29,33 @@ pub(in crate::api) struct PolicyDocument {
     document: Json,
 }
 
-/// What the policies of an app are to be: others are deleted.
+/// The policies that an app should have; its other policies are deleted.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct WantedPolicies {
-    /// The policies.
+    /// The policies of the app after the change.
     #[schema(value_type = Vec<NewPolicy>)]
     policies: Vec<Wanted>,
 }
 
-/// Which version is to come back.
+/// The version to restore.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RollBack {
-    /// Its number.
+    /// Version number.
     to: i64,
 }
 
-/// That a policy makes sense, and what it would change.
+/// A valid policy: what it would change.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Validated {
-    /// What is otherwise than in the policy of this name.
+    /// Differences from the current policy of this name.
     changes: Vec<Diff>,
-    /// Whom it would lock out.
+    /// Warnings: effects that could lock out clients.
     warnings: Vec<String>,
 }
 
-/// What is otherwise in one version than in another.
+/// Differences between two versions.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Diffs {
     from: i64,

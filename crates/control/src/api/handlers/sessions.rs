@@ -17,15 +17,15 @@ use crate::identity::{Secret, SecretKind};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct SetUp {
-    /// The setup token that was printed when the program started.
+    /// The setup token printed when the server started.
     token: String,
-    /// What the account is to be called.
+    /// Name of the account to create.
     account: String,
     /// Twelve characters or more.
     password: String,
 }
 
-/// Who signs in.
+/// Credentials to sign in.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct SignIn {
@@ -33,20 +33,20 @@ pub(in crate::api) struct SignIn {
     password: String,
 }
 
-/// One's own new password.
+/// A new password for your own account.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct NewPassword {
-    /// The one that it was.
+    /// The current password.
     current: String,
     /// Twelve characters or more.
     password: String,
 }
 
-/// Who one is.
+/// The signed-in account.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Me {
-    /// As the audit names them.
+    /// The caller, as named in the audit.
     actor: String,
     is_admin: bool,
     /// The role in each app.
@@ -60,8 +60,8 @@ pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
     if !api.setup.is(&token, ask.by.at) {
         attempt.failed();
         ask.note_refused(Action::SetUp, None, named(&account)).await;
-        let problem = "token: it is wrong, was used, or is older than 15 minutes; while there are no \
-                       accounts, the server shows a new one when it starts";
+        let problem = "token: invalid, used or expired (after 15 minutes); restart the server to \
+                       get a new setup token";
         return Err(Problem::new(StatusCode::FORBIDDEN, problem));
     }
     let hash = api.passwords.hash(&password).await?;
@@ -127,7 +127,7 @@ pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> 
     let Some(kept) = proven(api, &account.name, &current, &attempt).await? else {
         attempt.failed();
         ask.note_refused(Action::ChangePassword, None, &account.name).await;
-        return Err(Problem::invalid("/current", "is not the password"));
+        return Err(Problem::invalid("/current", "wrong password"));
     };
     let (hash, secret) = (api.passwords.hash(&password).await?, Secret::new(SecretKind::Session));
     let of = (account.name.as_str(), kept.version);
@@ -178,7 +178,7 @@ fn named(account: &str) -> &str {
 }
 
 fn wrong() -> Problem {
-    Problem::new(axum::http::StatusCode::UNAUTHORIZED, "the account or the password is wrong")
+    Problem::new(axum::http::StatusCode::UNAUTHORIZED, "wrong account or password")
 }
 
 fn account(ask: &Ask) -> Result<&Account, Problem> {

@@ -15,25 +15,25 @@ const DAYS_MAX: i64 = 731;
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// A token that is to be.
+/// A token to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewToken)]
 pub(in crate::api) struct NewTokenBody {
-    /// 1 to 128 of `a-z`, `0-9`, `.`, `_` and `-`. Two good tokens may have one name.
+    /// 1 to 128 characters of `a-z`, `0-9`, `.`, `_` and `-`. Two valid tokens can share a name.
     name: String,
     /// `check`, `refund`, `policy:read`, `policy:write`.
     scopes: Vec<Scope>,
-    /// Days until it ends, 1 to 731.
+    /// Days until the token expires, 1 to 731.
     expires_in_days: i64,
 }
 
-/// A token that was made.
+/// A created token.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct TokenMade {
     #[serde(flatten)]
     token: TokenView,
-    /// The token itself, shown this once; absent in the answer to a request that came again.
+    /// The secret, returned only once; absent when a repeated request gets the same answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }

@@ -20,34 +20,34 @@ use crate::error::{Error, Wrong};
 pub struct Wanted {
     /// The policy, as in `policies[]` of a policy document.
     pub document: Json,
-    /// What it is to do; what it does, or `active`, if nothing is said.
+    /// The state; default: the current state, or `active` for a new policy.
     pub state: Option<State>,
 }
 
-/// What was done to a policy.
+/// The result for one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AppliedPolicy)]
 pub struct Applied {
-    /// Which.
+    /// Name of the policy.
     pub policy: String,
     /// `create`, `update`, `delete` or `keep`.
     pub action: String,
-    /// What it does from now on.
+    /// Its state afterwards.
     pub state: State,
-    /// Its version from now on.
+    /// Its version afterwards.
     pub version: i64,
-    /// What is otherwise in its document.
+    /// Differences in its document.
     pub changes: Vec<Diff>,
 }
 
-/// What was done to the policies of an app.
+/// The result for the policies of an app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Applied)]
 pub struct AppliedAll {
-    /// Counts the changes of the app's policies: what `If-Match` names to have applied what was shown,
-    /// or nothing if they were changed meanwhile.
+    /// Revision of the app's policies; send it in `If-Match` to apply exactly what a dry run
+    /// showed, or to fail if the policies have changed since.
     pub version: i64,
-    /// What was done to each.
+    /// The result for each policy.
     pub policies: Vec<Applied>,
 }
 
@@ -82,7 +82,7 @@ impl Catalog {
                 Err(Error::Invalid(errors)) => wrong.extend(inside(place, errors)),
                 Err(Error::Taken) => {
                     let pointer = format!("/policies/{place}/document/name");
-                    let problem = format!("`{name}` is the name of another app's policy");
+                    let problem = format!("`{name}` is already the name of another app's policy");
                     wrong.push(Wrong { pointer, problem });
                 }
                 Err(Error::Warned(of)) => {
@@ -194,14 +194,14 @@ fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, Named<'_>>, Error> {
     for (place, item) in wanted.iter().enumerate() {
         let at = format!("/policies/{place}");
         if item.state == Some(State::Deleted) {
-            let problem = "expected `active` or `shadow`: what is not wanted is left out";
+            let problem = "expected `active` or `shadow`; to delete a policy, omit it";
             let (pointer, problem) = (format!("{at}/state"), problem.to_owned());
             wrong.push(Wrong { pointer, problem });
         }
         match read(&item.document) {
             Ok(policy) => {
                 let name = policy.name().to_owned();
-                let problem = format!("`{name}` is the name of an earlier one too");
+                let problem = format!("duplicate name `{name}`");
                 if named.insert(name, Named { place, wanted: item, policy }).is_some() {
                     wrong.push(Wrong { pointer: format!("{at}/document/name"), problem });
                 }

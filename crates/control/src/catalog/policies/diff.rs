@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
-/// A place at which documents are not the same.
+/// A difference between two documents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
     /// Where, as a JSON pointer (RFC 6901).
     pub pointer: String,
-    /// What was there; absent if nothing was.
+    /// Value before; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Value)]
     pub before: Option<Json>,
-    /// What is there; absent if nothing is.
+    /// Value after; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Value)]
     pub after: Option<Json>,

@@ -20,10 +20,10 @@ pub(super) fn warnings(
     }
     let mut warnings = Vec::new();
     if !policy.admits(Some(app)) {
-        warnings.push(format!("its own app `{app}` may not use it"));
+        warnings.push(format!("the owning app `{app}` is not in `apps` and cannot use the policy"));
     }
     if policy.says_every_app() && !was.is_some_and(Policy::says_every_app) {
-        warnings.push("every app may use it up and look at its keys (`apps`: `*`)".to_owned());
+        warnings.push("every app can use its budgets and read its keys (`apps`: `*`)".to_owned());
     }
     let guards_all = policy.matcher().is_some_and(|matcher| {
         let all_paths = match matcher.path() {
@@ -34,18 +34,18 @@ pub(super) fn warnings(
         all_paths && matcher.methods().len() == 0
     });
     if guards_all && policy.key().is_empty() {
-        warnings.push("every request of every client shares one budget".to_owned());
+        warnings.push("all requests of all clients share one budget".to_owned());
     }
     if let Some(was) = was {
         let (before, after) = (least(was), least(policy));
         if let (Some(before), Some(after)) = (before, after)
             && after.saturating_mul(CUT_MAX) <= before
         {
-            warnings.push(format!("its limit of {before} becomes {after}"));
+            warnings.push(format!("the limit drops from {before} to {after}"));
         } else if let (Some(before), Some(after)) = (least_a_day(was), least_a_day(policy))
             && after.saturating_mul(CUT_MAX) <= before
         {
-            warnings.push(format!("it lets {after} pass in a day instead of {before}"));
+            warnings.push(format!("it allows {after} a day instead of {before}"));
         }
     }
     warnings

@@ -79,13 +79,13 @@ impl OidcConfig {
         let (issuer, back) = (&self.issuer, &self.redirect_url);
         if !is_safe_url(issuer) || issuer.contains(['?', '|']) || issuer.len() > ISSUER_BYTES_MAX {
             let problem = format!(
-                "`{issuer}` is none: expected `https://HOST/…`, or `http` on loopback, of at most {ISSUER_BYTES_MAX} bytes"
+                "invalid URL `{issuer}`: expected `https://HOST/…`, or `http` on loopback, of at most {ISSUER_BYTES_MAX} bytes"
             );
             all.push(wrong("/issuer", problem));
         }
         if !is_safe_url(back) || !back.ends_with(CALLBACK) || back.len() > TEXT_BYTES_MAX {
             let problem = format!(
-                "`{back}` is none: expected `https://HOST{CALLBACK}`, or `http` on loopback"
+                "invalid URL `{back}`: expected `https://HOST{CALLBACK}`, or `http` on loopback"
             );
             all.push(wrong("/redirect_url", problem));
         }
@@ -107,11 +107,11 @@ impl OidcConfig {
         }
         let is_scope = |scope: &String| is_word(scope) && !scope.contains(char::is_whitespace);
         if self.scopes.len() > SCOPES_MAX || !self.scopes.iter().all(is_scope) {
-            let problem = format!("expected at most {SCOPES_MAX} words");
+            let problem = format!("expected at most {SCOPES_MAX} scopes without spaces");
             all.push(wrong("/scopes", problem));
         }
         if self.admin_group.as_ref().is_some_and(|group| !is_word(group)) {
-            all.push(wrong("/admin_group", "expected the name of a group".to_owned()));
+            all.push(wrong("/admin_group", "expected a group name".to_owned()));
         }
         all
     }
@@ -119,16 +119,16 @@ impl OidcConfig {
     fn wrong_roles(&self) -> Vec<Wrong> {
         let mut all = Vec::new();
         if self.roles.len() > ROLES_MAX {
-            all.push(wrong("/roles", format!("expected at most {ROLES_MAX}")));
+            all.push(wrong("/roles", format!("expected at most {ROLES_MAX} roles")));
         }
         for (place, GroupRole { group, app, role: _ }) in self.roles.iter().enumerate() {
             if !is_word(group) {
-                let problem = "expected the name of a group".to_owned();
+                let problem = "expected a group name".to_owned();
                 all.push(wrong(&format!("/roles/{place}/group"), problem));
             }
             if crate::catalog::name(app, "").is_err() {
                 let problem = format!(
-                    "`{app}` is no app: expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`"
+                    "invalid app name `{app}`: expected 1 to {NAME_BYTES_MAX} characters of `a-z`, `0-9`, `.`, `_` and `-`"
                 );
                 all.push(wrong(&format!("/roles/{place}/app"), problem));
             }

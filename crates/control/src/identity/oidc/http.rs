@@ -32,15 +32,15 @@ pub(super) struct Http {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
-    #[error("`{0}` is no `https` URL")]
+    #[error("`{0}` is not an `https` URL")]
     Unsafe(String),
-    #[error("{0} does not answer in time")]
+    #[error("{0} did not answer in time")]
     Late(String),
     #[error("{0}: {1}")]
     Io(String, std::io::Error),
     #[error("{0}: {1}")]
     Exchange(String, ExchangeError),
-    #[error("{0} answers {1}")]
+    #[error("{0} returned status {1}")]
     Failed(String, StatusCode),
 }
 

@@ -151,7 +151,7 @@ impl Provider {
             error @ RequestTokenError::ServerResponse(_) => Refused::Code(told(&error)),
             error => unbelievable(error),
         })?;
-        let no_token = || Refused::Unbelievable("there is no ID token in its answer".to_owned());
+        let no_token = || Refused::Unbelievable("no ID token in the response".to_owned());
         let token = answer.id_token().ok_or_else(no_token)?;
         let claims = match claims(&client, token, &login.nonce, at) {
             Err(error) if is_unknown_key(&error) => {
@@ -165,9 +165,11 @@ impl Provider {
 
     fn person_of(&self, claims: &Claims) -> Result<Person, Refused> {
         let sub = person::subject(claims.subject().as_str());
-        let sub = sub.ok_or_else(|| Refused::Unbelievable("its subject is no name".to_owned()))?;
+        let sub = sub.ok_or_else(|| Refused::Unbelievable("invalid subject".to_owned()))?;
         if claims.authorized_party().is_some_and(|party| *party != self.client.0) {
-            return Err(Refused::Unbelievable("its token is for another client".to_owned()));
+            return Err(Refused::Unbelievable(
+                "the token was issued for another client".to_owned(),
+            ));
         }
         let mail = claims.email().filter(|_| claims.email_verified() == Some(true));
         let mail = mail.map(|mail| mail.as_str());
@@ -201,7 +203,7 @@ impl Provider {
         let page = described.authorization_endpoint().as_str();
         if !is_safe_url(page) || (self.issuer.starts_with("https:") && !page.starts_with("https:"))
         {
-            return Err(Refused::Unbelievable(format!("`{page}` is no `https` URL")));
+            return Err(Refused::Unbelievable(format!("`{page}` is not an `https` URL")));
         }
         let takes = described.token_endpoint_auth_methods_supported();
         let takes_only_post = takes.is_some_and(|all| {
@@ -248,7 +250,7 @@ fn fresh(issued: DateTime<Utc>, at: i64) -> Result<(), String> {
     if (-SKEW_MS..=LOGIN_MS + SKEW_MS).contains(&age_ms) {
         return Ok(());
     }
-    Err(format!("it was made at {issued}"))
+    Err(format!("the token was issued at {issued}, outside the permitted time"))
 }
 
 fn is_unknown_key(error: &ClaimsVerificationError) -> bool {

@@ -64,19 +64,19 @@ pub(crate) struct Ended {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     #[error(
-        "no sign-in of this browser belongs to this, or it began more than 10 minutes ago: begin again \
-         at `/v1/admin/oidc/login`"
+        "sign-in not found in this browser, or older than 10 minutes: start again at \
+         `/v1/admin/oidc/login`"
     )]
     Foreign,
-    #[error("the provider says `{0}`")]
+    #[error("the identity provider returned `{0}`")]
     Told(String),
-    #[error("the provider does not take its code: it was used, or is too old")]
+    #[error("the identity provider rejected the code: used or expired")]
     Code(String),
-    #[error("what the provider says is not to be believed")]
+    #[error("invalid response from the identity provider")]
     Unbelievable(String),
-    #[error("the provider does not answer; who has a password can sign in with it")]
+    #[error("identity provider unavailable; accounts with a password can still sign in")]
     Away(String),
-    #[error("too many sign in at once; come again in a second")]
+    #[error("too many concurrent sign-ins; retry in 1 s")]
     Busy,
 }
 
@@ -123,7 +123,7 @@ impl Oidc {
         }
         let login = self.logins.resume(cookie, state, at).ok_or(Refused::Foreign)?;
         if iss.as_ref().is_some_and(|iss| *iss != self.config.issuer) {
-            return Err(Refused::Unbelievable("another issuer answered".to_owned()));
+            return Err(Refused::Unbelievable("the response came from another issuer".to_owned()));
         }
         if let Some(error) = error {
             // The codes of RFC 6749 are such words.
@@ -140,7 +140,7 @@ impl Oidc {
         asks: impl Future<Output = Result<T, Refused>>,
     ) -> Result<T, Refused> {
         let _place = self.waiting.try_acquire().map_err(|_| Refused::Busy)?;
-        let late = |_| Refused::Away("it does not answer in time".to_owned());
+        let late = |_| Refused::Away("no answer in time".to_owned());
         timeout(WAIT_MAX, asks).await.map_err(late)?
     }
 }

@@ -27,7 +27,7 @@ async fn what_another_browser_began_is_not_ended_here() {
     let (one, other) =
         (stage.begin(&Client::default()).await, stage.begin(&Client::default()).await);
     let called = stage.provider.visit(&one.page);
-    let foreign = "begin again at `/v1/admin/oidc/login`";
+    let foreign = "start again at `/v1/admin/oidc/login`";
     assert_refused(&stage.call_back(&other.browser, &called).await, 400, foreign);
     assert_refused(&stage.call_back(&Client::default(), &called).await, 400, foreign);
 
@@ -68,17 +68,17 @@ async fn a_sign_in_is_used_once_even_if_the_provider_does_not_care() {
     let Begun { browser, page } = stage.begin(&Client::default()).await;
     let called = stage.provider.visit(&page);
     assert_eq!(stage.call_back(&browser, &called).await.status, 303);
-    assert_refused(&stage.call_back(&browser, &called).await, 403, "does not take its code");
+    assert_refused(&stage.call_back(&browser, &called).await, 403, "rejected the code");
 
     stage.provider.inner().codes_last = true;
     let Begun { browser, page } = stage.begin(&Client::default()).await;
     let called = stage.provider.visit(&page);
     assert_eq!(stage.call_back(&browser, &called).await.status, 303);
-    assert_refused(&stage.call_back(&browser, &called).await, 409, "used already");
+    assert_refused(&stage.call_back(&browser, &called).await, 409, "already used");
     // Nor by somebody else, for whom the provider gives the same browser a code.
     stage.provider.inner().claims = json!({ "sub": "2" });
     let called = stage.provider.visit(&page);
-    assert_refused(&stage.call_back(&browser, &called).await, 409, "used already");
+    assert_refused(&stage.call_back(&browser, &called).await, 409, "already used");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn a_code_that_another_browser_was_given_is_of_no_use() {
     let stolen = stage.provider.visit(&theirs.page);
     let called = stolen.replace(&query(&theirs.page)["state"], &query(&own.page)["state"]);
     // The provider knows by the verifier.
-    assert_refused(&stage.call_back(&own.browser, &called).await, 403, "does not take its code");
+    assert_refused(&stage.call_back(&own.browser, &called).await, 403, "rejected the code");
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_token_that_is_not_the_providers_for_us_for_now_and_for_this_is_not_be
         let answer = stage.sign_in().await;
         let detail = answer.body["detail"].as_str().unwrap_or_default().to_owned();
         assert_eq!((answer.status.as_u16(), session(&answer)), (403, None), "{what}: {detail}");
-        assert!(detail.contains("not to be believed"), "{what}: {detail}");
+        assert!(detail.contains("invalid response"), "{what}: {detail}");
     }
     assert_eq!(stage.audit(before).await, [""; 0], "whoever they are, the provider did not say");
     {
@@ -152,7 +152,7 @@ async fn who_is_not_known_here_or_may_not_sign_in_is_told_so_and_audited() {
     assert_eq!(stage.served.ask(&ada, "PATCH /accounts/grace", disable).await.status, 200);
     assert_eq!(stage.served.ask(&grace, "GET /session", None).await.status, 401);
     let before = stage.entries().await;
-    assert_refused(&stage.sign_in().await, 403, "may not sign in");
+    assert_refused(&stage.sign_in().await, 403, "account disabled");
     assert_eq!(stage.audit(before).await, ["provider session.oidc 1234 denied"]);
 }
 
@@ -161,7 +161,7 @@ async fn who_is_not_let_in_leaves_the_session_that_was_there() {
     let stage = Stage::start(|_| {}).await;
     let Begun { browser, page } = stage.begin(&stage.ada).await;
     let answer = stage.call_back(&browser, &stage.provider.visit(&page)).await;
-    assert_refused(&answer, 403, "there is no account for you");
+    assert_refused(&answer, 403, "account not found");
     assert_eq!(stage.served.ask(&stage.ada, "GET /session", None).await.status, 200);
 }
 
@@ -190,10 +190,10 @@ async fn a_name_that_is_taken_is_nobody_elses_whatever_the_provider_says() {
         json!({ "email": "ada", "email_verified": true, "preferred_username": "x" }),
     ] {
         stage.provider.inner().claims = claims;
-        assert_refused(&stage.sign_in().await, 403, "somebody else's");
+        assert_refused(&stage.sign_in().await, 403, "another account");
     }
     stage.provider.inner().claims = json!({ "preferred_username": "a b" });
-    assert_refused(&stage.sign_in().await, 403, "can be called");
+    assert_refused(&stage.sign_in().await, 403, "not a valid account name");
     stage.provider.inner().claims = json!({ "email": "b@example.org" });
     assert_refused(&stage.sign_in().await, 403, "neither");
     // An address that somebody chose as their name is not theirs.
@@ -213,9 +213,9 @@ async fn what_the_provider_says_of_its_own_refusals_is_passed_on_as_a_word() {
     assert_refused(&stage.call_back(&browser, &called).await, 403, "says `access_deniedb`");
     // Only to the browser that was there.
     let foreign = stage.call_back(&Client::default(), &called).await;
-    assert_refused(&foreign, 400, "begin again");
+    assert_refused(&foreign, 400, "start again");
     let called = format!("code=x&state={state}&iss=https://other.example.org");
-    assert_refused(&stage.call_back(&browser, &called).await, 403, "not to be believed");
+    assert_refused(&stage.call_back(&browser, &called).await, 403, "invalid response");
     let called = format!("code=x&code=y&state={state}");
     assert_eq!(stage.call_back(&browser, &called).await.status, 400);
 }
@@ -249,12 +249,12 @@ async fn while_the_provider_is_away_passwords_do() {
     let called = stage.provider.visit(&page);
     stage.provider.stop().await;
     let away = stage.call_back(&browser, &called).await;
-    assert_refused(&away, 503, "does not answer");
+    assert_refused(&away, 503, "unavailable");
     assert_eq!(away.headers["retry-after"], "1");
     // What it said of itself is forgotten some time.
     stage.served.clock.advance(Micros::from_secs(60 * 60));
     let away = stage.served.ask(&Client::default(), "GET /oidc/login", None).await;
-    assert_refused(&away, 503, "does not answer");
+    assert_refused(&away, 503, "unavailable");
     let body = json!({ "account": "ada", "password": PASSWORD });
     let answer = stage.served.ask(&Client::default(), "POST /session", Some(body)).await;
     assert_eq!(answer.status, 200);
@@ -304,7 +304,7 @@ async fn where_it_is_not_set_up_there_is_nothing() {
     let served = Served::start().await;
     for what in ["GET /oidc/login", "GET /oidc/callback?code=x&state=y"] {
         let answer = served.ask(&Client::default(), what, None).await;
-        assert_refused(&answer, 404, "`catalog.oidc` is not set up");
+        assert_refused(&answer, 404, "set `catalog.oidc`");
     }
     let post = served.ask(&Client::default(), "POST /oidc/callback", None).await;
     assert_eq!(post.status, 405);

@@ -41,7 +41,7 @@ async fn who_is_known_by_their_subject_is_signed_in_and_sent_home() {
     assert_eq!(who, (200, &json!("account:grace"), &json!(false)));
     assert_eq!(stage.audit(before).await, ["provider session.oidc grace done"]);
     let entry = &stage.served.catalog.audit_since(before).await.unwrap()[0];
-    assert_eq!(entry.reason, format!("as {} says", stage.provider.issuer));
+    assert_eq!(entry.reason, format!("as claimed by {}", stage.provider.issuer));
     assert_eq!(entry.source, "192.0.2.1");
 
     // The provider was asked once what it is.

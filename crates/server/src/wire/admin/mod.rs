@@ -80,7 +80,7 @@ fn office() -> Router<House> {
 
 async fn ready(State(house): State<House>) -> (StatusCode, &'static str) {
     if house.leaving.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "told to stop\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
     }
     (StatusCode::OK, "ok\n")
 }

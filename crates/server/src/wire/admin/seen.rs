@@ -52,7 +52,7 @@ pub(super) async fn top(
         Some(top) => json(&Tops { policy: &policy, seconds: 2 * TURN.as_secs(), top }),
         None => {
             let policy = one_line(&policy);
-            plain(StatusCode::NOT_FOUND, &format!("policy: there is no policy `{policy}`"))
+            plain(StatusCode::NOT_FOUND, &format!("policy: unknown policy `{policy}`"))
         }
     }
 }
@@ -66,7 +66,7 @@ pub(super) async fn events(
         Err(rejection) => return plain(rejection.status(), &one_line(&rejection.body_text())),
     };
     let Some(events) = house.gate.eyes().events().watch(filter, house.stop.clone()) else {
-        return plain(StatusCode::SERVICE_UNAVAILABLE, "too many watch already");
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "too many event subscribers");
     };
     let events = events.map(Ok::<_, std::convert::Infallible>);
     let headers =

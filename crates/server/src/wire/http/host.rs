@@ -69,7 +69,7 @@ impl Hosts {
         };
         // Where no field is there twice, this one is not.
         if headers.len() != headers.keys_len() && headers.get_all(header::HOST).iter().count() > 1 {
-            return Err(Problem::bad_request("host: is there twice, expected one"));
+            return Err(Problem::bad_request("host: is given twice, expected one"));
         }
         let is_usual = *host == *self.own || host == b"localhost";
         if is_usual && uri.authority().is_none() {
@@ -95,8 +95,8 @@ impl Hosts {
         }
         let name = String::from_utf8_lossy(name);
         let detail = format!(
-            "host: `{name}` is not answered here: expected `localhost`, an address of loopback, or \
-             one of `server.allowed_hosts`"
+            "host: `{name}` is not allowed: expected `localhost`, a loopback address, or one of \
+             `server.allowed_hosts`"
         );
         Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail))
     }

@@ -42,9 +42,9 @@ fn describe() -> OpenApi {
         .title("Sluicegate")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Whether a request may pass now, must wait, or must not pass. A refusal is a decision \
-             like any other, with status 200, unless `?deny=429` is asked for; a request that makes \
-             no sense gets a problem (RFC 9457) that names the field.",
+            "Decides whether a request is allowed now, must wait, or is refused. A refusal has \
+             status 200, unless you ask for `?deny=429`. An invalid request gets a problem \
+             (RFC 9457) that names the field.",
         ))
         .license(Some(utoipa::openapi::License::new("Apache-2.0 OR MIT")))
         .build();
@@ -88,16 +88,16 @@ fn bodies() -> Vec<(String, RefOr<Schema>)> {
 
 /// A token of the catalog, as clients show it.
 fn bearer() -> SecurityScheme {
-    let what = "A token of an app, from the catalog. Without a catalog there are none; with one, it \
-                depends on the address whether one has to be shown (`catalog.tokens_required`). The \
-                request is that app's.";
+    let what = "An app token from the catalog. `catalog.tokens_required` and the listen address \
+                decide whether a token is required. The request counts as made by the app of \
+                the token.";
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(what));
     SecurityScheme::Http(bearer.build())
 }
 
 /// The same, as gateways show theirs.
 fn gateway() -> SecurityScheme {
-    let what = "The gateway's own token: `Authorization` is its client's.";
+    let what = "Token of the gateway; `Authorization` belongs to its client.";
     SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(
         "X-Sluicegate-Token",
         what,
@@ -111,7 +111,7 @@ fn by_token(operation: OperationBuilder, scheme: &str) -> OperationBuilder {
 }
 
 /// What is answered for a host that is not one of this machine.
-const OTHER_HOST: &str = "On an address of loopback: `Host` is not a name of this machine, nor one of \
+const OTHER_HOST: &str = "On a loopback address: `Host` is neither local nor one of \
                           `server.allowed_hosts`.";
 
 fn described(operation: Operation) -> Described {
@@ -120,67 +120,68 @@ fn described(operation: Operation) -> Described {
         .content(JSON, Content::new(Some(request(operation))))
         .required(Some(Required::True))
         .build();
-    let forbidden = "The policy is not for this app (`code` is 0), the token is not for this, or it \
-                     is another app's.";
+    let forbidden = "The policy is not available to this app (`code` is 0), the token lacks the \
+                     scope, or it belongs to another app.";
     let mut described = OperationBuilder::new()
         .operation_id(Some(id))
         .summary(Some(summary))
         .request_body(Some(asked))
         .response("200", told(operation, answer(operation)))
-        .response("401", challenged(problem("A token is required, or the one shown is not good.")))
-        .response("400", problem("The request makes no sense: which field, and what is permitted."))
+        .response("401", challenged(problem("Missing or invalid token.")))
+        .response(
+            "400",
+            problem("Invalid request; the detail names the field and what is permitted."),
+        )
         .response("403", problem(forbidden))
-        .response("404", problem("There is no such policy."))
-        .response("408", problem("The body did not come in time."))
-        .response("413", problem("The body is longer than 64 KiB."))
+        .response("404", problem("Unknown policy."))
+        .response("408", problem("Timeout while reading the body."))
+        .response("413", problem("The body exceeds 64 KiB."))
         .response("415", problem("The body is not `application/json`."))
         .response("421", problem(OTHER_HOST));
     if operation.may_deny() {
-        let refused = "Only with `?deny=429`: the request is refused.";
-        let nobody = "The store does not answer. With `?deny=429` also: nobody could decide, and \
-                      the policy says `deny`.";
+        let refused = "Only with `?deny=429`: the request was refused.";
+        let nobody = "Store unavailable. With `?deny=429` also: refused without the store, by \
+                      `on_store_failure: deny`.";
         let either = OneOfBuilder::new().item(schema("Refusal")).item(schema("Problem"));
         described = described
             .parameter(deny())
             .response("429", told(operation, answered(refused, PROBLEM, schema("Refusal"))))
             .response("503", answered(nobody, PROBLEM, RefOr::T(either.build().into())));
     } else {
-        described = described.response("503", problem("The store does not answer."));
+        described = described.response("503", problem("Store unavailable."));
     }
     if operation == Operation::Settle {
-        described = described.response("409", problem("It was settled before; nothing changed."));
+        described = described.response("409", problem("Already settled; nothing was changed."));
     }
     by_token(described, BEARER).build()
 }
 
 const fn summary(operation: Operation) -> (&'static str, &'static str) {
     match operation {
-        Operation::Check => ("check", "Takes permits, or is refused."),
-        Operation::Batch => ("checkBatch", "Many checks, each on its own or all or nothing."),
+        Operation::Check => ("check", "Take permits, or be refused."),
+        Operation::Batch => ("checkBatch", "Up to 100 checks, each on its own or all or nothing."),
         Operation::AtMost => {
-            ("atMost", "Takes what there is, up to `cost`; `granted` says how much.")
+            ("atMost", "Take as many permits as are left, up to `cost`; see `granted`.")
         }
-        Operation::Peek => ("peek", "Says what a check would, and takes nothing."),
-        Operation::Refund => ("refund", "Gives permits back, never above full."),
-        Operation::Reset => ("reset", "Forgets the key's usage."),
-        Operation::Acquire => ("acquire", "Holds a permit of a `concurrency` rule."),
-        Operation::Renew => ("renew", "Holds a permit for another `ttl`."),
-        Operation::Release => ("release", "Gives a permit back."),
-        Operation::Settle => {
-            ("settle", "Corrects what was charged to what it cost, once for an id.")
-        }
+        Operation::Peek => ("peek", "Show what a check would return, without taking permits."),
+        Operation::Refund => ("refund", "Give permits back, never above the limit."),
+        Operation::Reset => ("reset", "Reset the usage of a key."),
+        Operation::Acquire => ("acquire", "Acquire a permit of a `concurrency` rule."),
+        Operation::Renew => ("renew", "Extend a permit by another `ttl`."),
+        Operation::Release => ("release", "Release a permit."),
+        Operation::Settle => ("settle", "Correct a charge to the actual cost, once per id."),
         Operation::Explain => {
-            ("explain", "Which rules hold for a request, and what each would say.")
+            ("explain", "Show which rules apply to a request, and the result of each.")
         }
     }
 }
 
 fn answer(operation: Operation) -> Response {
     let (what, name) = match operation {
-        Operation::Batch => ("The answers, in the order of the checks.", "BatchAnswer"),
-        Operation::Settle => ("What was done.", "Settlement"),
-        Operation::Explain => ("What would be decided, and why.", "Explanation"),
-        _ => ("The decision; also a refusal.", "Decision"),
+        Operation::Batch => ("Results, in the order of the checks.", "BatchAnswer"),
+        Operation::Settle => ("The settlement.", "Settlement"),
+        Operation::Explain => ("The decision that a check would get, and why.", "Explanation"),
+        _ => ("The decision, allowed or refused.", "Decision"),
     };
     answered(what, JSON, schema(name))
 }
@@ -196,7 +197,7 @@ fn problem(what: &str) -> Response {
 /// The same, with what is to be shown.
 fn challenged(mut answer: Response) -> Response {
     let mut header = Header::new(Object::with_type(Type::String));
-    header.description = Some("`Bearer`, and what is wrong with the token (RFC 6750).".to_owned());
+    header.description = Some("`Bearer`, with the error code of the token (RFC 6750).".to_owned());
     answer.headers.insert("WWW-Authenticate".to_owned(), RefOr::T(header));
     answer
 }
@@ -219,7 +220,7 @@ fn deny() -> Parameter {
         .name("deny")
         .parameter_in(ParameterIn::Query)
         .required(Required::False)
-        .description(Some("The status of a refusal; without it a refusal has status 200."))
+        .description(Some("Status of a refusal; default 200."))
         .schema(Some(ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some([429]))))
         .build()
 }
@@ -269,19 +270,24 @@ fn value(field: Field) -> RefOr<Schema> {
 
 const fn meaning(field: Field) -> &'static str {
     match field {
-        Field::Policy => "The policy.",
-        Field::Key => "Whose budget; left out or `null`: one that all share. At most 1024 bytes.",
-        Field::App => "The application that asks; a policy may be for some only.",
-        Field::Cost => "Permits that it takes; 1 unless said.",
-        Field::MaxWaitMs => {
-            "How long it may be told to wait; `wait_us` says how long, and that is booked. Rules \
-             that cannot book say when to try again."
+        Field::Policy => "Name of the policy.",
+        Field::Key => {
+            "Key of the budget; omitted or `null`: one shared budget. At most 1024 bytes."
         }
-        Field::Id => "What it is called. A permit without an id is given one. At most 1024 bytes.",
-        Field::Charged => "Permits that were charged.",
-        Field::ActualCost => "Permits that it cost in truth.",
+        Field::App => "The calling app; some policies are restricted to certain apps.",
+        Field::Cost => "Number of permits; default 1.",
+        Field::MaxWaitMs => {
+            "Maximum wait. If the request can pass within it, the permits are reserved and \
+             `wait_us` tells how long to wait. Not all algorithms can reserve; others set \
+             `retry_after_us`."
+        }
+        Field::Id => {
+            "Identifier, at most 1024 bytes. The server generates one for a permit without an id."
+        }
+        Field::Charged => "Permits charged before.",
+        Field::ActualCost => "Actual cost in permits.",
         Field::Checks => "The checks.",
-        Field::Atomic => "Whether all are charged or none is; `false` unless said.",
+        Field::Atomic => "Whether to charge all checks or none; default `false`.",
         Field::AtUs | Field::Op | Field::MaxWaitUs | Field::Document => "",
     }
 }
@@ -292,21 +298,24 @@ fn batch_answer() -> Schema {
         .items(RefOr::T(either.into()))
         .max_items(Some(super::codec::CHECKS_MAX))
         .description(Some(
-            "In the order of the checks; of an atomic batch that is refused, that of \
-                           the check that refused.",
+            "In the order of the checks. For a refused atomic batch: only the check \
+                           that was refused.",
         ));
     let boolean = ObjectBuilder::new().schema_type(Type::Boolean);
     let integer = || ObjectBuilder::new().schema_type(Type::Integer);
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .property("answers", answers)
-        .property("allowed", boolean.description(Some("Of an atomic batch: whether all passed.")))
-        .property("code", integer().description(Some("Of an atomic batch: 1 or -1.")))
+        .property(
+            "allowed",
+            boolean.description(Some("Atomic batch only: whether all checks passed.")),
+        )
+        .property("code", integer().description(Some("Atomic batch only: 1 or -1.")))
         .property(
             "refused",
             integer().description(Some(
-                "Of an atomic batch that is refused: the place of the check that refused, from 0. \
-                 Nothing is charged.",
+                "Refused atomic batch only: index of the check that was refused, from 0. Nothing \
+                 is charged.",
             )),
         )
         .required("answers")
@@ -319,11 +328,11 @@ fn schema(name: &str) -> RefOr<Schema> {
 
 /// Header fields that tell of the budget: the name, what it says, and whether it is text.
 const FIELDS: [(&str, &str, bool); 6] = [
-    ("RateLimit-Policy", "What the limits are: `\"burst\";q=100;w=60`.", true),
-    ("RateLimit", "What is left of the tightest: `\"burst\";r=50;t=30`.", true),
-    ("Retry-After", "On a refusal that can pass later: in so many seconds.", false),
-    ("X-RateLimit-Limit", "The limit, if `http.headers` has `x-ratelimit`.", false),
-    ("X-RateLimit-Remaining", "What is left.", false),
+    ("RateLimit-Policy", "The limits: `\"burst\";q=100;w=60`.", true),
+    ("RateLimit", "What is left of the tightest limit: `\"burst\";r=50;t=30`.", true),
+    ("Retry-After", "Seconds until a refused request can pass; absent if it never can.", false),
+    ("X-RateLimit-Limit", "The limit; sent if `http.headers` has `x-ratelimit`.", false),
+    ("X-RateLimit-Remaining", "Permits left.", false),
     ("X-RateLimit-Reset", "Seconds until the budget is full, or the request can pass.", false),
 ];
 

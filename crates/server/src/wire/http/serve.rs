@@ -195,10 +195,10 @@ fn router(desk: Desk) -> Router {
         .route(openapi::PATH, get(async || ([(header::CONTENT_TYPE, JSON)], openapi::text())))
         .route("/livez", get(async || "ok\n"))
         .fallback(async || {
-            problem(&Problem::new(StatusCode::NOT_FOUND, "there is no such path")).map(AnyBody::new)
+            problem(&Problem::new(StatusCode::NOT_FOUND, "path not found")).map(AnyBody::new)
         })
         .method_not_allowed_fallback(async || {
-            let detail = "this path does not know this method";
+            let detail = "method not allowed";
             problem(&Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)).map(AnyBody::new)
         })
         .with_state(desk)
@@ -276,9 +276,9 @@ fn denies(operation: Operation, query: Option<&str>) -> Result<bool, Problem> {
         None | Some("") => Ok(false),
         Some("deny=429") if operation.may_deny() => Ok(true),
         Some(_) if operation.may_deny() => {
-            Err(Problem::bad_request("query: is not `deny=429`, the only one there is"))
+            Err(Problem::bad_request("query: unknown parameter, expected `deny=429`"))
         }
-        Some(_) => Err(Problem::bad_request("query: this path takes none")),
+        Some(_) => Err(Problem::bad_request("query: unknown parameter, expected none")),
     }
 }
 

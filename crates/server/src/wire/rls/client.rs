@@ -73,7 +73,7 @@ impl Client {
             Ok(reply) => Ok(match reply.get_ref().overall_code() {
                 Code::Ok => Asked::Ok,
                 Code::OverLimit => Asked::OverLimit,
-                Code::Unknown => Asked::Error("the server does not say what it decided".to_owned()),
+                Code::Unknown => Asked::Error("the server returned no decision".to_owned()),
             }),
             Err(status) if matches!(status.code(), Grpc::Unknown | Grpc::Cancelled) => {
                 Err(anyhow!("{}", status.message()))

@@ -28,7 +28,7 @@ use crate::callers::Door;
 pub(crate) fn routes(limits: Arc<RateLimits>, door: Door, leaving: CancellationToken) -> Router {
     let health = async move || match leaving.is_cancelled() {
         false => (StatusCode::OK, "OK"),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "told to stop\n"),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n"),
     };
     Router::new()
         .route("/json", get(decide).post(decide).put(decide))
@@ -43,19 +43,21 @@ async fn decide(State(desk): State<Desk>, request: Request) -> Response<String> 
         Err(refusal) => return refused(&refusal),
     };
     if is_from_a_page(request.headers()) {
-        let problem = "content-type: expected `application/json` from a page";
+        let problem = "content-type: expected `application/json` from a browser page";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
     }
     let parent = desk.parent(request.headers());
     // Who says beforehand that it is too long need not send it.
     if request.body().size_hint().lower() > MESSAGE_BYTES_MAX as u64 {
-        let problem = format!("the body has more than {MESSAGE_BYTES_MAX} bytes");
+        let problem = format!("the body exceeds {MESSAGE_BYTES_MAX} bytes");
         return plain(StatusCode::PAYLOAD_TOO_LARGE, problem);
     }
     let body = match timeout(REQUEST_WAIT_MAX, Bytes::from_request(request, &())).await {
         Ok(Ok(body)) => body,
         Ok(Err(rejection)) => return plain(rejection.status(), rejection.body_text()),
-        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body does not come".to_owned()),
+        Err(_) => {
+            return plain(StatusCode::REQUEST_TIMEOUT, "timeout while reading the body".to_owned());
+        }
     };
     let message = match json::decode(&body) {
         Ok(message) => message,

@@ -92,7 +92,7 @@ impl<B> Message<B> {
     /// Takes so much more of the account.
     fn take(&mut self, bytes: usize) -> Result<(), Status> {
         if !self.share.take(bytes) {
-            return Err(Status::resource_exhausted("too many messages are not there yet"));
+            return Err(Status::resource_exhausted("too many incomplete messages"));
         }
         self.held_bytes += bytes;
         Ok(())

@@ -169,8 +169,8 @@ fn authority(head: &Parts) -> Result<(), &'static str> {
             Ok(())
         }
         (None, None, _) => Err(":authority: is missing"),
-        (Some(_), Some(_), None) => Err("host: is not `:authority`"),
-        (_, Some(_), Some(_)) => Err("host: is there twice, expected one"),
+        (Some(_), Some(_), None) => Err("host: differs from `:authority`"),
+        (_, Some(_), Some(_)) => Err("host: is given twice, expected one"),
     }
 }
 
@@ -269,7 +269,7 @@ async fn in_time(
     }
     timeout(REQUEST_WAIT_MAX, answering).await.unwrap_or_else(|_| {
         let seconds = REQUEST_WAIT_MAX.as_secs();
-        Ok(Status::deadline_exceeded(format!("not there after {seconds} s")).into_http())
+        Ok(Status::deadline_exceeded(format!("not received within {seconds} s")).into_http())
     })
 }
 

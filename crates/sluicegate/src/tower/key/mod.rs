@@ -64,7 +64,7 @@ enum Bytes {
 pub enum KeyError {
     /// The server does not tell who called it.
     #[error(
-        "the peer's address is not known to this service: serve it with \
+        "peer address missing: serve with \
          `into_make_service_with_connect_info::<SocketAddr>()`, or put a `SocketAddr` into the \
          request's extensions"
     )]
@@ -73,7 +73,7 @@ pub enum KeyError {
     #[error("header `{0}`: is missing")]
     MissingHeader(HeaderName),
     /// The header field is there several times, so that nobody can say which one counts.
-    #[error("header `{0}`: is there more than once")]
+    #[error("header `{0}`: is given more than once")]
     RepeatedHeader(HeaderName),
     /// The key is empty. The budget that all share is [`Shared`], never an accident.
     #[error("key: is empty, expected 1..={KEY_BYTES_MAX} bytes")]

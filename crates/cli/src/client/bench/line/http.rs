@@ -38,7 +38,7 @@ impl HttpLine {
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         // Its errors are those of the requests on it; it ends with the sender.
         tokio::spawn(connection);
-        let host = plan.to.authority().parse().context("--to: is no name of a host")?;
+        let host = plan.to.authority().parse().context("--to: invalid host name")?;
         let json = HeaderValue::from_static("application/json");
         let headers = [(header::HOST, host), (header::CONTENT_TYPE, json)].into_iter().collect();
         let plan::Question { policy, app, cost } = &plan.question;

@@ -50,7 +50,7 @@ impl RespLine {
             texts(&mut line.commands, &["AUTH", password.expose()]);
             let mut said = None;
             line.exchange(1, |_, _, reply| said = Some(reply)).await?;
-            ensure!(said == Some(Reply::Other), "the server does not take the password: {said:?}");
+            ensure!(said == Some(Reply::Other), "the server rejected the password: {said:?}");
         }
         Ok(line)
     }
@@ -98,7 +98,7 @@ impl RespLine {
             }
             replies.drain(..read);
         }
-        ensure!(replies.is_empty(), "the server says more than it was asked");
+        ensure!(replies.is_empty(), "unexpected extra reply from the server");
         Ok(())
     }
 }
@@ -119,7 +119,7 @@ fn outcome(reply: Reply) -> Outcome {
         Reply::Decision(1) => Outcome::Passed,
         Reply::Decision(-1) => Outcome::Refused,
         Reply::Decision(_) => {
-            Outcome::Failed("there is no such policy, or not for this app".to_owned())
+            Outcome::Failed("unknown policy, or not available to this app".to_owned())
         }
         Reply::Error(problem) => Outcome::Failed(problem),
         Reply::Other => Outcome::Failed("the server did not answer with a decision".to_owned()),
@@ -187,7 +187,7 @@ fn part(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>> {
 }
 
 /// What a server says that speaks something else.
-const NO_REPLY: &str = "the server did not answer as one that speaks RESP does";
+const NO_REPLY: &str = "the server did not answer like a RESP server";
 
 #[cfg(test)]
 mod tests {
@@ -219,7 +219,7 @@ mod tests {
             (&b"*1\r\n:-1\r\n"[..], Outcome::Refused),
             (
                 b"*2\r\n:0\r\n$-1\r\n",
-                Outcome::Failed("there is no such policy, or not for this app".to_owned()),
+                Outcome::Failed("unknown policy, or not available to this app".to_owned()),
             ),
             (b"-NOAUTH first\r\n", Outcome::Failed("NOAUTH first".to_owned())),
             (b"+OK\r\n", Outcome::Failed("the server did not answer with a decision".to_owned())),

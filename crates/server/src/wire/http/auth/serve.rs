@@ -131,7 +131,7 @@ impl Desk {
     fn no_app(&self) -> AuthError {
         self.door.note(Refused::NoApp);
         if !self.told_no_app.swap(true, Ordering::Relaxed) {
-            tracing::warn!("forward-auth: a gateway gets no verdicts: {}", AuthError::NoApp);
+            tracing::warn!("forward-auth: gateway request failed: {}", AuthError::NoApp);
         }
         AuthError::NoApp
     }
@@ -144,7 +144,7 @@ impl Desk {
         self.gate.eyes().leave_out(policies);
         if !self.told_left_out.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "forward-auth: more than {POLICIES_MAX} policies guard one request; {policies} were left out"
+                "forward-auth: more than {POLICIES_MAX} policies match a request; {policies} skipped"
             );
         }
     }

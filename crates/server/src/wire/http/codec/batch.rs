@@ -33,7 +33,7 @@ impl<'a> Batch<'a> {
             return Err(FieldError::Kind { field: Field::Checks, given }.into());
         };
         if !(1..=CHECKS_MAX).contains(&checks.len()) {
-            let detail = format!("checks: `{}` members are outside 1..={CHECKS_MAX}", checks.len());
+            let detail = format!("checks: `{}` items are outside 1..={CHECKS_MAX}", checks.len());
             return Err(Problem::bad_request(detail));
         }
         let asks = checks.into_iter().enumerate().map(|(place, check)| {
@@ -45,7 +45,7 @@ impl<'a> Batch<'a> {
         let asks: Vec<_> = asks.collect::<Result<_, _>>()?;
         for (place, ask) in asks.iter().enumerate() {
             if let Verb::Reserve { .. } = ask.request().verb {
-                let problem = Problem::bad_request("max_wait_ms: does not go with `atomic`");
+                let problem = Problem::bad_request("max_wait_ms: cannot be combined with `atomic`");
                 return Err(problem.at(place));
             }
         }

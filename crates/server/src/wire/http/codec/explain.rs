@@ -8,48 +8,48 @@ use utoipa::ToSchema;
 
 use super::reply::{Decided, decided, json};
 
-/// What a check would be answered now, and why. Nothing was charged.
+/// The result that a check would have now, and why. Nothing is charged.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Explanation)]
 pub(crate) struct Explained<'a> {
-    /// The policy that guards the request: the one that it names.
+    /// Name of the policy.
     #[schema(value_type = String)]
     policy: &'a str,
-    /// The app that asks.
+    /// The calling app.
     #[schema(value_type = Option<String>)]
     app: Option<&'a str>,
     /// The apps that may use the policy; `null`: every app.
     #[schema(value_type = Option<Vec<String>>)]
     apps: Option<Vec<&'a str>>,
-    /// Permits that a check would take, if it passes: of each rule as many.
+    /// Permits that a check would take from each rule if it passes.
     would_charge: u64,
-    /// Whether the key has rules of its own: `policy` or `override`.
+    /// Source of the rules: `policy`, or `override` if the key has its own rules.
     rules_of: &'static str,
-    /// What is done with traffic over the limit: `reject`, `queue`, `degrade`, `divert` or `shadow`.
+    /// What happens to requests over the limit: `reject`, `queue`, `degrade`, `divert` or `shadow`.
     overflow: &'static str,
-    /// What is decided while the store does not answer: `local`, `allow` or `deny`.
+    /// Decision while the store is unavailable: `local`, `allow` or `deny`.
     on_store_failure: &'static str,
-    /// What a check would be answered.
+    /// The result of a check.
     decision: Decided<'a>,
-    /// Every rule that holds for the key, and what it would say alone.
+    /// The rules that apply to the key, with the result of each.
     rules: Vec<ExplainedRule<'a>>,
 }
 
-/// A rule, and what it would say alone.
+/// A rule and its own result.
 #[derive(Debug, Serialize, ToSchema)]
 struct ExplainedRule<'a> {
-    /// Its name.
+    /// Name of the rule.
     #[schema(value_type = String)]
     name: &'a str,
-    /// Its algorithm.
+    /// Algorithm of the rule.
     algorithm: &'static str,
-    /// The largest cost that it ever lets pass at once.
+    /// Largest cost that can pass at once.
     limit: u64,
-    /// The seconds in which all of it comes back; left out where that is no one number.
+    /// Seconds until a used-up budget is full again; absent if not a single number.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     window_s: Option<u64>,
-    /// What is left of it; left out while the store does not answer.
+    /// What is left; absent while the store is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     left: Option<Left>,
@@ -58,14 +58,14 @@ struct ExplainedRule<'a> {
 /// What is left of a rule.
 #[derive(Debug, Serialize, ToSchema)]
 struct Left {
-    /// Whether it would let the request pass.
+    /// Whether the rule would allow the request.
     allowed: bool,
     /// Permits that are left.
     remaining: u64,
-    /// When the same request could pass, in µs: 0 if now, `null` if never.
+    /// Time until the same request can pass, in µs: 0 if now, `null` if never.
     #[schema(required)]
     retry_after_us: Option<u64>,
-    /// Until it is full again, in µs.
+    /// Time until the budget is full again, in µs.
     reset_after_us: u64,
 }
 

@@ -77,12 +77,12 @@ mod tests {
             ("key", "5", format!("`5` {string}")),
             ("key", "true", format!("`true` {string}")),
             ("key", r#"{"a":1}"#, format!("`{{..}}` {string}")),
-            ("app", "[]", "`[..]` is not the name of an application, a string".to_owned()),
+            ("app", "[]", "`[..]` is not an app name (string)".to_owned()),
         ] {
             let body = format!(r#"{{"policy":"p","{field}":{given}}}"#);
             assert_eq!(detail(&body), format!("{field}: {problem}"));
         }
-        assert_eq!(detail(r#"{"policy":5}"#), "policy: `5` is not the name of a policy, a string");
+        assert_eq!(detail(r#"{"policy":5}"#), "policy: `5` is not a policy name (string)");
         for (given, problem) in [
             ("NaN", "expected value at column 22"),
             ("Infinity", "expected value at column 22"),
@@ -107,10 +107,7 @@ mod tests {
             (r#"{"policy":"p","kee":"k"}"#, format!("unknown field `kee`, {known}")),
             (r#"{"policy":"p","op":"reset"}"#, format!("unknown field `op`, {known}")),
             (r#"{"policy":"p","policy":"q"}"#, "policy: is given twice".to_owned()),
-            (
-                r#"{"key":"k"}"#,
-                "policy: is missing, expected the name of a policy, a string".to_owned(),
-            ),
+            (r#"{"key":"k"}"#, "policy: is missing, expected a policy name (string)".to_owned()),
             ("{", "not JSON: EOF while parsing an object at column 1".to_owned()),
             ("{\n}}", "not JSON: trailing characters at line 2 column 2".to_owned()),
         ] {
@@ -161,9 +158,9 @@ mod tests {
         for (operation, fields, expected) in [
             (Reset, r#","cost":1"#, format!("unknown field `cost`, {key}")),
             (Peek, r#","max_wait_ms":1"#, format!("unknown field `max_wait_ms`, {key}, `cost`")),
-            (Release, "", "id: is missing, expected a name, a string of 1..=1024 bytes".to_owned()),
+            (Release, "", "id: is missing, expected a string of 1..=1024 bytes".to_owned()),
             (Release, r#","id":"""#, "id: `0` bytes are outside 1..=1024".to_owned()),
-            (Acquire, r#","id":7"#, "id: `7` is not a name, a string of 1..=1024 bytes".to_owned()),
+            (Acquire, r#","id":7"#, "id: `7` is not a string of 1..=1024 bytes".to_owned()),
             (
                 Check,
                 r#","max_wait_ms":9007199254741"#,
@@ -207,8 +204,8 @@ mod tests {
         let many =
             |count| format!(r#"{{"checks":[{}]}}"#, vec![r#"{"policy":"p"}"#; count].join(","));
         assert!(Batch::decode(many(100).as_bytes()).is_ok());
-        assert_eq!(decode(&many(101)), "checks: `101` members are outside 1..=100");
-        assert_eq!(decode(&many(0)), "checks: `0` members are outside 1..=100");
+        assert_eq!(decode(&many(101)), "checks: `101` items are outside 1..=100");
+        assert_eq!(decode(&many(0)), "checks: `0` items are outside 1..=100");
         for (body, expected) in [
             ("{}", "checks: is missing, expected a list of 1..=100 objects"),
             (r#"{"checks":{"a":1}}"#, r#"checks: `{"a":1}` is not a list of 1..=100 objects"#),
@@ -219,7 +216,7 @@ mod tests {
             ),
             (
                 r#"{"checks":[{"policy":"p","max_wait_ms":5}],"atomic":true}"#,
-                "checks[0]: max_wait_ms: does not go with `atomic`",
+                "checks[0]: max_wait_ms: cannot be combined with `atomic`",
             ),
         ] {
             assert_eq!(decode(body), expected);

@@ -30,46 +30,46 @@ pub(crate) struct Problem {
     challenge: Option<&'static str>,
 }
 
-/// What went wrong (RFC 9457).
+/// An error (RFC 9457).
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Document<'a> {
-    /// Which kind of problem: `about:blank` where the status says it all.
+    /// Type of the error; `about:blank` if the status is specific enough.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     kind: &'a str,
-    /// The kind in words.
+    /// Title of the error type.
     #[schema(value_type = String)]
     title: &'a str,
-    /// The status of the response; in a batch that which the item alone would have had.
+    /// Status of the response; in a batch, the status that the item alone would have.
     status: u16,
-    /// What happened here: of a field, its name and what is permitted.
+    /// What failed, with the name of the field and what is permitted.
     #[schema(value_type = String)]
     detail: &'a str,
-    /// 0: there is no such policy, or not for this app.
+    /// 0: the policy is unknown, or not available to this app.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     code: Option<i8>,
 }
 
-/// A refusal as a problem: what was decided is beside it.
+/// A refusal as a problem, together with the decision.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Refusal)]
 pub(crate) struct Refusal<'a> {
     /// `https://iana.org/assignments/http-problem-types#quota-exceeded`, or
-    /// `...#temporary-reduced-capacity` where nobody could decide and the policy says `deny`.
+    /// `...#temporary-reduced-capacity` if the store is unavailable and the policy says `deny`.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     kind: &'a str,
-    /// The kind in words.
+    /// Title of the error type.
     #[schema(value_type = String)]
     title: &'a str,
-    /// The status of the response.
+    /// Status of the response.
     status: u16,
-    /// When to try again.
+    /// When to retry.
     #[schema(value_type = String)]
     detail: Cow<'a, str>,
-    /// The rule that refused, by its name in the `RateLimit` field.
+    /// Name of the rule that refused, as in the `RateLimit` header.
     #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<String>, required = false)]
     violated: Option<[&'a str; 1]>,
@@ -146,8 +146,8 @@ pub(crate) fn refusal(passage: &Passage, id: Option<&str>) -> (StatusCode, Vec<u
 pub(crate) fn refusal_as(status: StatusCode, passage: &Passage, id: Option<&str>) -> Vec<u8> {
     let answer = &passage.answer;
     let detail = match answer.decision.retry_after() {
-        Some(span) => Cow::Owned(format!("try again in {} s", span.ceil_secs().max(1))),
-        None => Cow::Borrowed("this can never pass"),
+        Some(span) => Cow::Owned(format!("retry in {} s", span.ceil_secs().max(1))),
+        None => Cow::Borrowed("this request can never pass"),
     };
     let nobody = matches!(answer.mode, Mode::Deny | Mode::Shed);
     let (kind, title) = if nobody {
@@ -174,16 +174,16 @@ impl From<DecideError> for Problem {
         match &error {
             DecideError::UnknownPolicy(_) => {
                 Self { code: Some(0), ..problem(StatusCode::NOT_FOUND) }
-                    .of_kind("urn:sluicegate:problem:unknown-policy", "There is no such policy")
+                    .of_kind("urn:sluicegate:problem:unknown-policy", "Unknown policy")
             }
             DecideError::Unconfigured { .. } => {
                 Self { code: Some(0), ..problem(StatusCode::FORBIDDEN) }.of_kind(
                     "urn:sluicegate:problem:not-configured",
-                    "The policy is not for this app",
+                    "Policy not available to this app",
                 )
             }
             DecideError::Store(_) => problem(StatusCode::SERVICE_UNAVAILABLE)
-                .of_kind("urn:sluicegate:problem:no-store", "The store does not answer"),
+                .of_kind("urn:sluicegate:problem:no-store", "Store unavailable"),
             _ => problem(StatusCode::BAD_REQUEST),
         }
     }
@@ -195,28 +195,28 @@ impl From<Refused> for Problem {
             Refused::Missing => (
                 StatusCode::UNAUTHORIZED,
                 "urn:sluicegate:problem:no-token",
-                "A token is required",
+                "Missing token",
                 "Bearer",
             ),
             Refused::Unknown | Refused::Expired => (
                 StatusCode::UNAUTHORIZED,
                 "urn:sluicegate:problem:bad-token",
-                "The token is not good",
+                "Invalid token",
                 r#"Bearer error="invalid_token""#,
             ),
             Refused::Scope(_) => (
                 StatusCode::FORBIDDEN,
                 "urn:sluicegate:problem:scope",
-                "The token is not for this",
+                "Insufficient scope",
                 r#"Bearer error="insufficient_scope""#,
             ),
             Refused::App => {
                 return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
-                    .of_kind("urn:sluicegate:problem:other-app", "The token is another app's");
+                    .of_kind("urn:sluicegate:problem:other-app", "Token of another app");
             }
             Refused::NoApp => {
                 return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
-                    .of_kind("urn:sluicegate:problem:no-app", "An app is required");
+                    .of_kind("urn:sluicegate:problem:no-app", "Missing app");
             }
         };
         let problem = Self::new(status, format!("authorization: {refused}")).of_kind(kind, title);
@@ -230,10 +230,10 @@ impl From<SettleError> for Problem {
         match error {
             SettleError::Decide(error) => error.into(),
             SettleError::Settled => Self::new(StatusCode::CONFLICT, detail)
-                .of_kind("urn:sluicegate:problem:settled", "This was settled before"),
+                .of_kind("urn:sluicegate:problem:settled", "Already settled"),
             SettleError::Undone(_) | SettleError::Unknown(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-                    .of_kind("urn:sluicegate:problem:no-store", "The store does not answer")
+                    .of_kind("urn:sluicegate:problem:no-store", "Store unavailable")
             }
             _ => Self::bad_request(detail),
         }

@@ -10,24 +10,24 @@ use utoipa::ToSchema;
 /// Room for most bodies.
 const BODY_BYTES: usize = 256;
 
-/// A decision: a refusal is one like any other.
+/// A decision, allowed or refused.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Decision)]
 pub(crate) struct Decided<'a> {
-    /// Whether the caller may go on as it wanted to.
+    /// Whether the caller may proceed.
     allowed: bool,
-    /// 1: it passes; -1: it is refused. (0, not configured, is in a problem document.)
+    /// 1: allowed; -1: refused. (0, not configured, is only in problem documents.)
     #[schema(minimum = -1, maximum = 1)]
     code: i8,
-    /// Permits that were taken, or given back; those of a permit that was let go.
+    /// Permits taken, given back or released.
     granted: u64,
-    /// How long the caller must hold back what passes, in µs.
+    /// How long the caller must wait before it proceeds, in µs.
     wait_us: u64,
-    /// The largest cost that the rule ever lets pass at once.
+    /// Largest cost that the rule can ever allow at once.
     limit: u64,
     /// Permits left after this decision.
     remaining: u64,
-    /// When the same request can pass, in µs: 0 if it passes, `null` if it never can.
+    /// Time until the same request can pass, in µs: 0 if it passes now, `null` if never.
     #[schema(required)]
     retry_after_us: Option<u64>,
     /// Until the budget is full again, in µs.
@@ -35,40 +35,40 @@ pub(crate) struct Decided<'a> {
     /// The rule that decided.
     #[schema(value_type = String)]
     rule: &'a str,
-    /// How it was decided while the store did not answer: `local`, `allow` or `deny`. Left out where
-    /// the store decided.
+    /// How the decision was made without the store: `local`, `allow` or `deny`. Absent if the store
+    /// decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     mode: Option<&'static str>,
-    /// How long the server held the request back, in µs; left out if it did not.
+    /// How long the server delayed the request, in µs; absent if it did not.
     #[serde(skip_serializing_if = "is_zero")]
     #[schema(required = false)]
     held_us: u64,
-    /// What the policy says of this request over the limit: `shadow` (it passes, and is counted),
-    /// `degrade` (serve `tag` or `response` instead) or `divert` (send it to `target`). Left out
-    /// where it just passes or is refused.
+    /// How the policy treats this request over the limit: `shadow` (allowed and counted), `degrade`
+    /// (serve `tag` or `response` instead) or `divert` (send it to `target`). Absent for plain
+    /// decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     overflow: Option<&'static str>,
-    /// With `degrade`: the fallback by a name that the caller knows.
+    /// With `degrade`: name of the fallback, as configured in the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     tag: Option<&'a str>,
-    /// With `degrade`: the fallback itself.
+    /// With `degrade`: the fallback response.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     response: Option<FallbackResponse<'a>>,
-    /// With `divert`: where to, in words that the caller knows.
+    /// With `divert`: the target, as configured in the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     target: Option<&'a str>,
-    /// What the permit is called that is held now, or was asked for.
+    /// Identifier of the permit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     id: Option<&'a str>,
 }
 
-/// What is answered in the place of what is protected.
+/// A response to serve instead of the protected resource.
 #[derive(Debug, Serialize, ToSchema)]
 struct FallbackResponse<'a> {
     /// Its status, 200 to 599.

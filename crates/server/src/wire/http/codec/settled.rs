@@ -6,20 +6,20 @@ use utoipa::ToSchema;
 
 use super::reply::{Decided, decided, json};
 
-/// What a settlement did, and what is left of the budget.
+/// The result of a settlement, and what is left of the budget.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Settlement)]
 pub(crate) struct SettledBody<'a> {
-    /// 1: it is settled.
+    /// 1: settled.
     #[schema(minimum = 1, maximum = 1)]
     code: i8,
-    /// Permits given back: fewer than the difference where the budget was full before.
+    /// Permits given back; fewer than the difference if the budget was full before.
     refunded: u64,
-    /// Permits taken beside those that were charged.
+    /// Additional permits taken.
     taken: u64,
-    /// Permits that were not there to be taken. Nobody owes them.
+    /// Permits that could not be taken because the budget was empty; they are not owed.
     missing: u64,
-    /// The decision that gave back or took; where nothing was to be done, a look at the budget.
+    /// The decision of the correction; if nothing had to be corrected, the state of the budget.
     decision: Decided<'a>,
 }
 

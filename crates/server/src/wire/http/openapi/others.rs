@@ -20,28 +20,34 @@ pub(super) enum AuthBy {
 
 pub(super) fn auth(by: AuthBy) -> Described {
     let (id, summary) = match by {
-        AuthBy::Match => ("authByMatch", "Forward-auth, by all policies whose `match` fits."),
-        AuthBy::Policy => ("authByPolicy", "Forward-auth, by one policy."),
+        AuthBy::Match => ("authByMatch", "Forward-auth with all policies whose `match` applies."),
+        AuthBy::Policy => ("authByPolicy", "Forward-auth with one policy."),
     };
     let mut described = OperationBuilder::new()
         .operation_id(Some(id))
         .summary(Some(summary))
         .description(Some(
-            "The request in question is told by `X-Original-URI` and `X-Original-Method`, or by \
-             `X-Forwarded-Uri`, `-Method`, `-Host` and `-For`, and believed of `http.trusted_peers`. \
-             Every method asks the same.",
+            "The gateway describes the original request in `X-Original-URI` and \
+             `X-Original-Method`, or in `X-Forwarded-Uri`, `-Method`, `-Host` and `-For`. They are \
+             accepted only from `http.trusted_peers`. All methods behave the same.",
         ))
-        .parameter(text("app", ParameterIn::Query, "The application that the gateway stands for."))
-        .parameter(text("deny", ParameterIn::Query, "The status of a refusal: 429, or 403."))
-        .response("200", ResponseBuilder::new().description("It may pass. `X-Sluicegate-Verdict` says how."))
-        .response("429", problem("It is refused; `X-Sluicegate-Verdict` and `Retry-After` say more."))
-        .response("403", problem("The same, with `?deny=403`."))
-        .response("400", problem("The client's request makes no sense."))
+        .parameter(text("app", ParameterIn::Query, "The app that the gateway acts for."))
+        .parameter(text("deny", ParameterIn::Query, "Status of a refusal: 429 or 403."))
+        .response(
+            "200",
+            ResponseBuilder::new().description("Allowed. `X-Sluicegate-Verdict` has the details."),
+        )
+        .response("429", problem("Refused; see `X-Sluicegate-Verdict` and `Retry-After`."))
+        .response("403", problem("Refused, with `?deny=403`."))
+        .response("400", problem("Invalid client request."))
         .response("421", problem(OTHER_HOST))
-        .response("500", problem("The gateway's question makes no sense, or it is not trusted, or its token is not good."))
-        .response("503", problem("The store does not answer."));
+        .response(
+            "500",
+            problem("Invalid gateway request, untrusted gateway, or invalid gateway token."),
+        )
+        .response("503", problem("Store unavailable."));
     if by == AuthBy::Policy {
-        described = described.parameter(text("policy", ParameterIn::Path, "The policy's name."));
+        described = described.parameter(text("policy", ParameterIn::Path, "Name of the policy."));
     }
     by_token(described, GATEWAY).build()
 }
@@ -63,28 +69,28 @@ pub(super) fn by_descriptors() -> Described {
         let text = ObjectBuilder::new().schema_type(Type::String);
         answered(what, "text/plain", RefOr::T(text.into()))
     };
-    let over = "The same, over the limit.";
+    let over = "Over the limit.";
     let described = OperationBuilder::new()
         .operation_id(Some("rateLimitJson"))
-        .summary(Some("Envoy's rate limit service (v3) as JSON; `GET` and `PUT` do the same."))
+        .summary(Some("Envoy's rate limit service (v3) as JSON; `GET` and `PUT` work too."))
         .request_body(Some(RequestBodyBuilder::new().content(JSON, free()).build()))
         .response(
             "200",
             ResponseBuilder::new().description("Within the limit.").content(JSON, free()),
         )
         .response("429", ResponseBuilder::new().description(over).content(JSON, free()))
-        .response("400", plain("The request makes no sense."))
-        .response("401", challenged(plain("A token is required, or the one shown is not good.")))
+        .response("400", plain("Invalid request."))
+        .response("401", challenged(plain("Missing or invalid token.")))
         .response(
             "403",
-            plain("The policy that is named is not for this app, or the token is not for this."),
+            plain("The policy is not available to this app, or the token lacks the scope."),
         )
-        .response("404", plain("There is no such policy."))
-        .response("408", plain("The body did not come in time."))
-        .response("413", plain("The body is longer than 64 KiB."))
-        .response("415", plain("A page asks, and does not say `application/json`."))
+        .response("404", plain("Unknown policy."))
+        .response("408", plain("Timeout while reading the body."))
+        .response("413", plain("The body exceeds 64 KiB."))
+        .response("415", plain("A browser page sent a body that is not `application/json`."))
         .response("421", problem(OTHER_HOST))
-        .response("503", plain("The store does not answer."));
+        .response("503", plain("Store unavailable."));
     by_token(described, BEARER).build()
 }
 
@@ -94,7 +100,7 @@ pub(super) fn document() -> Described {
         .operation_id(Some("openapi"))
         .summary(Some("This description."))
         .response("200", answered("OpenAPI 3.1.", JSON, RefOr::T(object.into())))
-        .response("400", problem("`Host` is missing, or there twice."))
+        .response("400", problem("`Host` is missing or given twice."))
         .response("421", problem(OTHER_HOST))
         .build()
 }
@@ -103,9 +109,9 @@ pub(super) fn live() -> Described {
     let text = ObjectBuilder::new().schema_type(Type::String);
     OperationBuilder::new()
         .operation_id(Some("live"))
-        .summary(Some("`ok` while the process answers."))
-        .response("200", answered("It does.", "text/plain", RefOr::T(text.into())))
-        .response("400", problem("`Host` is missing, or there twice."))
+        .summary(Some("Liveness: `ok` while the process runs."))
+        .response("200", answered("Alive.", "text/plain", RefOr::T(text.into())))
+        .response("400", problem("`Host` is missing or given twice."))
         .build()
 }
 
@@ -113,8 +119,8 @@ pub(super) fn healthcheck() -> Described {
     let text = || RefOr::T(ObjectBuilder::new().schema_type(Type::String).into());
     OperationBuilder::new()
         .operation_id(Some("healthcheck"))
-        .summary(Some("`OK` until the server stops, as envoyproxy/ratelimit says it."))
-        .response("200", answered("It answers.", "text/plain", text()))
-        .response("503", answered("The server is stopping.", "text/plain", text()))
+        .summary(Some("`OK` until the server shuts down, like envoyproxy/ratelimit."))
+        .response("200", answered("Running.", "text/plain", text()))
+        .response("503", answered("Shutting down.", "text/plain", text()))
         .build()
 }

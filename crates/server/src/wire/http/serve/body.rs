@@ -33,7 +33,7 @@ where
         return read;
     }
     timeout(BODY_WAIT_MAX, reading).await.unwrap_or_else(|_| {
-        let detail = format!("body: is not there after {} s", BODY_WAIT_MAX.as_secs());
+        let detail = format!("body: not received within {} s", BODY_WAIT_MAX.as_secs());
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
     })
 }

@@ -67,9 +67,8 @@ async fn try_settle(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Pr
 
 /// What the task answers. One that panicked has said so where panics are said.
 async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Problem> {
-    task.await.unwrap_or_else(|_| {
-        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this failed for no reason of yours"))
-    })
+    task.await
+        .unwrap_or_else(|_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")))
 }
 
 /// What `caller` asks, if it may.
@@ -111,7 +110,7 @@ async fn all(gate: &Gate, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
         }
         Err(AllError { place, error, stay_charged }) => {
             taken_back(&stay_charged)?;
-            Err(Problem::from(error).at(place).and("nothing is charged"))
+            Err(Problem::from(error).at(place).and("nothing was charged"))
         }
     }
 }
@@ -123,7 +122,7 @@ fn taken_back(stay_charged: &[usize]) -> Result<(), Problem> {
     }
     let places: Vec<_> = stay_charged.iter().map(ToString::to_string).collect();
     let detail = format!(
-        "store: does not answer; of the batch, which does not pass, checks {} stay charged",
+        "store: unavailable; the batch was refused, but checks {} remain charged",
         places.join(", ")
     );
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))

@@ -156,7 +156,7 @@ async fn a_body_that_does_not_come_gets_a_problem_and_the_connection_ends() {
     for body in ["content-length: 9\r\n\r\n{", "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"] {
         let (said, seconds) = answer(format!("{head}{body}").as_bytes()).await;
         assert!(said.starts_with("HTTP/1.1 408 Request Timeout"), "{said}");
-        assert!(said.contains(r#""detail":"body: is not there after 10 s""#), "{said}");
+        assert!(said.contains(r#""detail":"body: not received within 10 s""#), "{said}");
         assert_eq!(seconds, BODY_WAIT_MAX.as_secs());
     }
 }

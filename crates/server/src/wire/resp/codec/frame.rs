@@ -34,7 +34,7 @@ pub(crate) struct Words<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
     /// Another protocol, most likely a browser that was led here. It gets no answer.
-    #[error("another protocol")]
+    #[error("not the RESP protocol")]
     Foreign,
     #[error("invalid multibulk length")]
     ArrayLength,
@@ -48,7 +48,7 @@ pub(crate) enum ProtocolError {
     TooBig,
     #[error("too big inline request")]
     TooBigInline,
-    #[error("quotes and control characters are for bulk strings")]
+    #[error("quotes and control characters are only allowed in bulk strings")]
     NoInline,
 }
 

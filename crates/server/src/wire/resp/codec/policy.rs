@@ -76,7 +76,7 @@ impl Operation {
                 return Err(Refusal::err(format_args!("unknown option `{name}`, usage: {usage}")));
             };
             let Some(value) = pair.get(1) else {
-                return Err(Refusal::err(format_args!("{}: has no value", shown(name))));
+                return Err(Refusal::err(format_args!("{}: missing value", shown(name))));
             };
             if place.replace(value).is_some() {
                 return Err(Refusal::err(format_args!("{}: is given twice", shown(name))));
@@ -210,7 +210,7 @@ mod tests {
                 "p k MAXWAIT x",
                 "maxwait: `x` is not a whole number 0..=9007199254740".to_owned(),
             ),
-            (Check, "p k COST", "COST: has no value".to_owned()),
+            (Check, "p k COST", "COST: missing value".to_owned()),
             (Check, "p k APP a APP b", "APP: is given twice".to_owned()),
             (Check, "p", "usage: SG.CHECK policy key [COST n] [APP app] [MAXWAIT ms]".to_owned()),
             (

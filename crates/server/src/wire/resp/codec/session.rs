@@ -274,9 +274,7 @@ fn token(login: Login<'_>, door: &Door, now: Micros) -> Result<Caller, Refused> 
 
 fn too_many_wrong(wait: Micros) -> Refusal {
     let seconds = wait.ceil_secs();
-    Refusal::err(format_args!(
-        "too many wrong passwords from this network: the next is looked at in {seconds} s"
-    ))
+    Refusal::err(format_args!("too many wrong passwords from this network: retry in {seconds} s"))
 }
 
 fn is_default(user: &[u8]) -> bool {

@@ -68,7 +68,7 @@ pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), Refus
             }
         }
     } else {
-        return Err(Refusal::err("COMMAND knows COUNT, DOCS and INFO"));
+        return Err(Refusal::err("unknown subcommand, expected COMMAND COUNT, DOCS or INFO"));
     }
     Ok(())
 }

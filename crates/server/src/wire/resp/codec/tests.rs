@@ -226,7 +226,7 @@ fn permits_are_held_and_given_back_by_whoever_knows_their_name() {
             ("SG.RELEASE jobs q one", "*8 :-1 :1 :1 :-1 :0 :0 $5 slots $5 store"),
             (
                 "SG.CHECK jobs q",
-                "-ERR op: `check` does not go with this policy: a rule wants `acquire`",
+                "-ERR op: `check` is not supported by this policy: it has a `concurrency` rule, use `acquire`",
             ),
         ],
     );
@@ -270,7 +270,7 @@ fn what_is_no_command_is_told_so_on_one_line() {
             ("PINGPONGPING", "-ERR unknown command 'PINGPONGPING', with args beginning with:"),
             ("ECHO", "-ERR wrong number of arguments for 'echo' command"),
             ("PING a b", "-ERR wrong number of arguments for 'ping' command"),
-            ("COMMAND NOPE", "-ERR COMMAND knows COUNT, DOCS and INFO"),
+            ("COMMAND NOPE", "-ERR unknown subcommand, expected COMMAND COUNT, DOCS or INFO"),
             ("CLIENT SETNAME a\tb", {
                 "-ERR Client names cannot contain spaces, newlines or special characters."
             }),
@@ -358,8 +358,7 @@ fn wrong_passwords_of_many_connections_are_of_one_network() {
         while connection.next == Next::GoOn {
             let said = connection.line(&format!("AUTH guess{words}"));
             words += 1;
-            let late =
-                "-ERR too many wrong passwords from this network: the next is looked at in 6 s";
+            let late = "-ERR too many wrong passwords from this network: retry in 6 s";
             assert_eq!(said, if words <= 30 { WRONG } else { late });
         }
     }
@@ -426,7 +425,7 @@ fn a_request_is_that_of_the_app_of_its_token() {
     let passed = "*8 :1 :1 :0 :0 :500 :0 $12 token_bucket $5 store";
     let refused = "*8 :-1 :1 :0 :500 :500 :0 $12 token_bucket $5 store";
     let not_configured = "*8 :0 :0 :0 :-1 :0 :0 $-1 $-1";
-    let other_app = "-NOPERM the token is that of another app";
+    let other_app = "-NOPERM the token belongs to another app";
     for address in [LOOPBACK, ELSEWHERE] {
         let (_stage, mut connection) = with_tokens(address, "");
         for (line, expected) in [
@@ -450,7 +449,7 @@ fn a_request_is_that_of_the_app_of_its_token() {
 fn a_token_does_what_it_is_for_and_nothing_else() {
     let passed = "*8 :1 :2 :1 :0 :10000 :0 $5 tries $5 store";
     let (no_check, no_refund) =
-        ("-NOPERM the token has no scope `check`", "-NOPERM the token has no scope `refund`");
+        ("-NOPERM the token lacks the scope `check`", "-NOPERM the token lacks the scope `refund`");
     let (_stage, mut connection) = with_tokens(ELSEWHERE, "");
     for (line, expected) in [
         ("AUTH checks", "+OK"),
@@ -477,7 +476,7 @@ fn a_token_does_what_it_is_for_and_nothing_else() {
 
 #[test]
 fn a_token_that_ends_or_is_revoked_is_good_for_no_further_command() {
-    let revoked = "-NOAUTH Authentication required: the token is unknown, or was revoked";
+    let revoked = "-NOAUTH Authentication required: invalid token: unknown or revoked";
     let ended = "-NOAUTH Authentication required: the token has expired";
     for address in [LOOPBACK, ELSEWHERE] {
         let (mut stage, mut connection) = with_tokens(address, "");
@@ -532,7 +531,7 @@ fn a_password_is_one_only_where_no_token_is_required() {
         ("AUTH wrong", WRONG),
         ("PING", NO_AUTH),
         ("AUTH good", "+OK"),
-        ("SG.CHECK api k APP other", "-NOPERM the token is that of another app"),
+        ("SG.CHECK api k APP other", "-NOPERM the token belongs to another app"),
     ] {
         assert_eq!(here.line(line), expected, "{line}");
     }

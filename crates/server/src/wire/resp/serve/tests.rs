@@ -163,9 +163,9 @@ async fn what_a_token_may_not_is_refused_in_its_place_in_a_pipeline() {
     server.write("SG.CHECK p k\r\nSG.CHECK p k APP other\r\nSG.CHECK p k\r\n").await;
     server.expect("-NOAUTH Authentication required.\r\n".repeat(2) + "+OK\r\n").await;
     server.expect(passed(199)).await;
-    server.expect("-NOPERM the token has no scope `refund`\r\n").await;
+    server.expect("-NOPERM the token lacks the scope `refund`\r\n").await;
     server.expect(passed(198)).await;
-    server.expect("-NOPERM the token is that of another app\r\n").await;
+    server.expect("-NOPERM the token belongs to another app\r\n").await;
     server.expect(passed(197)).await;
     assert_eq!(stage.refused(Wire::Resp), [("missing", 2), ("scope", 1), ("app", 1)]);
 }
@@ -186,7 +186,7 @@ async fn a_token_that_is_revoked_while_a_check_is_held_is_good_for_none_behind_i
         server.expect("*8\r\n:1\r\n").await;
         server.until("store\r\n").await;
     }
-    let refused = "-NOAUTH Authentication required: the token is unknown, or was revoked\r\n";
+    let refused = "-NOAUTH Authentication required: invalid token: unknown or revoked\r\n";
     assert_eq!(server.rest().await.0, refused.repeat(2));
 }
 

@@ -111,7 +111,10 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Number<T> {
         };
         let number = number.and_then(|number: u64| T::try_from(number).ok());
         number.map(Self).ok_or_else(|| {
-            Error::invalid_value(Unexpected::Other("it"), &"a whole number that is not too large")
+            Error::invalid_value(
+                Unexpected::Other("number"),
+                &"a whole number that is not too large",
+            )
         })
     }
 }
@@ -145,7 +148,7 @@ impl<'de> Deserialize<'de> for AskedUnit {
             other => other.as_i64().and_then(|number| i32::try_from(number).ok()),
         };
         unit.map(Self).ok_or_else(|| {
-            Error::invalid_value(Unexpected::Other("it"), &"a unit such as `SECOND`")
+            Error::invalid_value(Unexpected::Other("value"), &"a unit such as `SECOND`")
         })
     }
 }

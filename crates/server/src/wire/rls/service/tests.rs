@@ -285,11 +285,11 @@ async fn what_cannot_be_decided_has_a_status_of_its_own() {
     let (unknown, missing) = (Grpc::NotFound, Grpc::InvalidArgument);
     assert_eq!(
         refusal(&[("policy", "nope")]).await,
-        (unknown, "policy: there is no policy `nope`".to_owned())
+        (unknown, "policy: unknown policy `nope`".to_owned())
     );
     assert_eq!(
         refusal(&[("policy", "bucket"), ("app", "tv")]).await,
-        (Grpc::PermissionDenied, "app: policy `bucket` is not configured for app `tv`".to_owned())
+        (Grpc::PermissionDenied, "app: policy `bucket` is not available to app `tv`".to_owned())
     );
     let (code, message) = refusal(&[("policy", "plain"), ("key", "")]).await;
     assert!(code == missing && message.starts_with("key: is empty"), "{message}");

@@ -22,7 +22,7 @@ pub(in crate::wire::http::auth) const POLICIES_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(in crate::wire::http::auth) enum AuthError {
     /// Whoever asks is no gateway.
-    #[error("http.trusted_peers: `{0}` is none of them, so what it says of others is not believed")]
+    #[error("peer `{0}` is not in http.trusted_peers: its forwarded headers are ignored")]
     Untrusted(IpAddr),
     /// The gateway does not show the token that it should, or one that is not good.
     #[error("{TOKEN}: {0}")]
@@ -32,10 +32,10 @@ pub(in crate::wire::http::auth) enum AuthError {
     #[error("app: {}", Refused::NoApp)]
     NoApp,
     /// The gateway does not say what is asked of it.
-    #[error("{0}: is missing, and so is {1}")]
+    #[error("{0}: is missing, as is {1}")]
     Missing(&'static str, &'static str),
     /// A gateway sets one field; the other is the client's.
-    #[error("{0}: is not what {1} says")]
+    #[error("{0}: differs from {1}")]
     Differ(&'static str, &'static str),
     /// Nobody can tell which counts.
     #[error("{0}: is given twice")]

@@ -24,7 +24,7 @@ pub(in crate::wire::http::auth) enum PathError {
     #[error("has a `%` without two hexadecimal digits")]
     Escape,
     /// A `..` that servers understand in different ways.
-    #[error("has a `..` that can be understood in several ways")]
+    #[error("has an ambiguous `..`")]
     Ambiguous,
 }
 

@@ -40,7 +40,8 @@ impl<'a> Query<'a> {
             None | Some("429") => StatusCode::TOO_MANY_REQUESTS,
             Some("403") => StatusCode::FORBIDDEN,
             Some(other) => {
-                let problem = format!("deny: `{}` is neither 429 nor 403", one_line(other));
+                let problem =
+                    format!("deny: `{}` is invalid, expected 429 or 403", one_line(other));
                 return Err(AuthError::Query(problem));
             }
         };
@@ -64,8 +65,8 @@ mod tests {
     #[test]
     fn what_a_client_wrote_into_the_query_is_no_query() {
         for (query, problem) in [
-            ("deny=200", "query: deny: `200` is neither 429 nor 403"),
-            ("deny", "query: deny: `` is neither 429 nor 403"),
+            ("deny=200", "query: deny: `200` is invalid, expected 429 or 403"),
+            ("deny", "query: deny: `` is invalid, expected 429 or 403"),
             ("deny=429&deny=403", "query: `deny` is given twice"),
             ("page=2", "query: unknown field `page`, expected `deny` or `app`"),
         ] {

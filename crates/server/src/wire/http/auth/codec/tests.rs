@@ -143,13 +143,13 @@ fn what_a_client_adds_to_what_its_gateway_says_is_noticed() {
         let error = Guarded::decode(&headers, GATEWAY, &trusted("")).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
-    check(&[], "x-original-uri: is missing, and so is x-forwarded-uri");
+    check(&[], "x-original-uri: is missing, as is x-forwarded-uri");
     let uri = ("x-forwarded-uri", "/");
-    check(&[uri], "x-original-method: is missing, and so is x-forwarded-method");
+    check(&[uri], "x-original-method: is missing, as is x-forwarded-method");
     let method = ("x-forwarded-method", "GET");
-    let differs = "x-original-uri: is not what x-forwarded-uri says";
+    let differs = "x-original-uri: differs from x-forwarded-uri";
     check(&[uri, method, ("x-original-uri", "/free")], differs);
-    let differs = "x-original-method: is not what x-forwarded-method says";
+    let differs = "x-original-method: differs from x-forwarded-method";
     check(&[uri, method, ("x-original-method", "POST")], differs);
     check(&[uri, method, uri], "x-forwarded-uri: is given twice");
     check(&[("x-original-uri", "free"), method], "path: does not begin with `/`");

@@ -497,7 +497,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "a descriptor is there once",
         "domain: d\ndescriptors: [{ key: a, value: b }, { key: a, value: b }]",
-        "descriptors[1]: has the key and the value of [0] too",
+        "descriptors[1]: duplicate of [0]: same key and value",
     ),
     (
         "a unit is one that there is",
@@ -512,14 +512,14 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "what is unlimited has no unit",
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true, unit: day } }]",
-        "descriptors[0].rate_limit.unit: does not go with `unlimited`",
+        "descriptors[0].rate_limit.unit: cannot be combined with `unlimited`",
     ),
     ("a list is one of maps", "domain: d\ndescriptors: [a]", "descriptors[0]: expected a map"),
     ("a file is YAML", "domain: [a", "unclosed bracket"),
     (
         "a limit does not replace itself",
         "domain: d\ndescriptors: [{ key: a, rate_limit: { name: n, replaces: [{ name: n }], unit: day, requests_per_unit: 1 } }]",
-        "replaces[0].name: `n` is the name of this very limit",
+        "replaces[0].name: `n` is the name of this limit itself",
     ),
     (
         "what is replaced has a name",
