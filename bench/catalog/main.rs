@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use node::{Node, Program};
 use serde_json::{Value, json};
-use sluicegate_control::catalog::{NewToken, State};
+use sluicegate_control::catalog::{NewToken, PolicyState};
 use sluicegate_control::identity::{Secret, SecretKind};
-use sluicegate_control::{By, Catalog, Scope};
+use sluicegate_control::{Catalog, ChangeContext, Scope};
 use sluicegate_policy::{Document, PolicySet};
 use sluicegate_testkit::{Options, RedisServer, SqlKind, SqlServer};
 
@@ -66,7 +66,7 @@ async fn main() -> anyhow::Result<()> {
 /// A catalog with so many apps besides the one that is edited, and a token for that.
 async fn fill(url: &str, apps: usize) -> anyhow::Result<String> {
     let at = node::now_ms();
-    let by = By::operator("a measurement", at);
+    let by = ChangeContext::operator("a measurement", at);
     let catalog = Catalog::open(&url.parse()?).await?;
     for app in 0..apps {
         let name = format!("app{app}");
@@ -74,11 +74,11 @@ async fn fill(url: &str, apps: usize) -> anyhow::Result<String> {
         // The policy that is edited is one of those that there can be.
         for place in usize::from(app == 0)..POLICIES_OF_APP {
             let document = document(&format!("{name}.policy{place}"), 5);
-            catalog.create_policy(&by, &name, &document, State::Active).await?;
+            catalog.create_policy(&by, &name, &document, PolicyState::Active).await?;
         }
     }
     catalog.create_app(&by, "shop", "", &[]).await?;
-    catalog.create_policy(&by, "shop", &document("orders", 1), State::Active).await?;
+    catalog.create_policy(&by, "shop", &document("orders", 1), PolicyState::Active).await?;
     let secret = Secret::new(SecretKind::Token);
     let (scopes, hash) = ([Scope::PolicyWrite, Scope::Check], secret.hash());
     let expires_at = at + 3_600_000;

@@ -7,8 +7,10 @@ use sluicegate_kernel::{
     Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingWindow,
     TokenBucket, Verb,
 };
-use sluicegate_store::Origin;
-use sluicegate_store::redis::codec::{Before, Clock, Question, RulesBlob, state_key};
+use sluicegate_store::RuleOrigin;
+use sluicegate_store::redis::codec::{
+    PreviousRules, RulesBlob, ScriptClock, ScriptRequest, state_key,
+};
 use sluicegate_store::redis::script;
 
 use crate::server::Server;
@@ -99,8 +101,13 @@ pub(crate) fn deep() -> anyhow::Result<Case> {
 /// What follows a key: the rules, and a check of this cost on the server's time.
 pub(crate) fn arguments(rules: &RuleSet, cost: u64) -> anyhow::Result<[Vec<u8>; 2]> {
     let (verb, at) = (Verb::Check { cost: Cost::new(cost)? }, Moment::new(Micros::ZERO));
-    let question = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
-    Ok([RulesBlob::new(rules, Origin::default()).as_bytes().to_vec(), question.encode(rules)])
+    let question = ScriptRequest {
+        verb: &verb,
+        at: &at,
+        clock: ScriptClock::Server,
+        before: PreviousRules::Unsaid,
+    };
+    Ok([RulesBlob::new(rules, RuleOrigin::default()).as_bytes().to_vec(), question.encode(rules)])
 }
 
 fn ours(name: &str, rules: &RuleSet, cost: u64, decisions: u64) -> anyhow::Result<Case> {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{MemoryStore, Origin, Quota, Request as StoreRequest};
+use sluicegate::store::{MemoryStore, Quota, RuleOrigin, StoreRequest};
 use sluicegate::{Cost, Engine, Micros, Moment, Request, Verb, WallClock};
 
 use crate::measure::{Case, Work};
@@ -54,7 +54,7 @@ fn store(policies: &PolicySet) -> anyhow::Result<Work> {
                 key,
                 rules: &rules,
                 verb: &CHECK,
-                origin: Origin::default(),
+                origin: RuleOrigin::default(),
                 quota: Quota::of(policy),
             };
             black_box(store.decide_now(&request, &Moment::new(Micros::new(op))).is_ok());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use governor::Quota;
 use governor::clock::QuantaClock as PeerClock;
 use governor::state::keyed::DashMapStateStore;
-use sluicegate::store::{MemoryStore, Origin, Quota as KeyQuota, Request};
+use sluicegate::store::{MemoryStore, Quota as KeyQuota, RuleOrigin, StoreRequest};
 use sluicegate::{
     Cost, KeyedRateLimiter, Micros, Moment, QuantaClock, Rate, RuleSet, TokenBucket, Verb,
 };
@@ -225,12 +225,12 @@ pub fn cases() -> anyhow::Result<Vec<Case>> {
 fn told_the_time(trace: &Arc<Trace>) -> anyhow::Result<Case> {
     let (store, rules, trace) = (MemoryStore::new(KEYS_MAX), Arc::new(rules()?), Arc::clone(trace));
     let ask = move |key: &String, now: u64| {
-        let request = Request {
+        let request = StoreRequest {
             policy: "orders",
             key: key.as_bytes(),
             rules: &rules,
             verb: &CHECK,
-            origin: Origin::default(),
+            origin: RuleOrigin::default(),
             quota: QUOTA,
         };
         black_box(store.decide_now(&request, &Moment::new(Micros::new(now))).is_ok());

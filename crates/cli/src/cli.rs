@@ -15,11 +15,11 @@ use crate::{catalog, client, policies, serve, shell, whatif};
 #[command(name = "sluicegate", version, about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run a server: HTTP, Redis protocol and gateways.
     Serve(serve::ServeArgs),
     #[command(flatten)]
@@ -60,7 +60,7 @@ enum PoliciesCommand {
     /// Print the JSON Schema of policy documents.
     Schema,
     #[command(flatten)]
-    Kept(Box<catalog::KeptCommand>),
+    Kept(Box<catalog::CatalogPoliciesCommand>),
     /// Compare new policies with the current ones on an access log: which requests would be newly
     /// refused, and which no longer.
     Whatif(Box<whatif::WhatifArgs>),
@@ -87,21 +87,21 @@ enum ImportCommand {
 /// Does what was said; the exit code is 1 where the command itself found something wrong.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Client(command) => client::run(command),
-        Command::Config(command) => serve::show(&command),
-        Command::Replay(args) => replay::run(&args),
-        Command::Policies(PoliciesCommand::Check { path }) => policies::check(path),
-        Command::Policies(PoliciesCommand::Schema) => policies::print_schema(),
-        Command::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
-        Command::Policies(PoliciesCommand::Whatif(args)) => whatif::run(&args),
-        Command::Audit(command) => Ok(catalog::run_audit(&command)),
-        Command::Import(ImportCommand::RateLimiterInfo(args)) => catalog::import(&args),
-        Command::Import(ImportCommand::Envoy { path, descriptors, merge_domains }) => {
+        CliCommand::Serve(args) => serve::run(&args),
+        CliCommand::Client(command) => client::run(command),
+        CliCommand::Config(command) => serve::show(&command),
+        CliCommand::Replay(args) => replay::run(&args),
+        CliCommand::Policies(PoliciesCommand::Check { path }) => policies::check(path),
+        CliCommand::Policies(PoliciesCommand::Schema) => policies::print_schema(),
+        CliCommand::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
+        CliCommand::Policies(PoliciesCommand::Whatif(args)) => whatif::run(&args),
+        CliCommand::Audit(command) => Ok(catalog::run_audit(&command)),
+        CliCommand::Import(ImportCommand::RateLimiterInfo(args)) => catalog::import(&args),
+        CliCommand::Import(ImportCommand::Envoy { path, descriptors, merge_domains }) => {
             policies::print_import(&Configuration { path, merge_domains }, descriptors)
         }
-        Command::RedisAcl { url } => policies::print_acl(&url),
-        Command::Completions(args) => shell::completions(&args, Cli::command()),
-        Command::Man(args) => shell::man(&args, Cli::command()),
+        CliCommand::RedisAcl { url } => policies::print_acl(&url),
+        CliCommand::Completions(args) => shell::completions(&args, Cli::command()),
+        CliCommand::Man(args) => shell::man(&args, Cli::command()),
     }
 }

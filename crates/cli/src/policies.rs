@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use sluicegate::store::redis::{RedisConfig, acl, program_acl, sentinel_acl};
 use sluicegate_server::descriptors::Configuration;
-use sluicegate_text::documents::Source;
+use sluicegate_text::documents::DocumentSource;
 use sluicegate_text::say;
 
 /// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
 /// not.
 pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
     let shown = path.display().to_string();
-    match Source::new(path).check()? {
+    match DocumentSource::new(path).check()? {
         Ok(count) => {
             let noun = if count == 1 { "policy" } else { "policies" };
             let found = format!("{shown}: {count} {noun}, no errors\n");

@@ -15,12 +15,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "SLUICEGATE_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    over: Overrides,
+    over: FlagOverrides,
 }
 
 /// What is set by a flag: a section and a key of the configuration each.
 #[derive(Debug, clap::Args)]
-struct Overrides {
+struct FlagOverrides {
     /// Policy file (YAML or JSON) or directory; reloaded when it changes.
     #[arg(long, value_name = "PATH")]
     policies: Option<String>,
@@ -90,7 +90,7 @@ impl ServeArgs {
     }
 }
 
-impl Overrides {
+impl FlagOverrides {
     fn flags(&self) -> Flags {
         let Self {
             policies,

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde_json::json;
-use sluicegate_control::catalog::{PolicyView, State};
+use sluicegate_control::catalog::{PolicyState, PolicyView};
 use sluicegate_policy::{Document, PolicySet};
 use sluicegate_replay::is_dash;
 use sluicegate_replay::whatif::{CompareArgs, compare};
-use sluicegate_text::documents::Source;
+use sluicegate_text::documents::DocumentSource;
 
 use crate::catalog::{Remote, Server, app, wait_for};
 
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &WhatifArgs) -> Result<ExitCode> {
 
 /// The policies of a document or a directory. Who may use them is not logged.
 fn of_files(path: &Path) -> Result<PolicySet> {
-    let document = Source::new(path.to_owned()).load()?.document;
+    let document = DocumentSource::new(path.to_owned()).load()?.document;
     Ok(PolicySet::new(document.for_every_app()))
 }
 
@@ -57,7 +57,7 @@ fn of_app(args: &WhatifArgs, app: &str) -> Result<PolicySet> {
     let remote = Remote::new(&args.server, app)?;
     let views = wait_for(remote.policies())?;
     let document = |PolicyView { name, state, mut document, .. }: PolicyView| {
-        if state == State::Shadow {
+        if state == PolicyState::Shadow {
             document["overflow"] = json!("shadow");
         }
         let text = json!({ "policies": [document] }).to_string();

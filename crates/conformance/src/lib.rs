@@ -22,8 +22,8 @@ mod vector;
 pub use files::{
     LoadError, load, load_one, load_policies, schema, schema_path, to_json, vectors_dir,
 };
-pub use policies::{Fields, Holds, Life, PolicyStep, PublishedAs, PublishedSpec};
-pub use subject::{Kernel, Problem, Subject, bless, run};
+pub use policies::{HashFields, Holds, Life, PolicyStep, PublishedAs, PublishedSpec};
+pub use subject::{Kernel, Subject, VectorError, bless, run};
 pub use vector::{
     Answer, Carry, ErrorCode, Expect, Failure, Op, ParamValue, RateSpec, RuleSpec, Step, Vector,
 };

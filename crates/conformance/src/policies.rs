@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 /// The fields of the hash: those that begin with `#` are strings, the others are the JSON that their
 /// strings are.
-pub type Fields = BTreeMap<String, Json>;
+pub type HashFields = BTreeMap<String, Json>;
 
 /// What happens to one hash, from none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub enum PolicyStep {
         /// What comes of it.
         expect: PublishedAs,
         /// What is there then.
-        hash: Fields,
+        hash: HashFields,
         /// What is said on the channel; absent: nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
@@ -52,7 +52,7 @@ pub enum PolicyStep {
     /// Something else happens to Redis: it lost what it had, or somebody else wrote there.
     Found {
         /// What is there then; nothing: there is no hash.
-        hash: Fields,
+        hash: HashFields,
     },
     /// A program looks at the hash, as it does every ten seconds.
     Look {

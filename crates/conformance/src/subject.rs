@@ -58,7 +58,7 @@ impl Subject for Kernel {
 
 /// Why a vector does not hold.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum VectorError {
     /// The vector itself is wrong.
     #[error("{name}: {problem}")]
     Malformed {
@@ -88,12 +88,12 @@ pub enum Problem {
 /// Puts `subject` through `vector`.
 ///
 /// # Errors
-/// [`Problem`] at the first step that is answered otherwise, or if the vector makes no sense.
-pub fn run(vector: &Vector, subject: &mut impl Subject) -> Result<(), Problem> {
+/// [`VectorError`] at the first step that is answered otherwise, or if the vector makes no sense.
+pub fn run(vector: &Vector, subject: &mut impl Subject) -> Result<(), VectorError> {
     let answers = answers(vector, subject)?;
     for (step, (asked, got)) in vector.steps.iter().zip(answers).enumerate() {
         if asked.expect != got {
-            return Err(Problem::Mismatch {
+            return Err(VectorError::Mismatch {
                 name: vector.name.clone(),
                 about: vector.about.clone(),
                 step,
@@ -109,8 +109,8 @@ pub fn run(vector: &Vector, subject: &mut impl Subject) -> Result<(), Problem> {
 /// `vector` with the kernel's answers.
 ///
 /// # Errors
-/// [`Problem::Malformed`] if the vector makes no sense.
-pub fn bless(mut vector: Vector) -> Result<Vector, Problem> {
+/// [`VectorError::Malformed`] if the vector makes no sense.
+pub fn bless(mut vector: Vector) -> Result<Vector, VectorError> {
     let answers = answers(&vector, &mut Kernel::default())?;
     for (step, answer) in vector.steps.iter_mut().zip(answers) {
         step.expect = answer;
@@ -122,8 +122,11 @@ fn json(expect: &Option<Expect>) -> String {
     serde_json::to_string(expect).expect("an answer has no maps with odd keys")
 }
 
-fn answers(vector: &Vector, subject: &mut impl Subject) -> Result<Vec<Option<Expect>>, Problem> {
-    let malformed = |problem| Problem::Malformed { name: vector.name.clone(), problem };
+fn answers(
+    vector: &Vector,
+    subject: &mut impl Subject,
+) -> Result<Vec<Option<Expect>>, VectorError> {
+    let malformed = |problem| VectorError::Malformed { name: vector.name.clone(), problem };
     let mut rules = rule_set(&vector.rules, None).map_err(malformed)?;
     subject.start(&rules);
     let mut answers = Vec::with_capacity(vector.steps.len());

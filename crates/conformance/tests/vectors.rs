@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use sluicegate_conformance::{
-    Expect, Kernel, Op, Problem, Vector, bless, load, run, schema, schema_path, to_json,
+    Expect, Kernel, Op, Vector, VectorError, bless, load, run, schema, schema_path, to_json,
 };
 use sluicegate_kernel::algorithm::algorithms;
 use sluicegate_kernel::limits::UNITS_MAX;
@@ -107,7 +107,7 @@ fn a_subject_that_answers_otherwise_is_told_where() {
     let Some(Expect::Decision(answer)) = &mut vector.steps[0].expect else { unreachable!() };
     answer.remaining = 7;
     let problem = run(&vector, &mut Kernel::default()).unwrap_err();
-    assert!(matches!(problem, Problem::Mismatch { step: 0, at_us: 0, .. }), "{problem}");
+    assert!(matches!(problem, VectorError::Mismatch { step: 0, at_us: 0, .. }), "{problem}");
     assert!(problem.to_string().contains("\"remaining\":7"), "{problem}");
 }
 

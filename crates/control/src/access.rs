@@ -1,6 +1,6 @@
 //! Who may do what: the one function that says so, for the API and whoever else asks.
 //!
-//! Everything that can be done is an [`Action`], and each has its [`Rule`]. There is no other way to a
+//! Everything that can be done is an [`Action`], and each has its [`AccessRule`]. There is no other way to a
 //! permission, so that the table in `docs/roles.md`, which is made of this one, is the whole truth.
 
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ pub struct Token {
 
 /// Who may do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum AccessRule {
     /// Everybody.
     Everybody,
     /// Every account, to itself.
@@ -96,7 +96,7 @@ pub enum Rule {
 
 /// Why somebody may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum AccessDenied {
     /// They did not say who they are.
     #[error("authentication required: sign in or send a token")]
     Unknown,
@@ -127,67 +127,67 @@ macro_rules! actions {
             }
 
             /// Who may do it.
-            pub const fn rule(self) -> Rule {
+            pub const fn rule(self) -> AccessRule {
                 match self { $(Self::$action => $rule,)+ }
             }
 
             /// Whether something is not the same afterwards: who tries and may not is audited.
             pub const fn writes(self) -> bool {
-                match self { $(Self::$action => Kind::$kind.writes(),)+ }
+                match self { $(Self::$action => ActionKind::$kind.writes(),)+ }
             }
         }
     };
 }
 
-enum Kind {
+enum ActionKind {
     Read,
     Write,
 }
 
-impl Kind {
+impl ActionKind {
     const fn writes(self) -> bool {
         matches!(self, Self::Write)
     }
 }
 
-const VIEWER: Rule = Rule::InApp(Role::Viewer, None);
-const OWNER: Rule = Rule::InApp(Role::Owner, None);
-const POLICY_READ: Rule = Rule::InApp(Role::Viewer, Some(Scope::PolicyRead));
-const POLICY_WRITE: Rule = Rule::InApp(Role::Owner, Some(Scope::PolicyWrite));
+const VIEWER: AccessRule = AccessRule::InApp(Role::Viewer, None);
+const OWNER: AccessRule = AccessRule::InApp(Role::Owner, None);
+const POLICY_READ: AccessRule = AccessRule::InApp(Role::Viewer, Some(Scope::PolicyRead));
+const POLICY_WRITE: AccessRule = AccessRule::InApp(Role::Owner, Some(Scope::PolicyWrite));
 
 actions! {
     /// Get the API description.
-    Describe "describe" Read Rule::Everybody;
+    Describe "describe" Read AccessRule::Everybody;
     /// Create the first account, using the setup token.
-    SetUp "setup" Write Rule::Everybody;
+    SetUp "setup" Write AccessRule::Everybody;
     /// Sign in.
-    SignIn "session.create" Write Rule::Everybody;
+    SignIn "session.create" Write AccessRule::Everybody;
     /// Sign in with OpenID Connect.
-    SignInElsewhere "session.oidc" Read Rule::Everybody;
+    SignInElsewhere "session.oidc" Read AccessRule::Everybody;
     /// Get your own profile.
-    SeeSession "session.read" Read Rule::SignedIn;
+    SeeSession "session.read" Read AccessRule::SignedIn;
     /// Sign out of this session or of all sessions.
-    SignOut "session.delete" Write Rule::SignedIn;
+    SignOut "session.delete" Write AccessRule::SignedIn;
     /// Change your own password.
-    ChangePassword "session.password" Write Rule::SignedIn;
+    ChangePassword "session.password" Write AccessRule::SignedIn;
     /// List or get accounts.
-    SeeAccounts "account.read" Read Rule::Admin;
+    SeeAccounts "account.read" Read AccessRule::Admin;
     /// Create an account.
-    CreateAccount "account.create" Write Rule::Admin;
+    CreateAccount "account.create" Write AccessRule::Admin;
     /// Update an account: admin rights, disabled state or password.
-    ChangeAccount "account.update" Write Rule::Admin;
+    ChangeAccount "account.update" Write AccessRule::Admin;
     /// Delete an account.
-    DeleteAccount "account.delete" Write Rule::Admin;
+    DeleteAccount "account.delete" Write AccessRule::Admin;
     /// List the apps you have a role in; administrators see all apps.
-    ListApps "app.list" Read Rule::SignedIn;
+    ListApps "app.list" Read AccessRule::SignedIn;
     /// Get an app.
     SeeApp "app.read" Read POLICY_READ;
     /// Create an app.
-    CreateApp "app.create" Write Rule::Admin;
+    CreateApp "app.create" Write AccessRule::Admin;
     /// Update the description of an app.
     ChangeApp "app.update" Write OWNER;
     /// Delete an app without policies.
-    DeleteApp "app.delete" Write Rule::Admin;
+    DeleteApp "app.delete" Write AccessRule::Admin;
     /// List the members of an app.
     SeeMembers "member.read" Read VIEWER;
     /// Add, change or remove a member of an app.
@@ -225,31 +225,31 @@ actions! {
     /// List the audit entries of an app.
     SeeAppAudit "audit.app" Read VIEWER;
     /// List all audit entries.
-    SeeAudit "audit.read" Read Rule::Admin;
+    SeeAudit "audit.read" Read AccessRule::Admin;
     /// List the nodes.
-    SeeNodes "node.read" Read Rule::Admin;
+    SeeNodes "node.read" Read AccessRule::Admin;
 }
 
 /// Whether `actor` may do `action`, in `app` where it is done in one.
 ///
 /// # Errors
-/// [`Denied`]. It is the same whether or not there is such an app: who may see nothing of it does not
+/// [`AccessDenied`]. It is the same whether or not there is such an app: who may see nothing of it does not
 /// learn of it.
-pub fn allow(actor: &Actor, action: Action, app: Option<&str>) -> Result<(), Denied> {
+pub fn allow(actor: &Actor, action: Action, app: Option<&str>) -> Result<(), AccessDenied> {
     let may = match (action.rule(), actor) {
-        (Rule::Everybody, _) | (_, Actor::Operator) => true,
-        (_, Actor::Nobody) => return Err(Denied::Unknown),
-        (Rule::SignedIn, Actor::Account(_)) => true,
+        (AccessRule::Everybody, _) | (_, Actor::Operator) => true,
+        (_, Actor::Nobody) => return Err(AccessDenied::Unknown),
+        (AccessRule::SignedIn, Actor::Account(_)) => true,
         (_, Actor::Account(account)) if account.is_admin => true,
-        (Rule::InApp(role, _), Actor::Account(account)) => {
+        (AccessRule::InApp(role, _), Actor::Account(account)) => {
             app.and_then(|app| account.roles.get(app)).is_some_and(|own| *own >= role)
         }
-        (Rule::InApp(_, Some(scope)), Actor::Token(token)) => {
+        (AccessRule::InApp(_, Some(scope)), Actor::Token(token)) => {
             app == Some(token.app.as_str()) && token.scopes.contains(&scope)
         }
         _ => false,
     };
-    if may { Ok(()) } else { Err(Denied::Forbidden) }
+    if may { Ok(()) } else { Err(AccessDenied::Forbidden) }
 }
 
 impl Role {

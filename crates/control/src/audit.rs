@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 use crate::catalog::{Catalog, Page};
-use crate::db::{Row, Value};
+use crate::db::{Row, SqlValue};
 use crate::error::Error;
 
 /// The hash before the first entry.
@@ -23,7 +23,7 @@ const STEP: i64 = 100;
 /// How something ended that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum AuditOutcome {
     /// It was done.
     Done,
     /// It was not for the one who tried.
@@ -33,7 +33,8 @@ pub enum Outcome {
 /// An audit entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+#[schema(as = Entry)]
+pub struct AuditEntry {
     /// Sequence number, from 1 without gaps.
     pub seq: i64,
     /// Time, in milliseconds since 1970.
@@ -62,11 +63,11 @@ pub struct Entry {
 
 /// What is noted of a change.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct AuditEvent {
     pub(crate) action: &'static str,
     pub(crate) app: Option<String>,
     pub(crate) target: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: AuditOutcome,
     pub(crate) before: Option<String>,
     pub(crate) after: Option<String>,
 }
@@ -89,7 +90,7 @@ pub struct Chain {
 
 /// The first entry at which the chain does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum BrokenChain {
     /// It is not there.
     #[error("entry {0} of the audit is missing")]
     Missing(i64),
@@ -98,12 +99,12 @@ pub enum Broken {
     Beyond(i64),
     /// It is not what was written, or what is before it is not.
     #[error("entry {} of the audit was changed: it now reads `{}` of `{}` by `{}`", .0.seq, .0.action, .0.target, .0.actor)]
-    Changed(Box<Entry>),
+    Changed(Box<AuditEntry>),
 }
 
 /// Which entries.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct AuditFilter {
     /// Of this app only.
     pub app: Option<String>,
 }
@@ -118,13 +119,13 @@ impl Chain {
     /// Goes on with the next entry.
     ///
     /// # Errors
-    /// [`Broken`]: it is not the next one, or not what was written.
-    pub fn add(&mut self, entry: &Entry) -> Result<(), Broken> {
+    /// [`BrokenChain`]: it is not the next one, or not what was written.
+    pub fn add(&mut self, entry: &AuditEntry) -> Result<(), BrokenChain> {
         if entry.seq != self.entries + 1 {
-            return Err(Broken::Missing(self.entries + 1));
+            return Err(BrokenChain::Missing(self.entries + 1));
         }
         if entry.hash_behind(&self.hash) != entry.hash {
-            return Err(Broken::Changed(Box::new(entry.clone())));
+            return Err(BrokenChain::Changed(Box::new(entry.clone())));
         }
         (self.entries, self.hash) = (entry.seq, entry.hash.clone());
         Ok(())
@@ -136,7 +137,7 @@ impl Chain {
     }
 }
 
-impl Entry {
+impl AuditEntry {
     /// The hash that it should have, behind one with the hash `before`.
     pub(crate) fn hash_behind(&self, before: &str) -> String {
         let mut hash = Sha256::new();
@@ -177,7 +178,7 @@ impl Entry {
     }
 }
 
-impl Outcome {
+impl AuditOutcome {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -204,10 +205,10 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn audit(&self, filter: &Filter, page: &Page) -> Result<Vec<Entry>, Error> {
+    pub async fn audit(&self, filter: &AuditFilter, page: &Page) -> Result<Vec<AuditEntry>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
         let before = before.map_err(|_| Error::invalid("/after", "invalid cursor"))?;
-        let limit = Value::from(page.limit_of_documents());
+        let limit = SqlValue::from(page.limit_of_documents());
         let rows = match &filter.app {
             None => {
                 let sql = entries!("seq < ? ORDER BY seq DESC LIMIT ?");
@@ -218,7 +219,7 @@ impl Catalog {
                 self.db.rows(sql, &[app.into(), before.into(), limit]).await?
             }
         };
-        rows.iter().map(Entry::of).collect()
+        rows.iter().map(AuditEntry::of).collect()
     }
 
     /// Entries in the order in which they were made, behind the one numbered `seq`: at most a
@@ -226,10 +227,10 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn audit_since(&self, seq: i64) -> Result<Vec<Entry>, Error> {
+    pub async fn audit_since(&self, seq: i64) -> Result<Vec<AuditEntry>, Error> {
         let sql = entries!("seq > ? ORDER BY seq LIMIT ?");
         let rows = self.db.rows(sql, &[seq.into(), STEP.into()]).await?;
-        rows.iter().map(Entry::of).collect()
+        rows.iter().map(AuditEntry::of).collect()
     }
 
     /// Looks at every entry.
@@ -244,10 +245,13 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::Damaged`] with the first that is not what was written, or is missing.
-    pub async fn verify_audit_with(&self, mut look: impl FnMut(&Entry)) -> Result<Verified, Error> {
+    pub async fn verify_audit_with(
+        &self,
+        mut look: impl FnMut(&AuditEntry),
+    ) -> Result<Verified, Error> {
         let mut chain = Chain::default();
         // What is added meanwhile is of no concern.
-        let Head { last, hash, beyond } = self.audit_head().await?;
+        let ChainHead { last, hash, beyond } = self.audit_head().await?;
         while chain.entries < last {
             let entries = self.audit_since(chain.entries).await;
             let mut entries = entries.map_err(|error| unreadable(chain.entries, error))?;
@@ -265,27 +269,27 @@ impl Catalog {
             entries.iter().for_each(&mut look);
         }
         if (chain.entries, &chain.hash) != (last, &hash) {
-            return Err(Broken::Missing(last).into());
+            return Err(BrokenChain::Missing(last).into());
         }
         match beyond {
-            Some(seq) => Err(Broken::Beyond(seq).into()),
+            Some(seq) => Err(BrokenChain::Beyond(seq).into()),
             None => Ok(chain.verified()),
         }
     }
 
     /// Both at once: entries and the head are written together.
-    async fn audit_head(&self) -> Result<Head, Error> {
+    async fn audit_head(&self) -> Result<ChainHead, Error> {
         let sql = "SELECT h.audit_seq, h.audit_hash, \
                    (SELECT MIN(a.seq) FROM audit a WHERE a.seq > h.audit_seq) \
                    FROM head h WHERE h.id = 1";
         let row = self.db.row(sql, &[]).await?;
         let row = row.ok_or_else(|| Error::Damaged("missing head".to_owned()))?;
-        Ok(Head { last: row.get(0)?, hash: row.get(1)?, beyond: row.get(2)? })
+        Ok(ChainHead { last: row.get(0)?, hash: row.get(1)?, beyond: row.get(2)? })
     }
 }
 
 /// Where the chain ends.
-struct Head {
+struct ChainHead {
     last: i64,
     hash: String,
     /// The first entry behind it, which nothing here has written.
@@ -302,8 +306,8 @@ fn unreadable(behind: i64, error: Error) -> Error {
     }
 }
 
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
+impl From<BrokenChain> for Error {
+    fn from(broken: BrokenChain) -> Self {
         Self::Damaged(broken.to_string())
     }
 }

@@ -1,13 +1,13 @@
 //! Why something of the catalog was not done.
 
-use crate::access::Denied;
+use crate::access::AccessDenied;
 
 /// Why something was not done. Nothing has changed, unless it is [`Unknown`](Self::Unknown).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A field makes no sense, or a document does not: all that is wrong, at least one.
     #[error("{}", listed(.0))]
-    Invalid(Vec<Wrong>),
+    Invalid(Vec<InvalidField>),
     /// There is none of this name.
     #[error("{0} not found")]
     NotFound(&'static str),
@@ -28,7 +28,7 @@ pub enum Error {
     KeyReused,
     /// Not for this one.
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Denied(#[from] AccessDenied),
     /// There are too many of them.
     #[error("limit reached: at most {0}")]
     TooMany(String),
@@ -49,7 +49,7 @@ pub enum Error {
 
 /// One thing that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct InvalidField {
     /// Where, as a JSON pointer into what was sent (RFC 6901).
     pub pointer: String,
     /// What was given there and what is permitted.
@@ -59,12 +59,12 @@ pub struct Wrong {
 impl Error {
     /// The only error: what is at `pointer` makes no sense.
     pub(crate) fn invalid(pointer: &str, problem: impl Into<String>) -> Self {
-        Self::Invalid(vec![Wrong { pointer: pointer.to_owned(), problem: problem.into() }])
+        Self::Invalid(vec![InvalidField { pointer: pointer.to_owned(), problem: problem.into() }])
     }
 }
 
-fn listed(errors: &[Wrong]) -> String {
-    let lines = errors.iter().map(|Wrong { pointer, problem }| match pointer.as_str() {
+fn listed(errors: &[InvalidField]) -> String {
+    let lines = errors.iter().map(|InvalidField { pointer, problem }| match pointer.as_str() {
         "" => problem.clone(),
         pointer => format!("{pointer}: {problem}"),
     });

@@ -5,7 +5,7 @@ mod passwords;
 mod secret;
 
 #[cfg(feature = "oidc")]
-pub(crate) use oidc::{Called, Ended, Refused};
-pub use oidc::{GroupRole, Oidc, OidcConfig};
+pub(crate) use oidc::{CallbackParams, CompletedLogin, SignInError};
+pub use oidc::{GroupGrant, Oidc, OidcProviderConfig};
 pub use passwords::{PASSWORD_CHARS_MIN, Passwords};
 pub use secret::{Secret, SecretKind};

@@ -3,12 +3,12 @@
 //! ```text
 //! who asks ─▶ access::allow ─▶ Catalog ─▶ Change { rows, audit entry, revision } ─▶ database
 //!                                 │
-//!        nodes ◀── Published ◀────┘   what changed since a revision
+//!        nodes ◀── PublishedCatalog ◀────┘   what changed since a revision
 //! ```
 //!
 //! Policies live in a database: SQLite, MySQL or MariaDB, PostgreSQL. Every change is one transaction
 //! that also writes who made it and why, so that neither is there without the other. Requests that are
-//! to be limited never come here: nodes hold what was [published](catalog::Published) to them.
+//! to be limited never come here: nodes hold what was [published](catalog::PublishedCatalog) to them.
 
 pub mod access;
 pub mod api;
@@ -21,8 +21,8 @@ mod limiter_info;
 pub mod limits;
 pub mod node;
 
-pub use access::{Action, Actor, Denied, Role, Rule, Scope, allow};
-pub use catalog::{By, Catalog};
+pub use access::{AccessDenied, AccessRule, Action, Actor, Role, Scope, allow};
+pub use catalog::{Catalog, ChangeContext};
 pub use db::Url;
-pub use error::{Error, Wrong};
+pub use error::{Error, InvalidField};
 pub use limiter_info::LimiterInfo;

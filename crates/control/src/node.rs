@@ -1,7 +1,7 @@
 //! What a node holds of the catalog, so that requests never wait for a database.
 //!
 //! ```text
-//! catalog ─ revision? ─▶ what changed ─▶ Held ─▶ News { policies, tokens } ─▶ engine
+//! catalog ─ revision? ─▶ what changed ─▶ CatalogSnapshot ─▶ CatalogDelta { policies, tokens } ─▶ engine
 //!    └ not there: what is held stays            └▶ a file, for a start without the catalog
 //! ```
 
@@ -11,6 +11,6 @@ mod presence;
 mod tokens;
 
 pub use follower::Follower;
-pub use held::{Held, News};
+pub use held::{CatalogDelta, CatalogSnapshot};
 pub use presence::Presence;
-pub use tokens::{HeldToken, SECRET_BYTES_MAX, Tokens};
+pub use tokens::{CachedToken, SECRET_BYTES_MAX, Tokens};

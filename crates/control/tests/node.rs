@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::json;
-use sluicegate_control::catalog::{NewToken, Page, State};
+use sluicegate_control::catalog::{NewToken, Page, PolicyState};
 use sluicegate_control::identity::{Secret, SecretKind};
-use sluicegate_control::node::{Follower, News, Presence, Tokens};
-use sluicegate_control::{By, Catalog, Scope, Url};
+use sluicegate_control::node::{CatalogDelta, Follower, Presence, Tokens};
+use sluicegate_control::{Catalog, ChangeContext, Scope, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
 
@@ -30,13 +30,13 @@ impl Stage {
         self.dir.path().join("held.json")
     }
 
-    fn follower(&self) -> (Follower, News) {
+    fn follower(&self) -> (Follower, CatalogDelta) {
         let mut follower = Follower::new(url(&self.dir), self.kept());
         let news = follower.restore().expect("there is no file, or a good one");
         (follower, news)
     }
 
-    async fn policy(&self, name: &str, state: State) {
+    async fn policy(&self, name: &str, state: PolicyState) {
         let document = json!({ "name": name, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
         self.catalog.create_policy(&by(), "shop", &document, state).await.expect("it makes sense");
     }
@@ -46,11 +46,11 @@ fn url(dir: &TempDir) -> Url {
     format!("sqlite:{}", dir.path().join("catalog.db").display()).parse().expect("it is a URL")
 }
 
-fn by() -> By {
-    By::operator("because", NOW)
+fn by() -> ChangeContext {
+    ChangeContext::operator("because", NOW)
 }
 
-fn names(news: &News) -> Vec<&str> {
+fn names(news: &CatalogDelta) -> Vec<&str> {
     news.changed.iter().map(sluicegate_policy::Policy::name).collect()
 }
 
@@ -59,8 +59,8 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     let stage = Stage::set().await;
     let (mut follower, nothing) = stage.follower();
     assert!(nothing.changed.is_empty() && nothing.tokens.is_none());
-    stage.policy("a", State::Active).await;
-    stage.policy("b", State::Shadow).await;
+    stage.policy("a", PolicyState::Active).await;
+    stage.policy("b", PolicyState::Shadow).await;
     let news = follower.look(NOW).await.unwrap().expect("there is news");
     assert_eq!(names(&news), ["a", "b"]);
     assert!(news.changed[1].overflow() == &sluicegate_policy::Overflow::Shadow);
@@ -83,7 +83,7 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
 #[tokio::test]
 async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
     let stage = Stage::set().await;
-    stage.policy("a", State::Active).await;
+    stage.policy("a", PolicyState::Active).await;
     let secret = Secret::new(SecretKind::Token);
     let hash = secret.hash();
     let scopes = [Scope::Check];
@@ -123,14 +123,14 @@ async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
 #[tokio::test]
 async fn a_catalog_that_was_taken_back_is_followed_there() {
     let stage = Stage::set().await;
-    stage.policy("a", State::Active).await;
-    stage.policy("b", State::Active).await;
+    stage.policy("a", PolicyState::Active).await;
+    stage.policy("b", PolicyState::Active).await;
     let (mut follower, _) = stage.follower();
     follower.look(NOW).await.unwrap();
     follower.held().keep(&stage.kept()).await.unwrap();
 
     let earlier = Stage::set().await;
-    earlier.policy("c", State::Active).await;
+    earlier.policy("c", PolicyState::Active).await;
     let mut follower = Follower::new(url(&earlier.dir), stage.kept());
     let news = follower.restore().unwrap();
     assert_eq!(names(&news), ["a", "b"]);
@@ -160,10 +160,10 @@ async fn a_file_that_is_not_what_was_written_is_told_of_and_a_policy_nobody_can_
 #[tokio::test]
 async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     let stage = Stage::set().await;
-    stage.policy("a", State::Active).await;
+    stage.policy("a", PolicyState::Active).await;
     let other = Stage::set().await;
     for name in ["b", "c"] {
-        other.policy(name, State::Active).await;
+        other.policy(name, PolicyState::Active).await;
     }
     let (one, another) = (stage.catalog.id().await.unwrap(), other.catalog.id().await.unwrap());
     assert_eq!((one.len(), one == another), (36, false));
@@ -193,7 +193,7 @@ async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
 #[tokio::test]
 async fn files_of_those_who_were_killed_while_they_wrote_are_removed() {
     let stage = Stage::set().await;
-    stage.policy("a", State::Active).await;
+    stage.policy("a", PolicyState::Active).await;
     let left = stage.dir.path().join("held.json.0198c0de000040008000000000000000.new");
     let (mine, dir) = (stage.dir.path().join("held.json.notes.new"), stage.dir.path());
     fs::write(&left, "half").unwrap();

@@ -6,7 +6,7 @@ use core::cell::RefCell;
 use core::fmt::{self, Write};
 
 use crate::limits::{ERRORS_MAX, EXCERPT_CHARS_MAX};
-use crate::node::Node;
+use crate::node::DocumentNode;
 
 /// One thing that is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,12 +95,12 @@ impl core::error::Error for DocumentErrors {}
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     parent: Option<&'a At<'a>>,
-    step: Step<'a>,
+    step: PathStep<'a>,
     errors: &'a RefCell<DocumentErrors>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Root,
     Field(&'a str),
     Index(usize),
@@ -108,15 +108,15 @@ enum Step<'a> {
 
 impl<'a> At<'a> {
     pub(crate) const fn root(errors: &'a RefCell<DocumentErrors>) -> Self {
-        Self { parent: None, step: Step::Root, errors }
+        Self { parent: None, step: PathStep::Root, errors }
     }
 
     pub(crate) const fn field<'b>(&'b self, name: &'b str) -> At<'b> {
-        At { parent: Some(self), step: Step::Field(name), errors: self.errors }
+        At { parent: Some(self), step: PathStep::Field(name), errors: self.errors }
     }
 
     pub(crate) const fn index(&self, index: usize) -> At<'_> {
-        At { parent: Some(self), step: Step::Index(index), errors: self.errors }
+        At { parent: Some(self), step: PathStep::Index(index), errors: self.errors }
     }
 
     /// Reports `problem` here. Returns nothing, as the caller has nothing to return either.
@@ -126,7 +126,7 @@ impl<'a> At<'a> {
     }
 
     /// Reports that `wanted` should be here, not `node`.
-    pub(crate) fn expected<T>(&self, wanted: &str, node: &Node) -> Option<T> {
+    pub(crate) fn expected<T>(&self, wanted: &str, node: &DocumentNode) -> Option<T> {
         self.report(alloc::format!("expected {wanted}, found {}", node.describe()))
     }
 
@@ -138,17 +138,17 @@ impl<'a> At<'a> {
     pub(crate) fn path(&self) -> String {
         let mut path = self.parent.map(At::path).unwrap_or_default();
         match self.step {
-            Step::Root => {}
-            Step::Index(index) => {
+            PathStep::Root => {}
+            PathStep::Index(index) => {
                 let _ = write!(path, "[{index}]");
             }
-            Step::Field(name) if is_plain(name) => {
+            PathStep::Field(name) if is_plain(name) => {
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(name);
             }
-            Step::Field(name) => {
+            PathStep::Field(name) => {
                 let _ = write!(path, "[\"{}\"]", excerpt(name));
             }
         }

@@ -21,7 +21,7 @@ use crate::limits::{DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX}
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Node {
+pub(crate) enum DocumentNode {
     Null,
     Bool(bool),
     /// A number as it was written.
@@ -32,7 +32,7 @@ pub(crate) enum Node {
     Map(Vec<(String, Self)>),
 }
 
-impl Node {
+impl DocumentNode {
     /// Reads JSON or YAML. What begins with `{` or `[` is most likely JSON: it is tried first, and
     /// where neither fits its error is the one that is told.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
@@ -76,7 +76,7 @@ struct Json<'t> {
 }
 
 impl<'t> Json<'t> {
-    fn node(&mut self, raw: &'t RawValue, depth: usize) -> Result<Node, String> {
+    fn node(&mut self, raw: &'t RawValue, depth: usize) -> Result<DocumentNode, String> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
             return Err(alloc::format!("more than {NODES_MAX} values"));
@@ -90,18 +90,18 @@ impl<'t> Json<'t> {
             Some(b'{') => {
                 let Entries(entries) = self.parse(raw)?;
                 let node = |(key, raw)| Ok((key, self.node(raw, depth + 1)?));
-                Node::Map(entries.into_iter().map(node).collect::<Result<_, String>>()?)
+                DocumentNode::Map(entries.into_iter().map(node).collect::<Result<_, String>>()?)
             }
             Some(b'[') => {
                 let items: Vec<&RawValue> = self.parse(raw)?;
                 let node = |raw| self.node(raw, depth + 1);
-                Node::List(items.into_iter().map(node).collect::<Result<_, String>>()?)
+                DocumentNode::List(items.into_iter().map(node).collect::<Result<_, String>>()?)
             }
-            Some(b'"') => Node::Text(self.parse(raw)?),
-            Some(b't') => Node::Bool(true),
-            Some(b'f') => Node::Bool(false),
-            Some(b'n') => Node::Null,
-            _ => Node::Number(text.to_owned()),
+            Some(b'"') => DocumentNode::Text(self.parse(raw)?),
+            Some(b't') => DocumentNode::Bool(true),
+            Some(b'f') => DocumentNode::Bool(false),
+            Some(b'n') => DocumentNode::Null,
+            _ => DocumentNode::Number(text.to_owned()),
         })
     }
 
@@ -147,7 +147,7 @@ impl<'t> Visitor<'t> for EntriesVisitor {
     }
 }
 
-fn yaml(text: &str) -> Result<Node, String> {
+fn yaml(text: &str) -> Result<DocumentNode, String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
@@ -223,17 +223,19 @@ enum Yaml {
 }
 
 impl Yaml {
-    fn into_node(self, place: Location, text: &str) -> Node {
+    fn into_node(self, place: Location, text: &str) -> DocumentNode {
         let child = |child: Spanned<Self>| child.value.into_node(child.defined, text);
         match self {
-            Self::Null => Node::Null,
-            Self::Bool(value) => Node::Bool(value),
-            Self::Number(understood) => Node::Number(written(place, text).unwrap_or(understood)),
-            Self::Text(value) => Node::Text(value),
-            Self::List(items) => Node::List(items.into_iter().map(child).collect()),
+            Self::Null => DocumentNode::Null,
+            Self::Bool(value) => DocumentNode::Bool(value),
+            Self::Number(understood) => {
+                DocumentNode::Number(written(place, text).unwrap_or(understood))
+            }
+            Self::Text(value) => DocumentNode::Text(value),
+            Self::List(items) => DocumentNode::List(items.into_iter().map(child).collect()),
             Self::Map(entries) => {
                 let entry = |(key, value)| (key, child(value));
-                Node::Map(entries.into_iter().map(entry).collect())
+                DocumentNode::Map(entries.into_iter().map(entry).collect())
             }
         }
     }
@@ -319,7 +321,7 @@ mod tests {
     const ALIASES: &str = "anchors and aliases expand to too large a document";
 
     fn check(text: &str, expected: &str) {
-        let found = match Node::read(text) {
+        let found = match DocumentNode::read(text) {
             Ok(node) => alloc::format!("{node:?}"),
             Err(problem) => problem,
         };
@@ -388,7 +390,7 @@ mod tests {
         check("[1] 2", "trailing characters at line 1 column 5");
         check("[\n \"\\ud800\"]", "an escape that is not a character at line 2 column 2");
         for text in ["a: [1", "a: 'x", "a:\n\t- b", "- a\n--- \n- b", "a: *b", "? [a]\n: b"] {
-            let problem = Node::read(text).unwrap_err();
+            let problem = DocumentNode::read(text).unwrap_err();
             assert!(problem.contains("line ") && problem.contains("column "), "{problem}");
         }
     }
@@ -410,11 +412,11 @@ mod tests {
     #[test]
     fn depth_size_and_aliases_are_bounded() {
         let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(Node::read(&deep(DEPTH_MAX)).is_ok());
+        assert!(DocumentNode::read(&deep(DEPTH_MAX)).is_ok());
         check(&deep(DEPTH_MAX + 1), "nested more than 16 deep at line 1 column 17");
-        assert!(Node::read(&alloc::format!("--- {}", deep(DEPTH_MAX + 1))).is_err());
-        assert!(Node::read(&deep(100_000)).is_err());
-        assert!(Node::read(&alloc::format!("--- {}", deep(100_000))).is_err());
+        assert!(DocumentNode::read(&alloc::format!("--- {}", deep(DEPTH_MAX + 1))).is_err());
+        assert!(DocumentNode::read(&deep(100_000)).is_err());
+        assert!(DocumentNode::read(&alloc::format!("--- {}", deep(100_000))).is_err());
         check(&" ".repeat(DOCUMENT_BYTES_MAX + 1), "8388609 bytes, expected at most 8388608");
         let many = alloc::format!("[{}0]", "0,".repeat(NODES_MAX));
         check(&many, "more than 500000 values");
@@ -423,8 +425,8 @@ mod tests {
             let alias = alloc::format!("*a{},", level - 1).repeat(10);
             bomb += &alloc::format!("a{level}: &a{level} [{alias}]\n");
         }
-        assert!(Node::read(&bomb).unwrap_err().starts_with(ALIASES));
+        assert!(DocumentNode::read(&bomb).unwrap_err().starts_with(ALIASES));
         let text = alloc::format!("- &a {}\n{}", "x".repeat(1 << 20), "- *a\n".repeat(300));
-        assert!(Node::read(&text).unwrap_err().starts_with(ALIASES));
+        assert!(DocumentNode::read(&text).unwrap_err().starts_with(ALIASES));
     }
 }

@@ -22,7 +22,7 @@ pub struct Policy {
     /// The app that owns it, where that is known: that of a catalog.
     pub(crate) owner: Option<Box<str>>,
     pub(crate) rules: Rules,
-    pub(crate) overrides: Overrides,
+    pub(crate) overrides: KeyOverrides,
     pub(crate) overflow: Overflow,
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) on_overload: OnOverload,
@@ -47,7 +47,7 @@ pub(crate) enum Apps {
 pub(crate) const EVERY_APP: &str = "*";
 
 /// Rules of their own by key. Who writes documents chooses the keys, so the hash needs no secret.
-pub(crate) type Overrides = HashMap<Box<[u8]>, Rules, FixedState>;
+pub(crate) type KeyOverrides = HashMap<Box<[u8]>, Rules, FixedState>;
 
 /// The rules of a key, with the calendars that they follow.
 #[derive(Clone, Debug)]
@@ -88,14 +88,14 @@ pub enum Fallback {
         /// Its body.
         body: Box<str>,
         /// Its headers: names in lower case with their values.
-        headers: Headers,
+        headers: HeaderPairs,
     },
     /// A tag by which the caller knows to serve its own fallback.
     Tag(Box<str>),
 }
 
 /// Names of headers with their values.
-pub type Headers = Box<[(Box<str>, Box<str>)]>;
+pub type HeaderPairs = Box<[(Box<str>, Box<str>)]>;
 
 /// What is decided while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Policy {
             apps: Apps::Unsaid,
             owner: None,
             rules,
-            overrides: Overrides::default(),
+            overrides: KeyOverrides::default(),
             overflow: Overflow::default(),
             on_store_failure: OnStoreFailure::default(),
             on_overload: OnOverload::default(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use proptest::prelude::*;
 use sluicegate_policy::DescriptorTree;
-use sluicegate_policy::descriptor::{Action, Unit, join};
+use sluicegate_policy::descriptor::{DescriptorAction, Unit, join};
 
 const TREE: &str = "
 descriptors:
@@ -27,8 +27,8 @@ fn check(entries: &[(&str, &str)], expected: Option<(&str, Option<&str>)>) {
     let tree = tree(TREE);
     let found = tree.find("d", entries.iter().copied());
     let found = found.map(|(leaf, key)| match &leaf.action {
-        Action::Policy(name) => (name.to_string(), key.map(Cow::into_owned)),
-        Action::Refuse { .. } => ("Refuse".to_owned(), key.map(Cow::into_owned)),
+        DescriptorAction::Policy(name) => (name.to_string(), key.map(Cow::into_owned)),
+        DescriptorAction::Refuse { .. } => ("Refuse".to_owned(), key.map(Cow::into_owned)),
         action => (format!("{action:?}"), key.map(Cow::into_owned)),
     });
     let expected = expected.map(|(policy, key)| (policy.to_owned(), key.map(str::to_owned)));
@@ -136,7 +136,7 @@ descriptors:
 ",
     );
     let (leaf, _) = tree.find("d", [("a", "b")]).unwrap();
-    assert_eq!(leaf.action, Action::Refuse { unit: Some(Unit::Hour), shadow: true });
+    assert_eq!(leaf.action, DescriptorAction::Refuse { unit: Some(Unit::Hour), shadow: true });
     assert!(leaf.quota && tree.has("empty") && tree.has("d") && !tree.has("e"));
     let one = |fields: &str, expected: &str| {
         let text = format!("descriptors: [{{ domain: d, entries: [{{ key: a }}], {fields} }}]");
@@ -170,8 +170,8 @@ descriptors:
     let check = |entries: &[(&str, &str)], expected: Option<(&str, &str)>| {
         let found = tree.find("d", entries.iter().copied());
         let found = found.map(|(leaf, key)| (leaf.action.clone(), key.map(Cow::into_owned)));
-        let expected =
-            expected.map(|(name, key)| (Action::Policy(name.into()), Some(key.to_owned())));
+        let expected = expected
+            .map(|(name, key)| (DescriptorAction::Policy(name.into()), Some(key.to_owned())));
         assert_eq!(found, expected, "{entries:?}");
     };
     check(&[("path", "/a/b/c")], Some(("middle", "/a/b/c")));
@@ -197,8 +197,8 @@ descriptors:
 ",
     );
     let policy = |value| tree.find("d", [("a", value)]).map(|(leaf, _)| leaf.action.clone());
-    assert_eq!(policy("xzy"), Some(Action::Policy("first".into())));
-    assert_eq!(policy("x*y"), Some(Action::Policy("second".into())));
+    assert_eq!(policy("xzy"), Some(DescriptorAction::Policy("first".into())));
+    assert_eq!(policy("x*y"), Some(DescriptorAction::Policy("second".into())));
 }
 
 #[test]
@@ -270,7 +270,7 @@ proptest! {
         let asked: Vec<_> = asked.iter().map(|(key, value)| (&**key, &**value)).collect();
         let found = tree.find("d", asked.iter().copied()).map(|(leaf, _)| leaf.action.clone());
         let expected = search(&distinct, &asked);
-        prop_assert_eq!(found, expected.map(|place| Action::Policy(format!("p{place}").into())));
+        prop_assert_eq!(found, expected.map(|place| DescriptorAction::Policy(format!("p{place}").into())));
     }
 }
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
 use sluicegate_policy::descriptor::envoy::{Import, import, import_merged};
-use sluicegate_policy::descriptor::{Action, Unit};
+use sluicegate_policy::descriptor::{DescriptorAction, Unit};
 use sluicegate_policy::{DescriptorTree, Document, Overflow, Policy, PolicySet};
 
 fn imported(files: &[(&str, &str)]) -> Import {
@@ -33,14 +33,14 @@ impl Served {
             return "no limit".into();
         };
         let name = match &leaf.action {
-            Action::Allow => return "allow".into(),
-            Action::Ignore => return "no limit".into(),
-            Action::Refuse { unit, shadow } => {
+            DescriptorAction::Allow => return "allow".into(),
+            DescriptorAction::Ignore => return "no limit".into(),
+            DescriptorAction::Refuse { unit, shadow } => {
                 let unit = unit.map_or("anything", Unit::name);
                 let shadow = if *shadow { ", in the shadow" } else { "" };
                 return format!("refuse, 0 per {unit}{shadow}");
             }
-            Action::Policy(name) => name,
+            DescriptorAction::Policy(name) => name,
         };
         let policy = self.policies.resolve(name).expect("its policy is there");
         let rules = policy.rules();

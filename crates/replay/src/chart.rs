@@ -11,7 +11,7 @@ use sluicegate_text::say::one_line;
 use sluicegate_text::words::{Era, date, span, thousands};
 
 use super::summary::timeline::WIDTHS_US;
-use super::summary::{Buckets, CountedBucket};
+use super::summary::{CountedBucket, TimeBuckets};
 
 /// Size in pixels; an SVG can be scaled to any other.
 const SIZE: (u32, u32) = (1_200, 600);
@@ -45,7 +45,7 @@ struct Band {
 }
 
 /// The picture of `timeline`, titled by the name of the input.
-pub(crate) fn svg(input: &str, era: Era, timeline: &Buckets) -> String {
+pub(crate) fn svg(input: &str, era: Era, timeline: &TimeBuckets) -> String {
     let mut svg = String::new();
     draw(&mut svg, input, era, timeline).expect("drawing into a string does no IO");
     svg
@@ -54,7 +54,7 @@ pub(crate) fn svg(input: &str, era: Era, timeline: &Buckets) -> String {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(svg: &mut String, input: &str, era: Era, timeline: &Buckets) -> DrawResult {
+fn draw(svg: &mut String, input: &str, era: Era, timeline: &TimeBuckets) -> DrawResult {
     let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let (header, body) = area.split_vertically(HEADER_HEIGHT);
@@ -74,7 +74,7 @@ fn draw(svg: &mut String, input: &str, era: Era, timeline: &Buckets) -> DrawResu
 }
 
 /// The buckets as they are drawn: joined until there are few enough.
-fn drawn(timeline: &Buckets) -> (u64, Vec<CountedBucket>) {
+fn drawn(timeline: &TimeBuckets) -> (u64, Vec<CountedBucket>) {
     let span_us = timeline.bucket_us.saturating_mul(timeline.buckets.len() as u64);
     let mut widths = WIDTHS_US.iter().copied().filter(|width| *width >= timeline.bucket_us);
     let width = widths.find(|width| span_us / width < DRAWN_MAX as u64);
@@ -95,7 +95,7 @@ fn drawn(timeline: &Buckets) -> (u64, Vec<CountedBucket>) {
 }
 
 /// The title, and a legend that also tells the totals.
-fn draw_header(header: &Area<'_>, input: &str, timeline: &Buckets) -> DrawResult {
+fn draw_header(header: &Area<'_>, input: &str, timeline: &TimeBuckets) -> DrawResult {
     let title = TextStyle::from((FONT, 24).into_font()).color(&INK);
     header.draw(&Text::new(format!("Replay of {}", one_line(input)), (24, 16), title))?;
     let text = TextStyle::from((FONT, 16).into_font()).color(&INK);
@@ -305,12 +305,12 @@ mod tests {
 
     use super::*;
 
-    fn buckets(bucket_us: u64, first_us: u64, counts: &[(u64, u64, u64)]) -> Buckets {
+    fn buckets(bucket_us: u64, first_us: u64, counts: &[(u64, u64, u64)]) -> TimeBuckets {
         let bucket = |(place, (passed, waited, refused)): (usize, &(u64, u64, u64))| {
             let at_us = first_us + place as u64 * bucket_us;
             CountedBucket { at_us, passed: *passed, waited: *waited, refused: *refused }
         };
-        Buckets { bucket_us, buckets: counts.iter().enumerate().map(bucket).collect() }
+        TimeBuckets { bucket_us, buckets: counts.iter().enumerate().map(bucket).collect() }
     }
 
     /// The texts of a picture.

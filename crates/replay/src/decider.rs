@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sluicegate::store::MemoryStore;
-use sluicegate::store::redis::codec::Clock;
+use sluicegate::store::redis::codec::ScriptClock;
 use sluicegate::store::redis::{RedisConfig, RedisStore};
 use sluicegate::{Answer, DecideError, Engine, ManualClock, Micros, Request};
 use sluicegate_policy::PolicySet;
@@ -13,14 +13,14 @@ use tokio::runtime::{Builder, Runtime};
 /// Decides one request after the other, in virtual time.
 pub(crate) enum Decider {
     Memory(Arc<Engine>),
-    Redis(OnRedis),
+    Redis(RedisDecider),
 }
 
 /// When the first version of the policies was taken over, as states in Redis have it: any time that they
 /// can count from. Each later version is a millisecond later.
 const VERSIONS_SINCE: Micros = Micros::from_secs(1_800_000_000);
 
-pub(crate) struct OnRedis {
+pub(crate) struct RedisDecider {
     engine: Arc<Engine<RedisStore>>,
     runtime: Runtime,
 }
@@ -39,13 +39,13 @@ impl Decider {
     pub(crate) fn in_redis(policies: PolicySet, config: &RedisConfig) -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let store = runtime.block_on(async {
-            let store = RedisStore::start(config)?.with_clock(Clock::Given);
+            let store = RedisStore::start(config)?.with_clock(ScriptClock::Given);
             store.ready().await?;
             anyhow::Ok(store.in_namespace(&format!("replay-{:016x}", fastrand::u64(..))))
         })?;
         let clock = Arc::new(ManualClock::at(VERSIONS_SINCE));
         let engine = Arc::new(Engine::new(policies, store, clock));
-        Ok(Self::Redis(OnRedis { engine, runtime }))
+        Ok(Self::Redis(RedisDecider { engine, runtime }))
     }
 
     /// Decides `request` at `at`.

@@ -6,7 +6,7 @@ use sluicegate_policy::DocumentErrors;
 use sluicegate_text::fields::{Field, FieldError, listed};
 use sluicegate_text::say::{self, one_line};
 
-use super::jsonl::Op;
+use super::jsonl::OpName;
 use super::source::LINE_BYTES_MAX;
 
 /// Why an event was not decided. It changed nothing.
@@ -26,7 +26,7 @@ pub enum EventError {
     #[error(transparent)]
     Range(#[from] RangeError),
     /// There is no such operation.
-    #[error("op: unknown op `{0}`, expected one of {ops}", ops = listed(Op::ALL.map(Op::name)))]
+    #[error("op: unknown op `{0}`, expected one of {ops}", ops = listed(OpName::ALL.map(OpName::name)))]
     UnknownOp(String),
     /// The operation needs this field.
     #[error("{}: is missing, `{}` needs {}", .field.name(), .op.name(), .field.expected())]
@@ -34,7 +34,7 @@ pub enum EventError {
         /// The field.
         field: Field,
         /// The operation.
-        op: Op,
+        op: OpName,
     },
     /// The operation does not know this field.
     #[error("{}: cannot be combined with `{}`", .field.name(), .op.name())]
@@ -42,7 +42,7 @@ pub enum EventError {
         /// The field.
         field: Field,
         /// The operation.
-        op: Op,
+        op: OpName,
     },
     /// Time went back.
     #[error(

@@ -13,13 +13,13 @@ use anyhow::{Context, Result, bail};
 use super::is_dash;
 
 /// The files that are taken, each with the name under which people know it.
-pub(crate) struct Files(Vec<(&'static str, Id)>);
+pub(crate) struct OpenedFiles(Vec<(&'static str, Id)>);
 
 /// Device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id(u64, u64);
 
-impl Files {
+impl OpenedFiles {
     /// Takes the files that are read: names, and paths of which `-` is standard input.
     pub(crate) fn reading(files: &[(&'static str, &Path)]) -> Self {
         let id = |path: &Path| {

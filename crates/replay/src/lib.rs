@@ -39,11 +39,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use decider::Decider;
-use files::Files;
+use files::OpenedFiles;
 use logs::Logs;
-use output::Output;
+use output::DecisionWriter;
 use progress::Progress;
-use session::Session;
+use session::ReplaySession;
 use sluicegate::store::KEYS_MAX_DEFAULT;
 use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
@@ -52,7 +52,7 @@ use sluicegate_text::documents;
 use sluicegate_text::say;
 use sluicegate_text::store::StoreName;
 use sluicegate_text::words::{self, Era};
-use source::{Line, Source};
+use source::{InputLine, LineReader};
 
 /// Lines between two looks at the progress: seldom enough not to be felt.
 const LINES_PER_LOOK: u64 = 8_192;
@@ -65,7 +65,7 @@ pub struct ReplayArgs {
     policies: PathBuf,
     /// Input format; detected from the input by default.
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<InputFormat>,
     /// Policy for log lines, and for events without one. Without it, log lines use the first policy
     /// that matches, or the only one.
     #[arg(long, value_name = "NAME")]
@@ -101,7 +101,7 @@ pub struct ReplayArgs {
 
 /// How the input is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum InputFormat {
     /// One event a line, as JSON.
     Jsonl,
     /// An access log of Apache or nginx.
@@ -123,36 +123,37 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     // Who may use a policy is not recorded; what it would have done is the question.
     let policies = PolicySet::new(documents::load(&args.policies)?.for_every_app());
     let input = say::input(&args.input);
-    let mut source = Source::open(&args.input).with_context(|| input.clone())?;
+    let mut source = LineReader::open(&args.input).with_context(|| input.clone())?;
     let format = args.format.unwrap_or_else(|| guess(source.peek()));
     let mut logs = match format {
-        Format::Jsonl if args.key.is_some() => {
+        InputFormat::Jsonl if args.key.is_some() => {
             bail!("--key: requires `--format combined`; events contain their keys");
         }
-        Format::Jsonl => {
+        InputFormat::Jsonl => {
             if let Some(name) = &args.policy {
                 logs::named(&policies, name)?;
             }
             None
         }
-        Format::Combined => {
+        InputFormat::Combined => {
             let (policy, key) = (args.policy.as_deref(), args.key.clone());
             Some(Logs::new(&policies, policy, key, args.reorder)?)
         }
     };
-    let mut files = Files::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
+    let mut files =
+        OpenedFiles::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
     let mut create = |option, path: &Option<PathBuf>| {
         path.as_deref().map(|path| files.create(option, path)).transpose()
     };
     let decisions = create("--decisions", &args.decisions)?;
     let picture = create("--svg", &args.svg)?;
-    let output = Output::new(decisions);
+    let output = DecisionWriter::new(decisions);
     let progress = Progress::new(input.clone(), &source);
     let decider = match StoreName::parse(&args.store).context("--store")? {
         StoreName::Memory => Decider::in_memory(policies, args.keys_max),
         StoreName::Redis(config) => Decider::in_redis(policies, &config).context("--store")?,
     };
-    let session = Session::new(decider, output, progress);
+    let session = ReplaySession::new(decider, output, progress);
     let mut session = session.with_policy(args.policy.clone());
 
     let begin = MonotonicClock.now();
@@ -168,14 +169,14 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
         say::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
     }
     tell(args, &session, (format, read.is_ok()), picture)?;
-    tell_speed(session.tally.events(), elapsed);
-    let is_bad = read.is_err() || (format == Format::Jsonl && session.tally.errors > 0);
+    print_speed(session.tally.events(), elapsed);
+    let is_bad = read.is_err() || (format == InputFormat::Jsonl && session.tally.errors > 0);
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn read_all(
-    source: &mut Source,
-    session: &mut Session,
+    source: &mut LineReader,
+    session: &mut ReplaySession,
     mut logs: Option<&mut Logs>,
 ) -> io::Result<()> {
     let read = loop {
@@ -184,12 +185,14 @@ fn read_all(
             session.progress.read(source.bytes_read());
         }
         match source.next_line() {
-            Ok(Some(Line::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
-            Ok(Some(Line::Bytes(bytes))) => match &mut logs {
+            Ok(Some(InputLine::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
+            Ok(Some(InputLine::Bytes(bytes))) => match &mut logs {
                 Some(logs) => logs.line(number, bytes, session),
                 None => session.event(number, bytes),
             },
-            Ok(Some(Line::TooLong)) => session.failed(number, None, &error::EventError::LongLine),
+            Ok(Some(InputLine::TooLong)) => {
+                session.failed(number, None, &error::EventError::LongLine)
+            }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -206,15 +209,15 @@ fn read_all(
 /// The summary and the picture. The input was of `format`, and read to its end if it is `complete`.
 fn tell(
     args: &ReplayArgs,
-    session: &Session,
-    (format, complete): (Format, bool),
+    session: &ReplaySession,
+    (format, complete): (InputFormat, bool),
     picture: Option<Box<dyn Write>>,
 ) -> Result<()> {
     let summary = session.tally.summary(complete);
     let input = title(&args.input);
     let (era, bad) = match format {
-        Format::Combined => (Era::Unix, "bad lines"),
-        Format::Jsonl => (summary.era(), "bad events"),
+        InputFormat::Combined => (Era::Unix, "bad lines"),
+        InputFormat::Jsonl => (summary.era(), "bad events"),
     };
     let mut text = Vec::new();
     if args.json {
@@ -237,7 +240,7 @@ fn tell(
     Ok(())
 }
 
-fn tell_speed(events: u64, elapsed: Micros) {
+fn print_speed(events: u64, elapsed: Micros) {
     let per_second = u128::from(events) * 1_000_000 / u128::from(elapsed.get().max(1));
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
     let (events, per_second) = (words::thousands(events), words::thousands(per_second));
@@ -247,16 +250,16 @@ fn tell_speed(events: u64, elapsed: Micros) {
 
 /// The format of an input that begins with `head`: that of the first line which is one or the
 /// other.
-fn guess(head: &[u8]) -> Format {
+fn guess(head: &[u8]) -> InputFormat {
     for line in head.split(|byte| *byte == b'\n') {
         if line.trim_ascii_start().starts_with(b"{") {
-            return Format::Jsonl;
+            return InputFormat::Jsonl;
         }
         if combined::parse(String::from_utf8_lossy(line).as_bytes()).is_ok() {
-            return Format::Combined;
+            return InputFormat::Combined;
         }
     }
-    Format::Jsonl
+    InputFormat::Jsonl
 }
 
 /// What an input is called above its summary: its file name, or what `-` stands for.

@@ -9,25 +9,25 @@ use sluicegate_policy::{KeyAttribute, Policy, PolicySet};
 use sluicegate_text::say::one_line;
 
 use super::combined::{self, LogError, LogLine};
-use super::jsonl::Op;
+use super::jsonl::OpName;
 use super::reorder::Reorder;
-use super::session::{Ask, Session};
+use super::session::{ReplayRequest, ReplaySession};
 
 /// Lines on their way to the session: which policy they are a check of, with which key, and when.
 pub(crate) struct Logs {
-    guard: Guard,
-    reorder: Reorder<(u64, Guarded)>,
+    guard: LineGuard,
+    reorder: Reorder<(u64, GuardedLine)>,
 }
 
 /// Which policy guards a line of a log, and what its key is made of.
-pub(crate) struct Guard {
+pub(crate) struct LineGuard {
     choice: Choice,
     /// What keys are made of, if it is not what the policy says.
     key: Option<Vec<KeyAttribute>>,
 }
 
 /// A line that is guarded.
-pub(crate) struct Guarded {
+pub(crate) struct GuardedLine {
     pub(crate) policy: Arc<Policy>,
     key: Box<str>,
 }
@@ -53,12 +53,12 @@ impl Logs {
         key: Option<Vec<KeyAttribute>>,
         window: Micros,
     ) -> Result<Self> {
-        let guard = Guard::new(choose(policies, policy)?, key)?;
+        let guard = LineGuard::new(choose(policies, policy)?, key)?;
         Ok(Self { guard, reorder: Reorder::new(window) })
     }
 
     /// Takes one line of the log; it and others are decided when their time has come.
-    pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut Session) {
+    pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut ReplaySession) {
         // Servers escape what is not text. Where one did not, the rest of the line still counts.
         let text = String::from_utf8_lossy(bytes);
         let parsed = match combined::parse(text.as_bytes()) {
@@ -76,7 +76,7 @@ impl Logs {
     }
 
     /// The end of the log: decides what still waits for its turn.
-    pub(crate) fn finish(&mut self, session: &mut Session) {
+    pub(crate) fn finish(&mut self, session: &mut ReplaySession) {
         while let Some((at, check)) = self.reorder.pop() {
             decide(at, &check, session);
         }
@@ -84,7 +84,7 @@ impl Logs {
     }
 }
 
-impl Guard {
+impl LineGuard {
     fn new(choice: Choice, key: Option<Vec<KeyAttribute>>) -> Result<Self> {
         let own: Vec<_> = match (&key, &choice) {
             (Some(key), _) => key.iter().collect(),
@@ -118,7 +118,7 @@ impl Guard {
     ///
     /// # Errors
     /// If the line lacks what its key is made of.
-    pub(crate) fn of(&self, line: &LogLine<'_>) -> Result<Option<Guarded>, LogError> {
+    pub(crate) fn of(&self, line: &LogLine<'_>) -> Result<Option<GuardedLine>, LogError> {
         let LogLine { at: _, request, is_cut } = line;
         let policy = match &self.choice {
             Choice::One(policy) => Some(policy),
@@ -131,7 +131,7 @@ impl Guard {
             return Err(LogError::Missing("user_agent"));
         }
         let key = key_of(attributes, request).into();
-        Ok(Some(Guarded { policy: Arc::clone(policy), key }))
+        Ok(Some(GuardedLine { policy: Arc::clone(policy), key }))
     }
 
     /// What the keys of `policy` are made of.
@@ -141,7 +141,7 @@ impl Guard {
     }
 }
 
-impl Guarded {
+impl GuardedLine {
     /// Whose budget it is. A request without an attribute that is a whole key takes that of all who
     /// lack it.
     pub(crate) fn key(&self) -> Option<&str> {
@@ -178,13 +178,13 @@ fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
     }
 }
 
-fn decide(at: Micros, (line, guarded): &(u64, Guarded), session: &mut Session) {
-    let ask = Ask {
+fn decide(at: Micros, (line, guarded): &(u64, GuardedLine), session: &mut ReplaySession) {
+    let ask = ReplayRequest {
         line: *line,
         at,
         policy: guarded.policy.name(),
         key: guarded.key(),
-        op: Op::Check,
+        op: OpName::Check,
         verb: Verb::Check { cost: Cost::ONE },
         id: None,
     };

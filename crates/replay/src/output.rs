@@ -18,7 +18,7 @@ use std::io::{self, Write};
 
 use sluicegate::{Decision, Micros};
 
-use super::jsonl::Op;
+use super::jsonl::OpName;
 
 /// Written at a time: large enough that system calls are not felt.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -27,7 +27,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub(crate) const HELD_LINES_MAX: usize = 65_536;
 
 /// Where decision lines go.
-pub(crate) struct Output {
+pub(crate) struct DecisionWriter {
     sink: Option<Box<dyn Write>>,
     buffer: Vec<u8>,
     /// Lines from the first one that is not decided yet; `None` is such a one.
@@ -40,14 +40,14 @@ pub(crate) struct Output {
 
 /// The place of a line that will be written later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(u64);
+pub(crate) struct OutputSlot(u64);
 
 /// What a decision line says.
 pub(crate) struct DecisionLine<'a> {
     pub(crate) at: Micros,
     pub(crate) policy: &'a str,
     pub(crate) key: Option<&'a str>,
-    pub(crate) op: Op,
+    pub(crate) op: OpName,
     /// Time from `at` to the decision: other than zero only if it was tried again.
     pub(crate) delay: Micros,
     pub(crate) decision: &'a Decision,
@@ -55,7 +55,7 @@ pub(crate) struct DecisionLine<'a> {
     pub(crate) id: Option<&'a str>,
 }
 
-impl Output {
+impl DecisionWriter {
     /// Lines go to `sink`; without one nothing is written.
     pub(crate) fn new(sink: Option<Box<dyn Write>>) -> Self {
         Self { sink, buffer: Vec::new(), held: VecDeque::new(), first: 0, failure: None }
@@ -73,13 +73,13 @@ impl Output {
     }
 
     /// Leaves a place for a line that comes later.
-    pub(crate) fn hold(&mut self) -> Place {
+    pub(crate) fn hold(&mut self) -> OutputSlot {
         self.held.push_back(None);
-        Place(self.first + self.held.len() as u64 - 1)
+        OutputSlot(self.first + self.held.len() as u64 - 1)
     }
 
     /// Writes the line for which `place` was left.
-    pub(crate) fn fill(&mut self, place: Place, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn fill(&mut self, place: OutputSlot, write: impl FnOnce(&mut Vec<u8>)) {
         let line = self.line(write);
         let place = usize::try_from(place.0 - self.first).expect("a place within what is held");
         self.held[place] = Some(line);
@@ -91,8 +91,8 @@ impl Output {
     }
 
     /// The place that holds so many lines back that it must give up.
-    pub(crate) fn overdue(&self) -> Option<Place> {
-        (self.held.len() > HELD_LINES_MAX).then_some(Place(self.first))
+    pub(crate) fn overdue(&self) -> Option<OutputSlot> {
+        (self.held.len() > HELD_LINES_MAX).then_some(OutputSlot(self.first))
     }
 
     /// Whether a line could not be written.
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn lines_come_in_the_order_of_the_input_whenever_they_are_decided() {
         let written = Written::default();
-        let mut output = Output::new(Some(Box::new(written.clone())));
+        let mut output = DecisionWriter::new(Some(Box::new(written.clone())));
         output.put(letter(b'a'));
         let second = output.hold();
         output.put(letter(b'c'));
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn whoever_holds_too_many_lines_back_is_named() {
-        let mut output = Output::new(None);
+        let mut output = DecisionWriter::new(None);
         let place = output.hold();
         for _ in 1..HELD_LINES_MAX {
             output.put(letter(b'x'));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use sluicegate::{Cost, Micros};
 
-use super::output::Place;
+use super::output::OutputSlot;
 
 /// Most reservations that wait at a time. All may be woken by the same instant for one of them to
 /// pass, so that many more would be slow to no purpose.
@@ -16,7 +16,7 @@ pub(crate) const PENDING_MAX: usize = 10_000;
 
 /// A reservation that was refused and is ready to wait.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct PendingReservation {
     /// The line it came in.
     pub(crate) line: u64,
     /// When it came.
@@ -30,7 +30,7 @@ pub(crate) struct Reservation {
 
 /// Reservations by the instant at which they are tried again, then in the order they came.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(BTreeMap<(Micros, Place), Reservation>);
+pub(crate) struct Pending(BTreeMap<(Micros, OutputSlot), PendingReservation>);
 
 impl Pending {
     /// Whether one is to be tried at `now` or before.
@@ -44,19 +44,22 @@ impl Pending {
     }
 
     /// Keeps `reservation`, whose line goes to `place`, until `due`.
-    pub(crate) fn push(&mut self, due: Micros, place: Place, reservation: Reservation) {
+    pub(crate) fn push(&mut self, due: Micros, place: OutputSlot, reservation: PendingReservation) {
         self.0.insert((due, place), reservation);
     }
 
     /// The first that is to be tried at `now` or before, with its instant.
-    pub(crate) fn pop_due(&mut self, now: Micros) -> Option<(Micros, Place, Reservation)> {
+    pub(crate) fn pop_due(
+        &mut self,
+        now: Micros,
+    ) -> Option<(Micros, OutputSlot, PendingReservation)> {
         let first = self.0.first_entry().filter(|first| first.key().0 <= now)?;
         let ((due, place), reservation) = first.remove_entry();
         Some((due, place, reservation))
     }
 
     /// Takes the one of `place` out.
-    pub(crate) fn remove(&mut self, place: Place) -> Option<Reservation> {
+    pub(crate) fn remove(&mut self, place: OutputSlot) -> Option<PendingReservation> {
         let key = *self.0.keys().find(|(_, other)| *other == place)?;
         self.0.remove(&key)
     }

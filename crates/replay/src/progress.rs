@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use sluicegate_text::say;
 
-use super::source::Source;
+use super::source::LineReader;
 
 /// Problems that are told one by one; the rest are only counted, for nobody reads a million lines.
 const TOLD_MAX: u64 = 20;
@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// For the input called `input`.
-    pub(crate) fn new(input: String, source: &Source) -> Self {
+    pub(crate) fn new(input: String, source: &LineReader) -> Self {
         let bar = match source.bytes() {
             _ if !std::io::stderr().is_terminal() => ProgressBar::hidden(),
             Some(bytes) => ProgressBar::new(bytes)

@@ -20,7 +20,7 @@ pub(crate) const REORDER_LINES_MAX: usize = 1_000_000;
 pub(crate) struct Reorder<T> {
     window: Micros,
     lines_max: usize,
-    waiting: BinaryHeap<Reverse<Entry<T>>>,
+    waiting: BinaryHeap<Reverse<QueuedLine<T>>>,
     pushed: u64,
     /// The latest time that was seen.
     newest: Micros,
@@ -29,7 +29,7 @@ pub(crate) struct Reorder<T> {
     late: u64,
 }
 
-struct Entry<T> {
+struct QueuedLine<T> {
     at: Micros,
     place: u64,
     line: T,
@@ -60,7 +60,7 @@ impl<T> Reorder<T> {
         }
         let at = at.max(self.reached);
         self.newest = self.newest.max(at);
-        self.waiting.push(Reverse(Entry { at, place: self.pushed, line }));
+        self.waiting.push(Reverse(QueuedLine { at, place: self.pushed, line }));
         self.pushed += 1;
     }
 
@@ -73,7 +73,7 @@ impl<T> Reorder<T> {
 
     /// The next line in the order of time, at the end of the input.
     pub(crate) fn pop(&mut self) -> Option<(Micros, T)> {
-        let Reverse(Entry { at, place: _, line }) = self.waiting.pop()?;
+        let Reverse(QueuedLine { at, place: _, line }) = self.waiting.pop()?;
         self.reached = at;
         Some((at, line))
     }
@@ -84,25 +84,25 @@ impl<T> Reorder<T> {
     }
 }
 
-impl<T> Ord for Entry<T> {
+impl<T> Ord for QueuedLine<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.place).cmp(&(other.at, other.place))
     }
 }
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for QueuedLine<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for QueuedLine<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for QueuedLine<T> {}
 
 #[cfg(test)]
 mod tests {

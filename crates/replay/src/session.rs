@@ -11,19 +11,21 @@ use sluicegate_text::fields::Field;
 
 use super::decider::Decider;
 use super::error::EventError;
-use super::jsonl::{self, Act, BadEvent, Event, Op};
-use super::output::{DecisionLine, HELD_LINES_MAX, Output, Place, write_configured, write_error};
-use super::pending::{PENDING_MAX, Pending, Reservation};
+use super::jsonl::{self, Act, BadEvent, OpName, ReplayEvent};
+use super::output::{
+    DecisionLine, DecisionWriter, HELD_LINES_MAX, OutputSlot, write_configured, write_error,
+};
+use super::pending::{PENDING_MAX, Pending, PendingReservation};
 use super::progress::Progress;
-use super::summary::Tally;
+use super::summary::ReplayTally;
 
 /// A replay while it runs.
-pub(crate) struct Session {
+pub(crate) struct ReplaySession {
     decider: Decider,
     /// The policy of events that name none.
     policy: Option<String>,
-    output: Output,
-    pub(crate) tally: Tally,
+    output: DecisionWriter,
+    pub(crate) tally: ReplayTally,
     pub(crate) progress: Progress,
     pending: Pending,
     /// The instant of the last event that was decided.
@@ -33,26 +35,26 @@ pub(crate) struct Session {
 }
 
 /// One request, ready to be decided.
-pub(crate) struct Ask<'a> {
+pub(crate) struct ReplayRequest<'a> {
     /// The line it came in.
     pub(crate) line: u64,
     pub(crate) at: Micros,
     pub(crate) policy: &'a str,
     pub(crate) key: Option<&'a str>,
-    pub(crate) op: Op,
+    pub(crate) op: OpName,
     pub(crate) verb: Verb,
     /// The name of the permit, where there is one.
     pub(crate) id: Option<&'a str>,
 }
 
-impl Session {
+impl ReplaySession {
     /// A replay that `decider` decides.
-    pub(crate) fn new(decider: Decider, output: Output, progress: Progress) -> Self {
+    pub(crate) fn new(decider: Decider, output: DecisionWriter, progress: Progress) -> Self {
         Self {
             decider,
             policy: None,
             output,
-            tally: Tally::new(),
+            tally: ReplayTally::new(),
             progress,
             pending: Pending::default(),
             reached: Micros::ZERO,
@@ -82,8 +84,8 @@ impl Session {
     ///
     /// # Errors
     /// [`EventError`]: it was not decided, and changed nothing.
-    pub(crate) fn ask(&mut self, ask: Ask<'_>) -> Result<(), EventError> {
-        let Ask { line: _, at, policy, key, op, verb, id } = &ask;
+    pub(crate) fn ask(&mut self, ask: ReplayRequest<'_>) -> Result<(), EventError> {
+        let ReplayRequest { line: _, at, policy, key, op, verb, id } = &ask;
         let request = Request::new(policy, key.map(str::as_bytes), verb.clone());
         if self.pending.is_due(*at) {
             // An event that is not decided must not let time pass either.
@@ -95,7 +97,7 @@ impl Session {
             return self.hold(ask, due);
         }
         self.reached = *at;
-        if matches!(op, Op::Check | Op::Reserve | Op::AtMost | Op::Acquire) {
+        if matches!(op, OpName::Check | OpName::Reserve | OpName::AtMost | OpName::Acquire) {
             self.tally.arrived(*at);
             self.tally.decided(policy, *key, &answer.decision, (*at, Micros::ZERO));
         } else {
@@ -141,8 +143,8 @@ impl Session {
         self.output.finish()
     }
 
-    fn act(&mut self, line: u64, event: Event<'_>) -> Result<(), EventError> {
-        let Event { at, policy, key, act } = event;
+    fn act(&mut self, line: u64, event: ReplayEvent<'_>) -> Result<(), EventError> {
+        let ReplayEvent { at, policy, key, act } = event;
         if at < self.reached {
             return Err(EventError::Backwards { at: at.get(), reached: self.reached.get() });
         }
@@ -170,7 +172,7 @@ impl Session {
             Act::Renew(id) => (Verb::Renew { permit: PermitId::named(&id) }, Some(id)),
         };
         let (key, id) = (key.as_deref(), id.as_deref());
-        self.ask(Ask { line, at, policy, key, op, verb, id })?;
+        self.ask(ReplayRequest { line, at, policy, key, op, verb, id })?;
         self.permits += u64::from(nameless);
         Ok(())
     }
@@ -209,8 +211,8 @@ impl Session {
     }
 
     /// Keeps a reservation that was refused until `due`.
-    fn hold(&mut self, ask: Ask<'_>, due: Micros) -> Result<(), EventError> {
-        let Ask { line, at, policy, key, op: _, verb, id: _ } = ask;
+    fn hold(&mut self, ask: ReplayRequest<'_>, due: Micros) -> Result<(), EventError> {
+        let ReplayRequest { line, at, policy, key, op: _, verb, id: _ } = ask;
         let Verb::Reserve { cost, max_wait } = verb else { return Ok(()) };
         if self.pending.is_full() {
             return Err(EventError::PendingFull(PENDING_MAX));
@@ -219,7 +221,7 @@ impl Session {
         self.tally.arrived(at);
         let (policy, key) = (policy.into(), key.map(Into::into));
         let deadline = at.plus(max_wait);
-        let reservation = Reservation { line, at, deadline, policy, key, cost };
+        let reservation = PendingReservation { line, at, deadline, policy, key, cost };
         let place = self.output.hold();
         self.pending.push(due, place, reservation);
         self.give_up_overdue();
@@ -233,8 +235,8 @@ impl Session {
         }
     }
 
-    fn retry(&mut self, now: Micros, place: Place, reservation: Reservation) {
-        let Reservation { line: _, at, deadline, policy, key, cost } = &reservation;
+    fn retry(&mut self, now: Micros, place: OutputSlot, reservation: PendingReservation) {
+        let PendingReservation { line: _, at, deadline, policy, key, cost } = &reservation;
         let verb = Verb::Reserve { cost: *cost, max_wait: deadline.since(now) };
         let request = Request::new(policy, key.as_ref().map(|key| key.as_bytes()), verb);
         let answer = match self.decider.decide_at(&request, now) {
@@ -250,7 +252,7 @@ impl Session {
             at: *at,
             policy,
             key: key.as_deref(),
-            op: Op::Reserve,
+            op: OpName::Reserve,
             delay,
             decision: &answer.decision,
             rule: answer.rule(),
@@ -260,7 +262,12 @@ impl Session {
     }
 
     /// A reservation that waits gives up: as it was charged nothing, that changes nothing.
-    fn withdraw(&mut self, place: Place, reservation: &Reservation, error: &EventError) {
+    fn withdraw(
+        &mut self,
+        place: OutputSlot,
+        reservation: &PendingReservation,
+        error: &EventError,
+    ) {
         let (line, at, error) = (reservation.line, reservation.at, error.to_string());
         self.tally.withdrawn();
         self.tally.errors += 1;

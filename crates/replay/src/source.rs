@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 2 * LINE_BYTES_MAX;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The lines of an input, and how much of it has been read.
-pub(crate) struct Source {
+pub(crate) struct LineReader {
     lines: Lines<Box<dyn Read>>,
     bytes_read: Rc<Cell<u64>>,
     bytes: Option<u64>,
@@ -29,14 +29,14 @@ pub(crate) struct Source {
 
 /// The next line of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum InputLine<'a> {
     /// Its bytes, without the line end.
     Bytes(&'a [u8]),
     /// It was longer than [`LINE_BYTES_MAX`] and was skipped.
     TooLong,
 }
 
-impl Source {
+impl LineReader {
     /// The file at `path`, or standard input for `-`.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Source {
     ///
     /// # Errors
     /// Those of reading. A line that the error cut short is not returned.
-    pub(crate) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(crate) fn next_line(&mut self) -> io::Result<Option<InputLine<'_>>> {
         self.lines.next_line()
     }
 
@@ -141,7 +141,7 @@ impl<R: Read> Lines<R> {
         Self { input, buffer, start: 0, end: 0, number: 0, failure: None }
     }
 
-    fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
+    fn next_line(&mut self) -> io::Result<Option<InputLine<'_>>> {
         let mut too_long = false;
         // Bytes after `start` that are known to hold no line end.
         let mut scanned = 0;
@@ -163,12 +163,16 @@ impl<R: Read> Lines<R> {
     }
 
     /// The line that ends before `end`; the next one begins at `next`.
-    fn take(&mut self, end: usize, next: usize, too_long: bool) -> Line<'_> {
+    fn take(&mut self, end: usize, next: usize, too_long: bool) -> InputLine<'_> {
         let line = &self.buffer[self.start..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.start = next;
         self.number += 1;
-        if too_long || line.len() > LINE_BYTES_MAX { Line::TooLong } else { Line::Bytes(line) }
+        if too_long || line.len() > LINE_BYTES_MAX {
+            InputLine::TooLong
+        } else {
+            InputLine::Bytes(line)
+        }
     }
 
     fn fill(&mut self) -> io::Result<usize> {
@@ -199,16 +203,18 @@ mod tests {
 
     use super::*;
 
-    fn source(bytes: Vec<u8>) -> Source {
-        Source::new(Box::new(Cursor::new(bytes)), None).unwrap()
+    fn source(bytes: Vec<u8>) -> LineReader {
+        LineReader::new(Box::new(Cursor::new(bytes)), None).unwrap()
     }
 
     fn read(bytes: Vec<u8>) -> (Vec<String>, Option<ErrorKind>) {
         let (mut source, mut lines) = (source(bytes), Vec::new());
         loop {
             match source.next_line() {
-                Ok(Some(Line::Bytes(line))) => lines.push(String::from_utf8_lossy(line).into()),
-                Ok(Some(Line::TooLong)) => lines.push("too long".to_owned()),
+                Ok(Some(InputLine::Bytes(line))) => {
+                    lines.push(String::from_utf8_lossy(line).into())
+                }
+                Ok(Some(InputLine::TooLong)) => lines.push("too long".to_owned()),
                 Ok(None) => return (lines, None),
                 Err(error) => return (lines, Some(error.kind())),
             }
@@ -250,7 +256,7 @@ mod tests {
         assert!(
             source.peek().len() >= LINE_BYTES_MAX && text.as_bytes().starts_with(source.peek())
         );
-        assert_eq!(source.next_line().unwrap(), Some(Line::Bytes(b"a")));
+        assert_eq!(source.next_line().unwrap(), Some(InputLine::Bytes(b"a")));
         assert_eq!(super::tests::source(b"a".to_vec()).peek(), b"a");
     }
 

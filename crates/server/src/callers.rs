@@ -1,8 +1,8 @@
 //! Whose requests are answered: the apps that tokens stand for.
 //!
 //! ```text
-//! wire ─▶ Door of its address ─▶ Caller: a token, or whoever is believed ─▶ app of the request
-//!           └▶ Refused: which each wire says in its own words
+//! wire ─▶ ListenerAuth of its address ─▶ Caller: a token, or whoever is believed ─▶ app of the request
+//!           └▶ CallerError: which each wire says in its own words
 //! ```
 //!
 //! Without a catalog there are no tokens, and nobody looks at what somebody shows. With one, a token
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use sluicegate::{Micros, Request, Verb};
 use sluicegate_control::Scope;
-use sluicegate_control::node::{HeldToken, Tokens};
+use sluicegate_control::node::{CachedToken, Tokens};
 
 use crate::config::{Listen, TokensRequired};
 use crate::protocol::Wire;
@@ -26,9 +26,9 @@ const USED_MAX: usize = 100;
 
 /// Who may ask on all wires, and how many were refused.
 #[derive(Debug)]
-pub(crate) struct Callers {
+pub(crate) struct Authenticator {
     /// None: there is no catalog, so there are no tokens, and requests say their app.
-    known: Option<Known>,
+    known: Option<TokenRegistry>,
     /// The apps of requests that show no token and say no app, by wire.
     apps: [Option<Arc<str>>; Wire::ALL.len()],
     refused: [[AtomicU64; REASONS.len()]; Wire::ALL.len()],
@@ -36,7 +36,7 @@ pub(crate) struct Callers {
 
 /// The tokens of the catalog, and who has to show one.
 #[derive(Debug)]
-struct Known {
+struct TokenRegistry {
     required: TokensRequired,
     tokens: ArcSwap<Tokens>,
     /// How often they were set: who has looked at them before need not look again.
@@ -47,8 +47,8 @@ struct Known {
 
 /// What stands before those who come to one address.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
-    callers: Arc<Callers>,
+pub(crate) struct ListenerAuth {
+    callers: Arc<Authenticator>,
     wire: Wire,
     /// Who shows no token does not get in.
     requires: bool,
@@ -62,12 +62,12 @@ pub(crate) enum Caller {
     /// They are believed what app they are; if they do not say, they are this one.
     Believed(Option<Arc<str>>),
     /// They have a token, looked at when it was of this generation.
-    Token(Arc<HeldToken>, u64),
+    Token(Arc<CachedToken>, u64),
 }
 
 /// Why somebody is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum CallerError {
     /// They show no token.
     #[error("missing token")]
     Missing,
@@ -95,7 +95,7 @@ const NO_APP: &str = "is missing: catalog policies belong to apps; add `?app=NAM
 /// What refusals are called in metrics.
 const REASONS: [&str; 6] = ["missing", "unknown", "expired", "scope", "app", "no_app"];
 
-impl Callers {
+impl Authenticator {
     /// Without a catalog: everybody who reaches the server is believed.
     pub(crate) fn believed() -> Self {
         Self::new(None)
@@ -103,7 +103,7 @@ impl Callers {
 
     /// By the tokens of a catalog; none is good until they are [set](Self::set).
     pub(crate) fn by_token(required: TokensRequired) -> Self {
-        Self::new(Some(Known {
+        Self::new(Some(TokenRegistry {
             required,
             tokens: ArcSwap::default(),
             generation: AtomicU64::new(0),
@@ -111,7 +111,7 @@ impl Callers {
         }))
     }
 
-    fn new(known: Option<Known>) -> Self {
+    fn new(known: Option<TokenRegistry>) -> Self {
         Self { known, apps: Default::default(), refused: Default::default() }
     }
 
@@ -144,14 +144,14 @@ impl Callers {
     }
 
     /// What stands before `address`. One that nobody knows is one that others can reach.
-    pub(crate) fn door(self: &Arc<Self>, wire: Wire, address: Option<&Listen>) -> Door {
+    pub(crate) fn door(self: &Arc<Self>, wire: Wire, address: Option<&Listen>) -> ListenerAuth {
         let requires = match self.known.as_ref().map(|known| known.required) {
             None | Some(TokensRequired::Never) => false,
             Some(TokensRequired::Always) => true,
             Some(TokensRequired::Remote) => !address.is_some_and(Listen::is_local),
         };
         let app = self.apps[wire as usize].clone();
-        Door { callers: Arc::clone(self), wire, requires, app }
+        ListenerAuth { callers: Arc::clone(self), wire, requires, app }
     }
 
     /// How many were refused on `wire`, by reason.
@@ -161,9 +161,9 @@ impl Callers {
     }
 }
 
-impl Door {
+impl ListenerAuth {
     /// Whether there are tokens, and what is shown is looked at.
-    pub(crate) fn knows_tokens(&self) -> bool {
+    pub(crate) fn has_tokens(&self) -> bool {
         self.callers.known.is_some()
     }
 
@@ -175,17 +175,17 @@ impl Door {
     /// Who shows `secret` at the time `at`.
     ///
     /// # Errors
-    /// [`Refused`]: a token that is not good is not as good as none.
+    /// [`CallerError`]: a token that is not good is not as good as none.
     #[inline]
     pub(crate) fn admit(
         &self,
         secret: Option<&[u8]>,
         at: impl FnOnce() -> Micros,
-    ) -> Result<Caller, Refused> {
+    ) -> Result<Caller, CallerError> {
         let Some(known) = &self.callers.known else { return Ok(self.believed()) };
         match secret {
             Some(secret) => known.caller(secret, at()),
-            None if self.requires => Err(Refused::Missing),
+            None if self.requires => Err(CallerError::Missing),
             None => Ok(self.believed()),
         }
     }
@@ -199,34 +199,34 @@ impl Door {
     /// Whether `caller` may still ask at the time `at`; nothing is hashed for that.
     ///
     /// # Errors
-    /// [`Refused`]: the token was revoked, or has ended.
+    /// [`CallerError`]: the token was revoked, or has ended.
     #[inline]
-    pub(crate) fn still(&self, caller: &mut Caller, at: Micros) -> Result<(), Refused> {
+    pub(crate) fn still(&self, caller: &mut Caller, at: Micros) -> Result<(), CallerError> {
         let (Some(known), Caller::Token(token, seen)) = (&self.callers.known, caller) else {
             return Ok(());
         };
         let generation = known.generation.load(Ordering::Acquire);
         if generation != *seen {
             let tokens = known.tokens.load();
-            *token = Arc::clone(tokens.same(token).ok_or(Refused::Unknown)?);
+            *token = Arc::clone(tokens.same(token).ok_or(CallerError::Unknown)?);
             *seen = generation;
         }
         used(token, at)
     }
 
     /// Counts `refused`, which is told the caller.
-    pub(crate) fn note(&self, refused: Refused) -> Refused {
+    pub(crate) fn note(&self, refused: CallerError) -> CallerError {
         self.callers.refused[self.wire as usize][refused.place()].fetch_add(1, Relaxed);
         refused
     }
 }
 
-impl Known {
-    fn caller(&self, secret: &[u8], at: Micros) -> Result<Caller, Refused> {
+impl TokenRegistry {
+    fn caller(&self, secret: &[u8], at: Micros) -> Result<Caller, CallerError> {
         // Before the tokens: they are of this number, or newer.
         let generation = self.generation.load(Ordering::Acquire);
         let tokens = self.tokens.load();
-        let token = tokens.of_secret(secret).ok_or(Refused::Unknown)?;
+        let token = tokens.of_secret(secret).ok_or(CallerError::Unknown)?;
         used(token, at)?;
         Ok(Caller::Token(Arc::clone(token), generation))
     }
@@ -234,10 +234,10 @@ impl Known {
 
 /// Marks a token that is good.
 #[inline]
-fn used(token: &HeldToken, at: Micros) -> Result<(), Refused> {
+fn used(token: &CachedToken, at: Micros) -> Result<(), CallerError> {
     let at_ms = i64::try_from(at.get() / 1_000).unwrap_or(i64::MAX);
     if !token.is_good(at_ms) {
-        return Err(Refused::Expired);
+        return Err(CallerError::Expired);
     }
     token.mark(at_ms);
     Ok(())
@@ -247,11 +247,11 @@ impl Caller {
     /// Whether they may ask for what `scope` is for.
     ///
     /// # Errors
-    /// [`Refused::Scope`].
+    /// [`CallerError::Scope`].
     #[inline]
-    pub(crate) fn may(&self, scope: Scope) -> Result<(), Refused> {
+    pub(crate) fn may(&self, scope: Scope) -> Result<(), CallerError> {
         match self {
-            Self::Token(token, _) if !token.may(scope) => Err(Refused::Scope(scope)),
+            Self::Token(token, _) if !token.may(scope) => Err(CallerError::Scope(scope)),
             _ => Ok(()),
         }
     }
@@ -259,9 +259,9 @@ impl Caller {
     /// Whether they may ask for `request`, whose app is known then.
     ///
     /// # Errors
-    /// [`Refused::Scope`] and [`Refused::App`].
+    /// [`CallerError::Scope`] and [`CallerError::App`].
     #[inline]
-    pub(crate) fn ask<'c>(&'c self, request: &mut Request<'c>) -> Result<(), Refused> {
+    pub(crate) fn ask<'c>(&'c self, request: &mut Request<'c>) -> Result<(), CallerError> {
         if let Self::Believed(None) = self {
             return Ok(());
         }
@@ -273,20 +273,23 @@ impl Caller {
     /// The app that asks, where the request says that it is `named`.
     ///
     /// # Errors
-    /// [`Refused::App`].
+    /// [`CallerError::App`].
     #[inline]
-    pub(crate) fn app<'a>(&'a self, named: Option<&'a str>) -> Result<Option<&'a str>, Refused> {
+    pub(crate) fn app<'a>(
+        &'a self,
+        named: Option<&'a str>,
+    ) -> Result<Option<&'a str>, CallerError> {
         match self {
             Self::Believed(app) => Ok(named.or(app.as_deref())),
             Self::Token(token, _) if named.is_none_or(|named| named == token.app()) => {
                 Ok(Some(token.app()))
             }
-            Self::Token(..) => Err(Refused::App),
+            Self::Token(..) => Err(CallerError::App),
         }
     }
 }
 
-impl Refused {
+impl CallerError {
     const fn place(self) -> usize {
         match self {
             Self::Missing => 0,

@@ -24,14 +24,14 @@ pub(crate) struct Descriptors {
     pub(crate) imported: Option<Document>,
     pub(crate) tree: DescriptorTree,
     /// Where it comes from; none: there are no descriptors.
-    pub(crate) origin: Option<Origin>,
+    pub(crate) origin: Option<DescriptorOrigin>,
     /// What has no effect here, one line each.
     pub(crate) notes: Vec<String>,
 }
 
 /// Where something was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Origin {
+pub(crate) struct DescriptorOrigin {
     pub(crate) source: String,
     /// SHA-256 of all texts with their lengths, in hexadecimal digits.
     pub(crate) hash: String,
@@ -39,7 +39,7 @@ pub(crate) struct Origin {
 
 /// Where descriptors come from.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub(crate) enum DescriptorSource {
     /// A configuration of `envoyproxy/ratelimit`.
     Envoy(Configuration),
     /// A tree.
@@ -55,7 +55,7 @@ pub struct Configuration {
     pub merge_domains: bool,
 }
 
-impl Source {
+impl DescriptorSource {
     /// Where the configuration says; `None`: there are no descriptors.
     pub(crate) fn of(config: &Config) -> Option<Self> {
         let RlsConfig { descriptors, envoy_config, envoy_merge_domains, .. } = &config.rls;
@@ -86,7 +86,8 @@ impl Source {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn load(&self) -> Result<Descriptors> {
-        let origin = |path: &Path, hash| Some(Origin { source: path.display().to_string(), hash });
+        let origin =
+            |path: &Path, hash| Some(DescriptorOrigin { source: path.display().to_string(), hash });
         match self {
             Self::Envoy(configuration) => {
                 let (import, hash) = configuration.import()?;
@@ -105,7 +106,7 @@ impl Source {
 
 impl Descriptors {
     /// Says what has no effect, to those who start the program.
-    pub(crate) fn say_notes(&self) {
+    pub(crate) fn print_notes(&self) {
         self.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
     }
 }

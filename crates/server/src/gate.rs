@@ -6,11 +6,11 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use sluicegate::policy::PolicySet;
 use sluicegate::store::Store;
-use sluicegate::{DecideError, Engine, Micros, Observer, Passage, Request, Turn};
+use sluicegate::{Admission, DecideError, Engine, Micros, Observer, Request, Turn};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::eyes::{Begun, Eyes, Seen};
+use crate::eyes::{DecisionTimer, ObservedDecision, Telemetry};
 use crate::protocol::Wire;
 use crate::store::AnyStore;
 use crate::trace::{Parent, Traces};
@@ -28,31 +28,31 @@ const LAST_PAYMENT_MAX: Duration = Duration::from_secs(1);
 
 /// The engine that all wires ask, and what operators see of its answers.
 #[derive(Debug)]
-pub(crate) struct Gate<S = AnyStore> {
-    engine: Arc<Engine<S, Telemetry>>,
+pub(crate) struct ServerEngine<S = AnyStore> {
+    engine: Arc<Engine<S, EngineObserver>>,
 }
 
 /// Counts and traces decisions.
 #[derive(Debug)]
-pub(crate) struct Telemetry {
-    eyes: Eyes,
+pub(crate) struct EngineObserver {
+    eyes: Telemetry,
     traces: Option<Traces>,
 }
 
-impl<S: Store + 'static> Gate<S> {
+impl<S: Store + 'static> ServerEngine<S> {
     /// The gate to `engine`, whose decisions are seen by `eyes` and traced.
-    pub(crate) fn watched(engine: Engine<S>, eyes: Eyes, traces: Option<Traces>) -> Self {
-        Self { engine: Arc::new(engine.observed_by(Telemetry { eyes, traces })) }
+    pub(crate) fn watched(engine: Engine<S>, eyes: Telemetry, traces: Option<Traces>) -> Self {
+        Self { engine: Arc::new(engine.observed_by(EngineObserver { eyes, traces })) }
     }
 
     /// A turn for what came in now over `wire`.
-    pub(crate) fn turn(&self, wire: Wire) -> Turn<'_, S, Telemetry> {
+    pub(crate) fn turn(&self, wire: Wire) -> Turn<'_, S, EngineObserver> {
         self.engine.turn_for(wire)
     }
 
     /// The same for what came in at `now`.
     #[inline]
-    pub(crate) fn turn_at(&self, wire: Wire, now: Micros) -> Turn<'_, S, Telemetry> {
+    pub(crate) fn turn_at(&self, wire: Wire, now: Micros) -> Turn<'_, S, EngineObserver> {
         self.engine.turn_for_at(wire, now)
     }
 
@@ -67,7 +67,7 @@ impl<S: Store + 'static> Gate<S> {
     }
 
     /// Says when the store is given up and when it is back, has it charge what was admitted meanwhile,
-    /// and does what [`Eyes::keep`] does, until `stop`.
+    /// and does what [`Telemetry::keep`] does, until `stop`.
     pub(crate) async fn keep(&self, stop: &CancellationToken) {
         let saying = async {
             let mut without_store = false;
@@ -84,7 +84,7 @@ impl<S: Store + 'static> Gate<S> {
             }
         };
         let paying = async {
-            while self.engine.goes_on_without_store()
+            while self.engine.has_fallback()
                 && timeout(DEBTS_EVERY, stop.cancelled()).await.is_err()
             {
                 while !self.engine.is_without_store() {
@@ -100,7 +100,7 @@ impl<S: Store + 'static> Gate<S> {
 
     /// Pays what this server still owes the store, as far as that answers within a second: a server that
     /// stops would forget it.
-    pub(crate) async fn pay_all(&self) {
+    pub(crate) async fn settle_debts(&self) {
         let paying = async {
             while self.engine.pay_debts().await > 0 {
                 sleep(DEBTS_EVERY / 10).await;
@@ -119,22 +119,22 @@ impl<S: Store + 'static> Gate<S> {
     }
 
     /// What operators see of the decisions.
-    pub(crate) fn eyes(&self) -> &Eyes {
+    pub(crate) fn eyes(&self) -> &Telemetry {
         &self.engine.observer().eyes
     }
 
     /// The engine behind it.
-    pub(crate) const fn engine(&self) -> &Arc<Engine<S, Telemetry>> {
+    pub(crate) const fn engine(&self) -> &Arc<Engine<S, EngineObserver>> {
         &self.engine
     }
 }
 
-impl Observer for Telemetry {
+impl Observer for EngineObserver {
     type Label = Wire;
-    type Begun = Begun;
+    type Begun = DecisionTimer;
 
     #[inline]
-    fn begin(&self) -> Begun {
+    fn begin(&self) -> DecisionTimer {
         self.eyes.begin()
     }
 
@@ -143,14 +143,14 @@ impl Observer for Telemetry {
         &self,
         wire: Wire,
         request: &Request<'_>,
-        decided: Result<&Passage, &DecideError>,
-        begun: Begun,
+        decided: Result<&Admission, &DecideError>,
+        begun: DecisionTimer,
     ) {
-        self.eyes.see(&Seen { wire, request, decided }, begun);
+        self.eyes.see(&ObservedDecision { wire, request, decided }, begun);
     }
 
     #[inline]
-    fn goes_around(&self) -> bool {
+    fn wraps_decisions(&self) -> bool {
         self.traces.is_some()
     }
 
@@ -158,8 +158,8 @@ impl Observer for Telemetry {
         &self,
         wire: Wire,
         request: &Request<'_>,
-        deciding: impl Future<Output = Result<Passage, DecideError>> + Send,
-    ) -> Result<Passage, DecideError> {
+        deciding: impl Future<Output = Result<Admission, DecideError>> + Send,
+    ) -> Result<Admission, DecideError> {
         match &self.traces {
             None => deciding.await,
             Some(traces) => traces.decision(wire, request, deciding).await,
@@ -168,24 +168,24 @@ impl Observer for Telemetry {
 }
 
 #[cfg(test)]
-impl<S: Store + 'static> Gate<S> {
+impl<S: Store + 'static> ServerEngine<S> {
     /// The gate to `engine`, with eyes of its own.
     pub(crate) fn new(engine: Engine<S>) -> Self {
         let policies = engine.policies();
-        let eyes = Eyes::new(std::num::NonZeroU16::MIN, &policies, false, Default::default());
+        let eyes = Telemetry::new(std::num::NonZeroU16::MIN, &policies, false, Default::default());
         Self::watched(engine, eyes, None)
     }
 }
 
 #[cfg(test)]
-impl Gate {
+impl ServerEngine {
     /// A gate to these policies, with state in memory.
     pub(crate) fn in_memory(policies: PolicySet) -> Arc<Self> {
         Arc::new(Self::new(engine_in_memory(policies)))
     }
 
     /// The same, whose decisions are seen by `eyes`.
-    pub(crate) fn in_memory_seen_by(policies: PolicySet, eyes: Eyes) -> Arc<Self> {
+    pub(crate) fn in_memory_seen_by(policies: PolicySet, eyes: Telemetry) -> Arc<Self> {
         Arc::new(Self::watched(engine_in_memory(policies), eyes, None))
     }
 }

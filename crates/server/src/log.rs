@@ -88,7 +88,7 @@ where
         .with_default(others);
     let lines = layer().with_writer(writer).log_internal_errors(false);
     match format {
-        LogFormat::Text => lines.event_format(Text).boxed(),
+        LogFormat::Text => lines.event_format(LoggedText).boxed(),
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
@@ -97,12 +97,12 @@ where
 }
 
 /// What is said, on one line.
-struct Text;
+struct LoggedText;
 
 /// The fields of an event as text: the message, and then `name=value`.
-struct Said(String);
+struct LoggedFields(String);
 
-impl<S, N> FormatEvent<S, N> for Text
+impl<S, N> FormatEvent<S, N> for LoggedText
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
     N: for<'w> FormatFields<'w> + 'static,
@@ -113,13 +113,13 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = Said(String::new());
+        let mut said = LoggedFields(String::new());
         event.record(&mut said);
         writeln!(writer, "{}", say::escaped(&said.0))
     }
 }
 
-impl Visit for Said {
+impl Visit for LoggedFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let Self(said) = self;
         if !said.is_empty() {

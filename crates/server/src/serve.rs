@@ -8,28 +8,28 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use sluicegate::{Clock, Engine, SteadyClock, StoreFailure, WallClock};
 use sluicegate_policy::{DescriptorTree, PolicySet};
-use sluicegate_text::documents::Source;
+use sluicegate_text::documents::DocumentSource;
 use sluicegate_text::store::{StoreName, Takes};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::callers::Callers;
+use crate::callers::Authenticator;
 use crate::config::{Config, Listen, Span, StoreConfig, TraceConfig};
-use crate::control::{self, Following, Office, Told};
+use crate::control::{self, AdminApi, CatalogSync, Subscribers};
 use crate::descriptors::{self, Descriptors};
-use crate::eyes::Eyes;
-use crate::gate::Gate;
-use crate::policies::Live;
+use crate::eyes::Telemetry;
+use crate::gate::ServerEngine;
+use crate::policies::PolicyManager;
 use crate::protocol::Wire;
 use crate::snapshot::{self, Snapshots};
 use crate::store::{self, AnyStore};
 use crate::trace::Traces;
-use crate::wire::headers::Headers;
+use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
 use crate::wire::rls::RateLimits;
-use crate::wire::{Bound, DRAIN_MAX, House, Renewal};
+use crate::wire::{Bound, DRAIN_MAX, Renewal, ServerContext};
 use crate::workers::Workers;
 use crate::{log, wire};
 
@@ -42,23 +42,23 @@ pub fn run(config: &Config) -> Result<()> {
     log::start(config.log.format, config.log.level);
     let rules = match &config.catalog.url {
         Some(_) => {
-            let source = descriptors::Source::of(config);
+            let source = descriptors::DescriptorSource::of(config);
             let descriptors = load(source.as_ref())?;
-            descriptors.say_notes();
-            Rules::Catalog(source, descriptors)
+            descriptors.print_notes();
+            RuleSource::Catalog(source, descriptors)
         }
-        None => Rules::Files(Box::new(rules(config)?)),
+        None => RuleSource::Files(Box::new(rules(config)?)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(rules, config))
 }
 
 /// Where the rules are.
-enum Rules {
+enum RuleSource {
     /// In files, that were read.
-    Files(Box<(Live, PolicySet, DescriptorTree)>),
+    Files(Box<(PolicyManager, PolicySet, DescriptorTree)>),
     /// In a catalog, with descriptors beside.
-    Catalog(Option<descriptors::Source>, Descriptors),
+    Catalog(Option<descriptors::DescriptorSource>, Descriptors),
 }
 
 /// Says what is wrong with the files that `config` names, if anything is: policies, descriptors,
@@ -68,20 +68,20 @@ enum Rules {
 /// What `serve` would not start for.
 pub fn check(config: &Config) -> Result<()> {
     match &config.catalog.url {
-        Some(_) => drop(load(descriptors::Source::of(config).as_ref())?),
+        Some(_) => drop(load(descriptors::DescriptorSource::of(config).as_ref())?),
         None => drop(rules(config)?),
     }
     if let StoreName::Redis(redis) = StoreName::parse(config.store.url.expose())? {
         redis.check_files().context("store.url")?;
     }
-    Office::new(&config.catalog)?;
+    AdminApi::new(&config.catalog)?;
     wire::check(config)
 }
 
 /// The policies in force, and what leads to them.
-fn rules(config: &Config) -> Result<(Live, PolicySet, DescriptorTree)> {
-    let source = config.policies.path.clone().map(Source::new);
-    Live::start(source, descriptors::Source::of(config), takes(config)?)
+fn rules(config: &Config) -> Result<(PolicyManager, PolicySet, DescriptorTree)> {
+    let source = config.policies.path.clone().map(DocumentSource::new);
+    PolicyManager::start(source, descriptors::DescriptorSource::of(config), takes(config)?)
 }
 
 /// What says whether the store that is configured takes a rule set.
@@ -90,22 +90,22 @@ fn takes(config: &Config) -> Result<Takes> {
 }
 
 /// What `source` says of descriptors.
-fn load(source: Option<&descriptors::Source>) -> Result<Descriptors> {
-    Ok(source.map(descriptors::Source::load).transpose()?.unwrap_or_default())
+fn load(source: Option<&descriptors::DescriptorSource>) -> Result<Descriptors> {
+    Ok(source.map(descriptors::DescriptorSource::load).transpose()?.unwrap_or_default())
 }
 
-async fn serve(rules: Rules, config: &Config) -> Result<()> {
+async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     wire::raise_files_max();
     let (bound, renewal) = wire::bind(config).await?;
     let mut signals = Signals::new()?;
     let (following, callers, (live, policies, tree)) = match rules {
-        Rules::Files(rules) => (None, Callers::believed(), *rules),
-        Rules::Catalog(source, descriptors) => {
+        RuleSource::Files(rules) => (None, Authenticator::believed(), *rules),
+        RuleSource::Catalog(source, descriptors) => {
             let listens = bound.iter().map(Bound::address).collect::<io::Result<Vec<_>>>()?;
-            let (following, news) = Following::start(&config.catalog, &listens).await?;
+            let (following, news) = CatalogSync::start(&config.catalog, &listens).await?;
             let (live, tree) =
-                Live::of_catalog(following.kind(), source, descriptors, takes(config)?);
-            let callers = Callers::by_token(config.catalog.tokens_required);
+                PolicyManager::of_catalog(following.kind(), source, descriptors, takes(config)?);
+            let callers = Authenticator::by_token(config.catalog.tokens_required);
             let policies = control::first(news, (&live, &callers), following.revision());
             (Some(following), callers, (live, policies, tree))
         }
@@ -121,20 +121,20 @@ async fn serve(rules: Rules, config: &Config) -> Result<()> {
     greet((&engine.policies(), following.is_some()), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
-    let eyes = Eyes::new(workers, &engine.policies(), is_far, config.admin.keys);
+    let eyes = Telemetry::new(workers, &engine.policies(), is_far, config.admin.keys);
     let TraceConfig { endpoint, sample } = &config.trace;
     let traces = endpoint.as_ref().map(|to| Traces::start(to.expose(), *sample)).transpose()?;
-    let gate = Arc::new(Gate::watched(engine, eyes, traces));
-    let headers = Headers::of(config.rls.headers.as_slice());
+    let gate = Arc::new(ServerEngine::watched(engine, eyes, traces));
+    let headers = BudgetHeaders::of(config.rls.headers.as_slice());
     let trusted_peers = TrustedPeers::new(config.http.trusted_peers.as_slice());
     let limits = RateLimits::new(Arc::clone(&gate), tree, headers);
-    let house = House {
+    let house = ServerContext {
         limits: Arc::new(limits.letting_looks_pass(config.rls.looks_pass)),
-        http_headers: Headers::of(config.http.headers.as_slice()),
+        http_headers: BudgetHeaders::of(config.http.headers.as_slice()),
         gate,
         live: Arc::new(live),
         callers,
-        office: Arc::new(Office::new(&config.catalog)?),
+        office: Arc::new(AdminApi::new(&config.catalog)?),
         has_own_office: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(trusted_peers.with_hops(config.http.trusted_hops)),
         allowed_hosts: config.server.allowed_hosts.as_slice().into(),
@@ -176,7 +176,7 @@ async fn open(
             let nodes = config.nodes.unwrap_or(NonZeroU32::MIN);
             let failure = StoreFailure { nodes, ..StoreFailure::default() };
             let engine = Engine::new(policies, store, Arc::new(SteadyClock::new()));
-            Ok((engine.surviving(failure), None))
+            Ok((engine.with_fallback(failure), None))
         }
     }
 }
@@ -184,14 +184,14 @@ async fn open(
 /// Answers until told to stop. What is written last is what was decided last.
 async fn answer(
     bound: Vec<Bound>,
-    (snapshots, following): (Option<Snapshots>, Option<Following>),
+    (snapshots, following): (Option<Snapshots>, Option<CatalogSync>),
     renewal: Renewal,
-    house: &House,
+    house: &ServerContext,
 ) -> Result<()> {
-    let House { gate, live, callers, office, limits, stop, .. } = house;
-    let told = Told { gate, live, callers, office };
+    let ServerContext { gate, live, callers, office, limits, stop, .. } = house;
+    let told = Subscribers { gate, live, callers, office };
     if let Some(following) = &following {
-        following.open_office(told).await;
+        following.open_admin_api(told).await;
     }
     let kept = async {
         if let Some(snapshots) = &snapshots {
@@ -213,7 +213,7 @@ async fn answer(
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
     }
     let gate = Arc::clone(&house.gate);
-    gate.pay_all().await;
+    gate.settle_debts().await;
     // Sending the last spans needs this runtime, so another thread waits for it.
     let sent = spawn_blocking(move || gate.traces().map(Traces::end)).await;
     sent.context("traces")?;
@@ -224,7 +224,7 @@ async fn answer(
 }
 
 /// Says which wires answer everybody who reaches them, and where secrets can be read on the way.
-fn warn(config: &Config, bound: &[Bound], callers: &Arc<Callers>) -> io::Result<()> {
+fn warn(config: &Config, bound: &[Bound], callers: &Arc<Authenticator>) -> io::Result<()> {
     for bound in bound {
         let (wire, address) = (bound.wire(), bound.address()?);
         let asks_who = match wire {

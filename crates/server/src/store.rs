@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use anyhow::Result;
-use sluicegate::store::redis::codec::Clock;
+use sluicegate::store::redis::codec::ScriptClock;
 use sluicegate::store::redis::{
-    Fleet, Presence, Publication, PublishError, Published, RedisConfig, RedisError, RedisStore,
-    Revisions, Stats,
+    Fleet, FleetPresence, Publication, PublishError, PublishOutcome, RedisConfig, RedisError,
+    RedisStore, Revisions, Stats,
 };
 use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Request, Store, StoreError, Verdict,
+    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
 };
 use sluicegate_kernel::{Micros, Moment};
 
@@ -26,12 +26,12 @@ pub(crate) use fleet::{FleetStatus, keep as keep_fleet};
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(Arc<MemoryStore>),
-    Redis(Box<OnRedis>),
+    Redis(Box<RedisBackend>),
 }
 
 /// A store on Redis, and how it does.
 #[derive(Debug)]
-pub(crate) struct OnRedis {
+pub(crate) struct RedisBackend {
     store: RedisStore,
     latency: Histogram,
     fleet: FleetStatus,
@@ -43,8 +43,8 @@ impl AnyStore {
     /// The store on this Redis. One that cannot be reached yet is told and waited for.
     pub(crate) async fn open(config: &RedisConfig, time: TimeSource) -> Result<Self> {
         let clock = match time {
-            TimeSource::Server => Clock::Server,
-            TimeSource::Client => Clock::Client,
+            TimeSource::Server => ScriptClock::Server,
+            TimeSource::Client => ScriptClock::Client,
         };
         let store = RedisStore::start(config)?.with_clock(clock);
         if let Err(error) = store.ready().await {
@@ -52,7 +52,7 @@ impl AnyStore {
                 "store: {error}; retrying, meanwhile falling back to `on_store_failure`"
             );
         }
-        Ok(Self::Redis(Box::new(OnRedis {
+        Ok(Self::Redis(Box::new(RedisBackend {
             store,
             latency: Histogram::default(),
             fleet: FleetStatus::default(),
@@ -63,7 +63,7 @@ impl AnyStore {
 
 impl AnyStore {
     /// The store, if it is on Redis.
-    pub(crate) const fn on_redis(&self) -> Option<&OnRedis> {
+    pub(crate) const fn on_redis(&self) -> Option<&RedisBackend> {
         match self {
             Self::Memory(_) => None,
             Self::Redis(redis) => Some(redis),
@@ -72,11 +72,15 @@ impl AnyStore {
 }
 
 impl Store for AnyStore {
-    async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(store) => Ok(store.decide_now(request, at)?),
             Self::Redis(redis) => {
-                let begun = Begun::now();
+                let begun = StoreTimer::now();
                 let decided = match trace::within() {
                     None => redis.store.decide(request, at).await,
                     Some(within) => Box::pin(within.store(redis.store.decide(request, at))).await,
@@ -89,13 +93,13 @@ impl Store for AnyStore {
     async fn charge_and_decide(
         &self,
         debt: &Debt,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Permits), StoreError> {
         match self {
             Self::Memory(store) => store.charge_and_decide(debt, request, at).await,
             Self::Redis(redis) => {
-                let begun = Begun::now();
+                let begun = StoreTimer::now();
                 let charging = Box::pin(redis.store.charge_and_decide(debt, request, at));
                 let decided = match trace::within() {
                     None => charging.await,
@@ -109,7 +113,7 @@ impl Store for AnyStore {
     #[inline]
     fn decide_at_once(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Option<Result<Verdict, StoreError>> {
         match self {
@@ -118,28 +122,32 @@ impl Store for AnyStore {
         }
     }
 
-    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
         match self {
-            Self::Memory(store) => store.expect(keys),
-            Self::Redis(redis) => Store::expect(&redis.store, keys),
+            Self::Memory(store) => store.prefetch(keys),
+            Self::Redis(redis) => Store::prefetch(&redis.store, keys),
         }
     }
 }
 
 /// When the store was asked.
 #[derive(Clone, Copy)]
-struct Begun(Instant);
+struct StoreTimer(Instant);
 
-impl Begun {
+impl StoreTimer {
     #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
     fn now() -> Self {
         Self(Instant::now())
     }
 }
 
-impl OnRedis {
+impl RedisBackend {
     /// `decided`, counted and with the time that it took noted.
-    fn measured<T>(&self, begun: Begun, decided: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn measured<T>(
+        &self,
+        begun: StoreTimer,
+        decided: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.latency.note(begun.0.elapsed());
         if let Err(StoreError::Unavailable { executed, .. }) = &decided {
             self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
@@ -154,7 +162,7 @@ impl OnRedis {
     pub(crate) async fn publish(
         &self,
         publication: &Publication<'_>,
-    ) -> Result<Published, PublishError> {
+    ) -> Result<PublishOutcome, PublishError> {
         self.store.publish(publication).await
     }
 
@@ -169,7 +177,7 @@ impl OnRedis {
     /// [`RedisError`] if there is no answer.
     pub(crate) async fn note(
         &self,
-        presence: &mut Presence,
+        presence: &mut FleetPresence,
         now: Micros,
     ) -> Result<Fleet, RedisError> {
         self.store.note(presence, now).await

@@ -25,9 +25,9 @@ use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
 };
 use sluicegate::store::StoreError;
-use sluicegate::{DecideError, Passage, Request};
+use sluicegate::{Admission, DecideError, Request};
 
-use crate::eyes::{self, Subject};
+use crate::eyes::{self, DecisionSource};
 use crate::protocol::Wire;
 
 /// Spans that wait for the collector at most; one is a kilobyte. Further ones are dropped.
@@ -56,7 +56,7 @@ pub(crate) struct Parent(Option<Context>);
 
 /// The tracer of a decision, found by what happens within it.
 #[derive(Clone)]
-pub(crate) struct Within(SdkTracer);
+pub(crate) struct DecisionTracer(SdkTracer);
 
 impl Traces {
     /// Sends to the collector at `endpoint` that part of the traces which begin here. To be called on
@@ -93,7 +93,7 @@ impl Traces {
 
     /// The trace that `headers` name, for what is to be traced.
     pub(crate) fn parent(traces: Option<&Self>, headers: &HeaderMap) -> Parent {
-        Parent(traces.map(|traces| traces.propagator.extract(&Headers(headers))))
+        Parent(traces.map(|traces| traces.propagator.extract(&HeaderExtractor(headers))))
     }
 
     /// `deciding`, in a span of its own.
@@ -101,11 +101,11 @@ impl Traces {
         &self,
         wire: Wire,
         request: &Request<'_>,
-        deciding: impl Future<Output = Result<Passage, DecideError>>,
-    ) -> Result<Passage, DecideError> {
+        deciding: impl Future<Output = Result<Admission, DecideError>>,
+    ) -> Result<Admission, DecideError> {
         let span = self.tracer.span_builder("decide").with_kind(SpanKind::Server);
         let context = Context::current_with_span(self.tracer.build(span));
-        let context = context.with_value(Within(self.tracer.clone()));
+        let context = context.with_value(DecisionTracer(self.tracer.clone()));
         let decided = deciding.with_context(context.clone()).await;
         let span = context.span();
         if span.is_recording() {
@@ -137,11 +137,11 @@ impl Parent {
 }
 
 /// Where the store is asked within a decision that is traced; none, if it is not.
-pub(crate) fn within() -> Option<Within> {
-    Context::map_current(|context| context.get::<Within>().cloned())
+pub(crate) fn within() -> Option<DecisionTracer> {
+    Context::map_current(|context| context.get::<DecisionTracer>().cloned())
 }
 
-impl Within {
+impl DecisionTracer {
     /// `asking` the store, in a span of its own.
     pub(crate) async fn store<T>(
         self,
@@ -159,14 +159,14 @@ impl Within {
 }
 
 /// What is told of a decision: nothing that a client made up.
-fn told(request: &Request<'_>, decided: &Result<Passage, DecideError>) -> Vec<KeyValue> {
-    let policy = Subject::of(request, decided.as_ref().err()).name();
+fn told(request: &Request<'_>, decided: &Result<Admission, DecideError>) -> Vec<KeyValue> {
+    let policy = DecisionSource::of(request, decided.as_ref().err()).name();
     let mut told = vec![
         KeyValue::new("sluicegate.policy", policy.to_owned()),
         KeyValue::new("sluicegate.verb", request.verb.name()),
     ];
     match decided {
-        Ok(Passage { answer, way, held }) => told.extend([
+        Ok(Admission { answer, way, held }) => told.extend([
             KeyValue::new("sluicegate.result", eyes::result_name(way, *held)),
             KeyValue::new("sluicegate.mode", answer.mode.name()),
             KeyValue::new("sluicegate.rule", answer.rule().to_owned()),
@@ -177,9 +177,9 @@ fn told(request: &Request<'_>, decided: &Result<Passage, DecideError>) -> Vec<Ke
 }
 
 /// Header fields, as those who look for a trace want them.
-struct Headers<'a>(&'a HeaderMap);
+struct HeaderExtractor<'a>(&'a HeaderMap);
 
-impl Extractor for Headers<'_> {
+impl Extractor for HeaderExtractor<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key)?.to_str().ok()
     }

@@ -8,7 +8,7 @@ use sluicegate_kernel::limits::PERMITS_MAX;
 use sluicegate_kernel::{Cost, RangeError};
 
 use crate::clock::MonotonicClock;
-use crate::wait::{Line, Place, WAITERS_MAX, block_on};
+use crate::wait::{QueuePlace, WAITERS_MAX, WaitQueue, block_on};
 
 /// At most `limit` permits held at once, each given back when it is dropped.
 ///
@@ -27,14 +27,14 @@ use crate::wait::{Line, Place, WAITERS_MAX, block_on};
 /// # Ok::<(), sluicegate::RangeError>(())
 /// ```
 pub struct ConcurrencyLimiter {
-    gate: Mutex<Gate>,
+    gate: Mutex<PermitQueue>,
 }
 
 #[derive(Debug)]
-struct Gate {
+struct PermitQueue {
     limit: u64,
     held: u64,
-    line: Line,
+    line: WaitQueue,
 }
 
 /// A permit of a [`ConcurrencyLimiter`]. Dropping it gives it back and calls the next in line.
@@ -63,12 +63,12 @@ impl ConcurrencyLimiter {
     /// [`RangeError`] unless `1 <= limit <= 2^32`.
     pub fn new(limit: u64) -> Result<Self, RangeError> {
         let limit = checked(limit)?;
-        Ok(Self { gate: Mutex::new(Gate { limit, held: 0, line: Line::default() }) })
+        Ok(Self { gate: Mutex::new(PermitQueue { limit, held: 0, line: WaitQueue::default() }) })
     }
 
     /// A permit, if there is one and nobody waits for it.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        self.gate().enter(&Place::default()).then(|| Permit { limiter: self })
+        self.gate().enter(&QueuePlace::default()).then(|| Permit { limiter: self })
     }
 
     /// A permit that is not bound to this reference.
@@ -84,7 +84,7 @@ impl ConcurrencyLimiter {
     /// # Ok::<(), sluicegate::RangeError>(())
     /// ```
     pub fn try_acquire_owned(self: &Arc<Self>) -> Option<OwnedPermit> {
-        self.gate().enter(&Place::default()).then(|| OwnedPermit { limiter: Arc::clone(self) })
+        self.gate().enter(&QueuePlace::default()).then(|| OwnedPermit { limiter: Arc::clone(self) })
     }
 
     /// Waits for a permit. Dropping the future gives its place in line back; a future that is neither
@@ -111,7 +111,7 @@ impl ConcurrencyLimiter {
     /// # Errors
     /// [`QueueFull`] if too many wait already.
     pub fn acquire_blocking(&self) -> Result<Permit<'_>, QueueFull> {
-        let mut waiting = Waiting { limiter: self, place: Place::default() };
+        let mut waiting = PermitWaiter { limiter: self, place: QueuePlace::default() };
         // There is nothing to wait for but being called, so the clock is never asked.
         block_on(&MonotonicClock, |waker, _| waiting.poll(waker))?;
         Ok(Permit { limiter: self })
@@ -144,7 +144,7 @@ impl ConcurrencyLimiter {
     }
 
     async fn enter(&self) -> Result<(), QueueFull> {
-        let mut waiting = Waiting { limiter: self, place: Place::default() };
+        let mut waiting = PermitWaiter { limiter: self, place: QueuePlace::default() };
         std::future::poll_fn(|cx| waiting.poll(cx.waker())).await
     }
 
@@ -153,7 +153,7 @@ impl ConcurrencyLimiter {
     }
 
     /// A change for the better, after which the first in line asks again.
-    fn change(&self, change: impl FnOnce(&mut Gate)) {
+    fn change(&self, change: impl FnOnce(&mut PermitQueue)) {
         let calls = {
             let mut gate = self.gate();
             change(&mut gate);
@@ -163,14 +163,14 @@ impl ConcurrencyLimiter {
     }
 
     /// The gate, also after a panic elsewhere: each change of it is one assignment.
-    fn gate(&self) -> MutexGuard<'_, Gate> {
+    fn gate(&self) -> MutexGuard<'_, PermitQueue> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Gate {
+impl PermitQueue {
     /// Takes a permit, if there is one and it is the turn of `place`.
-    fn enter(&mut self, place: &Place) -> bool {
+    fn enter(&mut self, place: &QueuePlace) -> bool {
         let enters = self.held < self.limit && self.line.is_turn_of(place);
         self.held += u64::from(enters);
         enters
@@ -178,12 +178,12 @@ impl Gate {
 }
 
 /// A caller that waits, or is about to. Dropping it gives its place back.
-struct Waiting<'a> {
+struct PermitWaiter<'a> {
     limiter: &'a ConcurrencyLimiter,
-    place: Place,
+    place: QueuePlace,
 }
 
-impl Waiting<'_> {
+impl PermitWaiter<'_> {
     fn poll(&mut self, waker: &Waker) -> Poll<Result<(), QueueFull>> {
         let (result, calls) = {
             let mut gate = self.limiter.gate();
@@ -202,7 +202,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PermitWaiter<'_> {
     fn drop(&mut self) {
         if self.place.is_taken() {
             let calls = self.limiter.gate().line.leave(&mut self.place);
@@ -225,7 +225,7 @@ impl Drop for OwnedPermit {
 
 impl fmt::Debug for ConcurrencyLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Gate { limit, held, line } = &*self.gate();
+        let PermitQueue { limit, held, line } = &*self.gate();
         f.debug_struct("ConcurrencyLimiter")
             .field("limit", limit)
             .field("held", held)

@@ -50,9 +50,9 @@ pub use clock::{
 pub use concurrency::{ConcurrencyLimiter, OwnedPermit, Permit, QueueFull};
 #[cfg(feature = "engine")]
 pub use engine::{
-    All, AllError, Answer, DecideError, Engine, Explanation, HELD_MAX, Limits, Mode, Observer,
-    Passage, Patience, Request, SettleError, Settled, Settlement, StoreFailure, Turn, Way,
-    settled_rules,
+    Admission, Answer, BatchError, BatchOutcome, DecideError, Disposition, Engine, Explanation,
+    HELD_MAX, Limits, Mode, Observer, Patience, Request, SettleError, Settled, Settlement,
+    StoreFailure, Turn, settled_rules,
 };
 pub use keyed::{KeyedError, KeyedRateLimiter};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};

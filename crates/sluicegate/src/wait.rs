@@ -33,7 +33,7 @@ pub const WAITERS_MAX: usize = 65_536;
 
 /// A line of callers, first come, first served.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     waiting: BTreeMap<u64, Waiter>,
     tickets: u64,
 }
@@ -45,15 +45,15 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
-/// A caller's place in a line. Whoever has one must give it to [`Line::leave`] in the end.
+/// A caller's place in a line. Whoever has one must give it to [`WaitQueue::leave`] in the end.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct QueuePlace {
     ticket: Option<u64>,
 }
 
 /// The line has [`WAITERS_MAX`] callers already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LineFull;
+pub(crate) struct WaitQueueFull;
 
 /// Wakers to be used and dropped once the lock is released.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ pub(crate) struct Calls {
     drop: Option<Waker>,
 }
 
-impl Line {
+impl WaitQueue {
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -75,7 +75,7 @@ impl Line {
     }
 
     /// Whether it is the turn of `place`: it is the first, or nobody waits.
-    pub(crate) fn is_turn_of(&self, place: &Place) -> bool {
+    pub(crate) fn is_turn_of(&self, place: &QueuePlace) -> bool {
         match self.waiting.first_key_value() {
             None => true,
             Some((first, _)) => place.ticket == Some(*first),
@@ -90,12 +90,12 @@ impl Line {
     /// Waits at `place`, at the end of the line if it is new, until `waker` is used.
     pub(crate) fn wait(
         &mut self,
-        place: &mut Place,
+        place: &mut QueuePlace,
         cost: Cost,
         waker: &Waker,
-    ) -> Result<Calls, LineFull> {
+    ) -> Result<Calls, WaitQueueFull> {
         if place.ticket.is_none() && self.waiting.len() >= WAITERS_MAX {
-            return Err(LineFull);
+            return Err(WaitQueueFull);
         }
         let ticket = *place.ticket.get_or_insert_with(|| {
             self.tickets += 1;
@@ -107,7 +107,7 @@ impl Line {
     }
 
     /// Leaves the line, handing on to the next if it was the first.
-    pub(crate) fn leave(&mut self, place: &mut Place) -> Calls {
+    pub(crate) fn leave(&mut self, place: &mut QueuePlace) -> Calls {
         let Some(ticket) = place.ticket.take() else { return Calls::default() };
         let was_first = self.waiting.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let own = self.waiting.remove(&ticket).and_then(|waiter| waiter.waker);
@@ -122,7 +122,7 @@ impl Line {
     }
 }
 
-impl Place {
+impl QueuePlace {
     /// Whether it is in a line.
     pub(crate) fn is_taken(&self) -> bool {
         self.ticket.is_some()

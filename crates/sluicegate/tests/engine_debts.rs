@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Charge, Debt, Executed, Permits, Request as StoreRequest, Store, StoreError, Verdict,
+    Charge, Debt, Executed, Permits, Store, StoreError, StoreRequest, Verdict,
 };
 use sluicegate::{
     Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, PermitId, Request,
@@ -167,7 +167,7 @@ impl Node {
         let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
         let nodes = NonZeroU32::new(nodes).expect("there is at least one");
         let engine = Engine::new(policies, line.clone(), Arc::new(ManualClock::default()))
-            .surviving(StoreFailure { nodes, ..StoreFailure::default() });
+            .with_fallback(StoreFailure { nodes, ..StoreFailure::default() });
         Self { line, engine: Arc::new(engine) }
     }
 

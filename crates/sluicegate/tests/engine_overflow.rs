@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use sluicegate::policy::{Document, Fallback, PolicySet};
 use sluicegate::store::MemoryStore;
-use sluicegate::{Clock, Cost, Engine, Limits, Micros, Passage, Patience, Request, Verb, Way};
+use sluicegate::{
+    Admission, Clock, Cost, Disposition, Engine, Limits, Micros, Patience, Request, Verb,
+};
 use tokio::time::Instant;
 
 const POLICIES: &str = "
@@ -41,7 +43,7 @@ fn engine() -> Arc<Engine> {
     Arc::new(Engine::new(PolicySet::new(document), MemoryStore::default(), clock))
 }
 
-async fn pass(engine: &Arc<Engine>, policy: &str) -> Passage {
+async fn pass(engine: &Arc<Engine>, policy: &str) -> Admission {
     let request = Request::new(policy, Some(b"alice"), Verb::Check { cost: Cost::ONE });
     let request = request.with_patience(Patience::Policy);
     engine.turn().decide(&request).await.expect("the store is in memory")
@@ -52,9 +54,9 @@ async fn over_the_limit_each_policy_has_its_way() {
     let engine = engine();
     for policy in ["reject", "tag", "divert", "shadow"] {
         let passage = pass(&engine, policy).await;
-        assert_eq!((passage.way, passage.held), (Way::Through, Micros::ZERO), "{policy}");
+        assert_eq!((passage.way, passage.held), (Disposition::Allowed, Micros::ZERO), "{policy}");
     }
-    assert_eq!(pass(&engine, "reject").await.way, Way::Refused);
+    assert_eq!(pass(&engine, "reject").await.way, Disposition::Refused);
     assert_eq!(pass(&engine, "tag").await.way.fallback(), Some(&Fallback::Tag("cached".into())));
     assert_eq!(pass(&engine, "divert").await.way.target(), Some("slow"));
     let shadowed = pass(&engine, "shadow").await;
@@ -73,7 +75,7 @@ async fn a_queue_holds_requests_at_the_rate_and_refuses_who_would_wait_too_long(
         }
         let mut passed_at = Vec::new();
         for (passage, at) in callers.join_all().await {
-            if passage.way == Way::Through {
+            if passage.way == Disposition::Allowed {
                 passed_at.push((at - begin).as_secs());
             }
         }
@@ -86,7 +88,7 @@ async fn a_queue_holds_requests_at_the_rate_and_refuses_who_would_wait_too_long(
 #[tokio::test(start_paused = true)]
 async fn who_goes_away_while_held_frees_the_place_and_the_permits() {
     let engine = engine();
-    assert_eq!(pass(&engine, "queue").await.way, Way::Through);
+    assert_eq!(pass(&engine, "queue").await.way, Disposition::Allowed);
     for _ in 0..10 {
         let gone = tokio::time::timeout(Duration::from_millis(1), pass(&engine, "queue"));
         assert!(gone.await.is_err(), "it is held for a second");
@@ -94,7 +96,7 @@ async fn who_goes_away_while_held_frees_the_place_and_the_permits() {
         assert_eq!(engine.held(), 0);
     }
     // Had the ten kept what was booked for them, nobody would pass for ten seconds.
-    assert_eq!(pass(&engine, "queue").await.way, Way::Through);
+    assert_eq!(pass(&engine, "queue").await.way, Disposition::Allowed);
 }
 
 /// How many pass too many of those who ask one after the other, 3 ms apart, in any interval: so many of
@@ -114,7 +116,7 @@ async fn over_the_rate(policy: &'static str, impatient: u64) -> f64 {
             let passing = in_turn(&engine, policy, CHECK, 9);
             let passed = tokio::time::timeout(patience, passing).await;
             let at_s = (Instant::now() - begin).as_secs_f64();
-            passed.is_ok_and(|passage| passage.way == Way::Through).then_some(at_s)
+            passed.is_ok_and(|passage| passage.way == Disposition::Allowed).then_some(at_s)
         });
         tokio::time::sleep(EVERY).await;
     }
@@ -148,7 +150,7 @@ async fn other_verbs_have_no_overflow() {
     let peek = Request::new("queue", Some(b"alice"), Verb::Peek { cost: Cost::ONE });
     let peek = peek.with_patience(Patience::Policy);
     let passage = engine.turn().decide(&peek).await.expect("the store is in memory");
-    assert_eq!((passage.way, passage.held), (Way::Refused, Micros::ZERO));
+    assert_eq!((passage.way, passage.held), (Disposition::Refused, Micros::ZERO));
 }
 
 #[tokio::test]
@@ -156,12 +158,12 @@ async fn what_nobody_has_to_be_waited_for_is_decided_at_once() {
     let engine = engine();
     for policy in ["reject", "tag", "divert", "shadow"] {
         let request = Request::new(policy, Some(b"alice"), CHECK).with_patience(Patience::Policy);
-        for expected in [Some(Way::Through), None] {
+        for expected in [Some(Disposition::Allowed), None] {
             let passage = engine.turn().try_decide(&request).expect(policy).unwrap();
             let other = Request { key: Some(b"bob"), ..request.clone() };
             let awaited = engine.turn().decide(&other).await;
             assert_eq!(passage.way, awaited.unwrap().way, "{policy}: both ways say the same");
-            assert_eq!(passage.way == Way::Through, expected.is_some(), "{policy}");
+            assert_eq!(passage.way == Disposition::Allowed, expected.is_some(), "{policy}");
         }
     }
     let queued = Request::new("queue", Some(b"alice"), CHECK).with_patience(Patience::Policy);
@@ -171,7 +173,7 @@ async fn what_nobody_has_to_be_waited_for_is_decided_at_once() {
     assert!(engine.turn().try_decide(&unknown).expect("at once").is_err());
 }
 
-async fn in_turn(engine: &Arc<Engine>, policy: &str, verb: Verb, hold_max_s: u64) -> Passage {
+async fn in_turn(engine: &Arc<Engine>, policy: &str, verb: Verb, hold_max_s: u64) -> Admission {
     let request = Request::new(policy, Some(b"alice"), verb);
     let request = request.with_patience(Patience::Gateway(Micros::from_secs(hold_max_s)));
     engine.turn().decide(&request).await.expect("the store is in memory")
@@ -194,8 +196,8 @@ async fn what_rules_delay_is_held_for_who_cannot_and_refused_if_that_is_too_long
     let (mut passed_at, mut refused_at) = (Vec::new(), Vec::new());
     for (passage, at) in callers.join_all().await {
         match passage.way {
-            Way::Through => passed_at.push(at),
-            Way::Refused => {
+            Disposition::Allowed => passed_at.push(at),
+            Disposition::Refused => {
                 assert!(passage.answer.decision.retry_after() > Some(Micros::ZERO));
                 refused_at.push(at);
             }
@@ -208,7 +210,11 @@ async fn what_rules_delay_is_held_for_who_cannot_and_refused_if_that_is_too_long
     assert_eq!(in_turn(&engine, "leaky", CHECK, 4).await.held, Micros::from_secs(1));
     for _ in 0..3 {
         let passage = in_turn(&engine, "quiet", CHECK, 4).await;
-        assert_eq!((passage.way, passage.held), (Way::Through, Micros::ZERO), "nothing is held");
+        assert_eq!(
+            (passage.way, passage.held),
+            (Disposition::Allowed, Micros::ZERO),
+            "nothing is held"
+        );
     }
 }
 
@@ -231,7 +237,7 @@ async fn who_gets_less_than_all_is_over_the_limit_for_a_gateway() {
     let engine = engine();
     let cost = Cost::new(3).expect("within the range");
     let hits = async |policy| in_turn(&engine, policy, Verb::AtMost { cost }, 9).await;
-    assert_eq!(hits("hits").await.way, Way::Through);
+    assert_eq!(hits("hits").await.way, Disposition::Allowed);
     let short = hits("hits").await;
     assert_eq!(short.way.fallback(), Some(&Fallback::Tag("cached".into())));
     assert_eq!(short.answer.decision.granted(), 2, "what was left is used up");
@@ -242,7 +248,7 @@ async fn who_gets_less_than_all_is_over_the_limit_for_a_gateway() {
     assert_eq!(hits("holds").await.held, Micros::from_secs(1));
     // What would be held for longer than the gateway waits is refused, whatever the policy permits.
     let many = Verb::AtMost { cost: Cost::new(5).expect("within the range") };
-    assert_eq!(in_turn(&engine, "holds", many, 4).await.way, Way::Refused);
+    assert_eq!(in_turn(&engine, "holds", many, 4).await.way, Disposition::Refused);
 }
 
 #[tokio::test]
@@ -251,7 +257,7 @@ async fn what_a_policy_does_over_its_limit_it_does_with_callers_that_would_wait(
     let reserve = Verb::Reserve { cost: Cost::ONE, max_wait: Micros::from_millis(1) };
     let mut ways = Vec::new();
     for policy in ["reject", "queue", "tag", "divert", "shadow"] {
-        assert_eq!(pass(&engine, policy).await.way, Way::Through);
+        assert_eq!(pass(&engine, policy).await.way, Disposition::Allowed);
         let request = Request::new(policy, Some(b"alice"), reserve.clone());
         let request = request.with_patience(Patience::Policy);
         let passage = engine.turn().decide(&request).await.expect("the store is in memory");
@@ -262,7 +268,13 @@ async fn what_a_policy_does_over_its_limit_it_does_with_callers_that_would_wait(
     }
     assert!(matches!(
         ways[..],
-        [Way::Refused, Way::Refused, Way::Marked(_), Way::Diverted(_), Way::Shadowed]
+        [
+            Disposition::Refused,
+            Disposition::Refused,
+            Disposition::Degraded(_),
+            Disposition::Diverted(_),
+            Disposition::Shadowed
+        ]
     ));
 }
 
@@ -277,10 +289,10 @@ async fn a_held_request_is_decided_by_the_policies_that_are_in_force_by_then() {
     let none = POLICIES.replace("name: log", "name: another");
     let held = Micros::SECOND;
     for (policies, way) in [
-        (&slow, Way::Refused),
-        (&fast, Way::Through),
-        (&shadow, Way::Shadowed),
-        (&none, Way::Refused),
+        (&slow, Disposition::Refused),
+        (&fast, Disposition::Allowed),
+        (&shadow, Disposition::Shadowed),
+        (&none, Disposition::Refused),
     ] {
         let engine = engine();
         pass(&engine, "log").await;

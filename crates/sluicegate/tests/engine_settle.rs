@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{
-    Executed, MemoryStore, Request as StoreRequest, Store, StoreError, Verdict,
-};
+use sluicegate::store::{Executed, MemoryStore, Store, StoreError, StoreRequest, Verdict};
 use sluicegate::{
     Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Request, SettleError, Settled,
     Settlement, StoreFailure, Verb,
@@ -79,7 +77,7 @@ impl Shared {
 fn engine(store: &Shared, clock: &Arc<ManualClock>) -> Arc<Engine<Shared>> {
     let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
     let engine = Engine::new(policies, store.clone(), Arc::clone(clock) as _);
-    Arc::new(engine.surviving(StoreFailure::default()))
+    Arc::new(engine.with_fallback(StoreFailure::default()))
 }
 
 fn now<F: Future>(future: F) -> F::Output {

@@ -7,11 +7,11 @@ use std::task::Poll;
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Request as StoreRequest, Store, StoreError, Verdict,
+    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
 };
 use sluicegate::{
-    All, Cost, DecideError, Engine, ManualClock, Micros, Moment, Observer, Passage, Patience,
-    Request, Verb, Way,
+    Admission, BatchOutcome, Cost, DecideError, Disposition, Engine, ManualClock, Micros, Moment,
+    Observer, Patience, Request, Verb,
 };
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
@@ -94,7 +94,7 @@ impl Observer for Log {
         &self,
         label: &'static str,
         request: &Request<'_>,
-        decided: Result<&Passage, &DecideError>,
+        decided: Result<&Admission, &DecideError>,
         (): (),
     ) {
         let verb = match request.verb {
@@ -103,7 +103,7 @@ impl Observer for Log {
             _ => "check",
         };
         let way = match decided {
-            Ok(Passage { way: Way::Through, .. }) => "passed",
+            Ok(Admission { way: Disposition::Allowed, .. }) => "passed",
             Ok(_) => "refused",
             Err(_) => "failed",
         };
@@ -146,12 +146,17 @@ fn three<'a>(key: Option<&'a [u8]>) -> Vec<Request<'a>> {
 async fn a_turn_is_of_one_time_and_of_one_set_of_policies() {
     let stage = Stage::new(0);
     let decided = stage.engine.turn_for("each").decide_each(&three(None)).await;
-    assert!(decided.iter().all(|decided| decided.as_ref().is_ok_and(|it| it.way == Way::Through)));
+    assert!(
+        decided
+            .iter()
+            .all(|decided| decided.as_ref().is_ok_and(|it| it.way == Disposition::Allowed))
+    );
     assert_eq!(stage.asked(), [(2, Micros::ZERO); 3]);
 
     let stage = Stage::new(0);
     let turn = stage.engine.turn_for("all");
-    let All::Passed(passed) = turn.decide_all(&three(None)).await.expect("all are known") else {
+    let BatchOutcome::Passed(passed) = turn.decide_all(&three(None)).await.expect("all are known")
+    else {
         panic!("there are two permits of each");
     };
     assert_eq!(passed.len(), 3);
@@ -167,7 +172,7 @@ async fn of_several_together_each_look_and_charge_is_seen() {
         Request { verb: Verb::Check { cost: Cost::new(2).unwrap() }, ..three(None)[1].clone() };
     turn.decide(&two).await.expect("there is such a policy");
     let refused = turn.decide_all(&three(None)).await.expect("all are known");
-    let All::Refused { place, stay_charged, .. } = refused else { panic!("b is used up") };
+    let BatchOutcome::Refused { place, stay_charged, .. } = refused else { panic!("b is used up") };
     assert_eq!((place, stay_charged.len()), (1, 0));
     let expected = [
         "w: check b passed",

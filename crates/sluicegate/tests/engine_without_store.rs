@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Request as StoreRequest, Store, StoreError, Verdict,
+    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
 };
 use sluicegate::{
     Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Request,
@@ -95,7 +95,7 @@ impl Shared {
         let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
         let nodes = NonZeroU32::new(nodes).expect("there is at least one");
         let engine = Engine::new(policies, self.clone(), Arc::new(ManualClock::default()));
-        Arc::new(engine.surviving(StoreFailure { nodes, ..StoreFailure::default() }))
+        Arc::new(engine.with_fallback(StoreFailure { nodes, ..StoreFailure::default() }))
     }
 }
 

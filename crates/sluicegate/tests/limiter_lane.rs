@@ -8,7 +8,7 @@ mod lane;
 
 use std::sync::Arc;
 
-use lane::{Lane, Taking, Terms};
+use lane::{FastCheck, FastPath, Terms};
 use proptest::prelude::*;
 use sluicegate::{
     Cost, Decision, ManualClock, Micros, Rate, RateLimiter, Reservation, RuleSet, TokenBucket, Verb,
@@ -27,7 +27,7 @@ const FAST: Terms = Terms { zero_us: 0, horizon_us: 1_000, per_us: 5, per_permit
 #[test]
 fn no_decision_mixes_the_terms_of_two_rules() {
     loom::model(|| {
-        let lane = loom::sync::Arc::new(Lane::closed());
+        let lane = loom::sync::Arc::new(FastPath::closed());
         lane.set_terms(SLOW);
         lane.open(1, 20);
         let taker = {
@@ -41,10 +41,12 @@ fn no_decision_mixes_the_terms_of_two_rules() {
         let taking = taker.join().expect("the taker does not panic");
         let after = lane.close().expect("the lane was open");
         match taking {
-            Taking::Closed => assert_eq!(after, before),
-            Taking::Taken { used, terms: SLOW } => assert_eq!((used, before, after), (20, 30, 30)),
+            FastCheck::Closed => assert_eq!(after, before),
+            FastCheck::Taken { used, terms: SLOW } => {
+                assert_eq!((used, before, after), (20, 30, 30))
+            }
             // At 10 µs, 50 units have flowed in: all that was in use.
-            Taking::Taken { used, terms: FAST } => assert_eq!((used, after), (7, 57)),
+            FastCheck::Taken { used, terms: FAST } => assert_eq!((used, after), (7, 57)),
             mixed => panic!("{mixed:?}, {before} then {after}"),
         }
     });
@@ -54,7 +56,7 @@ fn no_decision_mixes_the_terms_of_two_rules() {
 #[test]
 fn a_refusal_is_made_by_one_rule_and_a_permit_passes_once() {
     loom::model(|| {
-        let lane = loom::sync::Arc::new(Lane::closed());
+        let lane = loom::sync::Arc::new(FastPath::closed());
         lane.set_terms(SLOW);
         lane.open(1, 10);
         let takers: Vec<_> = (0..2)
@@ -64,9 +66,10 @@ fn a_refusal_is_made_by_one_rule_and_a_permit_passes_once() {
             })
             .collect();
         let takings: Vec<_> = takers.into_iter().map(|taker| taker.join().unwrap()).collect();
-        let taken = |taking: &&Taking| matches!(taking, Taking::Taken { used: 20, terms: SLOW });
+        let taken =
+            |taking: &&FastCheck| matches!(taking, FastCheck::Taken { used: 20, terms: SLOW });
         let refused =
-            |taking: &&Taking| matches!(taking, Taking::Refused { used: 20, terms: SLOW });
+            |taking: &&FastCheck| matches!(taking, FastCheck::Refused { used: 20, terms: SLOW });
         assert_eq!(takings.iter().filter(taken).count(), 1, "{takings:?}");
         assert_eq!(takings.iter().filter(refused).count(), 1, "{takings:?}");
     });
@@ -76,7 +79,7 @@ fn a_refusal_is_made_by_one_rule_and_a_permit_passes_once() {
 #[test]
 fn no_refusal_mixes_the_terms_of_two_rules() {
     loom::model(|| {
-        let lane = loom::sync::Arc::new(Lane::closed());
+        let lane = loom::sync::Arc::new(FastPath::closed());
         lane.set_terms(SLOW);
         lane.open(1, 20);
         let taker = {
@@ -87,9 +90,9 @@ fn no_refusal_mixes_the_terms_of_two_rules() {
         lane.set_terms(FAST);
         lane.open(2, 70);
         match taker.join().expect("the taker does not panic") {
-            Taking::Closed
-            | Taking::Refused { used: 20, terms: SLOW }
-            | Taking::Refused { used: 70, terms: FAST } => {}
+            FastCheck::Closed
+            | FastCheck::Refused { used: 20, terms: SLOW }
+            | FastCheck::Refused { used: 70, terms: FAST } => {}
             mixed => panic!("{mixed:?}"),
         }
     });

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
-use sluicegate::http::Format;
+use sluicegate::http::HeaderFormat;
 use sluicegate::tower::{Header, Hold, Key, KeyError, RateLimit, RateLimitLayer, Shared};
 use sluicegate::{
     Cost, Delay, KeyedRateLimiter, LeakyBucket, ManualClock, Micros, NamedRule, Rate, Rule,
@@ -257,7 +257,7 @@ async fn the_header_fields_are_a_choice() {
     assert!(get(&refusals).await.headers().is_empty());
     assert_eq!(field(get(&refusals).await.headers(), "ratelimit"), Some("\"burst\";r=0;t=1"));
 
-    let older = layer(bucket(1, 1, 1), &clock).formats([Format::XRateLimit]);
+    let older = layer(bucket(1, 1, 1), &clock).formats([HeaderFormat::XRateLimit]);
     let headers = get(&older.layer(Inner::default())).await.headers().clone();
     assert_eq!(field(&headers, "x-ratelimit-limit"), Some("1"));
     assert_eq!(field(&headers, "x-ratelimit-remaining"), Some("0"));

@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderValue};
 use sfv::{BareItem, List, ListEntry, Parser};
-use sluicegate::http::Format;
+use sluicegate::http::HeaderFormat;
 use sluicegate::http::headers::{rate_limit, rate_limit_policy, retry_after};
 use sluicegate::{
     CalendarUnit, Concurrency, Decision, Delay, FixedWindow, LeakyBucket, Micros, Outcome, Rate,
@@ -161,7 +161,7 @@ fn lists_grow_and_the_older_fields_stay_as_they_are() {
     let policy = HeaderValue::from_static("\"p\";q=100");
     let mut headers = HeaderMap::new();
     for (name, remaining) in [("inner", 1), ("outer", 2)] {
-        for format in [Format::Draft10, Format::Draft06, Format::XRateLimit] {
+        for format in [HeaderFormat::Draft10, HeaderFormat::Draft06, HeaderFormat::XRateLimit] {
             let decision = allow(remaining, Micros::new(1_500_000));
             format.add_to(&mut headers, name, &decision, &policy);
         }

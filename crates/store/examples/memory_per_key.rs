@@ -18,7 +18,7 @@ use sluicegate_kernel::{
     Rate, Rule, RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup,
     TokenBucket, Verb,
 };
-use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Origin, Quota, Request};
+use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Quota, RuleOrigin, StoreRequest};
 
 const LIMIT: u64 = 10;
 
@@ -75,7 +75,7 @@ fn take(
     let verb = if rules.supports(&check).is_ok() { check } else { Verb::Acquire { cost, permit } };
     let (key, quota) = (&key.to_le_bytes()[..], Quota::of("p"));
     let request =
-        Request { policy: "p", key, rules, verb: &verb, origin: Origin::default(), quota };
+        StoreRequest { policy: "p", key, rules, verb: &verb, origin: RuleOrigin::default(), quota };
     store.decide_now(&request, &Moment::new(Micros::SECOND))?;
     Ok(())
 }

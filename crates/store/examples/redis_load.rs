@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluicegate_store::redis::{Ask, LuaScript, RedisClient, RedisConfig, Topology};
+use sluicegate_store::redis::{LuaScript, RedisClient, RedisConfig, ScriptArgs, Topology};
 use sluicegate_testkit::Client;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -101,7 +101,7 @@ async fn load(client: &Arc<RedisClient>, in_flight: usize) -> Vec<Duration> {
                 }
                 let key = Bytes::from(format!("sg:{:012}", random.u32(..KEYS)));
                 let args = [Bytes::from_static(b"r"), Bytes::from_static(b"a")];
-                let reply = client.eval(Ask { key, args }, client.deadline()).await;
+                let reply = client.eval(ScriptArgs { key, args }, client.deadline()).await;
                 reply.expect("the server of the measurement answers");
                 times.push(begun.elapsed());
             }

@@ -14,9 +14,9 @@ use sluicegate_kernel::{
     Concurrency, Cost, Micros, Moment, NamedRule, PermitId, Rule, RuleSet, SlidingLog,
     SlidingWindow, Verb,
 };
-use sluicegate_store::redis::codec::Clock;
+use sluicegate_store::redis::codec::ScriptClock;
 use sluicegate_store::redis::{RedisConfig, RedisStore};
-use sluicegate_store::{Origin, Quota, Request, Store};
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreRequest};
 use sluicegate_testkit::{Client, Options, RedisServer};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
     let server = RedisServer::start(Options::default()).await?;
     let url = format!("{}?deadline_ms=10000", server.url());
     let config: RedisConfig = url.parse()?;
-    let store = RedisStore::start(&config)?.with_clock(Clock::Given);
+    let store = RedisStore::start(&config)?.with_clock(ScriptClock::Given);
     store.ready().await?;
     let client = server.client().await?;
     let mut bench = Bench { store, client, now: BEGIN_US };
@@ -136,8 +136,8 @@ impl Bench {
 
     async fn ask(&mut self, key: &str, rules: &Arc<RuleSet>, verb: &Verb) -> Result<()> {
         let key = key.as_bytes();
-        let (origin, quota) = (Origin::default(), Quota::default());
-        let request = Request { policy: "p", key, rules, verb, origin, quota };
+        let (origin, quota) = (RuleOrigin::default(), Quota::default());
+        let request = StoreRequest { policy: "p", key, rules, verb, origin, quota };
         self.store.decide(&request, &Moment::new(Micros::new(self.now))).await?;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Where the state of limits lives, and how races end.
 //!
-//! A store takes a [`Request`] — the rules of a policy, a key and a verb — and decides it in one
+//! A store takes a [`StoreRequest`] — the rules of a policy, a key and a verb — and decides it in one
 //! step: it reads the key's state, lets the kernel decide, and writes what the kernel says, so that
 //! no other request of the same key comes between. What the rules mean, it does not know.
 //!
@@ -22,7 +22,7 @@ use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, Unsupported, Verb};
 
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct StoreRequest<'a> {
     /// The policy's name: the same key under another policy is another budget.
     pub policy: &'a str,
     /// Whose budget it is; empty is the budget that all share.
@@ -32,7 +32,7 @@ pub struct Request<'a> {
     /// What is wanted.
     pub verb: &'a Verb,
     /// Where the rules come from.
-    pub origin: Origin,
+    pub origin: RuleOrigin,
     /// To which quota the key counts.
     pub quota: Quota<'a>,
 }
@@ -40,7 +40,7 @@ pub struct Request<'a> {
 /// Where rules come from: which of two that meet at a key are the later ones. A store of one process
 /// need not ask, for there the rules that come are those in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum RuleOrigin {
     /// A policy's, of a version that this process took over at that instant. Of two versions that meet
     /// at a key the one that was taken over later decides, for every caller.
     Policy {
@@ -51,7 +51,7 @@ pub enum Origin {
     Caller,
 }
 
-impl Default for Origin {
+impl Default for RuleOrigin {
     /// A policy's, taken over before every other.
     fn default() -> Self {
         Self::Policy { since: Micros::ZERO }
@@ -191,7 +191,7 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] if there is no verdict. A refusal is a verdict.
     fn decide(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 
@@ -205,7 +205,7 @@ pub trait Store: Send + Sync {
     fn charge_and_decide(
         &self,
         debt: &Debt,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<(Verdict, Permits), StoreError>> + Send {
         let _ = (debt, request, at);
@@ -217,7 +217,7 @@ pub trait Store: Send + Sync {
     /// time ([`StoreError::Overloaded`]); otherwise `None`, and nothing was done.
     fn decide_at_once(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Option<Result<Verdict, StoreError>> {
         let _ = (request, at);
@@ -225,7 +225,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Says that these keys, (policy, key) each, will be decided next. Changes nothing.
-    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
         drop(keys);
     }
 }
@@ -233,7 +233,7 @@ pub trait Store: Send + Sync {
 impl Store for MemoryStore {
     fn decide(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
         std::future::ready(self.decide_now(request, at).map_err(StoreError::from))
@@ -242,14 +242,14 @@ impl Store for MemoryStore {
     #[inline]
     fn decide_at_once(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Option<Result<Verdict, StoreError>> {
         Some(self.decide_now(request, at).map_err(StoreError::from))
     }
 
-    fn expect<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
-        self.expect(keys);
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = (&'k str, &'k [u8])>) {
+        self.prefetch(keys);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluicegate_conformance::{Subject, load, run};
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
-use sluicegate_store::{MemoryStore, Origin, Quota, Request};
+use sluicegate_store::{MemoryStore, Quota, RuleOrigin, StoreRequest};
 
 /// One key of a store.
 struct InMemory {
@@ -25,12 +25,12 @@ impl Subject for InMemory {
     }
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
-        let request = Request {
+        let request = StoreRequest {
             policy: "p",
             key: b"k",
             rules: &self.rules,
             verb,
-            origin: Origin::default(),
+            origin: RuleOrigin::default(),
             quota: Quota::default(),
         };
         self.store.decide_now(&request, at)

@@ -9,7 +9,7 @@ use sluicegate_kernel::{
     RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
     Verb, Window,
 };
-use sluicegate_store::{MemoryStore, Origin, Quota, Request};
+use sluicegate_store::{MemoryStore, Quota, RuleOrigin, StoreRequest};
 
 /// A small store, so that a flood of it takes a moment.
 const KEYS_MAX: usize = 20_000;
@@ -83,12 +83,12 @@ fn take(
     let windows =
         [Some(Window { start: Micros::new(start), end: Micros::new(start + DAY_US) }), None];
     let quota = Quota::of(policy);
-    let request = Request {
+    let request = StoreRequest {
         policy,
         key: key.as_bytes(),
         rules,
         verb: &verb,
-        origin: Origin::default(),
+        origin: RuleOrigin::default(),
         quota,
     };
     let at = Moment::with_windows(Micros::new(at_us), &windows);

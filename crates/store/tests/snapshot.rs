@@ -11,7 +11,7 @@ use sluicegate_kernel::{
     RuleSet, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, TokenBucket,
     Verb, Verdict,
 };
-use sluicegate_store::{MemoryStore, Origin, Quota, Request, Restored, SnapshotError};
+use sluicegate_store::{MemoryStore, Quota, Restored, RuleOrigin, SnapshotError, StoreRequest};
 use tempfile::TempDir;
 
 const START: u64 = 1_700_000_000_000_000;
@@ -32,12 +32,12 @@ fn in_quota(rules: &[Arc<RuleSet>]) -> Vec<(&'static str, Arc<RuleSet>)> {
 
 fn check(store: &MemoryStore, rules: &Arc<RuleSet>, key: &str, now: u64) -> bool {
     let verb = Verb::Check { cost: Cost::ONE };
-    let request = Request {
+    let request = StoreRequest {
         policy: "p",
         key: key.as_bytes(),
         rules,
         verb: &verb,
-        origin: Origin::default(),
+        origin: RuleOrigin::default(),
         quota: Quota::default(),
     };
     let verdict = store.decide_now(&request, &Moment::new(Micros::new(now)));
@@ -123,12 +123,12 @@ fn take(store: &MemoryStore, rules: &Arc<RuleSet>, key: u32, now: u64) -> Verdic
     let (cost, permit) = (Cost::ONE, PermitId(now.into()));
     let check = Verb::Check { cost };
     let verb = if rules.supports(&check).is_ok() { check } else { Verb::Acquire { cost, permit } };
-    let request = Request {
+    let request = StoreRequest {
         policy: "p",
         key: &key.to_le_bytes(),
         rules,
         verb: &verb,
-        origin: Origin::default(),
+        origin: RuleOrigin::default(),
         quota: Quota::default(),
     };
     store.decide_now(&request, &Moment::new(Micros::new(now))).expect("it is one of the two")
@@ -310,8 +310,14 @@ fn keys_that_are_restored_count_to_their_policy_s_quota() {
     let verb = Verb::Check { cost: Cost::ONE };
     for key in 0..1_000_u32 {
         let (policy, key, quota) = ("p", &key.to_be_bytes()[..], Quota::of("p"));
-        let request =
-            Request { policy, key, rules: &rules, verb: &verb, origin: Origin::default(), quota };
+        let request = StoreRequest {
+            policy,
+            key,
+            rules: &rules,
+            verb: &verb,
+            origin: RuleOrigin::default(),
+            quota,
+        };
         store.decide_now(&request, &Moment::new(Micros::new(START))).unwrap();
     }
     // One a shard, and most shards have keys.

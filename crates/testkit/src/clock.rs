@@ -11,13 +11,13 @@ use crate::process::find;
 
 /// The clock of one server.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct ServerClock {
     file: File,
     /// What the server is started with.
     pub(crate) environment: Vec<(&'static str, PathBuf)>,
 }
 
-impl Clock {
+impl ServerClock {
     /// A clock that is right, with its files in `dir`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::port::Port;
-use crate::server::{Credentials, Setup};
+use crate::server::{Credentials, ServerSetup};
 use crate::version::field;
 use crate::{Error, Options, RedisServer, Reply, until};
 
@@ -64,7 +64,7 @@ impl Cluster {
             let mut lines = node.lines();
             lines.push("cluster-enabled yes".to_owned());
             lines.push(format!("cluster-node-timeout {}", node_timeout.as_millis()));
-            let setup = Setup { port: Port::free_with_bus()?, lines, args: &[] };
+            let setup = ServerSetup { port: Port::free_with_bus()?, lines, args: &[] };
             let server = RedisServer::boot(node.clone(), setup).await?;
             ids.push(server.cli(&["CLUSTER", "MYID"]).await?.text());
             nodes.push(server);

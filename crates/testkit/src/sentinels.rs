@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::port::Port;
-use crate::server::{Credentials, Setup};
+use crate::server::{Credentials, ServerSetup};
 use crate::{Error, Options, RedisServer, until};
 
 /// One master with replicas under the watch of three sentinels. They end when it is dropped.
@@ -68,7 +68,7 @@ impl Sentinels {
         let mut sentinels = Vec::new();
         for port in ports {
             let lines = lines(&options, &nodes, &known, port.number());
-            let setup = Setup { port, lines, args: &["--sentinel"] };
+            let setup = ServerSetup { port, lines, args: &["--sentinel"] };
             let binary = options.node.binary.clone();
             let plain = Options { binary, ..Options::default() };
             sentinels.push(RedisServer::boot(plain, setup).await?);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::clock::Clock;
+use crate::clock::ServerClock;
 use crate::port::Port;
 use crate::process::{Process, Spec, find, tail};
 use crate::version::field;
@@ -22,8 +22,8 @@ pub struct RedisServer {
     program: PathBuf,
     args: Vec<String>,
     port: Port,
-    tls: Option<Tls>,
-    clock: Option<Clock>,
+    tls: Option<TlsSetup>,
+    clock: Option<ServerClock>,
     credentials: Option<Credentials>,
     version: Version,
     dir: TempDir,
@@ -58,7 +58,7 @@ pub const SERVER_VARIABLE: &str = "SLUICEGATE_REDIS_SERVER";
 
 /// What makes one kind of server different from another.
 #[derive(Debug)]
-pub(crate) struct Setup {
+pub(crate) struct ServerSetup {
     pub(crate) port: Port,
     /// Lines of the configuration.
     pub(crate) lines: Vec<String>,
@@ -74,7 +74,7 @@ pub(crate) struct Credentials {
 }
 
 #[derive(Debug)]
-struct Tls {
+struct TlsSetup {
     port: Port,
     files: TlsFiles,
 }
@@ -86,7 +86,7 @@ impl RedisServer {
     /// [`Error::Missing`] if it is not installed, [`Error::Unsupported`] if the binary that was
     /// asked for has no TLS, [`Error::Start`] if it does not start.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let setup = Setup { port: Port::free()?, lines: options.lines(), args: &[] };
+        let setup = ServerSetup { port: Port::free()?, lines: options.lines(), args: &[] };
         let replica = options.replica_of.is_some();
         let server = Self::boot(options, setup).await?;
         if replica {
@@ -96,16 +96,16 @@ impl RedisServer {
     }
 
     /// Starts what `setup` says, with what every server has.
-    pub(crate) async fn boot(options: Options, setup: Setup) -> Result<Self, Error> {
-        let Setup { port, mut lines, args } = setup;
+    pub(crate) async fn boot(options: Options, setup: ServerSetup) -> Result<Self, Error> {
+        let ServerSetup { port, mut lines, args } = setup;
         let program = find(&options.program())?;
         let dir = TempDir::with_prefix("sluicegate-redis-")?;
         let path = |name: &str| dir.path().join(name);
         lines.push(format!("port {}", port.number()));
         lines.push(format!("dir {}", dir.path().display()));
-        let tls = if options.tls { Some(Tls::new(dir.path())?) } else { None };
-        lines.extend(tls.iter().flat_map(Tls::lines));
-        let clock = if options.clock { Some(Clock::new(dir.path())?) } else { None };
+        let tls = if options.tls { Some(TlsSetup::new(dir.path())?) } else { None };
+        lines.extend(tls.iter().flat_map(TlsSetup::lines));
+        let clock = if options.clock { Some(ServerClock::new(dir.path())?) } else { None };
         let environment = clock.as_ref().map(|clock| clock.environment.clone());
         lines.extend(options.config.iter().cloned());
         fs::write(path("redis.conf"), lines.join("\n") + "\n")?;
@@ -354,7 +354,7 @@ impl Options {
     }
 }
 
-impl Tls {
+impl TlsSetup {
     fn new(dir: &Path) -> Result<Self, Error> {
         Ok(Self { port: Port::free()?, files: TlsFiles::write(dir)? })
     }

@@ -31,7 +31,7 @@ fn parse(path: &Path, text: &str) -> Result<Document> {
 
 /// A document, or a directory of them.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct DocumentSource {
     path: PathBuf,
 }
 
@@ -66,7 +66,7 @@ pub struct Located {
     pub problem: String,
 }
 
-impl Source {
+impl DocumentSource {
     /// The document or the directory at `path`.
     pub fn new(path: PathBuf) -> Self {
         Self { path }

@@ -14,7 +14,7 @@ const SHOWN_CHARS_MAX: usize = 100;
 
 /// For whom an answer is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// For people.
     #[default]
     Text,

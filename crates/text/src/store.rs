@@ -1,7 +1,7 @@
 //! Where state is kept.
 
 use sluicegate::RuleSet;
-use sluicegate::store::redis::{ConfigError, RedisConfig, affordable};
+use sluicegate::store::redis::{RedisConfig, RedisConfigError, affordable};
 use sluicegate_kernel::RangeError;
 
 /// Where state is to be kept: `memory`, or the URL of a Redis.
@@ -22,7 +22,7 @@ impl StoreName {
     ///
     /// # Errors
     /// What is wrong with the URL.
-    pub fn parse(name: &str) -> Result<Self, ConfigError> {
+    pub fn parse(name: &str) -> Result<Self, RedisConfigError> {
         match name {
             "memory" | "memory://" => Ok(Self::Memory),
             url => Ok(Self::Redis(Box::new(url.parse()?))),

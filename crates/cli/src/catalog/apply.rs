@@ -12,11 +12,11 @@ use clap::Args;
 use serde_json::json;
 use sluicegate_control::catalog::{Applied, AppliedAll};
 use sluicegate_text::documents::Located;
-use sluicegate_text::say::{self, Output};
+use sluicegate_text::say::{self, OutputFormat};
 
-use super::difference::{Counts, Step, lines, tell_wrong};
-use super::remote::{self, How, Refused, Remote, Server, Wrong};
-use super::written::Written;
+use super::difference::{ChangeCounts, PlannedChange, lines, print_invalid};
+use super::remote::{self, ApplyOptions, RejectedField, Remote, RemoteError, Server};
+use super::written::PolicyFiles;
 use crate::client::print_line;
 
 /// What can be said to `sluicegate policies apply`.
@@ -41,20 +41,20 @@ pub(crate) struct ApplyArgs {
     server: Server,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// Applies them.
 pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
-    let written = match Written::read(args.file.clone())? {
+    let written = match PolicyFiles::read(args.file.clone())? {
         Ok(written) => written,
         Err(errors) => {
-            tell_wrong(&errors, args.output)?;
+            print_invalid(&errors, args.output)?;
             return Ok(ExitCode::FAILURE);
         }
     };
     let remote = Remote::new(&args.server, &args.app)?;
-    let how = How { reason: &args.reason, force: args.force };
+    let how = ApplyOptions { reason: &args.reason, force: args.force };
     let documents = written.documents();
     let mut done = remote.show(&documents, how).await?;
     let is_done = match &done {
@@ -66,20 +66,20 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<ExitCode> {
     };
     match done {
         Ok(applied) => {
-            tell_done(args, applied, is_done)?;
+            print_applied(args, applied, is_done)?;
             Ok(ExitCode::SUCCESS)
         }
         Err(refused) => {
-            tell_refused(args, &written, refused)?;
+            print_rejected(args, &written, refused)?;
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
 /// Tells what was done, or would be.
-fn tell_done(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result<()> {
+fn print_applied(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result<()> {
     let AppliedAll { version, policies } = applied;
-    if args.output == Output::Json {
+    if args.output == OutputFormat::Json {
         let (app, dry_run) = (&args.app, args.dry_run);
         let told = json!({
             "app": app, "applied": is_done, "dry_run": dry_run, "version": version,
@@ -89,10 +89,10 @@ fn tell_done(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result<()>
     }
     let steps = policies.iter().map(|applied| {
         let Applied { policy, action, changes, state: _, version: _ } = applied;
-        Step { policy, action, changes: changes.into() }
+        PlannedChange { policy, action, changes: changes.into() }
     });
     let steps: Vec<_> = steps.collect();
-    let counts @ Counts { create, update, delete, keep } = Counts::of(&steps);
+    let counts @ ChangeCounts { create, update, delete, keep } = ChangeCounts::of(&steps);
     let counted = format!("{create} created, {update} changed, {delete} deleted, {keep} unchanged");
     let end = match (counts.is_nothing(), args.dry_run) {
         (true, _) => "nothing to do".to_owned(),
@@ -104,18 +104,19 @@ fn tell_done(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result<()>
 }
 
 /// Tells why nothing was done, with the places in the files.
-fn tell_refused(args: &ApplyArgs, written: &Written, refused: Refused) -> Result<()> {
-    let Refused { status, detail, errors, warnings } = refused;
-    let located = |Wrong { pointer, detail }: &Wrong| written.located(pointer, detail);
+fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError) -> Result<()> {
+    let RemoteError { status, detail, errors, warnings } = refused;
+    let located =
+        |RejectedField { pointer, detail }: &RejectedField| written.located(pointer, detail);
     let errors: Vec<Located> = errors.iter().map(located).collect();
-    if args.output == Output::Json {
+    if args.output == OutputFormat::Json {
         let told = json!({
             "app": args.app, "applied": false, "status": status.as_u16(), "detail": detail,
             "errors": errors, "warnings": warnings,
         });
         return print_line(&told.to_string());
     }
-    tell_wrong(&errors, Output::Text)?;
+    print_invalid(&errors, OutputFormat::Text)?;
     for warning in &warnings {
         say::note(format_args!("warning: {}", say::escaped(warning)));
     }

@@ -11,9 +11,9 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use serde::Serialize;
-use sluicegate_control::audit::{Chain, Entry, Verified};
+use sluicegate_control::audit::{AuditEntry, Chain, Verified};
 use sluicegate_control::{Catalog, Error, Url};
-use sluicegate_text::say::{self, Output};
+use sluicegate_text::say::{self, OutputFormat};
 
 use crate::client::print_line;
 
@@ -26,7 +26,7 @@ pub(crate) enum AuditCommand {
     /// Verify the chain of entries. Exit status: 0 intact, 1 broken, 2 error.
     Verify(VerifyArgs),
     /// Print the entries, oldest first, one JSON object per line.
-    Export(ExportArgs),
+    Export(AuditExportArgs),
 }
 
 /// What can be said to `sluicegate audit verify`.
@@ -43,12 +43,12 @@ pub(crate) struct VerifyArgs {
     head: Option<String>,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// What can be said to `sluicegate audit export`.
 #[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
+pub(crate) struct AuditExportArgs {
     #[command(flatten)]
     database: Database,
     /// Only entries of this app.
@@ -73,7 +73,7 @@ pub(crate) struct Database {
 
 /// The answer of `verify`, as data.
 #[derive(Serialize)]
-struct Told<'a> {
+struct VerifyOutput<'a> {
     ok: bool,
     #[serde(flatten)]
     verified: Option<&'a Verified>,
@@ -91,7 +91,7 @@ pub(super) async fn run(command: &AuditCommand) -> Result<ExitCode> {
 
 async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let (mut head_was_seen, wanted) = (args.head.is_none(), args.head.as_deref());
-    let look = |entry: &Entry| head_was_seen |= wanted == Some(entry.hash.as_str());
+    let look = |entry: &AuditEntry| head_was_seen |= wanted == Some(entry.hash.as_str());
     let verified = match &args.file {
         Some(file) => verify_file(file, look)?,
         None => {
@@ -116,25 +116,25 @@ async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     Ok(if verified.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(verified: &Result<Verified, String>, output: Output) -> Result<()> {
+fn tell(verified: &Result<Verified, String>, output: OutputFormat) -> Result<()> {
     match (verified, output) {
-        (Ok(Verified { entries, head }), Output::Text) => {
+        (Ok(Verified { entries, head }), OutputFormat::Text) => {
             print_line(&format!("chain intact: {entries} entries, head {head}"))
         }
-        (Err(problem), Output::Text) => {
+        (Err(problem), OutputFormat::Text) => {
             say::note(format_args!("broken: {}", say::escaped(problem)));
             Ok(())
         }
-        (verified, Output::Json) => {
+        (verified, OutputFormat::Json) => {
             let (ok, problem) = (verified.is_ok(), verified.as_ref().err().map(String::as_str));
-            let told = Told { ok, verified: verified.as_ref().ok(), problem };
+            let told = VerifyOutput { ok, verified: verified.as_ref().ok(), problem };
             print_line(&serde_json::to_string(&told)?)
         }
     }
 }
 
 /// Looks at the entries of a file, from the first on; within, what is wrong with them.
-fn verify_file(path: &Path, mut look: impl FnMut(&Entry)) -> Result<Result<Verified, String>> {
+fn verify_file(path: &Path, mut look: impl FnMut(&AuditEntry)) -> Result<Result<Verified, String>> {
     let shown = say::input(path);
     let input: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
@@ -152,7 +152,7 @@ fn verify_file(path: &Path, mut look: impl FnMut(&Entry)) -> Result<Result<Verif
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let entry: Entry = match serde_json::from_slice(&line) {
+        let entry: AuditEntry = match serde_json::from_slice(&line) {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(format!("line {number} is not an audit entry: {error}"))),
         };
@@ -163,9 +163,9 @@ fn verify_file(path: &Path, mut look: impl FnMut(&Entry)) -> Result<Result<Verif
     }
 }
 
-async fn export(args: &ExportArgs) -> Result<ExitCode> {
+async fn export(args: &AuditExportArgs) -> Result<ExitCode> {
     let since_ms = args.since.map_or(i64::MIN, Timestamp::as_millisecond);
-    let is_wanted = |entry: &&Entry| {
+    let is_wanted = |entry: &&AuditEntry| {
         entry.at >= since_ms
             && args.app.as_deref().is_none_or(|app| entry.app.as_deref() == Some(app))
     };

@@ -12,11 +12,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sluicegate_control::catalog::{Diff, PolicyView, changes};
 use sluicegate_text::documents::Located;
-use sluicegate_text::say::{self, Output};
+use sluicegate_text::say::{self, OutputFormat};
 
 use super::UNKNOWN;
 use super::remote::{self, Remote, Server};
-use super::written::{Written, path};
+use super::written::{PolicyFiles, path};
 use crate::client::print_line;
 
 /// What can be said to `sluicegate policies diff`.
@@ -32,12 +32,12 @@ pub(crate) struct DiffArgs {
     server: Server,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// What becomes of a policy.
 #[derive(Debug, Serialize)]
-pub(super) struct Step<'a> {
+pub(super) struct PlannedChange<'a> {
     pub(super) policy: &'a str,
     /// `create`, `update`, `delete` or `keep`.
     pub(super) action: &'a str,
@@ -47,7 +47,7 @@ pub(super) struct Step<'a> {
 
 /// How many policies are made, changed, deleted, and left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Counts {
+pub(super) struct ChangeCounts {
     pub(super) create: usize,
     pub(super) update: usize,
     pub(super) delete: usize,
@@ -56,20 +56,20 @@ pub(super) struct Counts {
 
 /// Compares.
 pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
-    let written = match Written::read(args.file.clone())? {
+    let written = match PolicyFiles::read(args.file.clone())? {
         Ok(written) => written,
         Err(errors) => {
-            tell_wrong(&errors, args.output)?;
+            print_invalid(&errors, args.output)?;
             return Ok(ExitCode::from(UNKNOWN));
         }
     };
     let there = Remote::new(&args.server, &args.app)?.policies().await?;
     let steps = compare(&there, &written);
-    let counts = Counts::of(&steps);
+    let counts = ChangeCounts::of(&steps);
     match args.output {
-        Output::Text => {
+        OutputFormat::Text => {
             let mut text = lines(&steps);
-            let Counts { create, update, delete, keep } = counts;
+            let ChangeCounts { create, update, delete, keep } = counts;
             let app = &args.app;
             writeln!(
                 text,
@@ -77,7 +77,7 @@ pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
             )?;
             say::print(text.as_bytes()).context("standard output")?;
         }
-        Output::Json => {
+        OutputFormat::Json => {
             let (app, equal) = (&args.app, counts.is_nothing());
             let told = json!({ "app": app, "equal": equal, "counts": counts, "policies": steps });
             print_line(&told.to_string())?;
@@ -87,7 +87,7 @@ pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
 }
 
 /// What would become of what is `there`, by name.
-fn compare<'a>(there: &'a [PolicyView], written: &'a Written) -> Vec<Step<'a>> {
+fn compare<'a>(there: &'a [PolicyView], written: &'a PolicyFiles) -> Vec<PlannedChange<'a>> {
     let mut pairs: BTreeMap<&str, (Option<&Value>, Option<&Value>)> = BTreeMap::new();
     for policy in there {
         pairs.entry(&policy.name).or_default().0 = Some(&policy.document);
@@ -105,13 +105,13 @@ fn compare<'a>(there: &'a [PolicyView], written: &'a Written) -> Vec<Step<'a>> {
             _ if changes.is_empty() => "keep",
             _ => "update",
         };
-        Step { policy, action, changes: changes.into() }
+        PlannedChange { policy, action, changes: changes.into() }
     });
     steps.collect()
 }
 
-impl Counts {
-    pub(super) fn of(steps: &[Step<'_>]) -> Self {
+impl ChangeCounts {
+    pub(super) fn of(steps: &[PlannedChange<'_>]) -> Self {
         let mut counts = Self::default();
         for step in steps {
             match step.action {
@@ -131,13 +131,13 @@ impl Counts {
 }
 
 /// What becomes of each policy that is otherwise: a line, and one for each field that changes.
-pub(super) fn lines(steps: &[Step<'_>]) -> String {
+pub(super) fn lines(steps: &[PlannedChange<'_>]) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
         text.push_str(&line);
         text.push('\n');
     };
-    for Step { policy, action, changes } in steps {
+    for PlannedChange { policy, action, changes } in steps {
         match *action {
             "create" => line(format!("+ {policy}")),
             "delete" => line(format!("- {policy}")),
@@ -160,12 +160,12 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// Tells what is wrong with files: on standard error, or as data.
-pub(super) fn tell_wrong(errors: &[Located], output: Output) -> Result<()> {
+pub(super) fn print_invalid(errors: &[Located], output: OutputFormat) -> Result<()> {
     match output {
-        Output::Text => {
+        OutputFormat::Text => {
             errors.iter().for_each(|error| say::note(say::escaped(&error.to_string())));
             Ok(())
         }
-        Output::Json => print_line(&json!({ "errors": errors }).to_string()),
+        OutputFormat::Json => print_line(&json!({ "errors": errors }).to_string()),
     }
 }

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
-use sluicegate_control::catalog::{PolicyView, State};
+use sluicegate_control::catalog::{PolicyState, PolicyView};
 use sluicegate_policy::Document;
-use sluicegate_text::documents::Source;
-use sluicegate_text::say::{self, Output};
+use sluicegate_text::documents::DocumentSource;
+use sluicegate_text::say::{self, OutputFormat};
 
 use super::remote::{self, Remote, Server};
 use super::yaml;
@@ -31,7 +31,7 @@ pub(crate) struct ExportArgs {
     server: Server,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// Exports them.
@@ -43,8 +43,8 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
         let (directory, count) = (directory.display(), names.len());
         let noun = if count == 1 { "policy" } else { "policies" };
         print_line(&match args.output {
-            Output::Text => format!("{count} {noun} of {} written to {directory}", args.app),
-            Output::Json => {
+            OutputFormat::Text => format!("{count} {noun} of {} written to {directory}", args.app),
+            OutputFormat::Json => {
                 json!({ "app": args.app, "directory": directory.to_string(), "policies": names })
                     .to_string()
             }
@@ -52,10 +52,10 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let text = match args.output {
-        Output::Text => {
+        OutputFormat::Text => {
             document(&policies).context("use `--output json`, or a directory with -f")?
         }
-        Output::Json => {
+        OutputFormat::Json => {
             let documents: Vec<_> = policies.iter().map(|policy| &policy.document).collect();
             serde_json::to_string_pretty(&json!({ "policies": documents }))? + "\n"
         }
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
 /// A document of `policies`, of which it is certain that it is read as what they are.
 fn document(policies: &[PolicyView]) -> Result<String> {
     let commented = policies.iter().map(|policy| {
-        let comment = (policy.state == State::Shadow).then_some("shadow: refuses nothing");
+        let comment = (policy.state == PolicyState::Shadow).then_some("shadow: refuses nothing");
         (comment.map(str::to_owned), &policy.document)
     });
     let text = yaml::document(commented)?;
@@ -89,7 +89,7 @@ fn write_files(directory: &Path, policies: &[PolicyView]) -> Result<()> {
     }
     let cannot = || format!("cannot write to {}", directory.display());
     fs::create_dir_all(directory).with_context(cannot)?;
-    let there = Source::new(directory.to_owned()).files()?;
+    let there = DocumentSource::new(directory.to_owned()).files()?;
     if let Some(other) = there.iter().find(|path| files.iter().all(|(own, _)| own != *path)) {
         bail!(
             "{} is not one of these policies, but would be applied with them: remove it, or choose \

@@ -50,16 +50,16 @@ pub(crate) struct LimiterInfoArgs {
 }
 
 /// A row, and what it is called in errors.
-struct Named {
+struct NamedRow {
     place: String,
     row: LimiterInfo,
 }
 
 /// What is wrong with a cell: its column, and the problem.
-type Bad = (&'static str, String);
+type CellError = (&'static str, String);
 
 /// Makes of a cell what stands in a policy.
-type Read = fn(&str) -> Result<Value, String>;
+type CellParser = fn(&str) -> Result<Value, String>;
 
 /// Imports the rows, and prints the policies.
 pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
@@ -90,9 +90,9 @@ pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
 }
 
 /// The policies of `rows` as a document, or everything that is wrong with them.
-fn import(rows: &[Named]) -> Result<String, Vec<String>> {
+fn import(rows: &[NamedRow]) -> Result<String, Vec<String>> {
     let (mut policies, mut wrong, mut names) = (Vec::new(), Vec::new(), BTreeMap::new());
-    for Named { place, row } in rows {
+    for NamedRow { place, row } in rows {
         match policy(row) {
             Ok(policy) => policies.push((comment(row), policy)),
             Err(bad) => wrong.extend(
@@ -114,11 +114,11 @@ fn import(rows: &[Named]) -> Result<String, Vec<String>> {
 }
 
 /// The policy of one row.
-fn policy(row: &LimiterInfo) -> Result<Value, Vec<Bad>> {
+fn policy(row: &LimiterInfo) -> Result<Value, Vec<CellError>> {
     let LimiterInfo { name, apps, max_permits, rate, created_by: _, updated_by: _ } = row;
     let mut bad = Vec::new();
     // In the place of what is wrong stands what is right: the other cells are looked at, too.
-    let mut cell = |column, cell: &Option<String>, read: Read, right: Value| {
+    let mut cell = |column, cell: &Option<String>, read: CellParser, right: Value| {
         let read = match cell.as_deref().filter(|cell| !cell.is_empty()) {
             Some(cell) => read(cell),
             None => Err("is missing".to_owned()),
@@ -218,17 +218,17 @@ fn comment(row: &LimiterInfo) -> Option<String> {
     (!by.is_empty()).then(|| by.join(", "))
 }
 
-async fn rows_of_database(url: &str) -> Result<Vec<Named>> {
+async fn rows_of_database(url: &str) -> Result<Vec<NamedRow>> {
     let url: Url = url.parse().context("--from")?;
     let rows = LimiterInfo::read(&url).await.context("--from")?;
     let named = |(place, row): (usize, LimiterInfo)| {
         let name = say::one_line(row.name.as_deref().unwrap_or_default());
-        Named { place: format!("row {} (`{name}`)", place + 1), row }
+        NamedRow { place: format!("row {} (`{name}`)", place + 1), row }
     };
     Ok(rows.into_iter().enumerate().map(named).collect())
 }
 
-fn rows_of_csv(path: &Path) -> Result<Vec<Named>> {
+fn rows_of_csv(path: &Path) -> Result<Vec<NamedRow>> {
     let shown = say::input(path);
     let input: Box<dyn io::Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
@@ -265,7 +265,7 @@ fn rows_of_csv(path: &Path) -> Result<Vec<Named>> {
             created_by: cell(&record, by.0),
             updated_by: cell(&record, by.1),
         };
-        rows.push(Named { place: format!("{shown}:{line}"), row });
+        rows.push(NamedRow { place: format!("{shown}:{line}"), row });
     }
     Ok(rows)
 }

@@ -32,7 +32,7 @@ const UNKNOWN: u8 = 2;
 
 /// What can be done with policies of a catalog.
 #[derive(Debug, Subcommand)]
-pub(crate) enum KeptCommand {
+pub(crate) enum CatalogPoliciesCommand {
     /// Print the policies of an app as one document, or write one file per policy.
     Export(export::ExportArgs),
     /// Show what applying files would change. Exit status: 0 nothing, 1 changes, 2 error.
@@ -42,11 +42,11 @@ pub(crate) enum KeptCommand {
 }
 
 /// Does what was said of policies.
-pub(crate) fn run(command: &KeptCommand) -> Result<ExitCode> {
+pub(crate) fn run(command: &CatalogPoliciesCommand) -> Result<ExitCode> {
     match command {
-        KeptCommand::Export(args) => wait_for(export::run(args)),
-        KeptCommand::Diff(args) => Ok(told(wait_for(difference::run(args)))),
-        KeptCommand::Apply(args) => wait_for(apply::run(args)),
+        CatalogPoliciesCommand::Export(args) => wait_for(export::run(args)),
+        CatalogPoliciesCommand::Diff(args) => Ok(told(wait_for(difference::run(args)))),
+        CatalogPoliciesCommand::Apply(args) => wait_for(apply::run(args)),
     }
 }
 

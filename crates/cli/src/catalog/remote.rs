@@ -13,13 +13,13 @@ use sluicegate_control::api::PREFIX;
 use sluicegate_control::catalog::{AppliedAll, PolicyView};
 use sluicegate_kernel::ruleset::is_name;
 use sluicegate_policy::limits::POLICIES_MAX;
-use sluicegate_server::config::{Secret, Span};
+use sluicegate_server::config::{ConfigSecret, Span};
 use sluicegate_text::private;
 use sluicegate_text::say;
 
-use crate::client::http::{self, Answer};
+use crate::client::http::{self, HttpAnswer};
 use crate::client::target::Target;
-use crate::client::tls::Trust;
+use crate::client::tls::TlsRoots;
 use crate::client::told;
 
 /// The variable that holds a token.
@@ -51,7 +51,7 @@ pub(crate) struct Server {
     )]
     to: Target,
     #[command(flatten)]
-    trust: Trust,
+    trust: TlsRoots,
     /// File with a token of the app. Without it, SLUICEGATE_TOKEN is used.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -69,7 +69,7 @@ pub(crate) struct Remote {
 
 /// How policies are to be applied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct How<'a> {
+pub(crate) struct ApplyOptions<'a> {
     pub(crate) reason: &'a str,
     /// Also what locks somebody out.
     pub(crate) force: bool,
@@ -77,16 +77,16 @@ pub(crate) struct How<'a> {
 
 /// Why the server did not do it.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RemoteError {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
-    pub(crate) errors: Vec<Wrong>,
+    pub(crate) errors: Vec<RejectedField>,
     pub(crate) warnings: Vec<String>,
 }
 
 /// What makes no sense of what was sent.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Wrong {
+pub(crate) struct RejectedField {
     /// Where: a JSON pointer (RFC 6901).
     pub(crate) pointer: String,
     pub(crate) detail: String,
@@ -94,16 +94,16 @@ pub(crate) struct Wrong {
 
 /// A problem, as the server tells it.
 #[derive(Deserialize)]
-struct Problem {
+struct ApplyProblem {
     #[serde(default)]
-    errors: Vec<Wrong>,
+    errors: Vec<RejectedField>,
     #[serde(default)]
     warnings: Vec<String>,
 }
 
 /// A part of a list.
 #[derive(Deserialize)]
-struct Page {
+struct PolicyPage {
     items: Vec<PolicyView>,
     next: Option<String>,
 }
@@ -137,7 +137,7 @@ impl Remote {
             if !answer.status.is_success() {
                 bail!("{}", told::problem(answer.status, &answer.body));
             }
-            let Page { items, next } = self.read(&answer)?;
+            let PolicyPage { items, next } = self.read(&answer)?;
             all.extend(items);
             match next {
                 // A server that goes on for ever is not one of ours.
@@ -158,8 +158,8 @@ impl Remote {
     pub(crate) async fn show(
         &self,
         documents: &[&Value],
-        how: How<'_>,
-    ) -> Result<Result<AppliedAll, Refused>> {
+        how: ApplyOptions<'_>,
+    ) -> Result<Result<AppliedAll, RemoteError>> {
         let query = format!("{}&dry_run=true", how.query());
         let request = self.request(Method::PUT, &query, Some(body(documents)));
         self.answered(&self.send(request).await?)
@@ -173,8 +173,8 @@ impl Remote {
         &self,
         documents: &[&Value],
         version: i64,
-        how: How<'_>,
-    ) -> Result<Result<AppliedAll, Refused>> {
+        how: ApplyOptions<'_>,
+    ) -> Result<Result<AppliedAll, RemoteError>> {
         let name = format!("{:032x}", u128::from_ne_bytes(random()?));
         let (query, body) = (how.query(), body(documents));
         let mut tries = 1;
@@ -213,24 +213,24 @@ impl Remote {
             .expect("names of apps are plain, and what is not is escaped")
     }
 
-    async fn send(&self, request: Request<Vec<u8>>) -> Result<Answer> {
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<HttpAnswer> {
         let Span(patience) = self.server.timeout;
         let Server { to, trust, .. } = &self.server;
         http::send_for((to, trust), request, patience, ANSWER_BYTES_MAX).await
     }
 
-    fn answered(&self, answer: &Answer) -> Result<Result<AppliedAll, Refused>> {
+    fn answered(&self, answer: &HttpAnswer) -> Result<Result<AppliedAll, RemoteError>> {
         if answer.status.is_success() {
             return self.read(answer).map(Ok);
         }
         let problem = serde_json::from_slice(&answer.body);
-        let Problem { errors, warnings } =
-            problem.unwrap_or(Problem { errors: Vec::new(), warnings: Vec::new() });
+        let ApplyProblem { errors, warnings } =
+            problem.unwrap_or(ApplyProblem { errors: Vec::new(), warnings: Vec::new() });
         let detail = told::problem(answer.status, &answer.body);
-        Ok(Err(Refused { status: answer.status, detail, errors, warnings }))
+        Ok(Err(RemoteError { status: answer.status, detail, errors, warnings }))
     }
 
-    fn read<'a, T: Deserialize<'a>>(&self, answer: &'a Answer) -> Result<T> {
+    fn read<'a, T: Deserialize<'a>>(&self, answer: &'a HttpAnswer) -> Result<T> {
         let at = &self.server.to;
         serde_json::from_slice(&answer.body)
             .with_context(|| format!("{at} did not answer like an admin address"))
@@ -238,7 +238,7 @@ impl Remote {
 }
 
 impl Server {
-    fn token(&self) -> Result<Secret> {
+    fn token(&self) -> Result<ConfigSecret> {
         let text = match &self.token_file {
             Some(file) => {
                 let read = private::read_text(file, TOKEN_BYTES_MAX);
@@ -248,7 +248,7 @@ impl Server {
         };
         match text.trim() {
             "" => bail!("no token: set --token-file or {TOKEN}"),
-            token => Ok(Secret::new(token)),
+            token => Ok(ConfigSecret::new(token)),
         }
     }
 }
@@ -256,7 +256,7 @@ impl Server {
 /// All but what RFC 3986, section 2.3, calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-impl How<'_> {
+impl ApplyOptions<'_> {
     fn query(&self) -> String {
         let reason = utf8_percent_encode(self.reason, RESERVED);
         format!("?reason={reason}&force={}", self.force)
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_escaped_byte_by_byte() {
-        let how = How { reason: "a&b=c d%é", force: true };
+        let how = ApplyOptions { reason: "a&b=c d%é", force: true };
         assert_eq!(how.query(), "?reason=a%26b%3Dc%20d%25%C3%A9&force=true");
     }
 

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use sluicegate_text::documents::{Located, Source};
+use sluicegate_text::documents::{DocumentSource, Located};
 
 /// The policies of files, in their order.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct PolicyFiles {
     pub(crate) policies: Vec<OnePolicy>,
 }
 
@@ -22,13 +22,13 @@ pub(crate) struct OnePolicy {
     pub(crate) place: usize,
 }
 
-impl Written {
+impl PolicyFiles {
     /// The policies of a document, or of a directory of them. They make sense.
     ///
     /// # Errors
     /// If a file cannot be read; within, all that is wrong with them.
     pub(crate) fn read(path: PathBuf) -> anyhow::Result<Result<Self, Vec<Located>>> {
-        Ok(Source::new(path).written()?.map(|files| {
+        Ok(DocumentSource::new(path).written()?.map(|files| {
             let policies = files.into_iter().flat_map(|(file, documents)| {
                 let file = file.display().to_string();
                 documents.into_iter().enumerate().map(move |(place, document)| OnePolicy {
@@ -89,7 +89,7 @@ mod tests {
     fn a_pointer_leads_to_the_file_and_the_path_in_it() {
         let policy =
             |file: &str, place| OnePolicy { document: Value::Null, file: file.into(), place };
-        let written = Written { policies: vec![policy("a.yaml", 0), policy("b.yaml", 1)] };
+        let written = PolicyFiles { policies: vec![policy("a.yaml", 0), policy("b.yaml", 1)] };
         for (pointer, expected) in [
             (
                 "/policies/1/document/rules/0/token_bucket/rate",

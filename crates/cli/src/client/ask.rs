@@ -13,11 +13,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
 use sluicegate_server::config::Span;
-use sluicegate_text::say::{self, Output};
+use sluicegate_text::say::{self, OutputFormat};
 
 use super::target::Target;
-use super::tls::Trust;
-use super::told::{self, Answered, Verb};
+use super::tls::TlsRoots;
+use super::told::{self, ClientVerb, DecisionReply};
 use super::{http, print_line};
 
 /// Nothing was decided.
@@ -32,9 +32,9 @@ pub(crate) enum AskCommand {
     /// Take permits. Exit status: 0 allowed, 1 refused, 2 error.
     Check {
         #[command(flatten)]
-        budget: Budget,
+        budget: BudgetArgs,
         #[command(flatten)]
-        cost: Cost,
+        cost: CostArgs,
         /// Maximum wait, in whole milliseconds. If the request can pass within it, the permits are
         /// reserved and the answer tells how long to wait.
         #[arg(long, value_name = "DURATION")]
@@ -43,27 +43,27 @@ pub(crate) enum AskCommand {
     /// Show what a check would return, without taking permits. Exit status as for check.
     Peek {
         #[command(flatten)]
-        budget: Budget,
+        budget: BudgetArgs,
         #[command(flatten)]
-        cost: Cost,
+        cost: CostArgs,
     },
     /// Give permits back.
     Refund {
         #[command(flatten)]
-        budget: Budget,
+        budget: BudgetArgs,
         #[command(flatten)]
-        cost: Cost,
+        cost: CostArgs,
     },
     /// Reset a key: its budget is full again.
     Reset {
         #[command(flatten)]
-        budget: Budget,
+        budget: BudgetArgs,
     },
 }
 
 /// Whose budget, and where.
 #[derive(Debug, Args)]
-pub(crate) struct Budget {
+pub(crate) struct BudgetArgs {
     /// Name of the policy.
     policy: String,
     /// Key of the budget. Without it: one shared budget.
@@ -80,18 +80,18 @@ pub(crate) struct Budget {
     )]
     to: Target,
     #[command(flatten)]
-    trust: Trust,
+    trust: TlsRoots,
     /// Maximum time to wait for the answer. Policies with a queue delay it.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     timeout: Span,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// How much.
 #[derive(Debug, Args)]
-pub(crate) struct Cost {
+pub(crate) struct CostArgs {
     /// Number of permits, 1 to 2147483648.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=COST_MAX))]
@@ -100,7 +100,7 @@ pub(crate) struct Cost {
 
 /// The body of a question.
 #[derive(Debug, Serialize)]
-pub(super) struct Question<'a> {
+pub(super) struct QuestionBody<'a> {
     pub(super) policy: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<&'a str>,
@@ -112,7 +112,7 @@ pub(super) struct Question<'a> {
     pub(super) max_wait_ms: Option<u64>,
 }
 
-impl Question<'_> {
+impl QuestionBody<'_> {
     /// As it is sent.
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are always JSON")
@@ -135,14 +135,14 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
 async fn ask(command: AskCommand) -> Result<bool> {
     let (verb, budget, cost, max_wait) = match command {
         AskCommand::Check { budget, cost, max_wait } => {
-            (Verb::Check, budget, Some(cost.cost), max_wait)
+            (ClientVerb::Check, budget, Some(cost.cost), max_wait)
         }
-        AskCommand::Peek { budget, cost } => (Verb::Peek, budget, Some(cost.cost), None),
-        AskCommand::Refund { budget, cost } => (Verb::Refund, budget, Some(cost.cost), None),
-        AskCommand::Reset { budget } => (Verb::Reset, budget, None, None),
+        AskCommand::Peek { budget, cost } => (ClientVerb::Peek, budget, Some(cost.cost), None),
+        AskCommand::Refund { budget, cost } => (ClientVerb::Refund, budget, Some(cost.cost), None),
+        AskCommand::Reset { budget } => (ClientVerb::Reset, budget, None, None),
     };
-    let Budget { policy, key, app, to, trust, timeout: Span(timeout), output } = &budget;
-    let question = Question {
+    let BudgetArgs { policy, key, app, to, trust, timeout: Span(timeout), output } = &budget;
+    let question = QuestionBody {
         policy,
         key: key.as_deref(),
         app: app.as_deref(),
@@ -155,12 +155,12 @@ async fn ask(command: AskCommand) -> Result<bool> {
         bail!("{}", told::problem(answer.status, &answer.body));
     }
     let unclear = || format!("{to} did not answer with a decision");
-    let answered: Answered = serde_json::from_slice(&answer.body).with_context(unclear)?;
+    let answered: DecisionReply = serde_json::from_slice(&answer.body).with_context(unclear)?;
     match output {
-        Output::Text => print_line(&answered.line(verb))?,
-        Output::Json => print_line(str::from_utf8(&answer.body).with_context(unclear)?)?,
+        OutputFormat::Text => print_line(&answered.line(verb))?,
+        OutputFormat::Json => print_line(str::from_utf8(&answer.body).with_context(unclear)?)?,
     }
-    Ok(answered.allowed || matches!(verb, Verb::Refund | Verb::Reset))
+    Ok(answered.allowed || matches!(verb, ClientVerb::Refund | ClientVerb::Reset))
 }
 
 /// As the server takes it. What it cannot mean is not rounded: a caller would wait for longer than

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::target::Target;
-use super::tls::Trust;
+use super::tls::TlsRoots;
 use super::{http, print_line, told};
 
 /// How long a server may take to say that it is ready: it does nothing for that, and supervisors
@@ -21,7 +21,7 @@ pub(crate) struct HealthArgs {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8082")]
     to: Target,
     #[command(flatten)]
-    trust: Trust,
+    trust: TlsRoots,
 }
 
 /// Prints `ok` if the server is ready.

@@ -10,18 +10,18 @@ use sluicegate_text::words;
 use tokio_util::either::Either;
 
 use super::target::{Target, connect};
-use super::tls::Trust;
+use super::tls::TlsRoots;
 
 /// Largest answer that is read: a decision is some hundred bytes, and the body that a policy may
 /// serve instead fits into 64 KiB.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
 /// A server, and whom it must be signed by if TLS is spoken to it.
-pub(crate) type Reached<'a> = (&'a Target, &'a Trust);
+pub(crate) type ServerAddress<'a> = (&'a Target, &'a TlsRoots);
 
 /// What a server said.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
 }
@@ -44,10 +44,10 @@ pub(crate) fn post(path: &str, json: String) -> Request<Vec<u8>> {
 /// # Errors
 /// If there is no server, or none that answers.
 pub(crate) async fn send(
-    target: Reached<'_>,
+    target: ServerAddress<'_>,
     request: Request<Vec<u8>>,
     patience: Duration,
-) -> Result<Answer> {
+) -> Result<HttpAnswer> {
     send_for(target, request, patience, ANSWER_BYTES_MAX).await
 }
 
@@ -56,11 +56,11 @@ pub(crate) async fn send(
 /// # Errors
 /// If there is no server, or none that answers so.
 pub(crate) async fn send_for(
-    reached: Reached<'_>,
+    reached: ServerAddress<'_>,
     mut request: Request<Vec<u8>>,
     patience: Duration,
     answer_bytes_max: usize,
-) -> Result<Answer> {
+) -> Result<HttpAnswer> {
     let (target, _) = reached;
     let host = target.authority().parse().context("--to: invalid host name")?;
     request.headers_mut().insert(header::HOST, host);
@@ -72,10 +72,10 @@ pub(crate) async fn send_for(
 }
 
 async fn exchange(
-    (target, trust): Reached<'_>,
+    (target, trust): ServerAddress<'_>,
     request: Request<Vec<u8>>,
     answer_bytes_max: usize,
-) -> Result<Answer> {
+) -> Result<HttpAnswer> {
     let stream = connect(&target.addresses().await?).await?;
     let stream = match target {
         Target::Tls { host, .. } => Either::Left(trust.greet(host, stream).await?),
@@ -83,5 +83,5 @@ async fn exchange(
     };
     let answer = http::exchange(stream, request, answer_bytes_max).await;
     let answer = answer.with_context(|| format!("{target} did not answer like an HTTP server"))?;
-    Ok(Answer { status: answer.status(), body: answer.into_body() })
+    Ok(HttpAnswer { status: answer.status(), body: answer.into_body() })
 }

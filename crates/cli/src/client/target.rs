@@ -84,7 +84,7 @@ impl Target {
 ///
 /// # Errors
 /// Why the last one does not.
-pub(super) async fn connect(addresses: &[Listen]) -> Result<Stream> {
+pub(super) async fn connect(addresses: &[Listen]) -> Result<ServerStream> {
     let mut refused = anyhow!("no address");
     for address in addresses {
         let connected = timeout(CONNECT_WAIT_MAX, connect_to(address)).await;
@@ -99,9 +99,9 @@ pub(super) async fn connect(addresses: &[Listen]) -> Result<Stream> {
 }
 
 /// A connection to a server.
-pub(super) type Stream = Either<TcpStream, UnixStream>;
+pub(super) type ServerStream = Either<TcpStream, UnixStream>;
 
-async fn connect_to(address: &Listen) -> io::Result<Stream> {
+async fn connect_to(address: &Listen) -> io::Result<ServerStream> {
     match address {
         Listen::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;

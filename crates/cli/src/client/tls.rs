@@ -9,22 +9,26 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::target::Stream;
+use super::target::ServerStream;
 
 /// The authorities that may have signed the certificate of a server of `https://`.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Trust {
+pub(crate) struct TlsRoots {
     /// PEM file of certificate authorities for `https://` servers. Default: the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
-impl Trust {
+impl TlsRoots {
     /// Shakes hands with the server called `host`, which shows that it is.
     ///
     /// # Errors
     /// If it does not, or there are no authorities.
-    pub(super) async fn greet(&self, host: &str, stream: Stream) -> Result<TlsStream<Stream>> {
+    pub(super) async fn greet(
+        &self,
+        host: &str,
+        stream: ServerStream,
+    ) -> Result<TlsStream<ServerStream>> {
         let roots = tls::authorities(self.ca.as_deref()).context("--ca")?;
         let name = ServerName::try_from(host.to_owned());
         let name = name.with_context(|| format!("`{host}` is not a valid server name"))?;

@@ -13,7 +13,7 @@ const PROBLEM_CHARS_MAX: usize = 500;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum ClientVerb {
     Check,
     Peek,
     Refund,
@@ -22,7 +22,7 @@ pub(super) enum Verb {
 
 /// A decision. What a newer server adds is left to `--output json`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Answered {
+pub(super) struct DecisionReply {
     pub(super) allowed: bool,
     granted: u64,
     wait_us: u64,
@@ -48,11 +48,11 @@ struct Response {
 
 /// A problem document; its title is the status'.
 #[derive(Deserialize)]
-struct Problem {
+struct ProblemDetail {
     detail: String,
 }
 
-impl Verb {
+impl ClientVerb {
     /// Where it is asked.
     pub(super) const fn path(self) -> &'static str {
         match self {
@@ -64,16 +64,16 @@ impl Verb {
     }
 }
 
-impl Answered {
+impl DecisionReply {
     /// `passes: 4 of 5 left (tries), all of it in 10 min`.
-    pub(super) fn line(&self, verb: Verb) -> String {
+    pub(super) fn line(&self, verb: ClientVerb) -> String {
         let mut line = match verb {
-            Verb::Refund => format!("gave back {}", self.granted),
-            Verb::Reset => "forgotten".to_owned(),
-            Verb::Check if self.allowed => "passes".to_owned(),
-            Verb::Check => "refused".to_owned(),
-            Verb::Peek if self.allowed => "would pass".to_owned(),
-            Verb::Peek => "would be refused".to_owned(),
+            ClientVerb::Refund => format!("gave back {}", self.granted),
+            ClientVerb::Reset => "forgotten".to_owned(),
+            ClientVerb::Check if self.allowed => "passes".to_owned(),
+            ClientVerb::Check => "refused".to_owned(),
+            ClientVerb::Peek if self.allowed => "would pass".to_owned(),
+            ClientVerb::Peek => "would be refused".to_owned(),
         };
         if self.wait_us > 0 {
             add(&mut line, format_args!(" after {}", later(self.wait_us)));
@@ -117,7 +117,7 @@ impl Answered {
 
 /// What an answer that is no decision says.
 pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
-    if let Ok(Problem { detail }) = serde_json::from_slice(body) {
+    if let Ok(ProblemDetail { detail }) = serde_json::from_slice(body) {
         return shortened(&detail);
     }
     match shortened(&String::from_utf8_lossy(body)) {
@@ -154,34 +154,34 @@ mod tests {
     use super::*;
 
     /// The line of a refusal with these fields instead.
-    fn line(verb: Verb, fields: Value) -> String {
+    fn line(verb: ClientVerb, fields: Value) -> String {
         let mut answer = json!({
             "allowed": false, "granted": 0, "wait_us": 0, "limit": 5, "remaining": 0,
             "retry_after_us": 599_929_468, "reset_after_us": 599_991_212, "rule": "tries",
         });
         let Value::Object(fields) = fields else { panic!("fields are an object") };
         answer.as_object_mut().expect("it is one").extend(fields);
-        serde_json::from_value::<Answered>(answer).expect("a decision").line(verb)
+        serde_json::from_value::<DecisionReply>(answer).expect("a decision").line(verb)
     }
 
     #[test]
     fn a_line_says_what_became_of_it_and_when_to_come_again() {
         let pass = json!({"allowed": true, "granted": 1, "remaining": 4, "retry_after_us": 0});
         let left = "4 of 5 left (tries), full in 10 min";
-        assert_eq!(line(Verb::Check, pass.clone()), format!("passes: {left}"));
-        assert_eq!(line(Verb::Peek, pass.clone()), format!("would pass: {left}"));
-        assert_eq!(line(Verb::Refund, pass.clone()), format!("gave back 1: {left}"));
-        assert_eq!(line(Verb::Reset, pass), format!("forgotten: {left}"));
+        assert_eq!(line(ClientVerb::Check, pass.clone()), format!("passes: {left}"));
+        assert_eq!(line(ClientVerb::Peek, pass.clone()), format!("would pass: {left}"));
+        assert_eq!(line(ClientVerb::Refund, pass.clone()), format!("gave back 1: {left}"));
+        assert_eq!(line(ClientVerb::Reset, pass), format!("forgotten: {left}"));
         let none = "0 of 5 left (tries)";
-        assert_eq!(line(Verb::Check, json!({})), format!("refused: {none}, retry in 10 min"));
+        assert_eq!(line(ClientVerb::Check, json!({})), format!("refused: {none}, retry in 10 min"));
         assert_eq!(
-            line(Verb::Peek, json!({})),
+            line(ClientVerb::Peek, json!({})),
             format!("would be refused: {none}, retry in 10 min")
         );
-        let never = line(Verb::Check, json!({"retry_after_us": null}));
+        let never = line(ClientVerb::Check, json!({"retry_after_us": null}));
         assert_eq!(never, format!("refused: {none}, this cost can never pass"));
         let booked = json!({"allowed": true, "wait_us": 1_500_001, "retry_after_us": 0, "reset_after_us": 0});
-        assert_eq!(line(Verb::Check, booked), format!("passes after 1.501 s: {none}"));
+        assert_eq!(line(ClientVerb::Check, booked), format!("passes after 1.501 s: {none}"));
     }
 
     #[test]
@@ -196,9 +196,9 @@ mod tests {
             (json!({"mode": "local"}), "; decided without the store (local)"),
         ] {
             let expected = format!("refused: 0 of 5 left (tries), retry in 10 min{end}");
-            assert_eq!(line(Verb::Check, fields), expected);
+            assert_eq!(line(ClientVerb::Check, fields), expected);
         }
-        let shadow = line(Verb::Check, json!({"allowed": true, "overflow": "shadow"}));
+        let shadow = line(ClientVerb::Check, json!({"allowed": true, "overflow": "shadow"}));
         assert!(
             shadow.starts_with("passes (shadow mode): 0 of 5 left (tries), retry in"),
             "{shadow}"

@@ -1,8 +1,8 @@
 //! `sluicegate policies apply`.
 
 use serde_json::json;
-use sluicegate_control::audit::Filter;
-use sluicegate_control::catalog::{Page, State};
+use sluicegate_control::audit::AuditFilter;
+use sluicegate_control::catalog::{Page, PolicyState};
 
 use crate::stage::{Stage, by, document};
 
@@ -33,7 +33,8 @@ fn files_become_the_policies_of_the_app_all_in_one_change() {
     assert_eq!(stage.wait(stage.catalog.revision()).unwrap(), revision + 1);
     let names: Vec<_> = stage.policies().into_iter().map(|view| view.name).collect();
     assert_eq!(names, ["orders", "search"]);
-    let entries = stage.wait(stage.catalog.audit(&Filter::default(), &Page::default())).unwrap();
+    let entries =
+        stage.wait(stage.catalog.audit(&AuditFilter::default(), &Page::default())).unwrap();
     assert_eq!(entries[0].reason, "more & more: 100%");
     assert!(entries[0].actor.starts_with("token:shop/ci#"), "{}", entries[0].actor);
     let again = stage.run("policies apply -f two.yaml --app shop --output json").json();
@@ -61,7 +62,7 @@ fn standard_input_is_a_document_too() {
 fn what_the_server_refuses_is_told_with_the_file_and_the_path_and_nothing_is_applied() {
     let stage = Stage::start();
     let bank = document("pay", "1/s");
-    stage.wait(stage.catalog.create_policy(&by(), "bank", &bank, State::Active)).unwrap();
+    stage.wait(stage.catalog.create_policy(&by(), "bank", &bank, PolicyState::Active)).unwrap();
     stage.file("p/a.yaml", TWO);
     let rules = "rules: [{ token_bucket: { rate: 1/s } }]";
     stage.file(

@@ -1,7 +1,7 @@
 //! What `docs/gitops.md` and `docs/audit.md` show is what is printed.
 
 use serde_json::json;
-use sluicegate_control::catalog::State;
+use sluicegate_control::catalog::PolicyState;
 
 use crate::stage::{Stage, by};
 
@@ -16,7 +16,9 @@ fn stage() -> Stage {
             "name": name, "key": ["remote_ip"], "match": { "path": { "prefix": format!("/{name}") } },
             "rules": [{ "token_bucket": { "rate": "2/s", "burst": burst } }],
         });
-        stage.wait(stage.catalog.create_policy(&by(), "shop", &document, State::Active)).unwrap();
+        stage
+            .wait(stage.catalog.create_policy(&by(), "shop", &document, PolicyState::Active))
+            .unwrap();
     }
     let requests = |address: &str, count, path: &str| {
         let line = format!(

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 use sluicegate_control::access::Scope;
-use sluicegate_control::catalog::State;
+use sluicegate_control::catalog::PolicyState;
 
 use crate::stage::{Stage, by, document};
 
@@ -24,7 +24,7 @@ fn what_is_exported_is_a_document_and_applying_it_changes_nothing() {
         } } },
     });
     let catalog = &stage.catalog;
-    stage.wait(catalog.create_policy(&by(), "shop", &strange, State::Shadow)).unwrap();
+    stage.wait(catalog.create_policy(&by(), "shop", &strange, PolicyState::Shadow)).unwrap();
     let text = stage.run("policies export --app shop").ok();
     assert!(text.starts_with("policies:\n- name: orders\n  rules:\n"), "{text}");
     assert!(text.contains("# shadow: refuses nothing\n- name: strange\n"), "{text}");
@@ -37,7 +37,7 @@ fn what_is_exported_is_a_document_and_applying_it_changes_nothing() {
         assert_eq!(applied.ok(), "shop: nothing to do\n");
     }
     let states: Vec<_> = stage.policies().iter().map(|view| (view.version, view.state)).collect();
-    assert_eq!(states, [(1, State::Active), (1, State::Shadow)], "nothing was changed");
+    assert_eq!(states, [(1, PolicyState::Active), (1, PolicyState::Shadow)], "nothing was changed");
 }
 
 #[test]

@@ -20,10 +20,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use sluicegate::{ManualClock, Micros};
 use sluicegate_control::access::Scope;
-use sluicegate_control::api::{Api, NoBudgets, Setup, Source};
-use sluicegate_control::catalog::{NewToken, PolicyView, State};
+use sluicegate_control::api::{Api, ClientAddress, NoBudgets, Setup};
+use sluicegate_control::catalog::{NewToken, PolicyState, PolicyView};
 use sluicegate_control::identity::{Secret, SecretKind};
-use sluicegate_control::{By, Catalog, Url};
+use sluicegate_control::{Catalog, ChangeContext, Url};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -109,7 +109,8 @@ impl Stage {
     /// A new policy of `shop`.
     pub(crate) fn policy(&self, name: &str, rate: &str) {
         let document = document(name, rate);
-        self.wait(self.catalog.create_policy(&by(), "shop", &document, State::Active)).unwrap();
+        self.wait(self.catalog.create_policy(&by(), "shop", &document, PolicyState::Active))
+            .unwrap();
     }
 
     /// The policies of `shop`.
@@ -184,8 +185,8 @@ pub(crate) fn finish(program: &mut Command) -> Ran {
 }
 
 /// The operator, now.
-pub(crate) fn by() -> By {
-    By::operator("because", NOW_MS)
+pub(crate) fn by() -> ChangeContext {
+    ChangeContext::operator("because", NOW_MS)
 }
 
 pub(crate) fn document(name: &str, rate: &str) -> Value {
@@ -213,7 +214,7 @@ async fn serve(listener: TcpListener, router: Router, failures: Arc<Failures>) {
             let (router, failures) = (router.clone(), Arc::clone(&failures));
             async move {
                 let mut request = request.map(Body::new);
-                request.extensions_mut().insert(Source(peer.ip().to_string()));
+                request.extensions_mut().insert(ClientAddress(peer.ip().to_string()));
                 Ok::<_, Infallible>(answer(router, &failures, request).await)
             }
         });
@@ -232,7 +233,11 @@ async fn answer(router: Router, failures: &Failures, request: Request<Body>) -> 
     }
     if fails(&failures.meddled) {
         let document = document("meddled", "1/s");
-        failures.catalog.create_policy(&by(), "shop", &document, State::Active).await.unwrap();
+        failures
+            .catalog
+            .create_policy(&by(), "shop", &document, PolicyState::Active)
+            .await
+            .unwrap();
     }
     let answered = router.oneshot(request).await.unwrap();
     if fails(&failures.after) { StatusCode::SERVICE_UNAVAILABLE.into_response() } else { answered }

@@ -1,7 +1,7 @@
 //! `sluicegate policies whatif`.
 
 use serde_json::json;
-use sluicegate_control::catalog::State;
+use sluicegate_control::catalog::PolicyState;
 
 use crate::stage::{Stage, by};
 
@@ -134,7 +134,7 @@ fn todays_policies_may_be_those_of_a_server_and_the_shadow_refuses_nobody() {
         "rules": [{ "token_bucket": { "rate": "1/s", "burst": 5 } }],
     });
     let catalog = &stage.catalog;
-    stage.wait(catalog.create_policy(&by(), "shop", &document, State::Active)).unwrap();
+    stage.wait(catalog.create_policy(&by(), "shop", &document, PolicyState::Active)).unwrap();
     stage.file("new.yaml", &documents(&[policy("site", 2, "")]));
     let counts = |command: &str| {
         let told = stage
@@ -143,7 +143,7 @@ fn todays_policies_may_be_those_of_a_server_and_the_shadow_refuses_nobody() {
         ["refused_today", "refused_new", "newly_refused"].map(|name| told[name].as_u64().unwrap())
     };
     assert_eq!(counts("--app shop"), [3, 7, 4]);
-    stage.wait(catalog.set_policy_state(&by(), ("shop", "site"), 1, State::Shadow)).unwrap();
+    stage.wait(catalog.set_policy_state(&by(), ("shop", "site"), 1, PolicyState::Shadow)).unwrap();
     assert_eq!(counts("--app shop"), [0, 7, 7]);
     stage.file("new.yaml", &documents(&[policy("site", 2, ", overflow: shadow")]));
     assert_eq!(counts("--app shop"), [0, 0, 0]);

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use sluicegate::{Clock, WallClock};
-use sluicegate_control::catalog::{NewToken, Page, State};
+use sluicegate_control::catalog::{NewToken, Page, PolicyState};
 use sluicegate_control::identity::{Secret, SecretKind};
-use sluicegate_control::{By, Catalog, Scope};
+use sluicegate_control::{Catalog, ChangeContext, Scope};
 use sluicegate_testkit::until;
 use tempfile::TempDir;
 
@@ -43,13 +43,13 @@ impl Stage {
         let window = json!({ "limit": 1_000, "window": "1h", "align": "first" });
         let rules = json!([{ "fixed_window": window }]);
         let policy = json!({ "name": "p", "apps": ["shop"], "match": { "path": { "prefix": "/" } }, "key": ["remote_ip"], "rules": rules });
-        catalog.create_policy(&by(), "shop", &policy, State::Active).await.unwrap();
+        catalog.create_policy(&by(), "shop", &policy, PolicyState::Active).await.unwrap();
         let both = [Scope::Check, Scope::Refund];
         let (good, _) = token(&catalog, "shop", &both, &by()).await;
         let (checks, _) = token(&catalog, "shop", &[Scope::Check], &by()).await;
         let (foreign, _) = token(&catalog, "other", &both, &by()).await;
         // It ended years ago.
-        let (ended, _) = token(&catalog, "shop", &both, &By::operator("", 1)).await;
+        let (ended, _) = token(&catalog, "shop", &both, &ChangeContext::operator("", 1)).await;
         let (revoked, id) = token(&catalog, "shop", &both, &by()).await;
         catalog.revoke_token(&by(), "shop", &id).await.unwrap();
         Self { folder, catalog, good, checks, foreign, ended, revoked }
@@ -143,17 +143,22 @@ fn now() -> i64 {
     i64::try_from(WallClock.now().get() / 1_000).unwrap()
 }
 
-fn by() -> By {
-    By::operator("a test", now())
+fn by() -> ChangeContext {
+    ChangeContext::operator("a test", now())
 }
 
 /// The same, whatever is warned of.
-fn forced() -> By {
-    By { force: true, ..by() }
+fn forced() -> ChangeContext {
+    ChangeContext { force: true, ..by() }
 }
 
 /// A new token that ends a minute after it was made: its secret and its id.
-async fn token(catalog: &Catalog, app: &str, scopes: &[Scope], by: &By) -> (String, String) {
+async fn token(
+    catalog: &Catalog,
+    app: &str,
+    scopes: &[Scope],
+    by: &ChangeContext,
+) -> (String, String) {
     let secret = Secret::new(SecretKind::Token);
     let (name, hash) = (secret.hash()[..8].to_owned(), secret.hash());
     let new = NewToken { name: &name, scopes, expires_at: by.at + 60_000, hash: &hash };
@@ -231,7 +236,7 @@ async fn what_guards_requests_of_one_app_does_not_hold_up_those_of_another() {
     let window = json!({ "limit": 1, "window": "1h", "align": "first" });
     // For every app; but only those of its own did ask for it.
     let policy = json!({ "name": "all", "apps": ["*"], "key": ["remote_ip"], "match": { "path": { "prefix": "/" } }, "rules": [{ "fixed_window": window }] });
-    stage.catalog.create_policy(&forced(), "shop", &policy, State::Active).await.unwrap();
+    stage.catalog.create_policy(&forced(), "shop", &policy, PolicyState::Active).await.unwrap();
     let server = stage.server("always");
     let asked = |secret: &str, path: &str| {
         let fields = format!(
@@ -253,12 +258,12 @@ async fn no_policy_of_a_neighbour_touches_the_gateway_of_another_app() {
     };
     for n in 0..17 {
         let policy = guarding(&format!("n{n}"), 1);
-        stage.catalog.create_policy(&by(), "other", &policy, State::Shadow).await.unwrap();
+        stage.catalog.create_policy(&by(), "other", &policy, PolicyState::Shadow).await.unwrap();
     }
     let all = json!({ "apps": ["*"] });
     let mut stern = guarding("stern", 1);
     stern["apps"] = all["apps"].clone();
-    stage.catalog.create_policy(&forced(), "other", &stern, State::Active).await.unwrap();
+    stage.catalog.create_policy(&forced(), "other", &stern, PolicyState::Active).await.unwrap();
     let fields = "x-original-uri: /\r\nx-original-method: GET\r\n";
     let server = stage.server("remote");
     let ask = |query: &str| server.http(&format!("GET /v1/auth{query}"), fields, "");
@@ -274,7 +279,7 @@ async fn no_policy_of_a_neighbour_touches_the_gateway_of_another_app() {
     // Of one app's own there may be too many, too: the first 16 are decided.
     for n in 0..17 {
         let policy = guarding(&format!("own{n:02}"), if n == 15 { 1 } else { 1_000 });
-        stage.catalog.create_policy(&forced(), "shop", &policy, State::Active).await.unwrap();
+        stage.catalog.create_policy(&forced(), "shop", &policy, PolicyState::Active).await.unwrap();
     }
     let refuses = || (ask("?app=shop").0 == 429).then_some(());
     until("all are in force", PATIENCE, async || refuses()).await.unwrap();
@@ -299,7 +304,7 @@ async fn what_is_used_of_a_neighbours_policy_can_be_neither_read_nor_used_up_nor
         let mut policy = apps;
         policy["name"] = name.into();
         policy["rules"] = json!([{ "fixed_window": window }]);
-        stage.catalog.create_policy(&forced(), "shop", &policy, State::Active).await.unwrap();
+        stage.catalog.create_policy(&forced(), "shop", &policy, PolicyState::Active).await.unwrap();
     }
     let server = stage.server("always");
     let ask = |secret: &str, verb: &str, policy: &str, more: &str| {

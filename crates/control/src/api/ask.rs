@@ -14,10 +14,10 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::Api;
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use super::table::Route;
 use crate::access::{Action, Actor};
-use crate::catalog::{By, Page, Repeatable};
+use crate::catalog::{ChangeContext, Page, Repeatable};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -32,16 +32,16 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What is asked.
-pub(super) struct Ask {
+pub(super) struct ApiRequest {
     pub(super) api: Api,
     /// Who asks, from where, why, and when.
-    pub(super) by: By,
+    pub(super) by: ChangeContext,
     /// The hash of the session, if it is one.
     pub(super) session: Option<String>,
     params: BTreeMap<String, String>,
-    query: Asked,
+    query: QueryParams,
     /// What is wrong behind the `?`: told to who may ask.
-    wrong: Option<Problem>,
+    wrong: Option<ApiProblem>,
     headers: HeaderMap,
     #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent back here"))]
     uri: Uri,
@@ -52,7 +52,7 @@ pub(super) struct Ask {
 /// What can be said behind a `?`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Asked {
+pub(super) struct QueryParams {
     reason: String,
     dry_run: bool,
     force: bool,
@@ -65,7 +65,7 @@ pub(super) struct Asked {
 
 /// What is replied.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct ApiResponse {
     status: StatusCode,
     body: Option<Vec<u8>>,
     headers: HeaderMap,
@@ -73,26 +73,27 @@ pub(super) struct Reply {
 
 /// A part of a list, and where it goes on.
 #[derive(Debug, Serialize)]
-pub(super) struct List<T> {
+pub(super) struct ListPage<T> {
     items: Vec<T>,
     /// What to ask for as `after`; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-impl Ask {
+impl ApiRequest {
     pub(super) fn new(
         api: Api,
         (actor, session, source): (Actor, Option<String>, String),
         (route, params): (&Route, &RawPathParams),
         head: &Parts,
     ) -> Self {
-        let asked = if route.is_called_back { Ok(Asked::default()) } else { query(&head.uri) };
+        let asked =
+            if route.is_called_back { Ok(QueryParams::default()) } else { query(&head.uri) };
         let (query, wrong) = match asked {
             Ok(query) => (query, None),
-            Err(wrong) => (Asked::default(), Some(wrong)),
+            Err(wrong) => (QueryParams::default(), Some(wrong)),
         };
-        let mut by = By::new(actor, &source, &query.reason, api.now());
+        let mut by = ChangeContext::new(actor, &source, &query.reason, api.now());
         (by.dry_run, by.force) = (query.dry_run, query.force);
         let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self {
@@ -110,13 +111,13 @@ impl Ask {
     }
 
     /// Reads the body, and which request this is if it may come again.
-    pub(super) async fn read(&mut self, route: &Route, body: Body) -> Result<(), Problem> {
+    pub(super) async fn read(&mut self, route: &Route, body: Body) -> Result<(), ApiProblem> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
         }
         if self.by.dry_run && route.action.writes() && !route.action.can_be_shown() {
             let problem = "dry_run: not supported for this operation";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, problem));
+            return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
         }
         let most = match self.by.actor {
             Actor::Nobody => BODY_OF_NOBODY_BYTES_MAX,
@@ -124,11 +125,11 @@ impl Ask {
         };
         let body = timeout(BODY_WAIT_MAX, Limited::new(body, most).collect()).await;
         let body = body.map_err(|_| {
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout while reading the body")
+            ApiProblem::new(StatusCode::REQUEST_TIMEOUT, "timeout while reading the body")
         })?;
         let body = body.map_err(|_| {
             let problem = format!("the body exceeds {most} bytes, or was cut off");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, problem)
+            ApiProblem::new(StatusCode::PAYLOAD_TOO_LARGE, problem)
         })?;
         self.body = body.to_bytes();
         if !self.body.is_empty() {
@@ -137,7 +138,7 @@ impl Ask {
         let key = self.headers.get(IDEMPOTENCY_KEY).filter(|_| route.action.can_be_shown());
         if let Some(key) = key {
             let key = key.to_str().map_err(|_| {
-                Problem::new(StatusCode::BAD_REQUEST, "idempotency-key: expected plain text")
+                ApiProblem::new(StatusCode::BAD_REQUEST, "idempotency-key: expected plain text")
             })?;
             let mut hash = Sha256::new();
             hash.update(&self.question);
@@ -150,20 +151,20 @@ impl Ask {
     }
 
     /// Notes that this was not for who asked. What they are told does not depend on it.
-    pub(super) async fn note_denied(&self, action: Action, app: Option<&str>) {
+    pub(super) async fn audit_denied(&self, action: Action, app: Option<&str>) {
         if matches!(self.by.actor, Actor::Nobody) {
             return;
         }
         let target: Vec<_> = self.params.values().map(String::as_str).collect();
-        self.note_refused(action, app, &target.join("/")).await;
+        self.audit_failed(action, app, &target.join("/")).await;
     }
 
     /// The same of what is not for them by what they said, whoever they are: a wrong password. What
     /// somebody tries too often is counted only, and noted with the next that is.
-    pub(super) async fn note_refused(&self, action: Action, app: Option<&str>, target: &str) {
+    pub(super) async fn audit_failed(&self, action: Action, app: Option<&str>, target: &str) {
         let Some(unnoted) = self.api.refused.turn(&self.by.actor.key()) else { return };
         let catalog = &self.api.catalog;
-        let noted = catalog.note_denied_after(&self.by, action, (app, target), unnoted).await;
+        let noted = catalog.audit_denied_after(&self.by, action, (app, target), unnoted).await;
         if let Err(error) = noted {
             tracing::error!("audit: {error}");
         }
@@ -185,13 +186,13 @@ impl Ask {
     }
 
     /// What stands behind the `?`.
-    pub(super) const fn query(&self) -> &Asked {
+    pub(super) const fn query(&self) -> &QueryParams {
         &self.query
     }
 
     /// What stands behind the `?` of who was sent back here.
     #[cfg(feature = "oidc")]
-    pub(super) fn called_back<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+    pub(super) fn called_back<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
         query(&self.uri)
     }
 
@@ -212,24 +213,24 @@ impl Ask {
     }
 
     /// The version that is to be changed, by the header field `If-Match`.
-    pub(super) fn version(&self) -> Result<i64, Problem> {
+    pub(super) fn version(&self) -> Result<i64, ApiProblem> {
         let detail = "if-match: missing or invalid, expected the `ETag` of the resource";
-        let missing = || Problem::new(StatusCode::PRECONDITION_REQUIRED, detail);
+        let missing = || ApiProblem::new(StatusCode::PRECONDITION_REQUIRED, detail);
         let given = self.headers.get(header::IF_MATCH).ok_or_else(missing)?;
         let only = self.headers.get_all(header::IF_MATCH).iter().count() == 1;
         let version = given.to_str().ok().filter(|_| only).and_then(version_of);
-        version.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, detail))
+        version.ok_or_else(|| ApiProblem::new(StatusCode::BAD_REQUEST, detail))
     }
 
     /// The body.
-    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
         let mut reader = serde_json::Deserializer::from_slice(&self.body);
         let read = serde_path_to_error::deserialize(&mut reader);
         let read = read.map_err(|error| {
             let pointer: String = error.path().iter().map(|part| format!("/{part}")).collect();
-            Problem::invalid(pointer, error.into_inner().to_string())
+            ApiProblem::invalid(pointer, error.into_inner().to_string())
         })?;
-        reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
+        reader.end().map_err(|error| ApiProblem::invalid("", error.to_string()))?;
         Ok(read)
     }
 }
@@ -245,25 +246,25 @@ fn etag(version: i64) -> String {
 }
 
 /// What stands behind the `?`.
-fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiProblem> {
     let query = Query::try_from_uri(uri);
     let Query(query) =
-        query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+        query.map_err(|error| ApiProblem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
     Ok(query)
 }
 
 /// A page in a browser can send other types unasked; JSON it cannot.
-fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+fn require_json(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media = given.and_then(|value| value.split(';').next()).map(str::trim);
     if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
         return Ok(());
     }
     let detail = "content-type: expected `application/json`";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+    Err(ApiProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
 }
 
-impl Reply {
+impl ApiResponse {
     /// What was asked for.
     pub(super) fn ok(body: &impl Serialize) -> Self {
         Self::of(StatusCode::OK, body)
@@ -281,7 +282,7 @@ impl Reply {
 
     /// A part of a list, that goes on behind `next` if it is as long as was asked for.
     pub(super) fn list<T: Serialize>(
-        ask: &Ask,
+        ask: &ApiRequest,
         items: Vec<T>,
         next: impl FnOnce(&T) -> String,
     ) -> Self {
@@ -290,7 +291,7 @@ impl Reply {
 
     /// The same of what has documents.
     pub(super) fn documents<T: Serialize>(
-        ask: &Ask,
+        ask: &ApiRequest,
         items: Vec<T>,
         next: impl FnOnce(&T) -> String,
     ) -> Self {
@@ -300,7 +301,7 @@ impl Reply {
     fn part<T: Serialize>(limit: i64, items: Vec<T>, next: impl FnOnce(&T) -> String) -> Self {
         let is_full = i64::try_from(items.len()).is_ok_and(|len| len == limit);
         let next = items.last().filter(|_| is_full).map(next);
-        Self::ok(&List { items, next })
+        Self::ok(&ListPage { items, next })
     }
 
     fn of(status: StatusCode, body: &impl Serialize) -> Self {

@@ -18,8 +18,8 @@ use sluicegate::http::{AddressKey, V6Prefix};
 use sluicegate::{Clock, Cost, KeyedRateLimiter, Micros, Rate, TokenBucket};
 use sluicegate_kernel::RuleSet;
 
-use super::problem::Problem;
-use crate::catalog::Known;
+use super::problem::ApiProblem;
+use crate::catalog::RecentAddresses;
 
 /// Keys that each limiter of attempts holds: beyond, those with the fewest attempts are forgotten.
 const KEYS_MAX: usize = 100_000;
@@ -111,7 +111,7 @@ impl Attempts {
         &self,
         account: &str,
         (source, browser): (&str, Option<&str>),
-        known: &Known,
+        known: &RecentAddresses,
     ) -> Option<Attempt<'_>> {
         let network = network(source);
         let is_known =
@@ -157,7 +157,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-impl From<UsedUp> for Problem {
+impl From<UsedUp> for ApiProblem {
     fn from(UsedUp { seconds, .. }: UsedUp) -> Self {
         Self::again_in(seconds, "too many attempts")
     }
@@ -246,7 +246,7 @@ mod tests {
         }
         assert!(attempts.of_stranger("ada", "192.0.2.1").is_err());
         let session = |hash: &str, source: &str| (hash.to_owned(), source.to_owned());
-        let known = Known::of(vec![
+        let known = RecentAddresses::of(vec![
             session("a", "2001:db8::1"),
             session("b", "2001:db8::2"),
             session("c", "192.0.2.1"),

@@ -25,16 +25,16 @@ pub struct Budget {
 }
 
 /// An answer about a budget, or why there is none.
-pub type Told<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> + Send + 'a>>;
+pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> + Send + 'a>>;
 
 /// Where live budgets are looked up.
 pub trait Budgets: Send + Sync + fmt::Debug {
     /// What `key` has left of `policy`.
-    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a>;
+    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// Forgets what `key` has used of `policy`.
-    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a>;
+    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// Gives `key` permits of `policy` back, never above full.
-    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> Told<'a>;
+    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a>;
 }
 
 /// No budgets: the catalog alone.
@@ -42,19 +42,19 @@ pub trait Budgets: Send + Sync + fmt::Debug {
 pub struct NoBudgets;
 
 impl Budgets for NoBudgets {
-    fn peek<'a>(&'a self, _: &'a str, _: &'a [u8]) -> Told<'a> {
+    fn peek<'a>(&'a self, _: &'a str, _: &'a [u8]) -> BudgetFuture<'a> {
         none()
     }
 
-    fn reset<'a>(&'a self, _: &'a str, _: &'a [u8]) -> Told<'a> {
+    fn reset<'a>(&'a self, _: &'a str, _: &'a [u8]) -> BudgetFuture<'a> {
         none()
     }
 
-    fn grant<'a>(&'a self, _: &'a str, _: &'a [u8], _: u64) -> Told<'a> {
+    fn grant<'a>(&'a self, _: &'a str, _: &'a [u8], _: u64) -> BudgetFuture<'a> {
         none()
     }
 }
 
-fn none<'a>() -> Told<'a> {
+fn none<'a>() -> BudgetFuture<'a> {
     Box::pin(ready(Err("no budgets on this server".to_owned())))
 }

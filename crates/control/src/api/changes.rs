@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluicegate::{Clock, Cost, KeyedRateLimiter, Micros};
 
 use super::attempts::limiter;
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use crate::access::{Action, Actor};
 
 /// Changes of one account or token in a minute, unless the API is given another number. A person makes a few
@@ -50,7 +50,7 @@ impl Changes {
     ///
     /// # Errors
     /// 429 if it has changed too much lately.
-    pub(super) fn count(&self, actor: &Actor, action: Action) -> Result<(), Problem> {
+    pub(super) fn count(&self, actor: &Actor, action: Action) -> Result<(), ApiProblem> {
         // Signing out is always possible.
         if matches!(actor, Actor::Nobody) || action == Action::SignOut || !action.writes() {
             return Ok(());
@@ -67,7 +67,7 @@ impl Changes {
     ///
     /// # Errors
     /// 429 if they are too many.
-    pub(super) fn count_bytes(&self, app: &str, bytes: usize) -> Result<(), Problem> {
+    pub(super) fn count_bytes(&self, app: &str, bytes: usize) -> Result<(), ApiProblem> {
         // A body is smaller than the largest cost.
         let Ok(cost) = Cost::new(bytes as u64) else { return Ok(()) };
         let problem =
@@ -81,11 +81,11 @@ fn take(
     key: &str,
     cost: Cost,
     problem: &str,
-) -> Result<(), Problem> {
+) -> Result<(), ApiProblem> {
     let decision = limiter.check(key, cost);
     if decision.allowed() {
         return Ok(());
     }
     let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
-    Err(Problem::again_in(seconds, problem))
+    Err(ApiProblem::again_in(seconds, problem))
 }

@@ -8,8 +8,8 @@ use super::budgets::Budget;
 use super::handlers::{accounts, apps, keys, policies, sessions, tokens};
 use super::problem::ProblemBody;
 use super::table::{ROUTES, Route};
-use crate::access::{Action, Rule};
-use crate::audit::{Entry, Verified};
+use crate::access::{AccessRule, Action};
+use crate::audit::{AuditEntry, Verified};
 use crate::catalog::{AccountView, App, AppliedAll, Member, Node, PolicyVersion, PolicyView};
 
 /// The description.
@@ -60,8 +60,8 @@ fn operation(route: &Route) -> Json {
         });
     }
     operation["security"] = match route.action.rule() {
-        Rule::Everybody => json!([]),
-        Rule::InApp(_, Some(_)) => json!([{ "session": [] }, { "token": [] }]),
+        AccessRule::Everybody => json!([]),
+        AccessRule::InApp(_, Some(_)) => json!([{ "session": [] }, { "token": [] }]),
         _ => json!([{ "session": [] }]),
     };
     operation
@@ -174,7 +174,7 @@ fn schemas() -> Json {
     add::<policies::WantedPolicies>(&mut all);
     add::<policies::RollBack>(&mut all);
     add::<tokens::NewTokenBody>(&mut all);
-    add::<keys::Key>(&mut all);
+    add::<keys::KeyParam>(&mut all);
     add::<keys::Grant>(&mut all);
     add::<AccountView>(&mut all);
     add::<App>(&mut all);
@@ -185,7 +185,7 @@ fn schemas() -> Json {
     add::<policies::Diffs>(&mut all);
     add::<AppliedAll>(&mut all);
     add::<tokens::TokenMade>(&mut all);
-    add::<Entry>(&mut all);
+    add::<AuditEntry>(&mut all);
     add::<Verified>(&mut all);
     add::<Node>(&mut all);
     for (list, item) in LISTS {

@@ -14,27 +14,27 @@ pub(super) mod tokens;
 use axum::http::StatusCode;
 
 use super::Api;
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use crate::identity::Oidc;
 
 /// Nobody signs in elsewhere, as where it is not set up: the routes are the same, and so is what is
 /// described.
 #[cfg(not(feature = "oidc"))]
 pub(super) mod oidc {
-    use crate::api::ask::{Ask, Reply};
-    use crate::api::problem::Problem;
+    use crate::api::ask::{ApiRequest, ApiResponse};
+    use crate::api::problem::ApiProblem;
 
-    pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
+    pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
         super::oidc_of(&ask.api).and_then(|never| match *never {})
     }
 
-    pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
+    pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
         super::oidc_of(&ask.api).and_then(|never| match *never {})
     }
 }
 
 /// Where people sign in elsewhere.
-fn oidc_of(api: &Api) -> Result<&Oidc, Problem> {
+fn oidc_of(api: &Api) -> Result<&Oidc, ApiProblem> {
     let detail = "OpenID Connect sign-in is not configured: set `catalog.oidc`";
-    api.oidc.as_deref().ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, detail))
+    api.oidc.as_deref().ok_or_else(|| ApiProblem::new(StatusCode::NOT_FOUND, detail))
 }

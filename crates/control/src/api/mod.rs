@@ -41,18 +41,18 @@ use tower_http::csrf::CsrfLayer;
 use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
 use crate::identity::{Oidc, Passwords};
-use ask::Ask;
+use ask::ApiRequest;
 use attempts::Attempts;
-pub use budgets::{Budget, Budgets, NoBudgets, Told};
+pub use budgets::{Budget, BudgetFuture, Budgets, NoBudgets};
 use changes::Changes;
 pub use describe::openapi;
-use problem::Problem;
+use problem::ApiProblem;
 pub use problem::damaged_total;
-use refused::Refused;
+use refused::DenialAudit;
 pub use setup::Setup;
 pub use table::access_table;
 use table::{ROUTES, Route};
-use who::{Who, who};
+use who::{Principal, who};
 
 /// Where the API is.
 pub const PREFIX: &str = "/v1/admin";
@@ -67,7 +67,7 @@ pub struct Api {
     setup: Arc<Setup>,
     attempts: Arc<Attempts>,
     changes: Arc<Changes>,
-    refused: Arc<Refused>,
+    refused: Arc<DenialAudit>,
     /// One permit for each request that looks at all of the audit.
     verifying: Arc<Semaphore>,
     spans: SessionSpans,
@@ -94,7 +94,7 @@ impl Api {
     ) -> Self {
         let attempts = Attempts::new(&clock);
         let noted = attempts::limiter((refused::NOTED, refused::NOTED), MINUTE, &clock);
-        let refused = Refused::new(noted);
+        let refused = DenialAudit::new(noted);
         Self {
             catalog,
             budgets,
@@ -122,7 +122,7 @@ impl Api {
         Self { changes: Arc::new(Changes::per_minute(changes, &self.clock)), ..self }
     }
 
-    /// What answers requests; the address of who asks is the request's extension [`Source`].
+    /// What answers requests; the address of who asks is the request's extension [`ClientAddress`].
     pub fn router(&self) -> Router {
         let mut router = Router::new();
         for route in ROUTES {
@@ -135,9 +135,9 @@ impl Api {
         }
         router
             .method_not_allowed_fallback(async || {
-                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed").respond()
+                ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed").respond()
             })
-            .fallback(async || Problem::new(StatusCode::NOT_FOUND, "path not found").respond())
+            .fallback(async || ApiProblem::new(StatusCode::NOT_FOUND, "path not found").respond())
             .layer(CsrfLayer::new())
             .layer(map_response(of_other_site))
     }
@@ -154,7 +154,7 @@ impl Api {
         request: Request,
     ) -> Response {
         let answered = self.try_answer(route, params, request).await;
-        let mut response = answered.unwrap_or_else(Problem::respond);
+        let mut response = answered.unwrap_or_else(ApiProblem::respond);
         let headers = response.headers_mut();
         // What is answered is for who asked, now.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -167,16 +167,19 @@ impl Api {
         route: &'static Route,
         params: &RawPathParams,
         request: Request<Body>,
-    ) -> Result<Response, Problem> {
+    ) -> Result<Response, ApiProblem> {
         let (head, body) = request.into_parts();
-        let source =
-            head.extensions.get::<Source>().map_or_else(String::new, |source| source.0.clone());
-        let Who { actor, session } = who(self, &head).await?;
+        let source = head
+            .extensions
+            .get::<ClientAddress>()
+            .map_or_else(String::new, |source| source.0.clone());
+        let Principal { actor, session } = who(self, &head).await?;
         let app = params.iter().find(|(name, _)| *name == "app").map(|(_, app)| app.to_owned());
-        let mut ask = Ask::new(self.clone(), (actor, session, source), (route, params), &head);
+        let mut ask =
+            ApiRequest::new(self.clone(), (actor, session, source), (route, params), &head);
         if let Err(denied) = allow(&ask.by.actor, route.action, app.as_deref()) {
             if route.action.writes() {
-                ask.note_denied(route.action, app.as_deref()).await;
+                ask.audit_denied(route.action, app.as_deref()).await;
             }
             return Err(denied.into());
         }
@@ -185,7 +188,7 @@ impl Api {
         if let Some(app) = app.filter(|_| route.action.writes() && !ask.by.dry_run) {
             self.changes.count_bytes(&app, ask.body_bytes())?;
         }
-        (route.handle)(ask).await.map(ask::Reply::respond)
+        (route.handle)(ask).await.map(ask::ApiResponse::respond)
     }
 }
 
@@ -197,12 +200,12 @@ async fn of_other_site(response: Response) -> Response {
         return response;
     }
     let problem = "origin: cross-site request refused; `Origin` must match the host";
-    Problem::new(StatusCode::FORBIDDEN, problem).respond()
+    ApiProblem::new(StatusCode::FORBIDDEN, problem).respond()
 }
 
 /// The address of who asks, put into the extensions of a request by whoever accepted the connection.
 #[derive(Clone, Debug)]
-pub struct Source(pub String);
+pub struct ClientAddress(pub String);
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

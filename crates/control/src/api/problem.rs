@@ -8,18 +8,18 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::access::Denied;
-use crate::error::{Error, Wrong};
+use crate::access::AccessDenied;
+use crate::error::{Error, InvalidField};
 
 /// The media type of problems.
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Something went wrong.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(super) struct ApiProblem {
     status: StatusCode,
     detail: String,
-    errors: Vec<Wrong>,
+    errors: Vec<InvalidField>,
     warnings: Vec<String>,
     version: Option<i64>,
     retry_after_s: Option<u64>,
@@ -73,7 +73,7 @@ pub fn damaged_total() -> u64 {
     DAMAGED.load(Ordering::Relaxed)
 }
 
-impl Problem {
+impl ApiProblem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -87,7 +87,8 @@ impl Problem {
 
     /// Something of the body makes no sense.
     pub(super) fn invalid(pointer: impl Into<String>, problem: impl Into<String>) -> Self {
-        Error::Invalid(vec![Wrong { pointer: pointer.into(), problem: problem.into() }]).into()
+        Error::Invalid(vec![InvalidField { pointer: pointer.into(), problem: problem.into() }])
+            .into()
     }
 
     /// Come again.
@@ -106,7 +107,8 @@ impl Problem {
     pub(super) fn respond(self) -> Response {
         let Self { status, detail, errors, warnings, version, retry_after_s } = &self;
         let wrong = errors.iter();
-        let wrong = wrong.map(|Wrong { pointer, problem }| WrongBody { pointer, detail: problem });
+        let wrong =
+            wrong.map(|InvalidField { pointer, problem }| WrongBody { pointer, detail: problem });
         let body = ProblemBody {
             kind: "about:blank",
             title: status.canonical_reason().unwrap_or("Error"),
@@ -131,17 +133,17 @@ impl Problem {
     }
 }
 
-impl From<Denied> for Problem {
-    fn from(denied: Denied) -> Self {
+impl From<AccessDenied> for ApiProblem {
+    fn from(denied: AccessDenied) -> Self {
         let status = match denied {
-            Denied::Unknown => StatusCode::UNAUTHORIZED,
-            Denied::Forbidden => StatusCode::FORBIDDEN,
+            AccessDenied::Unknown => StatusCode::UNAUTHORIZED,
+            AccessDenied::Forbidden => StatusCode::FORBIDDEN,
         };
         Self::new(status, denied.to_string())
     }
 }
 
-impl From<Error> for Problem {
+impl From<Error> for ApiProblem {
     fn from(error: Error) -> Self {
         let status = match &error {
             Error::Invalid(_) | Error::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,

@@ -14,13 +14,13 @@ const COUNTED_MAX: usize = 10_000;
 
 /// Those who tried what is not for them.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct DenialAudit {
     limiter: KeyedRateLimiter<str>,
     /// How often each was not noted since they were.
     unnoted: Mutex<HashMap<String, u64>>,
 }
 
-impl Refused {
+impl DenialAudit {
     pub(super) fn new(limiter: KeyedRateLimiter<str>) -> Self {
         Self { limiter, unnoted: Mutex::default() }
     }

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use axum::http::Method;
 use axum::routing::MethodFilter;
 
-use super::ask::{Ask, Reply};
+use super::ask::{ApiRequest, ApiResponse};
 use super::handlers::{accounts, apps, audit, keys, meta, oidc, policies, sessions, tokens};
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use crate::access::{Account, Action, Actor, Role, Scope, Token, allow};
 
 /// What a handler does.
-pub(super) type Handled = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;
+pub(super) type Handled = Pin<Box<dyn Future<Output = Result<ApiResponse, ApiProblem>> + Send>>;
 
 /// A route.
 pub(super) struct Route {
@@ -21,7 +21,7 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     /// What it does, which says who may.
     pub(super) action: Action,
-    pub(super) handle: fn(Ask) -> Handled,
+    pub(super) handle: fn(ApiRequest) -> Handled,
     /// The status of its answer.
     pub(super) status: u16,
     /// The name of its body's schema, if it takes one.
@@ -171,14 +171,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::access::Rule;
+    use crate::access::AccessRule;
 
     #[test]
     fn every_action_has_a_route_and_what_is_done_in_an_app_says_in_which() {
         let routed: BTreeSet<_> = ROUTES.iter().map(|route| route.action).collect();
         assert_eq!(routed, Action::ALL.iter().copied().collect());
         for route in ROUTES {
-            let in_app = matches!(route.action.rule(), Rule::InApp(..));
+            let in_app = matches!(route.action.rule(), AccessRule::InApp(..));
             assert!(!in_app || route.path.contains("{app}"), "{}", route.path);
         }
     }

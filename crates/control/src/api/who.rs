@@ -4,15 +4,15 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 
 use super::Api;
-use super::problem::Problem;
-use crate::access::{Actor, Denied, Token};
+use super::problem::ApiProblem;
+use crate::access::{AccessDenied, Actor, Token};
 use crate::identity::{Secret, SecretKind};
 
 /// The cookie of a session. Its name has browsers keep it to this host, and to TLS but on loopback.
 pub(super) const COOKIE: &str = "__Host-sluicegate";
 
 /// Who asks, and the hash of their session if it is one.
-pub(super) struct Who {
+pub(super) struct Principal {
     pub(super) actor: Actor,
     pub(super) session: Option<String>,
 }
@@ -21,32 +21,32 @@ pub(super) struct Who {
 ///
 /// # Errors
 /// 401 if what they show is not good (any more): they are not taken for nobody.
-pub(super) async fn who(api: &Api, head: &Parts) -> Result<Who, Problem> {
+pub(super) async fn who(api: &Api, head: &Parts) -> Result<Principal, ApiProblem> {
     if let Some(given) = head.headers.get(header::AUTHORIZATION) {
         let given = given.to_str().ok().and_then(|given| given.split_once(' '));
         let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let token = token.map(|(_, token)| token.trim()).ok_or(Denied::Unknown)?;
+        let token = token.map(|(_, token)| token.trim()).ok_or(AccessDenied::Unknown)?;
         return machine(api, token).await;
     }
     match cookie(&head.headers, COOKIE) {
         Some(session) => person(api, session).await,
-        None => Ok(Who { actor: Actor::Nobody, session: None }),
+        None => Ok(Principal { actor: Actor::Nobody, session: None }),
     }
 }
 
-async fn machine(api: &Api, shown: &str) -> Result<Who, Problem> {
+async fn machine(api: &Api, shown: &str) -> Result<Principal, ApiProblem> {
     if !shown.starts_with(SecretKind::Token.prefix()) {
-        return Err(Denied::Unknown.into());
+        return Err(AccessDenied::Unknown.into());
     }
     let at = api.now();
     let view = api.catalog.token_of_hash(&Secret::hash_of(shown), at).await?;
-    let view = view.ok_or(Denied::Unknown)?;
-    api.catalog.note_tokens_used(&[(view.id.clone(), at / 60_000 * 60_000)]).await?;
+    let view = view.ok_or(AccessDenied::Unknown)?;
+    api.catalog.record_tokens_used(&[(view.id.clone(), at / 60_000 * 60_000)]).await?;
     let token = Token { id: view.id, name: view.name, app: view.app, scopes: view.scopes };
-    Ok(Who { actor: Actor::Token(token), session: None })
+    Ok(Principal { actor: Actor::Token(token), session: None })
 }
 
-async fn person(api: &Api, shown: &str) -> Result<Who, Problem> {
+async fn person(api: &Api, shown: &str) -> Result<Principal, ApiProblem> {
     let hash = Secret::hash_of(shown);
     let id = api.catalog.use_session(&hash, api.now(), api.spans).await?;
     let account = match id {
@@ -55,7 +55,7 @@ async fn person(api: &Api, shown: &str) -> Result<Who, Problem> {
     };
     // A cookie outlives its session: who has one may sign in again.
     let actor = account.map_or(Actor::Nobody, Actor::Account);
-    Ok(Who { actor, session: Some(hash) })
+    Ok(Principal { actor, session: Some(hash) })
 }
 
 /// The cookie of this name that a client showed.

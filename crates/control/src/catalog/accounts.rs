@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::apps::is_version;
 use super::change::{Change, begin};
-use super::{By, Catalog, Page, sessions};
+use super::{Catalog, ChangeContext, Page, sessions};
 use crate::access::{Account, Action};
 use crate::db::Row;
 use crate::error::Error;
@@ -146,7 +146,11 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::Conflict`] if there is one.
-    pub async fn set_up(&self, by: &By, new: NewAccount<'_>) -> Result<AccountView, Error> {
+    pub async fn set_up(
+        &self,
+        by: &ChangeContext,
+        new: NewAccount<'_>,
+    ) -> Result<AccountView, Error> {
         let mut change = begin!(self, by);
         if change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?.is_some() {
             return Err(Error::Conflict("setup is already done: an account exists".to_owned()));
@@ -160,7 +164,11 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Taken`], [`Error::TooMany`].
-    pub async fn create_account(&self, by: &By, new: NewAccount<'_>) -> Result<AccountView, Error> {
+    pub async fn create_account(
+        &self,
+        by: &ChangeContext,
+        new: NewAccount<'_>,
+    ) -> Result<AccountView, Error> {
         let mut change = begin!(self, by);
         let made = insert(&mut change, Action::CreateAccount, new).await?;
         change.commit(made).await
@@ -172,7 +180,7 @@ impl Catalog {
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if nobody would be an administrator.
     pub async fn change_account(
         &self,
-        by: &By,
+        by: &ChangeContext,
         name: &str,
         version: i64,
         wanted: AccountChange<'_>,
@@ -216,7 +224,7 @@ impl Catalog {
     /// [`Error::NotFound`], [`Error::Stale`].
     pub async fn change_password(
         &self,
-        by: &By,
+        by: &ChangeContext,
         (name, version): (&str, i64),
         hash: &str,
         session: &str,
@@ -237,7 +245,12 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if nobody would be an administrator.
-    pub async fn delete_account(&self, by: &By, name: &str, version: i64) -> Result<(), Error> {
+    pub async fn delete_account(
+        &self,
+        by: &ChangeContext,
+        name: &str,
+        version: i64,
+    ) -> Result<(), Error> {
         let mut change = begin!(self, by);
         let account = locked(&mut change, name).await?;
         is_version(version, account.version)?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::change::{Change, begin};
-use super::{By, Catalog, Page, name, text};
+use super::{Catalog, ChangeContext, Page, name, text};
 use crate::access::{Action, Role};
 use crate::db::Row;
 use crate::error::Error;
@@ -73,7 +73,7 @@ impl Catalog {
     /// [`Error::Invalid`], [`Error::Taken`], [`Error::TooMany`].
     pub async fn create_app(
         &self,
-        by: &By,
+        by: &ChangeContext,
         app: &str,
         description: &str,
         owners: &[String],
@@ -108,7 +108,7 @@ impl Catalog {
     /// [`Error::Invalid`], [`Error::NotFound`], [`Error::Stale`].
     pub async fn change_app(
         &self,
-        by: &By,
+        by: &ChangeContext,
         app: &str,
         version: i64,
         description: &str,
@@ -133,7 +133,12 @@ impl Catalog {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Conflict`] if it has policies or tokens, or had
     /// some, whose history is the app's, and if another one's policy names it.
-    pub async fn delete_app(&self, by: &By, app: &str, version: i64) -> Result<(), Error> {
+    pub async fn delete_app(
+        &self,
+        by: &ChangeContext,
+        app: &str,
+        version: i64,
+    ) -> Result<(), Error> {
         let mut change = begin!(self, by);
         let before = locked(&mut change, app).await?;
         is_version(version, before.version)?;
@@ -179,7 +184,7 @@ impl Catalog {
     /// [`Error::NotFound`], [`Error::Invalid`] if there is no such account, [`Error::TooMany`].
     pub async fn set_member(
         &self,
-        by: &By,
+        by: &ChangeContext,
         app: &str,
         account: &str,
         role: Option<Role>,
@@ -223,7 +228,7 @@ async fn naming(change: &mut Change<'_>, app: &str) -> Result<Option<String>, Er
         for row in &rows {
             after = row.get(0)?;
             let document: String = row.get(1)?;
-            let apps: Apps = serde_json::from_str(&document).unwrap_or_default();
+            let apps: DocumentApps = serde_json::from_str(&document).unwrap_or_default();
             if apps.apps.iter().any(|named| named == app) {
                 return Ok(Some(after));
             }
@@ -240,7 +245,7 @@ const NAMING_STEP: i64 = 100;
 /// Who may use a policy, as its document says.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Apps {
+struct DocumentApps {
     apps: Vec<String>,
 }
 

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{By, Catalog, Repeatable, is_direction, name, text};
+use super::{Catalog, ChangeContext, Repeatable, is_direction, name, text};
 use crate::access::Action;
-use crate::audit::{Broken, Entry, Event, Outcome};
+use crate::audit::{AuditEntry, AuditEvent, AuditOutcome, BrokenChain};
 use crate::db::Transaction;
 use crate::error::Error;
 use crate::limits::{ANSWER_MS, ANSWERS_MAX, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHARS_MAX};
@@ -24,13 +24,13 @@ const TARGET_CHARS_MAX: usize = 300;
 /// A change that is being made: not made, if it is dropped.
 pub(super) struct Change<'b> {
     pub(super) rows: Transaction,
-    pub(super) by: &'b By,
+    pub(super) by: &'b ChangeContext,
     actor: String,
     revision: i64,
     audit_seq: i64,
     audit_hash: String,
     published: bool,
-    events: Vec<Event>,
+    events: Vec<AuditEvent>,
     /// How many versions of a policy are kept.
     pub(super) versions: i64,
     /// How many policies there are, of all apps and of the one that is changed, once it was counted.
@@ -41,7 +41,7 @@ pub(super) struct Change<'b> {
 
 /// A change that begins, or the answer to the same one that was made before.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
-pub(super) enum Begun<'b, T> {
+pub(super) enum ChangeStart<'b, T> {
     Change(Change<'b>),
     Answered(T),
 }
@@ -50,8 +50,8 @@ pub(super) enum Begun<'b, T> {
 macro_rules! begin {
     ($catalog:expr, $by:expr) => {
         match $catalog.begin($by).await? {
-            $crate::catalog::change::Begun::Change(change) => change,
-            $crate::catalog::change::Begun::Answered(answer) => return Ok(answer),
+            $crate::catalog::change::ChangeStart::Change(change) => change,
+            $crate::catalog::change::ChangeStart::Answered(answer) => return Ok(answer),
         }
     };
 }
@@ -60,8 +60,8 @@ pub(super) use begin;
 impl Catalog {
     pub(super) async fn begin<'b, T: DeserializeOwned>(
         &self,
-        by: &'b By,
-    ) -> Result<Begun<'b, T>, Error> {
+        by: &'b ChangeContext,
+    ) -> Result<ChangeStart<'b, T>, Error> {
         text(&by.reason, "/reason")?;
         let mut rows = self.db.begin().await?;
         // It locks, on every database.
@@ -76,9 +76,9 @@ impl Catalog {
             let answer = serde_json::from_str(&answer);
             let answer =
                 answer.map_err(|_| Error::Damaged("a stored answer is not JSON".to_owned()))?;
-            return Ok(Begun::Answered(answer));
+            return Ok(ChangeStart::Answered(answer));
         }
-        Ok(Begun::Change(Change {
+        Ok(ChangeStart::Change(Change {
             rows,
             by,
             actor,
@@ -98,35 +98,35 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn note_denied(
+    pub async fn audit_denied(
         &self,
-        by: &By,
+        by: &ChangeContext,
         action: Action,
         app: Option<&str>,
         target: &str,
     ) -> Result<(), Error> {
-        self.note_denied_after(by, action, (app, target), 0).await
+        self.audit_denied_after(by, action, (app, target), 0).await
     }
 
     /// The same, behind `unnoted` others that were counted only.
-    pub(crate) async fn note_denied_after(
+    pub(crate) async fn audit_denied_after(
         &self,
-        by: &By,
+        by: &ChangeContext,
         action: Action,
         (app, target): (Option<&str>, &str),
         unnoted: u64,
     ) -> Result<(), Error> {
         let (source, reason) = (cut(&by.source, SOURCE_CHARS_MAX), cut(&by.reason, TEXT_CHARS_MAX));
-        let by = By { source, reason, request: None, dry_run: false, ..by.clone() };
+        let by = ChangeContext { source, reason, request: None, dry_run: false, ..by.clone() };
         let mut change: Change<'_> = match self.begin::<()>(&by).await? {
-            Begun::Change(change) => change,
-            Begun::Answered(()) => return Ok(()),
+            ChangeStart::Change(change) => change,
+            ChangeStart::Answered(()) => return Ok(()),
         };
-        change.events.push(Event {
+        change.events.push(AuditEvent {
             action: action.name(),
             app: app.filter(|app| name(app, "").is_ok()).map(str::to_owned),
             target: cut(target, TARGET_CHARS_MAX),
-            outcome: Outcome::Denied,
+            outcome: AuditOutcome::Denied,
             before: None,
             after: (unnoted > 0).then(|| format!(r#"{{"unnoted_before":{unnoted}}}"#)),
         });
@@ -138,16 +138,16 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn note_key(
+    pub async fn audit_key_change(
         &self,
-        by: &By,
+        by: &ChangeContext,
         action: Action,
         (app, policy): (&str, &str),
         (key, permits): (&str, Option<u64>),
     ) -> Result<bool, Error> {
         let mut change: Change<'_> = match self.begin::<()>(by).await? {
-            Begun::Change(change) => change,
-            Begun::Answered(()) => return Ok(false),
+            ChangeStart::Change(change) => change,
+            ChangeStart::Answered(()) => return Ok(false),
         };
         let after = serde_json::json!({ "key": key, "permits": permits }).to_string();
         change.note(action, (Some(app), policy), None, Some(after));
@@ -159,7 +159,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn forget_request(&self, by: &By) -> Result<(), Error> {
+    pub async fn forget_request(&self, by: &ChangeContext) -> Result<(), Error> {
         let Some(request) = &by.request else { return Ok(()) };
         let sql = "DELETE FROM answers WHERE actor = ? AND name = ?";
         self.db.run(sql, &[(&by.actor.key()).into(), (&request.name).into()]).await?;
@@ -187,11 +187,11 @@ impl Change<'_> {
         before: Option<String>,
         after: Option<String>,
     ) {
-        self.events.push(Event {
+        self.events.push(AuditEvent {
             action: action.name(),
             app: app.map(str::to_owned),
             target: target.to_owned(),
-            outcome: Outcome::Done,
+            outcome: AuditOutcome::Done,
             before,
             after,
         });
@@ -233,9 +233,9 @@ impl Change<'_> {
         Ok(answer)
     }
 
-    async fn append(&mut self, event: Event) -> Result<(), Error> {
-        let Event { action, app, target, outcome, before, after } = event;
-        let mut entry = Entry {
+    async fn append(&mut self, event: AuditEvent) -> Result<(), Error> {
+        let AuditEvent { action, app, target, outcome, before, after } = event;
+        let mut entry = AuditEntry {
             seq: self.audit_seq + 1,
             at: self.by.at,
             actor: self.actor.clone(),
@@ -268,7 +268,7 @@ impl Change<'_> {
         ];
         match self.rows.run(sql, &values).await {
             // The head is locked, so no other change wrote it.
-            Err(Error::Taken) => return Err(Broken::Beyond(entry.seq).into()),
+            Err(Error::Taken) => return Err(BrokenChain::Beyond(entry.seq).into()),
             written => written?,
         };
         (self.audit_seq, self.audit_hash) = (entry.seq, entry.hash);

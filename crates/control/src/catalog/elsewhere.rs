@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use super::accounts::{insert, somebody_else_is_admin};
 use super::apps::{locked, put_member, role};
-use super::change::{Begun, Change};
-use super::{AccountView, By, Catalog, NewAccount, NewSession, sessions};
-use crate::access::{Action, Denied, Role};
+use super::change::{Change, ChangeStart};
+use super::{AccountView, Catalog, ChangeContext, NewAccount, NewSession, sessions};
+use crate::access::{AccessDenied, Action, Role};
 use crate::error::Error;
 
 /// Who signed in elsewhere, and what the provider says of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Elsewhere<'e> {
+pub struct ExternalIdentity<'e> {
     /// Issuer and subject: `https://id.example.org|1234`.
     pub subject: &'e str,
     /// What their account is to be called, if there is none yet; none: none is made.
@@ -31,19 +31,19 @@ impl Catalog {
     /// session: all of it or nothing. `by` names the sign-in, which is used once.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::Denied`] if it
+    /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::AccessDenied`] if it
     /// may not sign in, [`Error::Taken`] if the name is another one's, [`Error::Invalid`] if it is none,
     /// [`Error::Conflict`] if the sign-in was used or this would be the first account and not be an
     /// administrator's, [`Error::TooMany`].
     pub async fn sign_in_elsewhere(
         &self,
-        by: &By,
-        who: Elsewhere<'_>,
+        by: &ChangeContext,
+        who: ExternalIdentity<'_>,
         session: NewSession<'_>,
     ) -> Result<(), Error> {
         let mut change = match self.begin::<()>(by).await? {
-            Begun::Change(change) => change,
-            Begun::Answered(()) => {
+            ChangeStart::Change(change) => change,
+            ChangeStart::Answered(()) => {
                 return Err(Error::Conflict("this sign-in was already used".to_owned()));
             }
         };
@@ -59,12 +59,15 @@ impl Catalog {
 }
 
 /// Theirs, or one that is made for them.
-async fn account(change: &mut Change<'_>, who: &Elsewhere<'_>) -> Result<AccountView, Error> {
+async fn account(
+    change: &mut Change<'_>,
+    who: &ExternalIdentity<'_>,
+) -> Result<AccountView, Error> {
     let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
                FROM accounts WHERE subject = ?";
     if let Some(row) = change.rows.row(sql, &[who.subject.into()]).await? {
         let account = AccountView::of(&row)?;
-        return if account.is_disabled { Err(Denied::Forbidden.into()) } else { Ok(account) };
+        return if account.is_disabled { Err(AccessDenied::Forbidden.into()) } else { Ok(account) };
     }
     let name = who.name.ok_or(Error::NotFound("account"))?;
     let sql = "SELECT id FROM accounts WHERE name = ?";

@@ -34,11 +34,13 @@ use crate::limits::{
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
-pub use elsewhere::Elsewhere;
+pub use elsewhere::ExternalIdentity;
 pub use nodes::Node;
-pub use policies::{Applied, AppliedAll, Diff, PolicyVersion, PolicyView, State, Wanted, changes};
-pub use publish::{Published, PublishedPolicy, PublishedToken};
-pub(crate) use sessions::Known;
+pub use policies::{
+    Applied, AppliedAll, Diff, PolicyState, PolicyVersion, PolicyView, Wanted, changes,
+};
+pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
+pub(crate) use sessions::RecentAddresses;
 pub use sessions::{NewSession, SessionSpans};
 pub use tokens::{NewToken, TokenView};
 
@@ -52,7 +54,7 @@ pub struct Catalog {
 
 /// Who changes something, when, and why.
 #[derive(Clone, Debug)]
-pub struct By {
+pub struct ChangeContext {
     /// Who.
     pub actor: Actor,
     /// From where: an address.
@@ -139,7 +141,7 @@ impl Catalog {
     }
 }
 
-impl By {
+impl ChangeContext {
     /// The command line, beside the database.
     pub fn operator(reason: &str, at: i64) -> Self {
         Self::new(Actor::Operator, "local", reason, at)

@@ -47,7 +47,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn note_node(&self, node: &Node, forget_before: i64) -> Result<(), Error> {
+    pub async fn record_node(&self, node: &Node, forget_before: i64) -> Result<(), Error> {
         let Node { name, software, revision, started_at, seen_at } = node;
         let sql = "UPDATE nodes SET software = ?, revision = ?, started_at = ?, seen_at = ? \
                    WHERE name = ?";

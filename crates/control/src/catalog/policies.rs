@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 
 use super::apps::{is_version, locked};
 use super::change::{Change, begin};
-use super::{By, Catalog, Page};
+use super::{Catalog, ChangeContext, Page};
 use crate::access::Action;
 use crate::db::Row;
 use crate::error::Error;
@@ -40,7 +40,8 @@ use warnings::warnings;
 /// The state of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+#[schema(as = State)]
+pub enum PolicyState {
     /// Counts what it would refuse, refuses nothing.
     Shadow,
     /// Enforced.
@@ -58,7 +59,7 @@ pub struct PolicyView {
     /// The owning app.
     pub app: String,
     /// The state of the policy.
-    pub state: State,
+    pub state: PolicyState,
     /// Number of the latest change, from 1.
     pub version: i64,
     /// The policy, as in `policies[]` of a policy document.
@@ -81,7 +82,7 @@ pub struct PolicyVersion {
     /// Version number.
     pub version: i64,
     /// The state from this version on.
-    pub state: State,
+    pub state: PolicyState,
     /// The policy in this version.
     #[schema(value_type = Object)]
     pub document: Json,
@@ -166,16 +167,18 @@ impl Catalog {
     /// [`Error::Invalid`], [`Error::Taken`], [`Error::Warned`], [`Error::TooMany`].
     pub async fn create_policy(
         &self,
-        by: &By,
+        by: &ChangeContext,
         app: &str,
         document: &Json,
-        state: State,
+        state: PolicyState,
     ) -> Result<PolicyView, Error> {
         // Before others wait for it.
         let policy = read(document)?;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
-        let made = create(&mut change, app, &To { document, state, policy: Some(&policy) }).await?;
+        let made =
+            create(&mut change, app, &PolicyTarget { document, state, policy: Some(&policy) })
+                .await?;
         change.commit(made).await
     }
 
@@ -188,7 +191,7 @@ impl Catalog {
         &self,
         app: &str,
         document: &Json,
-        state: Option<State>,
+        state: Option<PolicyState>,
     ) -> Result<(Option<PolicyView>, Vec<String>), Error> {
         let policy = read(document)?;
         self.app(app).await?;
@@ -197,17 +200,17 @@ impl Catalog {
         if before.as_ref().is_some_and(|before| before.app != app) {
             return Err(Error::Taken);
         }
-        let before = before.filter(|before| before.state != State::Deleted);
+        let before = before.filter(|before| before.state != PolicyState::Deleted);
         for (place, named) in policy.named_apps().enumerate() {
             match self.app(named).await {
                 Err(Error::NotFound(_)) => return Err(no_app(place, named)),
                 found => found?,
             };
         }
-        let was = before.as_ref().filter(|before| before.state == State::Active);
+        let was = before.as_ref().filter(|before| before.state == PolicyState::Active);
         let was = was.and_then(|before| read(&before.document).ok());
         let state = before.as_ref().map_or(state, |before| Some(before.state));
-        let warnings = warnings(app, was.as_ref(), (&policy, state.unwrap_or(State::Active)));
+        let warnings = warnings(app, was.as_ref(), (&policy, state.unwrap_or(PolicyState::Active)));
         Ok((before, warnings))
     }
 
@@ -217,7 +220,7 @@ impl Catalog {
     /// [`Error::Invalid`], [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
     pub async fn change_policy(
         &self,
-        by: &By,
+        by: &ChangeContext,
         (app, policy): (&str, &str),
         version: i64,
         document: &Json,
@@ -226,7 +229,7 @@ impl Catalog {
         let mut change = begin!(self, by);
         let before = find(&mut change, app, policy).await?;
         is_version(version, before.version)?;
-        let to = To { document, state: before.state, policy: Some(&read) };
+        let to = PolicyTarget { document, state: before.state, policy: Some(&read) };
         let after = rewrite(&mut change, Action::ChangePolicy, before, &to).await?;
         change.commit(after).await
     }
@@ -237,23 +240,23 @@ impl Catalog {
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
     pub async fn set_policy_state(
         &self,
-        by: &By,
+        by: &ChangeContext,
         (app, policy): (&str, &str),
         version: i64,
-        state: State,
+        state: PolicyState,
     ) -> Result<PolicyView, Error> {
         let mut change = begin!(self, by);
         let before = find(&mut change, app, policy).await?;
         is_version(version, before.version)?;
         let action = match state {
-            State::Active => Action::ActivatePolicy,
-            State::Shadow => Action::ShadowPolicy,
-            State::Deleted => Action::DeletePolicy,
+            PolicyState::Active => Action::ActivatePolicy,
+            PolicyState::Shadow => Action::ShadowPolicy,
+            PolicyState::Deleted => Action::DeletePolicy,
         };
         let document = before.document.clone();
         // What refuses nothing may be whatever it was: an app that it names may be gone.
-        let policy = (state == State::Active).then(|| read(&document)).transpose()?;
-        let to = To { document: &document, state, policy: policy.as_ref() };
+        let policy = (state == PolicyState::Active).then(|| read(&document)).transpose()?;
+        let to = PolicyTarget { document: &document, state, policy: policy.as_ref() };
         let after = rewrite(&mut change, action, before, &to).await?;
         change.commit(after).await
     }
@@ -266,7 +269,7 @@ impl Catalog {
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
     pub async fn roll_back_policy(
         &self,
-        by: &By,
+        by: &ChangeContext,
         (app, policy): (&str, &str),
         version: i64,
         to: i64,
@@ -279,7 +282,8 @@ impl Catalog {
         let row = change.rows.row(sql, &[policy.into(), to.into()]).await?;
         let to = PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)?;
         let policy = read(&to.document)?;
-        let to = To { document: &to.document, state: before.state, policy: Some(&policy) };
+        let to =
+            PolicyTarget { document: &to.document, state: before.state, policy: Some(&policy) };
         let after = rewrite(&mut change, Action::RollBackPolicy, before, &to).await?;
         change.commit(after).await
     }
@@ -290,30 +294,34 @@ impl Catalog {
     /// [`Error::NotFound`], [`Error::Stale`].
     pub async fn delete_policy(
         &self,
-        by: &By,
+        by: &ChangeContext,
         (app, policy): (&str, &str),
         version: i64,
     ) -> Result<(), Error> {
-        self.set_policy_state(by, (app, policy), version, State::Deleted).await.map(drop)
+        self.set_policy_state(by, (app, policy), version, PolicyState::Deleted).await.map(drop)
     }
 }
 
 /// What a policy is to be.
-struct To<'t> {
+struct PolicyTarget<'t> {
     document: &'t Json,
-    state: State,
+    state: PolicyState,
     /// The document, as it was read; none: it is the same as before, and refuses nothing.
     policy: Option<&'t Policy>,
 }
 
 /// Makes a policy, or makes a deleted one of this app and name anew.
-async fn create(change: &mut Change<'_>, app: &str, to: &To<'_>) -> Result<PolicyView, Error> {
-    let To { document, state, policy } = *to;
+async fn create(
+    change: &mut Change<'_>,
+    app: &str,
+    to: &PolicyTarget<'_>,
+) -> Result<PolicyView, Error> {
+    let PolicyTarget { document, state, policy } = *to;
     let policy = policy.expect("what is new was read");
     let before = change.rows.row(policies!("name = ?"), &[policy.name().into()]).await?;
     let before = before.map(|row| PolicyView::of(&row)).transpose()?;
     if let Some(before) = before {
-        if before.state != State::Deleted || before.app != app {
+        if before.state != PolicyState::Deleted || before.app != app {
             return Err(Error::Taken);
         }
         take_place(change, app).await?;
@@ -361,16 +369,16 @@ async fn rewrite(
     change: &mut Change<'_>,
     action: Action,
     before: PolicyView,
-    to: &To<'_>,
+    to: &PolicyTarget<'_>,
 ) -> Result<PolicyView, Error> {
-    let To { document, state, policy } = *to;
+    let PolicyTarget { document, state, policy } = *to;
     if let Some(policy) = policy {
         if policy.name() != before.name {
             let problem = format!("expected `{}`: the name of a policy cannot change", before.name);
             return Err(Error::invalid("/document/name", problem));
         }
         apps_exist(change, policy).await?;
-        let was = read(&before.document).ok().filter(|_| before.state == State::Active);
+        let was = read(&before.document).ok().filter(|_| before.state == PolicyState::Active);
         change.warn(warnings(&before.app, was.as_ref(), (policy, state)))?;
     }
     let old = told(before.state, before.version, &canonical(&before.document));
@@ -476,12 +484,12 @@ async fn count(change: &mut Change<'_>, app: &str) -> Result<(usize, usize), Err
 }
 
 /// As the audit has it: the version has the document, which is known again by its hash.
-fn told(state: State, version: i64, document: &str) -> String {
+fn told(state: PolicyState, version: i64, document: &str) -> String {
     let hash = Sha256::digest(document.as_bytes());
     format!(r#"{{"sha256":"{hash:x}","state":"{}","version":{version}}}"#, state.name())
 }
 
-impl State {
+impl PolicyState {
     /// What it is called.
     pub const fn name(self) -> &'static str {
         match self {
@@ -504,7 +512,7 @@ impl PolicyView {
         Ok(Self {
             name: row.get(0)?,
             app: row.get(1)?,
-            state: State::of(row, 2)?,
+            state: PolicyState::of(row, 2)?,
             version: row.get(3)?,
             document: json(row, 4)?,
             created_at: row.get(5)?,
@@ -519,7 +527,7 @@ impl PolicyVersion {
     fn of(row: &Row) -> Result<Self, Error> {
         Ok(Self {
             version: row.get(0)?,
-            state: State::of(row, 1)?,
+            state: PolicyState::of(row, 1)?,
             document: json(row, 2)?,
             author: row.get(3)?,
             reason: row.get(4)?,

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::Catalog;
-use super::policies::State;
+use super::policies::PolicyState;
 use super::tokens::scopes;
 use crate::access::Scope;
 use crate::error::Error;
 
 /// What nodes hold, or what is to change of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Published {
+pub struct PublishedCatalog {
     /// Of which catalog, by its id: revisions of another one say nothing of it.
     #[serde(default)]
     pub catalog: String,
@@ -30,7 +30,7 @@ pub struct PublishedPolicy {
     /// Whose it is.
     pub app: String,
     /// What it does.
-    pub state: State,
+    pub state: PolicyState,
     /// Which version it is.
     pub version: i64,
     /// The policy, as JSON.
@@ -85,7 +85,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn published_since(&self, revision: i64, at: i64) -> Result<Published, Error> {
+    pub async fn published_since(&self, revision: i64, at: i64) -> Result<PublishedCatalog, Error> {
         // First, so that nothing is missed that is changed between the two.
         let (catalog, now) = self.id_and_revision().await?;
         let sql = "SELECT name, app, state, version, document FROM policies \
@@ -95,7 +95,7 @@ impl Catalog {
             Ok(PublishedPolicy {
                 name: row.get(0)?,
                 app: row.get(1)?,
-                state: State::of(row, 2)?,
+                state: PolicyState::of(row, 2)?,
                 version: row.get(3)?,
                 document: row.get(4)?,
             })
@@ -117,6 +117,6 @@ impl Catalog {
             })
         };
         let tokens = rows.iter().map(token).collect::<Result<_, Error>>()?;
-        Ok(Published { catalog, revision: now, policies, tokens })
+        Ok(PublishedCatalog { catalog, revision: now, policies, tokens })
     }
 }

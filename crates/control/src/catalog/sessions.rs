@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::accounts::KeptPassword;
 use super::change::{Change, begin};
-use super::{By, Catalog};
-use crate::access::{Action, Denied};
+use super::{Catalog, ChangeContext};
+use crate::access::{AccessDenied, Action};
 use crate::error::Error;
 
 /// How long sessions last.
@@ -46,9 +46,9 @@ const KNOWN_MAX: i64 = 100;
 /// From where an account has signed in lately: the hashes of its sessions and their addresses, the latest
 /// first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known(Vec<(String, String)>);
+pub(crate) struct RecentAddresses(Vec<(String, String)>);
 
-impl Known {
+impl RecentAddresses {
     /// Known by these.
     #[cfg(test)]
     pub(crate) const fn of(sessions: Vec<(String, String)>) -> Self {
@@ -79,10 +79,10 @@ impl Catalog {
     /// session begins.
     ///
     /// # Errors
-    /// [`Error::Denied`] if it was changed, or may not sign in any more.
+    /// [`Error::AccessDenied`] if it was changed, or may not sign in any more.
     pub async fn sign_in(
         &self,
-        by: &By,
+        by: &ChangeContext,
         password: &KeptPassword,
         session: NewSession<'_>,
     ) -> Result<(), Error> {
@@ -90,7 +90,7 @@ impl Catalog {
         let mut change = begin!(self, by);
         let sql = "SELECT name FROM accounts WHERE id = ? AND version = ? AND is_disabled = 0";
         let row = change.rows.row(sql, &[account.into(), (*version).into()]).await?;
-        let name: String = row.ok_or(Denied::Unknown)?.get(0)?;
+        let name: String = row.ok_or(AccessDenied::Unknown)?.get(0)?;
         begin(&mut change, account, session).await?;
         change.note(Action::SignIn, (None, &name), None, None);
         change.commit(()).await
@@ -102,7 +102,7 @@ impl Catalog {
     /// Those of the database.
     pub async fn sign_out(
         &self,
-        by: &By,
+        by: &ChangeContext,
         (account, name): (&str, &str),
         session: Option<&str>,
     ) -> Result<(), Error> {
@@ -129,12 +129,12 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) async fn known(&self, name: &str, since: i64) -> Result<Known, Error> {
+    pub(crate) async fn known(&self, name: &str, since: i64) -> Result<RecentAddresses, Error> {
         let sql = "SELECT s.hash, s.source FROM sessions s JOIN accounts a ON a.id = s.account \
                    WHERE a.name = ? AND s.created_at > ? ORDER BY s.created_at DESC LIMIT ?";
         let rows = self.db.rows(sql, &[name.into(), since.into(), KNOWN_MAX.into()]).await?;
         let known = rows.iter().map(|row| Ok((row.get(0)?, row.get(1)?)));
-        Ok(Known(known.collect::<Result<_, Error>>()?))
+        Ok(RecentAddresses(known.collect::<Result<_, Error>>()?))
     }
 
     /// The id of the account whose session this is, if it goes on; it was used now.

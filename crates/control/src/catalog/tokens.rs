@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::apps::locked;
 use super::change::{Change, begin};
-use super::{By, Catalog, Page, name};
+use super::{Catalog, ChangeContext, Page, name};
 use crate::access::{Action, Scope};
 use crate::db::Row;
 use crate::error::Error;
@@ -88,7 +88,7 @@ impl Catalog {
     /// [`Error::NotFound`], [`Error::Invalid`], [`Error::TooMany`]: two of a name are good at a time.
     pub async fn create_token(
         &self,
-        by: &By,
+        by: &ChangeContext,
         app: &str,
         new: NewToken<'_>,
     ) -> Result<TokenView, Error> {
@@ -136,7 +136,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::NotFound`], also if it was revoked before.
-    pub async fn revoke_token(&self, by: &By, app: &str, id: &str) -> Result<(), Error> {
+    pub async fn revoke_token(&self, by: &ChangeContext, app: &str, id: &str) -> Result<(), Error> {
         let mut change = begin!(self, by);
         let revision = change.publish();
         let sql = "UPDATE tokens SET revoked_at = ?, revision = ? \
@@ -153,7 +153,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn note_tokens_used(&self, used: &[(String, i64)]) -> Result<(), Error> {
+    pub async fn record_tokens_used(&self, used: &[(String, i64)]) -> Result<(), Error> {
         for (id, at) in used {
             let sql = "UPDATE tokens SET used_at = ? WHERE id = ? AND COALESCE(used_at, 0) < ?";
             self.db.run(sql, &[(*at).into(), id.into(), (*at).into()]).await?;

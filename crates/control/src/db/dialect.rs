@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// What is bound to a statement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Value<'v> {
+pub(crate) enum SqlValue<'v> {
     Int(i64),
     Text(&'v str),
     NoInt,
@@ -50,7 +50,7 @@ pub(super) trait Dialect: Database {
     fn row(row: Self::Row) -> Row;
     fn sql(sql: &'static str) -> SqlStr;
     fn met(done: &Self::QueryResult) -> u64;
-    fn bind(values: &[Value<'_>]) -> Result<Self::Arguments, Error>;
+    fn bind(values: &[SqlValue<'_>]) -> Result<Self::Arguments, Error>;
 }
 
 /// Binds values, which is the same words for each of the databases and not the same types.
@@ -69,14 +69,14 @@ macro_rules! dialect {
                 done.rows_affected()
             }
 
-            fn bind(values: &[Value<'_>]) -> Result<$arguments, Error> {
+            fn bind(values: &[SqlValue<'_>]) -> Result<$arguments, Error> {
                 let mut arguments = <$arguments>::default();
                 for value in values {
                     let bound = match value {
-                        Value::Int(int) => arguments.add(*int),
-                        Value::Text(text) => arguments.add((*text).to_owned()),
-                        Value::NoInt => arguments.add(None::<i64>),
-                        Value::NoText => arguments.add(None::<String>),
+                        SqlValue::Int(int) => arguments.add(*int),
+                        SqlValue::Text(text) => arguments.add((*text).to_owned()),
+                        SqlValue::NoInt => arguments.add(None::<i64>),
+                        SqlValue::NoText => arguments.add(None::<String>),
                     };
                     bound.map_err(|error| Error::Database(error.to_string()))?;
                 }
@@ -104,7 +104,7 @@ fn numbered(sql: &'static str) -> SqlStr {
 pub(super) async fn rows<'e, D>(
     executor: impl Executor<'e, Database = D>,
     sql: &'static str,
-    values: &[Value<'_>],
+    values: &[SqlValue<'_>],
 ) -> Result<Vec<Row>, Error>
 where
     D: Dialect,
@@ -118,7 +118,7 @@ where
 pub(super) async fn run<'e, D>(
     executor: impl Executor<'e, Database = D>,
     sql: &'static str,
-    values: &[Value<'_>],
+    values: &[SqlValue<'_>],
 ) -> Result<u64, Error>
 where
     D: Dialect,
@@ -145,37 +145,37 @@ impl Row {
     }
 }
 
-impl From<i64> for Value<'_> {
+impl From<i64> for SqlValue<'_> {
     fn from(int: i64) -> Self {
         Self::Int(int)
     }
 }
 
-impl From<bool> for Value<'_> {
+impl From<bool> for SqlValue<'_> {
     fn from(is: bool) -> Self {
         Self::Int(is.into())
     }
 }
 
-impl<'v> From<&'v str> for Value<'v> {
+impl<'v> From<&'v str> for SqlValue<'v> {
     fn from(text: &'v str) -> Self {
         Self::Text(text)
     }
 }
 
-impl<'v> From<&'v String> for Value<'v> {
+impl<'v> From<&'v String> for SqlValue<'v> {
     fn from(text: &'v String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<Option<i64>> for Value<'_> {
+impl From<Option<i64>> for SqlValue<'_> {
     fn from(int: Option<i64>) -> Self {
         int.map_or(Self::NoInt, Self::Int)
     }
 }
 
-impl<'v> From<Option<&'v str>> for Value<'v> {
+impl<'v> From<Option<&'v str>> for SqlValue<'v> {
     fn from(text: Option<&'v str>) -> Self {
         text.map_or(Self::NoText, Self::Text)
     }

@@ -24,7 +24,7 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// What differs from one database to the next.
 #[derive(Clone, Copy)]
-struct Words {
+struct DialectTerms {
     /// The type of long texts.
     long: &'static str,
     /// What ends a table.
@@ -34,17 +34,19 @@ struct Words {
 }
 
 /// SQLite's and PostgreSQL's.
-const WHOLE: Words = Words { long: "TEXT", options: "", is_repeated: false };
+const WHOLE: DialectTerms = DialectTerms { long: "TEXT", options: "", is_repeated: false };
 
 /// Those of MariaDB and of MySQL. Names and tokens that differ in case, or in spaces at their ends, are
 /// not the same, here as elsewhere.
-const MARIADB: Words = Words {
+const MARIADB: DialectTerms = DialectTerms {
     long: "MEDIUMTEXT",
     options: "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin",
     is_repeated: true,
 };
-const MYSQL: Words =
-    Words { options: "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin", ..MARIADB };
+const MYSQL: DialectTerms = DialectTerms {
+    options: "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin",
+    ..MARIADB
+};
 
 impl Db {
     /// Connects, and makes the tables what this version knows. The servers see to it that one node does so
@@ -92,7 +94,11 @@ impl Db {
 }
 
 /// A step in these words. What it is known again by does not depend on them.
-fn migration(place: usize, (name, text): &(&'static str, &'static str), words: Words) -> Migration {
+fn migration(
+    place: usize,
+    (name, text): &(&'static str, &'static str),
+    words: DialectTerms,
+) -> Migration {
     let number = i64::try_from(place + 1).expect("there are few steps");
     let of = |text: String| {
         let text = AssertSqlSafe(text).into_sql_str();
@@ -104,8 +110,8 @@ fn migration(place: usize, (name, text): &(&'static str, &'static str), words: W
 
 /// The text of a step in these words. An index is made with its table where that may be there already,
 /// and else behind it.
-fn said(text: &str, words: Words) -> String {
-    let Words { long, options, is_repeated } = words;
+fn said(text: &str, words: DialectTerms) -> String {
+    let DialectTerms { long, options, is_repeated } = words;
     let (mut said, mut table, mut behind) = (String::new(), "", String::new());
     for line in text.lines() {
         let index = line.trim().strip_prefix("{index ").and_then(|rest| rest.strip_suffix('}'));
@@ -134,7 +140,7 @@ fn said(text: &str, words: Words) -> String {
 }
 
 /// Which of the two it is that speaks as MySQL does.
-async fn words(connection: &mut MySqlConnection) -> Result<Words, Error> {
+async fn words(connection: &mut MySqlConnection) -> Result<DialectTerms, Error> {
     let asked = sqlx::query_scalar("SELECT VERSION()").fetch_one(connection);
     let version: String = timeout(STATEMENT_WAIT_MAX, asked).await??;
     Ok(if version.contains("MariaDB") { MARIADB } else { MYSQL })

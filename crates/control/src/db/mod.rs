@@ -16,7 +16,7 @@ use sqlx::{MySql, Pool, Postgres, Sqlite};
 use tokio::time::timeout;
 
 use crate::error::Error;
-pub(crate) use dialect::{Row, Value};
+pub(crate) use dialect::{Row, SqlValue};
 pub use url::Url;
 
 /// Longest wait for a connection, and for a statement: who changes a rule waits for it, and a database
@@ -119,7 +119,7 @@ impl Db {
     pub(crate) async fn rows(
         &self,
         sql: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlValue<'_>],
     ) -> Result<Vec<Row>, Error> {
         each!(Self, self, pool => dialect::rows(pool, sql, values).await)
     }
@@ -128,13 +128,17 @@ impl Db {
     pub(crate) async fn row(
         &self,
         sql: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlValue<'_>],
     ) -> Result<Option<Row>, Error> {
         Ok(self.rows(sql, values).await?.pop())
     }
 
     /// Does what `sql` says, on its own; how many rows it met.
-    pub(crate) async fn run(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, Error> {
+    pub(crate) async fn run(
+        &self,
+        sql: &'static str,
+        values: &[SqlValue<'_>],
+    ) -> Result<u64, Error> {
         each!(Self, self, pool => dialect::run(pool, sql, values).await)
     }
 
@@ -149,7 +153,7 @@ impl Transaction {
     pub(crate) async fn rows(
         &mut self,
         sql: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlValue<'_>],
     ) -> Result<Vec<Row>, Error> {
         each!(Self, self, inner => dialect::rows(&mut **inner, sql, values).await)
     }
@@ -158,7 +162,7 @@ impl Transaction {
     pub(crate) async fn row(
         &mut self,
         sql: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlValue<'_>],
     ) -> Result<Option<Row>, Error> {
         Ok(self.rows(sql, values).await?.pop())
     }
@@ -167,7 +171,7 @@ impl Transaction {
     pub(crate) async fn run(
         &mut self,
         sql: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlValue<'_>],
     ) -> Result<u64, Error> {
         each!(Self, self, inner => dialect::run(&mut **inner, sql, values).await)
     }

@@ -22,11 +22,11 @@ mod provider;
 #[cfg(feature = "oidc")]
 mod service;
 
-pub use config::{GroupRole, OidcConfig};
+pub use config::{GroupGrant, OidcProviderConfig};
 #[cfg(feature = "oidc")]
 pub use service::Oidc;
 #[cfg(feature = "oidc")]
-pub(crate) use service::{Called, Ended, Refused};
+pub(crate) use service::{CallbackParams, CompletedLogin, SignInError};
 
 /// What signs people in who are known elsewhere: nobody does, without the feature `oidc`.
 #[cfg(not(feature = "oidc"))]
@@ -40,7 +40,7 @@ impl Oidc {
     /// # Errors
     /// Always.
     #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
-    pub fn new(_: OidcConfig) -> Result<Self, crate::Error> {
+    pub fn new(_: OidcProviderConfig) -> Result<Self, crate::Error> {
         Err(crate::Error::invalid("/issuer", "not supported: built without the feature `oidc`"))
     }
 }

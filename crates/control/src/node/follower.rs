@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use super::{Held, News};
+use super::{CatalogDelta, CatalogSnapshot};
 use crate::catalog::Catalog;
 use crate::db::Url;
 use crate::error::Error;
@@ -18,7 +18,7 @@ pub struct Follower {
     catalog: Option<Catalog>,
     /// The one that is being opened: its tables are made to the end, whoever waits for that.
     opening: Option<JoinHandle<Result<Catalog, Error>>>,
-    held: Arc<Held>,
+    held: Arc<CatalogSnapshot>,
     kept: PathBuf,
     /// Whether the last look was answered.
     was_there: bool,
@@ -36,8 +36,10 @@ impl Follower {
     /// # Errors
     /// [`Error::Damaged`]: there is a file, and it is not what was written, or of another catalog than
     /// the one that answered. What is held stays.
-    pub fn restore(&mut self) -> Result<News, Error> {
-        let Some((held, news)) = Held::read(&self.kept)? else { return Ok(News::default()) };
+    pub fn restore(&mut self) -> Result<CatalogDelta, Error> {
+        let Some((held, news)) = CatalogSnapshot::read(&self.kept)? else {
+            return Ok(CatalogDelta::default());
+        };
         let seen = self.held.catalog();
         if !seen.is_empty() && held.catalog() != seen {
             let problem = format!("{}: it belongs to another catalog", self.kept.display());
@@ -51,7 +53,7 @@ impl Follower {
     ///
     /// # Errors
     /// Those of the database: what is held stays, and the next look tries again.
-    pub async fn look(&mut self, at: i64) -> Result<Option<News>, Error> {
+    pub async fn look(&mut self, at: i64) -> Result<Option<CatalogDelta>, Error> {
         // Whoever was away may find another state of the catalog than the one that it knew, such as
         // yesterday's; so does whoever is told of an earlier revision, or of another catalog. All of
         // them look at everything.
@@ -104,7 +106,7 @@ impl Follower {
     }
 
     /// What is held.
-    pub const fn held(&self) -> &Arc<Held> {
+    pub const fn held(&self) -> &Arc<CatalogSnapshot> {
         &self.held
     }
 }

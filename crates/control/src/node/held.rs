@@ -11,8 +11,8 @@ use sluicegate_net::file::{self, directory_of};
 use sluicegate_policy::Policy;
 use tokio::task::spawn_blocking;
 
-use super::tokens::{HeldToken, Tokens};
-use crate::catalog::{Published, PublishedPolicy, PublishedToken, State};
+use super::tokens::{CachedToken, Tokens};
+use crate::catalog::{PolicyState, PublishedCatalog, PublishedPolicy, PublishedToken};
 use crate::error::Error;
 
 /// The format of the file. Another one is not read: the catalog has everything.
@@ -23,7 +23,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// What a node holds.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct CatalogSnapshot {
     /// The id of the catalog; empty: of none yet.
     catalog: String,
     revision: i64,
@@ -31,12 +31,12 @@ pub struct Held {
     unreadable: BTreeSet<String>,
     /// Shared, so that a copy for whoever writes it elsewhere costs little.
     policies: BTreeMap<String, Arc<PublishedPolicy>>,
-    tokens: BTreeMap<String, Arc<HeldToken>>,
+    tokens: BTreeMap<String, Arc<CachedToken>>,
 }
 
 /// What is to be otherwise in the engine.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct CatalogDelta {
     /// Policies that are new or changed.
     pub changed: Vec<Policy>,
     /// Names of policies that are no more.
@@ -49,12 +49,12 @@ pub struct News {
 
 /// What the file holds.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct CatalogCacheFile {
     format: u32,
-    published: Published,
+    published: PublishedCatalog,
 }
 
-impl Held {
+impl CatalogSnapshot {
     /// Which revision of the catalog this is; 0 is nothing.
     pub const fn revision(&self) -> i64 {
         self.revision
@@ -86,11 +86,11 @@ impl Held {
     }
 
     /// Takes over what the catalog says, and says what to make of it.
-    pub fn take(&mut self, published: Published) -> News {
-        let mut news = News::default();
+    pub fn take(&mut self, published: PublishedCatalog) -> CatalogDelta {
+        let mut news = CatalogDelta::default();
         for policy in published.policies {
             self.unreadable.remove(&policy.name);
-            if policy.state == State::Deleted {
+            if policy.state == PolicyState::Deleted {
                 if self.policies.remove(&policy.name).is_some() {
                     news.gone.push(policy.name);
                 }
@@ -118,7 +118,7 @@ impl Held {
 
     fn take_token(&mut self, token: PublishedToken) {
         let before = self.tokens.remove(&token.id);
-        let Some(token) = HeldToken::new(token).filter(|token| !token.published().is_revoked)
+        let Some(token) = CachedToken::new(token).filter(|token| !token.published().is_revoked)
         else {
             return;
         };
@@ -132,7 +132,7 @@ impl Held {
     }
 
     /// Takes over a catalog that does not follow the one that is held.
-    pub fn replace(&mut self, mut published: Published) -> News {
+    pub fn replace(&mut self, mut published: PublishedCatalog) -> CatalogDelta {
         let mut before = std::mem::take(self);
         // What is the same is not told again.
         let is_same = |policy: &mut PublishedPolicy| {
@@ -164,7 +164,7 @@ impl Held {
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is not what was written.
-    pub fn read(path: &Path) -> Result<Option<(Self, News)>, Error> {
+    pub fn read(path: &Path) -> Result<Option<(Self, CatalogDelta)>, Error> {
         tidy(path);
         let damaged = |problem: &dyn std::fmt::Display| {
             Error::Damaged(format!("{}: {problem}", path.display()))
@@ -176,7 +176,8 @@ impl Held {
             }
             _ => fs::read(path).map_err(|error| damaged(&error))?,
         };
-        let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?;
+        let kept: CatalogCacheFile =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?;
         if kept.format != FORMAT {
             return Err(damaged(&format_args!("format {}, expected {FORMAT}", kept.format)));
         }
@@ -202,13 +203,13 @@ impl Held {
     /// # Errors
     /// Those of the system.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let published = Published {
+        let published = PublishedCatalog {
             catalog: self.catalog.clone(),
             revision: self.revision,
             policies: self.policies().cloned().collect(),
             tokens: self.tokens.values().map(|token| token.published().clone()).collect(),
         };
-        let bytes = serde_json::to_vec(&Kept { format: FORMAT, published })?;
+        let bytes = serde_json::to_vec(&CatalogCacheFile { format: FORMAT, published })?;
         // Others may share the folder, and then must not guess how the file is called.
         let name = format!("{}{}{NEW}", beginning(path), uuid::Uuid::new_v4().simple());
         let beside = path.with_file_name(name);
@@ -237,7 +238,7 @@ fn tidy(path: &Path) {
     }
 }
 
-impl News {
+impl CatalogDelta {
     /// Whether nothing is otherwise.
     pub fn is_empty(&self) -> bool {
         let Self { changed, gone, refused, tokens } = self;
@@ -251,5 +252,5 @@ fn compiled(policy: &PublishedPolicy) -> Result<Policy, String> {
         return Err(format!("the document is named `{}`", compiled.name()));
     }
     let compiled = compiled.of_app(&policy.app);
-    Ok(if policy.state == State::Shadow { compiled.shadowed() } else { compiled })
+    Ok(if policy.state == PolicyState::Shadow { compiled.shadowed() } else { compiled })
 }

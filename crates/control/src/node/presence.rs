@@ -40,7 +40,7 @@ impl Presence {
             return Ok(());
         }
         let node = Node { revision, seen_at: at, ..self.node.clone() };
-        catalog.note_node(&node, at - FORGET_MS).await?;
+        catalog.record_node(&node, at - FORGET_MS).await?;
         (self.node, self.said_at) = (node, Some(at));
         Ok(())
     }

@@ -19,13 +19,13 @@ const MARK_MS: i64 = 60_000;
 /// The tokens that are good, by the hashes of their secrets.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    by_hash: HashMap<Hash, Arc<HeldToken>>,
+    by_hash: HashMap<SecretHash, Arc<CachedToken>>,
 }
 
 /// A token of a machine.
-pub struct HeldToken {
+pub struct CachedToken {
     published: PublishedToken,
-    hash: Hash,
+    hash: SecretHash,
     /// The minute since 1970 in which it was used last here; 0: in none.
     used: AtomicI64,
     /// The same, as far as it was told.
@@ -33,16 +33,16 @@ pub struct HeldToken {
 }
 
 /// SHA-256 of a secret.
-type Hash = [u8; 32];
+type SecretHash = [u8; 32];
 
 impl Tokens {
     /// These tokens.
-    pub(super) fn new(tokens: impl Iterator<Item = Arc<HeldToken>>) -> Self {
+    pub(super) fn new(tokens: impl Iterator<Item = Arc<CachedToken>>) -> Self {
         Self { by_hash: tokens.map(|token| (token.hash, token)).collect() }
     }
 
     /// The token whose secret is `shown`. It may have ended, and has not been asked what it is for.
-    pub fn of_secret(&self, shown: &[u8]) -> Option<&Arc<HeldToken>> {
+    pub fn of_secret(&self, shown: &[u8]) -> Option<&Arc<CachedToken>> {
         if shown.len() > SECRET_BYTES_MAX {
             return None;
         }
@@ -51,7 +51,7 @@ impl Tokens {
     }
 
     /// The same token as `token` as it is now, if it is not revoked. Nothing is hashed.
-    pub fn same(&self, token: &HeldToken) -> Option<&Arc<HeldToken>> {
+    pub fn same(&self, token: &CachedToken) -> Option<&Arc<CachedToken>> {
         self.by_hash.get(&token.hash)
     }
 
@@ -60,7 +60,7 @@ impl Tokens {
     pub fn used(
         &self,
         count_max: usize,
-        wanted: impl Fn(&HeldToken) -> bool,
+        wanted: impl Fn(&CachedToken) -> bool,
     ) -> Vec<(String, i64)> {
         let mut news: Vec<_> = self
             .by_hash
@@ -70,7 +70,7 @@ impl Tokens {
             .collect();
         news.sort_unstable_by_key(|(told, ..)| *told);
         news.truncate(count_max);
-        let tell = |(_, used, token): (_, i64, &Arc<HeldToken>)| {
+        let tell = |(_, used, token): (_, i64, &Arc<CachedToken>)| {
             token.told.store(used, Relaxed);
             (token.published.id.clone(), used * MARK_MS)
         };
@@ -88,7 +88,7 @@ impl Tokens {
     }
 }
 
-impl HeldToken {
+impl CachedToken {
     /// The token; `None` if its hash is none, so that no secret can be its own.
     pub(super) fn new(published: PublishedToken) -> Option<Self> {
         let hash = hash(&published.hash)?;
@@ -139,28 +139,28 @@ impl HeldToken {
 }
 
 /// Whenever it was used.
-impl PartialEq for HeldToken {
+impl PartialEq for CachedToken {
     fn eq(&self, other: &Self) -> bool {
         self.published == other.published
     }
 }
 
-impl Debug for HeldToken {
+impl Debug for CachedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PublishedToken { id, app, .. } = &self.published;
-        f.debug_struct("HeldToken").field("id", id).field("app", app).finish_non_exhaustive()
+        f.debug_struct("CachedToken").field("id", id).field("app", app).finish_non_exhaustive()
     }
 }
 
 /// The bytes of a hash in hex.
-fn hash(hex: &str) -> Option<Hash> {
+fn hash(hex: &str) -> Option<SecretHash> {
     let digits: &[[u8; 2]] = hex.as_bytes().as_chunks().0;
     let byte = |digits: &[u8; 2]| {
         let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
         u8::try_from(high? * 16 + low?).ok()
     };
     let bytes: Option<Vec<u8>> = digits.iter().map(byte).collect();
-    Hash::try_from(bytes?).ok().filter(|_| hex.len() == 64)
+    SecretHash::try_from(bytes?).ok().filter(|_| hex.len() == 64)
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
 
     const MINUTE: i64 = 30_000_000;
 
-    fn token(secret: &str) -> Arc<HeldToken> {
+    fn token(secret: &str) -> Arc<CachedToken> {
         let published = PublishedToken {
             id: format!("id-{secret}"),
             app: "shop".to_owned(),
@@ -179,7 +179,7 @@ mod tests {
             expires_at: 10,
             is_revoked: false,
         };
-        Arc::new(HeldToken::new(published).expect("it has a hash"))
+        Arc::new(CachedToken::new(published).expect("it has a hash"))
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
                 .expect("it is there")
                 .mark(minute * MARK_MS + 59_999);
         };
-        let all = |_: &HeldToken| true;
+        let all = |_: &CachedToken| true;
         assert_eq!(tokens.used(9, all), []);
         mark("a", MINUTE);
         mark("a", MINUTE - 1);

@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value as Json, json};
 use sluicegate::{ManualClock, Micros};
-use sluicegate_control::api::{Api, Budget, Budgets, Setup, Source, Told};
+use sluicegate_control::api::{Api, Budget, BudgetFuture, Budgets, ClientAddress, Setup};
 use sluicegate_control::{Catalog, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
@@ -56,7 +56,7 @@ pub(crate) struct Answer {
 pub(crate) struct Noted(pub(crate) Mutex<Vec<String>>);
 
 impl Noted {
-    fn note(&self, what: String) -> Told<'_> {
+    fn note(&self, what: String) -> BudgetFuture<'_> {
         self.0.lock().expect("nothing panics while it is held").push(what);
         let budget = Budget {
             allowed: true,
@@ -71,15 +71,15 @@ impl Noted {
 }
 
 impl Budgets for Noted {
-    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         self.note(format!("peek {policy} {}", String::from_utf8_lossy(key)))
     }
 
-    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         self.note(format!("reset {policy} {}", String::from_utf8_lossy(key)))
     }
 
-    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> Told<'a> {
+    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a> {
         self.note(format!("grant {policy} {} {permits}", String::from_utf8_lossy(key)))
     }
 }
@@ -192,7 +192,7 @@ impl Served {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).expect("it is a request");
         let source = client.source.as_deref().unwrap_or("192.0.2.1");
-        request.extensions_mut().insert(Source(source.to_owned()));
+        request.extensions_mut().insert(ClientAddress(source.to_owned()));
         let response = self.router.clone().oneshot(request).await.expect("it always answers");
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, 1 << 24).await.expect("the body is there");

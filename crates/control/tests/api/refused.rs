@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluicegate::Micros;
-use sluicegate_control::audit::Entry;
+use sluicegate_control::audit::AuditEntry;
 
 use crate::client::{Client, PASSWORD, Served, document};
 
@@ -245,7 +245,7 @@ async fn signing_in_and_out_is_in_the_audit_and_so_is_who_tries_to() {
     let told: Vec<_> = entries
         .iter()
         .map(|entry| {
-            let Entry { actor, action, target, outcome, .. } = entry;
+            let AuditEntry { actor, action, target, outcome, .. } = entry;
             [actor.as_str(), action.as_str(), target.as_str(), outcome.as_str()]
         })
         .collect();

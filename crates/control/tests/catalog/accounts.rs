@@ -1,7 +1,7 @@
 //! Accounts and sessions.
 
 use sluicegate_control::catalog::{AccountChange, NewAccount, NewSession, SessionSpans};
-use sluicegate_control::{By, Error};
+use sluicegate_control::{ChangeContext, Error};
 
 use crate::stage::{NOW, Stage, by, by_account};
 
@@ -109,7 +109,7 @@ pub(crate) async fn sessions_end_by_themselves(stage: &Stage) {
 
 /// The account `ann` signs in at the time `at`.
 async fn begin(stage: &Stage, hash: &str, at: i64, spans: SessionSpans) {
-    let by = By { at, ..by_account("ann") };
+    let by = ChangeContext { at, ..by_account("ann") };
     let kept = stage.catalog.password("ann").await.unwrap().unwrap();
     stage.catalog.sign_in(&by, &kept, session(hash, spans)).await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! Apps and their members.
 
-use sluicegate_control::catalog::{Page, State};
+use sluicegate_control::catalog::{Page, PolicyState};
 use sluicegate_control::{Error, Role};
 
 use crate::stage::{NOW, Stage, by};
@@ -64,7 +64,7 @@ pub(crate) async fn names_differ_by_case_and_are_unique(stage: &Stage) {
     assert_ne!(lower.id, upper.id);
     assert_eq!(catalog.account("Ann").await.unwrap().id, upper.id);
     let document = crate::stage::document("orders", "1/s");
-    catalog.create_policy(&by(), "shop", &document, State::Shadow).await.unwrap();
+    catalog.create_policy(&by(), "shop", &document, PolicyState::Shadow).await.unwrap();
     assert_eq!(catalog.policy("shop", "orders").await.unwrap().created_at, NOW);
     assert!(matches!(catalog.policy("shop", "Orders").await, Err(Error::NotFound("policy"))));
 }
@@ -78,7 +78,7 @@ pub(crate) async fn an_app_that_a_policy_names_stays_and_a_policy_is_deleted_wha
     }
     let mut document = crate::stage::document("orders", "1/s");
     document["apps"] = serde_json::json!(["shop", "a_b"]);
-    catalog.create_policy(&by(), "shop", &document, State::Active).await.unwrap();
+    catalog.create_policy(&by(), "shop", &document, PolicyState::Active).await.unwrap();
     let named = catalog.delete_app(&by(), "a_b", 1).await;
     assert!(matches!(named, Err(Error::Conflict(_))), "{named:?}");
     catalog.delete_app(&by(), "axb", 1).await.unwrap();
@@ -87,6 +87,6 @@ pub(crate) async fn an_app_that_a_policy_names_stays_and_a_policy_is_deleted_wha
     let at = ("shop", "orders");
     let changed = catalog.change_policy(&by(), at, 1, &document).await;
     assert!(matches!(changed, Err(Error::Invalid(_))), "{changed:?}");
-    catalog.set_policy_state(&by(), at, 1, State::Shadow).await.unwrap();
+    catalog.set_policy_state(&by(), at, 1, PolicyState::Shadow).await.unwrap();
     catalog.delete_policy(&by(), at, 2).await.unwrap();
 }

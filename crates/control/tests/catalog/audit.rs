@@ -1,8 +1,8 @@
 //! The audit and its chain.
 
-use sluicegate_control::audit::Filter;
+use sluicegate_control::audit::AuditFilter;
 use sluicegate_control::catalog::Page;
-use sluicegate_control::{Action, By, Catalog, Error, Url};
+use sluicegate_control::{Action, Catalog, ChangeContext, Error, Url};
 use sqlx::Executor as _;
 
 use crate::stage::{Stage, by, by_account};
@@ -115,7 +115,7 @@ pub(crate) async fn an_entry_behind_the_head_is_damage_and_is_shown_to_nobody(st
         "entry 7 of the audit is beyond the head: it was not written by the catalog"
     );
     assert!(matches!(catalog.app("bank").await, Err(Error::NotFound(_))));
-    let shown = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    let shown = catalog.audit(&AuditFilter::default(), &Page::default()).await.unwrap();
     assert_eq!((shown[0].seq, catalog.audit_since(5).await.unwrap().len()), (6, 1));
     harm_database(stage, "DELETE FROM audit WHERE seq = 7").await;
     catalog.create_app(&by(), "bank", "", &[]).await.unwrap();
@@ -171,8 +171,8 @@ pub(crate) async fn harm_database(stage: &Stage, sql: &'static str) {
 pub(crate) async fn who_was_denied_is_noted(stage: &Stage) {
     let catalog = &stage.catalog;
     let by = by_account("eve");
-    catalog.note_denied(&by, Action::DeletePolicy, Some("shop"), "orders").await.unwrap();
-    let entries = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    catalog.audit_denied(&by, Action::DeletePolicy, Some("shop"), "orders").await.unwrap();
+    let entries = catalog.audit(&AuditFilter::default(), &Page::default()).await.unwrap();
     let entry = &entries[0];
     assert_eq!((entry.seq, entry.outcome.as_str()), (1, "denied"));
     assert_eq!((entry.actor.as_str(), entry.source.as_str()), ("account:eve", "192.0.2.1"));
@@ -185,11 +185,12 @@ pub(crate) async fn who_says_too_much_is_noted_all_the_same(stage: &Stage) {
     let long = "x".repeat(5_000);
     let reasons = [long.as_str(), "a\0b\u{1b}[31m"];
     for reason in reasons {
-        let by = By { reason: reason.to_owned(), source: long.clone(), ..by_account("eve") };
+        let by =
+            ChangeContext { reason: reason.to_owned(), source: long.clone(), ..by_account("eve") };
         let app = Some(long.as_str());
-        catalog.note_denied(&by, Action::DeletePolicy, app, &format!("\0{long}")).await.unwrap();
+        catalog.audit_denied(&by, Action::DeletePolicy, app, &format!("\0{long}")).await.unwrap();
     }
-    let entries = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    let entries = catalog.audit(&AuditFilter::default(), &Page::default()).await.unwrap();
     assert_eq!((entries[0].reason.as_str(), entries[0].app.as_deref()), ("ab[31m", None));
     assert_eq!((entries[1].reason.len(), entries[1].target.len()), (1_000, 300));
     assert_eq!(catalog.verify_audit().await.unwrap().entries, 2);
@@ -204,7 +205,7 @@ pub(crate) async fn entries_are_read_page_by_page(stage: &Stage) {
         stage.policy(["a", "b"][place % 2], &format!("p{place}"), "1/s").await;
     }
     let seqs = async |app: Option<&str>, after: Option<&str>, limit| -> Vec<i64> {
-        let filter = Filter { app: app.map(str::to_owned) };
+        let filter = AuditFilter { app: app.map(str::to_owned) };
         let page = Page { after: after.map(str::to_owned), limit: Some(limit) };
         let entries = catalog.audit(&filter, &page).await.unwrap();
         entries.iter().map(|entry| entry.seq).collect()
@@ -213,6 +214,6 @@ pub(crate) async fn entries_are_read_page_by_page(stage: &Stage) {
     assert_eq!(seqs(None, Some("3"), 4).await, [2, 1]);
     assert_eq!(seqs(Some("a"), None, 10).await, [5, 3, 1]);
     let page = Page { after: Some("x".to_owned()), limit: None };
-    let wrong = catalog.audit(&Filter::default(), &page).await;
+    let wrong = catalog.audit(&AuditFilter::default(), &page).await;
     assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
 }

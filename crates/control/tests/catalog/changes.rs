@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sluicegate_control::access::Account;
-use sluicegate_control::audit::Filter;
-use sluicegate_control::catalog::{Page, Repeatable, State};
-use sluicegate_control::{Actor, By, Error, Url};
+use sluicegate_control::audit::AuditFilter;
+use sluicegate_control::catalog::{Page, PolicyState, Repeatable};
+use sluicegate_control::{Actor, ChangeContext, Error, Url};
 use sluicegate_testkit::need;
 use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::time::timeout;
@@ -17,29 +17,34 @@ pub(crate) async fn a_change_asked_for_again_is_made_once(stage: &Stage) {
     stage.app("shop", &[]).await;
     let request =
         |question: &str| Repeatable { name: "k1".to_owned(), question: question.to_owned() };
-    let by = By { request: Some(request("q")), ..by() };
+    let by = ChangeContext { request: Some(request("q")), ..by() };
     let document = document("orders", "1/s");
-    let first = catalog.create_policy(&by, "shop", &document, State::Active).await.unwrap();
-    let again = catalog.create_policy(&by, "shop", &document, State::Active).await.unwrap();
+    let first = catalog.create_policy(&by, "shop", &document, PolicyState::Active).await.unwrap();
+    let again = catalog.create_policy(&by, "shop", &document, PolicyState::Active).await.unwrap();
     assert_eq!(first, again);
-    let other = By { request: Some(request("another")), ..by.clone() };
-    let refused = catalog.create_policy(&other, "shop", &document, State::Active).await;
+    let other = ChangeContext { request: Some(request("another")), ..by.clone() };
+    let refused = catalog.create_policy(&other, "shop", &document, PolicyState::Active).await;
     assert!(matches!(refused, Err(Error::KeyReused)), "{refused:?}");
-    let entries = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    let entries = catalog.audit(&AuditFilter::default(), &Page::default()).await.unwrap();
     assert_eq!(entries.len(), 2);
     // A day later it is a new request.
-    let later = By { at: by.at + 25 * 60 * 60 * 1_000, request: None, ..by.clone() };
+    let later = ChangeContext { at: by.at + 25 * 60 * 60 * 1_000, request: None, ..by.clone() };
     catalog
-        .create_app(&By { request: Some(request("x")), ..later.clone() }, "bank", "", &[])
+        .create_app(
+            &ChangeContext { request: Some(request("x")), ..later.clone() },
+            "bank",
+            "",
+            &[],
+        )
         .await
         .unwrap_err();
     let sweeps = Repeatable { name: "k2".to_owned(), question: "x".to_owned() };
     catalog
-        .create_app(&By { request: Some(sweeps), ..later.clone() }, "bank", "", &[])
+        .create_app(&ChangeContext { request: Some(sweeps), ..later.clone() }, "bank", "", &[])
         .await
         .unwrap();
     catalog
-        .create_app(&By { request: Some(request("x")), ..later }, "farm", "", &[])
+        .create_app(&ChangeContext { request: Some(request("x")), ..later }, "farm", "", &[])
         .await
         .unwrap();
 }
@@ -50,7 +55,7 @@ pub(crate) async fn an_account_of_the_same_name_inherits_no_answers(stage: &Stag
         let (id, name) = (id.to_owned(), "ann".to_owned());
         let account = Account { id, name, is_admin: true, roles: [].into() };
         let request = Repeatable { name: "k1".to_owned(), question: "q".to_owned() };
-        By { actor: Actor::Account(account), request: Some(request), ..by() }
+        ChangeContext { actor: Actor::Account(account), request: Some(request), ..by() }
     };
     catalog.create_app(&as_account("one"), "shop", "", &[]).await.unwrap();
     catalog.create_app(&as_account("one"), "shop", "", &[]).await.unwrap();
@@ -61,10 +66,11 @@ pub(crate) async fn an_account_of_the_same_name_inherits_no_answers(stage: &Stag
 pub(crate) async fn a_change_for_show_changes_nothing(stage: &Stage) {
     let catalog = &stage.catalog;
     stage.app("shop", &[]).await;
-    let show = By { dry_run: true, ..by() };
+    let show = ChangeContext { dry_run: true, ..by() };
     let (revision, head) =
         (catalog.revision().await.unwrap(), catalog.verify_audit().await.unwrap());
-    let shown = catalog.create_policy(&show, "shop", &document("p", "1/s"), State::Active).await;
+    let shown =
+        catalog.create_policy(&show, "shop", &document("p", "1/s"), PolicyState::Active).await;
     assert_eq!(shown.unwrap().version, 1);
     assert!(matches!(catalog.policy("shop", "p").await, Err(Error::NotFound(_))));
     assert_eq!(catalog.revision().await.unwrap(), revision);
@@ -101,7 +107,7 @@ pub(crate) async fn changes_at_once_come_one_after_the_other(stage: &Stage) {
         let catalog = catalog.clone();
         tokio::spawn(async move {
             let document = document(&format!("p{place}"), "1/s");
-            catalog.create_policy(&by(), "shop", &document, State::Active).await.map(drop)
+            catalog.create_policy(&by(), "shop", &document, PolicyState::Active).await.map(drop)
         })
     });
     for change in changes.collect::<Vec<_>>() {
@@ -115,18 +121,19 @@ pub(crate) async fn text_is_kept_as_it_is_and_is_never_sql(stage: &Stage) {
     let catalog = &stage.catalog;
     stage.app("shop", &[]).await;
     let evil = "'; DROP TABLE apps; -- \" \\ ? $1 %s 水闸 🚰";
-    let by = By { reason: evil.to_owned(), source: "::1".to_owned(), ..by() };
+    let by = ChangeContext { reason: evil.to_owned(), source: "::1".to_owned(), ..by() };
     let app = catalog.change_app(&by, "shop", 1, evil).await.unwrap();
     assert_eq!(app.description, evil);
     assert_eq!(catalog.app("shop").await.unwrap().description, evil);
-    let entries = catalog.audit(&Filter::default(), &Page::default()).await.unwrap();
+    let entries = catalog.audit(&AuditFilter::default(), &Page::default()).await.unwrap();
     assert_eq!((entries[0].reason.as_str(), entries[0].after.as_deref()), (evil, Some(evil)));
     assert!(matches!(catalog.app(evil).await, Err(Error::NotFound(_))));
     for text in ["a\0b", "a\u{1b}[31m", &"x".repeat(1_001)] {
         let wrong = catalog.change_app(&by, "shop", 2, text).await;
         assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
-        let wrong =
-            catalog.change_app(&By { reason: text.to_owned(), ..by.clone() }, "shop", 2, "").await;
+        let wrong = catalog
+            .change_app(&ChangeContext { reason: text.to_owned(), ..by.clone() }, "shop", 2, "")
+            .await;
         assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
     }
     catalog.verify_audit().await.unwrap();

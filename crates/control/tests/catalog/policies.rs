@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use sluicegate_control::catalog::{Page, State, Wanted};
+use sluicegate_control::catalog::{Page, PolicyState, Wanted};
 use sluicegate_control::limits::POLICIES_OF_APP_MAX;
-use sluicegate_control::{By, Error, Url};
+use sluicegate_control::{ChangeContext, Error, Url};
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_testkit::need;
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -21,14 +21,14 @@ pub(crate) async fn a_policy_lives_and_its_versions_stay(stage: &Stage) {
     stage.app("shop", &[]).await;
     let at = ("shop", "orders");
     let v1 = document("orders", "10/s");
-    let made = catalog.create_policy(&by(), "shop", &v1, State::Shadow).await.unwrap();
-    assert_eq!((made.version, made.state), (1, State::Shadow));
-    let active = catalog.set_policy_state(&by(), at, 1, State::Active).await.unwrap();
-    assert_eq!((active.version, active.state), (2, State::Active));
+    let made = catalog.create_policy(&by(), "shop", &v1, PolicyState::Shadow).await.unwrap();
+    assert_eq!((made.version, made.state), (1, PolicyState::Shadow));
+    let active = catalog.set_policy_state(&by(), at, 1, PolicyState::Active).await.unwrap();
+    assert_eq!((active.version, active.state), (2, PolicyState::Active));
     let v3 = document("orders", "20/s");
     catalog.change_policy(&by(), at, 2, &v3).await.unwrap();
     let back = catalog.roll_back_policy(&by(), at, 3, 1).await.unwrap();
-    assert_eq!((back.version, back.state, &back.document), (4, State::Active, &v1));
+    assert_eq!((back.version, back.state, &back.document), (4, PolicyState::Active, &v1));
     assert_eq!(catalog.policy("shop", "orders").await.unwrap(), back);
 
     let unknown = catalog.roll_back_policy(&by(), at, 4, 9).await;
@@ -41,18 +41,18 @@ pub(crate) async fn a_policy_lives_and_its_versions_stay(stage: &Stage) {
     assert_eq!(
         told,
         [
-            (5, State::Deleted),
-            (4, State::Active),
-            (3, State::Active),
-            (2, State::Active),
-            (1, State::Shadow)
+            (5, PolicyState::Deleted),
+            (4, PolicyState::Active),
+            (3, PolicyState::Active),
+            (2, PolicyState::Active),
+            (1, PolicyState::Shadow)
         ]
     );
     assert_eq!(catalog.policy_version("shop", "orders", 3).await.unwrap().document, v3);
     // A new policy of this name goes on counting.
-    let anew = catalog.create_policy(&by(), "shop", &v3, State::Active).await.unwrap();
+    let anew = catalog.create_policy(&by(), "shop", &v3, PolicyState::Active).await.unwrap();
     assert_eq!(anew.version, 6);
-    let taken = catalog.create_policy(&by(), "shop", &v3, State::Active).await;
+    let taken = catalog.create_policy(&by(), "shop", &v3, PolicyState::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
 }
 
@@ -100,13 +100,13 @@ pub(crate) async fn that_every_app_may_use_a_policy_is_warned_of_once(stage: &St
     assert_eq!(warnings, ["every app can use its budgets and read its keys (`apps`: `*`)"]);
     let own = catalog.judge_policy("shop", &document("own", "1/s"), None).await.unwrap().1;
     assert!(own.is_empty(), "{own:?}");
-    let made = catalog.create_policy(&by(), "shop", &open("1/s"), State::Shadow).await;
+    let made = catalog.create_policy(&by(), "shop", &open("1/s"), PolicyState::Shadow).await;
     assert!(made.is_ok(), "{made:?}");
     let at = ("shop", "all");
-    let active = catalog.set_policy_state(&by(), at, 1, State::Active).await;
+    let active = catalog.set_policy_state(&by(), at, 1, PolicyState::Active).await;
     assert!(matches!(active, Err(Error::Warned(_))), "{active:?}");
-    let forced = By { force: true, ..by() };
-    catalog.set_policy_state(&forced, at, 1, State::Active).await.unwrap();
+    let forced = ChangeContext { force: true, ..by() };
+    catalog.set_policy_state(&forced, at, 1, PolicyState::Active).await.unwrap();
     catalog.change_policy(&by(), at, 2, &open("2/s")).await.unwrap();
 }
 
@@ -136,11 +136,12 @@ pub(crate) async fn what_makes_no_sense_changes_nothing(stage: &Stage) {
         assert_eq!(pointers(error), [pointer], "{bad}");
     }
     let long = json!({ "name": "orders", "x": "y".repeat(70_000) });
-    let error = catalog.create_policy(&by(), "shop", &long, State::Active).await.unwrap_err();
+    let error = catalog.create_policy(&by(), "shop", &long, PolicyState::Active).await.unwrap_err();
     assert_eq!(pointers(error), ["/document"]);
     assert_eq!(catalog.policy("shop", "orders").await.unwrap(), before);
     assert_eq!(catalog.revision().await.unwrap(), 1);
-    let nowhere = catalog.create_policy(&by(), "none", &document("p", "1/s"), State::Active).await;
+    let nowhere =
+        catalog.create_policy(&by(), "none", &document("p", "1/s"), PolicyState::Active).await;
     assert!(matches!(nowhere, Err(Error::NotFound("app"))), "{nowhere:?}");
 }
 
@@ -151,14 +152,14 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     stage.policy("shop", "orders", "1000/s").await;
     let others =
         json!({ "name": "o", "apps": ["bank"], "rules": [{ "token_bucket": { "rate": "1/s" } }] });
-    let warned = catalog.create_policy(&by(), "shop", &others, State::Active).await;
+    let warned = catalog.create_policy(&by(), "shop", &others, PolicyState::Active).await;
     assert!(matches!(&warned, Err(Error::Warned(w)) if w.len() == 1), "{warned:?}");
     // What only tells locks nobody out.
-    catalog.create_policy(&by(), "shop", &others, State::Shadow).await.unwrap();
-    let warned = catalog.set_policy_state(&by(), ("shop", "o"), 1, State::Active).await;
+    catalog.create_policy(&by(), "shop", &others, PolicyState::Shadow).await.unwrap();
+    let warned = catalog.set_policy_state(&by(), ("shop", "o"), 1, PolicyState::Active).await;
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
-    let forced = By { force: true, ..by() };
-    catalog.set_policy_state(&forced, ("shop", "o"), 1, State::Active).await.unwrap();
+    let forced = ChangeContext { force: true, ..by() };
+    catalog.set_policy_state(&forced, ("shop", "o"), 1, PolicyState::Active).await.unwrap();
 
     let less = document("orders", "100/s");
     let warned = catalog.change_policy(&by(), ("shop", "orders"), 1, &less).await.unwrap_err();
@@ -173,7 +174,7 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     let told = warned.unwrap_err().to_string();
     assert!(told.contains("it allows 101 a day instead of 8726400"), "{told}");
     let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
-    let warned = catalog.create_policy(&by(), "shop", &all, State::Active).await;
+    let warned = catalog.create_policy(&by(), "shop", &all, PolicyState::Active).await;
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
 }
 
@@ -193,14 +194,15 @@ pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
     };
     let expected = [("change", "update"), ("drop", "delete"), ("keep", "keep"), ("new", "create")]
         .map(|(policy, action)| (policy.to_owned(), action.to_owned()));
-    let shown = catalog.apply(&By { dry_run: true, ..by() }, "shop", &good, None).await.unwrap();
+    let shown =
+        catalog.apply(&ChangeContext { dry_run: true, ..by() }, "shop", &good, None).await.unwrap();
     let version = shown.version;
     assert_eq!(told(shown.policies), expected);
     assert!(matches!(catalog.policy("shop", "new").await, Err(Error::NotFound(_))));
 
     let mut bad = good.clone();
     bad.push(Wanted { document: json!({ "name": "bad", "rules": 1 }), state: None });
-    bad.push(Wanted { document: document("keep", "1/s"), state: Some(State::Deleted) });
+    bad.push(Wanted { document: document("keep", "1/s"), state: Some(PolicyState::Deleted) });
     let Err(Error::Invalid(wrong)) = catalog.apply(&by(), "shop", &bad, None).await else {
         panic!()
     };
@@ -232,7 +234,7 @@ pub(crate) async fn what_was_changed_meanwhile_is_not_applied_over(stage: &Stage
     }
     let wanted = |document| [Wanted { document, state: None }];
     let none = wanted(document("shop.new", "1/s"));
-    let show = By { dry_run: true, ..by() };
+    let show = ChangeContext { dry_run: true, ..by() };
     let shown = catalog.apply(&show, "shop", &none, None).await.unwrap();
     // Another app's changes are of no concern.
     catalog.delete_policy(&by(), ("bank", "bank.one"), 1).await.unwrap();
@@ -286,12 +288,12 @@ pub(crate) async fn another_apps_policy_is_not_there(stage: &Stage) {
     let changed = catalog.change_policy(&by(), at, 1, &document("orders", "1/s")).await;
     assert!(matches!(changed, Err(Error::NotFound(_))));
     let taken =
-        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
+        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), PolicyState::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
     // Nor is the name of a deleted one.
     catalog.delete_policy(&by(), ("shop", "orders"), 1).await.unwrap();
     let taken =
-        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), State::Active).await;
+        catalog.create_policy(&by(), "bank", &document("orders", "1/s"), PolicyState::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
 }
 
@@ -320,7 +322,7 @@ pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
     // A deleted one that is made anew takes a place like any other.
     catalog.delete_policy(&by(), ("shop", "p0"), 1).await.unwrap();
     let create = async |name| {
-        catalog.create_policy(&by(), "shop", &document(name, "1/s"), State::Active).await
+        catalog.create_policy(&by(), "shop", &document(name, "1/s"), PolicyState::Active).await
     };
     create("other").await.unwrap();
     for name in ["p0", "another"] {
@@ -356,7 +358,7 @@ pub(crate) async fn all_apps_have_so_many_policies_and_no_more(stage: &Stage) {
     harm_database(stage, nearly_all!(1 2 3 4)).await;
     stage.policy("shop", "one", "1/s").await;
     let create = async |name| {
-        catalog.create_policy(&by(), "shop", &document(name, "1/s"), State::Active).await
+        catalog.create_policy(&by(), "shop", &document(name, "1/s"), PolicyState::Active).await
     };
     let more = create("two").await;
     assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
@@ -390,7 +392,7 @@ async fn who_only_judges_a_policy_waits_for_nobody() {
     let (before, warnings) = stage.catalog.judge_policy("shop", &less, None).await.unwrap();
     assert_eq!(before.unwrap().version, 1);
     assert_eq!(warnings, ["the limit drops from 100 to 1"]);
-    let by = By { force: true, ..by() };
+    let by = ChangeContext { force: true, ..by() };
     let change = stage.catalog.change_policy(&by, ("shop", "orders"), 1, &less);
     assert!(timeout(Duration::from_millis(200), change).await.is_err(), "somebody changes others");
     other.execute("ROLLBACK").await.unwrap();

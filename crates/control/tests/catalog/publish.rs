@@ -1,7 +1,7 @@
 //! What nodes are told.
 
 use sluicegate_control::Scope;
-use sluicegate_control::catalog::{NewToken, State};
+use sluicegate_control::catalog::{NewToken, PolicyState};
 
 use crate::stage::{NOW, Stage, by, document};
 
@@ -29,7 +29,7 @@ pub(crate) async fn nodes_are_told_what_changed(stage: &Stage) {
     let news = catalog.published_since(all.revision, NOW).await.unwrap();
     let told: Vec<_> =
         news.policies.iter().map(|p| (p.name.as_str(), p.version, p.state)).collect();
-    assert_eq!(told, [("b", 2, State::Active), ("c", 2, State::Deleted)]);
+    assert_eq!(told, [("b", 2, PolicyState::Active), ("c", 2, PolicyState::Deleted)]);
     assert!(news.tokens[0].is_revoked);
     let none = catalog.published_since(news.revision, NOW).await.unwrap();
     assert_eq!((none.policies.len(), none.tokens.len()), (0, 0));

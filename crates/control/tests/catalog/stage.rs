@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 use sluicegate_control::access::Account;
-use sluicegate_control::catalog::{AccountView, NewAccount, State};
-use sluicegate_control::{Actor, By, Catalog, Url};
+use sluicegate_control::catalog::{AccountView, NewAccount, PolicyState};
+use sluicegate_control::{Actor, Catalog, ChangeContext, Url};
 use sluicegate_testkit::{Error, SqlKind, SqlServer};
 use tempfile::TempDir;
 
@@ -51,21 +51,21 @@ impl Stage {
 
     pub(crate) async fn policy(&self, app: &str, name: &str, rate: &str) {
         let document = document(name, rate);
-        let made = self.catalog.create_policy(&by(), app, &document, State::Active).await;
+        let made = self.catalog.create_policy(&by(), app, &document, PolicyState::Active).await;
         made.expect("a policy can be made");
     }
 }
 
 /// The operator, now.
-pub(crate) fn by() -> By {
-    By::operator("because", NOW)
+pub(crate) fn by() -> ChangeContext {
+    ChangeContext::operator("because", NOW)
 }
 
 /// Somebody, now.
-pub(crate) fn by_account(name: &str) -> By {
+pub(crate) fn by_account(name: &str) -> ChangeContext {
     let account =
         Account { id: "id".to_owned(), name: name.to_owned(), is_admin: false, roles: [].into() };
-    By::new(Actor::Account(account), "192.0.2.1", "because", NOW)
+    ChangeContext::new(Actor::Account(account), "192.0.2.1", "because", NOW)
 }
 
 pub(crate) fn document(name: &str, rate: &str) -> Json {

@@ -43,7 +43,7 @@ pub(crate) async fn a_revoked_or_expired_token_is_good_for_nothing(stage: &Stage
     assert!(good(NOW).await && good(NOW + 999).await);
     assert!(!good(NOW + 1_000).await);
     catalog
-        .note_tokens_used(&[(token.id.clone(), NOW + 5), (token.id.clone(), NOW + 3)])
+        .record_tokens_used(&[(token.id.clone(), NOW + 5), (token.id.clone(), NOW + 3)])
         .await
         .unwrap();
     assert_eq!(catalog.tokens("shop", &Page::default()).await.unwrap()[0].used_at, Some(NOW + 5));

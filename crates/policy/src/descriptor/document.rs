@@ -4,12 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::glob::Glob;
-use super::{Action, DescriptorTree, Entry, Key, Leaf, Pattern, RESERVED_DOMAIN, Route, Unit};
+use super::{
+    DescriptorAction, DescriptorRoute, DescriptorTree, KeyPattern, Leaf, RESERVED_DOMAIN,
+    RouteEntry, Unit, ValuePattern,
+};
 use crate::document::fields::{Fields, distinct, line, list, name, word};
 use crate::document::read;
 use crate::error::{At, DocumentErrors};
 use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
-use crate::node::Node;
+use crate::node::DocumentNode;
 
 /// The words of `always`.
 const ALWAYS: [(&str, Always); 3] =
@@ -26,7 +29,7 @@ pub(super) fn parse(text: &str) -> Result<DescriptorTree, DocumentErrors> {
     read(text, tree)
 }
 
-fn tree(node: &Node, at: &At<'_>) -> Option<DescriptorTree> {
+fn tree(node: &DocumentNode, at: &At<'_>) -> Option<DescriptorTree> {
     let fields = Fields::read(node, at, &["domains", "descriptors"])?;
     let mut tree = DescriptorTree::default();
     if let Some(node) = fields.get("domains") {
@@ -48,7 +51,7 @@ fn tree(node: &Node, at: &At<'_>) -> Option<DescriptorTree> {
     Some(tree)
 }
 
-fn route(node: &Node, at: &At<'_>) -> Option<Route> {
+fn route(node: &DocumentNode, at: &At<'_>) -> Option<DescriptorRoute> {
     let known =
         ["domain", "entries", "policy", "always", "unit", "shadow", "name", "replaces", "quota"];
     let fields = Fields::read(node, at, &known)?;
@@ -72,21 +75,21 @@ fn route(node: &Node, at: &At<'_>) -> Option<Route> {
     };
     let quota = flag(&fields, "quota", at);
     let leaf = Leaf { action: action?, name: limit_name?, replaces: replaces?, quota: quota? };
-    Some(Route { domain: domain?, entries: entries?, leaf })
+    Some(DescriptorRoute { domain: domain?, entries: entries?, leaf })
 }
 
-fn action(fields: &Fields<'_>, at: &At<'_>) -> Option<Action> {
+fn action(fields: &Fields<'_>, at: &At<'_>) -> Option<DescriptorAction> {
     let unit = match fields.get("unit") {
         Some(node) => Some(word(node, &at.field("unit"), &Unit::NAMES)?),
         None => None,
     };
     let shadow = flag(fields, "shadow", at)?;
     let action = match (fields.get("policy"), fields.get("always")) {
-        (Some(node), None) => Action::Policy(name(node, &at.field("policy"))?.into()),
+        (Some(node), None) => DescriptorAction::Policy(name(node, &at.field("policy"))?.into()),
         (None, Some(node)) => match word(node, &at.field("always"), &ALWAYS)? {
-            Always::Allow => Action::Allow,
-            Always::Ignore => Action::Ignore,
-            Always::Refuse => return Some(Action::Refuse { unit, shadow }),
+            Always::Allow => DescriptorAction::Allow,
+            Always::Ignore => DescriptorAction::Ignore,
+            Always::Refuse => return Some(DescriptorAction::Refuse { unit, shadow }),
         },
         _ => return at.report("expected either `policy` or `always`"),
     };
@@ -101,13 +104,13 @@ fn action(fields: &Fields<'_>, at: &At<'_>) -> Option<Action> {
 fn flag(fields: &Fields<'_>, name: &str, at: &At<'_>) -> Option<bool> {
     match fields.get(name) {
         None => Some(false),
-        Some(Node::Bool(value)) => Some(*value),
+        Some(DocumentNode::Bool(value)) => Some(*value),
         Some(other) => at.field(name).expected("`true` or `false`", other),
     }
 }
 
 /// A domain that can be a tree's.
-pub(super) fn domain(node: &Node, at: &At<'_>) -> Option<Box<str>> {
+pub(super) fn domain(node: &DocumentNode, at: &At<'_>) -> Option<Box<str>> {
     let domain = line(node, at, "a domain", TEXT_BYTES_MAX)?;
     if domain == RESERVED_DOMAIN {
         return at.report(alloc::format!("`{domain}` is reserved: its descriptors name policies"));
@@ -115,7 +118,7 @@ pub(super) fn domain(node: &Node, at: &At<'_>) -> Option<Box<str>> {
     Some(domain.into())
 }
 
-fn entries(node: &Node, at: &At<'_>) -> Option<Vec<Entry>> {
+fn entries(node: &DocumentNode, at: &At<'_>) -> Option<Vec<RouteEntry>> {
     let items = list(node, at, "entries", 1, ENTRIES_MAX)?;
     let entries = items.iter().enumerate();
     let entries: Vec<_> =
@@ -123,7 +126,7 @@ fn entries(node: &Node, at: &At<'_>) -> Option<Vec<Entry>> {
     (entries.len() == items.len()).then_some(entries)
 }
 
-fn entry(node: &Node, at: &At<'_>) -> Option<Entry> {
+fn entry(node: &DocumentNode, at: &At<'_>) -> Option<RouteEntry> {
     let fields = Fields::read(node, at, &["key", "value", "shared"])?;
     let key = {
         let at = at.field("key");
@@ -136,12 +139,12 @@ fn entry(node: &Node, at: &At<'_>) -> Option<Entry> {
     };
     let shared = flag(&fields, "shared", at);
     let (key, value, shared) = (key?, value?, shared?);
-    let key = Key::parse(key, &at.field("key"));
-    let value = Pattern::parse(value, shared, &at.field("value"), &at.field("shared"));
-    Some(Entry { key: key?, value: value? })
+    let key = KeyPattern::parse(key, &at.field("key"));
+    let value = ValuePattern::parse(value, shared, &at.field("value"), &at.field("shared"));
+    Some(RouteEntry { key: key?, value: value? })
 }
 
-impl Key {
+impl KeyPattern {
     /// The keys that `key` stands for.
     pub(super) fn parse(key: &str, at: &At<'_>) -> Option<Self> {
         match Glob::parse(key) {
@@ -160,7 +163,7 @@ impl Key {
     }
 }
 
-impl Pattern {
+impl ValuePattern {
     /// The values that `value` stands for, of which it may be said that they share a budget.
     pub(super) fn parse(
         value: Option<&str>,
@@ -191,11 +194,11 @@ impl Pattern {
 }
 
 /// The name of a limit: what the configuration of others calls it, in their words.
-pub(super) fn limit_name(node: &Node, at: &At<'_>) -> Option<Box<str>> {
+pub(super) fn limit_name(node: &DocumentNode, at: &At<'_>) -> Option<Box<str>> {
     line(node, at, "a name", TEXT_BYTES_MAX).map(Box::from)
 }
 
-fn replaces(node: &Node, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+fn replaces(node: &DocumentNode, at: &At<'_>) -> Option<Box<[Box<str>]>> {
     let items = list(node, at, "names", 0, DESCRIPTORS_MAX)?;
     let names = distinct(items, at, limit_name)?;
     Some(names.into_iter().collect())

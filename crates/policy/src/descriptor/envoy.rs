@@ -30,12 +30,12 @@ use core::fmt::{self, Write};
 
 use super::document::{domain, limit_name};
 use super::name::names;
-use super::{Action, Entry, Key, Leaf, Pattern, Route, Unit};
+use super::{DescriptorAction, DescriptorRoute, KeyPattern, Leaf, RouteEntry, Unit, ValuePattern};
 use crate::document::fields::{Fields, line, list, word};
 use crate::document::read;
 use crate::error::{At, DocumentErrors, excerpt, quoted};
 use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
-use crate::node::Node;
+use crate::node::DocumentNode;
 use crate::text::whole;
 
 /// What a configuration is here.
@@ -126,8 +126,8 @@ struct Domain<'a> {
 
 impl<'a> Domains<'a> {
     /// Adds the domain of `file`, or reports why that cannot be.
-    fn add(&mut self, file: &'a str, config: &Config, at: &At<'_>) -> bool {
-        let Config { domain, top, found, notes: _ } = config;
+    fn add(&mut self, file: &'a str, config: &EnvoyFile, at: &At<'_>) -> bool {
+        let EnvoyFile { domain, top, found, notes: _ } = config;
         if let Some(Domain { file: earlier, .. }) = self.known.get(domain)
             && !self.merge
         {
@@ -157,63 +157,63 @@ impl<'a> Domains<'a> {
 }
 
 /// What one file says.
-struct Config {
+struct EnvoyFile {
     domain: Box<str>,
     /// What it has at the top, with the places.
     top: Vec<(Values, usize)>,
-    found: Vec<Found>,
+    found: Vec<EnvoyDescriptor>,
     notes: Vec<String>,
 }
 
 /// A descriptor that ends the search.
-struct Found {
+struct EnvoyDescriptor {
     /// Where it is written.
     path: String,
-    route: Route,
-    limit: Option<Limit>,
+    route: DescriptorRoute,
+    limit: Option<EnvoyLimit>,
 }
 
 /// The key and the value of a descriptor as they are written.
 type Values = (Box<str>, Option<Box<str>>);
 
 /// A limit.
-struct Limit {
+struct EnvoyLimit {
     requests: u64,
     unit: Unit,
     shadow: bool,
 }
 
-fn config(node: &Node, at: &At<'_>) -> Option<Config> {
+fn config(node: &DocumentNode, at: &At<'_>) -> Option<EnvoyFile> {
     let fields = Fields::read(node, at, &["domain", "descriptors"])?;
     let domain = {
         let at = at.field("domain");
         fields.required("domain", "a domain", &at).and_then(|node| domain(node, &at))
     };
-    let mut reader = Reader::default();
+    let mut reader = EnvoyReader::default();
     if let Some(node) = given(&fields, "descriptors") {
         reader.descriptors(node, &at.field("descriptors"));
     }
-    let Reader { top, mut found, notes, path: _ } = reader;
+    let EnvoyReader { top, mut found, notes, path: _ } = reader;
     let domain = domain?;
     for found in &mut found {
         found.route.domain = domain.clone();
     }
-    Some(Config { domain, top, found, notes })
+    Some(EnvoyFile { domain, top, found, notes })
 }
 
 /// The field called `name`, unless it is null.
-fn given<'n>(fields: &Fields<'n>, name: &str) -> Option<&'n Node> {
-    fields.get(name).filter(|node| **node != Node::Null)
+fn given<'n>(fields: &Fields<'n>, name: &str) -> Option<&'n DocumentNode> {
+    fields.get(name).filter(|node| **node != DocumentNode::Null)
 }
 
 /// Walks the nested lists.
 #[derive(Default)]
-struct Reader {
+struct EnvoyReader {
     top: Vec<(Values, usize)>,
-    found: Vec<Found>,
+    found: Vec<EnvoyDescriptor>,
     notes: Vec<String>,
     /// The entries above the present one.
-    path: Vec<Entry>,
+    path: Vec<RouteEntry>,
 }
 
 const FIELDS: [&str; 10] = [
@@ -236,8 +236,8 @@ const NOTED: [(&str, &str); 3] = [
     ("metadata", "responses carry no metadata"),
 ];
 
-impl Reader {
-    fn descriptors(&mut self, node: &Node, at: &At<'_>) {
+impl EnvoyReader {
+    fn descriptors(&mut self, node: &DocumentNode, at: &At<'_>) {
         let Some(items) = list(node, at, "descriptors", 0, DESCRIPTORS_MAX) else { return };
         let mut places = BTreeMap::new();
         for (place, item) in items.iter().enumerate() {
@@ -277,24 +277,27 @@ impl Reader {
             }
         }
         let below = given(fields, "descriptors");
-        let has_below = matches!(below, Some(Node::List(items)) if !items.is_empty());
+        let has_below = matches!(below, Some(DocumentNode::List(items)) if !items.is_empty());
         let rate_limit = match given(fields, "rate_limit") {
             Some(node) => rate_limit(node, &at.field("rate_limit")),
             None if has_below => None,
             // Neither a limit nor anything below: what it matches is left alone.
-            None => Some(RateLimit::none()),
+            None => Some(EnvoyRateLimit::none()),
         };
-        if let (Some(RateLimit { action, limit, name, replaces }), Some(shadow), Some(quota)) =
+        if let (Some(EnvoyRateLimit { action, limit, name, replaces }), Some(shadow), Some(quota)) =
             (rate_limit, shadow, quota)
         {
-            let limit = limit.map(|limit| Limit { shadow, ..limit });
+            let limit = limit.map(|limit| EnvoyLimit { shadow, ..limit });
             let action = match action {
-                Action::Refuse { unit, shadow: _ } => Action::Refuse { unit, shadow },
+                DescriptorAction::Refuse { unit, shadow: _ } => {
+                    DescriptorAction::Refuse { unit, shadow }
+                }
                 other => other,
             };
             let leaf = Leaf { action, name, replaces, quota };
-            let route = Route { domain: Box::default(), entries: self.path.clone(), leaf };
-            self.found.push(Found { path: at.path(), route, limit });
+            let route =
+                DescriptorRoute { domain: Box::default(), entries: self.path.clone(), leaf };
+            self.found.push(EnvoyDescriptor { path: at.path(), route, limit });
         }
         if let Some(node) = below {
             self.descriptors(node, &at.field("descriptors"));
@@ -302,31 +305,31 @@ impl Reader {
     }
 }
 
-fn entry(fields: &Fields<'_>, at: &At<'_>) -> Option<Entry> {
+fn entry(fields: &Fields<'_>, at: &At<'_>) -> Option<RouteEntry> {
     let key = {
         let at = at.field("key");
         let node = fields.required("key", "a key", &at);
         let key = node.and_then(|node| scalar(node, &at, "a key"));
-        key.and_then(|key| Key::parse(&key, &at))
+        key.and_then(|key| KeyPattern::parse(&key, &at))
     };
     let value = match given(fields, "value") {
         None => Some(None),
         // An empty value is none.
-        Some(Node::Text(text)) if text.is_empty() => Some(None),
+        Some(DocumentNode::Text(text)) if text.is_empty() => Some(None),
         Some(node) => scalar(node, &at.field("value"), "a value").map(Some),
     };
     let shared = flag(fields, "share_threshold", at);
     let (value, shared) = (value?, shared?);
     let at_shared = at.field("share_threshold");
-    let value = Pattern::parse(value.as_deref(), shared, &at.field("value"), &at_shared);
-    Some(Entry { key: key?, value: value? })
+    let value = ValuePattern::parse(value.as_deref(), shared, &at.field("value"), &at_shared);
+    Some(RouteEntry { key: key?, value: value? })
 }
 
 /// A text, or what YAML reads as something else where that project reads text.
-fn scalar(node: &Node, at: &At<'_>, wanted: &str) -> Option<Box<str>> {
+fn scalar(node: &DocumentNode, at: &At<'_>, wanted: &str) -> Option<Box<str>> {
     match node {
-        Node::Number(text) => Some(text.as_str().into()),
-        Node::Bool(value) => Some(value.to_string().into()),
+        DocumentNode::Number(text) => Some(text.as_str().into()),
+        DocumentNode::Bool(value) => Some(value.to_string().into()),
         _ => line(node, at, wanted, TEXT_BYTES_MAX).map(Box::from),
     }
 }
@@ -334,33 +337,33 @@ fn scalar(node: &Node, at: &At<'_>, wanted: &str) -> Option<Box<str>> {
 fn flag(fields: &Fields<'_>, name: &str, at: &At<'_>) -> Option<bool> {
     match given(fields, name) {
         None => Some(false),
-        Some(Node::Bool(value)) => Some(*value),
+        Some(DocumentNode::Bool(value)) => Some(*value),
         Some(other) => at.field(name).expected("`true` or `false`", other),
     }
 }
 
 /// A `rate_limit`: who decides, and the limit of a policy.
-struct RateLimit {
-    action: Action,
-    limit: Option<Limit>,
+struct EnvoyRateLimit {
+    action: DescriptorAction,
+    limit: Option<EnvoyLimit>,
     name: Box<str>,
     replaces: Box<[Box<str>]>,
 }
 
-impl RateLimit {
+impl EnvoyRateLimit {
     /// None is given, and what is met is left alone.
     fn none() -> Self {
         let (name, replaces) = (Box::default(), Box::default());
-        Self { action: Action::Ignore, limit: None, name, replaces }
+        Self { action: DescriptorAction::Ignore, limit: None, name, replaces }
     }
 }
 
-fn rate_limit(node: &Node, at: &At<'_>) -> Option<RateLimit> {
+fn rate_limit(node: &DocumentNode, at: &At<'_>) -> Option<EnvoyRateLimit> {
     let known = ["name", "replaces", "unit", "requests_per_unit", "unlimited"];
     let fields = Fields::read(node, at, &known)?;
     let unlimited = flag(&fields, "unlimited", at);
     let name = match given(&fields, "name") {
-        Some(Node::Text(text)) if text.is_empty() => Some(Box::default()),
+        Some(DocumentNode::Text(text)) if text.is_empty() => Some(Box::default()),
         Some(node) => limit_name(node, &at.field("name")),
         None => Some(Box::default()),
     };
@@ -372,24 +375,26 @@ fn rate_limit(node: &Node, at: &At<'_>) -> Option<RateLimit> {
         if given(&fields, "unit").is_some() {
             return at.field("unit").report("cannot be combined with `unlimited`");
         }
-        (Action::Allow, None)
+        (DescriptorAction::Allow, None)
     } else {
         match limit(&fields, at)? {
-            Limit { requests: 0, unit, .. } => {
-                (Action::Refuse { unit: Some(unit), shadow: false }, None)
+            EnvoyLimit { requests: 0, unit, .. } => {
+                (DescriptorAction::Refuse { unit: Some(unit), shadow: false }, None)
             }
             // Its name is given when all are known.
-            limit => (Action::Policy(Box::default()), Some(limit)),
+            limit => (DescriptorAction::Policy(Box::default()), Some(limit)),
         }
     };
-    Some(RateLimit { action, limit, name: name?, replaces: replaces? })
+    Some(EnvoyRateLimit { action, limit, name: name?, replaces: replaces? })
 }
 
-fn limit(fields: &Fields<'_>, at: &At<'_>) -> Option<Limit> {
+fn limit(fields: &Fields<'_>, at: &At<'_>) -> Option<EnvoyLimit> {
     let unit = {
         let at = at.field("unit");
         fields.required("unit", "a unit such as `second`", &at).and_then(|node| match node {
-            Node::Text(unit) => word(&Node::Text(unit.to_ascii_lowercase()), &at, &Unit::NAMES),
+            DocumentNode::Text(unit) => {
+                word(&DocumentNode::Text(unit.to_ascii_lowercase()), &at, &Unit::NAMES)
+            }
             other => word(other, &at, &Unit::NAMES),
         })
     };
@@ -397,15 +402,15 @@ fn limit(fields: &Fields<'_>, at: &At<'_>) -> Option<Limit> {
         let at = at.field("requests_per_unit");
         let wanted = "a whole number from 0 to 4294967295";
         match fields.required("requests_per_unit", wanted, &at) {
-            Some(Node::Number(text)) => at.ok(whole(text, 0, u32::MAX.into())),
+            Some(DocumentNode::Number(text)) => at.ok(whole(text, 0, u32::MAX.into())),
             Some(other) => at.expected(wanted, other),
             None => None,
         }
     };
-    Some(Limit { requests: requests?, unit: unit?, shadow: false })
+    Some(EnvoyLimit { requests: requests?, unit: unit?, shadow: false })
 }
 
-fn replaces(node: &Node, own: Option<&str>, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+fn replaces(node: &DocumentNode, own: Option<&str>, at: &At<'_>) -> Option<Box<[Box<str>]>> {
     let items = list(node, at, "names", 0, DESCRIPTORS_MAX)?;
     let mut names = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
@@ -429,8 +434,8 @@ macro_rules! put {
 }
 
 /// The two documents.
-fn print(domains: &Domains<'_>, found: Vec<(String, Found)>) -> (String, String) {
-    let limited = |found: &&(String, Found)| found.1.limit.is_some();
+fn print(domains: &Domains<'_>, found: Vec<(String, EnvoyDescriptor)>) -> (String, String) {
+    let limited = |found: &&(String, EnvoyDescriptor)| found.1.limit.is_some();
     let mut names = names(found.iter().filter(limited).map(|(_, found)| &found.route)).into_iter();
     let mut policies = String::from("policies:\n");
     let mut descriptors = String::new();
@@ -443,11 +448,11 @@ fn print(domains: &Domains<'_>, found: Vec<(String, Found)>) -> (String, String)
         return ("policies: []\n".into(), descriptors);
     }
     descriptors.push_str("descriptors:\n");
-    for (file, Found { path, mut route, limit }) in found {
+    for (file, EnvoyDescriptor { path, mut route, limit }) in found {
         if let Some(limit) = &limit {
             let name = names.next().expect("there is a name for each limit");
             push_policy(&mut policies, &alloc::format!("{file}: {path}"), &name, limit);
-            route.leaf.action = Action::Policy(name.into());
+            route.leaf.action = DescriptorAction::Policy(name.into());
         }
         push_route(&mut descriptors, &alloc::format!("{file}: {path}"), &route);
     }
@@ -457,8 +462,8 @@ fn print(domains: &Domains<'_>, found: Vec<(String, Found)>) -> (String, String)
     (policies, descriptors)
 }
 
-fn push_policy(text: &mut String, origin: &str, name: &str, limit: &Limit) {
-    let Limit { requests, unit, shadow } = limit;
+fn push_policy(text: &mut String, origin: &str, name: &str, limit: &EnvoyLimit) {
+    let EnvoyLimit { requests, unit, shadow } = limit;
     let window = unit.span();
     put!(text, "  # {origin}\n  - name: {}\n", string(name));
     put!(text, "    rules: [{{ fixed_window: {{ limit: {requests}, window: {window} }} }}]\n");
@@ -467,24 +472,24 @@ fn push_policy(text: &mut String, origin: &str, name: &str, limit: &Limit) {
     }
 }
 
-fn push_route(text: &mut String, origin: &str, route: &Route) {
-    let Route { domain, entries, leaf: Leaf { action, name, replaces, quota } } = route;
+fn push_route(text: &mut String, origin: &str, route: &DescriptorRoute) {
+    let DescriptorRoute { domain, entries, leaf: Leaf { action, name, replaces, quota } } = route;
     put!(text, "  # {origin}\n  - domain: {}\n    entries:\n", string(domain));
-    for Entry { key, value } in entries {
+    for RouteEntry { key, value } in entries {
         put!(text, "      - {{ key: {}", string(key.written()));
         if let Some(value) = value.written() {
             put!(text, ", value: {}", string(value));
         }
-        if matches!(value, Pattern::Glob { shared: true, .. }) {
+        if matches!(value, ValuePattern::Glob { shared: true, .. }) {
             put!(text, ", shared: true");
         }
         put!(text, " }}\n");
     }
     match action {
-        Action::Policy(policy) => put!(text, "    policy: {}\n", string(policy)),
-        Action::Allow => put!(text, "    always: allow\n"),
-        Action::Ignore => put!(text, "    always: ignore\n"),
-        Action::Refuse { unit, shadow } => {
+        DescriptorAction::Policy(policy) => put!(text, "    policy: {}\n", string(policy)),
+        DescriptorAction::Allow => put!(text, "    always: allow\n"),
+        DescriptorAction::Ignore => put!(text, "    always: ignore\n"),
+        DescriptorAction::Refuse { unit, shadow } => {
             put!(text, "    always: refuse\n");
             if let Some(unit) = unit {
                 put!(text, "    unit: {}\n", unit.name());

@@ -47,7 +47,7 @@ pub const RESERVED_DOMAIN: &str = "sluicegate";
 ///
 /// ```
 /// use sluicegate_policy::DescriptorTree;
-/// use sluicegate_policy::descriptor::Action;
+/// use sluicegate_policy::descriptor::DescriptorAction;
 ///
 /// let tree = DescriptorTree::parse(
 ///     "
@@ -58,14 +58,14 @@ pub const RESERVED_DOMAIN: &str = "sluicegate";
 /// ",
 /// )?;
 /// let (leaf, key) = tree.find("edge", [("path", "/api/orders"), ("user", "alice")]).unwrap();
-/// assert_eq!(leaf.action, Action::Policy("api".into()));
+/// assert_eq!(leaf.action, DescriptorAction::Policy("api".into()));
 /// assert_eq!(key.as_deref(), Some("/api/orders|alice"));
 /// assert!(tree.find("edge", [("path", "/api/orders")]).is_none());
 /// # Ok::<(), sluicegate_policy::DocumentErrors>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct DescriptorTree {
-    domains: Map<Level>,
+    domains: Map<TreeLevel>,
     len: usize,
 }
 
@@ -73,7 +73,7 @@ pub struct DescriptorTree {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Who decides.
-    pub action: Action,
+    pub action: DescriptorAction,
     /// The name of the limit, for answers and for those that replace it; empty: it has none.
     pub name: Box<str>,
     /// The names of limits that do not count in a request that this one is met in.
@@ -85,7 +85,7 @@ pub struct Leaf {
 
 /// Who decides on a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum DescriptorAction {
     /// The policy of this name.
     Policy(Box<str>),
     /// Nobody: it always passes, as if its limit were infinite.
@@ -106,7 +106,7 @@ type Map<T> = HashMap<Box<str>, T, FixedState>;
 
 /// The branches at one depth, by key.
 #[derive(Clone, Debug, Default)]
-struct Level {
+struct TreeLevel {
     keys: Map<Branches>,
     /// Those whose key is a pattern.
     patterns: Vec<Branch>,
@@ -117,58 +117,58 @@ struct Level {
 /// The branches of one key.
 #[derive(Clone, Debug, Default)]
 struct Branches {
-    exact: Map<Node>,
+    exact: Map<TreeNode>,
     patterns: Vec<Branch>,
-    any: Option<Box<Node>>,
+    any: Option<Box<TreeNode>>,
 }
 
 /// The branch of all entries of a pattern.
 #[derive(Clone, Debug)]
 struct Branch {
-    entry: Entry,
+    entry: RouteEntry,
     /// How many patterns of this level were written before it.
     place: usize,
-    node: Node,
+    node: TreeNode,
 }
 
 /// A branch that an entry takes, and what it leaves open of the entry.
-struct Taken<'t> {
-    node: &'t Node,
+struct BranchMatch<'t> {
+    node: &'t TreeNode,
     key_is_open: bool,
     value_is_open: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct TreeNode {
     leaf: Option<Leaf>,
-    below: Level,
+    below: TreeLevel,
 }
 
 /// A descriptor as it is written in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct DescriptorRoute {
     pub(crate) domain: Box<str>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<RouteEntry>,
     pub(crate) leaf: Leaf,
 }
 
-/// One entry of a [`Route`].
+/// One entry of a [`DescriptorRoute`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) key: Key,
-    pub(crate) value: Pattern,
+pub(crate) struct RouteEntry {
+    pub(crate) key: KeyPattern,
+    pub(crate) value: ValuePattern,
 }
 
 /// Which keys an entry stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum KeyPattern {
     Exact(Box<str>),
     Glob(Glob),
 }
 
 /// Which values an entry stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Pattern {
+pub(crate) enum ValuePattern {
     Any,
     Exact(Box<str>),
     /// Each value has a budget of its own, unless they share one.
@@ -199,9 +199,9 @@ impl DescriptorTree {
     ) -> Option<(&Leaf, Option<Cow<'e, str>>)> {
         let mut level = self.domains.get(domain)?;
         let mut leaf = None;
-        let mut open = Open::default();
+        let mut open = OpenValues::default();
         for (key, value) in entries {
-            let Taken { node, key_is_open, value_is_open } = level.branch(key, value)?;
+            let BranchMatch { node, key_is_open, value_is_open } = level.branch(key, value)?;
             if key_is_open {
                 open.push(key);
             }
@@ -243,7 +243,7 @@ impl DescriptorTree {
 
     /// Adds a route. `Err` if there is one already, or if its pattern is shared in one route and not
     /// in another.
-    pub(crate) fn insert(&mut self, route: Route) -> Result<(), &'static str> {
+    pub(crate) fn insert(&mut self, route: DescriptorRoute) -> Result<(), &'static str> {
         let mut level = self.domains.entry(route.domain).or_default();
         let Some((last, path)) = route.entries.split_last() else {
             return Err("a descriptor needs at least one entry");
@@ -261,23 +261,23 @@ impl DescriptorTree {
     }
 }
 
-impl Level {
+impl TreeLevel {
     /// The most specific branch.
     #[inline]
-    fn branch(&self, key: &str, value: &str) -> Option<Taken<'_>> {
+    fn branch(&self, key: &str, value: &str) -> Option<BranchMatch<'_>> {
         let of_key = self.keys.get(key);
         if let Some(node) = of_key.and_then(|branches| branches.exact.get(value)) {
-            return Some(Taken { node, key_is_open: false, value_is_open: false });
+            return Some(BranchMatch { node, key_is_open: false, value_is_open: false });
         }
         let has_patterns = |branches: &Branches| !branches.patterns.is_empty();
         if (!self.patterns.is_empty() || of_key.is_some_and(has_patterns))
             && let Some(Branch { entry, node, .. }) = self.pattern(of_key, key, value)
         {
-            let key_is_open = matches!(entry.key, Key::Glob(_));
-            return Some(Taken { node, key_is_open, value_is_open: entry.value.is_open() });
+            let key_is_open = matches!(entry.key, KeyPattern::Glob(_));
+            return Some(BranchMatch { node, key_is_open, value_is_open: entry.value.is_open() });
         }
         let node = of_key?.any.as_deref()?;
-        Some(Taken { node, key_is_open: false, value_is_open: true })
+        Some(BranchMatch { node, key_is_open: false, value_is_open: true })
     }
 
     /// The first of the patterns that the entry matches; before them one that is written like it.
@@ -288,7 +288,7 @@ impl Level {
         value: &str,
     ) -> Option<&'t Branch> {
         let of_key = of_key.map_or(&[][..], |branches| &branches.patterns);
-        let first = |is: &dyn Fn(&Entry) -> bool| {
+        let first = |is: &dyn Fn(&RouteEntry) -> bool| {
             let found = [of_key, &self.patterns].map(|all| all.iter().find(|one| is(&one.entry)));
             found.into_iter().flatten().min_by_key(|branch| branch.place)
         };
@@ -298,17 +298,17 @@ impl Level {
     }
 
     /// The node of `entry`, made if it is not there.
-    fn node(&mut self, entry: &Entry) -> Result<&mut Node, &'static str> {
+    fn node(&mut self, entry: &RouteEntry) -> Result<&mut TreeNode, &'static str> {
         let patterns = match (&entry.key, &entry.value) {
-            (Key::Glob(_), _) => &mut self.patterns,
-            (Key::Exact(key), value) => {
+            (KeyPattern::Glob(_), _) => &mut self.patterns,
+            (KeyPattern::Exact(key), value) => {
                 let branches = self.keys.entry(key.clone()).or_default();
                 match value {
-                    Pattern::Any => return Ok(branches.any.get_or_insert_default()),
-                    Pattern::Exact(value) => {
+                    ValuePattern::Any => return Ok(branches.any.get_or_insert_default()),
+                    ValuePattern::Exact(value) => {
                         return Ok(branches.exact.entry(value.clone()).or_default());
                     }
-                    Pattern::Glob { .. } => &mut branches.patterns,
+                    ValuePattern::Glob { .. } => &mut branches.patterns,
                 }
             }
         };
@@ -316,7 +316,7 @@ impl Level {
         let index = index.unwrap_or_else(|| {
             let place = self.patterns_len;
             self.patterns_len += 1;
-            patterns.push(Branch { entry: entry.clone(), place, node: Node::default() });
+            patterns.push(Branch { entry: entry.clone(), place, node: TreeNode::default() });
             patterns.len() - 1
         });
         let branch = &mut patterns[index];
@@ -331,8 +331,8 @@ impl Level {
         let of_keys = self.keys.values().flat_map(|Branches { exact, patterns, any }| {
             exact.values().chain(nodes(patterns)).chain(any.as_deref())
         });
-        for Node { leaf, below } in of_keys.chain(nodes(&self.patterns)) {
-            if let Some(Leaf { action: Action::Policy(name), .. }) = leaf {
+        for TreeNode { leaf, below } in of_keys.chain(nodes(&self.patterns)) {
+            if let Some(Leaf { action: DescriptorAction::Policy(name), .. }) = leaf {
                 names.push(name);
             }
             below.policies(names);
@@ -340,7 +340,7 @@ impl Level {
     }
 }
 
-impl Entry {
+impl RouteEntry {
     fn matches(&self, key: &str, value: &str) -> bool {
         self.key.matches(key) && self.value.matches(value)
     }
@@ -356,7 +356,7 @@ impl Entry {
     }
 }
 
-impl Key {
+impl KeyPattern {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Exact(exact) => **exact == *key,
@@ -365,7 +365,7 @@ impl Key {
     }
 }
 
-impl Pattern {
+impl ValuePattern {
     fn matches(&self, value: &str) -> bool {
         match self {
             Self::Any => true,
@@ -386,12 +386,12 @@ impl Pattern {
 
 /// The keys and values that a leaf leaves open. One is most common, and needs no list.
 #[derive(Default)]
-struct Open<'e> {
+struct OpenValues<'e> {
     first: Option<&'e str>,
     rest: Vec<&'e str>,
 }
 
-impl<'e> Open<'e> {
+impl<'e> OpenValues<'e> {
     fn push(&mut self, value: &'e str) {
         match self.first {
             None => self.first = Some(value),

@@ -11,19 +11,19 @@ use alloc::vec::Vec;
 
 use sluicegate_kernel::limits::NAME_BYTES_MAX;
 
-use super::{Pattern, Route, join};
+use super::{DescriptorRoute, ValuePattern, join};
 
 /// A `-` and the 16 digits of a fingerprint.
 const FINGERPRINT_BYTES: usize = 17;
 
 /// A name for each of `routes`, in their order.
-pub(super) fn names<'r>(routes: impl IntoIterator<Item = &'r Route>) -> Vec<String> {
-    let routes: Vec<_> = routes.into_iter().map(|route| (route, Plain::of(route))).collect();
+pub(super) fn names<'r>(routes: impl IntoIterator<Item = &'r DescriptorRoute>) -> Vec<String> {
+    let routes: Vec<_> = routes.into_iter().map(|route| (route, PlainName::of(route))).collect();
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, plain) in &routes {
         *count.entry(&plain.name).or_default() += 1;
     }
-    let name = |(route, plain): &(&Route, Plain)| {
+    let name = |(route, plain): &(&DescriptorRoute, PlainName)| {
         if plain.says_all && count[plain.name.as_str()] == 1 {
             return plain.name.clone();
         }
@@ -34,26 +34,26 @@ pub(super) fn names<'r>(routes: impl IntoIterator<Item = &'r Route>) -> Vec<Stri
 }
 
 /// What people recognise of a descriptor, in the letters of names.
-struct Plain {
+struct PlainName {
     name: String,
     /// Whether nothing was left out or put in the place of anything.
     says_all: bool,
 }
 
-impl Plain {
-    fn of(route: &Route) -> Self {
+impl PlainName {
+    fn of(route: &DescriptorRoute) -> Self {
         let mut plain = Self { name: String::new(), says_all: true };
         plain.push(&route.domain);
         for entry in &route.entries {
             plain.name.push('.');
             plain.push(entry.key.written());
             match &entry.value {
-                Pattern::Any => {}
-                Pattern::Exact(value) => {
+                ValuePattern::Any => {}
+                ValuePattern::Exact(value) => {
                     plain.name.push('_');
                     plain.push(value);
                 }
-                Pattern::Glob { glob, .. } => {
+                ValuePattern::Glob { glob, .. } => {
                     plain.name.push('_');
                     plain.push(glob.only_prefix().unwrap_or(glob.text()));
                     plain.says_all = false;
@@ -77,16 +77,16 @@ impl Plain {
 }
 
 /// FNV-1a, 64 bits, of everything that tells a descriptor from others.
-fn fingerprint(route: &Route) -> u64 {
+fn fingerprint(route: &DescriptorRoute) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut parts: Vec<&str> = alloc::vec![&*route.domain];
     for entry in &route.entries {
         parts.push(entry.key.written());
         parts.extend(match &entry.value {
-            Pattern::Any => ["any", ""],
-            Pattern::Exact(value) => ["exact", value],
-            Pattern::Glob { glob, .. } => match glob.only_prefix() {
+            ValuePattern::Any => ["any", ""],
+            ValuePattern::Exact(value) => ["exact", value],
+            ValuePattern::Glob { glob, .. } => match glob.only_prefix() {
                 Some(prefix) => ["prefix", prefix],
                 None => ["pattern", glob.text()],
             },

@@ -6,17 +6,17 @@ use alloc::string::String;
 use sluicegate_kernel::ruleset::is_name;
 
 use crate::error::{At, listed, quoted};
-use crate::node::Node;
+use crate::node::DocumentNode;
 use crate::policy::no_name;
 
 /// The fields of a map, of which none is unknown.
-pub(crate) struct Fields<'n>(&'n [(String, Node)]);
+pub(crate) struct Fields<'n>(&'n [(String, DocumentNode)]);
 
 impl<'n> Fields<'n> {
     /// The fields of `node`. Unknown and repeated ones are reported; the others can still be read,
     /// so that their errors are found too.
-    pub(crate) fn read(node: &'n Node, at: &At<'_>, known: &[&str]) -> Option<Self> {
-        let Node::Map(entries) = node else {
+    pub(crate) fn read(node: &'n DocumentNode, at: &At<'_>, known: &[&str]) -> Option<Self> {
+        let DocumentNode::Map(entries) = node else {
             return at.expected(
                 &alloc::format!("a map with {}", listed(known.iter().copied(), "and")),
                 node,
@@ -34,12 +34,17 @@ impl<'n> Fields<'n> {
         Some(Self(entries))
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'n DocumentNode> {
         self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value)
     }
 
     /// The field called `name`, whose place is `at`.
-    pub(crate) fn required(&self, name: &str, wanted: &str, at: &At<'_>) -> Option<&'n Node> {
+    pub(crate) fn required(
+        &self,
+        name: &str,
+        wanted: &str,
+        at: &At<'_>,
+    ) -> Option<&'n DocumentNode> {
         let value = self.get(name);
         value.or_else(|| at.report(alloc::format!("is missing, expected {wanted}")))
     }
@@ -47,13 +52,13 @@ impl<'n> Fields<'n> {
 
 /// The items of a list of `min` to `max` `things`.
 pub(crate) fn list<'n>(
-    node: &'n Node,
+    node: &'n DocumentNode,
     at: &At<'_>,
     things: &str,
     min: usize,
     max: usize,
-) -> Option<&'n [Node]> {
-    let Node::List(items) = node else {
+) -> Option<&'n [DocumentNode]> {
+    let DocumentNode::List(items) = node else {
         return at.expected(&alloc::format!("a list of {things}"), node);
     };
     if !(min..=max).contains(&items.len()) {
@@ -64,10 +69,10 @@ pub(crate) fn list<'n>(
 }
 
 /// The text that `node` is.
-pub(crate) fn text<'n>(node: &'n Node, at: &At<'_>, wanted: &str) -> Option<&'n str> {
+pub(crate) fn text<'n>(node: &'n DocumentNode, at: &At<'_>, wanted: &str) -> Option<&'n str> {
     match node {
-        Node::Text(text) => Some(text),
-        Node::Number(_) | Node::Bool(_) => {
+        DocumentNode::Text(text) => Some(text),
+        DocumentNode::Number(_) | DocumentNode::Bool(_) => {
             let found = node.describe();
             at.report(alloc::format!("expected {wanted}, found {found}: put it in quotes"))
         }
@@ -76,7 +81,12 @@ pub(crate) fn text<'n>(node: &'n Node, at: &At<'_>, wanted: &str) -> Option<&'n 
 }
 
 /// The text that `node` is: 1 to `max` bytes without control characters.
-pub(crate) fn line<'n>(node: &'n Node, at: &At<'_>, wanted: &str, max: usize) -> Option<&'n str> {
+pub(crate) fn line<'n>(
+    node: &'n DocumentNode,
+    at: &At<'_>,
+    wanted: &str,
+    max: usize,
+) -> Option<&'n str> {
     let text = text(node, at, wanted)?;
     if text.is_empty() || text.len() > max || text.contains(char::is_control) {
         let given = quoted(text);
@@ -88,15 +98,15 @@ pub(crate) fn line<'n>(node: &'n Node, at: &At<'_>, wanted: &str, max: usize) ->
 }
 
 /// The name of a policy, a rule, an app or a tag that `node` is.
-pub(crate) fn name<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+pub(crate) fn name<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let name = text(node, at, "a name")?;
     if is_name(name) { Some(name) } else { at.report(no_name(name)) }
 }
 
 /// One of `words`, with what each stands for.
-pub(crate) fn word<T: Copy>(node: &Node, at: &At<'_>, words: &[(&str, T)]) -> Option<T> {
+pub(crate) fn word<T: Copy>(node: &DocumentNode, at: &At<'_>, words: &[(&str, T)]) -> Option<T> {
     let found = match node {
-        Node::Text(text) => words.iter().find(|(word, _)| word == text),
+        DocumentNode::Text(text) => words.iter().find(|(word, _)| word == text),
         _ => None,
     };
     match found {
@@ -108,9 +118,9 @@ pub(crate) fn word<T: Copy>(node: &Node, at: &At<'_>, words: &[(&str, T)]) -> Op
 /// The items of a list that `read` makes of its nodes, none of them twice. All items are read, so
 /// that all errors are found.
 pub(crate) fn distinct<'n, T: Ord + Clone>(
-    items: &'n [Node],
+    items: &'n [DocumentNode],
     at: &At<'_>,
-    mut read: impl FnMut(&'n Node, &At<'_>) -> Option<T>,
+    mut read: impl FnMut(&'n DocumentNode, &At<'_>) -> Option<T>,
 ) -> Option<BTreeSet<T>> {
     let mut values = BTreeSet::new();
     for (place, item) in items.iter().enumerate() {

@@ -16,7 +16,7 @@ use core::cell::RefCell;
 
 use crate::error::{At, DocumentError, DocumentErrors, quoted};
 use crate::limits::POLICIES_MAX;
-use crate::node::Node;
+use crate::node::DocumentNode;
 use crate::policy::Policy;
 use fields::{Fields, list};
 
@@ -111,9 +111,9 @@ impl Policy {
 /// What `build` makes of the tree of values that `text` is.
 pub(crate) fn read<T>(
     text: &str,
-    build: impl FnOnce(&Node, &At<'_>) -> Option<T>,
+    build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,
 ) -> Result<T, DocumentErrors> {
-    let node = Node::read(text).map_err(DocumentErrors::whole)?;
+    let node = DocumentNode::read(text).map_err(DocumentErrors::whole)?;
     let errors = RefCell::new(DocumentErrors::default());
     let built = build(&node, &At::root(&errors));
     match (built, errors.into_inner()) {
@@ -122,7 +122,7 @@ pub(crate) fn read<T>(
     }
 }
 
-fn policies(node: &Node, at: &At<'_>) -> Option<Vec<Policy>> {
+fn policies(node: &DocumentNode, at: &At<'_>) -> Option<Vec<Policy>> {
     let fields = Fields::read(node, at, &["policies"])?;
     let at = at.field("policies");
     let node = fields.required("policies", "a list of policies", &at)?;
@@ -131,7 +131,7 @@ fn policies(node: &Node, at: &At<'_>) -> Option<Vec<Policy>> {
     let mut policies = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
         let at = at.index(place);
-        if let Some(Node::Text(name)) = item.get("name")
+        if let Some(DocumentNode::Text(name)) = item.get("name")
             && let Some(earlier) = names.insert(name.as_str(), place)
         {
             let name = quoted(name);

@@ -8,17 +8,17 @@ use super::fields::{Fields, line, name, text};
 use crate::attribute::is_token;
 use crate::error::{At, quoted};
 use crate::limits::{BODY_BYTES_MAX, HEADERS_MAX, TEXT_BYTES_MAX};
-use crate::node::Node;
-use crate::policy::{Fallback, Headers, Overflow};
+use crate::node::DocumentNode;
+use crate::policy::{Fallback, HeaderPairs, Overflow};
 use crate::text::{span, whole};
 
 /// The statuses that a fallback may have: final ones, RFC 9110.
 pub(crate) const STATUS_MIN: u64 = 200;
 pub(crate) const STATUS_MAX: u64 = 599;
 
-pub(super) fn overflow(node: &Node, at: &At<'_>) -> Option<Overflow> {
+pub(super) fn overflow(node: &DocumentNode, at: &At<'_>) -> Option<Overflow> {
     match node {
-        Node::Text(word) => match word.as_str() {
+        DocumentNode::Text(word) => match word.as_str() {
             "reject" => Some(Overflow::Reject),
             "shadow" => Some(Overflow::Shadow),
             "queue" => at.report("missing maximum wait: expected `{ queue: { max_wait: 500ms } }`"),
@@ -26,7 +26,7 @@ pub(super) fn overflow(node: &Node, at: &At<'_>) -> Option<Overflow> {
             "divert" => at.report("missing target: expected `{ divert: { target: NAME } }`"),
             _ => at.expected(WANTED, node),
         },
-        Node::Map(entries) if entries.len() == 1 => {
+        DocumentNode::Map(entries) if entries.len() == 1 => {
             let (kind, node) = &entries[0];
             let at_kind = at.field(kind);
             match kind.as_str() {
@@ -43,25 +43,25 @@ pub(super) fn overflow(node: &Node, at: &At<'_>) -> Option<Overflow> {
     }
 }
 
-fn queue(node: &Node, at: &At<'_>) -> Option<Overflow> {
+fn queue(node: &DocumentNode, at: &At<'_>) -> Option<Overflow> {
     let fields = Fields::read(node, at, &["max_wait"])?;
     let at = at.field("max_wait");
     let wanted = "a duration such as `500ms`";
     let max_wait = match fields.required("max_wait", wanted, &at)? {
-        Node::Text(text) | Node::Number(text) => at.ok(span(text))?,
+        DocumentNode::Text(text) | DocumentNode::Number(text) => at.ok(span(text))?,
         other => return at.expected(wanted, other),
     };
     Some(Overflow::Queue { max_wait })
 }
 
-fn divert(node: &Node, at: &At<'_>) -> Option<Overflow> {
+fn divert(node: &DocumentNode, at: &At<'_>) -> Option<Overflow> {
     let fields = Fields::read(node, at, &["target"])?;
     let at = at.field("target");
     let node = fields.required("target", "a target", &at)?;
     Some(Overflow::Divert { target: line(node, &at, "a target", TEXT_BYTES_MAX)?.into() })
 }
 
-fn degrade(node: &Node, at: &At<'_>) -> Option<Fallback> {
+fn degrade(node: &DocumentNode, at: &At<'_>) -> Option<Fallback> {
     let fields = Fields::read(node, at, &["response", "tag"])?;
     match (fields.get("response"), fields.get("tag")) {
         (Some(node), None) => response(node, &at.field("response")),
@@ -70,7 +70,7 @@ fn degrade(node: &Node, at: &At<'_>) -> Option<Fallback> {
     }
 }
 
-fn response(node: &Node, at: &At<'_>) -> Option<Fallback> {
+fn response(node: &DocumentNode, at: &At<'_>) -> Option<Fallback> {
     let fields = Fields::read(node, at, &["status", "body", "headers"])?;
     let status = {
         let at = at.field("status");
@@ -87,13 +87,15 @@ fn response(node: &Node, at: &At<'_>) -> Option<Fallback> {
     Some(Fallback::Response { status: status?, body: body?.into(), headers: headers? })
 }
 
-fn status(node: &Node, at: &At<'_>) -> Option<u16> {
-    let Node::Number(number) = node else { return at.expected("a status such as 503", node) };
+fn status(node: &DocumentNode, at: &At<'_>) -> Option<u16> {
+    let DocumentNode::Number(number) = node else {
+        return at.expected("a status such as 503", node);
+    };
     let status = at.ok(whole(number, STATUS_MIN, STATUS_MAX))?;
     u16::try_from(status).ok()
 }
 
-fn body<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+fn body<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let body = text(node, at, "a text")?;
     if body.len() > BODY_BYTES_MAX {
         let found = body.len();
@@ -102,8 +104,8 @@ fn body<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
     Some(body)
 }
 
-fn headers(node: &Node, at: &At<'_>) -> Option<Headers> {
-    let Node::Map(entries) = node else {
+fn headers(node: &DocumentNode, at: &At<'_>) -> Option<HeaderPairs> {
+    let DocumentNode::Map(entries) = node else {
         return at.expected("a map of names and values", node);
     };
     if entries.len() > HEADERS_MAX {
@@ -126,7 +128,7 @@ fn headers(node: &Node, at: &At<'_>) -> Option<Headers> {
     (headers.len() == entries.len()).then(|| headers.into_boxed_slice())
 }
 
-fn header_value<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+fn header_value<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let value = line(node, at, "a value", TEXT_BYTES_MAX)?;
     if value.is_ascii() { Some(value) } else { at.report("expected ASCII") }
 }

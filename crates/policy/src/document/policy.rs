@@ -15,9 +15,9 @@ use crate::error::{At, quoted};
 use crate::limits::{
     APPS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERLOAD_WAIT_MAX, OVERRIDES_MAX, TEXT_BYTES_MAX,
 };
-use crate::node::Node;
+use crate::node::DocumentNode;
 use crate::policy::{
-    Apps, EVERY_APP, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Overrides, Policy,
+    Apps, EVERY_APP, KeyOverrides, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Policy,
 };
 use crate::text::span;
 
@@ -51,7 +51,7 @@ pub(crate) const ON_KEY_QUOTA: [(&str, OnKeyQuota); 2] =
 pub(crate) const CARRY: [(&str, Carry); 3] =
     [("usage", Carry::Usage), ("proportional", Carry::Proportional), ("reset", Carry::Reset)];
 
-pub(super) fn policy(node: &Node, at: &At<'_>) -> Option<Policy> {
+pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
     let fields = Fields::read(node, at, &FIELDS)?;
     // Every field is read before the first `?`: a document's errors are reported together.
     let policy_name = {
@@ -94,15 +94,15 @@ pub(super) fn policy(node: &Node, at: &At<'_>) -> Option<Policy> {
 }
 
 /// `on_overload`: `refuse`, or how long to wait.
-fn on_overload(node: &Node, at: &At<'_>) -> Option<OnOverload> {
+fn on_overload(node: &DocumentNode, at: &At<'_>) -> Option<OnOverload> {
     match node {
-        Node::Text(word) if word == "refuse" => Some(OnOverload::Refuse),
-        Node::Map(_) => {
+        DocumentNode::Text(word) if word == "refuse" => Some(OnOverload::Refuse),
+        DocumentNode::Map(_) => {
             let fields = Fields::read(node, at, &["wait"])?;
             let at = at.field("wait");
             let wanted = "a duration of at most 10s, such as `200ms`";
             match fields.required("wait", wanted, &at)? {
-                Node::Text(text) | Node::Number(text) => match at.ok(span(text))? {
+                DocumentNode::Text(text) | DocumentNode::Number(text) => match at.ok(span(text))? {
                     max if max <= OVERLOAD_WAIT_MAX => Some(OnOverload::Wait { max }),
                     _ => {
                         at.report(alloc::format!("{} is too long, expected {wanted}", quoted(text)))
@@ -121,7 +121,7 @@ fn optional<'n, T>(
     fields: &Fields<'n>,
     at: &At<'_>,
     name: &str,
-    read: impl FnOnce(&'n Node, &At<'_>) -> Option<T>,
+    read: impl FnOnce(&'n DocumentNode, &At<'_>) -> Option<T>,
 ) -> Option<Option<T>> {
     match fields.get(name) {
         Some(node) => read(node, &at.field(name)).map(Some),
@@ -129,10 +129,10 @@ fn optional<'n, T>(
     }
 }
 
-fn apps(node: &Node, at: &At<'_>) -> Option<Apps> {
+fn apps(node: &DocumentNode, at: &At<'_>) -> Option<Apps> {
     let items = list(node, at, "apps", 1, APPS_MAX)?;
     let names = distinct(items, at, |node, at| match node {
-        Node::Text(text) if text == EVERY_APP => Some(EVERY_APP),
+        DocumentNode::Text(text) if text == EVERY_APP => Some(EVERY_APP),
         _ => name(node, at),
     })?;
     let every = names.contains(&EVERY_APP);
@@ -140,7 +140,7 @@ fn apps(node: &Node, at: &At<'_>) -> Option<Apps> {
     Some(Apps::Said { named: named.collect(), every })
 }
 
-fn matcher(node: &Node, at: &At<'_>) -> Option<Matcher> {
+fn matcher(node: &DocumentNode, at: &At<'_>) -> Option<Matcher> {
     let fields = Fields::read(node, at, &["path", "method"])?;
     let path = optional(&fields, at, "path", path);
     let methods = optional(&fields, at, "method", methods);
@@ -151,7 +151,7 @@ fn matcher(node: &Node, at: &At<'_>) -> Option<Matcher> {
     Some(Matcher { path, methods })
 }
 
-fn path(node: &Node, at: &At<'_>) -> Option<PathMatch> {
+fn path(node: &DocumentNode, at: &At<'_>) -> Option<PathMatch> {
     let fields = Fields::read(node, at, &["exact", "prefix"])?;
     let path = |node, at: &At<'_>| {
         let path = line(node, at, "a path", TEXT_BYTES_MAX)?;
@@ -170,7 +170,7 @@ fn path(node: &Node, at: &At<'_>) -> Option<PathMatch> {
     }
 }
 
-fn methods(node: &Node, at: &At<'_>) -> Option<Box<[Box<str>]>> {
+fn methods(node: &DocumentNode, at: &At<'_>) -> Option<Box<[Box<str>]>> {
     let items = list(node, at, "methods", 1, METHODS_MAX)?;
     let methods = distinct(items, at, |node, at| {
         let method = text(node, at, "a method")?;
@@ -185,7 +185,7 @@ fn methods(node: &Node, at: &At<'_>) -> Option<Box<[Box<str>]>> {
     Some(methods.into_iter().map(Box::from).collect())
 }
 
-fn key(node: &Node, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
+fn key(node: &DocumentNode, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
     let items = list(node, at, "attributes", 1, KEY_PARTS_MAX)?;
     let mut parts = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
@@ -201,10 +201,10 @@ fn key(node: &Node, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
     (parts.len() == items.len()).then(|| parts.into_boxed_slice())
 }
 
-fn overrides(node: &Node, at: &At<'_>, carry: Carry) -> Option<Overrides> {
+fn overrides(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<KeyOverrides> {
     let items = list(node, at, "overrides", 0, OVERRIDES_MAX)?;
     let mut keys = BTreeMap::new();
-    let mut overrides = Overrides::default();
+    let mut overrides = KeyOverrides::default();
     for (place, item) in items.iter().enumerate() {
         let at = at.index(place);
         let Some(fields) = Fields::read(item, &at, &["key", "rules"]) else { continue };
@@ -227,7 +227,7 @@ fn overrides(node: &Node, at: &At<'_>, carry: Carry) -> Option<Overrides> {
     (overrides.len() == items.len()).then_some(overrides)
 }
 
-fn override_key<'n>(node: &'n Node, at: &At<'_>) -> Option<&'n str> {
+fn override_key<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let key = text(node, at, "a key")?;
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         let found = key.len();

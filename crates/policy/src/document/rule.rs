@@ -12,12 +12,12 @@ use sluicegate_kernel::{Carry, NamedRule, Params, RangeError, Rule, RuleSet, Val
 use super::fields::{Fields, list, name, text, word};
 use crate::calendar::zone;
 use crate::error::{At, listed, quoted};
-use crate::node::Node;
+use crate::node::DocumentNode;
 use crate::policy::Rules;
 use crate::text::{factor, rate, span, whole};
 
 /// A list of rules, ready to be decided.
-pub(super) fn rules(node: &Node, at: &At<'_>, carry: Carry) -> Option<Rules> {
+pub(super) fn rules(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<Rules> {
     let items = list(node, at, "rules", 1, RULES_MAX)?;
     let mut rules: Vec<NamedRule> = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
@@ -38,8 +38,8 @@ pub(super) fn rules(node: &Node, at: &At<'_>, carry: Carry) -> Option<Rules> {
 }
 
 /// One rule: a name and an algorithm. A rule that is `alone` may leave its name out.
-fn rule(node: &Node, at: &At<'_>, alone: bool) -> Option<NamedRule> {
-    let Node::Map(entries) = node else {
+fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
+    let DocumentNode::Map(entries) = node else {
         return at.expected("a map with `name` and an algorithm", node);
     };
     let known = |name: &str| algorithms().iter().find(|(algorithm, ..)| *algorithm == name);
@@ -61,7 +61,7 @@ fn rule(node: &Node, at: &At<'_>, alone: bool) -> Option<NamedRule> {
     Some(NamedRule { name: given_name?.into(), rule: rule? })
 }
 
-fn no_algorithm(entries: &[(String, Node)], at: &At<'_>) -> Option<NamedRule> {
+fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<NamedRule> {
     let known = listed(algorithms().iter().map(|(name, ..)| *name), "or");
     let other = entries.iter().find(|(name, _)| name != "name");
     at.report(match other {
@@ -72,7 +72,12 @@ fn no_algorithm(entries: &[(String, Node)], at: &At<'_>) -> Option<NamedRule> {
     })
 }
 
-fn algorithm_rule(algorithm: &str, table: &[Param], node: &Node, at: &At<'_>) -> Option<Rule> {
+fn algorithm_rule(
+    algorithm: &str,
+    table: &[Param],
+    node: &DocumentNode,
+    at: &At<'_>,
+) -> Option<Rule> {
     let known: Vec<_> = table.iter().map(|param| param.name).collect();
     let fields = Fields::read(node, at, &known)?;
     let mut params = Params::default();
@@ -116,24 +121,30 @@ fn out_of_range(error: &RangeError, at: &At<'_>) -> Option<Rule> {
     }
 }
 
-fn value(kind: &Kind, node: &Node, at: &At<'_>) -> Option<Value> {
+fn value(kind: &Kind, node: &DocumentNode, at: &At<'_>) -> Option<Value> {
     Some(match (*kind, node) {
-        (Kind::Rate, Node::Text(text) | Node::Number(text)) => Value::Rate(at.ok(rate(text))?),
-        (Kind::Span, Node::Text(text) | Node::Number(text)) => Value::Span(at.ok(span(text))?),
-        (Kind::Permits { min, max }, Node::Number(text)) => {
+        (Kind::Rate, DocumentNode::Text(text) | DocumentNode::Number(text)) => {
+            Value::Rate(at.ok(rate(text))?)
+        }
+        (Kind::Span, DocumentNode::Text(text) | DocumentNode::Number(text)) => {
+            Value::Span(at.ok(span(text))?)
+        }
+        (Kind::Permits { min, max }, DocumentNode::Number(text)) => {
             Value::Permits(at.ok(whole(text, min, max))?)
         }
-        (Kind::WordOrPermits { max, .. }, Node::Number(text)) => {
+        (Kind::WordOrPermits { max, .. }, DocumentNode::Number(text)) => {
             Value::Permits(at.ok(whole(text, 0, max))?)
         }
-        (Kind::WordOrPermits { words, .. }, Node::Text(text)) if words.contains(&text.as_str()) => {
+        (Kind::WordOrPermits { words, .. }, DocumentNode::Text(text))
+            if words.contains(&text.as_str()) =>
+        {
             Value::Word(text.clone())
         }
         (Kind::Word(words), _) => {
             let words: Vec<_> = words.iter().map(|word| (*word, *word)).collect();
             Value::Word(word(node, at, &words)?.to_owned())
         }
-        (Kind::Factor { min, max }, Node::Number(text)) => {
+        (Kind::Factor { min, max }, DocumentNode::Number(text)) => {
             Value::Factor(at.ok(factor(text, min, max))?)
         }
         (Kind::TimeZone, _) => {

@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::{Document, policies, read};
 use crate::error::DocumentErrors;
-use crate::node::Node;
+use crate::node::DocumentNode;
 
 impl Document {
     /// The policies of the document that `text` is, in their order, each as it is written there. They
@@ -17,20 +17,20 @@ impl Document {
     pub fn written(text: &str) -> Result<Vec<Value>, DocumentErrors> {
         read(text, |node, at| {
             policies(node, at)?;
-            let Some(Node::List(items)) = node.get("policies") else { return None };
+            let Some(DocumentNode::List(items)) = node.get("policies") else { return None };
             Some(items.iter().map(json).collect())
         })
     }
 }
 
-fn json(node: &Node) -> Value {
+fn json(node: &DocumentNode) -> Value {
     match node {
-        Node::Null => Value::Null,
-        Node::Bool(value) => Value::Bool(*value),
-        Node::Number(text) => number(text),
-        Node::Text(text) => Value::String(text.clone()),
-        Node::List(items) => Value::Array(items.iter().map(json).collect()),
-        Node::Map(entries) => {
+        DocumentNode::Null => Value::Null,
+        DocumentNode::Bool(value) => Value::Bool(*value),
+        DocumentNode::Number(text) => number(text),
+        DocumentNode::Text(text) => Value::String(text.clone()),
+        DocumentNode::List(items) => Value::Array(items.iter().map(json).collect()),
+        DocumentNode::Map(entries) => {
             Value::Object(entries.iter().map(|(name, value)| (name.clone(), json(value))).collect())
         }
     }

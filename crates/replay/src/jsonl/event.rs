@@ -3,19 +3,19 @@
 use sluicegate::{Cost, Micros};
 use sluicegate_kernel::limits::SPAN_MAX_US;
 use sluicegate_kernel::param::within;
-use sluicegate_text::fields::{Field, Fields};
+use sluicegate_text::fields::{Field, RequestFields};
 use sluicegate_text::say::one_line;
 
-use super::names::Op;
-use super::{Act, Event};
+use super::names::OpName;
+use super::{Act, ReplayEvent};
 use crate::error::EventError;
 
 /// Longest name of a permit: that of a key.
 const ID_BYTES_MAX: usize = 1024;
 
 /// The event that `fields` make.
-pub(super) fn event<'a>(fields: &mut Fields<'a>) -> Result<Event<'a>, EventError> {
-    let op = fields.op.as_deref().map_or(Ok(Op::default()), op_named)?;
+pub(super) fn event<'a>(fields: &mut RequestFields<'a>) -> Result<ReplayEvent<'a>, EventError> {
+    let op = fields.op.as_deref().map_or(Ok(OpName::default()), op_named)?;
     let missing = |field| EventError::Missing { field, op };
     let at = fields.at_us.ok_or_else(|| missing(Field::AtUs))?;
     let at = within("at_us", at, 0, SPAN_MAX_US).map(Micros::new)?;
@@ -29,23 +29,25 @@ pub(super) fn event<'a>(fields: &mut Fields<'a>) -> Result<Event<'a>, EventError
     }
     let id = fields.id.take();
     let act = match op {
-        Op::Check => Act::Check(cost),
-        Op::Peek => Act::Peek(cost),
-        Op::Refund => Act::Refund(cost),
-        Op::Reset => Act::Reset,
-        Op::Reserve => Act::Reserve { cost, max_wait: Micros::new(max_wait) },
-        Op::AtMost => Act::AtMost(cost),
-        Op::Acquire => Act::Acquire { cost, id },
-        Op::Release => Act::Release(id.ok_or_else(|| missing(Field::Id))?),
-        Op::Renew => Act::Renew(id.ok_or_else(|| missing(Field::Id))?),
-        Op::Configure => Act::Configure(fields.document.ok_or_else(|| missing(Field::Document))?),
+        OpName::Check => Act::Check(cost),
+        OpName::Peek => Act::Peek(cost),
+        OpName::Refund => Act::Refund(cost),
+        OpName::Reset => Act::Reset,
+        OpName::Reserve => Act::Reserve { cost, max_wait: Micros::new(max_wait) },
+        OpName::AtMost => Act::AtMost(cost),
+        OpName::Acquire => Act::Acquire { cost, id },
+        OpName::Release => Act::Release(id.ok_or_else(|| missing(Field::Id))?),
+        OpName::Renew => Act::Renew(id.ok_or_else(|| missing(Field::Id))?),
+        OpName::Configure => {
+            Act::Configure(fields.document.ok_or_else(|| missing(Field::Document))?)
+        }
     };
-    Ok(Event { at, policy, key: fields.key.take(), act })
+    Ok(ReplayEvent { at, policy, key: fields.key.take(), act })
 }
 
-fn refuse_misplaced(fields: &Fields<'_>, op: Op) -> Result<(), EventError> {
-    let holds = matches!(op, Op::Acquire | Op::Release | Op::Renew);
-    let (reserves, configures) = (op == Op::Reserve, op == Op::Configure);
+fn refuse_misplaced(fields: &RequestFields<'_>, op: OpName) -> Result<(), EventError> {
+    let holds = matches!(op, OpName::Acquire | OpName::Release | OpName::Renew);
+    let (reserves, configures) = (op == OpName::Reserve, op == OpName::Configure);
     for (given, goes, field) in [
         (fields.max_wait_us.is_some(), reserves, Field::MaxWaitUs),
         (fields.id.is_some(), holds, Field::Id),
@@ -58,6 +60,6 @@ fn refuse_misplaced(fields: &Fields<'_>, op: Op) -> Result<(), EventError> {
     Ok(())
 }
 
-fn op_named(name: &str) -> Result<Op, EventError> {
-    Op::named(name).ok_or_else(|| EventError::UnknownOp(one_line(name)))
+fn op_named(name: &str) -> Result<OpName, EventError> {
+    OpName::named(name).ok_or_else(|| EventError::UnknownOp(one_line(name)))
 }

@@ -4,7 +4,7 @@
 //! {"at_us":0,"policy":"p","key":"k","cost":1,"op":"check"}
 //! ```
 //!
-//! Pure: a line in, an [`Event`] or an [`EventError`] out. What a line says is borrowed from it
+//! Pure: a line in, an [`ReplayEvent`] or an [`EventError`] out. What a line says is borrowed from it
 //! unless it uses escapes, so an ordinary event allocates nothing.
 //!
 //! `op` is `check` unless given; `cost` is 1 unless given (and is not looked at by operations that
@@ -21,10 +21,10 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use sluicegate::{Cost, Micros};
 use sluicegate_kernel::limits::SPAN_MAX_US;
-use sluicegate_text::fields::{Field, Fields, Form};
+use sluicegate_text::fields::{Field, Form, RequestFields};
 
 use super::error::EventError;
-pub use names::Op;
+pub use names::OpName;
 
 /// The fields of an event.
 static FORM: Form = Form {
@@ -43,7 +43,7 @@ static FORM: Form = Form {
 
 /// One event, parsed.
 #[derive(Debug)]
-pub struct Event<'a> {
+pub struct ReplayEvent<'a> {
     /// When, in virtual time.
     pub at: Micros,
     /// The policy's name; whoever decides the event knows what it means if there is none.
@@ -102,33 +102,33 @@ pub struct BadEvent {
 ///
 /// # Errors
 /// [`BadEvent`], which names the field and what is permitted there.
-pub fn parse(line: &[u8]) -> Result<Event<'_>, BadEvent> {
-    let mut fields = Fields::new(&FORM);
+pub fn parse(line: &[u8]) -> Result<ReplayEvent<'_>, BadEvent> {
+    let mut fields = RequestFields::new(&FORM);
     read(line, &mut fields).and_then(|()| event::event(&mut fields)).map_err(|error| {
         let at = fields.at_us.filter(|at| *at <= SPAN_MAX_US).map(Micros::new);
         BadEvent { at, error }
     })
 }
 
-fn read<'a>(line: &'a [u8], fields: &mut Fields<'a>) -> Result<(), EventError> {
+fn read<'a>(line: &'a [u8], fields: &mut RequestFields<'a>) -> Result<(), EventError> {
     let line = std::str::from_utf8(line).map_err(|error| EventError::Utf8(error.valid_up_to()))?;
     Ok(fields.read(line)?)
 }
 
 impl Act<'_> {
     /// Its name.
-    pub fn op(&self) -> Op {
+    pub fn op(&self) -> OpName {
         match self {
-            Self::Check(_) => Op::Check,
-            Self::Peek(_) => Op::Peek,
-            Self::Refund(_) => Op::Refund,
-            Self::Reset => Op::Reset,
-            Self::Reserve { .. } => Op::Reserve,
-            Self::AtMost(_) => Op::AtMost,
-            Self::Acquire { .. } => Op::Acquire,
-            Self::Release(_) => Op::Release,
-            Self::Renew(_) => Op::Renew,
-            Self::Configure(_) => Op::Configure,
+            Self::Check(_) => OpName::Check,
+            Self::Peek(_) => OpName::Peek,
+            Self::Refund(_) => OpName::Refund,
+            Self::Reset => OpName::Reset,
+            Self::Reserve { .. } => OpName::Reserve,
+            Self::AtMost(_) => OpName::AtMost,
+            Self::Acquire { .. } => OpName::Acquire,
+            Self::Release(_) => OpName::Release,
+            Self::Renew(_) => OpName::Renew,
+            Self::Configure(_) => OpName::Configure,
         }
     }
 }
@@ -284,7 +284,7 @@ mod tests {
             let value = |kind, number: u64, text: &str| match kind {
                 0..4 => number.to_string(),
                 4..7 => serde_json::to_string(text).unwrap(),
-                7..15 => format!("\"{}\"", Op::ALL[kind - 7].name()),
+                7..15 => format!("\"{}\"", OpName::ALL[kind - 7].name()),
                 _ => text.to_owned(),
             };
             let fields: Vec<_> = fields

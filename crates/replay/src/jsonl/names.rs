@@ -3,7 +3,7 @@
 /// The name of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see `Act`, which has the same names")]
-pub enum Op {
+pub enum OpName {
     #[default]
     Check,
     Peek,
@@ -17,7 +17,7 @@ pub enum Op {
     Configure,
 }
 
-impl Op {
+impl OpName {
     /// Every operation.
     pub const ALL: [Self; 10] = [
         Self::Check,

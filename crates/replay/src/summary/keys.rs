@@ -19,7 +19,7 @@ const REFUSED_MAX: usize = 65_536;
 pub(crate) struct Keys {
     hasher: RandomState,
     distinct: HashSet<u64, BuildHasherDefault<Identity>>,
-    refused: HashMap<u64, Refused, BuildHasherDefault<Identity>>,
+    refused: HashMap<u64, RefusalCount, BuildHasherDefault<Identity>>,
     refused_max: usize,
     /// Every count of a refused key may be too high by this much: keys that came and were dropped
     /// to make room had this many refusals at most.
@@ -29,7 +29,7 @@ pub(crate) struct Keys {
 
 /// A key and how often it was refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Refused {
+pub(crate) struct RefusalCount {
     /// Its refusals.
     pub(crate) count: u64,
     /// The policy.
@@ -77,7 +77,7 @@ impl Keys {
         }
         // A key that was dropped before comes back with what it may have had.
         let count = self.excess + 1;
-        let refused = Refused { count, policy: policy.into(), key: key.map(Into::into) };
+        let refused = RefusalCount { count, policy: policy.into(), key: key.map(Into::into) };
         self.refused.insert(hash, refused);
     }
 
@@ -97,7 +97,7 @@ impl Keys {
     }
 
     /// The `count` keys that were refused the most, the most first.
-    pub(crate) fn most_refused(&self, count: usize) -> Vec<Refused> {
+    pub(crate) fn most_refused(&self, count: usize) -> Vec<RefusalCount> {
         let mut most: Vec<_> = self.refused.values().cloned().collect();
         most.sort_unstable_by(|a, b| {
             (b.count, &a.policy, &a.key).cmp(&(a.count, &b.policy, &b.key))

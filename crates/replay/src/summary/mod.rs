@@ -13,13 +13,13 @@ use busiest::{Busiest, Second};
 use keys::Keys;
 use sluicegate_text::say::one_line;
 use sluicegate_text::words::{Era, percent, span, thousands};
-use timeline::{Fate, Timeline};
+use timeline::{RequestFate, Timeline};
 
 /// Refused keys that are listed.
 const LISTED_MAX: usize = 10;
 
 /// What is counted while a replay runs.
-pub(crate) struct Tally {
+pub(crate) struct ReplayTally {
     /// Checks, reservations, partial grants and acquisitions that were decided.
     requests: u64,
     allowed: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Summary {
     busiest_second_before: Option<BusySecond>,
     /// The second in which the most requests passed.
     busiest_second_after: Option<BusySecond>,
-    pub(crate) timeline: Buckets,
+    pub(crate) timeline: TimeBuckets,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,7 +89,7 @@ struct BusySecond {
 
 /// Requests over time.
 #[derive(Debug, Serialize)]
-pub(crate) struct Buckets {
+pub(crate) struct TimeBuckets {
     /// Length of a bucket.
     pub(crate) bucket_us: u64,
     /// The buckets in a row, empty ones included.
@@ -109,7 +109,7 @@ pub(crate) struct CountedBucket {
     pub(crate) refused: u64,
 }
 
-impl Tally {
+impl ReplayTally {
     /// Nothing yet.
     pub(crate) fn new() -> Self {
         Self {
@@ -149,15 +149,17 @@ impl Tally {
         self.keys.add(policy, key.map(str::as_bytes), !allowed);
         let wait = decision.wait().plus(delay);
         let fate = match (allowed, wait) {
-            (false, _) => Fate::Refused,
-            (true, Micros::ZERO) => Fate::Passed,
-            (true, _) => Fate::Waited,
+            (false, _) => RequestFate::Refused,
+            (true, Micros::ZERO) => RequestFate::Passed,
+            (true, _) => RequestFate::Waited,
         };
         self.timeline.add(at, fate);
         match fate {
-            Fate::Refused => self.refused += 1,
-            Fate::Passed => self.allowed += 1,
-            Fate::Waited => (self.allowed, self.waited) = (self.allowed + 1, self.waited + 1),
+            RequestFate::Refused => self.refused += 1,
+            RequestFate::Passed => self.allowed += 1,
+            RequestFate::Waited => {
+                (self.allowed, self.waited) = (self.allowed + 1, self.waited + 1)
+            }
         }
         if allowed {
             self.after.add(at.plus(wait), at.plus(delay));
@@ -189,7 +191,7 @@ impl Tally {
                 .map(|Second { at, count }| BusySecond { at_us: at.get(), requests: count })
         };
         let refused = self.keys.most_refused(LISTED_MAX).into_iter();
-        let refused = refused.map(|keys::Refused { count, policy, key }| RefusedKey {
+        let refused = refused.map(|keys::RefusalCount { count, policy, key }| RefusedKey {
             policy: policy.into(),
             key: key.map(|key| String::from_utf8_lossy(&key).into_owned()),
             refused: count,
@@ -213,7 +215,7 @@ impl Tally {
             top_refused_excess: self.keys.refused_excess(),
             busiest_second_before: busy(&self.before),
             busiest_second_after: busy(&self.after),
-            timeline: Buckets::of(&self.timeline),
+            timeline: TimeBuckets::of(&self.timeline),
         }
     }
 
@@ -223,10 +225,10 @@ impl Tally {
     }
 }
 
-impl Buckets {
+impl TimeBuckets {
     fn of(timeline: &Timeline) -> Self {
         let buckets = timeline.buckets().map(|(at, bucket)| {
-            let timeline::Bucket { passed, waited, refused } = bucket;
+            let timeline::TimeBucket { passed, waited, refused } = bucket;
             CountedBucket { at_us: at.get(), passed, waited, refused }
         });
         Self { bucket_us: timeline.width().get(), buckets: buckets.collect() }

@@ -55,12 +55,12 @@ pub(crate) struct Timeline {
     width: usize,
     /// The first bucket begins at this many widths.
     first: u64,
-    buckets: Vec<Bucket>,
+    buckets: Vec<TimeBucket>,
 }
 
 /// What happened in one bucket of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bucket {
+pub(crate) struct TimeBucket {
     /// Requests that passed at once.
     pub(crate) passed: u64,
     /// Requests that passed after a wait.
@@ -71,7 +71,7 @@ pub(crate) struct Bucket {
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum RequestFate {
     /// It passed at once.
     Passed,
     /// It passed after a wait.
@@ -82,7 +82,7 @@ pub(crate) enum Fate {
 
 impl Timeline {
     /// Counts a request that came at `at`, which is not before the first one.
-    pub(crate) fn add(&mut self, at: Micros, fate: Fate) {
+    pub(crate) fn add(&mut self, at: Micros, fate: RequestFate) {
         if self.buckets.is_empty() {
             self.first = at.get();
         }
@@ -94,13 +94,13 @@ impl Timeline {
             }
         };
         if bucket >= self.buckets.len() {
-            self.buckets.resize(bucket + 1, Bucket::default());
+            self.buckets.resize(bucket + 1, TimeBucket::default());
         }
-        let Bucket { passed, waited, refused } = &mut self.buckets[bucket];
+        let TimeBucket { passed, waited, refused } = &mut self.buckets[bucket];
         *match fate {
-            Fate::Passed => passed,
-            Fate::Waited => waited,
-            Fate::Refused => refused,
+            RequestFate::Passed => passed,
+            RequestFate::Waited => waited,
+            RequestFate::Refused => refused,
         } += 1;
     }
 
@@ -110,7 +110,7 @@ impl Timeline {
     }
 
     /// The buckets from the first to the last in which anything happened, each with its beginning.
-    pub(crate) fn buckets(&self) -> impl ExactSizeIterator<Item = (Micros, Bucket)> {
+    pub(crate) fn buckets(&self) -> impl ExactSizeIterator<Item = (Micros, TimeBucket)> {
         let (first, width) = (self.first, self.width().get());
         let buckets = self.buckets.iter().enumerate();
         buckets.map(move |(place, bucket)| (Micros::new((first + place as u64) * width), *bucket))
@@ -119,12 +119,12 @@ impl Timeline {
     fn widen(&mut self) {
         let factor = WIDTHS_US[self.width + 1] / WIDTHS_US[self.width];
         let first = self.first / factor;
-        let mut joined: Vec<Bucket> = Vec::with_capacity(self.buckets.len());
+        let mut joined: Vec<TimeBucket> = Vec::with_capacity(self.buckets.len());
         for (place, bucket) in self.buckets.iter().enumerate() {
             let place = (self.first + place as u64) / factor - first;
             let place = usize::try_from(place).expect("not more buckets than before");
-            joined.resize(joined.len().max(place + 1), Bucket::default());
-            let Bucket { passed, waited, refused } = &mut joined[place];
+            joined.resize(joined.len().max(place + 1), TimeBucket::default());
+            let TimeBucket { passed, waited, refused } = &mut joined[place];
             *passed += bucket.passed;
             *waited += bucket.waited;
             *refused += bucket.refused;
@@ -143,7 +143,7 @@ mod tests {
     fn timeline(times: &[u64]) -> Timeline {
         let mut timeline = Timeline::default();
         for at in times {
-            timeline.add(Micros::new(*at), Fate::Passed);
+            timeline.add(Micros::new(*at), RequestFate::Passed);
         }
         timeline
     }

@@ -21,16 +21,16 @@ use clap::Args;
 use sluicegate::store::KEYS_MAX_DEFAULT;
 use sluicegate::{Cost, DecideError, Micros, Request, Verb};
 use sluicegate_policy::{KeyAttribute, Overflow, Policy, PolicySet};
-use sluicegate_text::say::{self, Output};
+use sluicegate_text::say::{self, OutputFormat};
 
 use super::decider::Decider;
 use super::error::EventError;
-use super::logs::{Guard, Guarded};
+use super::logs::{GuardedLine, LineGuard};
 use super::progress::Progress;
 use super::reorder::Reorder;
-use super::source::{Line, Source};
+use super::source::{InputLine, LineReader};
 use super::{LINES_PER_LOOK, combined, window};
-use tally::Tally;
+use tally::WhatifTally;
 
 /// How two sets of policies are compared.
 #[derive(Debug, Args)]
@@ -50,12 +50,12 @@ pub struct CompareArgs {
     reorder: Micros,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// One of the two sets of policies, with the budgets that it keeps.
 struct Side {
-    guard: Guard,
+    guard: LineGuard,
     decider: Decider,
 }
 
@@ -63,16 +63,16 @@ struct Side {
 struct Sides {
     today: Side,
     new: Side,
-    reorder: Reorder<Waiting>,
-    tally: Tally,
+    reorder: Reorder<WaitingLine>,
+    tally: WhatifTally,
     progress: Progress,
 }
 
 /// A line that waits for its turn.
-struct Waiting {
+struct WaitingLine {
     line: u64,
-    today: Option<Guarded>,
-    new: Option<Guarded>,
+    today: Option<GuardedLine>,
+    new: Option<GuardedLine>,
 }
 
 /// Compares `today` with `new`, and prints what is otherwise. The exit code is 1 if the log could not be
@@ -88,7 +88,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
         bail!("--policy: unknown policy `{}`", say::one_line(name));
     }
     let input = say::input(&args.log);
-    let mut source = Source::open(&args.log).with_context(|| input.clone())?;
+    let mut source = LineReader::open(&args.log).with_context(|| input.clone())?;
     if source.peek().trim_ascii_start().starts_with(b"{") {
         bail!("--log: {input} holds events, expected an access log");
     }
@@ -96,7 +96,7 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
         today: Side::new(today, args).context("today's policies")?,
         new: Side::new(new, args).context("the new policies")?,
         reorder: Reorder::new(args.reorder),
-        tally: Tally::new(),
+        tally: WhatifTally::new(),
         progress: Progress::new(input.clone(), &source),
     };
     let read = sides.read(&mut source);
@@ -109,16 +109,16 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
 }
 
 impl Sides {
-    fn read(&mut self, source: &mut Source) -> io::Result<()> {
+    fn read(&mut self, source: &mut LineReader) -> io::Result<()> {
         let read = loop {
             let number = source.line_number() + 1;
             if number.is_multiple_of(LINES_PER_LOOK) {
                 self.progress.read(source.bytes_read());
             }
             match source.next_line() {
-                Ok(Some(Line::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
-                Ok(Some(Line::Bytes(bytes))) => self.line(number, bytes),
-                Ok(Some(Line::TooLong)) => self.failed(number, &EventError::LongLine),
+                Ok(Some(InputLine::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
+                Ok(Some(InputLine::Bytes(bytes))) => self.line(number, bytes),
+                Ok(Some(InputLine::TooLong)) => self.failed(number, &EventError::LongLine),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -140,7 +140,7 @@ impl Sides {
         };
         match (self.today.guard.of(&parsed), self.new.guard.of(&parsed)) {
             (Ok(None), Ok(None)) => self.tally.unguarded += 1,
-            (Ok(today), Ok(new)) => self.reorder.push(parsed.at, Waiting { line, today, new }),
+            (Ok(today), Ok(new)) => self.reorder.push(parsed.at, WaitingLine { line, today, new }),
             (Err(error), _) | (_, Err(error)) => return self.failed(line, &error),
         }
         while let Some((at, waiting)) = self.reorder.pop_due() {
@@ -148,8 +148,8 @@ impl Sides {
         }
     }
 
-    fn decide(&mut self, at: Micros, Waiting { line, today, new }: &Waiting) {
-        let refuses = |side: &Side, guarded: &Option<Guarded>| match guarded {
+    fn decide(&mut self, at: Micros, WaitingLine { line, today, new }: &WaitingLine) {
+        let refuses = |side: &Side, guarded: &Option<GuardedLine>| match guarded {
             Some(guarded) => side.refuses(guarded, at),
             None => Ok(false),
         };
@@ -169,11 +169,11 @@ impl Sides {
 
 impl Side {
     fn new(policies: PolicySet, args: &CompareArgs) -> Result<Self> {
-        let guard = Guard::if_any(&policies, args.policy.as_deref(), args.key.clone())?;
+        let guard = LineGuard::if_any(&policies, args.policy.as_deref(), args.key.clone())?;
         Ok(Self { guard, decider: Decider::in_memory(policies, KEYS_MAX_DEFAULT) })
     }
 
-    fn refuses(&self, guarded: &Guarded, at: Micros) -> Result<bool, DecideError> {
+    fn refuses(&self, guarded: &GuardedLine, at: Micros) -> Result<bool, DecideError> {
         let policy: &Policy = &guarded.policy;
         let verb = Verb::Check { cost: Cost::ONE };
         let request = Request::new(policy.name(), guarded.key().map(str::as_bytes), verb);

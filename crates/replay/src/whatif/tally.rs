@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sluicegate::Micros;
 
-use crate::logs::Guarded;
-use crate::summary::keys::{Keys, Refused};
+use crate::logs::GuardedLine;
+use crate::summary::keys::{Keys, RefusalCount};
 
 /// Keys that are listed.
 const LISTED_MAX: usize = 10;
 
 /// What is counted.
-pub(super) struct Tally {
+pub(super) struct WhatifTally {
     requests: u64,
     today: u64,
     new: u64,
@@ -28,14 +28,14 @@ pub(super) struct Tally {
     pub(super) evicted: u64,
     span: Option<(Micros, Micros)>,
     /// By name: as many as there are in both sets.
-    policies: BTreeMap<Box<str>, OfPolicy>,
+    policies: BTreeMap<Box<str>, PolicyTally>,
     refused: Keys,
     passed: Keys,
 }
 
 /// What is told at the end.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(super) struct WhatifSummary {
     /// Lines that a policy guards, today or then.
     pub(super) requests: u64,
     pub(super) refused_today: u64,
@@ -61,16 +61,16 @@ pub(super) struct Summary {
 
 /// What became of the requests of one policy.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct OfPolicy {
-    pub(super) today: Counts,
-    pub(super) new: Counts,
+pub(super) struct PolicyTally {
+    pub(super) today: SideCounts,
+    pub(super) new: SideCounts,
     pub(super) newly_refused: u64,
     pub(super) no_longer_refused: u64,
 }
 
 /// What one set of policies did.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Counts {
+pub(super) struct SideCounts {
     pub(super) requests: u64,
     pub(super) refused: u64,
 }
@@ -79,7 +79,7 @@ pub(super) struct Counts {
 pub(super) struct NamedPolicy {
     pub(super) policy: String,
     #[serde(flatten)]
-    pub(super) counts: OfPolicy,
+    pub(super) counts: PolicyTally,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,7 +89,7 @@ pub(super) struct AffectedKey {
     pub(super) requests: u64,
 }
 
-impl Tally {
+impl WhatifTally {
     /// Nothing yet.
     pub(super) fn new() -> Self {
         Self {
@@ -113,8 +113,8 @@ impl Tally {
     pub(super) fn decided(
         &mut self,
         at: Micros,
-        today: (Option<&Guarded>, bool),
-        new: (Option<&Guarded>, bool),
+        today: (Option<&GuardedLine>, bool),
+        new: (Option<&GuardedLine>, bool),
     ) {
         let first = self.span.map_or(at, |(first, _)| first);
         self.span = Some((first, at));
@@ -145,20 +145,20 @@ impl Tally {
         }
     }
 
-    fn of(&mut self, guarded: &Guarded) -> &mut OfPolicy {
+    fn of(&mut self, guarded: &GuardedLine) -> &mut PolicyTally {
         let name = guarded.policy.name();
         if !self.policies.contains_key(name) {
-            self.policies.insert(name.into(), OfPolicy::default());
+            self.policies.insert(name.into(), PolicyTally::default());
         }
         self.policies.get_mut(name).expect("it was put there, if it was not there")
     }
 
     /// What is told at the end; `complete` is whether the log was read to its end.
-    pub(super) fn summary(&self, complete: bool) -> Summary {
+    pub(super) fn summary(&self, complete: bool) -> WhatifSummary {
         let named = self.policies.iter();
         let named =
             named.map(|(name, counts)| NamedPolicy { policy: name.to_string(), counts: *counts });
-        Summary {
+        WhatifSummary {
             requests: self.requests,
             refused_today: self.today,
             refused_new: self.new,
@@ -179,12 +179,12 @@ impl Tally {
     }
 }
 
-fn add(keys: &mut Keys, guarded: &Guarded) {
+fn add(keys: &mut Keys, guarded: &GuardedLine) {
     keys.add(guarded.policy.name(), guarded.key().map(str::as_bytes), true);
 }
 
 fn most(keys: &Keys) -> Vec<AffectedKey> {
-    let affected = |Refused { count, policy, key }: Refused| AffectedKey {
+    let affected = |RefusalCount { count, policy, key }: RefusalCount| AffectedKey {
         policy: policy.into(),
         key: key.map(|key| String::from_utf8_lossy(&key).into_owned()),
         requests: count,

@@ -4,17 +4,17 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use sluicegate::Micros;
-use sluicegate_text::say::{self, Output, one_line};
+use sluicegate_text::say::{self, OutputFormat, one_line};
 use sluicegate_text::words::{Era, percent, span, thousands};
 
-use super::tally::{AffectedKey, NamedPolicy, Summary};
+use super::tally::{AffectedKey, NamedPolicy, WhatifSummary};
 
 /// Tells it of the log called `input`.
-pub(super) fn tell(summary: &Summary, input: &str, output: Output) -> Result<()> {
+pub(super) fn tell(summary: &WhatifSummary, input: &str, output: OutputFormat) -> Result<()> {
     let mut text = Vec::new();
     match output {
-        Output::Text => write(&mut text, summary, input)?,
-        Output::Json => {
+        OutputFormat::Text => write(&mut text, summary, input)?,
+        OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut text, summary)?;
             text.push(b'\n');
         }
@@ -22,7 +22,7 @@ pub(super) fn tell(summary: &Summary, input: &str, output: Output) -> Result<()>
     say::print(&text).context("standard output")
 }
 
-fn write(out: &mut Vec<u8>, summary: &Summary, input: &str) -> Result<()> {
+fn write(out: &mut Vec<u8>, summary: &WhatifSummary, input: &str) -> Result<()> {
     write!(out, "{}: ", one_line(input))?;
     match summary.first_at_us.zip(summary.last_at_us) {
         None => writeln!(out, "no requests that a policy applies to")?,
@@ -47,8 +47,8 @@ fn write(out: &mut Vec<u8>, summary: &Summary, input: &str) -> Result<()> {
     Ok(())
 }
 
-fn write_counts(out: &mut Vec<u8>, summary: &Summary) -> Result<()> {
-    let Summary { requests, unguarded, errors, late, evicted, .. } = summary;
+fn write_counts(out: &mut Vec<u8>, summary: &WhatifSummary) -> Result<()> {
+    let WhatifSummary { requests, unguarded, errors, late, evicted, .. } = summary;
     let mut row = |name: &str, count: u64, note: &str| {
         let line = format!("{name:<30}{:>14}   {note}", thousands(count));
         writeln!(out, "{}", line.trim_end())

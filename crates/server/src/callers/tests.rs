@@ -1,15 +1,15 @@
 //! Who is let in: every token, at every kind of address.
 
-use sluicegate_control::catalog::{Published, PublishedToken};
+use sluicegate_control::catalog::{PublishedCatalog, PublishedToken};
 use sluicegate_control::identity::Secret;
-use sluicegate_control::node::Held;
+use sluicegate_control::node::CatalogSnapshot;
 
 use super::*;
 
 /// Tokens as a catalog publishes them. Their secrets are their ids.
 pub(crate) struct Stage {
-    pub(crate) callers: Arc<Callers>,
-    held: Held,
+    pub(crate) callers: Arc<Authenticator>,
+    held: CatalogSnapshot,
     revision: i64,
 }
 
@@ -20,8 +20,8 @@ impl Stage {
     /// Of app `shop`: `good`, which may do everything that is asked of wires, `checks`, `refunds`,
     /// `reads` (policies alone) and `ended`; of app `other`: `foreign`. `revoked` was revoked.
     pub(crate) fn set(required: TokensRequired) -> Self {
-        let callers = Arc::new(Callers::by_token(required));
-        let mut stage = Self { callers, held: Held::default(), revision: 0 };
+        let callers = Arc::new(Authenticator::by_token(required));
+        let mut stage = Self { callers, held: CatalogSnapshot::default(), revision: 0 };
         let end = ms(END);
         stage.publish([
             token("good", "shop", &[Scope::Check, Scope::Refund], end),
@@ -39,7 +39,7 @@ impl Stage {
     fn publish(&mut self, tokens: impl Into<Vec<PublishedToken>>) {
         self.revision += 1;
         let (revision, tokens) = (self.revision, tokens.into());
-        let news = self.held.take(Published {
+        let news = self.held.take(PublishedCatalog {
             catalog: String::new(),
             revision,
             policies: vec![],
@@ -53,7 +53,7 @@ impl Stage {
         self.publish([PublishedToken { is_revoked: true, ..token }]);
     }
 
-    pub(crate) fn door(&self, wire: Wire, address: &str) -> Door {
+    pub(crate) fn door(&self, wire: Wire, address: &str) -> ListenerAuth {
         self.callers.door(wire, Some(&address.parse().expect("an address")))
     }
 
@@ -64,8 +64,8 @@ impl Stage {
 }
 
 /// A door that is open.
-pub(crate) fn open_door(wire: Wire) -> Door {
-    Arc::new(Callers::believed()).door(wire, None)
+pub(crate) fn open_door(wire: Wire) -> ListenerAuth {
+    Arc::new(Authenticator::believed()).door(wire, None)
 }
 
 const LOOPBACK: &str = "127.0.0.1:1";
@@ -89,7 +89,11 @@ fn token(id: &str, app: &str, scopes: &[Scope], expires_at: i64) -> PublishedTok
 }
 
 /// For whom a request is decided that shows `secret`, and says that it is of `app`.
-fn asks(door: &Door, secret: Option<&str>, app: Option<&str>) -> Result<Option<String>, Refused> {
+fn asks(
+    door: &ListenerAuth,
+    secret: Option<&str>,
+    app: Option<&str>,
+) -> Result<Option<String>, CallerError> {
     let caller = door.admit(secret.map(str::as_bytes), || NOW)?;
     caller.may(Scope::Check)?;
     Ok(caller.app(app)?.map(str::to_owned))
@@ -124,14 +128,14 @@ fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
         for (secret, app, expected) in [
             ("good", None, Ok("shop")),
             ("good", Some("shop"), Ok("shop")),
-            ("good", Some("other"), Err(Refused::App)),
-            ("good", Some(""), Err(Refused::App)),
+            ("good", Some("other"), Err(CallerError::App)),
+            ("good", Some(""), Err(CallerError::App)),
             ("foreign", None, Ok("other")),
-            ("reads", None, Err(Refused::Scope(Scope::Check))),
-            ("ended", None, Err(Refused::Expired)),
-            ("revoked", None, Err(Refused::Unknown)),
-            ("", None, Err(Refused::Unknown)),
-            ("never was", Some("shop"), Err(Refused::Unknown)),
+            ("reads", None, Err(CallerError::Scope(Scope::Check))),
+            ("ended", None, Err(CallerError::Expired)),
+            ("revoked", None, Err(CallerError::Unknown)),
+            ("", None, Err(CallerError::Unknown)),
+            ("never was", Some("shop"), Err(CallerError::Unknown)),
         ] {
             let expected = expected.map(|app| Some(app.to_owned()));
             assert_eq!(asks(door, Some(secret), app), expected, "{secret} {app:?}");
@@ -140,7 +144,7 @@ fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
     let [loopback, elsewhere] = &doors;
     assert_eq!(asks(loopback, None, Some("any")), Ok(Some("any".to_owned())));
     assert_eq!(asks(loopback, None, None), Ok(None));
-    assert_eq!(asks(elsewhere, None, Some("any")), Err(Refused::Missing));
+    assert_eq!(asks(elsewhere, None, Some("any")), Err(CallerError::Missing));
 }
 
 #[test]
@@ -154,9 +158,9 @@ fn without_a_catalog_nobody_looks_at_what_is_shown() {
 
 #[test]
 fn before_the_catalog_was_heard_of_no_token_is_good() {
-    let callers = Arc::new(Callers::by_token(TokensRequired::Remote));
+    let callers = Arc::new(Authenticator::by_token(TokensRequired::Remote));
     let door = callers.door(Wire::Http, Some(&LOOPBACK.parse().unwrap()));
-    assert_eq!(asks(&door, Some("good"), None), Err(Refused::Unknown));
+    assert_eq!(asks(&door, Some("good"), None), Err(CallerError::Unknown));
 }
 
 #[test]
@@ -166,12 +170,12 @@ fn who_was_let_in_goes_when_the_token_does() {
     let mut callers = ["good", "checks"].map(|id| door.admit(Some(id.as_bytes()), || NOW).unwrap());
     for caller in &mut callers {
         assert_eq!(door.still(caller, Micros::new(END.get() - 1_000)), Ok(()));
-        assert_eq!(door.still(caller, END), Err(Refused::Expired));
+        assert_eq!(door.still(caller, END), Err(CallerError::Expired));
     }
     stage.revoke("good");
     let [good, checks] = &mut callers;
     for _ in 0..2 {
-        assert_eq!(door.still(good, NOW), Err(Refused::Unknown));
+        assert_eq!(door.still(good, NOW), Err(CallerError::Unknown));
         assert_eq!(door.still(checks, NOW), Ok(()));
     }
 }
@@ -193,14 +197,14 @@ fn what_was_used_is_told_once_also_of_a_token_that_is_revoked_meanwhile() {
     stage.revoke("checks");
     assert_eq!(stage.callers.used(), told(&["checks", "foreign"]));
     assert_eq!(stage.callers.used(), []);
-    assert_eq!(Callers::believed().used(), []);
+    assert_eq!(Authenticator::believed().used(), []);
 }
 
 #[test]
 fn refusals_are_counted_by_wire_and_reason() {
     let stage = Stage::set(TokensRequired::Always);
     let door = stage.door(Wire::Rls, LOOPBACK);
-    for refused in [Refused::Missing, Refused::Scope(Scope::Refund), Refused::Missing] {
+    for refused in [CallerError::Missing, CallerError::Scope(Scope::Refund), CallerError::Missing] {
         assert_eq!(door.note(refused), refused);
     }
     assert_eq!(stage.refused(Wire::Rls), [("missing", 2), ("scope", 1)]);

@@ -351,7 +351,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::{Listen, Secret};
+    use crate::config::{ConfigSecret, Listen};
 
     fn from_text(text: &str, environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
         let folder = tempfile::tempdir().expect("a folder for the test");
@@ -455,7 +455,7 @@ mod tests {
         write_secret(&file, "hunter2\n");
         let file = file.to_str().unwrap();
         let config = from_text("", &[("SLUICEGATE__RESP__PASSWORD_FILE", file)]).unwrap();
-        assert_eq!(config.resp.password, Some(Secret::new("hunter2")));
+        assert_eq!(config.resp.password, Some(ConfigSecret::new("hunter2")));
         assert!(!format!("{config:?}").contains("hunter2"));
         assert!(!toml::to_string(&config).unwrap().contains("hunter2"));
         let both = format!("[resp]\npassword = 'a'\npassword_file = '{file}'");
@@ -550,7 +550,7 @@ mod tests {
     fn a_secret_of_the_environment_is_a_text_whatever_it_looks_like() {
         for password in ["48151623", "true", "1.50", "1e3", "off"] {
             let config = from_text("", &[("SLUICEGATE__RESP__PASSWORD", password)]).unwrap();
-            assert_eq!(config.resp.password, Some(Secret::new(password)));
+            assert_eq!(config.resp.password, Some(ConfigSecret::new(password)));
         }
     }
 

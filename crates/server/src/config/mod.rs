@@ -24,8 +24,8 @@ use sluicegate_control::{Role, identity};
 pub use load::{ConfigError, Flags, load, of_text};
 pub use schema::schema;
 pub(crate) use store::TimeSource;
+pub use value::{ConfigSecret, Listen, Span};
 pub(crate) use value::{Endpoint, HostName, Network, OneOrMany};
-pub use value::{Listen, Secret, Span};
 
 use crate::log::{LogFormat, LogLevel};
 
@@ -81,7 +81,7 @@ pub(crate) struct StoreConfig {
     /// `memory://`, or a Redis or Valkey shared by servers: `redis://`, `rediss://`,
     /// `redis+sentinel://` or `redis+cluster://`.
     #[serde(serialize_with = "value::store_url")]
-    pub(crate) url: Secret,
+    pub(crate) url: ConfigSecret,
     /// Allow a Redis on another machine without TLS, for trusted networks only.
     pub(crate) url_insecure: bool,
     /// Maximum number of keys in a memory store, 1..=4294967295. Unset: 1,000,000. Beyond it, keys
@@ -125,7 +125,7 @@ pub(crate) struct PoliciesConfig {
 pub(crate) struct CatalogConfig {
     /// Database URL: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/DATABASE` or `postgres://…`. Unset:
     /// policies come from files.
-    pub(crate) url: Option<Secret>,
+    pub(crate) url: Option<ConfigSecret>,
     /// Name of this server among the nodes. Unset: host name and first listening port.
     pub(crate) node: Option<String>,
     /// File for a copy of the catalog, so that the server can start while the database is
@@ -165,7 +165,7 @@ pub(crate) struct OidcConfig {
     /// Client ID of this server at the provider.
     pub(crate) client_id: String,
     /// Client secret of this server.
-    pub(crate) client_secret: Option<Secret>,
+    pub(crate) client_secret: Option<ConfigSecret>,
     /// `https://HOST/v1/admin/oidc/callback`, as browsers reach it; register it at the provider.
     pub(crate) redirect_url: String,
     /// Requested scopes in addition to `openid`.
@@ -269,7 +269,7 @@ pub(crate) struct RespConfig {
     /// TLS settings. Unset: no TLS.
     pub(crate) tls: Option<TlsConfig>,
     /// Password that clients send with `AUTH`.
-    pub(crate) password: Option<Secret>,
+    pub(crate) password: Option<ConfigSecret>,
     /// Allow an address that other machines can reach without password, tokens or client
     /// certificates.
     pub(crate) insecure: bool,
@@ -369,7 +369,7 @@ pub(crate) struct TlsConfig {
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
-            url: Secret::new("memory://"),
+            url: ConfigSecret::new("memory://"),
             url_insecure: false,
             keys_max: None,
             keys_per_policy_max: None,
@@ -403,7 +403,7 @@ impl Default for CatalogConfig {
 
 impl OidcConfig {
     /// The same, as the catalog has it.
-    pub(crate) fn of_catalog(&self) -> identity::OidcConfig {
+    pub(crate) fn of_catalog(&self) -> identity::OidcProviderConfig {
         let Self {
             issuer,
             client_id,
@@ -416,8 +416,8 @@ impl OidcConfig {
             admin_group,
             roles,
         } = self;
-        let secret = client_secret.as_ref().map(Secret::expose).unwrap_or_default();
-        identity::OidcConfig {
+        let secret = client_secret.as_ref().map(ConfigSecret::expose).unwrap_or_default();
+        identity::OidcProviderConfig {
             issuer: issuer.clone(),
             client_id: client_id.clone(),
             client_secret: secret.to_owned(),
@@ -433,13 +433,13 @@ impl OidcConfig {
 }
 
 impl GroupRole {
-    fn of_catalog(&self) -> identity::GroupRole {
+    fn of_catalog(&self) -> identity::GroupGrant {
         let Self { group, app, role } = self;
         let role = match role {
             RoleName::Viewer => Role::Viewer,
             RoleName::Owner => Role::Owner,
         };
-        identity::GroupRole { group: group.clone(), app: app.clone(), role }
+        identity::GroupGrant { group: group.clone(), app: app.clone(), role }
     }
 }
 

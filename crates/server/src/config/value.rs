@@ -43,7 +43,7 @@ pub struct Span(pub Duration);
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ConfigSecret(String);
 
 /// Where a collector is: `http://127.0.0.1:4317`. Who asks there is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -168,7 +168,7 @@ impl fmt::Display for Span {
     }
 }
 
-impl Secret {
+impl ConfigSecret {
     /// A secret of this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -181,26 +181,29 @@ impl Secret {
 }
 
 /// Writes the URL of a store, which is no secret if it is this process.
-pub(super) fn store_url<S: Serializer>(url: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn store_url<S: Serializer>(
+    url: &ConfigSecret,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match url.expose() {
         "memory" | "memory://" => serializer.serialize_str("memory://"),
         _ => url.serialize(serializer),
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ConfigSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HIDDEN)
     }
 }
 
-impl Serialize for Secret {
+impl Serialize for ConfigSecret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(HIDDEN)
     }
 }
 
-impl<'de> Deserialize<'de> for Secret {
+impl<'de> Deserialize<'de> for ConfigSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // What is there instead may be a secret as well: it is not repeated.
         String::deserialize(deserializer)
@@ -338,7 +341,7 @@ impl JsonSchema for Endpoint {
     }
 }
 
-impl JsonSchema for Secret {
+impl JsonSchema for ConfigSecret {
     fn schema_name() -> Cow<'static, str> {
         "Secret".into()
     }

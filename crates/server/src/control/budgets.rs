@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use sluicegate::{Cost, Micros, Request, Verb};
-use sluicegate_control::api::{Budget, Budgets, Told};
+use sluicegate_control::api::{Budget, BudgetFuture, Budgets};
 use sluicegate_text::say;
 
-use crate::gate::Gate;
+use crate::gate::ServerEngine;
 use crate::protocol::Wire;
 
 /// The budgets that this server decides by.
 #[derive(Debug)]
-pub(super) struct Live(pub(super) Arc<Gate>);
+pub(super) struct EngineBudgets(pub(super) Arc<ServerEngine>);
 
-impl Live {
+impl EngineBudgets {
     /// Asks as an app that may do everything with it: a budget is shared by all that may use it.
     async fn ask(&self, policy: &str, key: &[u8], verb: Verb) -> Result<Budget, String> {
         let turn = self.0.turn(Wire::Admin);
@@ -36,12 +36,12 @@ impl Live {
     }
 }
 
-impl Budgets for Live {
-    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+impl Budgets for EngineBudgets {
+    fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         Box::pin(self.ask(policy, key, Verb::Peek { cost: Cost::ONE }))
     }
 
-    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> Told<'a> {
+    fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         Box::pin(async move {
             let done = self.ask(policy, key, Verb::Reset).await?;
             // What is done is done, whether it can be looked at or not.
@@ -49,7 +49,7 @@ impl Budgets for Live {
         })
     }
 
-    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> Told<'a> {
+    fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a> {
         Box::pin(async move {
             let cost = Cost::new(permits).map_err(|error| error.to_string())?;
             let done = self.ask(policy, key, Verb::Refund { cost }).await?;

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::follow::{Holding, now};
-use crate::callers::Callers;
+use super::follow::{SyncState, now};
+use crate::callers::Authenticator;
 
 /// How often it is looked at whether there is something to tell.
 const EVERY: Duration = Duration::from_secs(1);
@@ -23,13 +23,13 @@ const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Tells until `stop`, and which tokens were used once more then.
 pub(super) async fn keep(
     mut presence: Presence,
-    callers: &Callers,
-    mut holding: watch::Receiver<Holding>,
+    callers: &Authenticator,
+    mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
     let mut used_at: Option<Instant> = None;
     while !stop.is_cancelled() {
-        let Holding { held, catalog, .. } = holding.borrow_and_update().clone();
+        let SyncState { held, catalog, .. } = holding.borrow_and_update().clone();
         if let Some(catalog) = catalog {
             let saying = presence.say(&catalog, held.revision(), now());
             if let Some(Err(error)) = stop.run_until_cancelled(saying).await {
@@ -37,7 +37,7 @@ pub(super) async fn keep(
             }
             if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
                 used_at = Some(Instant::now());
-                note_used(callers, &catalog).await;
+                record_used_tokens(callers, &catalog).await;
             }
         }
         tokio::select! {
@@ -49,13 +49,13 @@ pub(super) async fn keep(
     }
     let catalog = holding.borrow().catalog.clone();
     if let Some(catalog) = catalog {
-        note_used(callers, &catalog).await;
+        record_used_tokens(callers, &catalog).await;
     }
 }
 
-async fn note_used(callers: &Callers, catalog: &Catalog) {
+async fn record_used_tokens(callers: &Authenticator, catalog: &Catalog) {
     let used = callers.used();
-    let noted = timeout(USED_WAIT_MAX, catalog.note_tokens_used(&used)).await;
+    let noted = timeout(USED_WAIT_MAX, catalog.record_tokens_used(&used)).await;
     if !matches!(noted, Ok(Ok(()))) {
         tracing::debug!("catalog: could not report token use");
     }

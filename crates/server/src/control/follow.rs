@@ -10,7 +10,7 @@ use rustix::system::uname;
 use sluicegate::store::redis::Revisions;
 use sluicegate::{Clock, WallClock};
 use sluicegate_control::api::{Api, Setup};
-use sluicegate_control::node::{Follower, Held, News, Presence};
+use sluicegate_control::node::{CatalogDelta, CatalogSnapshot, Follower, Presence};
 use sluicegate_control::{Catalog, Url};
 use sluicegate_policy::PolicySet;
 use sluicegate_text::say;
@@ -18,14 +18,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::budgets::Live as LiveBudgets;
+use super::budgets::EngineBudgets as LiveBudgets;
 use super::publish::Publisher;
-use super::{Office, clerk, kept};
-use crate::callers::Callers;
+use super::{AdminApi, clerk, kept};
+use crate::callers::Authenticator;
 use crate::config::{CatalogConfig, Listen};
-use crate::gate::Gate;
-use crate::policies::Live;
-use crate::store::OnRedis;
+use crate::gate::ServerEngine;
+use crate::policies::PolicyManager;
+use crate::store::RedisBackend;
 
 /// How often the catalog is asked for its revision: an edit is to hold everywhere within a second,
 /// and this is one row by its key.
@@ -49,8 +49,8 @@ const OFFICE_AFTER: Duration = Duration::from_secs(5);
 
 /// What follows the catalog.
 #[derive(Debug)]
-pub(crate) struct Following {
-    looks: Looks,
+pub(crate) struct CatalogSync {
+    looks: Poller,
     presence: Presence,
     /// The file that what is held is kept in.
     kept: PathBuf,
@@ -58,7 +58,7 @@ pub(crate) struct Following {
 
 /// What looks at the catalog.
 #[derive(Debug)]
-struct Looks {
+struct Poller {
     follower: Follower,
     url: Url,
     is_away: bool,
@@ -68,8 +68,8 @@ struct Looks {
 
 /// What is held, for those who do something with it that nobody waits for.
 #[derive(Clone, Debug)]
-pub(super) struct Holding {
-    pub(super) held: Arc<Held>,
+pub(super) struct SyncState {
+    pub(super) held: Arc<CatalogSnapshot>,
     /// How often tokens changed.
     pub(super) tokens: u64,
     /// The catalog, if it answered when it was asked last; and when it was asked what it answered last.
@@ -79,14 +79,14 @@ pub(super) struct Holding {
 
 /// What is told of what is news.
 #[derive(Clone, Copy)]
-pub(crate) struct Told<'a> {
-    pub(crate) gate: &'a Arc<Gate>,
-    pub(crate) live: &'a Live,
-    pub(crate) callers: &'a Callers,
-    pub(crate) office: &'a Office,
+pub(crate) struct Subscribers<'a> {
+    pub(crate) gate: &'a Arc<ServerEngine>,
+    pub(crate) live: &'a PolicyManager,
+    pub(crate) callers: &'a Authenticator,
+    pub(crate) office: &'a AdminApi,
 }
 
-impl Following {
+impl CatalogSync {
     /// What the catalog says now, or what was kept of it if it does not answer.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Following {
     pub(crate) async fn start(
         config: &CatalogConfig,
         listens: &[Listen],
-    ) -> Result<(Self, Vec<News>)> {
+    ) -> Result<(Self, Vec<CatalogDelta>)> {
         let Some(url) = &config.url else { bail!("catalog.url: is not set") };
         let url: Url = url.expose().parse().context("catalog.url")?;
         let name = match &config.node {
@@ -108,7 +108,7 @@ impl Following {
             Ok(held) => news.push(held),
             Err(error) => tracing::warn!("catalog.kept: ignored: {error}"),
         }
-        let mut looks = Looks { follower, url, is_away: false, asked_at: Instant::now() };
+        let mut looks = Poller { follower, url, is_away: false, asked_at: Instant::now() };
         match looks.look().await {
             Ok(new) => news.extend(new),
             Err(error) if looks.revision() == 0 => {
@@ -133,9 +133,9 @@ impl Following {
     }
 
     /// Opens the admin API, if the catalog is there: whoever sees the server start finds it.
-    pub(crate) async fn open_office(&self, told: Told<'_>) {
+    pub(crate) async fn open_admin_api(&self, told: Subscribers<'_>) {
         if !self.looks.is_away {
-            let opening = Opening { told, url: self.looks.url.clone() };
+            let opening = AdminApiOpener { told, url: self.looks.url.clone() };
             // Later, if it takes longer.
             opening.open(OFFICE_START_WAIT_MAX).await.ok();
         }
@@ -143,7 +143,7 @@ impl Following {
 
     /// Looks again and again until `stop`, and tells of what is news. What nobody waits for goes on
     /// beside that, however long it takes.
-    pub(crate) async fn keep(self, told: Told<'_>, stop: &CancellationToken) {
+    pub(crate) async fn keep(self, told: Subscribers<'_>, stop: &CancellationToken) {
         let Self { looks, presence, kept } = self;
         let redis = told.gate.engine().store().on_redis();
         let (tell, holding) = watch::channel(looks.holding());
@@ -152,10 +152,10 @@ impl Following {
                 Publisher::default().keep(redis, holding.clone(), stop).await;
             }
         };
-        let opening = Opening { told, url: looks.url.clone() };
+        let opening = AdminApiOpener { told, url: looks.url.clone() };
         tokio::join!(
             opening.keep(holding.clone(), stop),
-            looks.keep(&told, redis.map(OnRedis::revisions), &tell, stop),
+            looks.keep(&told, redis.map(RedisBackend::revisions), &tell, stop),
             clerk::keep(presence, told.callers, holding.clone(), stop),
             kept::keep(&kept, holding.clone(), stop),
             published,
@@ -163,12 +163,12 @@ impl Following {
     }
 }
 
-impl Looks {
+impl Poller {
     async fn keep(
         mut self,
-        told: &Told<'_>,
+        told: &Subscribers<'_>,
         mut heard: Option<Revisions>,
-        tell: &watch::Sender<Holding>,
+        tell: &watch::Sender<SyncState>,
         stop: &CancellationToken,
     ) {
         loop {
@@ -189,7 +189,7 @@ impl Looks {
     }
 
     /// Waits until it is time to look, or somebody says that there is something to see.
-    async fn pause(&self, told: &Told<'_>, heard: &mut Option<Revisions>) {
+    async fn pause(&self, told: &Subscribers<'_>, heard: &mut Option<Revisions>) {
         let pause = if self.is_away { AWAY_EVERY } else { EVERY };
         let later = async {
             let Some(heard) = heard else { return pending().await };
@@ -206,7 +206,7 @@ impl Looks {
     }
 
     /// What changed since the last look.
-    async fn look(&mut self) -> Result<Option<News>> {
+    async fn look(&mut self) -> Result<Option<CatalogDelta>> {
         let asked_at = Instant::now();
         let looked = timeout(LOOK_WAIT_MAX, self.follower.look(now())).await;
         let news = looked.context("no answer in time")??;
@@ -225,34 +225,34 @@ impl Looks {
         self.follower.held().revision()
     }
 
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> SyncState {
         let catalog = self.follower.catalog().filter(|_| !self.is_away).cloned();
         let (held, asked_at) = (Arc::clone(self.follower.held()), self.asked_at);
-        Holding { held, tokens: 0, catalog, asked_at }
+        SyncState { held, tokens: 0, catalog, asked_at }
     }
 
     /// Tells what is held now; who waits for that is woken if it is not what was told.
-    fn tell(&self, tell: &watch::Sender<Holding>, news: Option<&News>) {
+    fn tell(&self, tell: &watch::Sender<SyncState>, news: Option<&CatalogDelta>) {
         let now = self.holding();
         let tokens = u64::from(news.is_some_and(|news| news.tokens.is_some()));
         tell.send_if_modified(|holding| {
             let is_same = Arc::ptr_eq(&holding.held, &now.held)
                 && holding.catalog.is_some() == now.catalog.is_some();
-            *holding = Holding { tokens: holding.tokens + tokens, ..now };
+            *holding = SyncState { tokens: holding.tokens + tokens, ..now };
             !is_same
         });
     }
 }
 
 /// Where the admin API is opened.
-struct Opening<'a> {
-    told: Told<'a>,
+struct AdminApiOpener<'a> {
+    told: Subscribers<'a>,
     url: Url,
 }
 
-impl Opening<'_> {
+impl AdminApiOpener<'_> {
     /// Opens the admin API once the catalog is there, or not before `stop`.
-    async fn keep(&self, mut holding: watch::Receiver<Holding>, stop: &CancellationToken) {
+    async fn keep(&self, mut holding: watch::Receiver<SyncState>, stop: &CancellationToken) {
         let opened = async {
             while !self.told.office.is_open() {
                 // An error is that nobody looks any more, and then this ends as well.
@@ -284,8 +284,8 @@ impl Opening<'_> {
     }
 }
 
-impl Told<'_> {
-    fn take(&self, news: News, revision: i64) {
+impl Subscribers<'_> {
+    fn take(&self, news: CatalogDelta, revision: i64) {
         if let Some(tokens) = &news.tokens {
             self.callers.set(Arc::clone(tokens));
         }
@@ -297,8 +297,8 @@ impl Told<'_> {
 
 /// The policies that `news` come to, one after the other, for a server that starts.
 pub(crate) fn first(
-    news: Vec<News>,
-    (live, callers): (&Live, &Callers),
+    news: Vec<CatalogDelta>,
+    (live, callers): (&PolicyManager, &Authenticator),
     revision: i64,
 ) -> PolicySet {
     news.into_iter().fold(PolicySet::default(), |policies, news| {

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_control::node::Held;
+use sluicegate_control::node::CatalogSnapshot;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::follow::Holding;
+use super::follow::SyncState;
 
 /// How often the file is written at most: it is all that is held. It is written at once when a token
 /// changed: one that was revoked must not be good again after a start without the catalog.
@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// then.
 pub(super) async fn keep(
     path: &Path,
-    mut holding: watch::Receiver<Holding>,
+    mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
     let (mut written, mut is_failing) = (None, false);
@@ -41,7 +41,7 @@ pub(super) async fn keep(
         if is_last {
             return;
         }
-        let is_there = |holding: &Holding| is_held(holding, written.as_ref());
+        let is_there = |holding: &SyncState| is_held(holding, written.as_ref());
         let until_new = async {
             tokio::select! {
                 () = sleep(EVERY) => {}
@@ -54,6 +54,6 @@ pub(super) async fn keep(
     }
 }
 
-fn is_held(holding: &Holding, written: Option<&Arc<Held>>) -> bool {
+fn is_held(holding: &SyncState, written: Option<&Arc<CatalogSnapshot>>) -> bool {
     written.is_some_and(|written| Arc::ptr_eq(written, &holding.held))
 }

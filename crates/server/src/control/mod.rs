@@ -1,8 +1,8 @@
 //! The server as a node of a catalog: it holds what the catalog says, and serves its admin API.
 //!
 //! ```text
-//! catalog ─▶ follow ─▶ News ─▶ engine, callers          requests never come here
-//!    ▲ ▲       └─ Holding ─▶ kept: the file
+//! catalog ─▶ follow ─▶ CatalogDelta ─▶ engine, callers          requests never come here
+//!    ▲ ▲       └─ SyncState ─▶ kept: the file
 //!    │ │            ├─▶ publish ─▶ Redis, for programs that go there themselves, and other nodes
 //!    │ └────────────┴── clerk: what this node holds, tokens that were used
 //!    └─ admin API ◀─ office ◀─ wire                     budgets ─▶ engine
@@ -15,5 +15,5 @@ mod kept;
 mod office;
 mod publish;
 
-pub(crate) use follow::{Following, Told, first};
-pub(crate) use office::Office;
+pub(crate) use follow::{CatalogSync, Subscribers, first};
+pub(crate) use office::AdminApi;

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sluicegate::http::TrustedProxies;
 use sluicegate::http::problem::MEDIA_TYPE;
-use sluicegate_control::api::{Api, Source};
+use sluicegate_control::api::{Api, ClientAddress};
 use sluicegate_control::identity::Oidc;
 use tokio::sync::Notify;
 use tower::ServiceExt;
@@ -20,7 +20,7 @@ use crate::protocol::Peer;
 
 /// The admin API of a server.
 #[derive(Debug)]
-pub(crate) struct Office {
+pub(crate) struct AdminApi {
     /// None: the catalog was not reached yet.
     router: OnceLock<Router>,
     /// Somebody changed something.
@@ -35,7 +35,7 @@ pub(crate) struct Office {
     versions_max: NonZeroU32,
 }
 
-impl Office {
+impl AdminApi {
     /// The one that `config` describes, not open yet.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Office {
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
         let Some(router) = self.router.get() else { return away() };
         let source = self.source(peer, request.headers());
-        request.extensions_mut().insert(Source(source));
+        request.extensions_mut().insert(ClientAddress(source));
         let changes = !request.method().is_safe();
         let response = match router.clone().oneshot(request).await {
             Ok(response) => response,

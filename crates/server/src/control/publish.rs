@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate::store::redis::{Changed, Publication, Published, PublishedPolicy};
-use sluicegate_control::catalog::{PublishedPolicy as CatalogPolicy, State};
-use sluicegate_control::node::Held;
+use sluicegate::store::redis::{Publication, PublicationPolicy, PublishOutcome, RevisionDiff};
+use sluicegate_control::catalog::{PolicyState, PublishedPolicy as CatalogPolicy};
+use sluicegate_control::node::CatalogSnapshot;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::follow::Holding;
-use crate::store::OnRedis;
+use super::follow::SyncState;
+use crate::store::RedisBackend;
 
 /// How often it is looked at whether Redis still has the policies: it may have lost its data.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
     /// What was there last; none: nobody has looked.
-    there: Option<Arc<Held>>,
+    there: Option<Arc<CatalogSnapshot>>,
     /// A later revision that was found there, and when. If the catalog is asked after that and has not
     /// got so far, it was taken back.
     later: Option<(i64, Instant)>,
@@ -34,8 +34,8 @@ impl Publisher {
     /// until `stop`.
     pub(super) async fn keep(
         mut self,
-        store: &OnRedis,
-        mut holding: watch::Receiver<Holding>,
+        store: &RedisBackend,
+        mut holding: watch::Receiver<SyncState>,
         stop: &CancellationToken,
     ) {
         let publishing = async {
@@ -56,7 +56,7 @@ impl Publisher {
     }
 
     /// Publishes what is held, where Redis does not have it.
-    async fn look(&mut self, store: &OnRedis, Holding { held, asked_at, .. }: Holding) {
+    async fn look(&mut self, store: &RedisBackend, SyncState { held, asked_at, .. }: SyncState) {
         let documents: Vec<_> = held.policies().map(document).collect();
         let policies = held.policies().zip(&documents);
         let policies: Vec<_> = policies.map(|(it, document)| published(it, document)).collect();
@@ -65,22 +65,22 @@ impl Publisher {
             of_other => (None, of_other.as_ref()),
         };
         let names: Vec<_> = there.iter().flat_map(|there| held.differing(there)).collect();
-        let changed = there.map(|there| Changed { since: there.revision(), names: &names });
+        let changed = there.map(|there| RevisionDiff { since: there.revision(), names: &names });
         let taken_back = self.taken_back(held.revision(), asked_at);
         let instead_of = of_other.map(|there| there.revision()).or(taken_back);
         let publication =
             Publication { revision: held.revision(), policies: &policies, changed, instead_of };
         let problem = match store.publish(&publication).await {
-            Ok(Published::Written | Published::Known) => {
+            Ok(PublishOutcome::Written | PublishOutcome::Known) => {
                 (self.there, self.later) = (Some(Arc::clone(&held)), None);
                 None
             }
-            Ok(Published::Busy) => None,
-            Ok(Published::Later { revision }) => {
+            Ok(PublishOutcome::Busy) => None,
+            Ok(PublishOutcome::Later { revision }) => {
                 self.later = Some((revision, Instant::now()));
                 None
             }
-            Ok(Published::LaterFormat { format }) => {
+            Ok(PublishOutcome::LaterFormat { format }) => {
                 Some(format!("a later version of Sluicegate wrote them, in format {format}"))
             }
             Err(error) => Some(error.to_string()),
@@ -117,11 +117,11 @@ fn document(policy: &CatalogPolicy) -> Cow<'_, str> {
 /// What the document of a policy begins with that says its apps.
 const APPS: &str = "\"apps\":";
 
-fn published<'p>(policy: &'p CatalogPolicy, document: &'p str) -> PublishedPolicy<'p> {
-    PublishedPolicy {
+fn published<'p>(policy: &'p CatalogPolicy, document: &'p str) -> PublicationPolicy<'p> {
+    PublicationPolicy {
         name: &policy.name,
         app: &policy.app,
-        is_shadow: policy.state == State::Shadow,
+        is_shadow: policy.state == PolicyState::Shadow,
         version: policy.version,
         document,
     }
@@ -140,8 +140,13 @@ mod tests {
             (format!(r#"{{"apps":["*"],{rules}"#), format!(r#"{{"apps":["*"],{rules}"#)),
         ] {
             let (name, app) = ("orders".to_owned(), "shop".to_owned());
-            let policy =
-                CatalogPolicy { name, app, state: State::Active, version: 1, document: written };
+            let policy = CatalogPolicy {
+                name,
+                app,
+                state: PolicyState::Active,
+                version: 1,
+                document: written,
+            };
             assert_eq!(document(&policy), carried);
         }
     }

@@ -21,7 +21,7 @@ use foldhash::fast::FixedState;
 use sluicegate::{DecideError, Limits, Mode, Request, Verb};
 
 use super::keys::KeyWriter;
-use super::top::Tops;
+use super::top::PolicySketches;
 use crate::histogram::{Histogram, Spans};
 use crate::protocol::Wire;
 
@@ -43,7 +43,7 @@ pub(crate) enum Fate {
 
 /// Whose decision it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject<'a> {
+pub(crate) enum DecisionSource<'a> {
     /// A policy's.
     Policy(&'a str),
     /// That of rules which the caller brought along.
@@ -69,9 +69,9 @@ const REASONS: [&str; 5] = ["unknown_policy", "unconfigured", "key", "unsupporte
 
 /// All counts of a server.
 #[derive(Debug)]
-pub(crate) struct Counts {
-    shards: Box<[Shard]>,
-    table: Mutex<Arc<Table>>,
+pub(crate) struct ServerCounters {
+    shards: Box<[CounterShard]>,
+    table: Mutex<Arc<PolicyTable>>,
     /// The number of the table that holds.
     current: AtomicU64,
     /// Sketches of refused keys that there are.
@@ -81,21 +81,21 @@ pub(crate) struct Counts {
 
 /// The policies that are counted.
 #[derive(Debug)]
-struct Table {
+struct PolicyTable {
     /// Different from that of any other table in this process.
     number: u64,
-    by_name: HashMap<Box<str>, Arc<OfPolicy>, FixedState>,
-    caller: Arc<OfPolicy>,
-    unknown: Arc<OfPolicy>,
-    other: Arc<OfPolicy>,
+    by_name: HashMap<Box<str>, Arc<PolicyCounters>, FixedState>,
+    caller: Arc<PolicyCounters>,
+    unknown: Arc<PolicyCounters>,
+    other: Arc<PolicyCounters>,
 }
 
 /// The counts of one policy: for every shard and wire, made when first needed.
 #[derive(Debug)]
-pub(super) struct OfPolicy {
+pub(super) struct PolicyCounters {
     cells: Box<[OnceLock<Box<Cells>>]>,
     /// Which keys were refused most.
-    pub(super) tops: Tops,
+    pub(super) tops: PolicySketches,
 }
 
 #[derive(Debug)]
@@ -105,29 +105,29 @@ struct Cells([AtomicU64; PLACES]);
 /// What a thread counts besides, over all policies.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Shard {
+struct CounterShard {
     latency: [Histogram; WIRES],
     errors: [[AtomicU64; REASONS.len()]; WIRES],
     operations: [[AtomicU64; OPERATIONS.len()]; WIRES],
 }
 
 /// What a thread knows of itself.
-struct Here {
+struct ThreadState {
     /// Of no other thread.
     number: usize,
-    table: RefCell<Option<Arc<Table>>>,
+    table: RefCell<Option<Arc<PolicyTable>>>,
 }
 
 /// Where a thread counts.
 #[derive(Clone, Copy)]
-struct Place {
+struct ShardSlot {
     shard: usize,
     /// No other thread counts there.
     alone: bool,
 }
 
 thread_local! {
-    static HERE: Here = Here {
+    static HERE: ThreadState = ThreadState {
         number: THREADS.fetch_add(1, Relaxed),
         table: const { RefCell::new(None) },
     };
@@ -149,7 +149,7 @@ pub(crate) struct Decisions {
     pub(crate) count: u64,
 }
 
-impl Counts {
+impl ServerCounters {
     /// Of policies with these names, counted by so many threads.
     pub(crate) fn new<'n>(
         workers: NonZeroU16,
@@ -157,10 +157,10 @@ impl Counts {
         keys: Arc<KeyWriter>,
     ) -> Self {
         let shards = usize::from(workers.get()) + 1;
-        let table = Table::new(shards, names);
+        let table = PolicyTable::new(shards, names);
         let current = AtomicU64::new(table.number);
         let table = Mutex::new(Arc::new(table));
-        let shards = (0..shards).map(|_| Shard::default()).collect();
+        let shards = (0..shards).map(|_| CounterShard::default()).collect();
         Self { shards, table, current, sketches: AtomicUsize::new(0), keys }
     }
 
@@ -174,7 +174,7 @@ impl Counts {
     /// Counts a decision, and whose key it was where it was refused.
     pub(crate) fn decided(
         &self,
-        (wire, subject): (Wire, Subject<'_>),
+        (wire, subject): (Wire, DecisionSource<'_>),
         fate: Fate,
         mode: Mode,
         refused_key: Option<Option<&[u8]>>,
@@ -188,7 +188,7 @@ impl Counts {
     }
 
     /// Counts a request that could not be decided.
-    pub(crate) fn failed(&self, wire: Wire, subject: Subject<'_>, error: &DecideError) {
+    pub(crate) fn failed(&self, wire: Wire, subject: DecisionSource<'_>, error: &DecideError) {
         self.here(subject, |here, of_policy| {
             of_policy.add(here, wire, PLACES - 1);
             self.shards[here.shard].errors[wire as usize][reason(error)].fetch_add(1, Relaxed);
@@ -221,13 +221,13 @@ impl Counts {
 
     /// Where the thread counts that knows `here`: the workers have shards of their own, which are as
     /// many as the first threads that count; all others share the last one.
-    fn place(&self, here: &Here) -> Place {
+    fn place(&self, here: &ThreadState) -> ShardSlot {
         let last = self.shards.len() - 1;
-        Place { shard: here.number.min(last), alone: here.number < last }
+        ShardSlot { shard: here.number.min(last), alone: here.number < last }
     }
 
     /// Calls `count` with where the present thread counts, and the counts of `subject`.
-    fn here(&self, subject: Subject<'_>, count: impl FnOnce(Place, &OfPolicy)) {
+    fn here(&self, subject: DecisionSource<'_>, count: impl FnOnce(ShardSlot, &PolicyCounters)) {
         HERE.with(|here| {
             let mut seen = here.table.borrow_mut();
             let current = self.current.load(Ordering::Acquire);
@@ -239,7 +239,7 @@ impl Counts {
         });
     }
 
-    fn table(&self) -> Arc<Table> {
+    fn table(&self) -> Arc<PolicyTable> {
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -252,7 +252,7 @@ impl Counts {
     }
 
     /// What is counted of the keys of `policy` that are refused; `None` if there is no such policy.
-    pub(super) fn of(&self, policy: &str) -> Option<Arc<OfPolicy>> {
+    pub(super) fn of(&self, policy: &str) -> Option<Arc<PolicyCounters>> {
         self.table().by_name.get(policy).cloned()
     }
 
@@ -283,9 +283,9 @@ impl Counts {
     }
 }
 
-impl Table {
+impl PolicyTable {
     fn new<'n>(shards: usize, names: impl Iterator<Item = &'n str>) -> Self {
-        let new = || Arc::new(OfPolicy::new(shards));
+        let new = || Arc::new(PolicyCounters::new(shards));
         let (caller, unknown, other) = (new(), new(), new());
         let number = TABLES.fetch_add(1, Relaxed);
         let nobody = Self { number, by_name: HashMap::default(), caller, unknown, other };
@@ -301,38 +301,39 @@ impl Table {
                 break;
             }
             if !by_name.contains_key(name) {
-                by_name.insert(name.into(), Arc::new(OfPolicy::new(shards)));
+                by_name.insert(name.into(), Arc::new(PolicyCounters::new(shards)));
             }
         }
         let [caller, unknown, other] = [caller, unknown, other].map(Arc::clone);
         Self { number: TABLES.fetch_add(1, Relaxed), by_name, caller, unknown, other }
     }
 
-    fn of(&self, subject: Subject<'_>) -> &OfPolicy {
+    fn of(&self, subject: DecisionSource<'_>) -> &PolicyCounters {
         match subject {
-            Subject::Policy(name) => self.by_name.get(name).unwrap_or(&self.other),
-            Subject::Caller => &self.caller,
-            Subject::Unknown => &self.unknown,
+            DecisionSource::Policy(name) => self.by_name.get(name).unwrap_or(&self.other),
+            DecisionSource::Caller => &self.caller,
+            DecisionSource::Unknown => &self.unknown,
         }
     }
 
     /// All of them, by what they are called in metrics.
-    fn all(&self) -> impl Iterator<Item = (&str, &OfPolicy)> {
+    fn all(&self) -> impl Iterator<Item = (&str, &PolicyCounters)> {
         let Self { number: _, by_name, caller, unknown, other } = self;
-        let (of_caller, of_unknown) = (Subject::Caller.name(), Subject::Unknown.name());
+        let (of_caller, of_unknown) =
+            (DecisionSource::Caller.name(), DecisionSource::Unknown.name());
         let others = [(of_caller, caller), (of_unknown, unknown), ("(other)", other)];
         let others = others.into_iter().map(|(name, of_policy)| (name, &**of_policy));
         by_name.iter().map(|(name, of_policy)| (&**name, &**of_policy)).chain(others)
     }
 }
 
-impl OfPolicy {
+impl PolicyCounters {
     fn new(shards: usize) -> Self {
         let cells = (0..shards * WIRES).map(|_| OnceLock::new()).collect();
-        Self { cells, tops: Tops::new(shards) }
+        Self { cells, tops: PolicySketches::new(shards) }
     }
 
-    fn add(&self, here: Place, wire: Wire, place: usize) {
+    fn add(&self, here: ShardSlot, wire: Wire, place: usize) {
         let cells = self.cells[here.shard * WIRES + wire as usize].get_or_init(Cells::boxed);
         let cell = &cells.0[place];
         if here.alone {
@@ -372,7 +373,7 @@ impl Cells {
     }
 }
 
-impl<'a> Subject<'a> {
+impl<'a> DecisionSource<'a> {
     /// Whose decision `request` was, or with `error` would have been.
     pub(crate) fn of(request: &Request<'a>, error: Option<&DecideError>) -> Self {
         let Limits::Policy(policy) = request.limits else { return Self::Caller };
@@ -422,9 +423,9 @@ fn reason(error: &DecideError) -> usize {
 
 /// The counters that `of` finds in every shard, added up, with what they are called.
 fn sum<const N: usize>(
-    shards: &[Shard],
+    shards: &[CounterShard],
     names: [&'static str; N],
-    of: impl Fn(&Shard) -> &[AtomicU64; N],
+    of: impl Fn(&CounterShard) -> &[AtomicU64; N],
 ) -> impl Iterator<Item = (&'static str, u64)> {
     let mut sums = [0; N];
     for shard in shards {

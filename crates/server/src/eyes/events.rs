@@ -33,25 +33,25 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Where decisions are told to whoever watches.
 #[derive(Debug)]
 pub(crate) struct Events {
-    sender: broadcast::Sender<Arc<Event>>,
+    sender: broadcast::Sender<Arc<EncodedEvent>>,
     watchers: Arc<AtomicUsize>,
     keys: Arc<KeyWriter>,
 }
 
 /// What is told of a decision. Of a request that nobody could decide there is only the first part.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Told<'a> {
+pub(crate) struct DecisionEvent<'a> {
     pub(crate) wire: &'static str,
     pub(crate) policy: &'a str,
     pub(crate) verb: &'static str,
     pub(crate) result: &'static str,
     #[serde(flatten)]
-    pub(crate) decision: Option<Decided<'a>>,
+    pub(crate) decision: Option<DecisionFields<'a>>,
 }
 
 /// What is told of a decision that there is.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Decided<'a> {
+pub(crate) struct DecisionFields<'a> {
     pub(crate) mode: &'static str,
     pub(crate) rule: &'a str,
     pub(crate) limit: u64,
@@ -63,10 +63,10 @@ pub(crate) struct Decided<'a> {
 
 /// The whole of it.
 #[derive(Serialize)]
-struct Line<'a> {
+struct EventRecord<'a> {
     at_us: u64,
     #[serde(flatten)]
-    told: &'a Told<'a>,
+    told: &'a DecisionEvent<'a>,
     /// `null`: the budget that all share.
     key: Option<String>,
     /// Decisions that it stands for.
@@ -74,7 +74,7 @@ struct Line<'a> {
 }
 
 #[derive(Debug)]
-struct Event {
+struct EncodedEvent {
     policy: String,
     result: &'static str,
     json: String,
@@ -83,13 +83,13 @@ struct Event {
 /// Which events are wanted.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Filter {
+pub(crate) struct EventFilter {
     policy: Option<String>,
     result: Option<String>,
 }
 
 /// Somebody who watches.
-struct Watcher(Arc<AtomicUsize>);
+struct Subscriber(Arc<AtomicUsize>);
 
 /// What a thread may still tell.
 struct Allowance {
@@ -120,13 +120,13 @@ impl Events {
     }
 
     /// Tells those who watch what was decided on `key`, unless it is too soon for the next event.
-    pub(crate) fn tell(&self, told: &Told<'_>, key: Option<&[u8]>) {
+    pub(crate) fn tell(&self, told: &DecisionEvent<'_>, key: Option<&[u8]>) {
         let now = WallClock.now();
         let Some(weight) = ALLOWANCE.with(|allowance| allowance.take(now)) else { return };
         let key = key.map(|key| String::from_utf8_lossy(&self.keys.shown(key)).into_owned());
-        let line = Line { at_us: now.get(), told, key, weight };
+        let line = EventRecord { at_us: now.get(), told, key, weight };
         let json = serde_json::to_string(&line).expect("texts and numbers are always JSON");
-        let event = Event { policy: told.policy.to_owned(), result: told.result, json };
+        let event = EncodedEvent { policy: told.policy.to_owned(), result: told.result, json };
         // Nobody watches any more: then it was told to nobody.
         self.sender.send(Arc::new(event)).ok();
     }
@@ -135,12 +135,12 @@ impl Events {
     /// `stop`. `None` if too many watch already.
     pub(crate) fn watch(
         &self,
-        filter: Filter,
+        filter: EventFilter,
         stop: CancellationToken,
     ) -> Option<impl Stream<Item = String> + use<>> {
         let enter = |watchers| (watchers < WATCHERS_MAX).then_some(watchers + 1);
         self.watchers.try_update(Relaxed, Relaxed, enter).ok()?;
-        let watcher = Watcher(Arc::clone(&self.watchers));
+        let watcher = Subscriber(Arc::clone(&self.watchers));
         let watching = (self.sender.subscribe(), watcher, filter, stop);
         Some(stream::unfold(watching, async |(mut receiver, watcher, filter, stop)| {
             let said = tokio::select! {
@@ -154,7 +154,10 @@ impl Events {
 }
 
 /// The next thing to say.
-async fn next(receiver: &mut broadcast::Receiver<Arc<Event>>, filter: &Filter) -> Option<String> {
+async fn next(
+    receiver: &mut broadcast::Receiver<Arc<EncodedEvent>>,
+    filter: &EventFilter,
+) -> Option<String> {
     let wanted = async {
         loop {
             match receiver.recv().await {
@@ -172,15 +175,15 @@ async fn next(receiver: &mut broadcast::Receiver<Arc<Event>>, filter: &Filter) -
     timeout(SILENCE_MAX, wanted).await.unwrap_or_else(|_| Some(": nothing\n\n".to_owned()))
 }
 
-impl Filter {
-    fn lets_pass(&self, event: &Event) -> bool {
+impl EventFilter {
+    fn lets_pass(&self, event: &EncodedEvent) -> bool {
         let Self { policy, result } = self;
         policy.as_ref().is_none_or(|policy| *policy == event.policy)
             && result.as_ref().is_none_or(|result| result == event.result)
     }
 }
 
-impl Drop for Watcher {
+impl Drop for Subscriber {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -217,8 +220,8 @@ mod tests {
         Events::new(Arc::new(KeyWriter::new(format)))
     }
 
-    fn told<'a>(policy: &'a str, result: &'static str) -> Told<'a> {
-        Told { wire: "http", policy, verb: "check", result, decision: None }
+    fn told<'a>(policy: &'a str, result: &'static str) -> DecisionEvent<'a> {
+        DecisionEvent { wire: "http", policy, verb: "check", result, decision: None }
     }
 
     fn data(said: &str) -> Value {
@@ -242,7 +245,7 @@ mod tests {
         for (keys, shown) in [(KeyFormat::Hashed, None), (KeyFormat::Clear, Some("alice"))] {
             let events = events(keys);
             let mut watching =
-                pin!(events.watch(Filter::default(), CancellationToken::new()).unwrap());
+                pin!(events.watch(EventFilter::default(), CancellationToken::new()).unwrap());
             for key in [b"alice", b"alice"] {
                 events.tell(&told("p", "allowed"), Some(key));
             }
@@ -257,14 +260,14 @@ mod tests {
     #[tokio::test]
     async fn only_what_is_wanted_is_told_and_who_lags_hears_how_much_it_missed() {
         let events = events(KeyFormat::Hashed);
-        let filter = Filter { policy: Some("p".into()), result: Some("refused".into()) };
+        let filter = EventFilter { policy: Some("p".into()), result: Some("refused".into()) };
         let mut watching = pin!(events.watch(filter, CancellationToken::new()).unwrap());
         for (policy, result) in [("q", "refused"), ("p", "allowed"), ("p", "refused")] {
             events.tell(&told(policy, result), None);
         }
         let said = data(&watching.next().await.unwrap());
         assert_eq!((&said["policy"], &said["result"]), (&"p".into(), &"refused".into()));
-        let event = Event { policy: "p".into(), result: "refused", json: String::new() };
+        let event = EncodedEvent { policy: "p".into(), result: "refused", json: String::new() };
         let event = Arc::new(event);
         for _ in 0..WAITING_MAX + 7 {
             events.sender.send(Arc::clone(&event)).unwrap();
@@ -276,7 +279,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_watches_in_silence_hears_that_it_is_silent_and_the_end() {
         let (events, stop) = (events(KeyFormat::Hashed), CancellationToken::new());
-        let mut watching = pin!(events.watch(Filter::default(), stop.clone()).unwrap());
+        let mut watching = pin!(events.watch(EventFilter::default(), stop.clone()).unwrap());
         assert_eq!(watching.next().await.unwrap(), ": nothing\n\n");
         stop.cancel();
         assert_eq!(watching.next().await, None);
@@ -285,7 +288,7 @@ mod tests {
     #[test]
     fn so_many_watch_and_no_more_until_one_leaves() {
         let events = events(KeyFormat::Hashed);
-        let watch = || events.watch(Filter::default(), CancellationToken::new());
+        let watch = || events.watch(EventFilter::default(), CancellationToken::new());
         let mut watching: Vec<_> = (0..WATCHERS_MAX).map(|_| watch().unwrap()).collect();
         assert!(watch().is_none() && events.are_watched());
         watching.pop();
@@ -297,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_told_where_nothing_was() {
         let events = events(KeyFormat::Hashed);
-        let watching = events.watch(Filter::default(), CancellationToken::new()).unwrap();
+        let watching = events.watch(EventFilter::default(), CancellationToken::new()).unwrap();
         assert!(pin!(watching).next().now_or_never().is_none());
     }
 }

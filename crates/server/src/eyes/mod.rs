@@ -1,7 +1,7 @@
 //! What operators see of a server: counts, the keys that are refused most, decisions as they are made.
 //!
 //! ```text
-//! wire ─▶ Gate ─▶ decision ─▶ Eyes::see ─┬─▶ counts  (always; a scrape adds them up)
+//! wire ─▶ ServerEngine ─▶ decision ─▶ Telemetry::see ─┬─▶ counts  (always; a scrape adds them up)
 //!                                        ├─▶ top     (refusals only)
 //!                                        └─▶ events  (while somebody watches)
 //! ```
@@ -21,16 +21,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use sluicegate::policy::PolicySet;
-use sluicegate::{DecideError, Micros, Passage, Request, Way};
+use sluicegate::{Admission, DecideError, Disposition, Micros, Request};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use counts::Subject;
-use counts::{Counts, Fate};
+pub(crate) use counts::DecisionSource;
 #[cfg(test)]
 use counts::{Decisions, POLICIES_COUNTED_MAX};
-use events::{Decided, Told};
-pub(crate) use events::{Events, Filter};
+use counts::{Fate, ServerCounters};
+use events::{DecisionEvent, DecisionFields};
+pub(crate) use events::{EventFilter, Events};
 pub(crate) use keys::KeyWriter;
 pub(crate) use top::{SHOWN_MAX, Top};
 
@@ -41,13 +41,13 @@ use crate::protocol::Wire;
 /// as half of one.
 const SAMPLED: u32 = 64;
 
-/// How often refusals that are no news are forgotten: [`Eyes::top`] looks back once to twice as far.
+/// How often refusals that are no news are forgotten: [`Telemetry::top`] looks back once to twice as far.
 pub(crate) const TURN: Duration = Duration::from_secs(300);
 
 /// What is seen of the decisions of a server.
 #[derive(Debug)]
-pub(crate) struct Eyes {
-    pub(crate) counts: Counts,
+pub(crate) struct Telemetry {
+    pub(crate) counts: ServerCounters,
     events: Events,
     /// Of how many decisions one is timed, less one: all bits of a number.
     untimed: u32,
@@ -66,25 +66,25 @@ pub(crate) struct Connections {
 
 /// A connection that is open.
 #[derive(Debug)]
-struct Open(Arc<Connections>);
+struct OpenConnection(Arc<Connections>);
 
 /// When a decision began, where it is timed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun(Option<Instant>);
+pub(crate) struct DecisionTimer(Option<Instant>);
 
 /// What is seen of one decision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ObservedDecision<'a> {
     pub(crate) wire: Wire,
     pub(crate) request: &'a Request<'a>,
-    pub(crate) decided: Result<&'a Passage, &'a DecideError>,
+    pub(crate) decided: Result<&'a Admission, &'a DecideError>,
 }
 
 thread_local! {
     static TICKS: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Eyes {
+impl Telemetry {
     /// For the decisions of `workers` by `policies`; on a store that is `far`, all are timed.
     pub(crate) fn new(
         workers: NonZeroU16,
@@ -94,7 +94,7 @@ impl Eyes {
     ) -> Self {
         let keys = Arc::new(KeyWriter::new(keys));
         Self {
-            counts: Counts::new(workers, names(policies), Arc::clone(&keys)),
+            counts: ServerCounters::new(workers, names(policies), Arc::clone(&keys)),
             events: Events::new(keys),
             untimed: if far { 0 } else { SAMPLED - 1 },
             connections: Default::default(),
@@ -110,17 +110,17 @@ impl Eyes {
     /// A decision begins.
     #[inline]
     #[expect(clippy::disallowed_methods, reason = "a span is measured, nothing is decided by it")]
-    pub(crate) fn begin(&self) -> Begun {
+    pub(crate) fn begin(&self) -> DecisionTimer {
         let tick = TICKS.get();
         TICKS.set(tick.wrapping_add(1));
-        Begun((tick & self.untimed == 0).then(Instant::now))
+        DecisionTimer((tick & self.untimed == 0).then(Instant::now))
     }
 
     /// A decision was made, or could not be.
     #[inline]
-    pub(crate) fn see(&self, seen: &Seen<'_>, begun: Begun) {
-        let Seen { wire, request, .. } = *seen;
-        if let Begun(Some(begun)) = begun {
+    pub(crate) fn see(&self, seen: &ObservedDecision<'_>, begun: DecisionTimer) {
+        let ObservedDecision { wire, request, .. } = *seen;
+        if let DecisionTimer(Some(begun)) = begun {
             let held = seen.decided.map_or(Micros::ZERO, |passage| passage.held);
             self.counts.took(wire, begun.elapsed().saturating_sub(held.into()));
         }
@@ -130,21 +130,21 @@ impl Eyes {
         match seen.decided {
             Err(error) => self.counts.failed(wire, seen.subject(), error),
             Ok(_) if self.counts.operated(wire, &request.verb) => {}
-            Ok(Passage { answer, way, held }) => {
+            Ok(Admission { answer, way, held }) => {
                 let fate = fate(way, *held);
                 // Some may have been granted of what is over the limit as a whole.
-                let refused = (*way != Way::Through).then_some(request.key);
+                let refused = (*way != Disposition::Allowed).then_some(request.key);
                 self.counts.decided((wire, seen.subject()), fate, answer.mode, refused);
             }
         }
     }
 
     #[cold]
-    fn tell(&self, seen: &Seen<'_>) {
-        let Seen { wire, request, decided, .. } = *seen;
+    fn tell(&self, seen: &ObservedDecision<'_>) {
+        let ObservedDecision { wire, request, decided, .. } = *seen;
         let policy = seen.subject().name();
         let result = decided.map_or("error", |passage| result_name(&passage.way, passage.held));
-        let decision = decided.ok().map(|Passage { answer, way: _, held }| Decided {
+        let decision = decided.ok().map(|Admission { answer, way: _, held }| DecisionFields {
             mode: answer.mode.name(),
             rule: answer.rule(),
             limit: answer.decision.limit,
@@ -153,7 +153,7 @@ impl Eyes {
             held_us: held.get(),
         });
         let verb = request.verb.name();
-        let told = Told { wire: wire.name(), policy, verb, result, decision };
+        let told = DecisionEvent { wire: wire.name(), policy, verb, result, decision };
         self.events.tell(&told, request.key);
     }
 
@@ -190,9 +190,9 @@ impl Eyes {
     }
 }
 
-impl<'a> Seen<'a> {
-    fn subject(&self) -> Subject<'a> {
-        Subject::of(self.request, self.decided.err())
+impl<'a> ObservedDecision<'a> {
+    fn subject(&self) -> DecisionSource<'a> {
+        DecisionSource::of(self.request, self.decided.err())
     }
 }
 
@@ -224,7 +224,7 @@ impl Connections {
         serving: F,
     ) -> impl Future<Output = F::Output> + use<F> {
         self.accepted.fetch_add(1, Relaxed);
-        let open = Open(Arc::clone(self));
+        let open = OpenConnection(Arc::clone(self));
         async move {
             let _open = open;
             serving.await
@@ -232,7 +232,7 @@ impl Connections {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Relaxed);
     }
@@ -243,18 +243,18 @@ fn names(policies: &PolicySet) -> impl Iterator<Item = &str> {
 }
 
 /// What became of a request, as metrics and events call it.
-pub(crate) fn result_name(way: &Way, held: Micros) -> &'static str {
+pub(crate) fn result_name(way: &Disposition, held: Micros) -> &'static str {
     fate(way, held).name()
 }
 
-fn fate(way: &Way, held: Micros) -> Fate {
+fn fate(way: &Disposition, held: Micros) -> Fate {
     match way {
-        Way::Through if held > Micros::ZERO => Fate::Held,
-        Way::Through => Fate::Allowed,
-        Way::Refused => Fate::Refused,
-        Way::Marked(_) => Fate::Degraded,
-        Way::Diverted(_) => Fate::Diverted,
-        Way::Shadowed => Fate::Shadowed,
+        Disposition::Allowed if held > Micros::ZERO => Fate::Held,
+        Disposition::Allowed => Fate::Allowed,
+        Disposition::Refused => Fate::Refused,
+        Disposition::Degraded(_) => Fate::Degraded,
+        Disposition::Diverted(_) => Fate::Diverted,
+        Disposition::Shadowed => Fate::Shadowed,
     }
 }
 

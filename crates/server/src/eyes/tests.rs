@@ -8,7 +8,7 @@ use sluicegate::policy::{Document, PolicySet, Rules};
 use sluicegate::{Cost, Micros, Patience, Rate, RuleSet, Settlement, TokenBucket, Verb};
 
 use super::*;
-use crate::gate::Gate;
+use crate::gate::ServerEngine;
 
 const POLICIES: &str = "policies:
   - { name: plain, rules: [ { fixed_window: { limit: 2, window: 1d } } ] }
@@ -26,12 +26,12 @@ fn check<'a>(policy: &'a str, key: &'a [u8]) -> Request<'a> {
     Request::new(policy, Some(key), Verb::Check { cost: Cost::ONE })
 }
 
-fn ask(gate: &Gate, wire: Wire, request: &Request<'_>) {
+fn ask(gate: &ServerEngine, wire: Wire, request: &Request<'_>) {
     gate.turn_at(wire, Micros::SECOND).try_decide(request).expect("memory answers at once").ok();
 }
 
 /// Every count, as `policy wire result mode`.
-fn counted(gate: &Gate) -> BTreeMap<String, u64> {
+fn counted(gate: &ServerEngine) -> BTreeMap<String, u64> {
     let decisions = gate.eyes().counts.decisions().into_iter();
     let named = decisions.map(|Decisions { policy, wire, result, mode, count }| {
         (format!("{policy} {wire} {result} {mode}"), count)
@@ -45,7 +45,7 @@ fn is(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
 
 #[test]
 fn every_decision_is_counted_by_what_became_of_it() {
-    let gate = Gate::in_memory(set(POLICIES));
+    let gate = ServerEngine::in_memory(set(POLICIES));
     for policy in ["plain", "shade", "mark", "away"] {
         for _ in 0..3 {
             ask(&gate, Wire::Http, &check(policy, b"k"));
@@ -79,7 +79,7 @@ fn every_decision_is_counted_by_what_became_of_it() {
 
 #[test]
 fn what_asks_for_no_permits_is_no_decision() {
-    let gate = Gate::in_memory(set(POLICIES));
+    let gate = ServerEngine::in_memory(set(POLICIES));
     for verb in [Verb::Peek { cost: Cost::ONE }, Verb::Refund { cost: Cost::ONE }, Verb::Reset] {
         ask(&gate, Wire::Resp, &Request::new("plain", None, verb));
     }
@@ -91,7 +91,7 @@ fn what_asks_for_no_permits_is_no_decision() {
 
 #[tokio::test]
 async fn settlements_and_explanations_are_seen() {
-    let gate = Gate::in_memory(set(POLICIES));
+    let gate = ServerEngine::in_memory(set(POLICIES));
     let (charged, key) = (Cost::ONE, Some(&b"k"[..]));
     for (id, cost) in [(&b"less"[..], 0), (b"less", 0), (b"more", 9), (b"same", 1), (b"", 1)] {
         let settlement = Settlement { policy: "plain", key, app: None, id, charged, cost };
@@ -107,7 +107,7 @@ async fn settlements_and_explanations_are_seen() {
 
 #[tokio::test]
 async fn all_that_is_done_for_several_together_is_seen() {
-    let gate = Gate::in_memory(set(POLICIES));
+    let gate = ServerEngine::in_memory(set(POLICIES));
     let both = [check("mark", b"k"), check("plain", b"k")];
     let both = both.map(|check| check.with_patience(Patience::None));
     for _ in 0..2 {
@@ -134,7 +134,7 @@ async fn all_that_is_done_for_several_together_is_seen() {
 async fn what_was_held_back_is_counted_as_that_and_its_wait_is_no_latency() {
     let held = "policies: [ { name: q, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ], \
                 overflow: { queue: { max_wait: 2s } } } ]";
-    let gate = Gate::in_memory(set(held));
+    let gate = ServerEngine::in_memory(set(held));
     for _ in 0..2 {
         let check = check("q", b"k").with_patience(Patience::Policy);
         gate.turn(Wire::Http).decide(&check).await.unwrap();
@@ -145,7 +145,7 @@ async fn what_was_held_back_is_counted_as_that_and_its_wait_is_no_latency() {
 
 #[test]
 fn rules_that_callers_bring_along_are_counted_together() {
-    let gate = Gate::in_memory(set(POLICIES));
+    let gate = ServerEngine::in_memory(set(POLICIES));
     let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
     let rules = Rules::new(RuleSet::single("theirs", bucket.into())).unwrap();
     for name in ["CL", "another"] {
@@ -157,8 +157,9 @@ fn rules_that_callers_bring_along_are_counted_together() {
 #[test]
 fn counts_stay_when_the_policies_change_and_no_thread_loses_any() {
     const EACH: u64 = 20_000;
-    let eyes = Eyes::new(NonZeroU16::new(3).unwrap(), &set(POLICIES), false, KeyFormat::Hashed);
-    let gate = Gate::in_memory_seen_by(set(POLICIES), eyes);
+    let eyes =
+        Telemetry::new(NonZeroU16::new(3).unwrap(), &set(POLICIES), false, KeyFormat::Hashed);
+    let gate = ServerEngine::in_memory_seen_by(set(POLICIES), eyes);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -184,13 +185,16 @@ fn counts_stay_when_the_policies_change_and_no_thread_loses_any() {
 
 #[test]
 fn further_policies_than_are_counted_alone_are_counted_together() {
-    let counts =
-        Counts::new(NonZeroU16::MIN, [].into_iter(), Arc::new(KeyWriter::new(KeyFormat::Hashed)));
+    let counts = ServerCounters::new(
+        NonZeroU16::MIN,
+        [].into_iter(),
+        Arc::new(KeyWriter::new(KeyFormat::Hashed)),
+    );
     let names: Vec<_> = (0..POLICIES_COUNTED_MAX + 2).map(|number| format!("p{number}")).collect();
     counts.follow(names.iter().map(String::as_str));
     for name in &names {
         counts.decided(
-            (Wire::Http, Subject::Policy(name)),
+            (Wire::Http, DecisionSource::Policy(name)),
             Fate::Allowed,
             sluicegate::Mode::Store,
             None,
@@ -204,8 +208,8 @@ fn further_policies_than_are_counted_alone_are_counted_together() {
 #[test]
 fn one_decision_in_memory_in_64_is_timed_and_all_on_another_machine() {
     for (far, timed) in [(false, 10), (true, 640)] {
-        let eyes = Eyes::new(NonZeroU16::MIN, &set(POLICIES), far, KeyFormat::Hashed);
-        let gate = Gate::in_memory_seen_by(set(POLICIES), eyes);
+        let eyes = Telemetry::new(NonZeroU16::MIN, &set(POLICIES), far, KeyFormat::Hashed);
+        let gate = ServerEngine::in_memory_seen_by(set(POLICIES), eyes);
         for _ in 0..640 {
             ask(&gate, Wire::Http, &check("plain", b"k"));
         }
@@ -215,8 +219,8 @@ fn one_decision_in_memory_in_64_is_timed_and_all_on_another_machine() {
 
 #[test]
 fn refused_keys_are_listed_and_others_are_not() {
-    let eyes = Eyes::new(NonZeroU16::MIN, &set(POLICIES), false, KeyFormat::Clear);
-    let gate = Gate::in_memory_seen_by(set(POLICIES), eyes);
+    let eyes = Telemetry::new(NonZeroU16::MIN, &set(POLICIES), false, KeyFormat::Clear);
+    let gate = ServerEngine::in_memory_seen_by(set(POLICIES), eyes);
     for (key, times) in [("alice", 5), ("bob", 3), ("carol", 2)] {
         for _ in 0..times {
             ask(&gate, Wire::Http, &check("plain", key.as_bytes()));
@@ -230,7 +234,7 @@ fn refused_keys_are_listed_and_others_are_not() {
 
 #[tokio::test]
 async fn what_is_granted_in_part_to_a_gateway_is_counted_as_over_the_limit() {
-    let gate = Gate::in_memory(set(POLICIES));
+    let gate = ServerEngine::in_memory(set(POLICIES));
     let verb = Verb::AtMost { cost: Cost::new(5).expect("it is within the range") };
     for policy in ["plain", "mark"] {
         let request = Request::new(policy, Some(b"ann"), verb.clone());

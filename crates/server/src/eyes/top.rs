@@ -43,13 +43,13 @@ pub(crate) const SHOWN_MAX: usize = COUNTERS;
 
 /// The sketches of one policy, one a shard, made when first needed.
 #[derive(Debug)]
-pub(super) struct Tops {
-    sketches: Box<[OnceLock<Option<Mutex<Turns>>>]>,
+pub(super) struct PolicySketches {
+    sketches: Box<[OnceLock<Option<Mutex<SketchPair>>>]>,
 }
 
 /// What is counted now, and what was counted in the span before.
 #[derive(Debug, Default)]
-struct Turns {
+struct SketchPair {
     now: Sketch,
     before: Sketch,
 }
@@ -58,11 +58,11 @@ struct Turns {
 struct Sketch {
     /// Hashes of the keys, apart so that looking for one is quick.
     hashes: Vec<u64>,
-    counters: Vec<Counter>,
+    counters: Vec<KeyCounter>,
 }
 
 #[derive(Clone, Debug)]
-struct Counter {
+struct KeyCounter {
     count: u64,
     error: u64,
     key: Option<Vec<u8>>,
@@ -83,7 +83,7 @@ pub(crate) struct Top {
 
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
-impl Tops {
+impl PolicySketches {
     /// For so many shards.
     pub(super) fn new(shards: usize) -> Self {
         Self { sketches: (0..shards).map(|_| OnceLock::new()).collect() }
@@ -141,7 +141,7 @@ impl Sketch {
         }
         if self.hashes.len() < COUNTERS {
             self.hashes.push(hash);
-            let mut counter = Counter { count: 1, error: 0, key: None, is_cut: false };
+            let mut counter = KeyCounter { count: 1, error: 0, key: None, is_cut: false };
             counter.name(key, keys);
             self.counters.push(counter);
             return;
@@ -164,7 +164,7 @@ impl Sketch {
     }
 
     /// A copy to look things up in, by hash.
-    fn sorted(&self) -> (u64, Vec<(u64, Counter)>) {
+    fn sorted(&self) -> (u64, Vec<(u64, KeyCounter)>) {
         let mut sorted: Vec<_> =
             self.hashes.iter().copied().zip(self.counters.iter().cloned()).collect();
         sorted.sort_unstable_by_key(|(hash, _)| *hash);
@@ -172,7 +172,7 @@ impl Sketch {
     }
 }
 
-impl Counter {
+impl KeyCounter {
     /// Whose it is, written where the last name was.
     fn name(&mut self, key: Option<&[u8]>, keys: &KeyWriter) {
         let Some(key) = key else {
@@ -188,7 +188,7 @@ impl Counter {
 }
 
 /// All keys of these sketches: what one does not count is as much as it may have missed.
-fn joined(sketches: &[(u64, Vec<(u64, Counter)>)]) -> Vec<Top> {
+fn joined(sketches: &[(u64, Vec<(u64, KeyCounter)>)]) -> Vec<Top> {
     let mut hashes: Vec<u64> =
         sketches.iter().flat_map(|(_, sorted)| sorted.iter().map(|(hash, _)| *hash)).collect();
     hashes.sort_unstable();
@@ -209,7 +209,7 @@ fn joined(sketches: &[(u64, Vec<(u64, Counter)>)]) -> Vec<Top> {
                 }
             }
         }
-        let Counter { key, is_cut, .. } = name?;
+        let KeyCounter { key, is_cut, .. } = name?;
         let shown = key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned());
         let is_utf8 = key.as_ref().is_none_or(|key| std::str::from_utf8(key).is_ok());
         Some(Top {
@@ -255,7 +255,7 @@ mod tests {
     fn the_keys_that_are_refused_most_are_found_and_every_bound_holds() {
         const REFUSED: usize = 200_000;
         for seed in 0..5 {
-            let (tops, keys, made) = (Tops::new(4), clear(), AtomicUsize::new(0));
+            let (tops, keys, made) = (PolicySketches::new(4), clear(), AtomicUsize::new(0));
             let mut truth: HashMap<usize, u64> = HashMap::new();
             for (number, rank) in zipf(seed, 10_000, REFUSED).into_iter().enumerate() {
                 *truth.entry(rank).or_default() += 1;
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn refusals_are_forgotten_after_two_turns() {
-        let (tops, made) = (Tops::new(1), AtomicUsize::new(0));
+        let (tops, made) = (PolicySketches::new(1), AtomicUsize::new(0));
         tops.note(0, None, (&clear(), &made));
         tops.turn();
         assert_eq!(tops.list(9).len(), 1);
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_long_key_is_cut_and_one_that_is_no_text_is_shown_as_far_as_it_is() {
-        let (tops, made) = (Tops::new(1), AtomicUsize::new(0));
+        let (tops, made) = (PolicySketches::new(1), AtomicUsize::new(0));
         tops.note(0, Some(&[b'x'; 1024]), (&clear(), &made));
         tops.note(0, Some(&[0xff, b'a']), (&clear(), &made));
         let shown = serde_json::to_string(&tops.list(9)).unwrap();
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn keys_are_hashed_whole_where_that_is_wanted() {
-        let (tops, made) = (Tops::new(2), AtomicUsize::new(0));
+        let (tops, made) = (PolicySketches::new(2), AtomicUsize::new(0));
         let keys = KeyWriter::new(KeyFormat::Hashed);
         for (shard, end) in [(0, b'a'), (1, b'a'), (0, b'b')] {
             let mut key = [b'x'; 1024];
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn there_are_no_more_sketches_than_there_may_be() {
         let made = AtomicUsize::new(SKETCHES_MAX - 1);
-        let (first, second) = (Tops::new(1), Tops::new(1));
+        let (first, second) = (PolicySketches::new(1), PolicySketches::new(1));
         first.note(0, Some(b"k"), (&clear(), &made));
         second.note(0, Some(b"k"), (&clear(), &made));
         assert_eq!((first.list(9).len(), second.list(9).len()), (1, 0));

@@ -19,28 +19,28 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use sluicegate_control::api::damaged_total;
 
-use crate::callers::Callers;
-use crate::gate::Gate;
+use crate::callers::Authenticator;
+use crate::gate::ServerEngine;
 use crate::histogram::Spans;
-use crate::policies::Live;
+use crate::policies::PolicyManager;
 use crate::protocol::Wire;
-use crate::store::{AnyStore, OnRedis};
+use crate::store::{AnyStore, RedisBackend};
 pub(crate) use classic::classic;
-use process::Process;
+use process::ProcessStats;
 
 /// What a scrape looks at.
 #[derive(Clone, Debug)]
 pub(crate) struct Scrape {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) live: Arc<Live>,
-    pub(crate) callers: Arc<Callers>,
+    pub(crate) gate: Arc<ServerEngine>,
+    pub(crate) live: Arc<PolicyManager>,
+    pub(crate) callers: Arc<Authenticator>,
 }
 
 /// The names and values of a sample's labels.
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
 /// The same, as they are written.
-struct Written<'a>(Labels<'a>);
+struct EncodedLabels<'a>(Labels<'a>);
 
 /// Writes families of samples.
 struct Families<'a>(DescriptorEncoder<'a>);
@@ -176,14 +176,14 @@ impl Collector for Scrape {
         self.connections(&mut families)?;
         let version: Labels<'_> = &[("version", env!("CARGO_PKG_VERSION"))];
         families.info("sluicegate_build", "Build information", version)?;
-        match Process::read() {
+        match ProcessStats::read() {
             Some(process) => of_process(&process, &mut families),
             None => Ok(()),
         }
     }
 }
 
-fn redis(store: &OnRedis, families: &mut Families<'_>) -> fmt::Result {
+fn redis(store: &RedisBackend, families: &mut Families<'_>) -> fmt::Result {
     let stats = store.stats();
     let fleet = store.fleet();
     let help = "Live servers that share the store; 0 if unknown";
@@ -217,8 +217,8 @@ fn redis(store: &OnRedis, families: &mut Families<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn of_process(process: &Process, families: &mut Families<'_>) -> fmt::Result {
-    let Process {
+fn of_process(process: &ProcessStats, families: &mut Families<'_>) -> fmt::Result {
+    let ProcessStats {
         cpu_seconds,
         threads,
         start_seconds,
@@ -250,7 +250,7 @@ impl Families<'_> {
     ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, kind)?;
         for (labels, value) in samples {
-            write(&mut family.encode_family(&Written(&labels))?, value)?;
+            write(&mut family.encode_family(&EncodedLabels(&labels))?, value)?;
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl Families<'_> {
 
     fn info(&mut self, name: &str, help: &str, labels: Labels<'_>) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Info)?;
-        family.encode_info(&Written(labels))
+        family.encode_info(&EncodedLabels(labels))
     }
 
     fn histograms<'l, const N: usize>(
@@ -316,7 +316,7 @@ fn spans_of(one: &mut MetricEncoder<'_>, spans: Spans) -> fmt::Result {
     one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
-impl EncodeLabelSet for Written<'_> {
+impl EncodeLabelSet for EncodedLabels<'_> {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
         for (name, value) in self.0 {
             let mut label = encoder.encode_label();

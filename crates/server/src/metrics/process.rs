@@ -6,7 +6,7 @@ use rustix::param::{clock_ticks_per_second, page_size};
 
 /// What a process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Process {
+pub(super) struct ProcessStats {
     pub(super) cpu_seconds: f64,
     pub(super) threads: u64,
     /// Since the Unix epoch.
@@ -17,7 +17,7 @@ pub(super) struct Process {
     pub(super) open_files_max: u64,
 }
 
-impl Process {
+impl ProcessStats {
     /// This one, now; `None` on a system that does not tell.
     pub(super) fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
@@ -65,7 +65,7 @@ mod tests {
         fields.extend(["0"; 10]);
         fields.extend(["250", "50", "0", "0", "20", "0", "7", "0", "300", "4096", "2"]);
         let stat = format!("1 (a) b 9) {}", fields.join(" "));
-        let process = Process::parse(&stat, 1_000).unwrap();
+        let process = ProcessStats::parse(&stat, 1_000).unwrap();
         let ticks = clock_ticks_per_second();
         assert_eq!((process.threads, process.virtual_bytes, ticks), (7, 4096, 100));
         assert_eq!((process.cpu_seconds, process.start_seconds), (3.0, 1_003.0));
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn this_process_is_there() {
-        let process = Process::read().unwrap();
+        let process = ProcessStats::read().unwrap();
         assert!(process.resident_bytes > 100_000 && process.threads >= 1, "{process:?}");
         assert!(process.open_files >= 1 && process.open_files <= process.open_files_max);
     }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
-use crate::gate::Gate;
+use crate::gate::ServerEngine;
 
 /// What decides, and the tree that leads there.
 #[derive(Debug)]
 pub(crate) struct InForce {
-    gate: Arc<Gate>,
+    gate: Arc<ServerEngine>,
     tree: ArcSwap<DescriptorTree>,
     /// Held while policies and tree change, so that a change can be waited for.
     changing: Mutex<()>,
@@ -18,12 +18,12 @@ pub(crate) struct InForce {
 
 impl InForce {
     /// The policies of `gate`, and the `tree` that leads to them.
-    pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree) -> Self {
+    pub(crate) fn new(gate: Arc<ServerEngine>, tree: DescriptorTree) -> Self {
         Self { gate, tree: ArcSwap::from_pointee(tree), changing: Mutex::default() }
     }
 
     /// What decides.
-    pub(crate) const fn gate(&self) -> &Arc<Gate> {
+    pub(crate) const fn gate(&self) -> &Arc<ServerEngine> {
         &self.gate
     }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All files are one set: policies, and the descriptors that lead to them, are in force together or
-//! not at all. Policies of a catalog come [from what follows it](Live::take) instead; the descriptors
+//! not at all. Policies of a catalog come [from what follows it](PolicyManager::take) instead; the descriptors
 //! beside it are watched as well.
 //!
 //! Looking is done by asking for the files' times and numbers. That costs microseconds a second and
@@ -19,10 +19,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use sluicegate::{Clock, WallClock};
-use sluicegate_control::node::News;
+use sluicegate_control::node::CatalogDelta;
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_policy::{DescriptorTree, Document, Policy, PolicySet};
-use sluicegate_text::documents::{Loaded, Source};
+use sluicegate_text::documents::{DocumentSource, Loaded};
 use sluicegate_text::files::Fingerprint;
 use sluicegate_text::store::Takes;
 use tokio::task::spawn_blocking;
@@ -30,17 +30,17 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::in_force::InForce;
-use crate::descriptors::{self, Descriptors, Origin};
+use crate::descriptors::{self, DescriptorOrigin, Descriptors};
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The policies of a server and where they come from.
 #[derive(Debug)]
-pub(crate) struct Live {
-    files: Files,
-    beside: Mutex<Beside>,
-    status: Mutex<Status>,
+pub(crate) struct PolicyManager {
+    files: WatchedFiles,
+    beside: Mutex<FileExtras>,
+    status: Mutex<PolicyStatus>,
     /// Policies of the catalog that are not in force as they are there, with why: this program cannot
     /// read them, has no place for them, or its store does not take their rules.
     unreadable: Mutex<BTreeMap<String, String>>,
@@ -49,14 +49,14 @@ pub(crate) struct Live {
 
 /// The files that are read, and watched.
 #[derive(Clone, Debug)]
-struct Files {
-    policies: Option<Source>,
-    descriptors: Option<descriptors::Source>,
+struct WatchedFiles {
+    policies: Option<DocumentSource>,
+    descriptors: Option<descriptors::DescriptorSource>,
 }
 
 /// What is in the files.
 #[derive(Debug)]
-struct Set {
+struct FileSet {
     /// The policies; none are given.
     given: Option<Loaded>,
     descriptors: Descriptors,
@@ -64,7 +64,7 @@ struct Set {
 
 /// What goes with the policies of the files.
 #[derive(Clone, Debug)]
-struct Beside {
+struct FileExtras {
     /// Policies that came with descriptors; one of the files of the same name is in their place.
     imported: Option<Document>,
     /// Names that descriptors lead to.
@@ -73,7 +73,7 @@ struct Beside {
 
 /// What is in force, and what came of the last change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Status {
+pub(crate) struct PolicyStatus {
     /// 1 at start, and one more with every change.
     pub(crate) version: u64,
     /// When they were read, µs since the Unix epoch.
@@ -90,7 +90,7 @@ pub(crate) struct Status {
     /// Changes that were refused.
     pub(crate) refused: u64,
     /// What leads descriptors to policies.
-    pub(crate) descriptors: Option<Origin>,
+    pub(crate) descriptors: Option<DescriptorOrigin>,
 }
 
 /// How it stands with the catalog.
@@ -104,25 +104,25 @@ pub(crate) struct CatalogStatus {
     pub(crate) answered_at_us: u64,
 }
 
-impl Live {
+impl PolicyManager {
     /// Reads the policies for the first time.
     ///
     /// # Errors
     /// What is wrong with them.
     pub(crate) fn start(
-        policies: Option<Source>,
-        descriptors: Option<descriptors::Source>,
+        policies: Option<DocumentSource>,
+        descriptors: Option<descriptors::DescriptorSource>,
         takes: Takes,
     ) -> Result<(Self, PolicySet, DescriptorTree)> {
-        let files = Files { policies, descriptors };
-        let Set { given, descriptors } = files.load()?;
-        descriptors.say_notes();
-        let beside = Beside::of(&descriptors);
+        let files = WatchedFiles { policies, descriptors };
+        let FileSet { given, descriptors } = files.load()?;
+        descriptors.print_notes();
+        let beside = FileExtras::of(&descriptors);
         let Descriptors { tree, origin, .. } = descriptors;
         let (given, hash) = Loaded::parts(given);
         let policies = taken(beside.joined(given, None)?, takes)?;
         let path = files.policies.as_ref().map(|source| source.path().display().to_string());
-        let status = Status { hash, ..Status::first(path, origin) };
+        let status = PolicyStatus { hash, ..PolicyStatus::first(path, origin) };
         Ok((Self::new(files, beside, status, takes), policies, tree))
     }
 
@@ -130,27 +130,35 @@ impl Live {
     /// were read there.
     pub(crate) fn of_catalog(
         kind: &str,
-        source: Option<descriptors::Source>,
+        source: Option<descriptors::DescriptorSource>,
         descriptors: Descriptors,
         takes: Takes,
     ) -> (Self, DescriptorTree) {
-        let beside = Beside { imported: None, ..Beside::of(&descriptors) };
+        let beside = FileExtras { imported: None, ..FileExtras::of(&descriptors) };
         let Descriptors { tree, origin, .. } = descriptors;
-        let mut status = Status::first(Some(format!("catalog ({kind})")), origin);
+        let mut status = PolicyStatus::first(Some(format!("catalog ({kind})")), origin);
         status.catalog = Some(CatalogStatus::default());
-        (Self::new(Files { policies: None, descriptors: source }, beside, status, takes), tree)
+        (
+            Self::new(WatchedFiles { policies: None, descriptors: source }, beside, status, takes),
+            tree,
+        )
     }
 
-    fn new(files: Files, beside: Beside, status: Status, takes: Takes) -> Self {
+    fn new(files: WatchedFiles, beside: FileExtras, status: PolicyStatus, takes: Takes) -> Self {
         let (beside, status) = (Mutex::new(beside), Mutex::new(status));
         Self { files, beside, status, unreadable: Mutex::default(), takes }
     }
 
     /// What is in force once the catalog is at `revision`, where `news` changes something of `now`.
-    pub(crate) fn take(&self, now: &PolicySet, news: News, revision: i64) -> Option<PolicySet> {
+    pub(crate) fn take(
+        &self,
+        now: &PolicySet,
+        news: CatalogDelta,
+        revision: i64,
+    ) -> Option<PolicySet> {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        let News { mut changed, gone, refused, tokens: _ } = news;
+        let CatalogDelta { mut changed, gone, refused, tokens: _ } = news;
         let catalog = status.catalog.unwrap_or_default();
         status.catalog = Some(CatalogStatus { revision, ..catalog });
         status.refused += refused.len() as u64;
@@ -199,7 +207,7 @@ impl Live {
     }
 
     /// What is in force.
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> PolicyStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -231,7 +239,7 @@ impl Live {
     }
 
     /// Puts `changed` in force, or says why not.
-    fn apply(&self, in_force: &InForce, changed: Result<Set>) {
+    fn apply(&self, in_force: &InForce, changed: Result<FileSet>) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         match changed.and_then(|set| self.put_in_force(&status, in_force, set)) {
             Ok(next) => {
@@ -253,17 +261,22 @@ impl Live {
     }
 
     /// Puts what of `set` is not in force yet in force; the status then.
-    fn put_in_force(&self, status: &Status, in_force: &InForce, set: Set) -> Result<Status> {
-        let Set { given, descriptors } = set;
+    fn put_in_force(
+        &self,
+        status: &PolicyStatus,
+        in_force: &InForce,
+        set: FileSet,
+    ) -> Result<PolicyStatus> {
+        let FileSet { given, descriptors } = set;
         let (given, hash) = Loaded::parts(given);
         let now = in_force.gate().engine().policies();
         let is_of_catalog = status.catalog.is_some();
         let has_new_tree = descriptors.origin != status.descriptors;
         if !has_new_tree && (is_of_catalog || hash == status.hash) {
             let error = is_of_catalog.then(|| status.error.clone()).flatten();
-            return Ok(Status { error, ..status.clone() });
+            return Ok(PolicyStatus { error, ..status.clone() });
         }
-        let new = Beside::of(&descriptors);
+        let new = FileExtras::of(&descriptors);
         let joined = || taken(new.joined(given, Some(&now))?, self.takes);
         let policies = (!is_of_catalog).then(joined).transpose()?;
         let error = if is_of_catalog {
@@ -279,20 +292,20 @@ impl Live {
         }
         in_force.set(policies, has_new_tree.then_some(tree));
         let (version, read_at_us) = (status.version + 1, WallClock.now().get());
-        Ok(Status { version, read_at_us, hash, error, descriptors: origin, ..status.clone() })
+        Ok(PolicyStatus { version, read_at_us, hash, error, descriptors: origin, ..status.clone() })
     }
 }
 
-impl Files {
+impl WatchedFiles {
     /// Whether there is something that can change: what came from standard input cannot, and then it
     /// cannot be read again with the rest.
     fn are_watched(&self) -> bool {
         let Self { policies, descriptors } = self;
-        let is_file = |source: &Source| source.path().as_os_str() != "-";
+        let is_file = |source: &DocumentSource| source.path().as_os_str() != "-";
         let is_any = policies.is_some() || descriptors.is_some();
         is_any
             && policies.as_ref().is_none_or(is_file)
-            && descriptors.as_ref().is_none_or(descriptors::Source::is_watched)
+            && descriptors.as_ref().is_none_or(descriptors::DescriptorSource::is_watched)
     }
 
     /// What they look like now.
@@ -308,19 +321,20 @@ impl Files {
         Ok(all)
     }
 
-    fn load(&self) -> Result<Set> {
+    fn load(&self) -> Result<FileSet> {
         let Self { policies, descriptors } = self;
         // Descriptors first: their errors come before those of the policies that they name.
-        let descriptors = descriptors.as_ref().map(descriptors::Source::load).transpose()?;
-        let given = policies.as_ref().map(Source::load).transpose()?;
-        Ok(Set { given, descriptors: descriptors.unwrap_or_default() })
+        let descriptors =
+            descriptors.as_ref().map(descriptors::DescriptorSource::load).transpose()?;
+        let given = policies.as_ref().map(DocumentSource::load).transpose()?;
+        Ok(FileSet { given, descriptors: descriptors.unwrap_or_default() })
     }
 }
 
 /// What is wrong with what is in force: policies that cannot be read, and that are not there.
 fn wrong(
     unreadable: &BTreeMap<String, String>,
-    beside: &Beside,
+    beside: &FileExtras,
     policies: &PolicySet,
 ) -> Option<String> {
     let wrong = unreadable.iter().map(|(name, problem)| format!("policy `{name}`: {problem}"));
@@ -329,7 +343,7 @@ fn wrong(
     (!wrong.is_empty()).then(|| wrong.join("; "))
 }
 
-impl Beside {
+impl FileExtras {
     fn of(descriptors: &Descriptors) -> Self {
         let Descriptors { imported, tree, .. } = descriptors;
         let needed = tree.policies().iter().map(ToString::to_string).collect();
@@ -364,9 +378,9 @@ impl Beside {
     }
 }
 
-impl Status {
+impl PolicyStatus {
     /// Nothing, from there.
-    fn first(source: Option<String>, descriptors: Option<Origin>) -> Self {
+    fn first(source: Option<String>, descriptors: Option<DescriptorOrigin>) -> Self {
         Self {
             version: 1,
             read_at_us: WallClock.now().get(),
@@ -412,7 +426,10 @@ fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<
 
 /// What the files look like, and what is in them if that has changed. Files that cannot be looked at
 /// look like none.
-fn look(files: &Files, before: Option<&Fingerprint>) -> (Fingerprint, Option<Result<Set>>) {
+fn look(
+    files: &WatchedFiles,
+    before: Option<&Fingerprint>,
+) -> (Fingerprint, Option<Result<FileSet>>) {
     let fingerprint = files.fingerprint();
     let now = fingerprint.as_ref().map_or_else(|_| Fingerprint::new(), Clone::clone);
     if before == Some(&now) {
@@ -434,9 +451,10 @@ mod tests {
 
     #[test]
     fn what_has_no_place_is_left_out_and_said_and_the_rest_is_in_force() {
-        let (live, _) = Live::of_catalog("sqlite", None, Descriptors::default(), |_| Ok(()));
+        let (live, _) =
+            PolicyManager::of_catalog("sqlite", None, Descriptors::default(), |_| Ok(()));
         let all = (0..POLICIES_MAX).map(|number| policy(&format!("p{number}"))).collect();
-        let news = |changed, gone| News { changed, gone, ..News::default() };
+        let news = |changed, gone| CatalogDelta { changed, gone, ..CatalogDelta::default() };
         let full = live.take(&PolicySet::default(), news(all, Vec::new()), 1).unwrap();
         let changed = vec![policy("p7"), policy("new"), policy("newer"), policy("p8")];
         let now = live.take(&full, news(changed, vec!["p8".to_owned()]), 2).unwrap();
@@ -452,7 +470,7 @@ mod tests {
     #[test]
     fn what_the_store_does_not_take_is_left_out_as_it_was_and_the_rest_is_in_force() {
         let takes = StoreName::parse("redis://localhost").unwrap().takes();
-        let (live, _) = Live::of_catalog("sqlite", None, Descriptors::default(), takes);
+        let (live, _) = PolicyManager::of_catalog("sqlite", None, Descriptors::default(), takes);
         let log = |limit: u32| {
             let rule = format!(r#"{{"sliding_log":{{"limit":{limit},"window":"1s"}}}}"#);
             let other = r#"{"token_bucket":{"rate":"1/s"}}"#;
@@ -460,7 +478,7 @@ mod tests {
             let text = format!(r#"{{"name":"log","rules":[{other}],"overrides":{overrides}}}"#);
             Policy::parse_one(&text).unwrap()
         };
-        let news = |changed| News { changed, ..News::default() };
+        let news = |changed| CatalogDelta { changed, ..CatalogDelta::default() };
         let first = live.take(&PolicySet::default(), news(vec![log(2_500)]), 1).unwrap();
         let second = live.take(&first, news(vec![log(9_000), policy("new")]), 2).unwrap();
         assert_eq!(second.len(), 2);

@@ -4,4 +4,4 @@ mod in_force;
 mod live;
 
 pub(crate) use in_force::InForce;
-pub(crate) use live::{Live, Status};
+pub(crate) use live::{PolicyManager, PolicyStatus};

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use sluicegate::store::redis::{Fleet, Presence};
+use sluicegate::store::redis::{Fleet, FleetPresence};
 use sluicegate::{Engine, Observer};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub(crate) struct FleetStatus {
 
 /// How many nodes live, where some notes may not be there yet.
 #[derive(Debug, Default)]
-struct Lives {
+struct LiveNodes {
     nodes: u32,
     fewer: u32,
 }
@@ -64,7 +64,7 @@ pub(crate) async fn keep<O: Observer>(
     let Some(redis) = engine.store().on_redis() else { return };
     let status = redis.fleet();
     status.shared_by.store(configured.map_or(1, NonZeroU32::get), Relaxed);
-    let (mut presence, mut lives) = (Presence::new(fastrand::u64(..)), Lives::default());
+    let (mut presence, mut lives) = (FleetPresence::new(fastrand::u64(..)), LiveNodes::default());
     loop {
         if let Ok(Fleet { nodes, has_forgotten }) = redis.note(&mut presence, engine.now()).await {
             if has_forgotten {
@@ -96,7 +96,7 @@ pub(crate) async fn keep<O: Observer>(
     }
 }
 
-impl Lives {
+impl LiveNodes {
     /// How many nodes live, if that changes with an answer that names so many.
     fn see(&mut self, nodes: u32) -> Option<NonZeroU32> {
         if nodes == self.nodes {
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_node_more_counts_at_once_and_one_less_when_it_stays_away() {
-        let mut lives = Lives::default();
-        let seen = |lives: &mut Lives, nodes| lives.see(nodes).map(NonZeroU32::get);
+        let mut lives = LiveNodes::default();
+        let seen = |lives: &mut LiveNodes, nodes| lives.see(nodes).map(NonZeroU32::get);
         assert_eq!(seen(&mut lives, 3), Some(3));
         assert_eq!(seen(&mut lives, 3), None);
         assert_eq!(seen(&mut lives, 4), Some(4));

@@ -25,15 +25,15 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use super::tls::Tls;
+use super::tls::WireTls;
 use crate::config::Listen;
 use crate::protocol::Peer;
 use crate::workers::Workers;
-pub(crate) use asking::Asking;
-pub(crate) use seats::Seat;
-use seats::Seats;
-use stream::{Carrier, Plain};
-pub(crate) use stream::{Line, Stream};
+pub(crate) use asking::TrackedBody;
+pub(crate) use seats::ConnectionSlot;
+use seats::ConnectionSlots;
+use stream::{Carrier, PlainStream};
+pub(crate) use stream::{ClientStream, PeerClosed};
 
 /// Most connections of an address at a time, unless its wire or the configuration says otherwise. The
 /// next one takes the place of one that asks nothing. One of HTTP takes 26 KB before it has said
@@ -66,7 +66,7 @@ const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<WireTls>>,
     /// What is configured.
     connections_max: Option<NonZeroU32>,
 }
@@ -88,7 +88,7 @@ impl Listener {
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) async fn bind(listen: &Listen, tls: Option<Arc<Tls>>) -> io::Result<Self> {
+    pub(crate) async fn bind(listen: &Listen, tls: Option<Arc<WireTls>>) -> io::Result<Self> {
         let path = match listen {
             Listen::Tcp(address) => {
                 let socket = Socket::Tcp(listen_at(*address)?);
@@ -128,11 +128,11 @@ impl Listener {
     }
 
     /// What it shows to clients, and they to it.
-    pub(crate) const fn tls(&self) -> Option<&Arc<Tls>> {
+    pub(crate) const fn tls(&self) -> Option<&Arc<WireTls>> {
         self.tls.as_ref()
     }
 
-    async fn accept(&self) -> io::Result<(Plain, Peer)> {
+    async fn accept(&self) -> io::Result<(PlainStream, Peer)> {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
@@ -176,14 +176,14 @@ pub(crate) async fn serve<F>(
     listener: Listener,
     connections_max: usize,
     (workers, stop): (&Workers, &CancellationToken),
-    handle: impl Fn(Stream, Peer) -> F + Clone + Send + 'static,
+    handle: impl Fn(ClientStream, Peer) -> F + Clone + Send + 'static,
 ) -> usize
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut room = Room {
+    let mut room = AddressSlots {
         connections: JoinSet::new(),
-        seats: Seats::default(),
+        seats: ConnectionSlots::default(),
         connections_max: listener.connections_max(connections_max),
     };
     loop {
@@ -217,19 +217,19 @@ fn files_share() -> usize {
 }
 
 /// The connections of one address.
-struct Room {
+struct AddressSlots {
     connections: JoinSet<()>,
-    seats: Seats,
+    seats: ConnectionSlots,
     connections_max: usize,
 }
 
-impl Room {
+impl AddressSlots {
     /// Returns once there is room for another connection. Several make room at once: each has to be
     /// waited for, and who comes fast would fill the system's queue meanwhile.
     async fn make(&mut self) {
         let at_once = (self.connections_max / 16).clamp(1, ENDED_AT_ONCE_MAX);
         while self.connections.len() >= self.connections_max {
-            let ended = (0..at_once).take_while(|_| self.seats.end_one()).count();
+            let ended = (0..at_once).take_while(|_| self.seats.evict_one()).count();
             for _ in 0..ended {
                 self.connections.join_next().await;
             }
@@ -243,7 +243,7 @@ impl Room {
     async fn refused(&mut self, error: &io::Error) {
         let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         if error.raw_os_error().is_some_and(|error| full.contains(&error)) {
-            self.seats.end_one();
+            self.seats.evict_one();
         }
         tokio::time::sleep(NO_ROOM_PAUSE).await;
     }
@@ -251,18 +251,18 @@ impl Room {
     fn hand_over<F>(
         &mut self,
         workers: &Workers,
-        (stream, peer): (Plain, Peer),
+        (stream, peer): (PlainStream, Peer),
         tls: Option<(TlsAcceptor, CancellationToken)>,
-        handle: &(impl Fn(Stream, Peer) -> F + Clone + Send + 'static),
+        handle: &(impl Fn(ClientStream, Peer) -> F + Clone + Send + 'static),
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let seat = Arc::<Seat>::default();
+        let seat = Arc::<ConnectionSlot>::default();
         let (handle, of_stream) = (handle.clone(), Arc::clone(&seat));
-        let attend = async move |stream: Plain| {
+        let attend = async move |stream: PlainStream| {
             if let Some(carrier) = carry(stream, tls).await {
                 // Boxed: else it takes its space twice, here and in what waits for it below.
-                Box::pin(handle(Stream::new(carrier, of_stream), peer)).await;
+                Box::pin(handle(ClientStream::new(carrier, of_stream), peer)).await;
             }
         };
         let connection = match workers.next() {
@@ -294,7 +294,10 @@ impl Room {
 
 /// What carries a connection once its client has greeted as it should. Who does not is told why, as
 /// TLS has it, and let go; so is who is still greeting when the server is to stop.
-async fn carry(stream: Plain, tls: Option<(TlsAcceptor, CancellationToken)>) -> Option<Carrier> {
+async fn carry(
+    stream: PlainStream,
+    tls: Option<(TlsAcceptor, CancellationToken)>,
+) -> Option<Carrier> {
     let Some((acceptor, stop)) = tls else { return Some(Either::Left(stream)) };
     // Boxed: it is large, and gone before the first request.
     let greeting = Box::pin(timeout(HANDSHAKE_WAIT_MAX, acceptor.accept(stream)));
@@ -308,10 +311,10 @@ enum Unwatched {
     Unix(std::os::unix::net::UnixStream),
 }
 
-impl TryFrom<Plain> for Unwatched {
+impl TryFrom<PlainStream> for Unwatched {
     type Error = io::Error;
 
-    fn try_from(stream: Plain) -> io::Result<Self> {
+    fn try_from(stream: PlainStream) -> io::Result<Self> {
         match stream {
             Either::Left(tcp) => tcp.into_std().map(Self::Tcp),
             Either::Right(unix) => unix.into_std().map(Self::Unix),
@@ -321,7 +324,7 @@ impl TryFrom<Plain> for Unwatched {
 
 impl Unwatched {
     /// The same, watched by the present runtime.
-    fn watched(self) -> io::Result<Plain> {
+    fn watched(self) -> io::Result<PlainStream> {
         match self {
             Self::Tcp(tcp) => TcpStream::from_std(tcp).map(Either::Left),
             Self::Unix(unix) => UnixStream::from_std(unix).map(Either::Right),

@@ -8,14 +8,14 @@ pub(super) const MODE: &str = "x-sluicegate-mode";
 
 /// Which fields tell what is left. `Retry-After` is always on a refusal that can pass later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Headers {
+pub(crate) struct BudgetHeaders {
     /// `RateLimit` and `RateLimit-Policy`, the tenth draft of the IETF.
     pub(super) ratelimit: bool,
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     pub(super) x_ratelimit: bool,
 }
 
-impl Headers {
+impl BudgetHeaders {
     /// The fields of these styles.
     pub(crate) fn of(styles: &[HeaderStyle]) -> Self {
         let (ratelimit, x_ratelimit) = (HeaderStyle::Ratelimit, HeaderStyle::XRatelimit);

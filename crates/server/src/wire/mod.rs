@@ -20,22 +20,22 @@ use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::callers::Callers;
+use crate::callers::Authenticator;
 use crate::config::{Config, HostName, Listen, TlsConfig};
-use crate::control::Office;
-use crate::gate::Gate;
-use crate::policies::Live;
+use crate::control::AdminApi;
+use crate::gate::ServerEngine;
+use crate::policies::PolicyManager;
 use crate::protocol::Wire;
 use crate::workers::Workers;
 use accept::Listener;
-use headers::Headers;
+use headers::BudgetHeaders;
 use http::TrustedPeers;
 use resp::Password;
 use rls::RateLimits;
 
 pub(crate) use accept::{DRAIN_MAX, raise_files_max};
 pub(crate) use tls::Renewal;
-use tls::Tls;
+use tls::WireTls;
 
 /// A wire that listens, and does not answer yet.
 #[derive(Debug)]
@@ -46,18 +46,18 @@ pub(crate) struct Bound {
 
 /// What all wires share.
 #[derive(Clone, Debug)]
-pub(crate) struct House {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) live: Arc<Live>,
+pub(crate) struct ServerContext {
+    pub(crate) gate: Arc<ServerEngine>,
+    pub(crate) live: Arc<PolicyManager>,
     pub(crate) limits: Arc<RateLimits>,
     /// Whose requests are answered.
-    pub(crate) callers: Arc<Callers>,
+    pub(crate) callers: Arc<Authenticator>,
     /// The admin API.
-    pub(crate) office: Arc<Office>,
+    pub(crate) office: Arc<AdminApi>,
     /// Whether that has an address of its own.
     pub(crate) has_own_office: bool,
     /// What clients of HTTP are told about their budgets with.
-    pub(crate) http_headers: Headers,
+    pub(crate) http_headers: BudgetHeaders,
     /// Gateways whose word is taken for what their clients asked.
     pub(crate) trusted_peers: Arc<TrustedPeers>,
     /// Names that requests of HTTP may ask for, beside those of this machine.
@@ -143,9 +143,9 @@ const fn scheme(wire: Wire, has_tls: bool) -> &'static str {
 }
 
 /// The TLS of a wire that listens at all.
-fn tls_of(wire: Wire, config: &Config) -> Result<Option<Tls>> {
+fn tls_of(wire: Wire, config: &Config) -> Result<Option<WireTls>> {
     let files = tls_files(wire, config).filter(|_| !listen(wire, config).is_empty());
-    files.map(|files| Tls::load(wire, files)).transpose()
+    files.map(|files| WireTls::load(wire, files)).transpose()
 }
 
 impl Bound {
@@ -175,7 +175,7 @@ impl Bound {
 
 /// Answers on all of `bound` until told to stop, then lets what is in flight end. Returns how many
 /// connections were cut off because they did not.
-pub(crate) async fn serve(bound: Vec<Bound>, house: &House) -> usize {
+pub(crate) async fn serve(bound: Vec<Bound>, house: &ServerContext) -> usize {
     let mut serving = JoinSet::new();
     for Bound { wire, listener } in bound {
         let connections_max = listener.connections_max(connections_max(wire));

@@ -42,18 +42,18 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The TLS of one wire.
 #[derive(Debug)]
-pub(crate) struct Tls {
+pub(crate) struct WireTls {
     wire: Wire,
     files: TlsConfig,
     in_force: Mutex<Arc<ServerConfig>>,
     /// What the files looked like when they were last read, sound or not.
-    seen: Mutex<Hash>,
+    seen: Mutex<FilesHash>,
 }
 
 /// SHA-256 of all files.
-type Hash = [u8; 32];
+type FilesHash = [u8; 32];
 
-impl Tls {
+impl WireTls {
     /// The TLS that `files` make for `wire`.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Tls {
 /// The TLS of all wires, to be renewed.
 #[derive(Debug)]
 pub(crate) struct Renewal {
-    all: Vec<Arc<Tls>>,
+    all: Vec<Arc<WireTls>>,
     told: Signal,
 }
 
@@ -104,7 +104,7 @@ impl Renewal {
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn new(all: Vec<Arc<Tls>>) -> io::Result<Self> {
+    pub(crate) fn new(all: Vec<Arc<WireTls>>) -> io::Result<Self> {
         Ok(Self { all, told: signal(SignalKind::hangup())? })
     }
 
@@ -133,7 +133,7 @@ impl Renewal {
 }
 
 /// Renews `tls`, and tells people what came of it.
-fn say(tls: &Tls) {
+fn say(tls: &WireTls) {
     match tls.renew() {
         Ok(false) => {}
         Ok(true) => tracing::info!("{}.tls: new certificate loaded", tls.wire),
@@ -145,10 +145,10 @@ fn say(tls: &Tls) {
 
 /// The hash of `files`, and what they make for `wire` or what is wrong with them. Files that cannot be
 /// read look like none.
-fn read(wire: Wire, files: &TlsConfig) -> (Hash, Result<ServerConfig>) {
+fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<ServerConfig>) {
     match Contents::read(wire, files) {
         Ok(contents) => (contents.hash(), contents.config(wire, files)),
-        Err(error) => (Hash::default(), Err(error)),
+        Err(error) => (FilesHash::default(), Err(error)),
     }
 }
 
@@ -175,7 +175,7 @@ impl Contents {
         })
     }
 
-    fn hash(&self) -> Hash {
+    fn hash(&self) -> FilesHash {
         let Self { cert, key, client_ca } = self;
         let mut hash = Sha256::new();
         for file in [cert, key].into_iter().chain(client_ca) {
@@ -261,7 +261,7 @@ mod tests {
             TlsFiles::write(folder.path()).unwrap();
         let next = TlsFiles::write(next.path()).unwrap();
         let files = TlsConfig { cert, key, client_ca: None };
-        let tls = Arc::new(Tls::load(Wire::Http, &files).unwrap());
+        let tls = Arc::new(WireTls::load(Wire::Http, &files).unwrap());
         let in_force = || Arc::clone(&tls.in_force.lock().unwrap());
         let (first, stop) = (in_force(), CancellationToken::new());
         let renewal = Renewal::new(vec![Arc::clone(&tls)]).unwrap();

@@ -35,14 +35,14 @@ const INTERVAL_US_MAX: u64 = 1_000_000;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct CachedClock {
-    shared: Arc<Shared>,
+    shared: Arc<CachedTime>,
     interval: Duration,
     thread: Option<JoinHandle<()>>,
 }
 
 /// On a line of its own: everyone reads it, and one thread writes it.
 #[repr(align(128))]
-struct Shared {
+struct CachedTime {
     now: AtomicU64,
     stop: AtomicBool,
 }
@@ -71,7 +71,7 @@ impl CachedClock {
                 format!("`{interval_us}` is outside {INTERVAL_US_MIN}..={INTERVAL_US_MAX}");
             return Err(RangeError::new("interval in µs", problem).into());
         }
-        let shared = Arc::new(Shared { now: AtomicU64::new(0), stop: AtomicBool::new(false) });
+        let shared = Arc::new(CachedTime { now: AtomicU64::new(0), stop: AtomicBool::new(false) });
         let zero = MonotonicClock.now();
         let upkeep = {
             let shared = Arc::clone(&shared);

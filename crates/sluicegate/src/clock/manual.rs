@@ -33,11 +33,11 @@ const ALARMS_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: AtomicU64,
-    alarms: Mutex<Vec<Alarm>>,
+    alarms: Mutex<Vec<PendingWake>>,
 }
 
 #[derive(Debug)]
-struct Alarm {
+struct PendingWake {
     at: Micros,
     waker: Waker,
 }
@@ -83,7 +83,7 @@ impl ManualClock {
     /// Wakes whoever waits for an instant that has come.
     fn ring(&self) {
         let now = self.now();
-        let due: Vec<Alarm> = {
+        let due: Vec<PendingWake> = {
             let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
             alarms.extract_if(.., |alarm| alarm.at <= now).collect()
         };
@@ -110,10 +110,10 @@ impl Clock for ManualClock {
             // Under the lock that `ring` takes after it has moved the time: either the new time is
             // seen here, or the new alarm is seen there.
             if self.now() >= at {
-                Some(Alarm { at, waker })
+                Some(PendingWake { at, waker })
             } else {
                 let oldest = (alarms.len() >= ALARMS_MAX).then(|| alarms.remove(0));
-                alarms.push(Alarm { at, waker });
+                alarms.push(PendingWake { at, waker });
                 oldest
             }
         };

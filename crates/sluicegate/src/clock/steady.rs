@@ -63,7 +63,7 @@ const AHEAD_MAX: Micros = Micros::from_secs(86_400);
 /// assert!(clock.now() >= first && wall.get().abs_diff(first.get()) < 1_000_000);
 /// ```
 pub struct SteadyClock {
-    course: Shared,
+    course: SharedCourse,
     /// Locked by the one that looks at the wall.
     follow: Mutex<Follow>,
 }
@@ -90,7 +90,7 @@ struct Follow {
 /// A course that many read and one now and then replaces. Readers that meet a replacement try again.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shared {
+struct SharedCourse {
     /// Odd while the course is replaced.
     version: AtomicU32,
     boot: AtomicU64,
@@ -109,7 +109,7 @@ impl SteadyClock {
     /// So time does not go back from one run to the next.
     pub fn not_before(seen: Micros) -> Self {
         let follow = Follow::begin(WallClock.now(), boot_us(), seen);
-        Self { course: Shared::new(follow.course), follow: Mutex::new(follow) }
+        Self { course: SharedCourse::new(follow.course), follow: Mutex::new(follow) }
     }
 
     /// Looks at the wall, unless another thread does.
@@ -191,7 +191,7 @@ fn difference(wall: u64, time: u64) -> i64 {
     if wall >= time { by } else { -by }
 }
 
-impl Shared {
+impl SharedCourse {
     const fn new(Course { boot, time, ahead }: Course) -> Self {
         Self {
             version: AtomicU32::new(0),

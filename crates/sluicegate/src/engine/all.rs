@@ -16,19 +16,19 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::request::OwnedRequest;
-use super::{Answer, DecideError, Limits, Observer, Passage, Patience, Request, Turn};
+use super::{Admission, Answer, DecideError, Limits, Observer, Patience, Request, Turn};
 
 /// What became of requests that were decided together.
 #[derive(Clone, Debug)]
-pub enum All {
+pub enum BatchOutcome {
     /// All pass: the decisions, in the order of the requests.
-    Passed(Vec<Passage>),
+    Passed(Vec<Admission>),
     /// None passes, because one does not.
     Refused {
         /// Which of them.
         place: usize,
         /// Its decision.
-        passage: Passage,
+        passage: Admission,
         /// Those that were charged and that the store did not take back; none, as long as it answers.
         stay_charged: Vec<usize>,
     },
@@ -37,7 +37,7 @@ pub enum All {
 /// Why requests were not decided together: one could not be. None passes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("request {place}: {error}")]
-pub struct AllError {
+pub struct BatchError {
     /// Which of them.
     pub place: usize,
     /// Why.
@@ -59,7 +59,7 @@ enum Forecast {
 
 /// What was charged for requests that are not all decided yet: given back if they do not all pass, also if
 /// nobody waits for them any more.
-struct Charged<'t, 'r, S: Store + 'static, O: Observer> {
+struct ChargedBatch<'t, 'r, S: Store + 'static, O: Observer> {
     turn: &'t Turn<'t, S, O>,
     requests: &'t [Request<'r>],
     /// Places and permits.
@@ -73,11 +73,11 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// If the future is dropped, what was charged is given back.
     ///
     /// # Errors
-    /// [`AllError`]; a refusal is an answer, not an error.
+    /// [`BatchError`]; a refusal is an answer, not an error.
     ///
     /// Outside of a tokio runtime nothing can be given back, and it stays charged.
-    pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, AllError> {
-        let mut charged = Charged { turn: self, requests, taken: Vec::new() };
+    pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<BatchOutcome, BatchError> {
+        let mut charged = ChargedBatch { turn: self, requests, taken: Vec::new() };
         let mut passages = vec![None; requests.len()];
         for place in self.order(requests).await? {
             match self.decide(&self.not_held(&requests[place])).await {
@@ -89,20 +89,20 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 }
                 Ok(passage) => {
                     let stay_charged = charged.give_back().await;
-                    return Ok(All::Refused { place, passage, stay_charged });
+                    return Ok(BatchOutcome::Refused { place, passage, stay_charged });
                 }
                 Err(error) => {
                     let stay_charged = charged.give_back().await;
-                    return Err(AllError { place, error, stay_charged });
+                    return Err(BatchError { place, error, stay_charged });
                 }
             }
         }
         charged.taken.clear();
-        Ok(All::Passed(passages.into_iter().flatten().collect()))
+        Ok(BatchOutcome::Passed(passages.into_iter().flatten().collect()))
     }
 
     /// The places of `requests` in the order in which they are asked.
-    async fn order(&self, requests: &[Request<'_>]) -> Result<Vec<usize>, AllError> {
+    async fn order(&self, requests: &[Request<'_>]) -> Result<Vec<usize>, BatchError> {
         let mut places: Vec<_> = (0..requests.len()).collect();
         if let [_, _, ..] = requests {
             let looks = places.iter().map(|place| self.forecast(*place, &requests[*place]));
@@ -113,8 +113,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// What would become of a request.
-    async fn forecast(&self, place: usize, request: &Request<'_>) -> Result<Forecast, AllError> {
-        let undecided = |error| AllError { place, error, stay_charged: Vec::new() };
+    async fn forecast(&self, place: usize, request: &Request<'_>) -> Result<Forecast, BatchError> {
+        let undecided = |error| BatchError { place, error, stay_charged: Vec::new() };
         let (Limits::Policy(name), &Verb::Check { cost }) = (request.limits, &request.verb) else {
             return Ok(Forecast::Passes);
         };
@@ -195,14 +195,14 @@ impl Forecast {
     }
 }
 
-impl<S: Store + 'static, O: Observer> Charged<'_, '_, S, O> {
+impl<S: Store + 'static, O: Observer> ChargedBatch<'_, '_, S, O> {
     /// Gives back what was taken. Returns the places of what stays charged.
     async fn give_back(&mut self) -> Vec<usize> {
         let taken = mem::take(&mut self.taken);
         if taken.is_empty() {
             return Vec::new();
         }
-        let kept = match self.begin_giving_back(&taken) {
+        let kept = match self.spawn_refund(&taken) {
             Some(giving_back) => giving_back.await.ok(),
             None => None,
         };
@@ -213,17 +213,17 @@ impl<S: Store + 'static, O: Observer> Charged<'_, '_, S, O> {
         places
     }
 
-    fn begin_giving_back(&self, taken: &[(usize, u64)]) -> Option<JoinHandle<Vec<usize>>> {
+    fn spawn_refund(&self, taken: &[(usize, u64)]) -> Option<JoinHandle<Vec<usize>>> {
         let of = |(place, permits): &(usize, u64)| (self.requests[*place].to_owned(), *permits);
         self.turn.give_back(taken.iter().map(of).collect())
     }
 }
 
-impl<S: Store + 'static, O: Observer> Drop for Charged<'_, '_, S, O> {
+impl<S: Store + 'static, O: Observer> Drop for ChargedBatch<'_, '_, S, O> {
     fn drop(&mut self) {
         let taken = mem::take(&mut self.taken);
         if !taken.is_empty() {
-            self.begin_giving_back(&taken);
+            self.spawn_refund(&taken);
         }
     }
 }

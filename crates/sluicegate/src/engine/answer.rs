@@ -37,24 +37,24 @@ pub enum Mode {
 
 /// A decision and what follows from it.
 #[derive(Clone, Debug)]
-pub struct Passage {
+pub struct Admission {
     /// The decision. Of a request that was held it is the last one.
     pub answer: Answer,
     /// What is done with the request.
-    pub way: Way,
+    pub way: Disposition,
     /// How long it was held back by the engine.
     pub held: Micros,
 }
 
 /// What is done with a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Way {
+pub enum Disposition {
     /// It passes.
-    Through,
+    Allowed,
     /// It is refused.
     Refused,
     /// It is over the limit and passes, marked: this policy has the fallback.
-    Marked(Arc<Policy>),
+    Degraded(Arc<Policy>),
     /// It is over the limit and goes elsewhere: this policy says where to.
     Diverted(Arc<Policy>),
     /// It is over the limit and passes all the same, counted.
@@ -113,7 +113,7 @@ impl Answer {
     }
 }
 
-impl Passage {
+impl Admission {
     /// What follows from an answer to `verb`, by the policy if there is one. Only `check` and `reserve` have
     /// an overflow, and for a gateway what it does not get as a whole; other verbs pass or are refused.
     #[inline]
@@ -132,7 +132,7 @@ impl Passage {
         };
         match policy {
             Some(policy) if is_over => Self::over(answer, policy),
-            None if is_over => Self { answer, way: Way::Refused, held: Micros::ZERO },
+            None if is_over => Self { answer, way: Disposition::Refused, held: Micros::ZERO },
             _ => answer.into(),
         }
     }
@@ -140,33 +140,34 @@ impl Passage {
     /// What follows when a request is over the limit of `policy` and was not held.
     fn over(answer: Answer, policy: &Arc<Policy>) -> Self {
         let way = match policy.overflow() {
-            Overflow::Reject | Overflow::Queue { .. } => Way::Refused,
-            Overflow::Degrade(_) => Way::Marked(Arc::clone(policy)),
-            Overflow::Divert { .. } => Way::Diverted(Arc::clone(policy)),
-            Overflow::Shadow => Way::Shadowed,
+            Overflow::Reject | Overflow::Queue { .. } => Disposition::Refused,
+            Overflow::Degrade(_) => Disposition::Degraded(Arc::clone(policy)),
+            Overflow::Divert { .. } => Disposition::Diverted(Arc::clone(policy)),
+            Overflow::Shadow => Disposition::Shadowed,
         };
         Self { answer, way, held: Micros::ZERO }
     }
 }
 
-impl From<Answer> for Passage {
+impl From<Answer> for Admission {
     /// A decision from which nothing follows but that it passes or is refused.
     #[inline]
     fn from(answer: Answer) -> Self {
-        let way = if answer.decision.allowed() { Way::Through } else { Way::Refused };
+        let way =
+            if answer.decision.allowed() { Disposition::Allowed } else { Disposition::Refused };
         Self { answer, way, held: Micros::ZERO }
     }
 }
 
-impl Way {
+impl Disposition {
     /// Whether the caller may go on as it wanted to.
     pub const fn passes(&self) -> bool {
-        matches!(self, Self::Through | Self::Shadowed)
+        matches!(self, Self::Allowed | Self::Shadowed)
     }
 
     /// The fallback of a request that was marked.
     pub fn fallback(&self) -> Option<&Fallback> {
-        let Self::Marked(policy) = self else { return None };
+        let Self::Degraded(policy) = self else { return None };
         match policy.overflow() {
             Overflow::Degrade(fallback) => Some(fallback),
             _ => None,

@@ -24,13 +24,13 @@ const PROBE_EVERY: Micros = Micros::from_millis(200);
 /// Counts calls and failures, and opens when too many fail.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     slots: [Slot; SLOTS],
-    open: Option<Open>,
+    open: Option<OpenPeriod>,
 }
 
 /// What became of the calls of a tenth of a second.
@@ -44,18 +44,18 @@ struct Slot {
 
 /// Nobody calls in `from..until`; then one does.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenPeriod {
     from: Micros,
     until: Micros,
 }
 
 impl Breaker {
     /// Whether to call the store at `now`.
-    pub(super) fn lets_pass(&self, now: Micros) -> bool {
+    pub(super) fn allows(&self, now: Micros) -> bool {
         let mut state = self.lock();
         match state.open {
             // A clock that went back must not keep it open for longer.
-            Some(Open { from, until }) if from <= now && now < until => false,
+            Some(OpenPeriod { from, until }) if from <= now && now < until => false,
             Some(_) => {
                 state.open = Some(open(now));
                 true
@@ -90,12 +90,12 @@ impl Breaker {
     }
 
     /// The state, also after a panic elsewhere: it is counts, right or nearly so.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BreakerState {
     fn slot(&mut self, now: Micros) -> &mut Slot {
         let number = slot_number(now);
         let place = number % SLOTS as u64;
@@ -117,9 +117,9 @@ impl State {
 
 /// Open from `now` until the next probe: half to one and a half times the mean, so that the nodes
 /// of a fleet do not all come back in the same moment.
-fn open(now: Micros) -> Open {
+fn open(now: Micros) -> OpenPeriod {
     let span = PROBE_EVERY.get() / 2 + fastrand::u64(0..=PROBE_EVERY.get());
-    Open { from: now, until: now.plus(Micros::new(span)) }
+    OpenPeriod { from: now, until: now.plus(Micros::new(span)) }
 }
 
 fn slot_number(now: Micros) -> u64 {
@@ -142,9 +142,9 @@ mod tests {
         let now = Micros::from_secs(100);
         (0..6).for_each(|_| breaker.answered(now));
         failed(&breaker, 5, now);
-        assert!(breaker.lets_pass(now));
+        assert!(breaker.allows(now));
         breaker.failed(now);
-        assert!(!breaker.lets_pass(now));
+        assert!(!breaker.allows(now));
     }
 
     #[test]
@@ -164,20 +164,20 @@ mod tests {
         let now = Micros::from_secs(100);
         failed(&breaker, 5, now);
         let later = now.plus(LONGEST);
-        assert!(breaker.lets_pass(later), "a probe");
-        assert!(!breaker.lets_pass(later), "and no other");
+        assert!(breaker.allows(later), "a probe");
+        assert!(!breaker.allows(later), "and no other");
         breaker.failed(later);
-        assert!(!breaker.lets_pass(later));
-        assert!(breaker.lets_pass(later.plus(LONGEST)));
+        assert!(!breaker.allows(later));
+        assert!(breaker.allows(later.plus(LONGEST)));
         breaker.answered(later.plus(LONGEST));
         assert!(!breaker.is_open());
-        assert!(breaker.lets_pass(later.plus(LONGEST)));
+        assert!(breaker.allows(later.plus(LONGEST)));
     }
 
     #[test]
     fn a_clock_that_goes_back_does_not_keep_it_open() {
         let breaker = Breaker::default();
         failed(&breaker, 5, Micros::from_secs(100));
-        assert!(breaker.lets_pass(Micros::from_secs(40)));
+        assert!(breaker.allows(Micros::from_secs(40)));
     }
 }

@@ -28,7 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_kernel::limits::{COST_MAX, RULES_MAX};
 use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
-use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, Request};
+use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, StoreRequest};
 
 /// Most accounts: some 400 bytes each, 100 MB in all. A key that finds no place is refused until the
 /// store answers, since nothing would remember what it was granted.
@@ -44,14 +44,14 @@ const SWEEP_EVERY: Micros = Micros::SECOND;
 /// The debts of all keys.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
-    accounts: Mutex<Accounts>,
+    accounts: Mutex<KeyDebts>,
     /// How many accounts there are: read on every decision, nearly always 0.
     open: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Accounts {
-    of: HashMap<KeyHash, Account>,
+struct KeyDebts {
+    of: HashMap<KeyHash, KeyDebt>,
     latest: Micros,
     swept_at: Micros,
     /// Which round of [`Debts::debtors`] this is; from 1 on.
@@ -60,7 +60,7 @@ struct Accounts {
 
 /// A key with a debt.
 #[derive(Debug)]
-struct Account {
+struct KeyDebt {
     policy: Box<str>,
     key: Box<[u8]>,
     rules: Arc<RuleSet>,
@@ -111,7 +111,7 @@ impl Debts {
     }
 
     /// Whether the store is yet to be charged for this key.
-    pub(super) fn owes(&self, key: KeyHash, at: &Moment<'_>) -> bool {
+    pub(super) fn has_debt(&self, key: KeyHash, at: &Moment<'_>) -> bool {
         if self.len() == 0 {
             return false;
         }
@@ -127,7 +127,7 @@ impl Debts {
     /// `None` decides nothing: there is no such cost, or no room for another account.
     pub(super) fn decide(
         &self,
-        (key, request): (KeyHash, &Request<'_>),
+        (key, request): (KeyHash, &StoreRequest<'_>),
         (nodes, scaled): (u64, impl Fn(u64) -> Option<Verb>),
         at: &Moment<'_>,
         known: impl FnOnce(&Moment<'_>) -> States,
@@ -149,10 +149,10 @@ impl Debts {
         let before = stored.clone();
         request.rules.first_seen(&mut stored, at);
         let begins = stored != before;
-        let mut account = Account::new(request, nodes, stored);
+        let mut account = KeyDebt::new(request, nodes, stored);
         let verdict = request.rules.decide(&mut account.used, &verb, at)?;
         // A refused key needs no account, unless its budget begins to fill now.
-        if account.owes(at) || begins {
+        if account.has_debt(at) || begins {
             if !accounts.has_room(at) {
                 return Ok(None);
             }
@@ -166,7 +166,7 @@ impl Debts {
     pub(super) fn decide_held(
         &self,
         key: KeyHash,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Option<Verdict> {
         if self.len() == 0 || !matches!(request.verb, Verb::Release { .. } | Verb::Renew { .. }) {
@@ -202,7 +202,7 @@ impl Debts {
             bill.carriers += 1;
             return Some(Billed { debt: bill.debt, is_all: !bill.is_overtaken });
         }
-        if !account.owes(at) {
+        if !account.has_debt(at) {
             accounts.of.remove(&key);
             self.count(&accounts);
         }
@@ -222,7 +222,7 @@ impl Debts {
         }
         account.stored = bill.used;
         account.rules.credit(&mut account.stored, &unpaid, at);
-        if !account.owes(at) {
+        if !account.has_debt(at) {
             accounts.of.remove(&key);
             self.count(&accounts);
         }
@@ -274,7 +274,7 @@ impl Debts {
         }
         let mut accounts = self.lock();
         let round = accounts.round;
-        let is_carried = |account: &Account| account.bill.as_ref().is_some_and(Bill::is_carried);
+        let is_carried = |account: &KeyDebt| account.bill.as_ref().is_some_and(Bill::is_carried);
         let accounts_left = accounts.of.values_mut();
         let mut waiting =
             accounts_left.filter(|account| account.round != round && !is_carried(account));
@@ -298,17 +298,17 @@ impl Debts {
         self.count(&accounts);
     }
 
-    fn count(&self, accounts: &Accounts) {
+    fn count(&self, accounts: &KeyDebts) {
         self.open.store(accounts.of.len(), Ordering::Release);
     }
 
     /// The accounts, also after a panic elsewhere: each is changed in one step.
-    fn lock(&self) -> MutexGuard<'_, Accounts> {
+    fn lock(&self) -> MutexGuard<'_, KeyDebts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Accounts {
+impl KeyDebts {
     /// `at`, but not before a caller that came earlier: time does not go back between callers.
     fn in_turn<'a>(&mut self, at: &Moment<'a>) -> Moment<'a> {
         let behind = self.latest.since(at.now());
@@ -326,21 +326,21 @@ impl Accounts {
             // Rules with calendars stay: their windows are not at hand here.
             self.of.retain(|_, account| {
                 let stays = account.bill.is_some() || account.has_calendars();
-                stays || account.owes(&Moment::new(at.now()))
+                stays || account.has_debt(&Moment::new(at.now()))
             });
         }
         self.of.len() < ACCOUNTS_MAX
     }
 }
 
-impl Default for Accounts {
+impl Default for KeyDebts {
     fn default() -> Self {
         Self { of: HashMap::new(), latest: Micros::ZERO, swept_at: Micros::ZERO, round: 1 }
     }
 }
 
-impl Account {
-    fn new(request: &Request<'_>, nodes: u64, stored: States) -> Self {
+impl KeyDebt {
+    fn new(request: &StoreRequest<'_>, nodes: u64, stored: States) -> Self {
         Self {
             policy: request.policy.into(),
             key: request.key.into(),
@@ -387,7 +387,7 @@ impl Account {
         debt
     }
 
-    fn owes(&self, at: &Moment<'_>) -> bool {
+    fn has_debt(&self, at: &Moment<'_>) -> bool {
         self.owed(at).iter().any(|permits| *permits > 0)
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use sluicegate_kernel::{Micros, Outcome, Retry, RuleSet, Verb, Verdict};
-use sluicegate_store::{KeyHash, Request};
+use sluicegate_store::{KeyHash, StoreRequest};
 
 /// Refusals that are remembered at most: some 200 bytes each. A key that falls out costs a question.
 const DENIALS_MAX: usize = 100_000;
@@ -28,12 +28,12 @@ const ASKING_MAX: Micros = Micros::from_millis(50);
 
 /// The refusals that are remembered.
 #[derive(Debug)]
-pub(super) struct Denials {
-    entries: Cache<KeyHash, Denial>,
+pub(super) struct DenyCache {
+    entries: Cache<KeyHash, CachedDenial>,
 }
 
 #[derive(Clone, Debug)]
-struct Denial {
+struct CachedDenial {
     rules: Arc<RuleSet>,
     cost: u64,
     /// When the store was asked.
@@ -43,13 +43,18 @@ struct Denial {
     verdict: Verdict,
 }
 
-impl Denials {
+impl DenyCache {
     pub(super) fn new() -> Self {
         Self { entries: Cache::new(DENIALS_MAX) }
     }
 
     /// The refusal of `request` at `now`, if it is known already.
-    pub(super) fn find(&self, key: KeyHash, request: &Request<'_>, now: Micros) -> Option<Verdict> {
+    pub(super) fn find(
+        &self,
+        key: KeyHash,
+        request: &StoreRequest<'_>,
+        now: Micros,
+    ) -> Option<Verdict> {
         self.holding(key, request, now).filter(|denial| now < denial.until).map(|it| it.told(now))
     }
 
@@ -57,22 +62,27 @@ impl Denials {
     pub(super) fn find_or_ask(
         &self,
         key: KeyHash,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         now: Micros,
     ) -> Option<Verdict> {
         let denial = self.holding(key, request, now)?;
         if now < denial.until {
             return Some(denial.told(now));
         }
-        self.entries.insert(key, Denial { until: now.plus(ASKING_MAX), ..denial });
+        self.entries.insert(key, CachedDenial { until: now.plus(ASKING_MAX), ..denial });
         None
     }
 
     /// What refuses `request` at `now` by what was last heard, if anything does.
-    fn holding(&self, key: KeyHash, request: &Request<'_>, now: Micros) -> Option<Denial> {
+    fn holding(
+        &self,
+        key: KeyHash,
+        request: &StoreRequest<'_>,
+        now: Micros,
+    ) -> Option<CachedDenial> {
         let Verb::Check { cost } = request.verb else { return None };
         let denial = self.entries.get(&key)?;
-        let Denial { ref rules, cost: refused, at, ref verdict, .. } = denial;
+        let CachedDenial { ref rules, cost: refused, at, ref verdict, .. } = denial;
         let is_same = refused == cost.get() && Arc::ptr_eq(rules, request.rules) && at <= now;
         let retry = verdict.decision.retry_after();
         let holds = is_same && retry.is_none_or(|retry| now.since(at) < retry);
@@ -80,11 +90,17 @@ impl Denials {
     }
 
     /// Takes note of what the store said to `request`, asked at `at`.
-    pub(super) fn note(&self, key: KeyHash, request: &Request<'_>, at: Micros, verdict: &Verdict) {
+    pub(super) fn note(
+        &self,
+        key: KeyHash,
+        request: &StoreRequest<'_>,
+        at: Micros,
+        verdict: &Verdict,
+    ) {
         match request.verb {
             Verb::Check { cost } if matches!(verdict.decision.outcome, Outcome::Deny { .. }) => {
                 let (rules, until) = (Arc::clone(request.rules), at.plus(REMEMBERED_MAX));
-                let denial = Denial { rules, cost: cost.get(), at, until, verdict: *verdict };
+                let denial = CachedDenial { rules, cost: cost.get(), at, until, verdict: *verdict };
                 self.entries.insert(key, denial);
             }
             Verb::Refund { .. } | Verb::Reset => self.forget(key),
@@ -98,7 +114,7 @@ impl Denials {
     }
 }
 
-impl Denial {
+impl CachedDenial {
     /// The refusal as it is at `now`.
     fn told(self, now: Micros) -> Verdict {
         let (elapsed, mut verdict) = (now.since(self.at), self.verdict);

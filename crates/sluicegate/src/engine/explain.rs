@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sluicegate_kernel::{Cost, Decision, Micros, NamedRule, RuleSet, Verb};
 use sluicegate_policy::{Policy, Rules};
-use sluicegate_store::{Origin, Store, StoreError};
+use sluicegate_store::{RuleOrigin, Store, StoreError};
 
-use super::request::Budget;
+use super::request::ResolvedBudget;
 use super::{Answer, DecideError, Mode, Observer, Patience, Request, Turn};
 
 /// What would be decided, and why.
@@ -36,7 +36,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let cost = cost_of(&request.verb);
         let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
         let answer = self.decide(&look).await?.answer;
-        let budget = Budget::of(&self.policies, &look)?;
+        let budget = ResolvedBudget::of(&self.policies, &look)?;
         let name = look.limits.name();
         let Some(policy) = budget.policy else {
             return Err(DecideError::UnknownPolicy(name.to_owned()));
@@ -52,7 +52,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// What each rule of `budget` would say alone; `None` while the store does not answer.
     async fn alone(
         &self,
-        budget: &Budget<'_>,
+        budget: &ResolvedBudget<'_>,
         (look, answer): (&Verb, &Answer),
     ) -> Result<Option<Vec<Decision>>, DecideError> {
         let rules = budget.rules.set().rules();
@@ -64,8 +64,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             let rule = Rules::new(RuleSet::single(name, rule.clone()));
             let rule = rule.expect("its time zone was found before");
             // Later than whatever wrote the state: what is asked for is what this rule says.
-            let origin = Origin::Policy { since: Micros::MAX };
-            let budget = Budget { rules: &rule, origin, ..budget.clone() };
+            let origin = RuleOrigin::Policy { since: Micros::MAX };
+            let budget = ResolvedBudget { rules: &rule, origin, ..budget.clone() };
             match self.engine.look(&budget, look, self.now).await {
                 Ok(verdict) => alone.push(verdict.decision),
                 Err(

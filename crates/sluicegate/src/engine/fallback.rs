@@ -23,10 +23,10 @@ use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{
     Cost, Decision, Micros, Moment, Outcome, Retry, RuleSet, Unsupported, Verb, Verdict,
 };
-use sluicegate_store::{KeyHash, Permits, Request};
+use sluicegate_store::{KeyHash, Permits, StoreRequest};
 
 use super::debts::Debts;
-use super::known::Known;
+use super::known::KnownUsage;
 
 /// When to ask again where nothing is known: the store may be back by then.
 const ASK_AGAIN: Micros = Micros::SECOND;
@@ -39,14 +39,14 @@ const SHED_RETRY: Micros = Micros::from_millis(100);
 pub(super) struct Share {
     nodes: AtomicU32,
     /// What the store last said is in use.
-    known: Known,
+    known: KnownUsage,
     debts: Debts,
 }
 
 impl Share {
     /// One of `nodes` equal parts, for at most `keys_max` keys.
     pub(super) fn new(nodes: NonZeroU32, keys_max: usize) -> Self {
-        let (known, debts) = (Known::new(keys_max), Debts::default());
+        let (known, debts) = (KnownUsage::new(keys_max), Debts::default());
         Self { nodes: nodes.get().into(), known, debts }
     }
 
@@ -73,7 +73,7 @@ impl Share {
     pub(super) fn learn(
         &self,
         key: KeyHash,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         verdict: &Verdict,
         at: &Moment<'_>,
     ) {
@@ -90,7 +90,7 @@ impl Share {
     pub(super) fn decide(
         &self,
         key: KeyHash,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         let known = |at: &Moment<'_>| self.known.states(key, request.rules, at);
@@ -105,7 +105,7 @@ impl Share {
     pub(super) fn allow(
         &self,
         key: KeyHash,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         request.rules.supports(request.verb)?;
@@ -139,7 +139,7 @@ fn scaled(verb: &Verb, nodes: u64) -> Option<Verb> {
 }
 
 /// `verdict` in permits of one of `nodes`.
-fn in_permits(request: &Request<'_>, verdict: Verdict, nodes: u64) -> Verdict {
+fn in_permits(request: &StoreRequest<'_>, verdict: Verdict, nodes: u64) -> Verdict {
     let Verdict { decision, rule } = verdict;
     let outcome = match decision.outcome {
         // A part of a permit is none.
@@ -160,22 +160,22 @@ fn in_permits(request: &Request<'_>, verdict: Verdict, nodes: u64) -> Verdict {
 }
 
 /// What `on_store_failure: deny` says.
-pub(super) fn refused(request: &Request<'_>) -> Result<Verdict, Unsupported> {
+pub(super) fn refused(request: &StoreRequest<'_>) -> Result<Verdict, Unsupported> {
     denied(request, Retry::After(ASK_AGAIN))
 }
 
 /// What an overloaded store is answered for.
-pub(super) fn shed(request: &Request<'_>) -> Result<Verdict, Unsupported> {
+pub(super) fn shed(request: &StoreRequest<'_>) -> Result<Verdict, Unsupported> {
     denied(request, Retry::After(SHED_RETRY))
 }
 
-fn denied(request: &Request<'_>, retry: Retry) -> Result<Verdict, Unsupported> {
+fn denied(request: &StoreRequest<'_>, retry: Retry) -> Result<Verdict, Unsupported> {
     request.rules.supports(request.verb)?;
     Ok(blind(request, Outcome::Deny { retry }))
 }
 
 /// A verdict of somebody who does not know what is left.
-fn blind(request: &Request<'_>, outcome: Outcome) -> Verdict {
+fn blind(request: &StoreRequest<'_>, outcome: Outcome) -> Verdict {
     let limit = request.rules.rules()[0].rule.limit();
     Verdict {
         decision: Decision { outcome, limit, remaining: 0, reset_after: Micros::ZERO },
@@ -184,12 +184,12 @@ fn blind(request: &Request<'_>, outcome: Outcome) -> Verdict {
 }
 
 /// Whether the whole limits could let the request pass.
-fn fits(request: &Request<'_>) -> bool {
+fn fits(request: &StoreRequest<'_>) -> bool {
     let limits = request.rules.rules().iter().map(|named| named.rule.limit());
     cost_of(request).is_some_and(|cost| limits.min().is_some_and(|least| cost.get() <= least))
 }
 
-fn cost_of(request: &Request<'_>) -> Option<Cost> {
+fn cost_of(request: &StoreRequest<'_>) -> Option<Cost> {
     match *request.verb {
         Verb::Check { cost }
         | Verb::Reserve { cost, .. }

@@ -19,12 +19,12 @@ use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, Verb, Verdict};
 use sluicegate_policy::{OnOverload, OnStoreFailure, Policy};
 use sluicegate_store::{
-    Charge, Debt, Executed, KeyHash, Origin, Permits, Quota, Request, Store, StoreError,
+    Charge, Debt, Executed, KeyHash, Permits, Quota, RuleOrigin, Store, StoreError, StoreRequest,
 };
 
 use super::breaker::Breaker;
 use super::debts::{Billed, Debtor};
-use super::denials::Denials;
+use super::denials::DenyCache;
 use super::fallback::{self, Share};
 use super::repair::Repair;
 use super::turn::ask_store;
@@ -40,8 +40,8 @@ const OVERLOAD_PAUSE: Micros = Micros::from_millis(20);
 
 /// What an engine knows beside a store that may fail.
 #[derive(Debug)]
-pub(super) struct Guard {
-    denials: Denials,
+pub(super) struct StoreGuard {
+    denials: DenyCache,
     breaker: Breaker,
     share: Share,
     repair: Repair,
@@ -49,26 +49,26 @@ pub(super) struct Guard {
 
 /// What a policy says for the time when its store does not decide.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Otherwise {
+pub(super) struct FailurePolicy {
     on_failure: OnStoreFailure,
     on_overload: OnOverload,
 }
 
 /// One request, as everybody around the store sees it.
 #[derive(Clone, Copy)]
-struct Question<'a> {
+struct GuardedRequest<'a> {
     key: KeyHash,
-    request: &'a Request<'a>,
+    request: &'a StoreRequest<'a>,
     /// `None`: then there is no decision.
-    otherwise: Option<Otherwise>,
+    otherwise: Option<FailurePolicy>,
     at: &'a Moment<'a>,
 }
 
-impl Guard {
+impl StoreGuard {
     pub(super) fn new(failure: StoreFailure) -> Self {
         let StoreFailure { nodes, keys_max } = failure;
         let share = Share::new(nodes, keys_max);
-        let (denials, breaker) = (Denials::new(), Breaker::default());
+        let (denials, breaker) = (DenyCache::new(), Breaker::default());
         Self { denials, breaker, share, repair: Repair::default() }
     }
 
@@ -77,8 +77,8 @@ impl Guard {
     pub(super) fn decide_at_once(
         &self,
         store: &impl Store,
-        otherwise: Otherwise,
-        request: &Request<'_>,
+        otherwise: FailurePolicy,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Option<Result<(Verdict, Mode), StoreError>> {
         let key = self.share.hash(request.policy, request.key);
@@ -86,36 +86,36 @@ impl Guard {
             return Some(Ok((verdict, Mode::Remembered)));
         }
         let is_patient = otherwise.on_overload != OnOverload::Refuse;
-        if is_patient || changes_the_past(request.verb) || self.breaker.is_open() {
+        if is_patient || is_refund(request.verb) || self.breaker.is_open() {
             return None;
         }
         let Some(Err(error @ StoreError::Overloaded { .. })) = store.decide_at_once(request, at)
         else {
             return None;
         };
-        Some(self.shed(Question { key, request, otherwise: Some(otherwise), at }, error))
+        Some(self.shed(GuardedRequest { key, request, otherwise: Some(otherwise), at }, error))
     }
 
     /// Decides `request` on `store`, or otherwise, if that says anything.
     pub(super) async fn decide(
         &self,
         store: &impl Store,
-        otherwise: Option<Otherwise>,
-        request: &Request<'_>,
+        otherwise: Option<FailurePolicy>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Mode), StoreError> {
         let (key, now) = (self.share.hash(request.policy, request.key), at.now());
         if let Some(verdict) = self.denials.find_or_ask(key, request, now) {
             return Ok((verdict, Mode::Remembered));
         }
-        let question = Question { key, request, otherwise, at };
+        let question = GuardedRequest { key, request, otherwise, at };
         if let Some(verdict) = self.share.debts().decide_held(key, request, at) {
             return Ok((verdict, Mode::Local));
         }
-        if !self.breaker.lets_pass(now) {
+        if !self.breaker.allows(now) {
             return self.without_store(question, given_up());
         }
-        match self.ask_patiently(store, question).await {
+        match self.ask_with_retries(store, question).await {
             Ok(verdict) => {
                 self.breaker.answered(now);
                 self.denials.note(key, request, now, &verdict);
@@ -134,12 +134,14 @@ impl Guard {
             // It answers others: this engine's share is not given out beside what they take there.
             Err(error @ StoreError::Unreadable { .. }) => {
                 self.breaker.answered(now);
-                let deny = |said: Otherwise| match said.on_failure {
-                    OnStoreFailure::Local => Otherwise { on_failure: OnStoreFailure::Deny, ..said },
+                let deny = |said: FailurePolicy| match said.on_failure {
+                    OnStoreFailure::Local => {
+                        FailurePolicy { on_failure: OnStoreFailure::Deny, ..said }
+                    }
                     _ => said,
                 };
                 let otherwise = otherwise.map(deny);
-                self.without_store(Question { otherwise, ..question }, error)
+                self.without_store(GuardedRequest { otherwise, ..question }, error)
             }
             Err(error) => {
                 self.breaker.answered(now);
@@ -149,12 +151,12 @@ impl Guard {
     }
 
     /// Asks the store, again and again while it has too much to do and the policy has the patience.
-    async fn ask_patiently(
+    async fn ask_with_retries(
         &self,
         store: &impl Store,
-        question: Question<'_>,
+        question: GuardedRequest<'_>,
     ) -> Result<Verdict, StoreError> {
-        let Some(Otherwise { on_overload: OnOverload::Wait { max }, .. }) = question.otherwise
+        let Some(FailurePolicy { on_overload: OnOverload::Wait { max }, .. }) = question.otherwise
         else {
             return self.ask(store, question).await;
         };
@@ -182,7 +184,7 @@ impl Guard {
     async fn ask(
         &self,
         store: &impl Store,
-        Question { key, request, at, .. }: Question<'_>,
+        GuardedRequest { key, request, at, .. }: GuardedRequest<'_>,
     ) -> Result<Verdict, StoreError> {
         let debts = self.share.debts();
         if self.repair.is_due(key, at.now()) {
@@ -195,13 +197,13 @@ impl Guard {
                     Box::pin(self.charge(store, (key, request), debt, at)).await?
                 }
                 Some(Billed { debt, is_all: false }) => {
-                    let look = Request { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
+                    let look = StoreRequest { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
                     Box::pin(self.charge(store, (key, &look), debt, at)).await?;
                     continue;
                 }
             };
             let is_granted = verdict.decision.allowed() && takes(request.verb);
-            if !is_granted || !debts.owes(key, at) {
+            if !is_granted || !debts.has_debt(key, at) {
                 return Ok(verdict);
             }
         }
@@ -212,13 +214,13 @@ impl Guard {
     async fn remind(
         &self,
         store: &impl Store,
-        (key, request): (KeyHash, &Request<'_>),
+        (key, request): (KeyHash, &StoreRequest<'_>),
         at: &Moment<'_>,
     ) -> Result<(), StoreError> {
         let permits = self.share.in_use(key, request.rules, at).map(|used| used.min(COST_MAX));
         if permits.iter().any(|permits| *permits > 0) {
             let debt = Debt { id: fastrand::u128(..), permits, charge: Charge::AtLeast };
-            let look = Request { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
+            let look = StoreRequest { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
             ask_store(store, Some(&debt), &look, at).await?;
         }
         self.repair.done(key);
@@ -229,13 +231,13 @@ impl Guard {
     async fn charge(
         &self,
         store: &impl Store,
-        (key, request): (KeyHash, &Request<'_>),
+        (key, request): (KeyHash, &StoreRequest<'_>),
         debt: Debt,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Permits), StoreError> {
         // A caller that goes away in between leaves a debt that was perhaps charged.
         let mut carried =
-            Carried { share: &self.share, key, id: debt.id, executed: Executed::Perhaps };
+            CarriedDebt { share: &self.share, key, id: debt.id, executed: Executed::Perhaps };
         match ask_store(store, Some(&debt), request, at).await {
             Ok((verdict, permits)) => {
                 self.share.debts().paid(key, debt.id, permits, at);
@@ -253,12 +255,13 @@ impl Guard {
         &self,
         store: &impl Store,
         debtor: &Debtor,
-        (rules, origin): (&Arc<RuleSet>, Origin),
+        (rules, origin): (&Arc<RuleSet>, RuleOrigin),
         at: &Moment<'_>,
     ) {
         let verb = Verb::Peek { cost: Cost::ONE };
         let (policy, key) = (&*debtor.policy, &*debtor.key);
-        let request = Request { policy, key, rules, verb: &verb, origin, quota: Quota::of(policy) };
+        let request =
+            StoreRequest { policy, key, rules, verb: &verb, origin, quota: Quota::of(policy) };
         // What comes of it is noted; an error leaves the debt for the next time.
         let _ = self.decide(store, None, &request, at).await;
     }
@@ -295,10 +298,10 @@ impl Guard {
 
     fn shed(
         &self,
-        Question { key, request, otherwise, .. }: Question<'_>,
+        GuardedRequest { key, request, otherwise, .. }: GuardedRequest<'_>,
         error: StoreError,
     ) -> Result<(Verdict, Mode), StoreError> {
-        if changes_the_past(request.verb) {
+        if is_refund(request.verb) {
             self.denials.forget(key);
             return Err(error);
         }
@@ -310,16 +313,16 @@ impl Guard {
 
     fn without_store(
         &self,
-        question: Question<'_>,
+        question: GuardedRequest<'_>,
         error: StoreError,
     ) -> Result<(Verdict, Mode), StoreError> {
-        let Question { key, request, otherwise, at } = question;
-        if changes_the_past(request.verb) {
+        let GuardedRequest { key, request, otherwise, at } = question;
+        if is_refund(request.verb) {
             // A caller that gives something back must know that it was not taken.
             self.denials.forget(key);
             return Err(error);
         }
-        let Some(Otherwise { on_failure, .. }) = otherwise else { return Err(error) };
+        let Some(FailurePolicy { on_failure, .. }) = otherwise else { return Err(error) };
         Ok(match on_failure {
             OnStoreFailure::Local => (self.share.decide(key, request, at)?, Mode::Local),
             OnStoreFailure::Allow => (self.share.allow(key, request, at)?, Mode::Allow),
@@ -328,7 +331,7 @@ impl Guard {
     }
 }
 
-impl Otherwise {
+impl FailurePolicy {
     /// What `policy` says.
     pub(super) const fn of(policy: &Policy) -> Self {
         let (on_failure, on_overload) = (policy.on_store_failure(), policy.on_overload());
@@ -337,14 +340,14 @@ impl Otherwise {
 }
 
 /// A debt on its way to the store. Dropped, it was not charged, as far as is known.
-struct Carried<'a> {
+struct CarriedDebt<'a> {
     share: &'a Share,
     key: KeyHash,
     id: u128,
     executed: Executed,
 }
 
-impl Drop for Carried<'_> {
+impl Drop for CarriedDebt<'_> {
     fn drop(&mut self) {
         self.share.debts().unpaid(self.key, self.id, self.executed);
     }
@@ -364,6 +367,6 @@ const fn takes(verb: &Verb) -> bool {
 }
 
 /// Whether `verb` is about what the store granted before, so that nobody else can answer it.
-fn changes_the_past(verb: &Verb) -> bool {
+fn is_refund(verb: &Verb) -> bool {
     matches!(verb, Verb::Refund { .. } | Verb::Reset | Verb::Release { .. } | Verb::Renew { .. })
 }

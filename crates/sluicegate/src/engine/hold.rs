@@ -1,12 +1,12 @@
 //! What is done with a request over the limit: the policy's `overflow`, carried out.
 //!
 //! ```text
-//! check ─▶ allowed ────────────────────────────────▶ Way::Through
-//!   └▶ over the limit ─▶ reject ───────────────────▶ Way::Refused
-//!                      ├▶ queue ─▶ held until its turn ─▶ Way::Through, or Way::Refused
-//!                      ├▶ degrade ─────────────────▶ Way::Marked
-//!                      ├▶ divert ──────────────────▶ Way::Diverted
-//!                      └▶ shadow ──────────────────▶ Way::Shadowed
+//! check ─▶ allowed ────────────────────────────────▶ Disposition::Allowed
+//!   └▶ over the limit ─▶ reject ───────────────────▶ Disposition::Refused
+//!                      ├▶ queue ─▶ held until its turn ─▶ Disposition::Allowed, or Disposition::Refused
+//!                      ├▶ degrade ─────────────────▶ Disposition::Degraded
+//!                      ├▶ divert ──────────────────▶ Disposition::Diverted
+//!                      └▶ shadow ──────────────────▶ Disposition::Shadowed
 //! ```
 //!
 //! A `reserve` brings its own wait along, so `queue` is nothing to it; all else is done with it as with a
@@ -28,9 +28,11 @@ use sluicegate_policy::Overflow;
 use sluicegate_store::Store;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::request::Budget;
+use super::request::ResolvedBudget;
 use super::vacancies::{Claim, Vacancy};
-use super::{Answer, DecideError, Engine, Observer, Passage, Patience, Request, Turn, Way};
+use super::{
+    Admission, Answer, DecideError, Disposition, Engine, Observer, Patience, Request, Turn,
+};
 
 /// Requests that one engine holds back at most, over all policies; the next is refused. In the server each
 /// keeps 15 KB busy over Envoy's protocol (measured), whose connections carry many, so that is 150 MB, and
@@ -43,13 +45,13 @@ const TRIES_MAX: usize = 64;
 
 /// Requests that are held back now.
 #[derive(Debug, Default)]
-pub(super) struct Held(AtomicUsize);
+pub(super) struct HeldCount(AtomicUsize);
 
 /// A place among them.
-struct Place<'a>(&'a Held);
+struct HeldGuard<'a>(&'a HeldCount);
 
 /// The turn of a request that is held. If nobody waits for it any more, another request may have it.
-struct Booked<'a, S: Store + 'static, O: Observer> {
+struct BookedTurn<'a, S: Store + 'static, O: Observer> {
     engine: &'a Engine<S, O>,
     request: &'a Request<'a>,
     turn: Option<Vacancy>,
@@ -60,8 +62,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     pub(super) async fn pass(
         &self,
         request: &Request<'_>,
-        budget: &Budget<'_>,
-    ) -> Result<Passage, DecideError> {
+        budget: &ResolvedBudget<'_>,
+    ) -> Result<Admission, DecideError> {
         let queues = max_wait(budget).is_some();
         match (request.patience, &request.verb) {
             (Patience::Policy, &Verb::Check { cost }) if queues => {
@@ -75,43 +77,43 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             {
                 let passage = match self.vacancy((request, cost), max) {
                     Some(vacancy) => vacancy.answer.into(),
-                    None => self.pass_unheld(request, budget, &request.verb).await?,
+                    None => self.decide_unheld(request, budget, &request.verb).await?,
                 };
                 match passage.answer.decision.wait() {
                     Micros::ZERO => Ok(passage),
                     _ => Ok(Box::pin(self.hold(request, passage, max)).await),
                 }
             }
-            _ => self.pass_unheld(request, budget, &request.verb).await,
+            _ => self.decide_unheld(request, budget, &request.verb).await,
         }
     }
 
     /// Decides `request` with this verb, and holds it back in no case.
-    async fn pass_unheld(
+    async fn decide_unheld(
         &self,
         request: &Request<'_>,
-        budget: &Budget<'_>,
+        budget: &ResolvedBudget<'_>,
         verb: &Verb,
-    ) -> Result<Passage, DecideError> {
+    ) -> Result<Admission, DecideError> {
         let asked = self.engine.ask(budget, verb, Some(budget.otherwise()), self.now);
         let (verdict, mode) = asked.await?;
         let answer = Answer::new(verdict, mode, budget.rules);
-        Ok(Passage::new(answer, (verb, request.patience), budget.policy))
+        Ok(Admission::new(answer, (verb, request.patience), budget.policy))
     }
 
     /// Holds `request`, which passes, for as long as its decision says. If that is too long, or too
     /// many are held, it is refused, and what it took goes back.
-    async fn hold(&self, request: &Request<'_>, passage: Passage, hold_max: Micros) -> Passage {
+    async fn hold(&self, request: &Request<'_>, passage: Admission, hold_max: Micros) -> Admission {
         let decision = passage.answer.decision;
         let wait = decision.wait();
-        if wait == Micros::ZERO || passage.way != Way::Through {
+        if wait == Micros::ZERO || passage.way != Disposition::Allowed {
             return passage;
         }
         if wait <= hold_max {
-            let booked = Booked::new(self.engine, request, &passage.answer);
+            let booked = BookedTurn::new(self.engine, request, &passage.answer);
             if let Some(_place) = self.engine.held.enter() {
                 booked.held().await;
-                return Passage { held: wait, ..passage };
+                return Admission { held: wait, ..passage };
             }
         } else {
             // Without a store the booking lapses by itself.
@@ -119,54 +121,54 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
         let retry = Retry::After(wait.since(hold_max).max(Micros::new(1)));
         let decision = Decision { outcome: Outcome::Deny { retry }, ..decision };
-        Passage::from(Answer { decision, ..passage.answer })
+        Admission::from(Answer { decision, ..passage.answer })
     }
 
     /// Holds `request` back until it passes, for as long as its policy and `hold_max` say at most.
     async fn queue(
         &self,
         (request, cost): (&Request<'_>, Cost),
-        budget: &Budget<'_>,
+        budget: &ResolvedBudget<'_>,
         hold_max: Micros,
-    ) -> Result<Passage, DecideError> {
+    ) -> Result<Admission, DecideError> {
         let Some(_place) = self.engine.held.enter() else {
             let verb = Verb::Reserve { cost, max_wait: Micros::ZERO };
-            return self.pass_unheld(request, budget, &verb).await;
+            return self.decide_unheld(request, budget, &verb).await;
         };
         let (mut held, mut refused) = (Micros::ZERO, None);
         // The first try is of this turn; each later one is of its own.
         let mut later: Option<Self> = None;
         for tries_left in (0..TRIES_MAX).rev() {
-            let fresh = later.as_ref().map(|turn| Budget::of(&turn.policies, request));
+            let fresh = later.as_ref().map(|turn| ResolvedBudget::of(&turn.policies, request));
             let (turn, budget) = match (&later, &fresh) {
                 (Some(turn), Some(Ok(budget))) => (turn, budget),
                 (_, Some(Err(error))) => {
                     let refused = or_refused(Err(error.clone()), refused);
-                    return refused.map(|passage| Passage { held, ..passage });
+                    return refused.map(|passage| Admission { held, ..passage });
                 }
                 _ => (self, budget),
             };
             let Some(max_wait) = max_wait(budget) else {
-                let passed = turn.pass_unheld(request, budget, &request.verb).await;
-                return or_refused(passed, refused).map(|passage| Passage { held, ..passage });
+                let passed = turn.decide_unheld(request, budget, &request.verb).await;
+                return or_refused(passed, refused).map(|passage| Admission { held, ..passage });
             };
             let left = max_wait.min(hold_max).since(held);
             let passed = match turn.vacancy((request, cost), left) {
                 Some(vacancy) => Ok(vacancy.answer.into()),
                 None => {
                     let verb = Verb::Reserve { cost, max_wait: left };
-                    turn.pass_unheld(request, budget, &verb).await
+                    turn.decide_unheld(request, budget, &verb).await
                 }
             };
-            let passage = Passage { held, ..or_refused(passed, refused)? };
+            let passage = Admission { held, ..or_refused(passed, refused)? };
             let decision = passage.answer.decision;
             if decision.allowed() {
                 let wait = decision.wait();
                 if wait == Micros::ZERO {
                     return Ok(passage);
                 }
-                Booked::new(self.engine, request, &passage.answer).held().await;
-                return Ok(Passage { held: held.plus(wait), ..passage });
+                BookedTurn::new(self.engine, request, &passage.answer).held().await;
+                return Ok(Admission { held: held.plus(wait), ..passage });
             }
             match decision.retry_after() {
                 Some(retry) if retry <= left && tries_left > 0 => {
@@ -199,7 +201,7 @@ impl<S, O: Observer> Engine<S, O> {
 }
 
 /// How long the policy holds requests back; `None` if it does not.
-fn max_wait(budget: &Budget<'_>) -> Option<Micros> {
+fn max_wait(budget: &ResolvedBudget<'_>) -> Option<Micros> {
     match budget.policy?.overflow() {
         Overflow::Queue { max_wait } => Some(*max_wait),
         _ => None,
@@ -207,37 +209,37 @@ fn max_wait(budget: &Budget<'_>) -> Option<Micros> {
 }
 
 /// Whether what the rules delay is held back for gateways.
-pub(super) fn holds_for_gateways(budget: &Budget<'_>) -> bool {
+pub(super) fn holds_for_gateways(budget: &ResolvedBudget<'_>) -> bool {
     budget.policy.is_some_and(|policy| *policy.overflow() != Overflow::Shadow)
 }
 
 /// What was decided. If the policy is not there any more for a request that it held, it is refused, as
 /// it was before.
 fn or_refused(
-    passed: Result<Passage, DecideError>,
-    refused: Option<Passage>,
-) -> Result<Passage, DecideError> {
+    passed: Result<Admission, DecideError>,
+    refused: Option<Admission>,
+) -> Result<Admission, DecideError> {
     match (passed, refused) {
         (Err(error), Some(refused)) if !matches!(error, DecideError::Store(_)) => Ok(refused),
         (passed, _) => passed,
     }
 }
 
-impl Held {
-    fn enter(&self) -> Option<Place<'_>> {
+impl HeldCount {
+    fn enter(&self) -> Option<HeldGuard<'_>> {
         let enter = |held| (held < HELD_MAX).then_some(held + 1);
         let entered = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, enter);
-        entered.is_ok().then_some(Place(self))
+        entered.is_ok().then_some(HeldGuard(self))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for HeldGuard<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<'a, S: Store + 'static, O: Observer> Booked<'a, S, O> {
+impl<'a, S: Store + 'static, O: Observer> BookedTurn<'a, S, O> {
     fn new(engine: &'a Engine<S, O>, request: &'a Request<'a>, answer: &Answer) -> Self {
         let due = Instant::now() + answer.decision.wait().into();
         Self { engine, request, turn: Some(Vacancy { due, answer: answer.clone() }) }
@@ -252,7 +254,7 @@ impl<'a, S: Store + 'static, O: Observer> Booked<'a, S, O> {
     }
 }
 
-impl<S: Store + 'static, O: Observer> Drop for Booked<'_, S, O> {
+impl<S: Store + 'static, O: Observer> Drop for BookedTurn<'_, S, O> {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         // What was taken of a share, or of nothing, is nobody else's.

@@ -23,7 +23,7 @@ const RAISED_MAX: usize = 250_000;
 
 /// What is in use of each key, as far as the store said.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownUsage {
     used: MemoryStore,
     raised: Mutex<Raised>,
 }
@@ -37,7 +37,7 @@ struct Raised {
     full_at: Option<Micros>,
 }
 
-impl Known {
+impl KnownUsage {
     /// Of at most `keys_max` keys.
     pub(super) fn new(keys_max: usize) -> Self {
         Self { used: MemoryStore::new(keys_max), raised: Mutex::default() }

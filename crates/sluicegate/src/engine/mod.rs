@@ -1,7 +1,7 @@
 //! Policies and a store, and the way between them.
 //!
 //! ```text
-//! Request ─▶ Turn ─▶ Budget (policy, key, rules) ─▶ Guard ─▶ Store ─▶ Answer ─▶ Passage
+//! Request ─▶ Turn ─▶ ResolvedBudget (policy, key, rules) ─▶ StoreGuard ─▶ Store ─▶ Answer ─▶ Admission
 //! ```
 //!
 //! | file | what it does |
@@ -38,14 +38,14 @@ use futures_util::future::join_all;
 use sluicegate_kernel::ruleset::is_name;
 use sluicegate_kernel::{Micros, Moment};
 use sluicegate_policy::PolicySet;
-use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, Origin, Store};
+use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, RuleOrigin, Store};
 
 use crate::clock::{Clock, SteadyClock};
-pub use all::{All, AllError};
-pub use answer::{Answer, Mode, Passage, Way};
+pub use all::{BatchError, BatchOutcome};
+pub use answer::{Admission, Answer, Disposition, Mode};
 use debts::Debtor;
 pub use explain::Explanation;
-use guard::Guard;
+use guard::StoreGuard;
 pub use hold::HELD_MAX;
 pub use request::{DecideError, Limits, Patience, Request};
 pub use settle::{SettleError, Settled, Settlement, settled_rules};
@@ -77,9 +77,9 @@ pub struct Engine<S = MemoryStore, O: Observer = ()> {
     policies: ArcSwap<PolicySet>,
     store: S,
     /// Where the store may fail.
-    guard: Option<Guard>,
+    guard: Option<StoreGuard>,
     clock: Arc<dyn Clock>,
-    held: hold::Held,
+    held: hold::HeldCount,
     vacancies: vacancies::Vacancies,
     observer: O,
 }
@@ -152,20 +152,20 @@ impl<S: Store, O: Observer> Engine<S, O> {
         guard.debts()
     }
 
-    async fn pay(&self, guard: &Guard, policies: &PolicySet, debtor: &Debtor) {
+    async fn pay(&self, guard: &StoreGuard, policies: &PolicySet, debtor: &Debtor) {
         let now = self.clock.now();
         if let Some(policy) = policies.resolve(&debtor.policy) {
             let rules = policy.rules_for(&debtor.key);
             let windows = rules.windows(now);
             let moment = Moment::with_windows(now, windows.as_slice());
-            let origin = Origin::Policy { since: policy.in_force_since() };
+            let origin = RuleOrigin::Policy { since: policy.in_force_since() };
             guard.pay(&self.store, debtor, (rules.set(), origin), &moment).await;
         } else if is_name(&debtor.policy) {
             // The policy was removed, and its budgets with it.
             guard.forget(debtor);
         } else {
             // Limits that callers bring along follow no calendar.
-            let brought = (&debtor.rules, Origin::Caller);
+            let brought = (&debtor.rules, RuleOrigin::Caller);
             guard.pay(&self.store, debtor, brought, &Moment::new(now)).await;
         }
     }
@@ -180,7 +180,7 @@ impl<S> Engine<S> {
             store,
             guard: None,
             clock,
-            held: hold::Held::default(),
+            held: hold::HeldCount::default(),
             vacancies: vacancies::Vacancies::default(),
             observer: (),
         }
@@ -189,8 +189,8 @@ impl<S> Engine<S> {
     /// The same engine on a store that may fail: it remembers refusals, stops asking a store that
     /// does not answer, and decides then as each policy says under `on_store_failure`.
     #[must_use]
-    pub fn surviving(self, failure: StoreFailure) -> Self {
-        Self { guard: Some(Guard::new(failure)), ..self }
+    pub fn with_fallback(self, failure: StoreFailure) -> Self {
+        Self { guard: Some(StoreGuard::new(failure)), ..self }
     }
 }
 
@@ -200,19 +200,19 @@ impl<S, O: Observer> Engine<S, O> {
         self.clock.now()
     }
 
-    /// Whether it decides also while its store does not answer: see [`surviving`](Self::surviving).
-    pub const fn goes_on_without_store(&self) -> bool {
+    /// Whether it decides also while its store does not answer: see [`with_fallback`](Self::surviving).
+    pub const fn has_fallback(&self) -> bool {
         self.guard.is_some()
     }
 
     /// Whether the store is given up for the moment.
     pub fn is_without_store(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guard::is_open)
+        self.guard.as_ref().is_some_and(StoreGuard::is_open)
     }
 
     /// Keys for which more was admitted without the store than it has charged yet.
     pub fn debts(&self) -> usize {
-        self.guard.as_ref().map_or(0, Guard::debts)
+        self.guard.as_ref().map_or(0, StoreGuard::debts)
     }
 
     /// How many engines share the limits from now on: each enforces that part of them while the store

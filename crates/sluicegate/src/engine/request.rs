@@ -6,9 +6,9 @@ use std::sync::Arc;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Micros, Unsupported, Verb};
 use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules};
-use sluicegate_store::{BeyondQuota, Origin, Quota, Request as StoreRequest, StoreError};
+use sluicegate_store::{BeyondQuota, Quota, RuleOrigin, StoreError, StoreRequest};
 
-use super::guard::Otherwise;
+use super::guard::FailurePolicy;
 
 /// What a caller asks of the engine.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ pub enum DecideError {
 
 /// A budget, and the rules by which it is decided.
 #[derive(Clone, Debug)]
-pub(super) struct Budget<'a> {
+pub(super) struct ResolvedBudget<'a> {
     /// `None`: the limits are no policy's.
     pub(super) policy: Option<&'a Arc<Policy>>,
     /// What stores call the limits.
@@ -98,7 +98,7 @@ pub(super) struct Budget<'a> {
     /// As stores know it: empty where all share.
     pub(super) key: &'a [u8],
     pub(super) rules: &'a Rules,
-    pub(super) origin: Origin,
+    pub(super) origin: RuleOrigin,
     pub(super) quota: Quota<'a>,
 }
 
@@ -192,7 +192,7 @@ impl OwnedRequest {
     }
 }
 
-impl<'a> Budget<'a> {
+impl<'a> ResolvedBudget<'a> {
     /// The budget of `request`, if it may be asked at all.
     #[inline]
     pub(super) fn of(policies: &'a PolicySet, request: &Request<'a>) -> Result<Self, DecideError> {
@@ -205,7 +205,7 @@ impl<'a> Budget<'a> {
             }
             Limits::Brought { name, rules } => {
                 let (name, quota) = (own_name(name, request.app), Quota::CALLERS);
-                Ok(Self { policy: None, name, key, rules, origin: Origin::Caller, quota })
+                Ok(Self { policy: None, name, key, rules, origin: RuleOrigin::Caller, quota })
             }
         }
     }
@@ -213,7 +213,7 @@ impl<'a> Budget<'a> {
     /// The budget that `key` has by `rules` of `policy`.
     #[inline]
     pub(super) fn of_policy(policy: &'a Arc<Policy>, (key, rules): (&'a [u8], &'a Rules)) -> Self {
-        let origin = Origin::Policy { since: policy.in_force_since() };
+        let origin = RuleOrigin::Policy { since: policy.in_force_since() };
         let beyond = match policy.on_key_quota() {
             OnKeyQuota::Share => BeyondQuota::Share,
             OnKeyQuota::Deny => BeyondQuota::Deny,
@@ -233,8 +233,8 @@ impl<'a> Budget<'a> {
 
     /// What holds while the store does not decide.
     #[inline]
-    pub(super) fn otherwise(&self) -> Otherwise {
-        self.policy.map_or_else(Otherwise::default, |policy| Otherwise::of(policy))
+    pub(super) fn otherwise(&self) -> FailurePolicy {
+        self.policy.map_or_else(FailurePolicy::default, |policy| FailurePolicy::of(policy))
     }
 }
 

@@ -19,9 +19,9 @@ use std::sync::{Arc, LazyLock};
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX};
 use sluicegate_kernel::{Cost, Micros, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_policy::Rules;
-use sluicegate_store::{Executed, Origin, Quota, Store, StoreError};
+use sluicegate_store::{Executed, Quota, RuleOrigin, Store, StoreError};
 
-use super::request::{Budget, unconfigured};
+use super::request::{ResolvedBudget, unconfigured};
 use super::{Answer, DecideError, Observer, Request, Turn};
 
 /// How long an id is remembered after it was settled.
@@ -138,7 +138,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             return Err(SettleError::Cost(cost));
         }
         let request = settlement.request();
-        let budget = Budget::of(&self.policies, &request)?;
+        let budget = ResolvedBudget::of(&self.policies, &request)?;
         // A settlement says what was charged, and takes the id: also where nothing goes back.
         if let Some(policy) = budget.policy.filter(|policy| !policy.entrusts(app)) {
             return Err(unconfigured(policy, app).into());
@@ -185,9 +185,9 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
 }
 
 /// What says whether the settlement of this name was made.
-fn settled(name: &[u8]) -> Budget<'_> {
-    let (policy, origin) = (None, Origin::Caller);
-    Budget { policy, name: SETTLED.into(), key: name, rules: &ONCE, origin, quota: QUOTA }
+fn settled(name: &[u8]) -> ResolvedBudget<'_> {
+    let (policy, origin) = (None, RuleOrigin::Caller);
+    ResolvedBudget { policy, name: SETTLED.into(), key: name, rules: &ONCE, origin, quota: QUOTA }
 }
 
 impl<'a> Settlement<'a> {

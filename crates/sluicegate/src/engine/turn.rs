@@ -1,7 +1,7 @@
 //! The way to a decision: one reading of the clock, one set of policies, one place that asks the store.
 //!
 //! ```text
-//! Request ─▶ Turn ─▶ Budget (policy, key, rules) ─▶ Guard ─▶ Store ─▶ Answer ─▶ Passage
+//! Request ─▶ Turn ─▶ ResolvedBudget (policy, key, rules) ─▶ StoreGuard ─▶ Store ─▶ Answer ─▶ Admission
 //!                                                      every step is seen by the Observer
 //! ```
 
@@ -12,12 +12,12 @@ use arc_swap::Guard as Loaded;
 use futures_util::future::join_all;
 use sluicegate_kernel::{Micros, Moment, Rule, Verb, Verdict};
 use sluicegate_policy::{Overflow, PolicySet};
-use sluicegate_store::{Debt, MemoryStore, Permits, Request as StoreRequest, Store, StoreError};
+use sluicegate_store::{Debt, MemoryStore, Permits, Store, StoreError, StoreRequest};
 
-use super::guard::Otherwise;
+use super::guard::FailurePolicy;
 use super::hold::holds_for_gateways;
-use super::request::Budget;
-use super::{Answer, DecideError, Engine, Mode, Passage, Patience, Request};
+use super::request::ResolvedBudget;
+use super::{Admission, Answer, DecideError, Engine, Mode, Patience, Request};
 
 /// Requests that are decided together: by one reading of the clock and one set of policies.
 ///
@@ -45,12 +45,12 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
         &self,
         label: Self::Label,
         request: &Request<'_>,
-        decided: Result<&Passage, &DecideError>,
+        decided: Result<&Admission, &DecideError>,
         begun: Self::Begun,
     );
 
     /// Whether every decision is to go through [`around`](Self::around).
-    fn goes_around(&self) -> bool {
+    fn wraps_decisions(&self) -> bool {
         false
     }
 
@@ -59,8 +59,8 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
         &self,
         _label: Self::Label,
         _request: &Request<'_>,
-        deciding: impl Future<Output = Result<Passage, DecideError>> + Send,
-    ) -> impl Future<Output = Result<Passage, DecideError>> + Send {
+        deciding: impl Future<Output = Result<Admission, DecideError>> + Send,
+    ) -> impl Future<Output = Result<Admission, DecideError>> + Send {
         deciding
     }
 }
@@ -72,7 +72,7 @@ impl Observer for () {
 
     fn begin(&self) {}
 
-    fn see(&self, (): (), _: &Request<'_>, _: Result<&Passage, &DecideError>, (): ()) {}
+    fn see(&self, (): (), _: &Request<'_>, _: Result<&Admission, &DecideError>, (): ()) {}
 }
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
@@ -82,8 +82,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
     #[inline]
-    pub fn try_decide(&self, request: &Request<'_>) -> Option<Result<Passage, DecideError>> {
-        self.try_decide_on(request, &Budget::of(&self.policies, request))
+    pub fn try_decide(&self, request: &Request<'_>) -> Option<Result<Admission, DecideError>> {
+        self.try_decide_on(request, &ResolvedBudget::of(&self.policies, request))
     }
 
     /// Decides `request` and does what its policy says of traffic over the limit. It is held back as its
@@ -91,8 +91,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     ///
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
-    pub async fn decide(&self, request: &Request<'_>) -> Result<Passage, DecideError> {
-        let budget = Budget::of(&self.policies, request);
+    pub async fn decide(&self, request: &Request<'_>) -> Result<Admission, DecideError> {
+        let budget = ResolvedBudget::of(&self.policies, request);
         match self.try_decide_on(request, &budget) {
             Some(decided) => decided,
             None => {
@@ -105,7 +105,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// Decides each of `requests` on its own, all at once: one that is held back holds up no other.
-    pub async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Passage, DecideError>> {
+    pub async fn decide_each(
+        &self,
+        requests: &[Request<'_>],
+    ) -> Vec<Result<Admission, DecideError>> {
         if let [request] = requests {
             return vec![self.decide(request).await];
         }
@@ -127,17 +130,17 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     pub fn prefetch<'a>(&self, requests: impl IntoIterator<Item = &'a Request<'a>>) {
         let key =
             |request: &'a Request<'a>| (request.limits.name(), request.key.unwrap_or_default());
-        self.engine.store.expect(requests.into_iter().map(key));
+        self.engine.store.prefetch(requests.into_iter().map(key));
     }
 
     #[inline]
     fn try_decide_on(
         &self,
         request: &Request<'_>,
-        budget: &Result<Budget<'_>, DecideError>,
-    ) -> Option<Result<Passage, DecideError>> {
+        budget: &Result<ResolvedBudget<'_>, DecideError>,
+    ) -> Option<Result<Admission, DecideError>> {
         let observer = &self.engine.observer;
-        if observer.goes_around() {
+        if observer.wraps_decisions() {
             return None;
         }
         let begun = observer.begin();
@@ -149,7 +152,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 Ok((verdict, mode)) => {
                     let answer = Answer::new(verdict, mode, budget.rules);
                     let asked = (&request.verb, request.patience);
-                    Ok(Passage::new(answer, asked, budget.policy))
+                    Ok(Admission::new(answer, asked, budget.policy))
                 }
             },
         };
@@ -160,11 +163,11 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     async fn decide_in_time(
         &self,
         request: &Request<'_>,
-        deciding: impl Future<Output = Result<Passage, DecideError>> + Send,
-    ) -> Result<Passage, DecideError> {
+        deciding: impl Future<Output = Result<Admission, DecideError>> + Send,
+    ) -> Result<Admission, DecideError> {
         let observer = &self.engine.observer;
         let begun = observer.begin();
-        let decided = match observer.goes_around() {
+        let decided = match observer.wraps_decisions() {
             false => deciding.await,
             true => Box::pin(observer.around(self.label, request, deciding)).await,
         };
@@ -176,16 +179,16 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     fn seen(
         &self,
         request: &Request<'_>,
-        decided: Result<Passage, DecideError>,
+        decided: Result<Admission, DecideError>,
         begun: O::Begun,
-    ) -> Result<Passage, DecideError> {
+    ) -> Result<Admission, DecideError> {
         self.engine.observer.see(self.label, request, decided.as_ref(), begun);
         decided
     }
 
     /// Whether `request` may have to be held back, whatever the store says.
     #[inline]
-    fn may_be_held(&self, request: &Request<'_>, budget: &Budget<'_>) -> bool {
+    fn may_be_held(&self, request: &Request<'_>, budget: &ResolvedBudget<'_>) -> bool {
         let Some(policy) = budget.policy else { return false };
         match (request.patience, &request.verb, policy.overflow()) {
             (Patience::None, ..) => false,
@@ -208,9 +211,9 @@ impl<S: Store, O: Observer> Engine<S, O> {
     /// What the store says of `budget`, or what is decided `otherwise`; `None` decides nothing.
     pub(super) async fn ask(
         &self,
-        budget: &Budget<'_>,
+        budget: &ResolvedBudget<'_>,
         verb: &Verb,
-        otherwise: Option<Otherwise>,
+        otherwise: Option<FailurePolicy>,
         now: Micros,
     ) -> Result<(Verdict, Mode), StoreError> {
         let windows = budget.rules.windows(now);
@@ -227,7 +230,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
     /// What the store alone says, where nothing is to be learned from it.
     pub(super) async fn look(
         &self,
-        budget: &Budget<'_>,
+        budget: &ResolvedBudget<'_>,
         look: &Verb,
         now: Micros,
     ) -> Result<Verdict, StoreError> {
@@ -241,7 +244,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
     #[inline]
     fn ask_at_once(
         &self,
-        budget: &Budget<'_>,
+        budget: &ResolvedBudget<'_>,
         verb: &Verb,
         now: Micros,
     ) -> Option<Result<(Verdict, Mode), StoreError>> {
@@ -300,13 +303,13 @@ mod tests {
         fn decide<'a>(
             turn: &'a OnRedis,
             request: &'a Request<'a>,
-        ) -> impl Future<Output = Result<Passage, DecideError>> {
+        ) -> impl Future<Output = Result<Admission, DecideError>> {
             turn.decide(request)
         }
         fn pass<'a>(
             turn: &'a OnRedis,
-            (request, budget): (&'a Request<'a>, &'a Budget<'a>),
-        ) -> impl Future<Output = Result<Passage, DecideError>> {
+            (request, budget): (&'a Request<'a>, &'a ResolvedBudget<'a>),
+        ) -> impl Future<Output = Result<Admission, DecideError>> {
             turn.pass(request, budget)
         }
         assert!(size_of_future(decide) <= 512, "{} bytes", size_of_future(decide));

@@ -28,7 +28,7 @@ pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// A way to tell a client about its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Format {
+pub enum HeaderFormat {
     /// `RateLimit-Policy` and `RateLimit`, the tenth IETF draft.
     Draft10,
     /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, the sixth IETF draft.
@@ -38,7 +38,7 @@ pub enum Format {
     XRateLimit,
 }
 
-impl Format {
+impl HeaderFormat {
     /// Adds the fields of `decision`, which the rule called `name` made; `policy` is what
     /// [`rate_limit_policy`] says of all rules.
     ///

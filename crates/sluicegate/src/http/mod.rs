@@ -11,5 +11,5 @@ pub mod problem;
 
 pub use address::{AddressKey, V6Prefix};
 pub use forwarded::{HOPS_MAX, TrustedProxies, address_at_hop};
-pub use headers::Format;
+pub use headers::HeaderFormat;
 pub use ipnet::IpNet;

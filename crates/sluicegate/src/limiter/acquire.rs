@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use sluicegate_kernel::{Ask, Cost, Micros, Outcome, Retry};
 
-use super::lane::Taking;
-use super::{AcquireError, Held, RateLimiter};
+use super::lane::FastCheck;
+use super::{AcquireError, LimiterGuard, RateLimiter};
 use crate::clock::Clock;
-use crate::wait::{Calls, Place, block_on};
+use crate::wait::{Calls, QueuePlace, block_on};
 
 /// Waiting with `async` needs the feature `tokio`, whose timer wakes the first in line.
 #[cfg(feature = "tokio")]
@@ -69,7 +69,7 @@ impl<C: Clock> RateLimiter<C> {
         if self.passes_at_once(cost) {
             return Ok(Duration::ZERO);
         }
-        let mut waiting = Waiting::new(self, cost, patience);
+        let mut waiting = AcquireWaiter::new(self, cost, patience);
         let mut alarm = crate::wait::Alarm::default();
         std::future::poll_fn(|cx| {
             loop {
@@ -131,27 +131,27 @@ impl<C: Clock> RateLimiter<C> {
         if self.passes_at_once(cost) {
             return Ok(Duration::ZERO);
         }
-        let mut waiting = Waiting::new(self, cost, patience);
+        let mut waiting = AcquireWaiter::new(self, cost, patience);
         block_on(&self.clock, |waker, look_again| waiting.poll(waker, look_again))
     }
 
     fn passes_at_once(&self, cost: Cost) -> bool {
-        matches!(self.lane.take(cost.get(), || self.clock.now().get()), Taking::Taken { .. })
+        matches!(self.lane.take(cost.get(), || self.clock.now().get()), FastCheck::Taken { .. })
     }
 }
 
 /// A caller that waits, or is about to. Dropping it gives its place back.
-struct Waiting<'a, C: Clock> {
+struct AcquireWaiter<'a, C: Clock> {
     limiter: &'a RateLimiter<C>,
     cost: Cost,
     patience: Option<Micros>,
     started: Option<Micros>,
-    place: Place,
+    place: QueuePlace,
 }
 
-impl<'a, C: Clock> Waiting<'a, C> {
+impl<'a, C: Clock> AcquireWaiter<'a, C> {
     fn new(limiter: &'a RateLimiter<C>, cost: Cost, patience: Option<Micros>) -> Self {
-        Self { limiter, cost, patience, started: None, place: Place::default() }
+        Self { limiter, cost, patience, started: None, place: QueuePlace::default() }
     }
 
     /// Asks, if it is its turn. When pending, `look_again` is when to poll again unless `waker` is
@@ -179,7 +179,7 @@ impl<'a, C: Clock> Waiting<'a, C> {
     /// `Ok`: how it ended. `Err`: when to ask again, if it is not called before.
     fn ask(
         &mut self,
-        held: &mut Held<'_, C>,
+        held: &mut LimiterGuard<'_, C>,
     ) -> Result<Result<Duration, AcquireError>, Option<Micros>> {
         let now = held.now;
         let started = *self.started.get_or_insert(now);
@@ -207,7 +207,7 @@ impl<'a, C: Clock> Waiting<'a, C> {
     }
 }
 
-impl<C: Clock> Drop for Waiting<'_, C> {
+impl<C: Clock> Drop for AcquireWaiter<'_, C> {
     fn drop(&mut self) {
         if self.place.is_taken() {
             let mut held = self.limiter.hold();

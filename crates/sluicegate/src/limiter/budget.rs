@@ -4,7 +4,7 @@ use sluicegate_kernel::{
     Algorithm, Ask, Cost, Decision, Micros, Moment, Outcome, Rule, State, TokenBucket,
 };
 
-use super::lane::{FULL_AT_MAX, Lane, Terms};
+use super::lane::{FULL_AT_MAX, FastPath, Terms};
 
 /// Units that the word of a lane keeps free above the horizon: four times what the kernel counts to
 /// (2^53), so that a full bucket with the deepest debt fits at the last instant before it.
@@ -12,7 +12,7 @@ const HEADROOM: u64 = 1 << 55;
 
 /// A rule with its state, and how it is laid into a lane.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct LimiterBudget {
     rule: Rule,
     /// Stale while the lane is open: then the word is what counts.
     state: Option<State>,
@@ -24,7 +24,7 @@ pub(crate) struct Budget {
 
 type BucketState = <TokenBucket as Algorithm>::State;
 
-impl Budget {
+impl LimiterBudget {
     /// The budget of a limiter that is made now.
     pub(crate) fn new(rule: Rule, now: Micros) -> Self {
         let state = beginning(&rule, now);
@@ -113,22 +113,22 @@ impl Budget {
 }
 
 /// How it moves between the lane and the lock.
-impl Budget {
+impl LimiterBudget {
     /// Closes the lane, so that the state here is the one that counts.
-    pub(crate) fn close(&mut self, lane: &Lane) {
+    pub(crate) fn close(&mut self, lane: &FastPath) {
         if let Some(full_at) = lane.close() {
             self.state = self.unfold(full_at);
         }
     }
 
     /// What `close` would bring here, if the lane is open. Does not close it.
-    pub(crate) fn look(&self, lane: &Lane) -> Option<Self> {
+    pub(crate) fn look(&self, lane: &FastPath) -> Option<Self> {
         let state = self.unfold(lane.full_at()?);
         Some(Self { rule: self.rule.clone(), state, ..*self })
     }
 
     /// Opens the lane, if the rule can be decided there.
-    pub(crate) fn open(&mut self, lane: &Lane, now: Micros) {
+    pub(crate) fn open(&mut self, lane: &FastPath, now: Micros) {
         let Some((terms, full_at)) = self.fold(now) else { return };
         if self.terms != Some(terms) {
             lane.set_terms(terms);

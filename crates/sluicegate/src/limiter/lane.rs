@@ -58,9 +58,9 @@ const PAUSES_MAX: u32 = 64;
 
 /// One lane.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    word: Apart<AtomicU64>,
-    terms: Apart<SharedTerms>,
+pub(crate) struct FastPath {
+    word: CachePadded<AtomicU64>,
+    terms: CachePadded<SharedTerms>,
 }
 
 /// What a bucket is, in the lane's units.
@@ -80,7 +80,7 @@ pub(crate) struct Terms {
 
 /// What became of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taking {
+pub(crate) enum FastCheck {
     /// The permits are taken.
     Taken {
         /// Units in use now, with them.
@@ -103,7 +103,7 @@ pub(crate) enum Taking {
 /// is written all the time, the terms hardly ever.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Apart<T>(T);
+struct CachePadded<T>(T);
 
 #[derive(Debug)]
 struct SharedTerms {
@@ -114,7 +114,7 @@ struct SharedTerms {
     depth: AtomicU64,
 }
 
-impl Lane {
+impl FastPath {
     /// A closed lane.
     pub(crate) fn closed() -> Self {
         let terms = SharedTerms {
@@ -124,12 +124,12 @@ impl Lane {
             per_permit: AtomicU64::new(0),
             depth: AtomicU64::new(0),
         };
-        Self { word: Apart(AtomicU64::new(CLOSED)), terms: Apart(terms) }
+        Self { word: CachePadded(AtomicU64::new(CLOSED)), terms: CachePadded(terms) }
     }
 
     /// Takes `permits` (at least 1), if the bucket has them at the instant that `now_us` tells.
     #[inline]
-    pub(crate) fn take(&self, permits: u64, now_us: impl Fn() -> u64) -> Taking {
+    pub(crate) fn take(&self, permits: u64, now_us: impl Fn() -> u64) -> FastCheck {
         match self.attempt(permits, &now_us) {
             Some(taking) => taking,
             None => self.take_contended(permits, &now_us),
@@ -138,36 +138,36 @@ impl Lane {
 
     /// One try; `None` if someone else wrote in the middle of it.
     #[inline(always)]
-    fn attempt(&self, permits: u64, now_us: impl Fn() -> u64) -> Option<Taking> {
+    fn attempt(&self, permits: u64, now_us: impl Fn() -> u64) -> Option<FastCheck> {
         let word = self.word.0.load(Ordering::Acquire);
         if word == CLOSED {
-            return Some(Taking::Closed);
+            return Some(FastCheck::Closed);
         }
         let now_us = now_us();
         let terms = self.terms.0.load();
         // Before zero, which only a lagging clock is, counts as beyond the horizon too.
         let elapsed_us = now_us.wrapping_sub(terms.zero_us);
         if elapsed_us > terms.horizon_us {
-            return Some(Taking::Closed);
+            return Some(FastCheck::Closed);
         }
         let flowed = elapsed_us.wrapping_mul(terms.per_us);
         let used = (word & FULL_AT_MAX).saturating_sub(flowed);
         let wanted = used.saturating_add(permits.saturating_mul(terms.per_permit));
         if wanted > terms.depth {
             let unchanged = generation(self.word.0.load(Ordering::Acquire)) == generation(word);
-            return unchanged.then_some(Taking::Refused { used, terms });
+            return unchanged.then_some(FastCheck::Refused { used, terms });
         }
         let taken = (word & !FULL_AT_MAX) | flowed.wrapping_add(wanted);
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         let swapped = self.word.0.compare_exchange_weak(word, taken, success, failure);
-        swapped.is_ok().then_some(Taking::Taken { used: wanted, terms })
+        swapped.is_ok().then_some(FastCheck::Taken { used: wanted, terms })
     }
 
     /// Tries on, with pauses in between: the core that has just won the word's cache line can then
     /// use it more than once before it has to hand it over, which is what costs time.
     #[cold]
     #[inline(never)]
-    fn take_contended(&self, permits: u64, now_us: &impl Fn() -> u64) -> Taking {
+    fn take_contended(&self, permits: u64, now_us: &impl Fn() -> u64) -> FastCheck {
         let mut pauses = PAUSES_MIN;
         loop {
             for _ in 0..pauses {

@@ -23,10 +23,10 @@ use sluicegate_kernel::{
     Ask, Cost, Decision, Micros, Moment, Outcome, Rate, Retry, Rule, TokenBucket,
 };
 
-use self::budget::Budget;
-use self::lane::{Lane, Taking, Terms};
+use self::budget::LimiterBudget;
+use self::lane::{FastCheck, FastPath, Terms};
 use crate::clock::{Clock, MonotonicClock};
-use crate::wait::{Calls, Line};
+use crate::wait::{Calls, WaitQueue};
 
 /// The atomics of the lane, in one place so that a model checker can bring its own.
 mod atomic {
@@ -64,22 +64,22 @@ mod atomic {
 /// A smooth token bucket on a clock that never goes back is decided without a lock, in about the
 /// time it takes to read the clock.
 pub struct RateLimiter<C = MonotonicClock> {
-    lane: Lane,
-    desk: Mutex<Desk>,
+    lane: FastPath,
+    desk: Mutex<LimiterState>,
     clock: C,
 }
 
 /// What the lock guards.
 #[derive(Debug)]
-struct Desk {
-    budget: Budget,
-    line: Line,
+struct LimiterState {
+    budget: LimiterBudget,
+    line: WaitQueue,
 }
 
 /// The desk, with the lane closed for as long as it is held.
-struct Held<'a, C: Clock> {
+struct LimiterGuard<'a, C: Clock> {
     limiter: &'a RateLimiter<C>,
-    desk: MutexGuard<'a, Desk>,
+    desk: MutexGuard<'a, LimiterState>,
     now: Micros,
     settled: bool,
 }
@@ -109,8 +109,11 @@ impl<C: Clock> RateLimiter<C> {
     /// [`LimiterError`] for a concurrency rule or a calendar window.
     pub fn with_clock(rule: impl Into<Rule>, clock: C) -> Result<Self, LimiterError> {
         let rule = servable(rule.into())?;
-        let desk = Desk { budget: Budget::new(rule, clock.now()), line: Line::default() };
-        let limiter = Self { lane: Lane::closed(), desk: Mutex::new(desk), clock };
+        let desk = LimiterState {
+            budget: LimiterBudget::new(rule, clock.now()),
+            line: WaitQueue::default(),
+        };
+        let limiter = Self { lane: FastPath::closed(), desk: Mutex::new(desk), clock };
         drop(limiter.hold());
         Ok(limiter)
     }
@@ -119,9 +122,9 @@ impl<C: Clock> RateLimiter<C> {
     #[inline]
     pub fn try_acquire(&self) -> bool {
         match self.lane.take(1, || self.clock.now().get()) {
-            Taking::Taken { .. } => true,
-            Taking::Refused { .. } => false,
-            Taking::Closed => self.passes_at_desk(),
+            FastCheck::Taken { .. } => true,
+            FastCheck::Refused { .. } => false,
+            FastCheck::Closed => self.passes_at_desk(),
         }
     }
 
@@ -134,9 +137,9 @@ impl<C: Clock> RateLimiter<C> {
         let cost = Cost::new(permits.into())?;
         let taking = self.lane.take(cost.get(), || self.clock.now().get());
         let decision = match taking {
-            Taking::Taken { .. } => return Ok(true),
-            Taking::Refused { used, terms } => refused(cost, used, &terms),
-            Taking::Closed => self.decide(&Ask::reserve(cost, Micros::ZERO)),
+            FastCheck::Taken { .. } => return Ok(true),
+            FastCheck::Refused { used, terms } => refused(cost, used, &terms),
+            FastCheck::Closed => self.decide(&Ask::reserve(cost, Micros::ZERO)),
         };
         match decision.outcome {
             Outcome::Deny { retry: Retry::Never } => {
@@ -154,12 +157,12 @@ impl<C: Clock> RateLimiter<C> {
     /// that as not passing now.)
     pub fn check(&self, cost: Cost) -> Decision {
         match self.lane.take(cost.get(), || self.clock.now().get()) {
-            Taking::Taken { used, terms } => {
+            FastCheck::Taken { used, terms } => {
                 let granted = Outcome::Allow { granted: cost.get(), wait: Micros::ZERO };
                 decision(granted, used, &terms)
             }
-            Taking::Refused { used, terms } => refused(cost, used, &terms),
-            Taking::Closed => self.decide(&Ask::check(cost)),
+            FastCheck::Refused { used, terms } => refused(cost, used, &terms),
+            FastCheck::Closed => self.decide(&Ask::check(cost)),
         }
     }
 
@@ -253,14 +256,14 @@ impl<C: Clock> RateLimiter<C> {
     }
 
     /// Closes the lane and takes the lock; the time is read after both.
-    fn hold(&self) -> Held<'_, C> {
+    fn hold(&self) -> LimiterGuard<'_, C> {
         let mut desk = lock(&self.desk);
         desk.budget.close(&self.lane);
-        Held { limiter: self, desk, now: self.clock.now(), settled: false }
+        LimiterGuard { limiter: self, desk, now: self.clock.now(), settled: false }
     }
 }
 
-impl<C: Clock> Held<'_, C> {
+impl<C: Clock> LimiterGuard<'_, C> {
     /// Opens the lane if it can be; otherwise leaves it closed. After this the budget is out of
     /// hand: what is in the lane must not be written again from here.
     fn settle(&mut self) {
@@ -289,7 +292,7 @@ impl<C: Clock> Held<'_, C> {
     }
 }
 
-impl<C: Clock> Drop for Held<'_, C> {
+impl<C: Clock> Drop for LimiterGuard<'_, C> {
     fn drop(&mut self) {
         self.settle();
     }
@@ -307,7 +310,7 @@ impl<C: Clock> fmt::Debug for RateLimiter<C> {
 }
 
 /// The desk, also after a panic elsewhere: the state is written in one assignment.
-fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+fn lock(desk: &Mutex<LimiterState>) -> MutexGuard<'_, LimiterState> {
     desk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -322,7 +325,12 @@ fn servable(rule: Rule) -> Result<Rule, LimiterError> {
 }
 
 /// The refusal that whoever has not waited gets while others wait: not before the first of them.
-fn refused_behind_line(line: &Line, budget: &Budget, ask: &Ask, now: Micros) -> Option<Decision> {
+fn refused_behind_line(
+    line: &WaitQueue,
+    budget: &LimiterBudget,
+    ask: &Ask,
+    now: Micros,
+) -> Option<Decision> {
     let first = Ask::reserve(line.first_cost()?, Micros::ZERO);
     let soonest = Retry::After(Micros::new(1));
     let retry_of = |ask| match budget.peek(ask, now).outcome {

@@ -15,19 +15,19 @@ use pin_project_lite::pin_project;
 use sluicegate_kernel::{Micros, Verdict};
 use tower_service::Service;
 
-use super::layer::Limit;
+use super::layer::LayerConfig;
 
 pin_project! {
     /// The future response of a [`RateLimit`](super::RateLimit).
     pub struct RateLimitFuture<S: Service<Request<In>>, In> {
         #[pin]
-        state: State<S, In, S::Future>,
+        state: FutureState<S, In, S::Future>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<S, In, F> {
+    enum FutureState<S, In, F> {
         Refused {
             response: Option<Response<String>>,
         },
@@ -37,13 +37,13 @@ pin_project! {
             inner: S,
             request: Option<Request<In>>,
             verdict: Verdict,
-            limit: Option<Arc<Limit>>,
+            limit: Option<Arc<LayerConfig>>,
         },
         Called {
             #[pin]
             response: F,
             verdict: Verdict,
-            limit: Arc<Limit>,
+            limit: Arc<LayerConfig>,
         },
     }
 }
@@ -57,18 +57,18 @@ type Sleep = std::future::Ready<()>;
 
 impl<S: Service<Request<In>>, In> RateLimitFuture<S, In> {
     pub(super) const fn refused(response: Response<String>) -> Self {
-        Self { state: State::Refused { response: Some(response) } }
+        Self { state: FutureState::Refused { response: Some(response) } }
     }
 
     pub(super) fn allowed(
         inner: S,
         request: Request<In>,
         verdict: Verdict,
-        limit: Arc<Limit>,
+        limit: Arc<LayerConfig>,
     ) -> Self {
         let hold = (verdict.decision.wait() > Micros::ZERO).then(|| sleep(verdict.decision.wait()));
         let (request, limit) = (Some(request), Some(limit));
-        Self { state: State::Waiting { hold, inner, request, verdict, limit } }
+        Self { state: FutureState::Waiting { hold, inner, request, verdict, limit } }
     }
 }
 
@@ -96,7 +96,7 @@ where
                     let request = request.take().expect("it leaves only with this state");
                     let limit = limit.take().expect("it leaves only with this state");
                     let (response, verdict) = (inner.call(request), *verdict);
-                    state.set(State::Called { response, verdict, limit });
+                    state.set(FutureState::Called { response, verdict, limit });
                 }
                 StateProjection::Called { response, verdict, limit } => {
                     let mut response = ready!(response.poll(cx))?;
@@ -111,9 +111,9 @@ where
 impl<S: Service<Request<In>>, In> fmt::Debug for RateLimitFuture<S, In> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            State::Refused { .. } => "Refused",
-            State::Waiting { .. } => "Waiting",
-            State::Called { .. } => "Called",
+            FutureState::Refused { .. } => "Refused",
+            FutureState::Waiting { .. } => "Waiting",
+            FutureState::Called { .. } => "Called",
         };
         f.debug_struct("RateLimitFuture").field("state", &state).finish()
     }

@@ -12,7 +12,7 @@ use tower_layer::Layer;
 use super::key::{Key, KeyExtractor};
 use super::respond::{Denied, Responder};
 use super::service::RateLimit;
-use crate::http::Format;
+use crate::http::HeaderFormat;
 use crate::keyed::KeyedRateLimiter;
 
 /// Holds every request of a service to a limit, each key to its own budget.
@@ -49,7 +49,7 @@ use crate::keyed::KeyedRateLimiter;
 /// ```
 pub struct RateLimitLayer<K> {
     key: Arc<K>,
-    limit: Limit,
+    limit: LayerConfig,
 }
 
 /// What is done with a request that may pass, but only later: one that a leaky bucket holds back, or
@@ -75,7 +75,7 @@ type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
 
 /// What a layer shares with its services.
 #[derive(Clone)]
-pub(super) struct Limit {
+pub(super) struct LayerConfig {
     limiter: Arc<KeyedRateLimiter<[u8]>>,
     cost: Option<CostOf>,
     hold: Hold,
@@ -86,7 +86,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     /// Holds requests to `limiter`, each to the budget of the key that `key` finds.
     pub fn new(limiter: Arc<KeyedRateLimiter<[u8]>>, key: K) -> Self {
         let responder = Responder::new(limiter.rules());
-        let limit = Limit { limiter, cost: None, hold: Hold::default(), responder };
+        let limit = LayerConfig { limiter, cost: None, hold: Hold::default(), responder };
         Self { key: Arc::new(key), limit }
     }
 
@@ -134,9 +134,9 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     }
 
     /// The header fields that tell about the budget; none at all if `formats` is empty, but for
-    /// `Retry-After`. By default [`Format::Draft10`].
+    /// `Retry-After`. By default [`HeaderFormat::Draft10`].
     #[must_use]
-    pub fn formats(mut self, formats: impl IntoIterator<Item = Format>) -> Self {
+    pub fn formats(mut self, formats: impl IntoIterator<Item = HeaderFormat>) -> Self {
         self.limit.responder.formats = formats.into_iter().collect();
         self
     }
@@ -149,7 +149,7 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     }
 }
 
-impl Limit {
+impl LayerConfig {
     /// Takes what `request` costs of the budget of `key`.
     pub(super) fn decide(&self, key: &Key, request: &Parts) -> Verdict {
         let (key, cost) = (key.as_bytes(), self.cost.as_ref().map_or(Cost::ONE, |f| f(request)));
@@ -198,10 +198,10 @@ impl<K: fmt::Debug> fmt::Debug for RateLimitLayer<K> {
     }
 }
 
-impl fmt::Debug for Limit {
+impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limiter, cost: _, hold, responder } = self;
-        f.debug_struct("Limit")
+        f.debug_struct("LayerConfig")
             .field("limiter", limiter)
             .field("hold", hold)
             .field("responder", responder)

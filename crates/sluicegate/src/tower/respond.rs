@@ -9,7 +9,7 @@ use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sluicegate_kernel::{Decision, RuleSet, Verdict};
 
 use super::key::KeyError;
-use crate::http::{Format, headers, problem};
+use crate::http::{HeaderFormat, headers, problem};
 
 /// A request that was refused.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Responder {
     /// The names of the rules in header fields.
     names: Vec<Box<str>>,
     policy: HeaderValue,
-    pub(super) formats: Vec<Format>,
+    pub(super) formats: Vec<HeaderFormat>,
     pub(super) on_allowed: bool,
     pub(super) on_denied: Option<OnDenied>,
 }
@@ -44,7 +44,7 @@ impl Responder {
         Self {
             policy: policy(&names, rules),
             names,
-            formats: vec![Format::Draft10],
+            formats: vec![HeaderFormat::Draft10],
             on_allowed: true,
             on_denied: None,
         }

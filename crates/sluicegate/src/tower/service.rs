@@ -9,18 +9,18 @@ use tower_service::Service;
 
 use super::future::RateLimitFuture;
 use super::key::KeyExtractor;
-use super::layer::Limit;
+use super::layer::LayerConfig;
 use super::respond::no_key;
 
 /// A service behind a limit. Made by a [`RateLimitLayer`](super::RateLimitLayer).
 pub struct RateLimit<S, K> {
     inner: S,
     key: Arc<K>,
-    limit: Arc<Limit>,
+    limit: Arc<LayerConfig>,
 }
 
 impl<S, K> RateLimit<S, K> {
-    pub(super) const fn new(inner: S, key: Arc<K>, limit: Arc<Limit>) -> Self {
+    pub(super) const fn new(inner: S, key: Arc<K>, limit: Arc<LayerConfig>) -> Self {
         Self { inner, key, limit }
     }
 }

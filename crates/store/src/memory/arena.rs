@@ -60,7 +60,7 @@ impl Arena {
         let bytes = rows * buckets_per_row * size_of::<Bucket>();
         let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
         let map = map.unwrap_or_else(|error| panic!("no room for {bytes} bytes of keys: {error}"));
-        ask_for_huge_pages(&map);
+        advise_huge_pages(&map);
         let mapping = Mapping::new(MutBorrow::new(map), |map| {
             <[Bucket]>::mut_from_bytes(map.borrow_mut())
                 .expect("a mapping begins at a page and is whole buckets long")
@@ -100,7 +100,7 @@ impl Arena {
 }
 
 /// A wish, not a need: where the system does not know of huge pages, small ones do.
-fn ask_for_huge_pages(map: &MmapMut) {
+fn advise_huge_pages(map: &MmapMut) {
     #[cfg(target_os = "linux")]
     if let Some(bytes) = map.len().checked_sub(SMALL_BYTES).filter(|bytes| *bytes > 0) {
         map.advise_range(memmap2::Advice::HugePage, SMALL_BYTES, bytes).ok();

@@ -39,9 +39,9 @@ use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verd
 pub use self::snapshot::{Restored, Saved, SnapshotError};
 
 use self::arena::Arena;
-use self::overflow::Overflow;
-use self::shard::{Plot, Shard};
-use crate::{Origin, Quota, Request};
+use self::overflow::QuotaOverflow;
+use self::shard::{Shard, ShardLayout};
+use crate::{Quota, RuleOrigin, StoreRequest};
 
 /// Keys that a store holds at most by default: about 50 MB, and what long states take besides.
 pub const KEYS_MAX_DEFAULT: usize = 1_000_000;
@@ -74,9 +74,9 @@ const EXPECTED_TOGETHER_MAX: usize = 64;
 /// State in memory, shared by all threads of this process.
 #[derive(Debug)]
 pub struct MemoryStore {
-    shards: Box<[Line<Mutex<Shard>>]>,
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
     arena: Arena,
-    overflow: Overflow,
+    overflow: QuotaOverflow,
     seed: (u64, u64),
 }
 
@@ -90,7 +90,7 @@ pub struct KeyHash {
 /// A value with cache lines of its own, so that threads do not take them from each other.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Line<T>(T);
+struct CachePadded<T>(T);
 
 impl MemoryStore {
     /// A store for at most `keys_max` keys (at least 1, at most [`KEYS_MAX`]).
@@ -112,19 +112,21 @@ impl MemoryStore {
         let mut plot = |shard: u32| {
             let buckets = segment_buckets_min + segment_buckets_min * shard / shards;
             begin += buckets;
-            Plot { begin: begin - buckets, buckets }
+            ShardLayout { begin: begin - buckets, buckets }
         };
         let bytes_max = (keys_per_shard_max * shards as usize).saturating_mul(STATE_BYTES_PER_KEY);
         let bytes_max = bytes_max.max(STATE_BYTES_MIN) / shards as usize;
         let shards = (0..shards)
-            .map(|shard| Line(Mutex::new(Shard::new(plot(shard), keys_per_shard_max, bytes_max))))
+            .map(|shard| {
+                CachePadded(Mutex::new(Shard::new(plot(shard), keys_per_shard_max, bytes_max)))
+            })
             .collect();
         // Segments that were split are a quarter full at least, save for a few.
         let slots = segment_buckets_min as usize * bucket::SLOTS;
         let arena = Arena::new(2 + 4 * keys_per_shard_max.div_ceil(slots), begin as usize);
         let random = RandomState::new();
         let seed = (random.hash_one(0), random.hash_one(1));
-        Self { shards, arena, overflow: Overflow::default(), seed }
+        Self { shards, arena, overflow: QuotaOverflow::default(), seed }
     }
 
     /// The same store, but at most `keys_max` keys (at least 1) count to the same [`Quota`], so that a
@@ -176,7 +178,7 @@ impl MemoryStore {
     /// [`Unsupported`] if the rules do not know the verb; no state was changed.
     pub fn decide_now(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         self.decide_request(self.hash(request.policy, request.key), request, at)
@@ -194,15 +196,15 @@ impl MemoryStore {
         verb: &Verb,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
-        let (policy, origin, quota) = ("", Origin::default(), Quota::default());
-        self.decide_request(key, &Request { policy, key: &[], rules, verb, origin, quota }, at)
+        let (policy, origin, quota) = ("", RuleOrigin::default(), Quota::default());
+        self.decide_request(key, &StoreRequest { policy, key: &[], rules, verb, origin, quota }, at)
     }
 
     #[inline]
     fn decide_request(
         &self,
         key: KeyHash,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         let mut has_room = true;
@@ -213,7 +215,7 @@ impl MemoryStore {
 
     /// Fetches what decisions on these keys, (policy, key) each, will look at, so that they do not wait
     /// for memory one after the other. Changes nothing, and is not needed for anything but speed.
-    pub fn expect<'k>(&self, keys: impl IntoIterator<Item = (&'k str, &'k [u8])>) {
+    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (&'k str, &'k [u8])>) {
         let mut keys = keys.into_iter().map(|(policy, key)| self.hash(policy, key)).peekable();
         while keys.peek().is_some() {
             let mut places = [0; EXPECTED_TOGETHER_MAX];

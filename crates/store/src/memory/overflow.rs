@@ -21,7 +21,7 @@ use sluicegate_kernel::{
 
 use super::KeyHash;
 use super::shard::is_late;
-use crate::{BeyondQuota, Request};
+use crate::{BeyondQuota, StoreRequest};
 
 /// Shared budgets that are remembered at most: as many as a shard tells rule sets apart. The keys of
 /// further rules are refused.
@@ -35,27 +35,27 @@ const ASK_AGAIN: Micros = Micros::SECOND;
 
 /// The budgets that keys share, and how often they were asked.
 #[derive(Debug, Default)]
-pub(super) struct Overflow {
-    budgets: Mutex<Budgets>,
+pub(super) struct QuotaOverflow {
+    budgets: Mutex<SharedBudgets>,
     decisions: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Budgets {
+struct SharedBudgets {
     /// By the address of their rules, which are held.
-    by_rules: HashMap<usize, Budget>,
+    by_rules: HashMap<usize, SharedBudget>,
     /// The latest instant of a decision, since the clock was last put back.
     latest: Micros,
     swept: Micros,
 }
 
 #[derive(Debug)]
-struct Budget {
+struct SharedBudget {
     rules: Arc<RuleSet>,
     states: States,
 }
 
-impl Overflow {
+impl QuotaOverflow {
     /// Decides for a key that has no state and no room for one.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Overflow {
     pub(super) fn decide(
         &self,
         key: KeyHash,
-        &Request { rules, verb, quota, .. }: &Request<'_>,
+        &StoreRequest { rules, verb, quota, .. }: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<Verdict, Unsupported> {
         rules.supports(verb)?;
@@ -91,12 +91,12 @@ impl Overflow {
     }
 }
 
-impl Budgets {
+impl SharedBudgets {
     /// The states of the budget under `rules`, a new one if that is wanted and there is room.
     fn of(&mut self, rules: &Arc<RuleSet>, is_wanted: bool, now: Micros) -> Option<&mut States> {
         let address = Arc::as_ptr(rules).addr();
         if is_wanted && !self.by_rules.contains_key(&address) && self.has_room(now) {
-            let budget = Budget { rules: Arc::clone(rules), states: States::default() };
+            let budget = SharedBudget { rules: Arc::clone(rules), states: States::default() };
             self.by_rules.insert(address, budget);
         }
         self.by_rules.get_mut(&address).map(|budget| &mut budget.states)

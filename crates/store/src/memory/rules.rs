@@ -15,7 +15,7 @@ pub(super) struct RuleTable {
     /// Who was asked for last: nearly always the one that is asked for next.
     last: Last,
     /// The rules with id `i + 1` are at `i`.
-    held: Vec<Option<Held>>,
+    held: Vec<Option<RuleEntry>>,
     /// Slots whose rules count to a quota.
     slots: HashMap<QuotaId, usize>,
 }
@@ -32,7 +32,7 @@ impl QuotaId {
 }
 
 #[derive(Debug)]
-struct Held {
+struct RuleEntry {
     rules: Arc<RuleSet>,
     quota: QuotaId,
     /// Slots that carry this id.
@@ -123,7 +123,7 @@ impl RuleTable {
         if id != 0 && last == address(rules) && self.held(id).quota == quota {
             return Some(id);
         }
-        let is_theirs = |held: &Option<Held>| {
+        let is_theirs = |held: &Option<RuleEntry>| {
             let held = held.as_ref().filter(|held| held.quota == quota);
             held.is_some_and(|held| Arc::ptr_eq(&held.rules, rules))
         };
@@ -135,11 +135,11 @@ impl RuleTable {
         if place == self.held.len() {
             self.held.push(None);
         }
-        self.held[place] = Some(Held { rules: Arc::clone(rules), quota, slots: 0 });
+        self.held[place] = Some(RuleEntry { rules: Arc::clone(rules), quota, slots: 0 });
         u16::try_from(place + 1).ok().filter(|id| *id <= ID_MAX).expect("there is an id left")
     }
 
-    fn held(&self, id: u16) -> &Held {
+    fn held(&self, id: u16) -> &RuleEntry {
         self.held[index(id)].as_ref().expect("an id in a slot is held")
     }
 }

@@ -128,8 +128,8 @@ impl MemoryStore {
         now: Micros,
     ) -> Result<(Self, Restored), SnapshotError> {
         let file = File::open(path).map_err(SnapshotError::Io)?;
-        let mut source = Source::new(file);
-        let Head { seed, shards, latest } = source.head()?;
+        let mut source = SnapshotReader::new(file);
+        let SnapshotHeader { seed, shards, latest } = source.head()?;
         let keys_per_shard_max = (keys_max.min(KEYS_MAX) / shards as usize).max(1);
         let store =
             Self { seed, ..Self::with_shards(shards, keys_per_shard_max, SEGMENT_BUCKETS_MIN) };
@@ -158,7 +158,7 @@ impl MemoryStore {
     }
 
     fn write_to(&self, file: &mut File) -> io::Result<Saved> {
-        let mut sink = Sink::new(file);
+        let mut sink = SnapshotWriter::new(file);
         sink.put(&MAGIC)?;
         sink.put(&VERSION.to_le_bytes())?;
         sink.put(&self.seed.0.to_le_bytes())?;
@@ -227,7 +227,7 @@ impl Numbers {
 }
 
 /// What comes before the keys.
-struct Head {
+struct SnapshotHeader {
     seed: (u64, u64),
     shards: u32,
     latest: Micros,
@@ -249,13 +249,13 @@ struct Record<'a, 's> {
 }
 
 /// Writes, and adds up what it writes.
-struct Sink<'f> {
+struct SnapshotWriter<'f> {
     to: BufWriter<&'f mut File>,
     crc: crc32fast::Hasher,
     bytes: u64,
 }
 
-impl<'f> Sink<'f> {
+impl<'f> SnapshotWriter<'f> {
     fn new(file: &'f mut File) -> Self {
         Self { to: BufWriter::new(file), crc: crc32fast::Hasher::new(), bytes: 0 }
     }
@@ -276,20 +276,20 @@ impl<'f> Sink<'f> {
 }
 
 /// Reads, and adds up what it reads.
-struct Source {
+struct SnapshotReader {
     from: BufReader<File>,
     crc: crc32fast::Hasher,
     /// The states that were read last.
     states: Vec<u8>,
 }
 
-impl Source {
+impl SnapshotReader {
     fn new(file: File) -> Self {
         let (from, crc) = (BufReader::new(file), crc32fast::Hasher::new());
         Self { from, crc, states: Vec::new() }
     }
 
-    fn head(&mut self) -> Result<Head, SnapshotError> {
+    fn head(&mut self) -> Result<SnapshotHeader, SnapshotError> {
         let magic = self.take().map_err(|error| match error {
             SnapshotError::Torn(_) => SnapshotError::Foreign,
             other => other,
@@ -308,7 +308,7 @@ impl Source {
             return Err(SnapshotError::Torn("invalid number of shards"));
         }
         let latest = if version >= 2 { Micros::new(self.u64()?) } else { Micros::ZERO };
-        Ok(Head { seed, shards, latest })
+        Ok(SnapshotHeader { seed, shards, latest })
     }
 
     /// The next key of a shard, if it has one more. `theirs` are the rule sets met so far in the

@@ -26,12 +26,12 @@ fn check_in(
     (key, at_us): (&str, u64),
 ) -> bool {
     let verb = Verb::Check { cost: Cost::ONE };
-    let request = Request {
+    let request = StoreRequest {
         policy: "p",
         key: key.as_bytes(),
         rules,
         verb: &verb,
-        origin: Origin::default(),
+        origin: RuleOrigin::default(),
         quota,
     };
     let moment = Moment::new(Micros::new(at_us));
@@ -142,17 +142,17 @@ fn a_refusal_or_a_peek_leaves_no_key_behind() {
     let (store, rules) = (MemoryStore::default(), per_second(1));
     let verb = Verb::Peek { cost: Cost::ONE };
     let quota = Quota::default();
-    let request = Request {
+    let request = StoreRequest {
         policy: "p",
         key: b"a",
         rules: &rules,
         verb: &verb,
-        origin: Origin::default(),
+        origin: RuleOrigin::default(),
         quota,
     };
     store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap();
     let verb = Verb::Check { cost: Cost::new(2).unwrap() };
-    let request = Request { verb: &verb, ..request };
+    let request = StoreRequest { verb: &verb, ..request };
     store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap();
     assert!(store.is_empty());
 }
@@ -163,7 +163,7 @@ fn what_is_expected_is_decided_as_if_it_was_not() {
     let names: Vec<_> = (0..1_000).map(|key| key.to_string()).collect();
     for expected in [0, 1, EXPECTED_TOGETHER_MAX, EXPECTED_TOGETHER_MAX + 1, names.len()] {
         let before = store.len();
-        store.expect(names[..expected].iter().map(|key| ("p", key.as_bytes())));
+        store.prefetch(names[..expected].iter().map(|key| ("p", key.as_bytes())));
         assert_eq!(store.len(), before, "nothing is remembered");
         for key in &names[..expected] {
             let first = check(&store, &rules, key, 0);
@@ -283,12 +283,12 @@ fn permits_of_the_shared_budget_come_back_to_it() {
     let rules = Arc::new(RuleSet::single("slots", hold.into()));
     let ask = |key: &str, verb: &Verb| {
         let key = key.as_bytes();
-        let request = Request {
+        let request = StoreRequest {
             policy: "p",
             key,
             rules: &rules,
             verb,
-            origin: Origin::default(),
+            origin: RuleOrigin::default(),
             quota: Quota::of("p"),
         };
         let at = Moment::new(Micros::ZERO);
@@ -317,12 +317,12 @@ fn the_key_with_the_most_left_goes_first_and_none_with_less_than_half() {
         let verb = Verb::Peek { cost: Cost::ONE };
         let (key, quota) = (key.to_string(), Quota::default());
         let key = key.as_bytes();
-        let request = Request {
+        let request = StoreRequest {
             policy: "p",
             key,
             rules: &rules,
             verb: &verb,
-            origin: Origin::default(),
+            origin: RuleOrigin::default(),
             quota,
         };
         let seen = store.decide_now(&request, &Moment::new(Micros::ZERO)).unwrap();

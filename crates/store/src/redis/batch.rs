@@ -26,7 +26,7 @@ const JOINED_US_MAX: u64 = 1_000;
 
 /// One key for the script, with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ask {
+pub struct ScriptArgs {
     /// The key that the script may read and write.
     pub key: Bytes,
     /// The two arguments that belong to it.
@@ -36,7 +36,7 @@ pub struct Ask {
 /// A request and whoever awaits its reply.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) request: Request,
+    pub(super) request: ServerRequest,
     /// `None`: nobody waits for it.
     pub(super) reply: Option<oneshot::Sender<Result<Value, RedisError>>>,
     pub(super) stage: Arc<Stage>,
@@ -48,19 +48,19 @@ pub(super) struct Call {
 
 /// What is wanted of the server.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) what: What,
+pub(super) struct ServerRequest {
+    pub(super) what: RequestKind,
     /// Whether the server is to answer for a slot that is still being moved to it.
     pub(super) asking: bool,
 }
 
 /// The kinds of calls.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum RequestKind {
     /// A decision; it may be joined with others.
-    Script(Ask),
+    Script(ScriptArgs),
     /// A decision after a debt is charged; what was charged is noted at the second key.
-    InDebt(Ask, Bytes),
+    InDebt(ScriptArgs, Bytes),
     /// A command that calls another script.
     Other(LuaScript, Cmd),
     /// A command without a script.
@@ -132,10 +132,12 @@ pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call>
 /// What to write for `calls`, which [`take`] has taken.
 pub(super) fn pack(script: &LuaScript, calls: &[Call]) -> Packet {
     let command = match calls {
-        [Call { request: Request { what: What::Plain(command), .. }, .. }]
-        | [Call { request: Request { what: What::Other(_, command), .. }, .. }] => command.clone(),
-        [Call { request: Request { what: What::InDebt(ask, noted), .. }, .. }] => {
-            let Ask { key, args: [rules, question] } = ask;
+        [Call { request: ServerRequest { what: RequestKind::Plain(command), .. }, .. }]
+        | [Call { request: ServerRequest { what: RequestKind::Other(_, command), .. }, .. }] => {
+            command.clone()
+        }
+        [Call { request: ServerRequest { what: RequestKind::InDebt(ask, noted), .. }, .. }] => {
+            let ScriptArgs { key, args: [rules, question] } = ask;
             let mut command = redis::cmd("EVALSHA");
             command
                 .arg(script.sha1)
@@ -189,13 +191,13 @@ impl Call {
     /// The script that it calls, where decisions call `ours`.
     pub(super) fn script(&self, ours: LuaScript) -> LuaScript {
         match self.request.what {
-            What::Script(_) | What::InDebt(..) | What::Plain(_) => ours,
-            What::Other(script, _) => script,
+            RequestKind::Script(_) | RequestKind::InDebt(..) | RequestKind::Plain(_) => ours,
+            RequestKind::Other(script, _) => script,
         }
     }
 
     /// A call for which nobody waits.
-    pub(super) fn for_nobody(request: Request, ticket: Ticket) -> Self {
+    pub(super) fn for_nobody(request: ServerRequest, ticket: Ticket) -> Self {
         Self { request, reply: None, stage: Arc::default(), repeats: 0, _ticket: ticket }
     }
 
@@ -213,36 +215,36 @@ impl Call {
     }
 }
 
-impl Request {
+impl ServerRequest {
     /// A decision for whichever server the connection leads to.
-    pub(super) fn script(ask: Ask) -> Self {
-        What::Script(ask).into()
+    pub(super) fn script(ask: ScriptArgs) -> Self {
+        RequestKind::Script(ask).into()
     }
 
     /// What it costs the server at the most, estimated.
     fn cost_us(&self) -> u64 {
         match &self.what {
-            What::Script(ask) | What::InDebt(ask, _) => blob::cost_us(&ask.args[0]),
-            What::Other(..) | What::Plain(_) => 0,
+            RequestKind::Script(ask) | RequestKind::InDebt(ask, _) => blob::cost_us(&ask.args[0]),
+            RequestKind::Other(..) | RequestKind::Plain(_) => 0,
         }
     }
 
     /// The key that is decided on.
     fn key(&self) -> Option<&Bytes> {
         match &self.what {
-            What::Script(ask) | What::InDebt(ask, _) => Some(&ask.key),
-            What::Other(..) | What::Plain(_) => None,
+            RequestKind::Script(ask) | RequestKind::InDebt(ask, _) => Some(&ask.key),
+            RequestKind::Other(..) | RequestKind::Plain(_) => None,
         }
     }
 
     fn is_joinable(&self) -> bool {
-        !self.asking && matches!(self.what, What::Script(_))
+        !self.asking && matches!(self.what, RequestKind::Script(_))
     }
 }
 
-impl From<What> for Request {
+impl From<RequestKind> for ServerRequest {
     /// It is for whichever server the connection leads to.
-    fn from(what: What) -> Self {
+    fn from(what: RequestKind) -> Self {
         Self { what, asking: false }
     }
 }
@@ -251,11 +253,11 @@ impl From<What> for Request {
 fn evalsha(script: &LuaScript, calls: &[Call]) -> Cmd {
     let asks = || {
         calls.iter().filter_map(|call| match &call.request.what {
-            What::Script(ask) => Some(ask),
-            What::InDebt(..) | What::Other(..) | What::Plain(_) => None,
+            RequestKind::Script(ask) => Some(ask),
+            RequestKind::InDebt(..) | RequestKind::Other(..) | RequestKind::Plain(_) => None,
         })
     };
-    let bytes = |ask: &Ask| ask.key.len() + ask.args[0].len() + ask.args[1].len();
+    let bytes = |ask: &ScriptArgs| ask.key.len() + ask.args[0].len() + ask.args[1].len();
     let size = script.sha1.len() + asks().map(bytes).sum::<usize>();
     let mut command = Cmd::with_capacity(3 + 3 * calls.len(), size + 16);
     command.arg("EVALSHA").arg(script.sha1).arg(calls.len());
@@ -279,11 +281,11 @@ mod tests {
 
     const SCRIPT: LuaScript = LuaScript { text: "return 1", sha1: "abc" };
 
-    fn script(key: &'static str) -> Request {
-        Request::script(Ask { key: key.into(), args: ["r".into(), "a".into()] })
+    fn script(key: &'static str) -> ServerRequest {
+        ServerRequest::script(ScriptArgs { key: key.into(), args: ["r".into(), "a".into()] })
     }
 
-    fn calls(requests: impl IntoIterator<Item = Request>) -> (VecDeque<Call>, Vec<Answer>) {
+    fn calls(requests: impl IntoIterator<Item = ServerRequest>) -> (VecDeque<Call>, Vec<Answer>) {
         let load = Arc::new(Load::new(std::time::Duration::from_secs(1)));
         let pair = |request| {
             let (reply, answer) = oneshot::channel();
@@ -301,12 +303,12 @@ mod tests {
 
     #[test]
     fn decisions_are_joined_up_to_the_maximum_and_commands_go_alone() {
-        let asking = Request { asking: true, ..script("k") };
+        let asking = ServerRequest { asking: true, ..script("k") };
         let requests = vec![
             script("a"),
             script("b"),
             script("c"),
-            What::Plain(redis::cmd("GET")).into(),
+            RequestKind::Plain(redis::cmd("GET")).into(),
             asking,
             script("d"),
         ];
@@ -323,7 +325,7 @@ mod tests {
     fn decisions_travel_together_up_to_a_millisecond_of_the_server() {
         use sluicegate_kernel::{Concurrency, Micros, Rate, RuleSet, SlidingLog, TokenBucket};
 
-        use crate::Origin;
+        use crate::RuleOrigin;
         use crate::redis::codec::RulesBlob;
 
         let second = Micros::SECOND;
@@ -333,8 +335,11 @@ mod tests {
             RuleSet::single("a", Concurrency::new(1_000, second, 0).unwrap().into()),
         ];
         let of = |place: usize| {
-            let blob = RulesBlob::new(&rules[place], Origin::default());
-            Request::script(Ask { key: "k".into(), args: [blob.to_bytes(), "a".into()] })
+            let blob = RulesBlob::new(&rules[place], RuleOrigin::default());
+            ServerRequest::script(ScriptArgs {
+                key: "k".into(),
+                args: [blob.to_bytes(), "a".into()],
+            })
         };
         let requests = [1, 1, 1, 1, 0, 2, 2, 2, 0, 2].map(of);
         let (mut waiting, _answers) = calls(requests);
@@ -358,14 +363,14 @@ mod tests {
     #[test]
     fn decisions_on_one_key_go_in_a_row_and_in_their_order() {
         let ask = |key: &'static str, ask: &'static str| {
-            Request::script(Ask { key: key.into(), args: ["r".into(), ask.into()] })
+            ServerRequest::script(ScriptArgs { key: key.into(), args: ["r".into(), ask.into()] })
         };
         let requests = [ask("b", "1"), ask("a", "2"), ask("b", "3"), ask("a", "4"), ask("b", "5")];
         let (mut waiting, _answers) = calls(requests);
         let order: Vec<_> = take(&mut waiting, 16)
             .iter()
             .map(|call| match &call.request.what {
-                What::Script(ask) => ask.args[1].clone(),
+                RequestKind::Script(ask) => ask.args[1].clone(),
                 _ => panic!("only scripts were asked for"),
             })
             .collect();
@@ -378,7 +383,7 @@ mod tests {
         let check = [1, 0, 3, 0, 0, 0];
         let request = |key: &'static str| {
             let args = [Bytes::copy_from_slice(&window), Bytes::copy_from_slice(&check)];
-            Request::script(Ask { key: key.into(), args })
+            ServerRequest::script(ScriptArgs { key: key.into(), args })
         };
         let granted = |permits: u8| {
             let mut reply = vec![1, 0, permits, 0, 0, 0];
@@ -403,7 +408,7 @@ mod tests {
             .take()
             .into_iter()
             .map(|request| match request.what {
-                What::Script(ask) => (ask.key, ask.args[1].to_vec()),
+                RequestKind::Script(ask) => (ask.key, ask.args[1].to_vec()),
                 _ => panic!("refunds are decisions"),
             })
             .collect();

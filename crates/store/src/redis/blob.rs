@@ -18,7 +18,7 @@ use sluicegate_kernel::{Carry, Micros, Rule, RuleSet};
 
 use super::codec::{number, put};
 use super::cost;
-use crate::Origin;
+use crate::RuleOrigin;
 
 /// Version of the format of rules; part of what a generation is the hash of.
 const VERSION: u8 = 2;
@@ -88,7 +88,7 @@ pub(super) struct BlobRule<'b> {
 
 impl RulesBlob {
     /// The blob of `rules` from `origin`.
-    pub fn new(rules: &RuleSet, origin: Origin) -> Self {
+    pub fn new(rules: &RuleSet, origin: RuleOrigin) -> Self {
         let carry = match rules.carry() {
             Carry::Usage => 0,
             Carry::Proportional => 1,
@@ -104,11 +104,11 @@ impl RulesBlob {
             bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         }
         match origin {
-            Origin::Policy { since } => {
+            RuleOrigin::Policy { since } => {
                 let stamp = Stamp { since_ms: ms_since_2026(since), generation: hash(&bytes) };
                 Self::stamped(&bytes, stamp)
             }
-            Origin::Caller => {
+            RuleOrigin::Caller => {
                 let brief = brief(&bytes).expect("these bytes have just been written");
                 Self::with_head(&bytes, 0, &brief)
             }
@@ -441,7 +441,7 @@ mod tests {
     fn limits_and_times_to_fill_follow_from_the_numbers() {
         for (rule, seconds) in rules() {
             let limit = rule.limit();
-            let blob = RulesBlob::new(&RuleSet::single("a", rule), Origin::default());
+            let blob = RulesBlob::new(&RuleSet::single("a", rule), RuleOrigin::default());
             let [read] = &blob.each()[..] else { panic!("one rule") };
             assert_eq!(read.limit(), limit, "{read:?}");
             let over = blob.life().since(Micros::from_secs(seconds));

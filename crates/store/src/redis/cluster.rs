@@ -23,10 +23,10 @@ use redis::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::batch::{Ask, Request, What};
+use super::batch::{RequestKind, ScriptArgs, ServerRequest};
 use super::config::Address;
-use super::error::{ConnectError, Outcome, RedisError, Refusal};
-use super::lane::{LaneSetup, REPEATS_MAX, Status, settled};
+use super::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
+use super::lane::{ConnectionSetup, ConnectionStatus, REPEATS_MAX, settled};
 use super::slots::{self, SLOTS, SlotRange, slot_of};
 use super::standalone::Standalone;
 use super::task::Task;
@@ -56,14 +56,14 @@ const NOBODY: u16 = u16::MAX;
 #[derive(Debug)]
 pub(super) struct Cluster {
     nodes: Arc<Nodes>,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<ConnectionStatus>,
     _reader: Task,
 }
 
 /// The nodes, and who owns which slot.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    setup: LaneSetup,
+    setup: ConnectionSetup,
     seeds: Vec<Address>,
     connections: usize,
     map: ArcSwap<SlotMap>,
@@ -74,11 +74,11 @@ pub(super) struct Nodes {
 struct SlotMap {
     /// Indices into `nodes`, or [`NOBODY`].
     owners: Box<[AtomicU16]>,
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Arc<ClusterNode>>,
 }
 
 #[derive(Debug)]
-struct Node {
+struct ClusterNode {
     address: Address,
     server: Standalone,
 }
@@ -92,12 +92,12 @@ enum Redirect {
 }
 
 impl Cluster {
-    pub(super) fn start(setup: LaneSetup, seeds: Vec<Address>, connections: usize) -> Self {
+    pub(super) fn start(setup: ConnectionSetup, seeds: Vec<Address>, connections: usize) -> Self {
         // Keys of one script call must be in one slot: nothing is joined.
-        let setup = LaneSetup { joined_max: 1, ..setup };
+        let setup = ConnectionSetup { joined_max: 1, ..setup };
         let map = ArcSwap::from_pointee(SlotMap::new(Vec::new()));
         let nodes = Arc::new(Nodes { setup, seeds, connections, map });
-        let (sender, status) = watch::channel(Status::Connecting);
+        let (sender, status) = watch::channel(ConnectionStatus::Connecting);
         let reader = Task::start(Arc::clone(&nodes).read_for_ever(sender));
         Self { nodes, status, _reader: reader }
     }
@@ -118,27 +118,35 @@ impl Cluster {
     }
 
     /// The script's reply to `ask` from the node that has its key.
-    pub(super) async fn eval(&self, ask: Ask, deadline: Instant) -> Result<Value, RedisError> {
+    pub(super) async fn eval(
+        &self,
+        ask: ScriptArgs,
+        deadline: Instant,
+    ) -> Result<Value, RedisError> {
         let slot = slot_of(&ask.key);
-        self.route(slot, deadline, |asking| Request { what: What::Script(ask.clone()), asking })
-            .await
+        self.route(slot, deadline, |asking| ServerRequest {
+            what: RequestKind::Script(ask.clone()),
+            asking,
+        })
+        .await
     }
 
     /// The reply to `what` from the node that has `key`.
     pub(super) async fn command(
         &self,
         key: &[u8],
-        what: &What,
+        what: &RequestKind,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
-        self.route(slot_of(key), deadline, |asking| Request { what: what.clone(), asking }).await
+        self.route(slot_of(key), deadline, |asking| ServerRequest { what: what.clone(), asking })
+            .await
     }
 
     async fn route(
         &self,
         slot: u16,
         deadline: Instant,
-        request: impl Fn(bool) -> Request,
+        request: impl Fn(bool) -> ServerRequest,
     ) -> Result<Value, RedisError> {
         timeout_at(deadline, settled(&self.status)).await.unwrap_or(Err(ConnectError::NotYet))?;
         let suspicion = &self.nodes.setup.suspicion;
@@ -151,7 +159,7 @@ impl Cluster {
         loop {
             let reply = node.server.lanes.call(request(asking), deadline).await;
             let refusal = match reply.inspect_err(|_| suspicion.notify_one())? {
-                Value::ServerError(error) => Refusal::from(&error),
+                Value::ServerError(error) => ServerErrorReply::from(&error),
                 value => return Ok(value),
             };
             let redirect = Redirect::read(&refusal, &node.address);
@@ -175,21 +183,21 @@ impl Cluster {
                 }
                 Redirect::TryAgain => timeout_at(deadline, sleep(TRY_AGAIN_PAUSE))
                     .await
-                    .map_err(|_| RedisError::Timeout { outcome: Outcome::NotExecuted })?,
+                    .map_err(|_| RedisError::Timeout { outcome: CallEffect::NotExecuted })?,
             }
         }
     }
 }
 
 impl Nodes {
-    fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+    fn owner(&self, slot: u16) -> Option<Arc<ClusterNode>> {
         let map = self.map.load();
         let owner = map.owners[usize::from(slot)].load(Ordering::Relaxed);
         map.nodes.get(usize::from(owner)).cloned()
     }
 
     /// The node at `address`, which becomes known if it was not; `None` if too many are.
-    fn node(&self, address: &Address) -> Option<Arc<Node>> {
+    fn node(&self, address: &Address) -> Option<Arc<ClusterNode>> {
         if let Some(node) = self.map.load().at(address) {
             return Some(node);
         }
@@ -205,7 +213,7 @@ impl Nodes {
     }
 
     /// Remembers that `slot` belongs to `node` from now on.
-    fn learn(&self, slot: u16, node: &Arc<Node>) {
+    fn learn(&self, slot: u16, node: &Arc<ClusterNode>) {
         let map = self.map.load();
         let owner = map.nodes.iter().position(|known| Arc::ptr_eq(known, node));
         if let Some(owner) = owner.and_then(|owner| u16::try_from(owner).ok()) {
@@ -213,27 +221,27 @@ impl Nodes {
         }
     }
 
-    fn start_node(&self, address: &Address) -> Node {
+    fn start_node(&self, address: &Address) -> ClusterNode {
         let server = Standalone::start(&self.setup, address.clone(), self.connections);
-        Node { address: address.clone(), server }
+        ClusterNode { address: address.clone(), server }
     }
 
-    async fn read_for_ever(self: Arc<Self>, status: watch::Sender<Status>) {
+    async fn read_for_ever(self: Arc<Self>, status: watch::Sender<ConnectionStatus>) {
         let mut pause = READ_PAUSE_MIN;
         loop {
             let read = self.read().await;
             let changed = match read {
                 Some(ranges) => {
                     let changed = self.install(&ranges);
-                    status.send_replace(Status::Ready);
+                    status.send_replace(ConnectionStatus::Ready);
                     changed
                 }
                 // Without news, the nodes that are known serve on.
                 None => {
                     status.send_if_modified(|status| {
-                        let first = matches!(status, Status::Connecting);
+                        let first = matches!(status, ConnectionStatus::Connecting);
                         if first {
-                            *status = Status::Down(ConnectError::NoNode);
+                            *status = ConnectionStatus::Down(ConnectError::NoNode);
                         }
                         first
                     });
@@ -242,7 +250,7 @@ impl Nodes {
             };
             pause = if changed { READ_PAUSE_MIN } else { (pause * 2).min(READ_PAUSE_MAX) };
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            if matches!(*status.borrow(), Status::Ready) {
+            if matches!(*status.borrow(), ConnectionStatus::Ready) {
                 // Whether it was a suspicion or the time does not matter.
                 let _ = timeout(READ_EVERY, self.setup.suspicion.notified()).await;
             }
@@ -311,11 +319,11 @@ impl Nodes {
 }
 
 impl SlotMap {
-    fn new(nodes: Vec<Arc<Node>>) -> Self {
+    fn new(nodes: Vec<Arc<ClusterNode>>) -> Self {
         Self { owners: (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect(), nodes }
     }
 
-    fn at(&self, address: &Address) -> Option<Arc<Node>> {
+    fn at(&self, address: &Address) -> Option<Arc<ClusterNode>> {
         self.nodes.iter().find(|node| node.address == *address).cloned()
     }
 
@@ -335,7 +343,7 @@ impl Clone for SlotMap {
 
 impl Redirect {
     /// Where `refusal`, which came from `from`, sends the call; `None` if nowhere.
-    fn read(refusal: &Refusal, from: &Address) -> Option<Self> {
+    fn read(refusal: &ServerErrorReply, from: &Address) -> Option<Self> {
         let target = || {
             let (_slot, target) = refusal.message.split_once(' ')?;
             slots::read_target(target, from)
@@ -354,7 +362,7 @@ mod tests {
     use super::*;
 
     fn read(code: &str, message: &str) -> Option<Redirect> {
-        Redirect::read(&Refusal::new(code, message), &Address::Tcp("here".into(), 1))
+        Redirect::read(&ServerErrorReply::new(code, message), &Address::Tcp("here".into(), 1))
     }
 
     #[test]

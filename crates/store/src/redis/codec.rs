@@ -1,7 +1,7 @@
 //! What the script is told and what it answers, as bytes. `spec/redis.md` is the format.
 //!
 //! A rule set travels as a blob that is made once ([`RulesBlob`]); a request is a few bytes
-//! ([`Question`]); the answer is a packed string ([`Reply`]). All numbers are little-endian.
+//! ([`ScriptRequest`]); the answer is a packed string ([`ScriptReply`]). All numbers are little-endian.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ use sluicegate_kernel::{
 
 use super::blob::refunds_exactly;
 pub use super::blob::{Generation, RulesBlob, Stamp};
-use crate::{Charge, Origin, Permits};
+use crate::{Charge, Permits, RuleOrigin};
 
 /// Latest instant that the script decides at, in µs since the epoch (the year 2112): an instant and
 /// a rule's longest span together are still exact in a double.
@@ -71,7 +71,7 @@ fn name_of<const N: usize>(parts: [&[u8]; N]) -> String {
 
 /// Whose clock says what time it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clock {
+pub enum ScriptClock {
     /// The server's (`TIME`).
     #[default]
     Server,
@@ -85,7 +85,7 @@ pub enum Clock {
 
 /// The rules that wrote a state, where they are not those of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Before<'a> {
+pub enum PreviousRules<'a> {
     /// Not looked for yet.
     #[default]
     Unsaid,
@@ -97,18 +97,18 @@ pub enum Before<'a> {
 
 /// One request as the script takes it.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct ScriptRequest<'a> {
     /// What is wanted.
     pub verb: &'a Verb,
-    /// When, with the calendar windows around it; with [`Clock::Server`] only the windows count.
+    /// When, with the calendar windows around it; with [`ScriptClock::Server`] only the windows count.
     pub at: &'a Moment<'a>,
     /// Whose clock rules.
-    pub clock: Clock,
+    pub clock: ScriptClock,
     /// The rules that wrote the state, once the script has asked for them.
-    pub before: Before<'a>,
+    pub before: PreviousRules<'a>,
 }
 
-impl Question<'_> {
+impl ScriptRequest<'_> {
     /// The bytes.
     ///
     /// # Panics
@@ -169,7 +169,7 @@ impl Question<'_> {
 
     fn encode_rest(&self, bytes: &mut Vec<u8>, windows: impl Iterator<Item = Window>) {
         let Self { verb: _, at, clock, before } = self;
-        if *clock != Clock::Server {
+        if *clock != ScriptClock::Server {
             put(bytes, at.now().get().min(INSTANT_MAX_US), 7);
         }
         for Window { start, end } in windows {
@@ -177,12 +177,12 @@ impl Question<'_> {
             put(bytes, end.get().min(UNITS_MAX), 7);
         }
         match before {
-            Before::Unsaid => {}
-            Before::Rules(blob) => {
+            PreviousRules::Unsaid => {}
+            PreviousRules::Rules(blob) => {
                 bytes.push(1);
                 bytes.extend_from_slice(blob.as_bytes());
             }
-            Before::Lost => bytes.push(2),
+            PreviousRules::Lost => bytes.push(2),
         }
     }
 }
@@ -202,8 +202,10 @@ pub(super) fn undoing(rules: &[u8], asked: &[u8], reply: &[u8]) -> Option<Vec<u8
     let (&[allowed, _rule, ref granted @ ..], numbers) = reply.split_first_chunk::<6>()?;
     let reset_after = Micros::new(number(numbers.get(14..21)?));
     let lasts = reset_after > UNDONE_MIN && refunds_exactly(rules);
-    let is_undone =
-        allowed == 1 && clock != Clock::Given as u8 && lasts && matches!(verb, CHECK | AT_MOST);
+    let is_undone = allowed == 1
+        && clock != ScriptClock::Given as u8
+        && lasts
+        && matches!(verb, CHECK | AT_MOST);
     is_undone.then(|| [&[REFUND, clock], &granted[..], rest].concat())
 }
 
@@ -221,7 +223,7 @@ pub(super) fn windows_at(rules: &RuleSet, at: &Moment<'_>) -> Vec<Window> {
 }
 
 /// What was charged of a debt for so many rules, and the decision behind it: the two parts of a reply to
-/// [`Question::encode_in_debt`]. `None` if it is another reply.
+/// [`ScriptRequest::encode_in_debt`]. `None` if it is another reply.
 pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permits)> {
     let (verdict, charged) = reply.split_at_checked(VERDICT_BYTES)?;
     let is_verdict = verdict[0] <= 1 && charged.len() == 4 * rules && rules <= RULES_MAX;
@@ -234,13 +236,13 @@ pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permit
 
 /// What the script answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ScriptReply {
     /// A decision.
     Verdict(Verdict),
     /// The rules do not know the verb; no state was changed.
     Unsupported(Unsupported),
     /// The state was written under other rules, and the script does not know them; no state was
-    /// changed. Ask again with [`Before`]. This is how the state begins: see [`Stamp::read`] and
+    /// changed. Ask again with [`PreviousRules`]. This is how the state begins: see [`Stamp::read`] and
     /// [`RulesBlob::read_brought`].
     Unknown(Vec<u8>),
     /// The script could not read this part of what it was given (`rules`, `ask`) or of what is
@@ -256,7 +258,7 @@ pub struct ForeignReply {
     pub length: usize,
 }
 
-impl Reply {
+impl ScriptReply {
     /// The answer to `verb` under `rules` that `bytes` are.
     ///
     /// # Errors
@@ -305,7 +307,7 @@ fn verdict(allowed: bool, (rule, limit): (usize, u64), numbers: &[u8]) -> Option
 
 /// What the script stores for `states` under `rules` from `origin`; `None` if that is no key at all.
 /// The documented form of a state, for tools and tests: only the script writes it.
-pub fn state_value(rules: &RuleSet, origin: Origin, states: &States) -> Option<Vec<u8>> {
+pub fn state_value(rules: &RuleSet, origin: RuleOrigin, states: &States) -> Option<Vec<u8>> {
     if states.is_empty() {
         return None;
     }

@@ -46,13 +46,13 @@ pub const HOSTS_MAX: usize = 16;
 /// assert!(!format!("{config:?}").contains("secret"));
 /// let error = "redis://h?connections=99".parse::<RedisConfig>().unwrap_err();
 /// assert_eq!(error.to_string(), "connections: `99` is outside 1..=16");
-/// # Ok::<(), sluicegate_store::redis::ConfigError>(())
+/// # Ok::<(), sluicegate_store::redis::RedisConfigError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisConfig {
     pub(super) topology: Topology,
-    pub(super) login: Login,
-    pub(super) sentinel_login: Login,
+    pub(super) login: RedisCredentials,
+    pub(super) sentinel_login: RedisCredentials,
     pub(super) tls: bool,
     pub(super) ca_file: Option<PathBuf>,
     pub(super) database: u16,
@@ -93,7 +93,7 @@ pub enum Address {
 /// Why a configuration cannot be used. No message contains a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum RedisConfigError {
     /// The URL starts with no known scheme.
     #[error(
         "scheme: expected redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster \
@@ -152,14 +152,14 @@ pub enum ConfigError {
 
 /// Who we say we are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Login {
+pub(super) struct RedisCredentials {
     pub(super) user: Option<Arc<str>>,
-    pub(super) password: Option<Secret>,
+    pub(super) password: Option<RedisPassword>,
 }
 
 /// Text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Secret(Arc<str>);
+pub(super) struct RedisPassword(Arc<str>);
 
 impl RedisConfig {
     /// How the servers belong together.
@@ -181,8 +181,8 @@ impl RedisConfig {
     /// Reads the files that it names, which a store reads when it starts.
     ///
     /// # Errors
-    /// [`ConfigError::Authorities`].
-    pub fn check_files(&self) -> Result<(), ConfigError> {
+    /// [`RedisConfigError::Authorities`].
+    pub fn check_files(&self) -> Result<(), RedisConfigError> {
         Dialer::for_data(self).map(drop)
     }
 
@@ -191,7 +191,7 @@ impl RedisConfig {
         self.deadline
     }
 
-    fn with_option(&mut self, name: &str, value: String) -> Result<(), ConfigError> {
+    fn with_option(&mut self, name: &str, value: String) -> Result<(), RedisConfigError> {
         match name {
             "connections" => self.connections = whole("connections", &value, 1..=16)?,
             "joined_max" => self.joined_max = whole("joined_max", &value, 1..=64)?,
@@ -205,14 +205,14 @@ impl RedisConfig {
             }
             "ca_file" => self.ca_file = Some(PathBuf::from(value)),
             "sentinel_user" => self.sentinel_login.user = Some(value.into()),
-            "sentinel_password" => self.sentinel_login.password = Some(Secret::new(&value)),
-            _ => return Err(ConfigError::UnknownOption { name: name.to_owned() }),
+            "sentinel_password" => self.sentinel_login.password = Some(RedisPassword::new(&value)),
+            _ => return Err(RedisConfigError::UnknownOption { name: name.to_owned() }),
         }
         Ok(())
     }
 
-    fn check(self) -> Result<Self, ConfigError> {
-        let conflict = |field, reason| Err(ConfigError::Unusable { field, reason });
+    fn check(self) -> Result<Self, RedisConfigError> {
+        let conflict = |field, reason| Err(RedisConfigError::Unusable { field, reason });
         let cluster = matches!(self.topology, Topology::Cluster { .. });
         let sentinel = matches!(self.topology, Topology::Sentinel { .. });
         if cluster && self.database != 0 {
@@ -221,26 +221,26 @@ impl RedisConfig {
         if !self.tls && self.ca_file.is_some() {
             return conflict("ca_file", "requires `rediss://`");
         }
-        if !sentinel && self.sentinel_login != Login::default() {
+        if !sentinel && self.sentinel_login != RedisCredentials::default() {
             return conflict("sentinel_user", "requires `redis+sentinel://`");
         }
         if self.sentinel_login.user.is_some() && self.sentinel_login.password.is_none() {
-            return Err(ConfigError::Missing { field: "sentinel_password" });
+            return Err(RedisConfigError::Missing { field: "sentinel_password" });
         }
         Ok(self)
     }
 }
 
 impl FromStr for RedisConfig {
-    type Err = ConfigError;
+    type Err = RedisConfigError;
 
     /// Reads a URL.
-    fn from_str(url: &str) -> Result<Self, ConfigError> {
+    fn from_str(url: &str) -> Result<Self, RedisConfigError> {
         let Parts { topology, tls, login, database, options } = url::parse(url)?;
         let mut config = Self {
             topology,
             login,
-            sentinel_login: Login::default(),
+            sentinel_login: RedisCredentials::default(),
             tls,
             ca_file: None,
             database: 0,
@@ -286,7 +286,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl Secret {
+impl RedisPassword {
     pub(super) fn new(text: &str) -> Self {
         Self(text.into())
     }
@@ -297,7 +297,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for RedisPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<hidden>")
     }
@@ -308,14 +308,14 @@ fn whole<N>(
     field: &'static str,
     value: &str,
     range: std::ops::RangeInclusive<N>,
-) -> Result<N, ConfigError>
+) -> Result<N, RedisConfigError>
 where
     N: FromStr + PartialOrd + Copy + TryInto<u64>,
 {
     let plain = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.parse().ok().filter(|number| plain && range.contains(number));
     let bound = |number: N| number.try_into().unwrap_or(u64::MAX);
-    number.ok_or_else(|| ConfigError::Range {
+    number.ok_or_else(|| RedisConfigError::Range {
         field,
         value: value.to_owned(),
         min: bound(*range.start()),

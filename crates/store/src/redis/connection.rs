@@ -22,8 +22,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::config::{Address, ConfigError, Login, RedisConfig};
-use super::error::{ConnectError, Refusal};
+use super::config::{Address, RedisConfig, RedisConfigError, RedisCredentials};
+use super::error::{ConnectError, ServerErrorReply};
 use super::task::Task;
 
 /// Most requests handed to one connection and not yet answered: enough to fill a fast link, few
@@ -47,35 +47,39 @@ pub(super) struct Connection {
 }
 
 /// By when one connection must be there.
-struct Limit<'a> {
+struct ConnectDeadline<'a> {
     address: &'a Address,
     timeout: Duration,
     deadline: Instant,
 }
 
 /// A stream of bytes, whatever it goes through.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
 
 impl Dialer {
     /// A dialer for the servers that hold data.
     ///
     /// # Errors
-    /// [`ConfigError::Authorities`] if the certificates to trust cannot be read.
-    pub(super) fn for_data(config: &RedisConfig) -> Result<Self, ConfigError> {
+    /// [`RedisConfigError::Authorities`] if the certificates to trust cannot be read.
+    pub(super) fn for_data(config: &RedisConfig) -> Result<Self, RedisConfigError> {
         Self::new(config, &config.login, config.database)
     }
 
     /// A dialer for Sentinels.
     ///
     /// # Errors
-    /// [`ConfigError::Authorities`] if the certificates to trust cannot be read.
-    pub(super) fn for_sentinels(config: &RedisConfig) -> Result<Self, ConfigError> {
+    /// [`RedisConfigError::Authorities`] if the certificates to trust cannot be read.
+    pub(super) fn for_sentinels(config: &RedisConfig) -> Result<Self, RedisConfigError> {
         Self::new(config, &config.sentinel_login, 0)
     }
 
-    fn new(config: &RedisConfig, login: &Login, database: u16) -> Result<Self, ConfigError> {
+    fn new(
+        config: &RedisConfig,
+        login: &RedisCredentials,
+        database: u16,
+    ) -> Result<Self, RedisConfigError> {
         let mut info =
             RedisConnectionInfo::default().set_db(database.into()).set_skip_set_lib_name();
         if let Some(user) = &login.user {
@@ -142,12 +146,15 @@ impl Dialer {
         messages.map_err(|error| login_error(address, &error))
     }
 
-    fn limit<'a>(&self, address: &'a Address) -> Limit<'a> {
+    fn limit<'a>(&self, address: &'a Address) -> ConnectDeadline<'a> {
         let timeout = self.connect_timeout;
-        Limit { address, timeout, deadline: Instant::now() + timeout }
+        ConnectDeadline { address, timeout, deadline: Instant::now() + timeout }
     }
 
-    async fn stream(&self, limit: &Limit<'_>) -> Result<Box<dyn Stream>, ConnectError> {
+    async fn stream(
+        &self,
+        limit: &ConnectDeadline<'_>,
+    ) -> Result<Box<dyn AsyncStream>, ConnectError> {
         let failed = |error| io_error(limit.address, &error);
         let (host, port) = match limit.address {
             Address::Unix(path) => {
@@ -168,7 +175,7 @@ impl Dialer {
     }
 }
 
-impl Limit<'_> {
+impl ConnectDeadline<'_> {
     /// What `work` gives, unless there is no time left for it.
     async fn step<T>(
         &self,
@@ -197,7 +204,9 @@ impl Connection {
     /// The reply to `command`, which may be an error of the server.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, ConnectError> {
         match self.commands.send_packed_command(command).await {
-            Ok(Value::ServerError(error)) => Err(refusal(&self.address, Refusal::from(&error))),
+            Ok(Value::ServerError(error)) => {
+                Err(refusal(&self.address, ServerErrorReply::from(&error)))
+            }
             Ok(value) => Ok(value),
             Err(error) => Err(login_error(&self.address, &error)),
         }
@@ -215,7 +224,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-fn refusal(address: &Address, refusal: Refusal) -> ConnectError {
+fn refusal(address: &Address, refusal: ServerErrorReply) -> ConnectError {
     let address = address.clone();
     match &*refusal.code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => {
@@ -239,7 +248,9 @@ fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
             None => ConnectError::Broken { address: address.clone() },
         },
         _ => match error.code() {
-            Some(code) => refusal(address, Refusal::new(code, error.detail().unwrap_or_default())),
+            Some(code) => {
+                refusal(address, ServerErrorReply::new(code, error.detail().unwrap_or_default()))
+            }
             None => {
                 ConnectError::Foreign { address: address.clone(), reason: error.to_string().into() }
             }
@@ -258,7 +269,7 @@ fn io_error(address: &Address, error: &io::Error) -> ConnectError {
 }
 
 /// TLS that trusts the authorities in `ca_file`, or those of the system.
-fn tls_connector(ca_file: Option<&Path>) -> Result<TlsConnector, ConfigError> {
-    let roots = tls::authorities(ca_file).map_err(ConfigError::Authorities)?;
+fn tls_connector(ca_file: Option<&Path>) -> Result<TlsConnector, RedisConfigError> {
+    let roots = tls::authorities(ca_file).map_err(RedisConfigError::Authorities)?;
     Ok(TlsConnector::from(tls::client(roots)))
 }

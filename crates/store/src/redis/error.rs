@@ -11,7 +11,7 @@ use super::config::Address;
 
 /// Whether a call that failed may have changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallEffect {
     /// It was surely not executed: it never left, or the server refused it before it began.
     NotExecuted,
     /// It was sent, and may have been executed: it must not be made again.
@@ -33,20 +33,20 @@ pub enum RedisError {
     #[error("redis overloaded: too many calls are waiting to meet the deadline")]
     Overloaded {
         /// Unknown once the call was sent.
-        outcome: Outcome,
+        outcome: CallEffect,
     },
     /// The deadline passed before the reply came.
     #[error("no reply from redis within the deadline")]
     Timeout {
         /// Unknown once the call was sent.
-        outcome: Outcome,
+        outcome: CallEffect,
     },
     /// The connection was lost after the call was sent and before its reply came.
     #[error("the connection to redis was lost before the reply came")]
     Lost,
     /// The server replied with an error.
     #[error("redis refused the call: {0}")]
-    Refused(Refusal),
+    Refused(ServerErrorReply),
     /// The reply has another shape than the script's; the call was executed.
     #[error("unexpected reply from redis")]
     Malformed,
@@ -55,7 +55,7 @@ pub enum RedisError {
 /// An error reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code} {message}")]
-pub struct Refusal {
+pub struct ServerErrorReply {
     /// The first word of the reply: `READONLY`, `OOM`, `ERR`...
     pub code: Arc<str>,
     /// The rest of it.
@@ -112,7 +112,7 @@ pub enum ConnectError {
         /// The server.
         address: Address,
         /// What the server says.
-        refusal: Refusal,
+        refusal: ServerErrorReply,
     },
     /// The server keeps another script under the expected hash, or replies in no known way.
     #[error("{address} does not answer like a redis server: {reason}")]
@@ -169,30 +169,30 @@ pub enum ConnectError {
 
 impl RedisError {
     /// Whether the call may have been executed.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> CallEffect {
         match self {
-            Self::Unavailable { .. } => Outcome::NotExecuted,
+            Self::Unavailable { .. } => CallEffect::NotExecuted,
             Self::Timeout { outcome } | Self::Overloaded { outcome } => *outcome,
-            Self::Lost | Self::Malformed => Outcome::Unknown,
+            Self::Lost | Self::Malformed => CallEffect::Unknown,
             Self::Refused(refusal) => refusal.outcome(),
         }
     }
 }
 
-impl Refusal {
+impl ServerErrorReply {
     /// Whether the call may have been executed in spite of the error.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> CallEffect {
         match &*self.code {
             // Refused before the script began...
             "NOSCRIPT" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT" | "LOADING"
-            | "MASTERDOWN" | "BUSY" | "NOAUTH" => Outcome::NotExecuted,
+            | "MASTERDOWN" | "BUSY" | "NOAUTH" => CallEffect::NotExecuted,
             // ...or in a state in which no script can write anything.
-            "READONLY" | "NOREPLICAS" | "MISCONF" => Outcome::NotExecuted,
+            "READONLY" | "NOREPLICAS" | "MISCONF" => CallEffect::NotExecuted,
             // ...or by the one command that would have made the change: the script writes a key
             // once, at the very end, and answers each key's own errors in its place.
-            "OOM" | "WRONGTYPE" | "NOPERM" => Outcome::NotExecuted,
+            "OOM" | "WRONGTYPE" | "NOPERM" => CallEffect::NotExecuted,
             // A script may have written something before it ran into any other error.
-            _ => Outcome::Unknown,
+            _ => CallEffect::Unknown,
         }
     }
 
@@ -208,13 +208,13 @@ impl Refusal {
     }
 }
 
-impl From<&redis::ServerError> for Refusal {
+impl From<&redis::ServerError> for ServerErrorReply {
     fn from(error: &redis::ServerError) -> Self {
         Self::new(error.code(), error.details().unwrap_or_default())
     }
 }
 
-impl Refusal {
+impl ServerErrorReply {
     /// The error `code message`. Redis before 7 wraps what a command in a script was refused with,
     /// in `ERR Error running script (..): @user_script:8: @user_script: 8: -READONLY You can't..`
     /// where it ended the script, in `@user_script: 8: -READONLY You can't..` where the script
@@ -232,20 +232,20 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    fn refused(code: &str) -> Outcome {
-        RedisError::Refused(Refusal::new(code, "")).outcome()
+    fn refused(code: &str) -> CallEffect {
+        RedisError::Refused(ServerErrorReply::new(code, "")).outcome()
     }
 
     #[test]
     fn only_a_refusal_before_any_write_counts_as_not_executed() {
         for code in ["NOSCRIPT", "MOVED", "ASK", "LOADING", "READONLY", "NOREPLICAS"] {
-            assert_eq!(refused(code), Outcome::NotExecuted, "{code}");
+            assert_eq!(refused(code), CallEffect::NotExecuted, "{code}");
         }
         for code in ["OOM", "WRONGTYPE", "NOPERM"] {
-            assert_eq!(refused(code), Outcome::NotExecuted, "{code} is of the only write");
+            assert_eq!(refused(code), CallEffect::NotExecuted, "{code} is of the only write");
         }
         for code in ["ERR", "EXECABORT", "SOMETHING"] {
-            assert_eq!(refused(code), Outcome::Unknown, "{code}");
+            assert_eq!(refused(code), CallEffect::Unknown, "{code}");
         }
     }
 
@@ -253,25 +253,25 @@ mod tests {
     fn what_an_old_server_wraps_is_unwrapped() {
         let wrapped = |inner: &str| {
             let message = format!("Error running script (call to f_0a): @user_script:8: {inner}");
-            Refusal::new("ERR", &message)
+            ServerErrorReply::new("ERR", &message)
         };
         let refusal = wrapped("@user_script: 8: -READONLY You can't write");
         assert_eq!(refusal.to_string(), "READONLY You can't write");
         assert!(refusal.means_wrong_server());
-        let replied = Refusal::new("@user_script:", "8: -READONLY You can't write");
+        let replied = ServerErrorReply::new("@user_script:", "8: -READONLY You can't write");
         assert_eq!(replied, refusal);
         let refusal = wrapped("WRONGTYPE Operation against a key");
-        assert_eq!((&*refusal.code, refusal.outcome()), ("ERR", Outcome::Unknown));
+        assert_eq!((&*refusal.code, refusal.outcome()), ("ERR", CallEffect::Unknown));
     }
 
     #[test]
     fn what_was_sent_without_a_reply_has_an_unknown_outcome() {
-        assert_eq!(RedisError::Lost.outcome(), Outcome::Unknown);
-        assert_eq!(RedisError::Malformed.outcome(), Outcome::Unknown);
+        assert_eq!(RedisError::Lost.outcome(), CallEffect::Unknown);
+        assert_eq!(RedisError::Malformed.outcome(), CallEffect::Unknown);
         assert_eq!(
-            RedisError::Overloaded { outcome: Outcome::NotExecuted }.outcome(),
-            Outcome::NotExecuted
+            RedisError::Overloaded { outcome: CallEffect::NotExecuted }.outcome(),
+            CallEffect::NotExecuted
         );
-        assert_eq!(RedisError::from(ConnectError::NotYet).outcome(), Outcome::NotExecuted);
+        assert_eq!(RedisError::from(ConnectError::NotYet).outcome(), CallEffect::NotExecuted);
     }
 }

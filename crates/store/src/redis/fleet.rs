@@ -8,7 +8,7 @@
 use redis::Value;
 use tokio::time::Instant;
 
-use super::batch::What;
+use super::batch::RequestKind;
 use super::{LuaScript, RedisClient, RedisError};
 
 /// The key of the notes: one for all nodes.
@@ -21,7 +21,7 @@ const SCRIPT: LuaScript = LuaScript {
 
 /// A node's notes.
 #[derive(Debug)]
-pub struct Presence {
+pub struct FleetPresence {
     node: [u8; 8],
     sent: u32,
     answered: u32,
@@ -36,7 +36,7 @@ pub struct Fleet {
     pub has_forgotten: bool,
 }
 
-impl Presence {
+impl FleetPresence {
     /// A node that has noted nothing yet. Each process is another node: `id` is random.
     pub fn new(id: u64) -> Self {
         Self { node: id.to_be_bytes(), sent: 0, answered: 0 }
@@ -56,7 +56,7 @@ impl Presence {
         let mut command = redis::cmd("EVALSHA");
         command.arg(SCRIPT.sha1).arg(1).arg(FLEET_KEY).arg(&self.node[..]).arg(self.sent);
         command.arg(now_ms.map_or_else(String::new, |now| now.to_string()));
-        let what = What::Other(SCRIPT, command);
+        let what = RequestKind::Other(SCRIPT, command);
         let reply = client.command(FLEET_KEY.as_bytes(), what, deadline).await?;
         let (before, nodes) = match reply {
             Value::Array(numbers) => match numbers[..] {

@@ -24,12 +24,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::LuaScript;
 use super::backoff::Backoff;
-use super::batch::{self, Call, Request, Stage};
+use super::batch::{self, Call, ServerRequest, Stage};
 use super::config::Address;
 use super::connection::{Connection, Dialer};
-use super::error::{ConnectError, Outcome, RedisError};
+use super::error::{CallEffect, ConnectError, RedisError};
 use super::load::Load;
-use super::service::{Service, load};
+use super::service::{ActiveConnection, load};
 use super::stats::Counters;
 use super::task::Task;
 
@@ -49,11 +49,11 @@ const SILENCE_MAX: Duration = Duration::from_millis(500);
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// Where a lane leads: a server, or why none is known.
-pub(super) type Target = Result<Address, ConnectError>;
+pub(super) type ConnectTarget = Result<Address, ConnectError>;
 
 /// What all lanes of a client have in common.
 #[derive(Clone, Debug)]
-pub(super) struct LaneSetup {
+pub(super) struct ConnectionSetup {
     pub(super) dialer: Dialer,
     pub(super) script: LuaScript,
     /// Decisions that may travel in one script call; 1 where keys live on several servers.
@@ -72,16 +72,16 @@ pub(super) struct LaneSetup {
 
 /// The callers' end.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct ConnectionHandle {
     inbox: mpsc::Sender<Call>,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<ConnectionStatus>,
     load: Arc<Load>,
     _worker: Task,
 }
 
 /// Whether there is a connection.
 #[derive(Clone, Debug)]
-pub(super) enum Status {
+pub(super) enum ConnectionStatus {
     /// The first attempt is under way, or the first after a connection was lost.
     Connecting,
     /// Calls are served.
@@ -92,12 +92,12 @@ pub(super) enum Status {
 
 /// The task's end.
 struct Worker {
-    setup: LaneSetup,
-    target: watch::Receiver<Target>,
+    setup: ConnectionSetup,
+    target: watch::Receiver<ConnectTarget>,
     inbox: mpsc::Receiver<Call>,
     /// Taken from the inbox and not sent, or to be sent again.
     waiting: VecDeque<Call>,
-    status: watch::Sender<Status>,
+    status: watch::Sender<ConnectionStatus>,
     load: Arc<Load>,
     /// Whether there has been a connection before.
     connected_before: bool,
@@ -106,18 +106,18 @@ struct Worker {
 /// The lane's owner is gone.
 struct Closed;
 
-impl LaneSetup {
+impl ConnectionSetup {
     /// How long a connection may be silent while the calls on it may take `deadline`.
     pub(super) fn silence_max(deadline: Duration) -> Duration {
         SILENCE_MAX.max(deadline)
     }
 }
 
-impl Lane {
+impl ConnectionHandle {
     /// A lane that leads to whatever `target` says, now and later.
-    pub(super) fn start(setup: LaneSetup, target: watch::Receiver<Target>) -> Self {
+    pub(super) fn start(setup: ConnectionSetup, target: watch::Receiver<ConnectTarget>) -> Self {
         let (inbox, calls) = mpsc::channel(WAITING_MAX);
-        let (status_sender, status) = watch::channel(Status::Connecting);
+        let (status_sender, status) = watch::channel(ConnectionStatus::Connecting);
         let load = Arc::new(Load::new(setup.deadline));
         let worker = Worker {
             setup,
@@ -133,7 +133,7 @@ impl Lane {
 
     /// Whether calls are served now.
     pub(super) fn is_ready(&self) -> bool {
-        matches!(*self.status.borrow(), Status::Ready)
+        matches!(*self.status.borrow(), ConnectionStatus::Ready)
     }
 
     /// Waits for the end of the first attempt.
@@ -145,29 +145,29 @@ impl Lane {
     /// `deadline`.
     pub(super) async fn call(
         &self,
-        request: Request,
+        request: ServerRequest,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
         let Some(ticket) = self.load.enter() else {
-            return Err(self.too_late(Outcome::NotExecuted, deadline));
+            return Err(self.too_late(CallEffect::NotExecuted, deadline));
         };
         let (reply, mut answer) = oneshot::channel();
         let stage = Arc::new(Stage::default());
         let (reply, taken) = (Some(reply), Arc::clone(&stage));
         let call = Call { request, reply, stage: taken, repeats: 0, _ticket: ticket };
         if self.inbox.try_send(call).is_err() {
-            return Err(self.too_late(Outcome::NotExecuted, deadline));
+            return Err(self.too_late(CallEffect::NotExecuted, deadline));
         }
         match timeout_at(deadline, &mut answer).await {
             Ok(Ok(result)) => result,
             // The worker let the call fall, which it does when its connection breaks.
             Ok(Err(_)) if stage.give_up() => Err(self.unavailable()),
             Ok(Err(_)) => Err(RedisError::Lost),
-            Err(_) if stage.give_up() => Err(self.too_late(Outcome::NotExecuted, deadline)),
+            Err(_) if stage.give_up() => Err(self.too_late(CallEffect::NotExecuted, deadline)),
             Err(_) => {
                 // From here on a reply is a late one. It may have come in this very moment.
                 answer.close();
-                let late = || Err(self.too_late(Outcome::Unknown, deadline));
+                let late = || Err(self.too_late(CallEffect::Unknown, deadline));
                 answer.try_recv().unwrap_or_else(|_| late())
             }
         }
@@ -176,14 +176,14 @@ impl Lane {
     /// Why a call that came now would be refused, if it would be.
     pub(super) fn refuses(&self) -> Option<RedisError> {
         let is_full = self.is_ready() && !self.load.has_room();
-        is_full.then(|| self.too_late(Outcome::NotExecuted, Instant::now()))
+        is_full.then(|| self.too_late(CallEffect::NotExecuted, Instant::now()))
     }
 
     /// Why there is no reply in time: the server is silent, or has too much to do.
-    fn too_late(&self, outcome: Outcome, deadline: Instant) -> RedisError {
+    fn too_late(&self, outcome: CallEffect, deadline: Instant) -> RedisError {
         let (now, load) = (Instant::now(), &self.load);
         let is_own =
-            outcome == Outcome::NotExecuted || load.is_long() || load.is_behind(deadline, now);
+            outcome == CallEffect::NotExecuted || load.is_long() || load.is_behind(deadline, now);
         match self.load.answers(is_own, now) {
             true => RedisError::Overloaded { outcome },
             false => RedisError::Timeout { outcome },
@@ -192,8 +192,8 @@ impl Lane {
 
     fn unavailable(&self) -> RedisError {
         match &*self.status.borrow() {
-            Status::Down(cause) => cause.clone().into(),
-            Status::Connecting | Status::Ready => ConnectError::NotYet.into(),
+            ConnectionStatus::Down(cause) => cause.clone().into(),
+            ConnectionStatus::Connecting | ConnectionStatus::Ready => ConnectError::NotYet.into(),
         }
     }
 }
@@ -208,22 +208,22 @@ impl Worker {
                     let since = Instant::now();
                     let Self { setup, target, inbox, waiting, load, .. } = &mut self;
                     let calls = (inbox, waiting);
-                    let service = Service::new((setup, load), target, calls, connection);
+                    let service = ActiveConnection::new((setup, load), target, calls, connection);
                     let Err(cause) = service.run().await else { return };
                     if since.elapsed() >= SETTLED_AFTER {
                         backoff.reset();
                     }
                     match cause {
                         // The server may be there all the same: calls wait for what one attempt says.
-                        ConnectError::Broken { .. } => Status::Connecting,
-                        cause => Status::Down(cause),
+                        ConnectError::Broken { .. } => ConnectionStatus::Connecting,
+                        cause => ConnectionStatus::Down(cause),
                     }
                 }
-                Ok(Err(cause)) => Status::Down(cause),
+                Ok(Err(cause)) => ConnectionStatus::Down(cause),
                 Err(Closed) => return,
             };
             self.setup.suspicion.notify_one();
-            if let Status::Down(cause) = &status {
+            if let ConnectionStatus::Down(cause) = &status {
                 batch::fail(self.waiting.drain(..), &cause.clone().into());
             }
             self.status.send_replace(status);
@@ -241,7 +241,7 @@ impl Worker {
         }
         self.connected_before = true;
         self.load.greeted(Instant::now());
-        self.status.send_replace(Status::Ready);
+        self.status.send_replace(ConnectionStatus::Ready);
     }
 
     /// One attempt to connect to the present target; again if the target changes meanwhile.
@@ -252,7 +252,7 @@ impl Worker {
                 Ok(address) => address,
                 Err(cause) => {
                     if !matches!(cause, ConnectError::NotYet) {
-                        self.status.send_replace(Status::Down(cause));
+                        self.status.send_replace(ConnectionStatus::Down(cause));
                     }
                     let mut target = self.target.clone();
                     self.refusing_calls(
@@ -276,15 +276,18 @@ impl Worker {
     }
 
     /// Does some work; refuses calls meanwhile, unless a first attempt is still under way.
-    async fn refusing_calls<T, F>(&mut self, work: impl FnOnce(LaneSetup) -> F) -> Result<T, Closed>
+    async fn refusing_calls<T, F>(
+        &mut self,
+        work: impl FnOnce(ConnectionSetup) -> F,
+    ) -> Result<T, Closed>
     where
         F: Future<Output = T>,
     {
         let mut work = std::pin::pin!(work(self.setup.clone()));
         loop {
             let down = match &*self.status.borrow() {
-                Status::Down(cause) => Some(RedisError::from(cause.clone())),
-                Status::Connecting | Status::Ready => None,
+                ConnectionStatus::Down(cause) => Some(RedisError::from(cause.clone())),
+                ConnectionStatus::Connecting | ConnectionStatus::Ready => None,
             };
             tokio::select! {
                 done = &mut work => return Ok(done),
@@ -297,7 +300,7 @@ impl Worker {
     }
 }
 
-impl LaneSetup {
+impl ConnectionSetup {
     /// What a new connection needs before it serves calls.
     async fn prepare(&self, connection: &mut Connection) -> Result<(), ConnectError> {
         if self.master_only {
@@ -317,16 +320,18 @@ impl LaneSetup {
 }
 
 /// Waits for the end of the first attempt, whatever came of it.
-pub(super) async fn settled(status: &watch::Receiver<Status>) -> Result<(), ConnectError> {
-    if matches!(*status.borrow(), Status::Ready) {
+pub(super) async fn settled(
+    status: &watch::Receiver<ConnectionStatus>,
+) -> Result<(), ConnectError> {
+    if matches!(*status.borrow(), ConnectionStatus::Ready) {
         return Ok(());
     }
     let mut status = status.clone();
-    let status = status.wait_for(|status| !matches!(status, Status::Connecting)).await;
+    let status = status.wait_for(|status| !matches!(status, ConnectionStatus::Connecting)).await;
     match status.as_deref() {
-        Ok(Status::Ready) => Ok(()),
-        Ok(Status::Down(cause)) => Err(cause.clone()),
-        Ok(Status::Connecting) | Err(_) => Err(ConnectError::NotYet),
+        Ok(ConnectionStatus::Ready) => Ok(()),
+        Ok(ConnectionStatus::Down(cause)) => Err(cause.clone()),
+        Ok(ConnectionStatus::Connecting) | Err(_) => Err(ConnectError::NotYet),
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use redis::Value;
 use sluicegate_kernel::limits::COST_MAX;
 
-use super::batch::{Ask, Request, What};
+use super::batch::{RequestKind, ScriptArgs, ServerRequest};
 use super::codec::{number, undoing};
 use super::lane::WAITING_MAX;
 
@@ -28,14 +28,17 @@ const COST: std::ops::Range<usize> = 2..6;
 #[derive(Debug, Default)]
 pub(super) struct Late {
     /// The refunds, without their costs, and those.
-    refunds: HashMap<Ask, u64>,
+    refunds: HashMap<ScriptArgs, u64>,
 }
 
 impl Late {
     /// Notes `value`, the reply to `request` that nobody waits for.
-    pub(super) fn note(&mut self, request: &Request, value: &Value) {
-        let (What::Script(ask) | What::InDebt(ask, _), Value::BulkString(reply), false) =
-            (&request.what, value, request.asking)
+    pub(super) fn note(&mut self, request: &ServerRequest, value: &Value) {
+        let (
+            RequestKind::Script(ask) | RequestKind::InDebt(ask, _),
+            Value::BulkString(reply),
+            false,
+        ) = (&request.what, value, request.asking)
         else {
             return;
         };
@@ -43,7 +46,7 @@ impl Late {
         let Some(mut undo) = undoing(rules, asked, reply) else { return };
         let cost = number(&undo[COST]);
         undo[COST].fill(0);
-        let refund = Ask { key: ask.key.clone(), args: [rules.clone(), undo.into()] };
+        let refund = ScriptArgs { key: ask.key.clone(), args: [rules.clone(), undo.into()] };
         if self.refunds.len() < REFUNDS_MAX || self.refunds.contains_key(&refund) {
             // More than a request can give back stays charged.
             let known = self.refunds.entry(refund).or_default();
@@ -52,16 +55,16 @@ impl Late {
     }
 
     /// What goes before anything else that waits.
-    pub(super) fn take(&mut self) -> Vec<Request> {
+    pub(super) fn take(&mut self) -> Vec<ServerRequest> {
         let asks: Vec<_> = self.refunds.keys().take(AT_ONCE_MAX).cloned().collect();
         asks.into_iter().filter_map(|ask| self.take_one(ask)).collect()
     }
 
-    fn take_one(&mut self, mut ask: Ask) -> Option<Request> {
+    fn take_one(&mut self, mut ask: ScriptArgs) -> Option<ServerRequest> {
         let cost = self.refunds.remove(&ask)?;
         let mut undo = ask.args[1].to_vec();
         undo[COST].copy_from_slice(&cost.to_le_bytes()[..COST.len()]);
         ask.args[1] = Bytes::from(undo);
-        Some(Request::script(ask))
+        Some(ServerRequest::script(ask))
     }
 }

@@ -126,7 +126,7 @@ impl Load {
 
     /// The connection is looked after at `now`.
     pub(super) fn turned(&self, now: Instant) {
-        if self.stood_still(now) {
+        if self.was_suspended(now) {
             self.woke_us.store(self.us_at(now), Ordering::Relaxed);
         }
         self.turned_us.store(self.us_at(now), Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl Load {
 
     /// Whether this process, or what looks after the connection, has not run for a while: it was stopped,
     /// or had no processor.
-    fn stood_still(&self, now: Instant) -> bool {
+    fn was_suspended(&self, now: Instant) -> bool {
         let turned_us = self.turned_us.load(Ordering::Relaxed);
         let still = Duration::from_micros(self.us_at(now).saturating_sub(turned_us));
         turned_us > 0 && still >= self.turn_every() * 2
@@ -189,7 +189,7 @@ impl Load {
         }
         let is_slow = self.slow.load(Ordering::Relaxed) >= SLOW_MIN;
         match is_own {
-            true => self.stood_still(now) || self.silence(now) < self.deadline * OWN_SILENCE,
+            true => self.was_suspended(now) || self.silence(now) < self.deadline * OWN_SILENCE,
             false => self.silence(now) < self.deadline && !is_slow,
         }
     }

@@ -1,12 +1,12 @@
 //! The way to Redis and Valkey: one script, called with keys and arguments.
 //!
-//! [`RedisClient`] neither knows rules nor decisions. It carries an [`Ask`], a key with two
+//! [`RedisClient`] neither knows rules nor decisions. It carries an [`ScriptArgs`], a key with two
 //! arguments, to the server that has the key, and brings back what the script says, or a
 //! [`RedisError`] that says whether the call may have been executed.
 //!
 //! ```no_run
-//! # use sluicegate_store::redis::{Ask, LuaScript, RedisClient, RedisConfig};
-//! # async fn example(script: LuaScript, ask: Ask) -> Result<(), Box<dyn std::error::Error>> {
+//! # use sluicegate_store::redis::{ScriptArgs, LuaScript, RedisClient, RedisConfig};
+//! # async fn example(script: LuaScript, ask: ScriptArgs) -> Result<(), Box<dyn std::error::Error>> {
 //! let config: RedisConfig = "redis://127.0.0.1:6379?connections=2&deadline_ms=20".parse()?;
 //! let client = RedisClient::start(&config, script)?;
 //! let reply = client.eval(ask, client.deadline()).await?;
@@ -59,21 +59,21 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::acl::{acl, program_acl, sentinel_acl};
-pub use self::batch::Ask;
-use self::batch::{Request, What};
+pub use self::batch::ScriptArgs;
+use self::batch::{RequestKind, ServerRequest};
 use self::cluster::Cluster;
-pub use self::config::{Address, ConfigError, HOSTS_MAX, RedisConfig, Topology};
+pub use self::config::{Address, HOSTS_MAX, RedisConfig, RedisConfigError, Topology};
 use self::connection::Dialer;
 pub use self::cost::{DECISION_US_MAX, affordable};
-pub use self::error::{ConnectError, Outcome, RedisError, Refusal};
-pub use self::fleet::{Fleet, Presence};
-use self::lane::LaneSetup;
+pub use self::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
+pub use self::fleet::{Fleet, FleetPresence};
+use self::lane::ConnectionSetup;
 pub use self::publish::{
-    Changed, POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublishError, Published,
-    PublishedPolicy, REVISION_MAX,
+    POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublicationPolicy, PublishError,
+    PublishOutcome, REVISION_MAX, RevisionDiff,
 };
+use self::revisions::ListenTarget;
 pub use self::revisions::Revisions;
-use self::revisions::Whereabouts;
 use self::sentinel::Sentinel;
 use self::standalone::Standalone;
 use self::stats::Counters;
@@ -111,15 +111,15 @@ impl RedisClient {
     /// Starts to connect, in tasks of the present tokio runtime that end with this client.
     ///
     /// # Errors
-    /// [`ConfigError`] if the certificates to trust cannot be read. That a server cannot be
+    /// [`RedisConfigError`] if the certificates to trust cannot be read. That a server cannot be
     /// reached is no error here: it may come later.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
-    pub fn start(config: &RedisConfig, script: LuaScript) -> Result<Self, ConfigError> {
+    pub fn start(config: &RedisConfig, script: LuaScript) -> Result<Self, RedisConfigError> {
         let (counters, reconnected) = (Arc::new(Counters::default()), Arc::new(Notify::new()));
         let dialer = Dialer::for_data(config)?;
-        let setup = LaneSetup {
+        let setup = ConnectionSetup {
             dialer: dialer.clone(),
             script,
             joined_max: config.joined_max,
@@ -127,7 +127,7 @@ impl RedisClient {
             suspicion: Arc::new(Notify::new()),
             reconnected: Arc::clone(&reconnected),
             deadline: config.deadline,
-            silence_max: LaneSetup::silence_max(config.deadline),
+            silence_max: ConnectionSetup::silence_max(config.deadline),
             counters: Arc::clone(&counters),
         };
         let connections = config.connections;
@@ -137,7 +137,7 @@ impl RedisClient {
             }
             Topology::Sentinel { sentinels, master } => {
                 let dialer = Dialer::for_sentinels(config)?;
-                let watch = sentinel::Watch::new(dialer, sentinels, master);
+                let watch = sentinel::MasterWatch::new(dialer, sentinels, master);
                 Servers::Sentinel(Sentinel::start(setup, watch, connections))
             }
             Topology::Cluster { seeds } => {
@@ -181,14 +181,16 @@ impl RedisClient {
     /// # Errors
     /// [`RedisError`] if there is no answer by `deadline`;
     /// [`RedisError::outcome`] says whether the script may have run.
-    pub async fn eval(&self, ask: Ask, deadline: Instant) -> Result<Bytes, RedisError> {
+    pub async fn eval(&self, ask: ScriptArgs, deadline: Instant) -> Result<Bytes, RedisError> {
         self.counters.calls.add_one();
         let reply = match &self.servers {
             Servers::Cluster(cluster) => Box::pin(cluster.eval(ask, deadline)).await,
             Servers::Standalone(servers) => {
-                servers.lanes.call(Request::script(ask), deadline).await
+                servers.lanes.call(ServerRequest::script(ask), deadline).await
             }
-            Servers::Sentinel(servers) => servers.lanes.call(Request::script(ask), deadline).await,
+            Servers::Sentinel(servers) => {
+                servers.lanes.call(ServerRequest::script(ask), deadline).await
+            }
         };
         self.account(reply.and_then(bytes))
     }
@@ -200,12 +202,12 @@ impl RedisClient {
     /// As [`eval`](Self::eval).
     pub(crate) async fn eval_once(
         &self,
-        ask: Ask,
+        ask: ScriptArgs,
         noted: &[u8],
         deadline: Instant,
     ) -> Result<Bytes, RedisError> {
         let (key, noted) = (ask.key.clone(), Bytes::copy_from_slice(noted));
-        let reply = self.command(&key, What::InDebt(ask, noted), deadline).await;
+        let reply = self.command(&key, RequestKind::InDebt(ask, noted), deadline).await;
         self.account(reply.and_then(bytes))
     }
 
@@ -216,7 +218,7 @@ impl RedisClient {
     pub async fn get(&self, key: &[u8], deadline: Instant) -> Result<Option<Bytes>, RedisError> {
         let mut command = redis::cmd("GET");
         command.arg(key);
-        let reply = self.command(key, What::Plain(command), deadline).await;
+        let reply = self.command(key, RequestKind::Plain(command), deadline).await;
         self.account(reply.and_then(|value| match value {
             Value::Nil => Ok(None),
             value => bytes(value).map(Some),
@@ -237,7 +239,7 @@ impl RedisClient {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut command = redis::cmd("SET");
         command.arg(key).arg(value).arg("PX").arg(ttl_ms);
-        let reply = self.command(key, What::Plain(command), deadline).await;
+        let reply = self.command(key, RequestKind::Plain(command), deadline).await;
         self.account(reply.and_then(|value| match value {
             Value::Okay => Ok(()),
             value => bytes(value).map(drop),
@@ -252,7 +254,10 @@ impl RedisClient {
     /// # Errors
     /// [`PublishError`] if it cannot be published, or if Redis did not answer in time, which is a
     /// second for each call and 30 s in all.
-    pub async fn publish(&self, publication: &Publication<'_>) -> Result<Published, PublishError> {
+    pub async fn publish(
+        &self,
+        publication: &Publication<'_>,
+    ) -> Result<PublishOutcome, PublishError> {
         publish::publish(self, publication).await
     }
 
@@ -263,9 +268,9 @@ impl RedisClient {
     /// Outside of a tokio runtime with time and IO.
     pub fn revisions(&self) -> Revisions {
         let whereabouts = match &self.servers {
-            Servers::Standalone(server) => Whereabouts::At(server.target()),
-            Servers::Sentinel(master) => Whereabouts::At(master.target()),
-            Servers::Cluster(cluster) => Whereabouts::Cluster(cluster.nodes()),
+            Servers::Standalone(server) => ListenTarget::At(server.target()),
+            Servers::Sentinel(master) => ListenTarget::At(master.target()),
+            Servers::Cluster(cluster) => ListenTarget::Cluster(cluster.nodes()),
         };
         Revisions::start(self.dialer.clone(), whereabouts)
     }
@@ -283,7 +288,7 @@ impl RedisClient {
     async fn command(
         &self,
         key: &[u8],
-        what: What,
+        what: RequestKind,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
         self.counters.calls.add_one();
@@ -299,7 +304,7 @@ impl RedisClient {
             if matches!(error, RedisError::Timeout { .. }) {
                 self.counters.timeouts.add_one();
             }
-            if error.outcome() == Outcome::Unknown {
+            if error.outcome() == CallEffect::Unknown {
                 self.counters.unknown_outcomes.add_one();
             }
         }
@@ -311,7 +316,7 @@ impl RedisClient {
 fn bytes(reply: Value) -> Result<Bytes, RedisError> {
     match reply {
         Value::BulkString(bytes) => Ok(Bytes::from(bytes)),
-        Value::ServerError(error) => Err(RedisError::Refused(Refusal::from(&error))),
+        Value::ServerError(error) => Err(RedisError::Refused(ServerErrorReply::from(&error))),
         _ => Err(RedisError::Malformed),
     }
 }

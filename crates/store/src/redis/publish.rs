@@ -18,8 +18,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::batch::What;
-use super::{LuaScript, RedisClient, RedisError, Refusal};
+use super::batch::RequestKind;
+use super::{LuaScript, RedisClient, RedisError, ServerErrorReply};
 use crate::{Executed, StoreError};
 
 /// The hash that has the policies.
@@ -72,18 +72,18 @@ pub struct Publication<'p> {
     /// Its number, in 0..=[`REVISION_MAX`]. What comes later has a larger one.
     pub revision: i64,
     /// Every policy, in the order of their names.
-    pub policies: &'p [PublishedPolicy<'p>],
+    pub policies: &'p [PublicationPolicy<'p>],
     /// What is known to have changed. Without it, what is in Redis is written whole.
-    pub changed: Option<Changed<'p>>,
+    pub changed: Option<RevisionDiff<'p>>,
     /// The revision that this one is written in place of: the catalog went back, or is another one. Who
-    /// is told [`Published::Later`], and looks at the catalog after that, and finds that it has not got so
+    /// is told [`PublishOutcome::Later`], and looks at the catalog after that, and finds that it has not got so
     /// far, may say so; and who published that revision of a catalog that is no more.
     pub instead_of: Option<i64>,
 }
 
 /// What is otherwise in a revision than in an earlier one.
 #[derive(Clone, Copy, Debug)]
-pub struct Changed<'p> {
+pub struct RevisionDiff<'p> {
     /// The earlier one.
     pub since: i64,
     /// The names of all policies that are new, changed or gone since. Those that the publication does
@@ -93,7 +93,7 @@ pub struct Changed<'p> {
 
 /// A policy as it is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PublishedPolicy<'p> {
+pub struct PublicationPolicy<'p> {
     /// Unique; it does not begin with `#`.
     pub name: &'p str,
     /// Whose it is.
@@ -108,7 +108,7 @@ pub struct PublishedPolicy<'p> {
 
 /// What became of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Published {
+pub enum PublishOutcome {
     /// It is there now, and those who listen were told.
     Written,
     /// It was there already.
@@ -146,16 +146,16 @@ pub enum PublishError {
 
 /// What the hash says of itself; empty where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Found {
+struct PublishedHead {
     format: String,
     revision: String,
 }
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
-enum Plan {
+enum PublishPlan {
     /// Nothing.
-    Leave(Published),
+    Leave(PublishOutcome),
     /// These policies are to be written in place.
     Change(Vec<String>),
     /// All policies are to be written.
@@ -164,7 +164,7 @@ enum Plan {
 
 /// What a policy's field says.
 #[derive(Serialize)]
-struct Field<'p> {
+struct PolicyField<'p> {
     version: i64,
     state: &'static str,
     app: &'p str,
@@ -175,21 +175,21 @@ struct Field<'p> {
 pub(super) async fn publish(
     client: &RedisClient,
     publication: &Publication<'_>,
-) -> Result<Published, PublishError> {
+) -> Result<PublishOutcome, PublishError> {
     publication.check()?;
     let writer = Writer { client, until: Instant::now() + PUBLISH_MAX };
     for _ in 0..LOOKS_MAX {
         let found = writer.look().await?;
-        let is_done = match Plan::new(&found, publication)? {
-            Plan::Leave(published) => return Ok(published),
-            Plan::Change(policies) => writer.change(&found, publication, policies).await?,
-            Plan::Whole => match writer.write_whole(&found, publication).await? {
-                None => return Ok(Published::Busy),
+        let is_done = match PublishPlan::new(&found, publication)? {
+            PublishPlan::Leave(published) => return Ok(published),
+            PublishPlan::Change(policies) => writer.change(&found, publication, policies).await?,
+            PublishPlan::Whole => match writer.write_whole(&found, publication).await? {
+                None => return Ok(PublishOutcome::Busy),
                 Some(is_done) => is_done,
             },
         };
         if is_done {
-            return Ok(Published::Written);
+            return Ok(PublishOutcome::Written);
         }
     }
     Err(StoreError::Contended { executed: Executed::No }.into())
@@ -216,7 +216,7 @@ impl Publication<'_> {
         Ok(())
     }
 
-    fn policy(&self, name: &str) -> Option<&PublishedPolicy<'_>> {
+    fn policy(&self, name: &str) -> Option<&PublicationPolicy<'_>> {
         let place = self.policies.binary_search_by(|policy| policy.name.cmp(name)).ok()?;
         self.policies.get(place)
     }
@@ -226,14 +226,14 @@ impl Publication<'_> {
     fn changes(&self, there: i64) -> Result<Option<Vec<String>>, PublishError> {
         // What changed since an earlier one than is there contains what changed since.
         let changed = self.changed.filter(|changed| changed.since <= there);
-        let Some(Changed { names, .. }) = changed else { return Ok(None) };
+        let Some(RevisionDiff { names, .. }) = changed else { return Ok(None) };
         if names.len() > CALL_POLICIES_MAX {
             return Ok(None);
         }
         let mut policies = Vec::with_capacity(2 * names.len());
         let mut bytes = 0;
         for name in names {
-            let text = self.policy(name).map_or(Ok(String::new()), PublishedPolicy::field)?;
+            let text = self.policy(name).map_or(Ok(String::new()), PublicationPolicy::field)?;
             if bytes >= CALL_BYTES_MAX {
                 return Ok(None);
             }
@@ -244,7 +244,7 @@ impl Publication<'_> {
     }
 }
 
-impl PublishedPolicy<'_> {
+impl PublicationPolicy<'_> {
     /// What its field of the hash says.
     fn field(&self) -> Result<String, PublishError> {
         let Self { name, app, is_shadow, version, document } = *self;
@@ -255,7 +255,7 @@ impl PublishedPolicy<'_> {
             return Err(unusable(field(), "is not a JSON object"));
         }
         let state = if is_shadow { "shadow" } else { "active" };
-        let text = serde_json::to_string(&Field { version, state, app, document });
+        let text = serde_json::to_string(&PolicyField { version, state, app, document });
         Ok(text.expect("texts and numbers are JSON"))
     }
 }
@@ -272,7 +272,7 @@ fn unusable(field: String, problem: &str) -> PublishError {
     PublishError::Unusable { field, problem: problem.to_owned() }
 }
 
-impl Found {
+impl PublishedHead {
     /// The reply to `HMGET`.
     fn read(reply: &Value) -> Option<Self> {
         let text = |value: &Value| match value {
@@ -286,11 +286,11 @@ impl Found {
     }
 }
 
-impl Plan {
-    fn new(found: &Found, publication: &Publication<'_>) -> Result<Self, PublishError> {
+impl PublishPlan {
+    fn new(found: &PublishedHead, publication: &Publication<'_>) -> Result<Self, PublishError> {
         match found.format.parse() {
             Ok(format) if format > POLICIES_FORMAT => {
-                return Ok(Self::Leave(Published::LaterFormat { format }));
+                return Ok(Self::Leave(PublishOutcome::LaterFormat { format }));
             }
             Ok(POLICIES_FORMAT) => {}
             _ => return Ok(Self::Whole),
@@ -299,8 +299,8 @@ impl Plan {
         let Publication { revision, instead_of, .. } = *publication;
         Ok(match there {
             _ if instead_of == Some(there) => Self::Whole,
-            _ if there == revision => Self::Leave(Published::Known),
-            _ if there > revision => Self::Leave(Published::Later { revision: there }),
+            _ if there == revision => Self::Leave(PublishOutcome::Known),
+            _ if there > revision => Self::Leave(PublishOutcome::Later { revision: there }),
             _ => publication.changes(there)?.map_or(Self::Whole, Self::Change),
         })
     }
@@ -313,16 +313,17 @@ struct Writer<'c> {
 }
 
 impl Writer<'_> {
-    async fn look(&self) -> Result<Found, RedisError> {
+    async fn look(&self) -> Result<PublishedHead, RedisError> {
         let mut command = redis::cmd("HMGET");
         command.arg(POLICIES_KEY).arg("#format").arg("#revision");
-        Found::read(&self.call(What::Plain(command)).await?).ok_or(RedisError::Malformed)
+        PublishedHead::read(&self.call(RequestKind::Plain(command)).await?)
+            .ok_or(RedisError::Malformed)
     }
 
     /// Writes `policies` where `found` still is.
     async fn change(
         &self,
-        found: &Found,
+        found: &PublishedHead,
         publication: &Publication<'_>,
         policies: Vec<String>,
     ) -> Result<bool, RedisError> {
@@ -335,7 +336,7 @@ impl Writer<'_> {
     /// Writes all policies in place of `found`; `None` if somebody else is writing.
     async fn write_whole(
         &self,
-        found: &Found,
+        found: &PublishedHead,
         publication: &Publication<'_>,
     ) -> Result<Option<bool>, PublishError> {
         let attempt = format!("{:016x}", fastrand::u64(..));
@@ -363,17 +364,17 @@ impl Writer<'_> {
 
     /// Whether the script did what it was asked for.
     async fn run(&self, command: Cmd) -> Result<bool, RedisError> {
-        match self.call(What::Other(SCRIPT, command)).await? {
+        match self.call(RequestKind::Other(SCRIPT, command)).await? {
             Value::Int(done @ 0..=1) => Ok(done == 1),
             _ => Err(RedisError::Malformed),
         }
     }
 
-    async fn call(&self, what: What) -> Result<Value, RedisError> {
+    async fn call(&self, what: RequestKind) -> Result<Value, RedisError> {
         let deadline = self.until.min(Instant::now() + CALL_MAX);
         let reply = self.client.command(POLICIES_KEY.as_bytes(), what, deadline).await;
         self.client.account(reply.and_then(|value| match value {
-            Value::ServerError(error) => Err(RedisError::Refused(Refusal::from(&error))),
+            Value::ServerError(error) => Err(RedisError::Refused(ServerErrorReply::from(&error))),
             value => Ok(value),
         }))
     }
@@ -401,8 +402,8 @@ fn stage(attempt: &str, before: &str) -> Cmd {
 /// Adds the first of `policies` to `command`, as many as one call may carry, and gives the others.
 fn add<'p>(
     command: &mut Cmd,
-    policies: &'p [PublishedPolicy<'p>],
-) -> Result<&'p [PublishedPolicy<'p>], PublishError> {
+    policies: &'p [PublicationPolicy<'p>],
+) -> Result<&'p [PublicationPolicy<'p>], PublishError> {
     let (mut bytes, mut count) = (0, 0);
     for policy in policies.iter().take(CALL_POLICIES_MAX) {
         if bytes >= CALL_BYTES_MAX {

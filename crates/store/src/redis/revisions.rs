@@ -18,7 +18,7 @@ use super::backoff::Backoff;
 use super::cluster::Nodes;
 use super::config::Address;
 use super::connection::Dialer;
-use super::lane::Target;
+use super::lane::ConnectTarget;
 use super::publish::POLICIES_CHANNEL;
 use super::task::Task;
 
@@ -39,15 +39,15 @@ pub struct Revisions {
 
 /// Where to listen.
 #[derive(Debug)]
-pub(super) enum Whereabouts {
+pub(super) enum ListenTarget {
     /// At the server that this names.
-    At(watch::Receiver<Target>),
+    At(watch::Receiver<ConnectTarget>),
     /// At any node: they pass messages on to each other.
     Cluster(Arc<Nodes>),
 }
 
 impl Revisions {
-    pub(super) fn start(dialer: Dialer, whereabouts: Whereabouts) -> Self {
+    pub(super) fn start(dialer: Dialer, whereabouts: ListenTarget) -> Self {
         let (sender, latest) = watch::channel(0);
         Self { latest, _listener: Task::start(listen(dialer, whereabouts, sender)) }
     }
@@ -63,7 +63,7 @@ impl Revisions {
     }
 }
 
-impl Whereabouts {
+impl ListenTarget {
     /// A server to listen at; waits until one is known.
     async fn address(&mut self) -> Option<Address> {
         match self {
@@ -87,7 +87,7 @@ impl Whereabouts {
     }
 }
 
-async fn listen(dialer: Dialer, mut whereabouts: Whereabouts, latest: watch::Sender<i64>) {
+async fn listen(dialer: Dialer, mut whereabouts: ListenTarget, latest: watch::Sender<i64>) {
     let mut backoff = Backoff::default();
     loop {
         if let Some(address) = whereabouts.address().await

@@ -21,8 +21,8 @@ use super::backoff::Backoff;
 use super::config::Address;
 use super::connection::Dialer;
 use super::error::ConnectError;
-use super::lane::{LaneSetup, Target};
-use super::standalone::Lanes;
+use super::lane::{ConnectTarget, ConnectionSetup};
+use super::standalone::ConnectionPool;
 use super::task::Task;
 
 /// What a Sentinel publishes when the master has changed.
@@ -43,14 +43,14 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// The lanes to the present master.
 #[derive(Debug)]
 pub(super) struct Sentinel {
-    pub(super) lanes: Lanes,
-    target: watch::Receiver<Target>,
+    pub(super) lanes: ConnectionPool,
+    target: watch::Receiver<ConnectTarget>,
     _supervisor: Task,
 }
 
 /// Which master to watch, and whom to ask.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct MasterWatch {
     dialer: Dialer,
     sentinels: Vec<Address>,
     master: Arc<str>,
@@ -58,31 +58,31 @@ pub(super) struct Watch {
 
 /// What one Sentinel says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Answer {
+struct SentinelReply {
     epoch: u64,
     address: Address,
 }
 
 impl Sentinel {
-    pub(super) fn start(setup: LaneSetup, watch: Watch, connections: usize) -> Self {
-        let setup = LaneSetup { master_only: true, ..setup };
+    pub(super) fn start(setup: ConnectionSetup, watch: MasterWatch, connections: usize) -> Self {
+        let setup = ConnectionSetup { master_only: true, ..setup };
         let (publisher, target) = watch::channel(Err(ConnectError::NotYet));
-        let lanes = Lanes::start(&setup, &target, connections);
+        let lanes = ConnectionPool::start(&setup, &target, connections);
         Self { lanes, target, _supervisor: Task::start(watch.run(publisher, setup.suspicion)) }
     }
 
     /// Where the present master is.
-    pub(super) fn target(&self) -> watch::Receiver<Target> {
+    pub(super) fn target(&self) -> watch::Receiver<ConnectTarget> {
         self.target.clone()
     }
 }
 
-impl Watch {
+impl MasterWatch {
     pub(super) fn new(dialer: Dialer, sentinels: &[Address], master: &Arc<str>) -> Self {
         Self { dialer, sentinels: sentinels.to_vec(), master: Arc::clone(master) }
     }
 
-    async fn run(self, publisher: watch::Sender<Target>, suspicion: Arc<Notify>) {
+    async fn run(self, publisher: watch::Sender<ConnectTarget>, suspicion: Arc<Notify>) {
         let _listeners: Vec<_> = self
             .sentinels
             .iter()
@@ -95,7 +95,7 @@ impl Watch {
         let mut epoch_seen = 0;
         loop {
             match self.ask_all().await {
-                Some(Answer { epoch, address }) if epoch >= epoch_seen => {
+                Some(SentinelReply { epoch, address }) if epoch >= epoch_seen => {
                     epoch_seen = epoch;
                     publish(&publisher, Ok(address));
                 }
@@ -115,7 +115,7 @@ impl Watch {
     }
 
     /// The newest of what the Sentinels say.
-    async fn ask_all(&self) -> Option<Answer> {
+    async fn ask_all(&self) -> Option<SentinelReply> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("MASTER").arg(&*self.master);
         let questions = self.sentinels.iter().map(|sentinel| {
@@ -131,7 +131,7 @@ impl Watch {
     }
 }
 
-fn publish(publisher: &watch::Sender<Target>, news: Target) {
+fn publish(publisher: &watch::Sender<ConnectTarget>, news: ConnectTarget) {
     publisher.send_if_modified(|target| {
         let changed = *target != news;
         *target = news;
@@ -160,7 +160,7 @@ async fn listen(dialer: Dialer, sentinel: Address, master: Arc<str>, suspicion: 
 }
 
 /// The reply to `SENTINEL MASTER`: names and values in turn.
-fn read_answer(reply: &Value) -> Option<Answer> {
+fn read_answer(reply: &Value) -> Option<SentinelReply> {
     let Value::Array(fields) = reply else { return None };
     let field = |name: &str| {
         let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name))?;
@@ -168,7 +168,7 @@ fn read_answer(reply: &Value) -> Option<Answer> {
     };
     let (host, port) = (field("ip")?, field("port")?.parse().ok()?);
     let epoch = field("config-epoch")?.parse().ok()?;
-    Some(Answer { epoch, address: Address::Tcp(host.into(), port) })
+    Some(SentinelReply { epoch, address: Address::Tcp(host.into(), port) })
 }
 
 fn text(value: &Value) -> Option<&str> {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn the_answer_of_a_sentinel_is_read_by_name() {
         let fields = ["name", "m", "ip", "10.0.0.1", "port", "7000", "x", "y", "config-epoch", "5"];
-        let expected = Answer { epoch: 5, address: Address::Tcp("10.0.0.1".into(), 7000) };
+        let expected = SentinelReply { epoch: 5, address: Address::Tcp("10.0.0.1".into(), 7000) };
         assert_eq!(read_answer(&reply(&fields)), Some(expected));
         assert_eq!(read_answer(&reply(&fields[..8])), None);
         assert_eq!(read_answer(&Value::Nil), None);

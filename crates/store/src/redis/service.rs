@@ -20,8 +20,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::LuaScript;
 use super::batch::{self, Call, Packet};
 use super::connection::{Connection, FLIGHTS_MAX};
-use super::error::{ConnectError, Refusal};
-use super::lane::{LaneSetup, REPEATS_MAX, Target, WAITING_MAX};
+use super::error::{ConnectError, ServerErrorReply};
+use super::lane::{ConnectTarget, ConnectionSetup, REPEATS_MAX, WAITING_MAX};
 use super::late::Late;
 use super::load::Load;
 
@@ -30,16 +30,16 @@ use super::load::Load;
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// A connection in use.
-pub(super) struct Service<'a> {
-    setup: &'a LaneSetup,
+pub(super) struct ActiveConnection<'a> {
+    setup: &'a ConnectionSetup,
     load: &'a Arc<Load>,
-    target: &'a mut watch::Receiver<Target>,
+    target: &'a mut watch::Receiver<ConnectTarget>,
     inbox: &'a mut mpsc::Receiver<Call>,
     connection: Connection,
     /// Taken from the inbox and not yet sent, or to be sent again; by another connection if this one breaks.
     waiting: &'a mut VecDeque<Call>,
     late: Late,
-    flights: FuturesUnordered<Flight>,
+    flights: FuturesUnordered<InFlight>,
     /// When each packet in flight was sent, oldest first: replies come in order.
     sent_at: VecDeque<Instant>,
     /// Calls in flight.
@@ -52,22 +52,22 @@ pub(super) struct Service<'a> {
     reloading: bool,
 }
 
-type Flight = Pin<Box<dyn Future<Output = Landing> + Send>>;
+type InFlight = Pin<Box<dyn Future<Output = PacketReply> + Send>>;
 
 /// A packet whose reply has come, or whose connection is lost.
-struct Landing {
-    cargo: Cargo,
+struct PacketReply {
+    cargo: PacketContent,
     reply: RedisResult<Value>,
 }
 
 /// Whose reply it is.
-enum Cargo {
+enum PacketContent {
     Calls(Vec<Call>),
     Reload,
     Ping,
 }
 
-impl Cargo {
+impl PacketContent {
     fn calls(&self) -> usize {
         match self {
             Self::Calls(calls) => calls.len(),
@@ -76,10 +76,10 @@ impl Cargo {
     }
 }
 
-impl<'a> Service<'a> {
+impl<'a> ActiveConnection<'a> {
     pub(super) fn new(
-        (setup, load): (&'a LaneSetup, &'a Arc<Load>),
-        target: &'a mut watch::Receiver<Target>,
+        (setup, load): (&'a ConnectionSetup, &'a Arc<Load>),
+        target: &'a mut watch::Receiver<ConnectTarget>,
         (inbox, waiting): (&'a mut mpsc::Receiver<Call>, &'a mut VecDeque<Call>),
         connection: Connection,
     ) -> Self {
@@ -165,11 +165,11 @@ impl<'a> Service<'a> {
             }
             self.setup.counters.batches.add_one();
             let packet = batch::pack(&self.setup.script, &calls);
-            self.fly(Cargo::Calls(calls), packet);
+            self.fly(PacketContent::Calls(calls), packet);
         }
     }
 
-    fn fly(&mut self, cargo: Cargo, packet: Packet) {
+    fn fly(&mut self, cargo: PacketContent, packet: Packet) {
         let (connection, now) = (self.connection.commands.clone(), Instant::now());
         if self.flights.is_empty() {
             self.busy = (now, 0);
@@ -179,12 +179,12 @@ impl<'a> Service<'a> {
         self.flying += cargo.calls();
         self.flights.push(Box::pin(async move {
             let reply = exchange(connection, packet).await;
-            Landing { cargo, reply }
+            PacketReply { cargo, reply }
         }));
     }
 
-    fn land(&mut self, landing: Landing) -> Result<(), ConnectError> {
-        let Landing { cargo, reply } = landing;
+    fn land(&mut self, landing: PacketReply) -> Result<(), ConnectError> {
+        let PacketReply { cargo, reply } = landing;
         let (now, calls) = (Instant::now(), cargo.calls());
         if let Some(sent) = self.sent_at.pop_front()
             && reply.is_ok()
@@ -207,19 +207,19 @@ impl<'a> Service<'a> {
         };
         let refusal = refusal(&reply);
         match (cargo, refusal) {
-            (Cargo::Calls(calls), Some(refusal)) if &*refusal.code == "NOSCRIPT" => {
+            (PacketContent::Calls(calls), Some(refusal)) if &*refusal.code == "NOSCRIPT" => {
                 self.repeat_behind_reload(calls, &reply);
             }
-            (Cargo::Calls(calls), Some(refusal)) if refusal.means_wrong_server() => {
+            (PacketContent::Calls(calls), Some(refusal)) if refusal.means_wrong_server() => {
                 batch::deliver(calls, reply, &mut self.late);
                 return Err(ConnectError::Refused { address: address(), refusal });
             }
-            (Cargo::Calls(calls), _) => batch::deliver(calls, reply, &mut self.late),
-            (Cargo::Reload, Some(refusal)) => {
+            (PacketContent::Calls(calls), _) => batch::deliver(calls, reply, &mut self.late),
+            (PacketContent::Reload, Some(refusal)) => {
                 return Err(ConnectError::Refused { address: address(), refusal });
             }
-            (Cargo::Reload, None) => self.reloading = false,
-            (Cargo::Ping, _) => {}
+            (PacketContent::Reload, None) => self.reloading = false,
+            (PacketContent::Ping, _) => {}
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ impl<'a> Service<'a> {
             self.reloading = true;
             self.setup.counters.script_reloads.add_one();
             let packet = Packet::One(load(&script));
-            self.fly(Cargo::Reload, packet);
+            self.fly(PacketContent::Reload, packet);
         }
     }
 
@@ -257,7 +257,7 @@ impl<'a> Service<'a> {
                 Err(ConnectError::Silent { address, silence: silence_max })
             }
             None if now.duration_since(self.heard_at) > IDLE_MAX => {
-                self.fly(Cargo::Ping, Packet::One(redis::cmd("PING")));
+                self.fly(PacketContent::Ping, Packet::One(redis::cmd("PING")));
                 Ok(())
             }
             _ => Ok(()),
@@ -277,10 +277,12 @@ async fn exchange(mut connection: MultiplexedConnection, packet: Packet) -> Redi
 }
 
 /// Why the server refused all of what was asked, or served some of it as the wrong server would.
-fn refusal(reply: &Value) -> Option<Refusal> {
+fn refusal(reply: &Value) -> Option<ServerErrorReply> {
     match reply {
-        Value::ServerError(error) => Some(Refusal::from(error)),
-        Value::Array(values) => values.iter().filter_map(refusal).find(Refusal::means_wrong_server),
+        Value::ServerError(error) => Some(ServerErrorReply::from(error)),
+        Value::Array(values) => {
+            values.iter().filter_map(refusal).find(ServerErrorReply::means_wrong_server)
+        }
         _ => None,
     }
 }

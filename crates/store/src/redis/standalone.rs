@@ -6,44 +6,45 @@ use redis::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::batch::Request;
+use super::batch::ServerRequest;
 use super::config::Address;
 use super::error::{ConnectError, RedisError};
-use super::lane::{Lane, LaneSetup, Target};
+use super::lane::{ConnectTarget, ConnectionHandle, ConnectionSetup};
 
 /// Several connections to wherever the target leads.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    lanes: Box<[Lane]>,
+pub(super) struct ConnectionPool {
+    lanes: Box<[ConnectionHandle]>,
     next: AtomicUsize,
 }
 
 /// One server at a fixed address.
 #[derive(Debug)]
 pub(super) struct Standalone {
-    pub(super) lanes: Lanes,
-    target: watch::Sender<Target>,
+    pub(super) lanes: ConnectionPool,
+    target: watch::Sender<ConnectTarget>,
 }
 
 impl Standalone {
-    pub(super) fn start(setup: &LaneSetup, address: Address, connections: usize) -> Self {
+    pub(super) fn start(setup: &ConnectionSetup, address: Address, connections: usize) -> Self {
         let (sender, target) = watch::channel(Ok(address));
-        Self { lanes: Lanes::start(setup, &target, connections), target: sender }
+        Self { lanes: ConnectionPool::start(setup, &target, connections), target: sender }
     }
 
     /// Where the server is.
-    pub(super) fn target(&self) -> watch::Receiver<Target> {
+    pub(super) fn target(&self) -> watch::Receiver<ConnectTarget> {
         self.target.subscribe()
     }
 }
 
-impl Lanes {
+impl ConnectionPool {
     pub(super) fn start(
-        setup: &LaneSetup,
-        target: &watch::Receiver<Target>,
+        setup: &ConnectionSetup,
+        target: &watch::Receiver<ConnectTarget>,
         connections: usize,
     ) -> Self {
-        let lanes = (0..connections).map(|_| Lane::start(setup.clone(), target.clone()));
+        let lanes =
+            (0..connections).map(|_| ConnectionHandle::start(setup.clone(), target.clone()));
         Self { lanes: lanes.collect(), next: AtomicUsize::new(0) }
     }
 
@@ -62,7 +63,7 @@ impl Lanes {
     /// The reply to `request` over the next lane that serves calls.
     pub(super) async fn call(
         &self,
-        request: Request,
+        request: ServerRequest,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
         self.pick().call(request, deadline).await
@@ -76,7 +77,7 @@ impl Lanes {
     }
 
     /// The next lane, or the one after it that serves calls. If none does, the next one says why.
-    fn pick(&self) -> &Lane {
+    fn pick(&self) -> &ConnectionHandle {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let lane = |offset: usize| &self.lanes[first.wrapping_add(offset) % self.lanes.len()];
         (0..self.lanes.len()).map(lane).find(|lane| lane.is_ready()).unwrap_or_else(|| lane(0))

@@ -17,7 +17,7 @@ pub struct Stats {
     pub redirects: u64,
     /// Calls whose deadline passed.
     pub timeouts: u64,
-    /// Calls that failed with [`Outcome::Unknown`](super::Outcome::Unknown).
+    /// Calls that failed with [`CallEffect::Unknown`](super::CallEffect::Unknown).
     pub unknown_outcomes: u64,
     /// Refunds of what was granted to callers that had given up; one may be of several grants.
     pub late_grants: u64,

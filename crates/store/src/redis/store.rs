@@ -1,8 +1,8 @@
 //! The store on Redis: keys to hashes, rules to blobs, replies to verdicts.
 //!
 //! ```text
-//! Request ─▶ state_key, RulesBlob (made once a rule set), Question ─▶ RedisClient ─▶ script
-//! Verdict ◀─ Reply ◀────────────────────────────────────────────────────────────────────┘
+//! StoreRequest ─▶ state_key, RulesBlob (made once a rule set), ScriptRequest ─▶ RedisClient ─▶ script
+//! Verdict ◀─ ScriptReply ◀────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! One call a decision. A key whose state was written under other rules takes a second one. Of two
@@ -24,14 +24,15 @@ use tokio::time::Instant;
 
 use super::blob::BlobRule;
 use super::codec::{
-    Before, Clock, ForeignReply, Question, Reply, RulesBlob, Stamp, debt_key, rules_key,
-    split_charged, state_key, windows_at,
+    ForeignReply, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest, Stamp,
+    debt_key, rules_key, split_charged, state_key, windows_at,
 };
 use super::{
-    Ask, ConfigError, ConnectError, Fleet, LuaScript, Outcome, Presence, Publication, PublishError,
-    Published, RedisClient, RedisConfig, RedisError, Revisions, Stats, affordable, script,
+    CallEffect, ConnectError, Fleet, FleetPresence, LuaScript, Publication, PublishError,
+    PublishOutcome, RedisClient, RedisConfig, RedisConfigError, RedisError, Revisions, ScriptArgs,
+    Stats, affordable, script,
 };
-use crate::{Debt, Executed, Origin, Permits, Request, Store, StoreError};
+use crate::{Debt, Executed, Permits, RuleOrigin, Store, StoreError, StoreRequest};
 
 /// How often rules in use are put into Redis again: one that lost its data has them back soon. They
 /// are kept for twice as long after the last state that was written under them is full again.
@@ -54,7 +55,7 @@ const CALLS_MAX: usize = 8;
 #[derive(Debug)]
 pub struct RedisStore {
     client: RedisClient,
-    clock: Clock,
+    clock: ScriptClock,
     namespace: String,
     rules: RwLock<KnownRules>,
 }
@@ -72,7 +73,7 @@ struct KnownRules {
 struct KnownSet {
     set: Weak<RuleSet>,
     policy: Box<str>,
-    origin: Origin,
+    origin: RuleOrigin,
     blob: RulesBlob,
     /// Until when Redis surely has it.
     kept_until: Option<Instant>,
@@ -83,15 +84,15 @@ impl RedisStore {
     /// be reached yet is no error.
     ///
     /// # Errors
-    /// [`ConfigError`] if the certificates to trust cannot be read.
+    /// [`RedisConfigError`] if the certificates to trust cannot be read.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and IO.
-    pub fn start(config: &RedisConfig) -> Result<Self, ConfigError> {
+    pub fn start(config: &RedisConfig) -> Result<Self, RedisConfigError> {
         let script = LuaScript { text: script::TEXT, sha1: script::SHA1 };
         Ok(Self {
             client: RedisClient::start(config, script)?,
-            clock: Clock::default(),
+            clock: ScriptClock::default(),
             namespace: String::new(),
             rules: RwLock::default(),
         })
@@ -99,7 +100,7 @@ impl RedisStore {
 
     /// The same store, told the time by `clock`.
     #[must_use]
-    pub fn with_clock(self, clock: Clock) -> Self {
+    pub fn with_clock(self, clock: ScriptClock) -> Self {
         Self { clock, ..self }
     }
 
@@ -121,8 +122,12 @@ impl RedisStore {
     ///
     /// # Errors
     /// [`RedisError`] if Redis does not answer within the deadline of a decision.
-    pub async fn note(&self, presence: &mut Presence, now: Micros) -> Result<Fleet, RedisError> {
-        let now_ms = (self.clock != Clock::Server).then_some(now.get() / 1_000);
+    pub async fn note(
+        &self,
+        presence: &mut FleetPresence,
+        now: Micros,
+    ) -> Result<Fleet, RedisError> {
+        let now_ms = (self.clock != ScriptClock::Server).then_some(now.get() / 1_000);
         presence.note(&self.client, now_ms, self.client.deadline()).await
     }
 
@@ -141,7 +146,10 @@ impl RedisStore {
     ///
     /// # Errors
     /// [`PublishError`] if they cannot be published or Redis does not answer.
-    pub async fn publish(&self, publication: &Publication<'_>) -> Result<Published, PublishError> {
+    pub async fn publish(
+        &self,
+        publication: &Publication<'_>,
+    ) -> Result<PublishOutcome, PublishError> {
         self.client.publish(publication).await
     }
 
@@ -157,20 +165,20 @@ impl RedisStore {
     async fn verdict(
         &self,
         debt: Option<&Debt>,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Permits), StoreError> {
         // Redis bounds its keys by its own memory: the quota says nothing here.
-        let Request { policy, key, rules, verb, .. } = *request;
+        let StoreRequest { policy, key, rules, verb, .. } = *request;
         let deadline = self.client.deadline();
         let own = self.blob(request, deadline).await?;
         let state_key = state_key(&self.in_own_namespace(policy), key);
         let debt_key = debt.map(|debt| debt_key(&state_key, debt.id));
         let key = Bytes::from(state_key);
         // Rules of a later version than the caller's, and those that wrote the state.
-        let (mut later, mut before): (Option<RulesBlob>, _) = (None, Wrote::Unsaid);
+        let (mut later, mut before): (Option<RulesBlob>, _) = (None, WriterRules::Unsaid);
         for calls in 0..CALLS_MAX {
-            let question = Question { verb, at, clock: self.clock, before: before.told() };
+            let question = ScriptRequest { verb, at, clock: self.clock, before: before.told() };
             let windows = match &later {
                 None => windows_at(rules, at),
                 Some(later) => windows_of(later, &own, at)?,
@@ -183,7 +191,7 @@ impl RedisStore {
                 }
             };
             let deciding = later.as_ref().unwrap_or(&own);
-            let ask = Ask { key: key.clone(), args: [deciding.to_bytes(), ask.into()] };
+            let ask = ScriptArgs { key: key.clone(), args: [deciding.to_bytes(), ask.into()] };
             let answered = match &debt_key {
                 None => self.client.eval(ask, deadline).await,
                 Some(debt_key) => {
@@ -199,23 +207,23 @@ impl RedisStore {
                 (reply, charged) = charged_of(reply, debt, rules, later.as_ref());
             }
             let reply = match &later {
-                None => Reply::decode(&reply, rules, verb),
+                None => ScriptReply::decode(&reply, rules, verb),
                 Some(later) => decode_later(&reply, later, &own),
             };
             match reply {
-                Ok(Reply::Verdict(verdict)) => return Ok((verdict, charged)),
-                Ok(Reply::Unsupported(unsupported)) => return Err(unsupported.into()),
-                Ok(Reply::Unknown(state)) => {
+                Ok(ScriptReply::Verdict(verdict)) => return Ok((verdict, charged)),
+                Ok(ScriptReply::Unsupported(unsupported)) => return Err(unsupported.into()),
+                Ok(ScriptReply::Unknown(state)) => {
                     let wrote = Box::pin(self.wrote(request, &state, deadline)).await;
                     let wrote = wrote.map_err(|error| failed(error, calls + 1))?;
                     match wrote {
-                        Wrote::Rules(wrote) if wrote.stamp() > deciding.stamp() => {
-                            (later, before) = (Some(wrote), Wrote::Unsaid);
+                        WriterRules::Rules(wrote) if wrote.stamp() > deciding.stamp() => {
+                            (later, before) = (Some(wrote), WriterRules::Unsaid);
                         }
                         older => before = older,
                     }
                 }
-                Ok(Reply::Malformed(what)) => {
+                Ok(ScriptReply::Malformed(what)) => {
                     return Err(unreadable(&format!("the script cannot read the stored {what}")));
                 }
                 Err(foreign) => return Err(unreadable(&foreign.to_string())),
@@ -234,7 +242,7 @@ impl RedisStore {
     /// The blob of the rules of `request`. Those of a policy are in Redis when this returns.
     async fn blob(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         deadline: Instant,
     ) -> Result<RulesBlob, StoreError> {
         let address = Arc::as_ptr(request.rules).addr();
@@ -263,21 +271,21 @@ impl RedisStore {
     /// How long rules are kept that nobody uses any more: as long as the last state under them may be
     /// of use.
     fn life_of(&self, blob: &RulesBlob) -> Duration {
-        let apart = if self.clock == Clock::Server { Duration::ZERO } else { CLOCKS_APART };
+        let apart = if self.clock == ScriptClock::Server { Duration::ZERO } else { CLOCKS_APART };
         Duration::from_micros(blob.life().get()) + apart + 2 * RULES_AGAIN
     }
 
     /// The rules that wrote a state which begins like this.
     async fn wrote(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         state: &[u8],
         deadline: Instant,
-    ) -> Result<Wrote, RedisError> {
-        if request.origin == Origin::Caller {
-            return Ok(RulesBlob::read_brought(state).map_or(Wrote::Lost, Wrote::Rules));
+    ) -> Result<WriterRules, RedisError> {
+        if request.origin == RuleOrigin::Caller {
+            return Ok(RulesBlob::read_brought(state).map_or(WriterRules::Lost, WriterRules::Rules));
         }
-        let Some(stamp) = Stamp::read(state) else { return Ok(Wrote::Lost) };
+        let Some(stamp) = Stamp::read(state) else { return Ok(WriterRules::Lost) };
         let key = rules_key(&self.in_own_namespace(request.policy), stamp.generation());
         let known = self.read(|known| known.kept.get(&key).cloned());
         let rules = match known {
@@ -288,7 +296,7 @@ impl RedisStore {
         if let Some(blob) = &blob {
             self.write(|all| all.keep_rules(key, blob));
         }
-        Ok(blob.map_or(Wrote::Lost, Wrote::Rules))
+        Ok(blob.map_or(WriterRules::Lost, WriterRules::Rules))
     }
 
     /// What is known, also after a panic elsewhere: entries are written whole.
@@ -322,8 +330,8 @@ impl KnownRules {
 }
 
 impl KnownSet {
-    fn new(request: &Request<'_>) -> Result<Self, StoreError> {
-        let Request { policy, rules, origin, .. } = *request;
+    fn new(request: &StoreRequest<'_>) -> Result<Self, StoreError> {
+        let StoreRequest { policy, rules, origin, .. } = *request;
         affordable(rules).map_err(StoreError::TooDear)?;
         Ok(Self {
             set: Arc::downgrade(rules),
@@ -335,25 +343,26 @@ impl KnownSet {
     }
 
     /// Whether it is used in the same way again.
-    fn is_of(&self, request: &Request<'_>) -> bool {
-        let is_same_policy = request.origin == Origin::Caller || *self.policy == *request.policy;
+    fn is_of(&self, request: &StoreRequest<'_>) -> bool {
+        let is_same_policy =
+            request.origin == RuleOrigin::Caller || *self.policy == *request.policy;
         is_same_policy && self.origin == request.origin
     }
 }
 
-/// The rules that wrote a state; see [`Before`].
-enum Wrote {
+/// The rules that wrote a state; see [`PreviousRules`].
+enum WriterRules {
     Unsaid,
     Rules(RulesBlob),
     Lost,
 }
 
-impl Wrote {
-    const fn told(&self) -> Before<'_> {
+impl WriterRules {
+    const fn told(&self) -> PreviousRules<'_> {
         match self {
-            Self::Unsaid => Before::Unsaid,
-            Self::Rules(blob) => Before::Rules(blob),
-            Self::Lost => Before::Lost,
+            Self::Unsaid => PreviousRules::Unsaid,
+            Self::Rules(blob) => PreviousRules::Rules(blob),
+            Self::Lost => PreviousRules::Lost,
         }
     }
 }
@@ -409,24 +418,32 @@ fn charged_of(
 
 /// What the script said under `later` rules, as a verdict of `own`: that of the rule of the same name,
 /// or the first.
-fn decode_later(reply: &[u8], later: &RulesBlob, own: &RulesBlob) -> Result<Reply, ForeignReply> {
+fn decode_later(
+    reply: &[u8],
+    later: &RulesBlob,
+    own: &RulesBlob,
+) -> Result<ScriptReply, ForeignReply> {
     let (later, own) = (later.each(), own.each());
     let limit = |rule: usize| later.get(rule).map(BlobRule::limit);
-    let reply = Reply::decode_with(reply, limit, || None)?;
-    let Reply::Verdict(verdict) = reply else { return Ok(reply) };
+    let reply = ScriptReply::decode_with(reply, limit, || None)?;
+    let ScriptReply::Verdict(verdict) = reply else { return Ok(reply) };
     let same = own.iter().position(|rule| rule.is_named_as(&later[verdict.rule]));
-    Ok(Reply::Verdict(Verdict { rule: same.unwrap_or(0), ..verdict }))
+    Ok(ScriptReply::Verdict(Verdict { rule: same.unwrap_or(0), ..verdict }))
 }
 
 impl Store for RedisStore {
-    async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, StoreError> {
         self.verdict(None, request, at).await.map(|(verdict, _)| verdict)
     }
 
     async fn charge_and_decide(
         &self,
         debt: &Debt,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Permits), StoreError> {
         self.verdict(Some(debt), request, at).await
@@ -436,7 +453,7 @@ impl Store for RedisStore {
     /// anything is made ready for them.
     fn decide_at_once(
         &self,
-        _request: &Request<'_>,
+        _request: &StoreRequest<'_>,
         _at: &Moment<'_>,
     ) -> Option<Result<Verdict, StoreError>> {
         match self.client.refuses()? {
@@ -459,11 +476,11 @@ impl From<RedisError> for StoreError {
     }
 }
 
-impl From<Outcome> for Executed {
-    fn from(outcome: Outcome) -> Self {
+impl From<CallEffect> for Executed {
+    fn from(outcome: CallEffect) -> Self {
         match outcome {
-            Outcome::NotExecuted => Self::No,
-            Outcome::Unknown => Self::Perhaps,
+            CallEffect::NotExecuted => Self::No,
+            CallEffect::Unknown => Self::Perhaps,
         }
     }
 }

@@ -4,14 +4,16 @@ use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
-use super::config::{Address, ConfigError, HOSTS_MAX, Login, Secret, Topology};
+use super::config::{
+    Address, HOSTS_MAX, RedisConfigError, RedisCredentials, RedisPassword, Topology,
+};
 
 /// What a URL says.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) topology: Topology,
     pub(super) tls: bool,
-    pub(super) login: Login,
+    pub(super) login: RedisCredentials,
     pub(super) database: Option<String>,
     pub(super) options: Vec<(String, String)>,
 }
@@ -25,24 +27,24 @@ const SENTINEL_PORT: u16 = 26379;
 /// Takes `url` apart.
 ///
 /// # Errors
-/// [`ConfigError`] that names the part; never with user or password in it.
-pub(super) fn parse(url: &str) -> Result<Parts, ConfigError> {
-    let (scheme, rest) = url.split_once("://").ok_or(ConfigError::Scheme)?;
+/// [`RedisConfigError`] that names the part; never with user or password in it.
+pub(super) fn parse(url: &str) -> Result<Parts, RedisConfigError> {
+    let (scheme, rest) = url.split_once("://").ok_or(RedisConfigError::Scheme)?;
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = place.split_once('/').unwrap_or((place, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (parse_login(login)?, hosts),
-        None => (Login::default(), authority),
+        None => (RedisCredentials::default(), authority),
     };
     // What looks like host and path may be half a password: say nothing of it.
     if path.contains('@') || options.contains('@') || rest.contains('#') {
-        return Err(ConfigError::Credentials);
+        return Err(RedisConfigError::Credentials);
     }
     let (family, tls) = match scheme {
         "unix" => ("unix", false),
         _ => match scheme.strip_prefix("rediss") {
             Some(family) => (family, true),
-            None => (scheme.strip_prefix("redis").ok_or(ConfigError::Scheme)?, false),
+            None => (scheme.strip_prefix("redis").ok_or(RedisConfigError::Scheme)?, false),
         },
     };
     let (topology, database) = match family {
@@ -52,40 +54,40 @@ pub(super) fn parse(url: &str) -> Result<Parts, ConfigError> {
             let sentinels = parse_hosts(hosts, SENTINEL_PORT)?;
             let (master, database) = path.split_once('/').unwrap_or((path, ""));
             if master.is_empty() {
-                return Err(ConfigError::Missing { field: "master name" });
+                return Err(RedisConfigError::Missing { field: "master name" });
             }
             let master = decode("master name", master)?.into();
             (Topology::Sentinel { sentinels, master }, database)
         }
         "+cluster" => (Topology::Cluster { seeds: parse_hosts(hosts, PORT)? }, path),
-        _ => return Err(ConfigError::Scheme),
+        _ => return Err(RedisConfigError::Scheme),
     };
     let database = (!database.is_empty()).then(|| database.to_owned());
     Ok(Parts { topology, tls, login, database, options: parse_options(options)? })
 }
 
-fn parse_login(text: &str) -> Result<Login, ConfigError> {
+fn parse_login(text: &str) -> Result<RedisCredentials, RedisConfigError> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let decoded =
-        |text| percent_decode_str(text).decode_utf8().map_err(|_| ConfigError::Credentials);
+        |text| percent_decode_str(text).decode_utf8().map_err(|_| RedisConfigError::Credentials);
     let (user, password) = (decoded(user)?, decoded(password)?);
     if password.is_empty() {
-        return Err(ConfigError::Missing { field: "password" });
+        return Err(RedisConfigError::Missing { field: "password" });
     }
-    Ok(Login {
+    Ok(RedisCredentials {
         user: (!user.is_empty()).then(|| user.as_ref().into()),
-        password: Some(Secret::new(&password)),
+        password: Some(RedisPassword::new(&password)),
     })
 }
 
-fn parse_options(text: &str) -> Result<Vec<(String, String)>, ConfigError> {
+fn parse_options(text: &str) -> Result<Vec<(String, String)>, RedisConfigError> {
     let mut options = Vec::new();
     for option in text.split('&').filter(|option| !option.is_empty()) {
         let Some((name, value)) = option.split_once('=') else {
-            return Err(ConfigError::UnknownOption { name: option.to_owned() });
+            return Err(RedisConfigError::UnknownOption { name: option.to_owned() });
         };
         let decoded = percent_decode_str(value).decode_utf8();
-        let value = decoded.map_err(|_| ConfigError::Malformed {
+        let value = decoded.map_err(|_| RedisConfigError::Malformed {
             field: "options",
             value: name.to_owned(),
             expected: "an option with a UTF-8 value",
@@ -95,28 +97,28 @@ fn parse_options(text: &str) -> Result<Vec<(String, String)>, ConfigError> {
     Ok(options)
 }
 
-fn parse_socket(hosts: &str, path: &str) -> Result<Address, ConfigError> {
+fn parse_socket(hosts: &str, path: &str) -> Result<Address, RedisConfigError> {
     if !hosts.is_empty() {
         return Err(malformed("path", hosts, "an absolute path, such as `unix:///run/redis.sock`"));
     }
     if path.is_empty() {
-        return Err(ConfigError::Missing { field: "path" });
+        return Err(RedisConfigError::Missing { field: "path" });
     }
     Ok(Address::Unix(Path::new(&format!("/{}", decode("path", path)?)).into()))
 }
 
-fn parse_one_host(text: &str) -> Result<Address, ConfigError> {
+fn parse_one_host(text: &str) -> Result<Address, RedisConfigError> {
     if text.contains(',') {
         let reason = "expected one host; several hosts require `+sentinel` or `+cluster`";
-        return Err(ConfigError::Unusable { field: "host", reason });
+        return Err(RedisConfigError::Unusable { field: "host", reason });
     }
     parse_host(text, PORT)
 }
 
-fn parse_hosts(text: &str, port: u16) -> Result<Vec<Address>, ConfigError> {
+fn parse_hosts(text: &str, port: u16) -> Result<Vec<Address>, RedisConfigError> {
     let hosts: Vec<_> = text.split(',').collect();
     if hosts.len() > HOSTS_MAX {
-        return Err(ConfigError::Range {
+        return Err(RedisConfigError::Range {
             field: "hosts",
             value: hosts.len().to_string(),
             min: 1,
@@ -127,7 +129,7 @@ fn parse_hosts(text: &str, port: u16) -> Result<Vec<Address>, ConfigError> {
 }
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`.
-pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, ConfigError> {
+pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, RedisConfigError> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let v6 = "an address in brackets, such as `[::1]:6379`";
@@ -143,7 +145,7 @@ pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, Confi
         Some("") if !text.ends_with(':') => default_port,
         // Without a host, what stands here may be a password: it is not repeated.
         Some(port) => {
-            port.parse().ok().filter(|&port: &u16| port > 0).ok_or(ConfigError::Unusable {
+            port.parse().ok().filter(|&port: &u16| port > 0).ok_or(RedisConfigError::Unusable {
                 field: "port",
                 reason: "expected a number in 1..=65535",
             })?
@@ -152,7 +154,7 @@ pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, Confi
     };
     let shown = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
     if host.is_empty() {
-        return Err(ConfigError::Missing { field: "host" });
+        return Err(RedisConfigError::Missing { field: "host" });
     }
     if !host.bytes().all(shown) {
         return Err(malformed("host", host, "a host name or an IP address"));
@@ -160,20 +162,20 @@ pub(super) fn parse_host(text: &str, default_port: u16) -> Result<Address, Confi
     Ok(Address::Tcp(host.into(), port))
 }
 
-fn decode(field: &'static str, text: &str) -> Result<String, ConfigError> {
+fn decode(field: &'static str, text: &str) -> Result<String, RedisConfigError> {
     let decoded = percent_decode_str(text).decode_utf8();
     Ok(decoded.map_err(|_| malformed(field, text, "UTF-8"))?.into_owned())
 }
 
-fn malformed(field: &'static str, value: &str, expected: &'static str) -> ConfigError {
-    ConfigError::Malformed { field, value: value.to_owned(), expected }
+fn malformed(field: &'static str, value: &str, expected: &'static str) -> RedisConfigError {
+    RedisConfigError::Malformed { field, value: value.to_owned(), expected }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::redis::{ConfigError, RedisConfig, Topology};
+    use crate::redis::{RedisConfig, RedisConfigError, Topology};
 
-    fn read(url: &str) -> Result<RedisConfig, ConfigError> {
+    fn read(url: &str) -> Result<RedisConfig, RedisConfigError> {
         url.parse()
     }
 

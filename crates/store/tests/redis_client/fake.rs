@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluicegate_store::redis::{Outcome, RedisError};
+use sluicegate_store::redis::{CallEffect, RedisError};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -97,7 +97,7 @@ async fn a_script_that_is_never_there_is_given_up_after_3_repeats() {
     let client = connect(&format!("redis://{}?connections=1&deadline_ms=2000", fake.address)).await;
     let error = count(&client, "a").await.expect_err("the script never runs");
     assert!(matches!(&error, RedisError::Refused(refusal) if &*refusal.code == "NOSCRIPT"));
-    assert_eq!(error.outcome(), Outcome::NotExecuted);
+    assert_eq!(error.outcome(), CallEffect::NotExecuted);
     assert_eq!(fake.count("EVALSHA"), 4);
     assert!(fake.count("SCRIPT LOAD") >= 4, "once at first, and once before each repeat");
 }
@@ -108,7 +108,7 @@ async fn a_server_that_loads_its_data_is_left_and_no_call_is_repeated() {
     let client = connect(&format!("redis://{}?connections=1&deadline_ms=2000", fake.address)).await;
     let error = count(&client, "a").await.expect_err("it is loading");
     assert!(matches!(&error, RedisError::Refused(refusal) if &*refusal.code == "LOADING"));
-    assert_eq!(error.outcome(), Outcome::NotExecuted);
+    assert_eq!(error.outcome(), CallEffect::NotExecuted);
     assert_eq!(fake.count("EVALSHA"), 1);
     until("a new connection was made", async || fake.count("SCRIPT LOAD") > 1).await;
 }
@@ -119,7 +119,7 @@ async fn a_reply_of_another_shape_counts_as_executed() {
     let client = connect(&format!("redis://{}", fake.address)).await;
     let error = count(&client, "a").await.expect_err("the script replies with strings");
     assert_eq!(error, RedisError::Malformed);
-    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert_eq!(error.outcome(), CallEffect::Unknown);
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn an_older_configuration_is_never_gone_back_to() {
     drop(new);
     until("the Sentinel was asked", async || cut_off.count("SENTINEL MASTER") > before + 2).await;
     let error = count(&client, "a").await.expect_err("the master is gone");
-    assert_eq!(error.outcome(), Outcome::NotExecuted);
+    assert_eq!(error.outcome(), CallEffect::NotExecuted);
     assert_eq!(old.count("EVALSHA") + old.count("ROLE"), 0, "nobody came to the old master");
 }
 

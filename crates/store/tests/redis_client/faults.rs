@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_store::redis::{ConnectError, Outcome, RedisError};
+use sluicegate_store::redis::{CallEffect, ConnectError, RedisError};
 use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -88,9 +88,9 @@ async fn replies_that_are_lost_leave_the_outcome_unknown_and_nothing_is_done_twi
     for result in calls.join_all().await {
         let error = result.expect_err("no reply comes through");
         // What still waited here may be one too many for all that is known.
-        let waited = RedisError::Overloaded { outcome: Outcome::NotExecuted };
+        let waited = RedisError::Overloaded { outcome: CallEffect::NotExecuted };
         assert!(matches!(error, RedisError::Timeout { .. }) || error == waited, "{error:?}");
-        if error.outcome() == Outcome::Unknown {
+        if error.outcome() == CallEffect::Unknown {
             sent += 1;
         }
     }
@@ -162,7 +162,7 @@ async fn a_server_that_answers_late_gets_a_timeout_and_no_second_call() {
     proxy.set(late).await.expect("a fault");
     let begun = Instant::now();
     let error = count(&client, "a").await.expect_err("it is too late");
-    assert_eq!(error, RedisError::Timeout { outcome: Outcome::Unknown });
+    assert_eq!(error, RedisError::Timeout { outcome: CallEffect::Unknown });
     assert!(begun.elapsed() <= deadline + 5 * GRACE, "{:?}", begun.elapsed());
     proxy.heal().await.expect("all is well again");
     until("the late call was carried out", async || {
@@ -188,7 +188,8 @@ async fn more_calls_than_may_wait_are_refused_at_once() {
     let mut refused = 0;
     for result in calls.join_all().await {
         let error = result.expect_err("the server hangs");
-        refused += usize::from(error == RedisError::Overloaded { outcome: Outcome::NotExecuted });
+        refused +=
+            usize::from(error == RedisError::Overloaded { outcome: CallEffect::NotExecuted });
     }
     assert!(refused > 1000, "{refused}");
     redis.continue_process().expect("it goes on");
@@ -203,7 +204,7 @@ async fn a_connection_that_is_closed_while_idle_costs_no_call_its_outcome() {
     redis.kill();
     until("it was noticed", async || client.ready().await.is_err()).await;
     let error = count(&client, "a").await.expect_err("nobody is there");
-    assert_eq!(error.outcome(), Outcome::NotExecuted);
+    assert_eq!(error.outcome(), CallEffect::NotExecuted);
     assert_eq!(client.stats().unknown_outcomes, 0);
 }
 
@@ -235,6 +236,6 @@ async fn a_port_where_nobody_listens_fails_at_once_and_says_so() {
     assert_eq!(kind, std::io::ErrorKind::ConnectionRefused);
     let begun = Instant::now();
     let error = count(&client, "a").await.expect_err("nobody listens");
-    assert_eq!(error.outcome(), Outcome::NotExecuted);
+    assert_eq!(error.outcome(), CallEffect::NotExecuted);
     assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
 }

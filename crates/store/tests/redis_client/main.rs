@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluicegate_store::redis::{Ask, LuaScript, RedisClient, RedisConfig, RedisError};
+use sluicegate_store::redis::{LuaScript, RedisClient, RedisConfig, RedisError, ScriptArgs};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -59,9 +59,9 @@ async fn connect(url: &str) -> Arc<RedisClient> {
     Arc::new(client)
 }
 
-fn ask(key: impl AsRef<str>, by: &str) -> Ask {
+fn ask(key: impl AsRef<str>, by: &str) -> ScriptArgs {
     let key = Bytes::from(format!("sg:{}", key.as_ref()));
-    Ask { key, args: [Bytes::from(by.to_owned()), Bytes::new()] }
+    ScriptArgs { key, args: [Bytes::from(by.to_owned()), Bytes::new()] }
 }
 
 /// Adds one to `key`; the count.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluicegate_store::redis::{ConnectError, LuaScript, Outcome, RedisClient, RedisError};
+use sluicegate_store::redis::{CallEffect, ConnectError, LuaScript, RedisClient, RedisError};
 use sluicegate_testkit::{Options, RedisServer, need};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -154,7 +154,7 @@ async fn an_error_of_the_script_may_have_changed_something() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let client = connect(&redis.url()).await;
     let error = client.eval(ask("a", "text"), client.deadline()).await.expect_err("no number");
-    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert_eq!(error.outcome(), CallEffect::Unknown);
     assert_eq!(client.stats().unknown_outcomes, 1);
 }
 
@@ -165,7 +165,7 @@ async fn a_server_that_takes_no_writes_is_left_and_found_again() {
     redis.cli(&["REPLICAOF", "127.0.0.1", "1"]).await.expect("an answer");
     let error = count(&client, "a").await.expect_err("a replica takes no writes");
     assert!(matches!(&error, RedisError::Refused(refusal) if &*refusal.code == "READONLY"));
-    assert_eq!(error.outcome(), Outcome::NotExecuted);
+    assert_eq!(error.outcome(), CallEffect::NotExecuted);
     redis.cli(&["REPLICAOF", "NO", "ONE"]).await.expect("an answer");
     let begun = Instant::now();
     crate::until("the service was back", async || count(&client, "a").await.is_ok()).await;

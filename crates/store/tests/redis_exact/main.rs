@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_store::redis::{RedisConfig, RedisStore};
-use sluicegate_store::{Origin, Quota, Request, Store};
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreRequest};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -38,12 +38,12 @@ fn bucket(rate: u64, burst: u64) -> Arc<RuleSet> {
 /// Whether a check of `key` passes now, by the server's clock.
 async fn passes(store: &RedisStore, key: &[u8], rules: &Arc<RuleSet>) -> bool {
     let verb = &Verb::Check { cost: Cost::ONE };
-    let request = Request {
+    let request = StoreRequest {
         policy: "p",
         key,
         rules,
         verb,
-        origin: Origin::default(),
+        origin: RuleOrigin::default(),
         quota: Quota::default(),
     };
     let verdict = store.decide(&request, &Moment::new(Micros::ZERO)).await;

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use sluicegate_kernel::{Cost, Micros, Moment, Verb};
 use sluicegate_policy::Policy;
-use sluicegate_store::Origin;
-use sluicegate_store::redis::codec::{Before, Clock, Question, RulesBlob, rules_key, state_key};
+use sluicegate_store::RuleOrigin;
+use sluicegate_store::redis::codec::{
+    PreviousRules, RulesBlob, ScriptClock, ScriptRequest, rules_key, state_key,
+};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -24,11 +26,16 @@ fn the_example_of_the_page_is_what_clients_send() {
     let policy = Policy::parse_one(document).expect("a policy");
     let rules = policy.rules_for(b"alice").set();
     let since = Micros::from_secs(1_767_225_600 + 60);
-    let blob = RulesBlob::new(rules, Origin::Policy { since });
+    let blob = RulesBlob::new(rules, RuleOrigin::Policy { since });
     let stamp = blob.stamp().expect("it is a policy's");
     let verb = Verb::Check { cost: Cost::ONE };
     let at = Moment::new(Micros::from_secs(1));
-    let question = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
+    let question = ScriptRequest {
+        verb: &verb,
+        at: &at,
+        clock: ScriptClock::Server,
+        before: PreviousRules::Unsaid,
+    };
     for (what, value) in [
         ("key", state_key(policy.name(), b"alice")),
         ("blob, in hex", hex(blob.as_bytes())),

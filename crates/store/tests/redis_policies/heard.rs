@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_store::redis::{POLICIES_CHANNEL, Published, RedisStore, Revisions};
+use sluicegate_store::redis::{POLICIES_CHANNEL, PublishOutcome, RedisStore, Revisions};
 use sluicegate_testkit::{
     Cluster, ClusterOptions, FaultProxy, Faults, Options, RedisServer, SentinelOptions, Sentinels,
     need, until,
@@ -27,7 +27,7 @@ async fn hears(revisions: &mut Revisions, redis: &RedisServer, first: i64) -> i6
 
 async fn publish(store: &RedisStore, revision: i64) {
     let catalog = Catalog { count: 10, revision };
-    assert_eq!(catalog.publish(store, Some(revision - 1)).await, Ok(Published::Written));
+    assert_eq!(catalog.publish(store, Some(revision - 1)).await, Ok(PublishOutcome::Written));
 }
 
 /// Whether nothing is heard for a moment.

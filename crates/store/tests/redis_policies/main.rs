@@ -12,8 +12,8 @@ mod written;
 use std::collections::BTreeMap;
 
 use sluicegate_store::redis::{
-    Changed, POLICIES_KEY, Publication, PublishError, Published, PublishedPolicy, RedisConfig,
-    RedisStore,
+    POLICIES_KEY, Publication, PublicationPolicy, PublishError, PublishOutcome, RedisConfig,
+    RedisStore, RevisionDiff,
 };
 use sluicegate_testkit::{Cluster, RedisServer, Sentinels};
 
@@ -65,12 +65,17 @@ impl Catalog {
         self,
         store: &RedisStore,
         since: Option<i64>,
-    ) -> Result<Published, PublishError> {
+    ) -> Result<PublishOutcome, PublishError> {
         let policies = self.policies();
         let documents: Vec<_> = policies.keys().map(|name| document(name)).collect();
-        let policies = policies.iter().zip(&documents).map(|((name, version), document)| {
-            PublishedPolicy { name, app: "checkout", is_shadow: false, version: *version, document }
-        });
+        let policies =
+            policies.iter().zip(&documents).map(|((name, version), document)| PublicationPolicy {
+                name,
+                app: "checkout",
+                is_shadow: false,
+                version: *version,
+                document,
+            });
         let policies: Vec<_> = policies.collect();
         let changed = since.unwrap_or(self.revision) + 1..=self.revision;
         let changed: Vec<_> = changed.map(|revision| name(revision % self.count)).collect();
@@ -78,7 +83,7 @@ impl Catalog {
         let publication = Publication {
             revision: self.revision,
             policies: &policies,
-            changed: since.map(|since| Changed { since, names: &names }),
+            changed: since.map(|since| RevisionDiff { since, names: &names }),
             instead_of: None,
         };
         store.publish(&publication).await

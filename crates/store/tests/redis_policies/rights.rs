@@ -1,7 +1,7 @@
 //! The users with the fewest rights: what they are for works, and nothing else does.
 
 use sluicegate_store::redis::{
-    POLICIES_CHANNEL, POLICIES_KEY, PublishError, Published, RedisConfig, acl, program_acl,
+    POLICIES_CHANNEL, POLICIES_KEY, PublishError, PublishOutcome, RedisConfig, acl, program_acl,
 };
 use sluicegate_testkit::{Client, Cluster, ClusterOptions, Error, Options, RedisServer, need};
 
@@ -37,7 +37,7 @@ async fn a_server_publishes_and_listens_with_its_rights() {
     let store = connect(&format!("redis://server:pw@{}", redis.address())).await;
     let catalog = |revision| Catalog { count: 300, revision };
     for (revision, since) in [(1, None), (2, Some(1)), (5, Some(2)), (200, None)] {
-        assert_eq!(catalog(revision).publish(&store, since).await, Ok(Published::Written));
+        assert_eq!(catalog(revision).publish(&store, since).await, Ok(PublishOutcome::Written));
     }
     assert_eq!(there(&redis).await, Some((200, catalog(200).policies())));
     let mut client = log_in(&redis, "server").await;
@@ -52,7 +52,7 @@ async fn a_program_reads_and_listens_and_does_not_publish() {
     let redis = need!(RedisServer::start(options).await);
     let writer = connect(&format!("redis://server:pw@{}", redis.address())).await;
     let catalog = |revision| Catalog { count: 10, revision };
-    assert_eq!(catalog(1).publish(&writer, None).await, Ok(Published::Written));
+    assert_eq!(catalog(1).publish(&writer, None).await, Ok(PublishOutcome::Written));
     let mut client = log_in(&redis, "sluicegate-program").await;
     for command in [
         &["HGETALL", POLICIES_KEY][..],
@@ -91,7 +91,7 @@ async fn the_rights_suffice_in_a_cluster() {
     let heard = async || {
         revision += 1;
         let catalog = Catalog { count: 10, revision };
-        assert_eq!(catalog.publish(&store, Some(revision - 1)).await, Ok(Published::Written));
+        assert_eq!(catalog.publish(&store, Some(revision - 1)).await, Ok(PublishOutcome::Written));
         let patience = std::time::Duration::from_millis(100);
         tokio::time::timeout(patience, revisions.next()).await.ok()
     };

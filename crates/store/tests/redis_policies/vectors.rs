@@ -1,9 +1,12 @@
 //! `spec/vectors/redis-policies.json`, on a real server.
 
 use serde_json::Value as Json;
-use sluicegate_conformance::{Fields, Life, PolicyStep, PublishedAs, PublishedSpec, load_policies};
+use sluicegate_conformance::{
+    HashFields, Life, PolicyStep, PublishedAs, PublishedSpec, load_policies,
+};
 use sluicegate_store::redis::{
-    Changed, POLICIES_CHANNEL, POLICIES_KEY, Publication, Published, PublishedPolicy, RedisStore,
+    POLICIES_CHANNEL, POLICIES_KEY, Publication, PublicationPolicy, PublishOutcome, RedisStore,
+    RevisionDiff,
 };
 use sluicegate_testkit::{Client, Error, Options, RedisServer, need};
 
@@ -48,7 +51,7 @@ async fn live(redis: &RedisServer, life: &Life) {
     }
 }
 
-async fn publish(store: &RedisStore, step: &PolicyStep) -> Published {
+async fn publish(store: &RedisStore, step: &PolicyStep) -> PublishOutcome {
     let PolicyStep::Publish { revision, policies, since, changed, instead_of, .. } = step else {
         panic!("{step:?}")
     };
@@ -60,34 +63,34 @@ async fn publish(store: &RedisStore, step: &PolicyStep) -> Published {
     let publication = Publication {
         revision: *revision,
         policies: &policies,
-        changed: since.map(|since| Changed { since, names: &names }),
+        changed: since.map(|since| RevisionDiff { since, names: &names }),
         instead_of: *instead_of,
     };
     store.publish(&publication).await.expect("the server answers")
 }
 
-fn policy<'p>(name: &'p str, spec: &'p PublishedSpec, document: &'p str) -> PublishedPolicy<'p> {
+fn policy<'p>(name: &'p str, spec: &'p PublishedSpec, document: &'p str) -> PublicationPolicy<'p> {
     let PublishedSpec { version, state, app, document: _ } = spec;
     let is_shadow = match &**state {
         "shadow" => true,
         "active" => false,
         other => panic!("state `{other}`"),
     };
-    PublishedPolicy { name, app, is_shadow, version: *version, document }
+    PublicationPolicy { name, app, is_shadow, version: *version, document }
 }
 
-fn told(published: Published) -> PublishedAs {
+fn told(published: PublishOutcome) -> PublishedAs {
     match published {
-        Published::Written => PublishedAs::Written,
-        Published::Known => PublishedAs::Known,
-        Published::Later { .. } => PublishedAs::Later,
-        Published::LaterFormat { .. } => PublishedAs::LaterFormat,
-        Published::Busy => panic!("nobody else writes"),
+        PublishOutcome::Written => PublishedAs::Written,
+        PublishOutcome::Known => PublishedAs::Known,
+        PublishOutcome::Later { .. } => PublishedAs::Later,
+        PublishOutcome::LaterFormat { .. } => PublishedAs::LaterFormat,
+        PublishOutcome::Busy => panic!("nobody else writes"),
     }
 }
 
 /// What the hash has. There is nothing else.
-async fn fields(redis: &RedisServer) -> Fields {
+async fn fields(redis: &RedisServer) -> HashFields {
     let keys = redis.cli(&["KEYS", "*"]).await.expect("it answers");
     assert!(keys.list().iter().all(|key| key.text() == POLICIES_KEY), "{keys:?}");
     let reply = redis.cli(&["HGETALL", POLICIES_KEY]).await.expect("it answers");
@@ -102,7 +105,7 @@ async fn fields(redis: &RedisServer) -> Fields {
     reply.list().chunks(2).map(field).collect()
 }
 
-async fn put(redis: &RedisServer, hash: &Fields) {
+async fn put(redis: &RedisServer, hash: &HashFields) {
     redis.cli(&["DEL", POLICIES_KEY]).await.expect("it answers");
     for (name, value) in hash {
         let text = match value {

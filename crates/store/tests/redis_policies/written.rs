@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_store::redis::{
-    Changed, POLICIES_KEY, Publication, PublishError, Published, PublishedPolicy, RedisStore,
+    POLICIES_KEY, Publication, PublicationPolicy, PublishError, PublishOutcome, RedisStore,
+    RevisionDiff,
 };
 use sluicegate_store::{Executed, StoreError};
 use sluicegate_testkit::{
@@ -23,7 +24,8 @@ async fn surely(store: &RedisStore, catalog: Catalog, since: Option<i64>) {
     let publishing = async {
         loop {
             match catalog.publish(store, since).await {
-                Ok(Published::Busy) | Err(PublishError::Store(StoreError::Contended { .. })) => {
+                Ok(PublishOutcome::Busy)
+                | Err(PublishError::Store(StoreError::Contended { .. })) => {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 other => return other.expect("it can be published"),
@@ -77,10 +79,10 @@ async fn a_hash_that_many_find_lost_is_written_once() {
         writers.spawn(async move { catalog.publish(&store, Some(6)).await.expect("it answers") });
     }
     let published = writers.join_all().await;
-    let written = published.iter().filter(|published| **published == Published::Written);
+    let written = published.iter().filter(|published| **published == PublishOutcome::Written);
     assert_eq!(written.count(), 1, "{published:?}");
     let others = published.iter().all(|published| {
-        matches!(published, Published::Written | Published::Known | Published::Busy)
+        matches!(published, PublishOutcome::Written | PublishOutcome::Known | PublishOutcome::Busy)
     });
     assert!(others, "{published:?}");
     assert_eq!(there(&redis).await, Some((7, catalog.policies())));
@@ -99,13 +101,13 @@ async fn ten_thousand_policies_are_some_hundred_calls_and_a_change_of_one_is_two
             .map(|published| (published, store.stats().calls - before))
     };
     let (published, whole) = calls(1, None).await.expect("it answers");
-    assert_eq!(published, Published::Written);
+    assert_eq!(published, PublishOutcome::Written);
     // A look, a hundred policies a call, a swap.
     assert_eq!(whole, 102);
-    assert_eq!(calls(2, Some(1)).await, Ok((Published::Written, 2)));
-    assert_eq!(calls(2, Some(1)).await, Ok((Published::Known, 1)));
+    assert_eq!(calls(2, Some(1)).await, Ok((PublishOutcome::Written, 2)));
+    assert_eq!(calls(2, Some(1)).await, Ok((PublishOutcome::Known, 1)));
     let (published, catching_up) = calls(200, Some(2)).await.expect("it answers");
-    assert_eq!(published, Published::Written);
+    assert_eq!(published, PublishOutcome::Written);
     assert!(catching_up <= 110, "what is too much for one call is written whole: {catching_up}");
     let policies = Catalog { count: 10_000, revision: 200 }.policies();
     assert_eq!(there(&redis).await, Some((200, policies)));
@@ -117,7 +119,7 @@ async fn large_policies_travel_few_at_a_time() {
     let store = connect(&redis.url()).await;
     let names: Vec<_> = (0..10).map(|place| format!("p{place}")).collect();
     let text = format!("{{\"name\":\"{}\"}}", "x".repeat(60 << 10));
-    let policies = names.iter().map(|name| PublishedPolicy {
+    let policies = names.iter().map(|name| PublicationPolicy {
         name,
         app: "a\"b",
         is_shadow: true,
@@ -127,7 +129,7 @@ async fn large_policies_travel_few_at_a_time() {
     let policies: Vec<_> = policies.collect();
     let publication =
         Publication { revision: 1, policies: &policies, changed: None, instead_of: None };
-    assert_eq!(store.publish(&publication).await, Ok(Published::Written));
+    assert_eq!(store.publish(&publication).await, Ok(PublishOutcome::Written));
     assert!(store.stats().calls >= 6, "{:?}", store.stats());
     let field = redis.cli(&["HGET", POLICIES_KEY, "p9"]).await.expect("it answers").text();
     let begin = r#"{"version":1,"state":"shadow","app":"a\"b","document":{"name":"xxx"#;
@@ -139,11 +141,11 @@ async fn what_a_writer_left_half_staged_is_seen_by_nobody_and_is_gone_soon() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
     let catalog = |revision| Catalog { count: 10, revision };
-    assert_eq!(catalog(1).publish(&store, None).await, Ok(Published::Written));
+    assert_eq!(catalog(1).publish(&store, None).await, Ok(PublishOutcome::Written));
     // As a writer leaves it that dies.
     redis.cli(&["HSET", NEXT_KEY, "#attempt", "x", "left", "{}"]).await.expect("it answers");
     redis.cli(&["PEXPIRE", NEXT_KEY, "300"]).await.expect("it answers");
-    assert_eq!(catalog(2).publish(&store, None).await, Ok(Published::Busy));
+    assert_eq!(catalog(2).publish(&store, None).await, Ok(PublishOutcome::Busy));
     assert_eq!(there(&redis).await, Some((1, catalog(1).policies())));
     surely(&store, catalog(2), None).await;
     assert_eq!(there(&redis).await, Some((2, catalog(2).policies())));
@@ -192,7 +194,7 @@ async fn what_is_lost_while_it_is_staged_is_staged_again() {
         until("some is staged", PATIENCE, staged).await.expect("it is");
         redis.cli(lost).await.expect("it answers");
         proxy.set(Faults::default()).await.expect("fast");
-        assert_eq!(writing.await.expect("it ends"), Ok(Published::Written));
+        assert_eq!(writing.await.expect("it ends"), Ok(PublishOutcome::Written));
         assert_eq!(there(&redis).await, Some((revision, catalog.policies())));
     }
 }
@@ -203,7 +205,7 @@ async fn a_server_without_memory_changes_nothing() {
     let store = connect(&redis.url()).await;
     // Revision 5 takes a policy away, 4 changes one: the first of the two must not go alone.
     let catalog = |revision| Catalog { count: 10, revision };
-    assert_eq!(catalog(3).publish(&store, None).await, Ok(Published::Written));
+    assert_eq!(catalog(3).publish(&store, None).await, Ok(PublishOutcome::Written));
     let memory = async |bytes: &str| {
         redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await.expect("it answers");
         redis.cli(&["CONFIG", "SET", "maxmemory", bytes]).await.expect("it answers");
@@ -215,16 +217,21 @@ async fn a_server_without_memory_changes_nothing() {
         assert_eq!(there(&redis).await, Some((3, catalog(3).policies())));
     }
     memory("0").await;
-    assert_eq!(catalog(5).publish(&store, Some(3)).await, Ok(Published::Written));
+    assert_eq!(catalog(5).publish(&store, Some(3)).await, Ok(PublishOutcome::Written));
     assert_eq!(there(&redis).await, Some((5, catalog(5).policies())));
 }
 
 #[tokio::test]
 async fn what_cannot_be_published_is_said_by_its_place() {
     let store = start("redis://127.0.0.1:1");
-    let policy =
-        |name, document| PublishedPolicy { name, app: "a", is_shadow: false, version: 1, document };
-    let check = async |revision, policies: &[PublishedPolicy<'_>], problem: &str| {
+    let policy = |name, document| PublicationPolicy {
+        name,
+        app: "a",
+        is_shadow: false,
+        version: 1,
+        document,
+    };
+    let check = async |revision, policies: &[PublicationPolicy<'_>], problem: &str| {
         let publication = Publication { revision, policies, changed: None, instead_of: None };
         let error = store.publish(&publication).await.expect_err("it cannot be published");
         assert_eq!(error.to_string(), problem);
@@ -233,7 +240,7 @@ async fn what_cannot_be_published_is_said_by_its_place() {
     check(1, &[policy("#a", "{}")], "policies[0].name: invalid name `#a`").await;
     let twice = [policy("a", "{}"), policy("a", "{}")];
     check(1, &twice, "policies[1].name: `a` is not in name order").await;
-    let changed = Some(Changed { since: 0, names: &["a", "#revision"] });
+    let changed = Some(RevisionDiff { since: 0, names: &["a", "#revision"] });
     let publication = Publication { revision: 1, policies: &[], changed, instead_of: None };
     let error = store.publish(&publication).await.expect_err("it cannot be published");
     assert_eq!(error.to_string(), "changed.names[1]: invalid name `#revision`");
@@ -267,7 +274,7 @@ async fn a_server_that_forgot_its_scripts_is_told_them_again() {
     for revision in 1..4 {
         redis.script_flush().await.expect("a flush");
         let catalog = Catalog { count: 10, revision };
-        assert_eq!(catalog.publish(&store, Some(revision - 1)).await, Ok(Published::Written));
+        assert_eq!(catalog.publish(&store, Some(revision - 1)).await, Ok(PublishOutcome::Written));
     }
     assert_eq!(store.stats().script_reloads, 3, "and each time once");
 }

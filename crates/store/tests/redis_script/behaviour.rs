@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use sluicegate_conformance::Subject;
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb};
-use sluicegate_store::redis::codec::{Clock, Reply, state_key};
+use sluicegate_store::redis::codec::{ScriptClock, ScriptReply, state_key};
 use sluicegate_store::redis::script::SHA1;
 
 use crate::protocol::{bucket, check, question};
@@ -39,7 +39,7 @@ impl RealRedis {
 #[test]
 fn every_write_leaves_an_end() {
     let Some(server) = RealRedis::start() else { return };
-    let (mut scripted, mut rng) = (Scripted::new(server, Clock::Server), Rng::with_seed(1));
+    let (mut scripted, mut rng) = (Scripted::new(server, ScriptClock::Server), Rng::with_seed(1));
     let mut kept = 0;
     for _ in 0..200 {
         let rules = random::rules(&mut rng);
@@ -61,7 +61,7 @@ fn every_write_leaves_an_end() {
 #[test]
 fn a_lost_end_is_put_back_by_the_next_write() {
     let Some(server) = RealRedis::start() else { return };
-    let mut scripted = Scripted::new(server, Clock::Server);
+    let mut scripted = Scripted::new(server, ScriptClock::Server);
     scripted.start(&RuleSet::single("a", bucket(1, 100)));
     let at = Moment::new(Micros::ZERO);
     scripted.decide(&check(10), &at).unwrap();
@@ -76,7 +76,7 @@ fn a_lost_end_is_put_back_by_the_next_write() {
 #[test]
 fn a_full_budget_is_no_key() {
     let Some(server) = RealRedis::start() else { return };
-    let mut scripted = Scripted::new(server, Clock::Server);
+    let mut scripted = Scripted::new(server, ScriptClock::Server);
     scripted.start(&RuleSet::single("a", bucket(1, 100)));
     let at = Moment::new(Micros::ZERO);
     for back in [Verb::Refund { cost: Cost::new(10).unwrap() }, Verb::Reset] {
@@ -90,7 +90,7 @@ fn a_full_budget_is_no_key() {
 #[test]
 fn a_budget_that_starts_low_is_remembered_after_it_is_full() {
     let Some(server) = RealRedis::start() else { return };
-    let mut scripted = Scripted::new(server, Clock::Server);
+    let mut scripted = Scripted::new(server, ScriptClock::Server);
     let low = TokenBucket::new(Rate::per_second(1000).unwrap(), 1000).unwrap();
     scripted.start(&RuleSet::single("a", low.with_initial(1).unwrap().into()));
     scripted.decide(&check(2), &Moment::new(Micros::ZERO)).unwrap();
@@ -101,7 +101,7 @@ fn a_budget_that_starts_low_is_remembered_after_it_is_full() {
 #[test]
 fn a_refused_check_and_a_peek_write_nothing() {
     let Some(server) = RealRedis::start() else { return };
-    let mut scripted = Scripted::new(server, Clock::Server);
+    let mut scripted = Scripted::new(server, ScriptClock::Server);
     scripted.start(&RuleSet::single("a", bucket(1, 5)));
     let at = Moment::new(Micros::ZERO);
     scripted.decide(&check(5), &at).unwrap();
@@ -121,7 +121,7 @@ fn nothing_that_a_user_wrote_appears_in_the_server() {
     let Some(mut server) = RealRedis::start() else { return };
     let rules = RuleSet::single("secret-rule", bucket(1, 5));
     let (blob, verb) = (blob_of(&rules), check(1));
-    let ask = question(&verb, &rules, Clock::Server, 0);
+    let ask = question(&verb, &rules, ScriptClock::Server, 0);
     for key in [&b"secret-user"[..], b"", b"\0{secret}\r\n", &[b'k'; 1024]] {
         let key = state_key("secret-policy", key);
         server.eval(&[key], &[blob.as_bytes().to_vec(), ask.clone()]).unwrap();
@@ -143,19 +143,19 @@ fn keys_of_one_call_have_decisions_of_their_own() {
     let (one, two) = (RuleSet::single("a", bucket(1, 5)), RuleSet::single("a", bucket(1, 1)));
     let (first, second) = (blob_of(&one), blob_of(&two));
     let (verb, none) = (check(1), [0; 40]);
-    let ask = question(&verb, &one, Clock::Server, 0);
+    let ask = question(&verb, &one, ScriptClock::Server, 0);
     let blobs = [first.as_bytes(), second.as_bytes(), &none, first.as_bytes(), second.as_bytes()];
     let keys: Vec<_> = ["x", "y", "z", "x", "y"].map(|key| state_key("p", key.as_bytes())).into();
     let args: Vec<_> = blobs.iter().flat_map(|blob| [blob.to_vec(), ask.clone()]).collect();
     let replies = server.eval(&keys, &args).unwrap();
-    let decode = |place: usize, rules| Reply::decode(&replies[place], rules, &verb).unwrap();
+    let decode = |place: usize, rules| ScriptReply::decode(&replies[place], rules, &verb).unwrap();
     let remaining = |reply| match reply {
-        Reply::Verdict(verdict) => (verdict.decision.allowed(), verdict.decision.remaining),
+        ScriptReply::Verdict(verdict) => (verdict.decision.allowed(), verdict.decision.remaining),
         other => panic!("{other:?}"),
     };
     assert_eq!(remaining(decode(0, &one)), (true, 4));
     assert_eq!(remaining(decode(1, &two)), (true, 0));
-    assert_eq!(decode(2, &one), Reply::Malformed("rules".into()));
+    assert_eq!(decode(2, &one), ScriptReply::Malformed("rules".into()));
     assert_eq!(remaining(decode(3, &one)), (true, 3));
     assert_eq!(remaining(decode(4, &two)), (false, 0));
     assert_eq!(server.calls().get("time"), Some(&1), "the clock is read once a call");
@@ -166,7 +166,7 @@ fn an_error_of_one_key_is_the_reply_of_that_key() {
     let Some(mut server) = RealRedis::start() else { return };
     let rules = RuleSet::single("a", bucket(1, 5));
     let (blob, verb) = (blob_of(&rules), check(1));
-    let ask = question(&verb, &rules, Clock::Server, 0);
+    let ask = question(&verb, &rules, ScriptClock::Server, 0);
     server.call(&[b"HSET", b"y", b"field", b"value"]);
     let mut call = |keys: &[&str]| {
         let count = keys.len().to_string();
@@ -177,8 +177,8 @@ fn an_error_of_one_key_is_the_reply_of_that_key() {
     };
     let remaining = |reply: &Resp| {
         let Resp::Text(reply) = reply else { panic!("{reply:?}") };
-        match Reply::decode(reply, &rules, &verb) {
-            Ok(Reply::Verdict(verdict)) => verdict.decision.remaining,
+        match ScriptReply::decode(reply, &rules, &verb) {
+            Ok(ScriptReply::Verdict(verdict)) => verdict.decision.remaining,
             other => panic!("{other:?}"),
         }
     };
@@ -199,7 +199,7 @@ fn what_cannot_be_written_is_granted_to_nobody_who_asked_the_same() {
     let Some(mut server) = RealRedis::start() else { return };
     let rules = RuleSet::single("a", bucket(1, 5));
     let (blob, verb) = (blob_of(&rules), check(1));
-    let ask = question(&verb, &rules, Clock::Server, 0);
+    let ask = question(&verb, &rules, ScriptClock::Server, 0);
     let mut call = |memory_max: &[u8]| {
         server.call(&[b"CONFIG", b"SET", b"maxmemory", memory_max]);
         let keys = ["x", "x", "x", "y"];
@@ -214,8 +214,8 @@ fn what_cannot_be_written_is_granted_to_nobody_who_asked_the_same() {
     assert!(refused.iter().all(full), "{refused:?}");
     let left = call(b"0").into_iter().map(|reply| {
         let Resp::Text(reply) = reply else { panic!("{reply:?}") };
-        match Reply::decode(&reply, &rules, &verb) {
-            Ok(Reply::Verdict(verdict)) => verdict.decision.remaining,
+        match ScriptReply::decode(&reply, &rules, &verb) {
+            Ok(ScriptReply::Verdict(verdict)) => verdict.decision.remaining,
             other => panic!("{other:?}"),
         }
     });

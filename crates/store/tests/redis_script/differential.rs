@@ -8,8 +8,8 @@ use sluicegate_conformance::Subject;
 use sluicegate_kernel::{
     Concurrency, Micros, Moment, Rule, RuleSet, SlidingLog, States, Unsupported, Verb, Verdict,
 };
-use sluicegate_store::Origin;
-use sluicegate_store::redis::codec::{Before, Clock, Question, state_value};
+use sluicegate_store::RuleOrigin;
+use sluicegate_store::redis::codec::{PreviousRules, ScriptClock, ScriptRequest, state_value};
 
 use crate::lua::FakeRedis;
 use crate::random;
@@ -29,7 +29,7 @@ const IDLE_US: u64 = 30 * 86_400 * 1_000_000;
 struct Model {
     rules: RuleSet,
     written_by: RuleSet,
-    origin: Origin,
+    origin: RuleOrigin,
     states: States,
 }
 
@@ -80,7 +80,7 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
     let first = random::alike(seed, &mut rng);
     let (written_by, origin, states) = (first.clone(), scripted.origin, States::default());
     let mut model = Model { rules: first, written_by, origin, states };
-    let on_server = scripted.clock == Clock::Server;
+    let on_server = scripted.clock == ScriptClock::Server;
     let mut now = random::start(&mut rng).min(if on_server { 1 << 51 } else { u64::MAX });
     let mut hinted = 0;
     scripted.executor.server.borrow_mut().keys.clear();
@@ -117,7 +117,7 @@ fn history(scripted: &mut Scripted<FakeRedis>, seed: u64) {
     }
 }
 
-fn histories(part: u64, clock: Clock, origin: Origin) {
+fn histories(part: u64, clock: ScriptClock, origin: RuleOrigin) {
     let (steps, base) = match env::var("SLUICEGATE_STEPS") {
         Ok(steps) => (steps.parse().unwrap(), fastrand::u64(0..1 << 40)),
         Err(_) => (STEPS, 0),
@@ -131,22 +131,22 @@ fn histories(part: u64, clock: Clock, origin: Origin) {
 
 #[test]
 fn the_script_is_the_kernel_bit_for_bit_1() {
-    histories(1, Clock::Given, Origin::default());
+    histories(1, ScriptClock::Given, RuleOrigin::default());
 }
 
 #[test]
 fn the_script_is_the_kernel_bit_for_bit_2() {
-    histories(2, Clock::Given, Origin::default());
+    histories(2, ScriptClock::Given, RuleOrigin::default());
 }
 
 #[test]
 fn the_script_is_the_kernel_bit_for_bit_by_limits_that_callers_bring_along() {
-    histories(3, Clock::Given, Origin::Caller);
+    histories(3, ScriptClock::Given, RuleOrigin::Caller);
 }
 
 #[test]
 fn nothing_is_forgotten_too_early_on_the_servers_clock() {
-    histories(4, Clock::Server, Origin::default());
+    histories(4, ScriptClock::Server, RuleOrigin::default());
 }
 
 /// Logs and permits are read eight at a time, which the short states of the other histories do not need.
@@ -157,9 +157,9 @@ fn long_logs_and_lists_of_permits_are_the_kernels_bit_for_bit() {
     for seed in 0..120 {
         let mut rng = Rng::with_seed(seed);
         let rules = RuleSet::single("a", if seed % 2 == 0 { log.clone() } else { held.clone() });
-        let (origin, states) = (Origin::default(), States::default());
+        let (origin, states) = (RuleOrigin::default(), States::default());
         let mut model = Model { rules: rules.clone(), written_by: rules, origin, states };
-        let mut scripted = Scripted::new(FakeRedis::new(), Clock::Given);
+        let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
         scripted.start(&model.rules);
         let (mut now, mut longest) = (1_800_000_000_000_000, 0);
         for step in 0..800 {
@@ -197,8 +197,12 @@ fn the_same_that_is_asked_in_a_row_is_decided_as_if_asked_one_after_the_other() 
             let verb = random::verb(&mut rng, &rules);
             let windows = random::windows(&rules, now);
             let at = Moment::with_windows(Micros::new(now), &windows);
-            let ask =
-                Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Unsaid };
+            let ask = ScriptRequest {
+                verb: &verb,
+                at: &at,
+                clock: ScriptClock::Server,
+                before: PreviousRules::Unsaid,
+            };
             let args = [blob.clone(), ask.encode(&rules)];
             let times = rng.usize(1..=5);
             in_a_row.server.borrow_mut().now_us = now;

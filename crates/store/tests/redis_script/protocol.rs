@@ -5,9 +5,10 @@ use sluicegate_conformance::Subject;
 use sluicegate_kernel::{
     Cost, Micros, Moment, NamedRule, Rate, Retry, Rule, RuleSet, SlidingLog, TokenBucket, Verb,
 };
-use sluicegate_store::Origin;
+use sluicegate_store::RuleOrigin;
 use sluicegate_store::redis::codec::{
-    Before, Clock, ForeignReply, Generation, Question, Reply, RulesBlob, Stamp, state_key,
+    ForeignReply, Generation, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest,
+    Stamp, state_key,
 };
 
 use crate::lua::FakeRedis;
@@ -24,10 +25,10 @@ pub(crate) fn check(cost: u64) -> Verb {
     Verb::Check { cost: Cost::new(cost).unwrap() }
 }
 
-pub(crate) fn question(verb: &Verb, rules: &RuleSet, clock: Clock, now: u64) -> Vec<u8> {
+pub(crate) fn question(verb: &Verb, rules: &RuleSet, clock: ScriptClock, now: u64) -> Vec<u8> {
     let windows = random::windows(rules, now);
     let at = Moment::with_windows(Micros::new(now), &windows);
-    Question { verb, at: &at, clock, before: Before::Unsaid }.encode(rules)
+    ScriptRequest { verb, at: &at, clock, before: PreviousRules::Unsaid }.encode(rules)
 }
 
 /// What the script says about these bytes: its reply, or nothing where it gives up.
@@ -46,7 +47,7 @@ fn cut_or_lengthened_input_is_refused_and_changes_nothing() {
             continue;
         }
         let (blob, mut redis) = (blob_of(&rules), FakeRedis::new());
-        let ask = question(&verb, &rules, Clock::Given, NOW_US);
+        let ask = question(&verb, &rules, ScriptClock::Given, NOW_US);
         for length in (0..blob.as_bytes().len()).step_by(3) {
             let reply = eval(&mut redis, &blob.as_bytes()[..length], &ask);
             assert_eq!(reply.as_deref(), Some(&b"\x04rules"[..]), "{rules:?} cut at {length}");
@@ -66,7 +67,7 @@ fn cut_or_lengthened_input_is_refused_and_changes_nothing() {
 #[test]
 fn numbers_that_are_none_are_refused_and_change_nothing() {
     let mut rng = Rng::with_seed(2);
-    let ask = question(&check(1), &RuleSet::single("a", bucket(1, 1)), Clock::Server, 0);
+    let ask = question(&check(1), &RuleSet::single("a", bucket(1, 1)), ScriptClock::Server, 0);
     for _ in 0..500 {
         let rules = random::rules(&mut rng);
         let [named] = rules.rules() else { continue };
@@ -125,7 +126,7 @@ fn a_foreign_state_is_refused_and_stays() {
         if rules.supports(&verb).is_err() || verb == Verb::Reset {
             continue;
         }
-        let mut scripted = Scripted::new(FakeRedis::new(), Clock::Given);
+        let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
         scripted.start(&rules);
         let blob = blob_of(&rules);
         let tail: Vec<_> = (0..rng.usize(0..5)).map(|_| rng.u8(..)).collect();
@@ -139,7 +140,7 @@ fn a_foreign_state_is_refused_and_stays() {
         let empty = rules.rules().len() > 1 && tail == [0];
         let holders = rules.rules()[0].rule.holds_permits() && tail == [0; 4];
         assert!(
-            reply == Reply::Malformed("state".into()) || empty || holders,
+            reply == ScriptReply::Malformed("state".into()) || empty || holders,
             "{tail:?} {reply:?}"
         );
         if !empty && !holders {
@@ -154,19 +155,28 @@ fn rules_that_nobody_knows_leave_nothing() {
     let mut redis = FakeRedis::new();
     redis.server.borrow_mut().now_us = NOW_US;
     let (verb, at) = (check(1), Moment::new(Micros::ZERO));
-    let ask = question(&verb, &old, Clock::Server, 0);
+    let ask = question(&verb, &old, ScriptClock::Server, 0);
     eval(&mut redis, blob_of(&old).as_bytes(), &ask).unwrap();
     let before = redis.value("k");
 
     let blob = blob_of(&new);
     let reply = eval(&mut redis, blob.as_bytes(), &ask).unwrap();
-    let Ok(Reply::Unknown(state)) = Reply::decode(&reply, &new, &verb) else { panic!() };
+    let Ok(ScriptReply::Unknown(state)) = ScriptReply::decode(&reply, &new, &verb) else {
+        panic!()
+    };
     assert_eq!(Stamp::read(&state), blob_of(&old).stamp());
     assert_eq!(redis.value("k"), before, "a question about rules changes nothing");
 
-    let lost = Question { verb: &verb, at: &at, clock: Clock::Server, before: Before::Lost };
+    let lost = ScriptRequest {
+        verb: &verb,
+        at: &at,
+        clock: ScriptClock::Server,
+        before: PreviousRules::Lost,
+    };
     let reply = eval(&mut redis, blob.as_bytes(), &lost.encode(&new)).unwrap();
-    let Ok(Reply::Verdict(verdict)) = Reply::decode(&reply, &new, &verb) else { panic!() };
+    let Ok(ScriptReply::Verdict(verdict)) = ScriptReply::decode(&reply, &new, &verb) else {
+        panic!()
+    };
     assert!(!verdict.decision.allowed(), "what nobody knows counts as used up");
     assert_eq!(verdict.decision.retry_after(), Some(Micros::new(100_000)));
     assert!(redis.value("k").unwrap().starts_with(blob.head()));
@@ -177,12 +187,12 @@ fn a_state_keeps_the_instant_of_the_rules_that_wrote_it_until_others_do() {
     let rules = [RuleSet::single("a", bucket(1, 9)), random::rules(&mut Rng::with_seed(9))];
     for rules in rules.iter().filter(|rules| rules.supports(&check(1)).is_ok()) {
         let taken_over =
-            |seconds: u64| Origin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) };
+            |seconds: u64| RuleOrigin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) };
         let [first, later] = [1_u64, 2].map(|seconds| RulesBlob::new(rules, taken_over(seconds)));
         assert!(first.stamp() < later.stamp() && first.head() != later.head());
         let mut redis = FakeRedis::new();
         redis.server.borrow_mut().now_us = NOW_US;
-        let ask = question(&check(1), rules, Clock::Server, NOW_US);
+        let ask = question(&check(1), rules, ScriptClock::Server, NOW_US);
         for blob in [&first, &later] {
             eval(&mut redis, blob.as_bytes(), &ask).unwrap();
             assert!(redis.value("k").unwrap().starts_with(first.head()));
@@ -195,7 +205,7 @@ fn rules_that_callers_bring_along_are_read_where_they_wrote() {
     let mut rng = Rng::with_seed(6);
     for _ in 0..2_000 {
         let rules = random::rules(&mut rng);
-        let blob = RulesBlob::new(&rules, Origin::Caller);
+        let blob = RulesBlob::new(&rules, RuleOrigin::Caller);
         let state = [blob.head(), &[7; 9]].concat();
         assert_eq!(RulesBlob::read_brought(&state).as_ref(), Some(&blob), "{rules:?}");
         assert!(blob.stamp().is_none() && blob.head().len() <= 1_024);
@@ -207,7 +217,7 @@ fn rules_that_callers_bring_along_are_read_where_they_wrote() {
 #[test]
 fn a_peek_under_new_rules_changes_nothing() {
     let (old, new) = (RuleSet::single("a", bucket(1, 100)), RuleSet::single("a", bucket(10, 20)));
-    let mut scripted = Scripted::new(FakeRedis::new(), Clock::Given);
+    let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Given);
     scripted.start(&old);
     let at = Moment::new(Micros::new(NOW_US));
     scripted.decide(&check(30), &at).unwrap();
@@ -224,7 +234,7 @@ fn clocks_that_differ_add_nothing_to_a_budget() {
     let (rate, burst) = (100, 50);
     for rule in [bucket(rate, burst), SlidingLog::new(burst, Micros::SECOND).unwrap().into()] {
         let mut rng = Rng::with_seed(4);
-        let mut scripted = Scripted::new(FakeRedis::new(), Clock::Client);
+        let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Client);
         scripted.start(&RuleSet::single("a", rule.clone()));
         let (mut latest, mut granted) = (NOW_US, 0);
         for step in 0..5_000 {
@@ -247,7 +257,7 @@ fn clocks_that_differ_add_nothing_to_a_budget() {
 /// the next one would see that time pass once more.
 #[test]
 fn a_budget_that_is_full_again_is_remembered_for_clocks_that_are_behind() {
-    let mut scripted = Scripted::new(FakeRedis::new(), Clock::Client);
+    let mut scripted = Scripted::new(FakeRedis::new(), ScriptClock::Client);
     scripted.start(&RuleSet::single("a", bucket(100, 10)));
     let mut granted = 0;
     for round in 1..=100 {
@@ -303,16 +313,18 @@ fn replies_of_others_are_refused() {
     let verb = check(1);
     let mut reply = vec![0; 27];
     reply[6..13].fill(0xff);
-    let Ok(Reply::Verdict(verdict)) = Reply::decode(&reply, &rules, &verb) else { panic!() };
+    let Ok(ScriptReply::Verdict(verdict)) = ScriptReply::decode(&reply, &rules, &verb) else {
+        panic!()
+    };
     assert_eq!(verdict.decision.retry_after(), None);
     assert!(Retry::Never > Retry::After(Micros::MAX));
     for length in (0..27).chain([28]) {
         let reply = vec![1; length];
         let refused = Err(ForeignReply { length });
-        assert_eq!(Reply::decode(&reply, &rules, &verb), refused);
+        assert_eq!(ScriptReply::decode(&reply, &rules, &verb), refused);
     }
-    assert!(Reply::decode(&[5], &rules, &verb).is_err());
+    assert!(ScriptReply::decode(&[5], &rules, &verb).is_err());
     reply[1] = 1;
-    assert!(Reply::decode(&reply, &rules, &verb).is_err(), "there is no second rule");
-    assert!(Reply::decode(&[2], &rules, &verb).is_err(), "these rules know the verb");
+    assert!(ScriptReply::decode(&reply, &rules, &verb).is_err(), "there is no second rule");
+    assert!(ScriptReply::decode(&[2], &rules, &verb).is_err(), "these rules know the verb");
 }

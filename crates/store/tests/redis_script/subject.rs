@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use sluicegate_conformance::Subject;
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
-use sluicegate_store::Origin;
+use sluicegate_store::RuleOrigin;
 use sluicegate_store::redis::codec::{
-    Before, Clock, Generation, Question, Reply, RulesBlob, Stamp,
+    Generation, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest, Stamp,
 };
 
 /// Something that runs the script.
@@ -17,14 +17,14 @@ pub(crate) trait Executor {
 
 /// The blob of a policy's `rules`, taken over before all others.
 pub(crate) fn blob_of(rules: &RuleSet) -> RulesBlob {
-    RulesBlob::new(rules, Origin::default())
+    RulesBlob::new(rules, RuleOrigin::default())
 }
 
 /// One key, and every rule set that it was ever decided under.
 pub(crate) struct Scripted<E> {
     pub(crate) executor: E,
-    pub(crate) clock: Clock,
-    pub(crate) origin: Origin,
+    pub(crate) clock: ScriptClock,
+    pub(crate) origin: RuleOrigin,
     pub(crate) key: String,
     keys: u64,
     rules: Option<RuleSet>,
@@ -32,38 +32,49 @@ pub(crate) struct Scripted<E> {
 }
 
 impl<E: Executor> Scripted<E> {
-    pub(crate) fn new(executor: E, clock: Clock) -> Self {
+    pub(crate) fn new(executor: E, clock: ScriptClock) -> Self {
         let (key, history) = (String::new(), HashMap::new());
-        let origin = Origin::default();
+        let origin = RuleOrigin::default();
         Self { executor, clock, origin, key, keys: 0, rules: None, history }
     }
 
     /// What the script answers to one question, as a client asks it.
-    pub(crate) fn ask(&mut self, verb: &Verb, at: &Moment<'_>) -> Reply {
+    pub(crate) fn ask(&mut self, verb: &Verb, at: &Moment<'_>) -> ScriptReply {
         let (rules, clock) = (self.rules.clone().unwrap(), self.clock);
         let blob = RulesBlob::new(&rules, self.origin);
-        let mut question = Question { verb, at, clock, before: Before::Unsaid };
+        let mut question = ScriptRequest { verb, at, clock, before: PreviousRules::Unsaid };
         let reply = self.once(&rules, &blob, &question);
-        let Reply::Unknown(state) = reply else { return reply };
+        let ScriptReply::Unknown(state) = reply else { return reply };
         let before = match self.origin {
-            Origin::Caller => RulesBlob::read_brought(&state),
-            Origin::Policy { .. } => {
+            RuleOrigin::Caller => RulesBlob::read_brought(&state),
+            RuleOrigin::Policy { .. } => {
                 Stamp::read(&state).and_then(|stamp| self.history.get(&stamp.generation())).cloned()
             }
         };
-        question.before = before.as_ref().map_or(Before::Lost, Before::Rules);
+        question.before = before.as_ref().map_or(PreviousRules::Lost, PreviousRules::Rules);
         let encoded = question.encode(&rules);
         self.eval(&rules, &blob, encoded, verb)
     }
 
-    fn once(&mut self, rules: &RuleSet, blob: &RulesBlob, question: &Question<'_>) -> Reply {
+    fn once(
+        &mut self,
+        rules: &RuleSet,
+        blob: &RulesBlob,
+        question: &ScriptRequest<'_>,
+    ) -> ScriptReply {
         self.eval(rules, blob, question.encode(rules), question.verb)
     }
 
-    fn eval(&mut self, rules: &RuleSet, blob: &RulesBlob, ask: Vec<u8>, verb: &Verb) -> Reply {
+    fn eval(
+        &mut self,
+        rules: &RuleSet,
+        blob: &RulesBlob,
+        ask: Vec<u8>,
+        verb: &Verb,
+    ) -> ScriptReply {
         let args = [blob.as_bytes().to_vec(), ask];
         let replies = self.executor.eval(std::slice::from_ref(&self.key), &args).unwrap();
-        Reply::decode(&replies[0], rules, verb).unwrap()
+        ScriptReply::decode(&replies[0], rules, verb).unwrap()
     }
 }
 
@@ -76,8 +87,8 @@ impl<E: Executor> Subject for Scripted<E> {
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         match self.ask(verb, at) {
-            Reply::Verdict(verdict) => Ok(verdict),
-            Reply::Unsupported(unsupported) => Err(unsupported),
+            ScriptReply::Verdict(verdict) => Ok(verdict),
+            ScriptReply::Unsupported(unsupported) => Err(unsupported),
             other => panic!("{other:?}"),
         }
     }

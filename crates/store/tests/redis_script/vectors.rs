@@ -1,14 +1,14 @@
 //! The vectors of `spec/`.
 
 use sluicegate_conformance::{load, run};
-use sluicegate_store::redis::codec::Clock;
+use sluicegate_store::redis::codec::ScriptClock;
 
 use crate::lua::FakeRedis;
 use crate::server::RealRedis;
 use crate::subject::{Executor, Scripted};
 
 pub(crate) fn answers_every_vector(executor: impl Executor) {
-    let mut subject = Scripted::new(executor, Clock::Given);
+    let mut subject = Scripted::new(executor, ScriptClock::Given);
     let vectors = load().unwrap();
     assert!(vectors.len() > 50, "only {} vectors", vectors.len());
     let mut problems = Vec::new();

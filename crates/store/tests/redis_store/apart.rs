@@ -22,7 +22,7 @@ async fn connect(redis: &RedisServer) -> Arc<RedisStore> {
     let config: RedisConfig = url.parse().expect("a URL of the test");
     let store = RedisStore::start(&config).expect("a configuration of the test");
     store.ready().await.expect("the server of the test is there");
-    Arc::new(store.with_clock(sluicegate_store::redis::codec::Clock::Given))
+    Arc::new(store.with_clock(sluicegate_store::redis::codec::ScriptClock::Given))
 }
 
 /// Each caller takes a permit of its own key, all at once.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb};
 use sluicegate_store::redis::RedisStore;
-use sluicegate_store::redis::codec::{Clock, RulesBlob};
-use sluicegate_store::{Origin, Quota, Request, Store};
+use sluicegate_store::redis::codec::{RulesBlob, ScriptClock};
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreRequest};
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use crate::{ask_as, bucket, connect, passed_as, version};
@@ -24,7 +24,7 @@ fn twins() -> (Arc<RuleSet>, Arc<RuleSet>) {
     let mut seen: HashMap<[u8; 3], u64> = HashMap::new();
     for burst in 10.. {
         let rules = bucket(1, burst);
-        let blob = RulesBlob::new(&rules, Origin::default());
+        let blob = RulesBlob::new(&rules, RuleOrigin::default());
         let hash = Sha256::digest(blob.rules());
         let first = *hash.first_chunk().expect("a hash has 32 bytes");
         if let Some(other) = seen.insert(first, burst) {
@@ -41,7 +41,7 @@ async fn rules_whose_hashes_begin_alike_are_told_apart() {
     let store = connect(&redis.url()).await;
     for (policy, rules) in [("p", &one), ("q", &other)] {
         let verb = Verb::Check { cost: Cost::new(5).expect("a cost") };
-        let request = Request {
+        let request = StoreRequest {
             policy,
             key: b"key",
             rules,
@@ -54,7 +54,7 @@ async fn rules_whose_hashes_begin_alike_are_told_apart() {
     }
     // The callers' limits were once kept where those of policies were.
     let check = Verb::Check { cost: Cost::ONE };
-    ask_as(Origin::Caller, &store, b"other", (&other, &check), NOW).await.expect("it answers");
+    ask_as(RuleOrigin::Caller, &store, b"other", (&other, &check), NOW).await.expect("it answers");
 
     let after = connect(&redis.url()).await;
     assert_eq!(passed_as(version(2), &after, b"key", (&bucket(1, 6), 6), NOW).await, 1, "of 6");
@@ -70,13 +70,14 @@ async fn limits_that_callers_bring_along_leave_one_key_and_its_usage() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
     for burst in 100..1_100 {
-        let passed = passed_as(Origin::Caller, &store, b"key", (&bucket(1, burst), 1), NOW).await;
+        let passed =
+            passed_as(RuleOrigin::Caller, &store, b"key", (&bucket(1, burst), 1), NOW).await;
         assert_eq!(passed, u64::from(burst >= 100), "{burst}");
     }
     let size = redis.cli(&["DBSIZE"]).await.expect("it answers").int();
     assert_eq!(size, 1, "a thousand limits on one key are one key");
     let other = connect(&redis.url()).await;
-    let passed = passed_as(Origin::Caller, &other, b"key", (&bucket(1, 1_010), 20), NOW).await;
+    let passed = passed_as(RuleOrigin::Caller, &other, b"key", (&bucket(1, 1_010), 20), NOW).await;
     assert_eq!(passed, 10, "1000 are in use for every caller");
 }
 
@@ -85,7 +86,7 @@ async fn rules_outlive_their_states_and_no_more() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let config = format!("{}?{}", redis.url(), crate::OPTIONS).parse().expect("a URL of the test");
     let store = RedisStore::start(&config).expect("a configuration of the test");
-    let store = store.with_clock(Clock::Server);
+    let store = store.with_clock(ScriptClock::Server);
     store.ready().await.expect("the server of the test is there");
     let slow = TokenBucket::new(Rate::new(1, Micros::from_secs(3_600)).expect("a rate"), 48);
     let slow = Arc::new(RuleSet::single("burst", slow.expect("a bucket").into()));

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use sluicegate_kernel::{Cost, Micros, Moment, PermitId, States, Verb};
 use sluicegate_policy::{Document, PolicySet};
-use sluicegate_store::{Charge, Debt, Origin, Permits, Quota, Request, Store};
+use sluicegate_store::{Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreRequest};
 use sluicegate_testkit::{Cluster, ClusterOptions, Options, RedisServer, need};
 
 use crate::{bucket, connect, passed};
@@ -66,8 +66,8 @@ async fn redis_charges_a_debt_as_the_kernel_does_and_once() {
             now = now.plus(Micros::from_millis(rng.u64(0..400)));
             let windows = rules.windows(now);
             let at = Moment::with_windows(now, windows.as_slice());
-            let (verb, origin) = (verb(&mut rng, holds_permits), Origin::default());
-            let request = Request {
+            let (verb, origin) = (verb(&mut rng, holds_permits), RuleOrigin::default());
+            let request = StoreRequest {
                 policy: name,
                 key: b"k",
                 rules: rules.set(),
@@ -115,8 +115,8 @@ async fn a_debt_is_charged_in_a_cluster_too() {
     let rules = bucket(1, 100);
     for key in 0..32_u8 {
         let verb = Verb::Peek { cost: Cost::ONE };
-        let origin = Origin::default();
-        let request = Request {
+        let origin = RuleOrigin::default();
+        let request = StoreRequest {
             policy: "p",
             key: &[key],
             rules: &rules,

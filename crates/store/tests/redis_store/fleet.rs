@@ -1,14 +1,14 @@
 //! Nodes note in Redis that they live: they are counted, and a Redis that forgets is noticed.
 
 use sluicegate_kernel::Micros;
-use sluicegate_store::redis::{Fleet, Presence, RedisStore};
+use sluicegate_store::redis::{Fleet, FleetPresence, RedisStore};
 use sluicegate_testkit::{Options, RedisServer, need};
 
 use crate::connect;
 
 const NOW: Micros = Micros::from_secs(1_800_000_000);
 
-async fn note(store: &RedisStore, presence: &mut Presence, seconds: u64) -> (u32, bool) {
+async fn note(store: &RedisStore, presence: &mut FleetPresence, seconds: u64) -> (u32, bool) {
     let now = NOW.plus(Micros::from_secs(seconds));
     let Fleet { nodes, has_forgotten } =
         store.note(presence, now).await.expect("the server of the test is there");
@@ -19,7 +19,7 @@ async fn note(store: &RedisStore, presence: &mut Presence, seconds: u64) -> (u32
 async fn nodes_that_live_are_counted_and_one_that_is_silent_for_long_is_not() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
-    let (mut one, mut other) = (Presence::new(1), Presence::new(2));
+    let (mut one, mut other) = (FleetPresence::new(1), FleetPresence::new(2));
     assert_eq!(note(&store, &mut one, 0).await, (1, false));
     assert_eq!(note(&store, &mut other, 1).await, (2, false));
     assert_eq!(note(&store, &mut one, 15).await, (2, false));
@@ -31,7 +31,7 @@ async fn nodes_that_live_are_counted_and_one_that_is_silent_for_long_is_not() {
 async fn a_redis_that_has_forgotten_is_noticed_by_every_node_once() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
-    let (mut one, mut other) = (Presence::new(1), Presence::new(2));
+    let (mut one, mut other) = (FleetPresence::new(1), FleetPresence::new(2));
     for presence in [&mut one, &mut other] {
         assert!(!note(&store, presence, 0).await.1);
     }

@@ -8,9 +8,9 @@ use sluicegate_kernel::{
     Concurrency, Cost, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, PermitId, Rate,
     RuleSet, SlidingLog, SlidingWindow, TokenBucket, Verb,
 };
-use sluicegate_store::redis::codec::Clock;
+use sluicegate_store::redis::codec::ScriptClock;
 use sluicegate_store::redis::{RedisConfig, RedisStore};
-use sluicegate_store::{Origin, Quota, Request, Store, StoreError};
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreError, StoreRequest};
 use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
 
 /// How late replies come: long after a deadline, and before a connection counts as dead.
@@ -34,7 +34,8 @@ fn jobs() -> Arc<RuleSet> {
 async fn connect(address: impl std::fmt::Display, deadline_ms: u32) -> RedisStore {
     let url = format!("redis://{address}?deadline_ms={deadline_ms}");
     let config: RedisConfig = url.parse().expect("a URL of the test");
-    let store = RedisStore::start(&config).expect("a configuration").with_clock(Clock::Server);
+    let store =
+        RedisStore::start(&config).expect("a configuration").with_clock(ScriptClock::Server);
     store.ready().await.expect("the server of the test is there");
     store
 }
@@ -42,7 +43,7 @@ async fn connect(address: impl std::fmt::Display, deadline_ms: u32) -> RedisStor
 /// What is left after `verb`.
 async fn ask(store: &RedisStore, rules: &Arc<RuleSet>, verb: &Verb) -> Result<u64, StoreError> {
     let (policy, key, quota) = ("p", &b"k"[..], Quota::default());
-    let request = Request { policy, key, rules, verb, origin: Origin::default(), quota };
+    let request = StoreRequest { policy, key, rules, verb, origin: RuleOrigin::default(), quota };
     let at = Moment::new(Micros::from_secs(1_800_000_000));
     store.decide(&request, &at).await.map(|verdict| verdict.decision.remaining)
 }

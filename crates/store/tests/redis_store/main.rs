@@ -15,16 +15,16 @@ mod versions;
 use std::sync::Arc;
 
 use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, TokenBucket, Verb, Verdict};
-use sluicegate_store::redis::codec::Clock;
+use sluicegate_store::redis::codec::ScriptClock;
 use sluicegate_store::redis::{RedisConfig, RedisStore};
-use sluicegate_store::{Origin, Quota, Request, Store, StoreError};
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreError, StoreRequest};
 
 /// Long deadlines: what is told here is what is decided, not how fast on a busy machine.
 const OPTIONS: &str = "deadline_ms=5000&connect_timeout_ms=5000";
 
 fn start(url: &str) -> RedisStore {
     let config: RedisConfig = format!("{url}?{OPTIONS}").parse().expect("a URL of the test");
-    RedisStore::start(&config).expect("a configuration of the test").with_clock(Clock::Given)
+    RedisStore::start(&config).expect("a configuration of the test").with_clock(ScriptClock::Given)
 }
 
 async fn connect(url: &str) -> RedisStore {
@@ -40,8 +40,8 @@ fn bucket(permits: u64, burst: u64) -> Arc<RuleSet> {
 }
 
 /// The rules of a policy that were taken over so many seconds after 2026 began.
-const fn version(seconds: u64) -> Origin {
-    Origin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) }
+const fn version(seconds: u64) -> RuleOrigin {
+    RuleOrigin::Policy { since: Micros::from_secs(1_767_225_600 + seconds) }
 }
 
 async fn ask(
@@ -51,11 +51,11 @@ async fn ask(
     verb: &Verb,
     at: Micros,
 ) -> Result<Verdict, StoreError> {
-    ask_as(Origin::default(), store, key, (rules, verb), at).await
+    ask_as(RuleOrigin::default(), store, key, (rules, verb), at).await
 }
 
 async fn ask_as(
-    origin: Origin,
+    origin: RuleOrigin,
     store: &RedisStore,
     key: &[u8],
     (rules, verb): (&Arc<RuleSet>, &Verb),
@@ -63,7 +63,7 @@ async fn ask_as(
 ) -> Result<Verdict, StoreError> {
     store
         .decide(
-            &Request { policy: "p", key, rules, verb, origin, quota: Quota::default() },
+            &StoreRequest { policy: "p", key, rules, verb, origin, quota: Quota::default() },
             &Moment::new(at),
         )
         .await
@@ -77,11 +77,11 @@ async fn passed(
     times: u64,
     at: Micros,
 ) -> u64 {
-    passed_as(Origin::default(), store, key, (rules, times), at).await
+    passed_as(RuleOrigin::default(), store, key, (rules, times), at).await
 }
 
 async fn passed_as(
-    origin: Origin,
+    origin: RuleOrigin,
     store: &RedisStore,
     key: &[u8],
     (rules, times): (&Arc<RuleSet>, u64),

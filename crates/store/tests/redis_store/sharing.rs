@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_kernel::{Cost, Micros, Verb};
-use sluicegate_store::{Executed, Origin, StoreError};
+use sluicegate_store::{Executed, RuleOrigin, StoreError};
 use sluicegate_testkit::{Options, RedisServer, Reply, need};
 use tokio::task::JoinSet;
 
@@ -46,7 +46,7 @@ async fn a_key_that_is_asked_for_under_ever_other_rules_is_decided_or_given_up_a
         let store = Arc::clone(&store);
         callers.spawn(async move {
             let check = Verb::Check { cost: Cost::ONE };
-            ask_as(Origin::Caller, &store, b"key", (&bucket(1, burst), &check), NOW).await
+            ask_as(RuleOrigin::Caller, &store, b"key", (&bucket(1, burst), &check), NOW).await
         });
     }
     let answers = callers.join_all().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluicegate_conformance::{Subject, load, run};
 use sluicegate_kernel::{Moment, RuleSet, Unsupported, Verb, Verdict};
 use sluicegate_store::redis::RedisStore;
-use sluicegate_store::{Quota, Request, Store, StoreError};
+use sluicegate_store::{Quota, Store, StoreError, StoreRequest};
 use sluicegate_testkit::{
     Cluster, ClusterOptions, Options, RedisServer, SentinelOptions, Sentinels, need,
 };
@@ -31,7 +31,7 @@ impl Subject for InRedis {
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         let key = self.vectors.to_le_bytes();
-        let request = Request {
+        let request = StoreRequest {
             policy: "p",
             key: &key,
             rules: &self.rules,

@@ -14,8 +14,8 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::requests::Requests;
-use super::{Counters, Faults};
+use super::requests::RequestCounter;
+use super::{Faults, ProxyCounters};
 
 /// Carries bytes between `client` and `server` until both have said all. If this future is dropped,
 /// or the connection breaks on one side, it is reset on both.
@@ -23,7 +23,7 @@ pub(super) async fn serve(
     mut client: TcpStream,
     server: SocketAddr,
     faults: watch::Receiver<Faults>,
-    counters: Arc<Counters>,
+    counters: Arc<ProxyCounters>,
 ) {
     reset_when_dropped(&client, true);
     if faults.borrow().lose_to_server {
@@ -52,13 +52,13 @@ async fn relay(
     client: &mut TcpStream,
     server: &mut TcpStream,
     faults: &watch::Receiver<Faults>,
-    counters: &Counters,
+    counters: &ProxyCounters,
 ) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
-    let Counters { connections: _, requests, bytes_to_server, bytes_to_client } = counters;
+    let ProxyCounters { connections: _, requests, bytes_to_server, bytes_to_client } = counters;
     let up = Direction { to_server: true, faults, bytes: bytes_to_server, requests };
     let down = Direction { to_server: false, faults, bytes: bytes_to_client, requests };
     tokio::try_join!(up.carry(from_client, to_server), down.carry(from_server, to_client))?;
@@ -95,7 +95,7 @@ impl Direction<'_> {
         mut to: WriteHalf<'_>,
         mut queue: mpsc::Receiver<Chunk>,
     ) -> io::Result<()> {
-        let (mut scan, mut lost) = (Requests::default(), false);
+        let (mut scan, mut lost) = (RequestCounter::default(), false);
         while let Some((due, bytes)) = queue.recv().await {
             sleep_until(due).await;
             let mut rest = bytes.as_slice();

@@ -24,7 +24,7 @@ use crate::port::Port;
 pub struct FaultProxy {
     port: Arc<Port>,
     orders: Option<mpsc::Sender<Order>>,
-    counters: Arc<Counters>,
+    counters: Arc<ProxyCounters>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -64,7 +64,7 @@ pub struct Counts {
 
 /// As [`Counts`], while it is counted.
 #[derive(Debug, Default)]
-struct Counters {
+struct ProxyCounters {
     connections: AtomicU64,
     requests: AtomicU64,
     bytes_to_server: AtomicU64,
@@ -112,11 +112,11 @@ impl FaultProxy {
     /// [`Error::Io`] if it cannot listen.
     pub async fn start(server: SocketAddr) -> Result<Self, Error> {
         let port = Arc::new(Port::free()?);
-        let counters = Arc::<Counters>::default();
+        let counters = Arc::<ProxyCounters>::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, received) = mpsc::channel(ORDERS_MAX);
         let (faults, _) = watch::channel(Faults::default());
-        let service = Service {
+        let service = ProxyService {
             server,
             address: port.address(),
             faults,
@@ -162,7 +162,8 @@ impl FaultProxy {
 
     /// What has passed.
     pub fn counts(&self) -> Counts {
-        let Counters { connections, requests, bytes_to_server, bytes_to_client } = &*self.counters;
+        let ProxyCounters { connections, requests, bytes_to_server, bytes_to_client } =
+            &*self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
             connections: read(connections),
@@ -193,15 +194,15 @@ impl Drop for FaultProxy {
 }
 
 /// The proxy's own thread.
-struct Service {
+struct ProxyService {
     server: SocketAddr,
     address: SocketAddr,
     faults: watch::Sender<Faults>,
-    counters: Arc<Counters>,
+    counters: Arc<ProxyCounters>,
     links: JoinSet<()>,
 }
 
-impl Service {
+impl ProxyService {
     /// Serves until nobody can give orders any more.
     async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut listener = None;

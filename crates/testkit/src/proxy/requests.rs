@@ -2,7 +2,7 @@
 
 /// Where in a stream it is.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct RequestCounter {
     /// The line so far, without its end.
     line: Vec<u8>,
     /// Strings that the command still has, after the one that is being skipped.
@@ -13,7 +13,7 @@ pub(super) struct Requests {
     foreign: bool,
 }
 
-impl Requests {
+impl RequestCounter {
     /// How many commands end in `bytes`, which follow on those before.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> u64 {
         let mut ended = 0;
@@ -71,7 +71,7 @@ mod tests {
         let stream =
             b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$2\r\n\r\n\r\n$0\r\n\r\n*2\r\n$3\r\nGET\r\n";
         for cut in 0..stream.len() {
-            let mut requests = Requests::default();
+            let mut requests = RequestCounter::default();
             let count = requests.feed(&stream[..cut]) + requests.feed(&stream[cut..]);
             assert_eq!(count, 2, "cut at {cut}");
             assert_eq!(requests.feed(b"$1\r\nk\r\n"), 1);
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn what_is_no_resp_counts_nothing() {
         for stream in [&b"\x16\x03\x01\x02\n*1\r\n$1\r\nx\r\n"[..], b"GET / HTTP/1.1\r\n\r\n"] {
-            assert_eq!(Requests::default().feed(stream), 0);
+            assert_eq!(RequestCounter::default().feed(stream), 0);
         }
     }
 }

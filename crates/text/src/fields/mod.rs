@@ -17,8 +17,8 @@ use serde_json::value::RawValue;
 use crate::say::one_line;
 pub use error::FieldError;
 pub use names::Field;
-pub use names::{Kind, listed};
-use value::{AnyValue, FieldName, Value};
+pub use names::{FieldKind, listed};
+use value::{AnyValue, FieldName, FieldValue};
 
 /// Which fields an object may have, and an example of it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Form {
 /// other field is known wherever it stands. `None`: left out, or `null` where that may be.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "see `Field::expected`")]
-pub struct Fields<'a> {
+pub struct RequestFields<'a> {
     pub at_us: Option<u64>,
     pub policy: Option<Cow<'a, str>>,
     pub key: Option<Cow<'a, str>>,
@@ -56,7 +56,7 @@ pub struct Fields<'a> {
     problem: Option<FieldError>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> RequestFields<'a> {
     /// None yet, of an object of this form.
     pub const fn new(form: &'static Form) -> Self {
         Self {
@@ -111,12 +111,12 @@ impl<'a> Fields<'a> {
         self.seen |= field.bit();
         self.reading = Some(field);
         match field.kind() {
-            Kind::Raw => self.raw(field, map.next_value()?),
+            FieldKind::Raw => self.raw(field, map.next_value()?),
             kind => match (kind, map.next_value_seed(AnyValue)?) {
-                (Kind::Whole { .. }, Value::Whole(number)) => self.number(field, number),
-                (Kind::Text { .. }, Value::Text(text)) => self.text(field, text),
-                (Kind::Flag, Value::Flag(flag)) => self.atomic = Some(flag),
-                (_, Value::Null) if field.may_be_null() => {}
+                (FieldKind::Whole { .. }, FieldValue::Whole(number)) => self.number(field, number),
+                (FieldKind::Text { .. }, FieldValue::Text(text)) => self.text(field, text),
+                (FieldKind::Flag, FieldValue::Flag(flag)) => self.atomic = Some(flag),
+                (_, FieldValue::Null) if field.may_be_null() => {}
                 (_, other) => self.note(FieldError::Kind { field, given: other.in_short() }),
             },
         }
@@ -158,7 +158,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Visitor<'a> for &mut Fields<'a> {
+impl<'a> Visitor<'a> for &mut RequestFields<'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -28,7 +28,7 @@ pub enum Field {
 
 /// What kind of value a field has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// A whole number of this range, which whoever takes it checks.
     Whole {
         /// The smallest one.
@@ -87,16 +87,16 @@ impl Field {
     }
 
     /// What kind of value it has.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> FieldKind {
         match self {
-            Self::AtUs | Self::MaxWaitUs => Kind::Whole { min: 0, max: SPAN_MAX_US },
-            Self::MaxWaitMs => Kind::Whole { min: 0, max: SPAN_MAX_US / 1_000 },
-            Self::Cost | Self::Charged => Kind::Whole { min: 1, max: COST_MAX },
-            Self::ActualCost => Kind::Whole { min: 0, max: COST_MAX },
-            Self::Policy | Self::App | Self::Op => Kind::Text { bytes_max: None },
-            Self::Key | Self::Id => Kind::Text { bytes_max: Some(KEY_BYTES_MAX) },
-            Self::Atomic => Kind::Flag,
-            Self::Document | Self::Checks => Kind::Raw,
+            Self::AtUs | Self::MaxWaitUs => FieldKind::Whole { min: 0, max: SPAN_MAX_US },
+            Self::MaxWaitMs => FieldKind::Whole { min: 0, max: SPAN_MAX_US / 1_000 },
+            Self::Cost | Self::Charged => FieldKind::Whole { min: 1, max: COST_MAX },
+            Self::ActualCost => FieldKind::Whole { min: 0, max: COST_MAX },
+            Self::Policy | Self::App | Self::Op => FieldKind::Text { bytes_max: None },
+            Self::Key | Self::Id => FieldKind::Text { bytes_max: Some(KEY_BYTES_MAX) },
+            Self::Atomic => FieldKind::Flag,
+            Self::Document | Self::Checks => FieldKind::Raw,
         }
     }
 

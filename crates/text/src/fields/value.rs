@@ -34,7 +34,7 @@ impl Visitor<'_> for FieldName {
 }
 
 /// A value of any kind: whether it fits its field is said in our words, not the parser's.
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     Whole(u64),
     Text(Cow<'a, str>),
     Flag(bool),
@@ -42,7 +42,7 @@ pub(super) enum Value<'a> {
     Other(String),
 }
 
-impl Value<'_> {
+impl FieldValue<'_> {
     pub(super) fn in_short(self) -> String {
         match self {
             Self::Whole(number) => number.to_string(),
@@ -54,59 +54,59 @@ impl Value<'_> {
     }
 }
 
-/// Reads a [`Value`].
+/// Reads a [`FieldValue`].
 pub(super) struct AnyValue;
 
 impl<'a> DeserializeSeed<'a> for AnyValue {
-    type Value = Value<'a>;
+    type Value = FieldValue<'a>;
 
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<Value<'a>, D::Error> {
+    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<FieldValue<'a>, D::Error> {
         json.deserialize_any(self)
     }
 }
 
 impl<'a> Visitor<'a> for AnyValue {
-    type Value = Value<'a>;
+    type Value = FieldValue<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Value<'a>, E> {
-        Ok(Value::Whole(number))
+    fn visit_u64<E>(self, number: u64) -> Result<FieldValue<'a>, E> {
+        Ok(FieldValue::Whole(number))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Value<'a>, E> {
-        Ok(Value::Other(number.to_string()))
+    fn visit_i64<E>(self, number: i64) -> Result<FieldValue<'a>, E> {
+        Ok(FieldValue::Other(number.to_string()))
     }
 
-    fn visit_f64<E>(self, number: f64) -> Result<Value<'a>, E> {
-        Ok(Value::Other(format!("{number:?}")))
+    fn visit_f64<E>(self, number: f64) -> Result<FieldValue<'a>, E> {
+        Ok(FieldValue::Other(format!("{number:?}")))
     }
 
-    fn visit_bool<E>(self, given: bool) -> Result<Value<'a>, E> {
-        Ok(Value::Flag(given))
+    fn visit_bool<E>(self, given: bool) -> Result<FieldValue<'a>, E> {
+        Ok(FieldValue::Flag(given))
     }
 
-    fn visit_unit<E>(self) -> Result<Value<'a>, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<FieldValue<'a>, E> {
+        Ok(FieldValue::Null)
     }
 
-    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Value<'a>, E> {
-        Ok(Value::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<FieldValue<'a>, E> {
+        Ok(FieldValue::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value<'a>, E> {
-        Ok(Value::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<FieldValue<'a>, E> {
+        Ok(FieldValue::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<S: SeqAccess<'a>>(self, mut seq: S) -> Result<Value<'a>, S::Error> {
+    fn visit_seq<S: SeqAccess<'a>>(self, mut seq: S) -> Result<FieldValue<'a>, S::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Other("[..]".to_owned()))
+        Ok(FieldValue::Other("[..]".to_owned()))
     }
 
-    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Value<'a>, M::Error> {
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<FieldValue<'a>, M::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Value::Other("{..}".to_owned()))
+        Ok(FieldValue::Other("{..}".to_owned()))
     }
 }

@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use sluicegate_text::words;
 use tokio::time::{sleep, timeout};
 
-use super::line::Line;
-use super::plan::Plan;
+use super::line::BenchConnection;
+use super::plan::BenchPlan;
 use super::schedule::Schedule;
-use super::tally::{Outcome, Tally};
+use super::tally::{BenchOutcome, BenchTally};
 
 /// How long an answer may take: as long as servers give themselves.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -26,10 +26,10 @@ const BROKEN_PAUSE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// If one cannot be made, or the question is not answered with a decision.
-pub(super) async fn connect(plan: &Plan, connections: usize) -> Result<Vec<Line>> {
+pub(super) async fn connect(plan: &BenchPlan, connections: usize) -> Result<Vec<BenchConnection>> {
     let mut lines = Vec::with_capacity(connections);
     for _ in 0..connections {
-        lines.push(Line::connect(plan).await?);
+        lines.push(BenchConnection::connect(plan).await?);
     }
     if let Some(line) = lines.first_mut() {
         try_out(line, plan.keys).await?;
@@ -37,20 +37,24 @@ pub(super) async fn connect(plan: &Plan, connections: usize) -> Result<Vec<Line>
     Ok(lines)
 }
 
-async fn try_out(line: &mut Line, key: u64) -> Result<()> {
+async fn try_out(line: &mut BenchConnection, key: u64) -> Result<()> {
     let mut said = None;
     let (keys, answered) = ([key], |_, _, outcome| said = Some(outcome));
     let asked = timeout(ANSWER_WAIT_MAX, line.ask(&keys, answered)).await;
     asked.map_err(|_| anyhow!(late())).flatten()?;
     match said {
-        Some(Outcome::Failed(problem)) => Err(anyhow!(problem)),
+        Some(BenchOutcome::Failed(problem)) => Err(anyhow!(problem)),
         _ => Ok(()),
     }
 }
 
 /// Asks whatever `schedule` says, until nothing more is due.
-pub(super) async fn run(plan: &Plan, lines: Vec<Line>, schedule: &Schedule) -> Tally {
-    let tally = RefCell::new(Tally::new());
+pub(super) async fn run(
+    plan: &BenchPlan,
+    lines: Vec<BenchConnection>,
+    schedule: &Schedule,
+) -> BenchTally {
+    let tally = RefCell::new(BenchTally::new());
     let before = busy();
     join_all(lines.into_iter().map(|line| keep_asking(plan, line, schedule, &tally))).await;
     let mut tally = tally.into_inner();
@@ -58,7 +62,12 @@ pub(super) async fn run(plan: &Plan, lines: Vec<Line>, schedule: &Schedule) -> T
     tally
 }
 
-async fn keep_asking(plan: &Plan, mut line: Line, schedule: &Schedule, tally: &RefCell<Tally>) {
+async fn keep_asking(
+    plan: &BenchPlan,
+    mut line: BenchConnection,
+    schedule: &Schedule,
+    tally: &RefCell<BenchTally>,
+) {
     let (mut due, mut keys, mut random) = (Vec::new(), Vec::new(), fastrand::Rng::new());
     loop {
         schedule.next(plan.pipeline, &mut due).await;
@@ -79,7 +88,7 @@ async fn keep_asking(plan: &Plan, mut line: Line, schedule: &Schedule, tally: &R
         };
         tally.borrow_mut().failed(due.len() as u64 - answers, problem);
         sleep(BROKEN_PAUSE).await;
-        match Line::connect(plan).await {
+        match BenchConnection::connect(plan).await {
             Ok(again) => line = again,
             Err(_) => {
                 tally.borrow_mut().lost += 1;

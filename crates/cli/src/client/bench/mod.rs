@@ -32,23 +32,23 @@ use tokio::runtime::Runtime;
 pub(super) use plan::BenchArgs;
 
 use super::print_line;
-use line::Line;
-use plan::Plan;
+use line::BenchConnection;
+use plan::BenchPlan;
 use report::Report;
 use schedule::Schedule;
-use tally::Tally;
+use tally::BenchTally;
 
 /// Measures, and prints what was measured. Exit status 1: something failed.
 pub(super) fn run(args: BenchArgs, runtime: &Runtime) -> Result<ExitCode> {
     let output = args.output();
-    let plan = runtime.block_on(Plan::new(args))?;
+    let plan = runtime.block_on(BenchPlan::new(args))?;
     let report = measure(&plan)?;
     print_line(&report.said(output))?;
     if report.is_clean() { Ok(ExitCode::SUCCESS) } else { Ok(ExitCode::FAILURE) }
 }
 
 /// Runs every thread of the plan: all connect, then all begin at the same time.
-fn measure(plan: &Plan) -> Result<Report> {
+fn measure(plan: &BenchPlan) -> Result<Report> {
     thread::scope(|scope| {
         let (mut waiting, mut loading) = (Vec::new(), Vec::new());
         for share in plan.shares() {
@@ -64,7 +64,7 @@ fn measure(plan: &Plan) -> Result<Report> {
         for (_, start) in &waiting {
             start.send(schedule.clone()).ok();
         }
-        let mut tally = Tally::new();
+        let mut tally = BenchTally::new();
         for thread in loading {
             tally.add(thread.join().ok().flatten().context(PANICKED)?);
         }
@@ -75,11 +75,11 @@ fn measure(plan: &Plan) -> Result<Report> {
 /// One thread: connects, says whether it is ready, waits for the start, asks. None if it came to no
 /// start.
 fn load(
-    plan: &Plan,
+    plan: &BenchPlan,
     connections: usize,
     ready: &mpsc::Sender<Result<()>>,
     started: &mpsc::Receiver<Schedule>,
-) -> Option<Tally> {
+) -> Option<BenchTally> {
     let (runtime, lines) = match prepare(plan, connections) {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -92,7 +92,7 @@ fn load(
     Some(runtime.block_on(lines::run(plan, lines, &schedule)))
 }
 
-fn prepare(plan: &Plan, connections: usize) -> Result<(Runtime, Vec<Line>)> {
+fn prepare(plan: &BenchPlan, connections: usize) -> Result<(Runtime, Vec<BenchConnection>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let lines = runtime.block_on(lines::connect(plan, connections))?;
     Ok((runtime, lines))

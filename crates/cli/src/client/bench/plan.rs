@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sluicegate_kernel::limits::COST_MAX;
-use sluicegate_server::config::{Listen, Secret, Span};
+use sluicegate_server::config::{ConfigSecret, Listen, Span};
 use sluicegate_text::private;
-use sluicegate_text::say::Output;
+use sluicegate_text::say::OutputFormat;
 
 use crate::client::target::Target;
 
@@ -47,7 +47,7 @@ const PASSWORD_FILE_BYTES_MAX: u64 = 4 << 10;
 pub(crate) struct BenchArgs {
     /// Protocol: JSON over HTTP, Redis protocol, or Envoy rate limit service.
     #[arg(value_enum, default_value_t)]
-    wire: Spoken,
+    wire: BenchProtocol,
     /// Address of the server. Default: this machine, default port of the protocol.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<Target>,
@@ -96,13 +96,13 @@ pub(crate) struct BenchArgs {
     password_file: Option<PathBuf>,
     /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: OutputFormat,
 }
 
 /// What is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Spoken {
+pub(super) enum BenchProtocol {
     /// JSON over HTTP/1.
     #[default]
     Http,
@@ -114,12 +114,12 @@ pub(super) enum Spoken {
 
 /// What is to be measured. Every number is in its range.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) wire: Spoken,
+pub(super) struct BenchPlan {
+    pub(super) wire: BenchProtocol,
     pub(super) to: Target,
     /// Where that is: all of it this machine, unless others were permitted.
     pub(super) addresses: Vec<Listen>,
-    pub(super) question: Question,
+    pub(super) question: BenchRequest,
     pub(super) connections: usize,
     pub(super) pipeline: usize,
     pub(super) keys: u64,
@@ -127,12 +127,12 @@ pub(super) struct Plan {
     /// Questions a second.
     pub(super) rate: Option<NonZeroU32>,
     pub(super) threads: usize,
-    pub(super) password: Option<Secret>,
+    pub(super) password: Option<ConfigSecret>,
 }
 
 /// What each question says, but for its key.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct BenchRequest {
     pub(super) policy: String,
     pub(super) app: Option<String>,
     pub(super) cost: u32,
@@ -148,12 +148,12 @@ pub(super) enum Until {
 }
 
 impl BenchArgs {
-    pub(super) const fn output(&self) -> Output {
+    pub(super) const fn output(&self) -> OutputFormat {
         self.output
     }
 }
 
-impl Plan {
+impl BenchPlan {
     /// What `args` mean together.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Plan {
     pub(super) async fn new(args: BenchArgs) -> Result<Self> {
         let BenchArgs { wire, to, allow_remote, policy, app, cost, password_file, .. } = args;
         let BenchArgs { connections, pipeline, requests, duration, keys, rate, threads, .. } = args;
-        if wire == Spoken::Http && pipeline > 1 {
+        if wire == BenchProtocol::Http && pipeline > 1 {
             bail!("--pipeline: `{pipeline}` cannot be combined with http");
         }
         if threads > connections {
@@ -183,7 +183,7 @@ impl Plan {
             wire,
             to,
             addresses,
-            question: Question { policy, app, cost: small(cost) },
+            question: BenchRequest { policy, app, cost: small(cost) },
             connections: small(connections) as usize,
             pipeline: small(pipeline) as usize,
             keys,
@@ -201,7 +201,7 @@ impl Plan {
     }
 }
 
-impl Spoken {
+impl BenchProtocol {
     /// Where a server listens for it unless told otherwise.
     const fn port(self) -> u16 {
         match self {
@@ -216,14 +216,14 @@ fn small(number: u64) -> u32 {
     u32::try_from(number).expect("the command line is checked against a range within 32 bits")
 }
 
-fn password(file: &std::path::Path) -> Result<Secret> {
+fn password(file: &std::path::Path) -> Result<ConfigSecret> {
     let text = private::read_text(file, PASSWORD_FILE_BYTES_MAX);
     let text = text.with_context(|| format!("--password-file: cannot read {}", file.display()))?;
     let text = text.trim_end_matches(['\r', '\n']);
     if !(1..=PASSWORD_BYTES_MAX).contains(&text.len()) {
         bail!("--password-file: `{}` bytes are outside 1..={PASSWORD_BYTES_MAX}", text.len());
     }
-    Ok(Secret::new(text))
+    Ok(ConfigSecret::new(text))
 }
 
 #[cfg(test)]
@@ -238,9 +238,9 @@ mod tests {
         bench: BenchArgs,
     }
 
-    async fn plan(typed: &str) -> Result<Plan> {
+    async fn plan(typed: &str) -> Result<BenchPlan> {
         let words = ["bench"].into_iter().chain(typed.split_whitespace());
-        Plan::new(Typed::try_parse_from(words)?.bench).await
+        BenchPlan::new(Typed::try_parse_from(words)?.bench).await
     }
 
     #[tokio::test]

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
-use sluicegate_text::say::Output;
+use sluicegate_text::say::OutputFormat;
 use sluicegate_text::words::{percent, thousands};
 
-use super::plan::{Plan, Spoken};
+use super::plan::{BenchPlan, BenchProtocol};
 use super::schedule::Schedule;
-use super::tally::Tally;
+use super::tally::BenchTally;
 
 /// From this part of its threads' time on the generator is probably what was measured.
 const BUSY_TOO_MUCH: f64 = 0.9;
@@ -18,7 +18,7 @@ const BUSY_TOO_MUCH: f64 = 0.9;
 /// What was measured.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    wire: Spoken,
+    wire: BenchProtocol,
     to: String,
     policy: String,
     connections: usize,
@@ -57,9 +57,9 @@ struct Latency {
 
 impl Report {
     /// What `tally` says of a run of `plan`.
-    pub(super) fn new(plan: &Plan, schedule: &Schedule, tally: Tally) -> Self {
+    pub(super) fn new(plan: &BenchPlan, schedule: &Schedule, tally: BenchTally) -> Self {
         let decisions = tally.decided();
-        let Tally { latency, passed, refused, failed, problems, lost, end, busy } = tally;
+        let BenchTally { latency, passed, refused, failed, problems, lost, end, busy } = tally;
         let elapsed = end.map_or(Duration::ZERO, |end| end - schedule.begin());
         let at = |part| latency.value_at_quantile(part) as f64 / 1_000.0;
         let latency_us = (decisions > 0).then(|| Latency {
@@ -100,10 +100,12 @@ impl Report {
     }
 
     /// As `output` wants it, without the last end of line.
-    pub(super) fn said(&self, output: Output) -> String {
+    pub(super) fn said(&self, output: OutputFormat) -> String {
         match output {
-            Output::Json => serde_json::to_string(self).expect("texts and numbers are always JSON"),
-            Output::Text => self.text().expect("a text takes all"),
+            OutputFormat::Json => {
+                serde_json::to_string(self).expect("texts and numbers are always JSON")
+            }
+            OutputFormat::Text => self.text().expect("a text takes all"),
         }
     }
 
@@ -111,9 +113,9 @@ impl Report {
         let mut text = String::new();
         let Self { to, policy, connections, pipeline, keys, decisions, elapsed_s, .. } = self;
         let wire = match self.wire {
-            Spoken::Http => "http",
-            Spoken::Resp => "resp",
-            Spoken::Rls => "rls",
+            BenchProtocol::Http => "http",
+            BenchProtocol::Resp => "resp",
+            BenchProtocol::Rls => "rls",
         };
         write!(
             text,

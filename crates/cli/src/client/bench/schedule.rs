@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::plan::{Plan, Until};
+use super::plan::{BenchPlan, Until};
 
 /// How late a timer may wake whoever waits for the time of a question: it counts in milliseconds.
 /// Within that the question counts from when it is sent, for the delay is ours and not the server's.
@@ -23,8 +23,8 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// One that begins now.
-    pub(super) fn new(plan: &Plan) -> Self {
-        let Plan { until, rate, .. } = plan;
+    pub(super) fn new(plan: &BenchPlan) -> Self {
+        let BenchPlan { until, rate, .. } = plan;
         let rate = rate.map(|rate| rate.get().into());
         Self { begin: Instant::now(), until: *until, rate, next: Arc::default() }
     }

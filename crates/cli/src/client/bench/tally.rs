@@ -17,7 +17,7 @@ const PROBLEMS_MAX: usize = 8;
 
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum BenchOutcome {
     /// It passes.
     Passed,
     /// It is over the limit.
@@ -28,7 +28,7 @@ pub(super) enum Outcome {
 
 /// What became of many.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct BenchTally {
     /// In ns, of all that were decided.
     pub(super) latency: Histogram<u64>,
     pub(super) passed: u64,
@@ -44,7 +44,7 @@ pub(super) struct Tally {
     pub(super) busy: Option<Duration>,
 }
 
-impl Tally {
+impl BenchTally {
     /// Nothing yet.
     pub(super) fn new() -> Self {
         let latency = Histogram::new_with_max(LATENCY_NS_MAX, DIGITS);
@@ -61,11 +61,11 @@ impl Tally {
     }
 
     /// Counts an answer that came `now` to a question that counts from `due`.
-    pub(super) fn answered(&mut self, due: Instant, now: Instant, outcome: Outcome) {
+    pub(super) fn answered(&mut self, due: Instant, now: Instant, outcome: BenchOutcome) {
         match outcome {
-            Outcome::Passed => self.passed += 1,
-            Outcome::Refused => self.refused += 1,
-            Outcome::Failed(problem) => return self.failed(1, problem),
+            BenchOutcome::Passed => self.passed += 1,
+            BenchOutcome::Refused => self.refused += 1,
+            BenchOutcome::Failed(problem) => return self.failed(1, problem),
         }
         self.end = Some(now);
         let ns = u64::try_from((now - due).as_nanos()).unwrap_or(LATENCY_NS_MAX);
@@ -116,14 +116,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn answers_are_counted_and_failures_have_no_latency() {
-        let (mut tally, begin) = (Tally::new(), Instant::now());
-        for (ms, outcome) in
-            [(1, Outcome::Passed), (2, Outcome::Refused), (100, Outcome::Failed("no".to_owned()))]
-        {
+        let (mut tally, begin) = (BenchTally::new(), Instant::now());
+        for (ms, outcome) in [
+            (1, BenchOutcome::Passed),
+            (2, BenchOutcome::Refused),
+            (100, BenchOutcome::Failed("no".to_owned())),
+        ] {
             tokio::time::advance(Duration::from_millis(ms) - begin.elapsed()).await;
             tally.answered(begin, Instant::now(), outcome);
         }
-        let mut all = Tally::new();
+        let mut all = BenchTally::new();
         all.add(tally);
         assert_eq!((all.passed, all.refused, all.failed, all.decided()), (1, 1, 1, 2));
         assert_eq!((all.latency.len(), all.latency.max() / 1_000_000), (2, 2));
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn however_many_kinds_of_failures_there_are_few_are_told_apart() {
-        let mut tally = Tally::new();
+        let mut tally = BenchTally::new();
         for kind in 0..100 {
             tally.failed(2, format!("kind {kind}"));
         }

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::ask::{Ask, Reply};
-use crate::api::problem::Problem;
+use crate::api::ask::{ApiRequest, ApiResponse};
+use crate::api::problem::ApiProblem;
 use crate::catalog::{AccountChange, NewAccount};
 
 /// An account to create.
@@ -36,17 +36,17 @@ pub(in crate::api) struct AccountChangeBody {
     password: Option<String>,
 }
 
-pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let accounts = ask.api.catalog.accounts(&ask.page()).await?;
-    Ok(Reply::list(&ask, accounts, |account| account.name.clone()))
+    Ok(ApiResponse::list(&ask, accounts, |account| account.name.clone()))
 }
 
-pub(in crate::api) async fn get(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let account = ask.api.catalog.account(ask.param("account")).await?;
-    Ok(Reply::ok(&account).version(account.version))
+    Ok(ApiResponse::ok(&account).version(account.version))
 }
 
-pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewAccountBody { name, password, subject, is_admin } = ask.json()?;
     let hash = match &password {
         Some(password) => Some(ask.api.passwords.hash(password).await?),
@@ -55,10 +55,10 @@ pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
     let (hash, subject) = (hash.as_deref(), subject.as_deref());
     let new = NewAccount { name: &name, password_hash: hash, subject, is_admin };
     let made = ask.api.catalog.create_account(&ask.by, new).await?;
-    Ok(Reply::created(&made).version(made.version))
+    Ok(ApiResponse::created(&made).version(made.version))
 }
 
-pub(in crate::api) async fn change(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let AccountChangeBody { is_admin, is_disabled, password } = ask.json()?;
     let version = ask.version()?;
     let hash = match &password {
@@ -68,11 +68,11 @@ pub(in crate::api) async fn change(ask: Ask) -> Result<Reply, Problem> {
     let wanted = AccountChange { is_admin, is_disabled, password_hash: hash.as_deref() };
     let name = ask.param("account");
     let changed = ask.api.catalog.change_account(&ask.by, name, version, wanted).await?;
-    Ok(Reply::ok(&changed).version(changed.version))
+    Ok(ApiResponse::ok(&changed).version(changed.version))
 }
 
-pub(in crate::api) async fn delete(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn delete(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let version = ask.version()?;
     ask.api.catalog.delete_account(&ask.by, ask.param("account"), version).await?;
-    Ok(Reply::done())
+    Ok(ApiResponse::done())
 }

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::access::{Actor, Role};
-use crate::api::ask::{Ask, Reply};
-use crate::api::problem::Problem;
+use crate::api::ask::{ApiRequest, ApiResponse};
+use crate::api::problem::ApiProblem;
 
 /// An app to create.
 #[derive(Deserialize, ToSchema)]
@@ -37,55 +37,55 @@ pub(in crate::api) struct MemberRole {
     role: Role,
 }
 
-pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let of = match &ask.by.actor {
         Actor::Account(account) if !account.is_admin => Some(account.id.as_str()),
         _ => None,
     };
     let apps = ask.api.catalog.apps(of, &ask.page()).await?;
-    Ok(Reply::list(&ask, apps, |app| app.name.clone()))
+    Ok(ApiResponse::list(&ask, apps, |app| app.name.clone()))
 }
 
-pub(in crate::api) async fn get(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let app = ask.api.catalog.app(ask.param("app")).await?;
-    Ok(Reply::ok(&app).version(app.version))
+    Ok(ApiResponse::ok(&app).version(app.version))
 }
 
-pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewApp { name, description, owners } = ask.json()?;
     let made = ask.api.catalog.create_app(&ask.by, &name, &description, &owners).await?;
-    Ok(Reply::created(&made).version(made.version))
+    Ok(ApiResponse::created(&made).version(made.version))
 }
 
-pub(in crate::api) async fn change(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (AppChange { description }, version) = (ask.json()?, ask.version()?);
     let app = ask.param("app");
     let changed = ask.api.catalog.change_app(&ask.by, app, version, &description).await?;
-    Ok(Reply::ok(&changed).version(changed.version))
+    Ok(ApiResponse::ok(&changed).version(changed.version))
 }
 
-pub(in crate::api) async fn delete(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn delete(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let version = ask.version()?;
     ask.api.catalog.delete_app(&ask.by, ask.param("app"), version).await?;
-    Ok(Reply::done())
+    Ok(ApiResponse::done())
 }
 
-pub(in crate::api) async fn members(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn members(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let members = ask.api.catalog.members(ask.param("app"), &ask.page()).await?;
-    Ok(Reply::list(&ask, members, |member| member.account.clone()))
+    Ok(ApiResponse::list(&ask, members, |member| member.account.clone()))
 }
 
-pub(in crate::api) async fn set_member(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn set_member(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let MemberRole { role } = ask.json()?;
     member(&ask, Some(role)).await
 }
 
-pub(in crate::api) async fn remove_member(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn remove_member(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     member(&ask, None).await
 }
 
-async fn member(ask: &Ask, role: Option<Role>) -> Result<Reply, Problem> {
+async fn member(ask: &ApiRequest, role: Option<Role>) -> Result<ApiResponse, ApiProblem> {
     let (app, account) = (ask.param("app"), ask.param("account"));
     ask.api.catalog.set_member(&ask.by, app, account, role).await?;
-    Ok(Reply::done())
+    Ok(ApiResponse::done())
 }

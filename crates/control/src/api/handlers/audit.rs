@@ -1,24 +1,24 @@
 //! What was changed, and by whom.
 
-use crate::api::ask::{Ask, Reply};
-use crate::api::problem::Problem;
-use crate::audit::Filter;
+use crate::api::ask::{ApiRequest, ApiResponse};
+use crate::api::problem::ApiProblem;
+use crate::audit::AuditFilter;
 use crate::error::Error;
 
-pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
-    entries(&ask, Filter::default()).await
+pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    entries(&ask, AuditFilter::default()).await
 }
 
-pub(in crate::api) async fn of_app(ask: Ask) -> Result<Reply, Problem> {
-    entries(&ask, Filter { app: Some(ask.param("app").to_owned()) }).await
+pub(in crate::api) async fn of_app(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    entries(&ask, AuditFilter { app: Some(ask.param("app").to_owned()) }).await
 }
 
-pub(in crate::api) async fn verify(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn verify(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let _only = ask.api.verifying.try_acquire().map_err(|_| Error::Busy)?;
-    Ok(Reply::ok(&ask.api.catalog.verify_audit().await?))
+    Ok(ApiResponse::ok(&ask.api.catalog.verify_audit().await?))
 }
 
-async fn entries(ask: &Ask, filter: Filter) -> Result<Reply, Problem> {
+async fn entries(ask: &ApiRequest, filter: AuditFilter) -> Result<ApiResponse, ApiProblem> {
     let entries = ask.api.catalog.audit(&filter, &ask.page()).await?;
-    Ok(Reply::documents(ask, entries, |entry| entry.seq.to_string()))
+    Ok(ApiResponse::documents(ask, entries, |entry| entry.seq.to_string()))
 }

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::access::Action;
-use crate::api::ask::{Ask, Reply};
+use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::budgets::Budget;
-use crate::api::problem::Problem;
+use crate::api::problem::ApiProblem;
 
 /// Longest key in bytes, as everywhere.
 const KEY_BYTES_MAX: usize = 1_024;
@@ -19,7 +19,8 @@ const PERMITS_MAX: u64 = 1 << 31;
 /// Selects a budget.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::api) struct Key {
+#[schema(as = Key)]
+pub(in crate::api) struct KeyParam {
     /// The key, at most 1,024 bytes.
     key: String,
 }
@@ -34,14 +35,14 @@ pub(in crate::api) struct Grant {
     permits: u64,
 }
 
-pub(in crate::api) async fn peek(ask: Ask) -> Result<Reply, Problem> {
-    let Key { key } = ask.json()?;
+pub(in crate::api) async fn peek(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let KeyParam { key } = ask.json()?;
     let policy = found(&ask, &key).await?;
     reply(ask.api.budgets.peek(&policy, key.as_bytes()).await)
 }
 
-pub(in crate::api) async fn reset(ask: Ask) -> Result<Reply, Problem> {
-    let Key { key } = ask.json()?;
+pub(in crate::api) async fn reset(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let KeyParam { key } = ask.json()?;
     let policy = found(&ask, &key).await?;
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
@@ -52,10 +53,10 @@ pub(in crate::api) async fn reset(ask: Ask) -> Result<Reply, Problem> {
     done(&ask, ask.api.budgets.reset(&policy, key.as_bytes()).await).await
 }
 
-pub(in crate::api) async fn grant(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let Grant { key, permits } = ask.json()?;
     if !(1..=PERMITS_MAX).contains(&permits) {
-        return Err(Problem::invalid(
+        return Err(ApiProblem::invalid(
             "/permits",
             format!("`{permits}` is outside 1..={PERMITS_MAX}"),
         ));
@@ -71,29 +72,35 @@ pub(in crate::api) async fn grant(ask: Ask) -> Result<Reply, Problem> {
 }
 
 /// The name of the policy, which is the app's.
-async fn found(ask: &Ask, key: &str) -> Result<String, Problem> {
+async fn found(ask: &ApiRequest, key: &str) -> Result<String, ApiProblem> {
     if key.len() > KEY_BYTES_MAX {
-        return Err(Problem::invalid("/key", format!("expected at most {KEY_BYTES_MAX} bytes")));
+        return Err(ApiProblem::invalid("/key", format!("expected at most {KEY_BYTES_MAX} bytes")));
     }
     let (app, policy) = ask.policy();
     Ok(ask.api.catalog.policy(app, policy).await?.name)
 }
 
 /// Whether it is to be done: not, if it was before, when the same request came.
-async fn note(ask: &Ask, action: Action, key: &str, permits: Option<u64>) -> Result<bool, Problem> {
+async fn note(
+    ask: &ApiRequest,
+    action: Action,
+    key: &str,
+    permits: Option<u64>,
+) -> Result<bool, ApiProblem> {
     let (app, policy) = ask.policy();
-    Ok(ask.api.catalog.note_key(&ask.by, action, (app, policy), (key, permits)).await?)
+    Ok(ask.api.catalog.audit_key_change(&ask.by, action, (app, policy), (key, permits)).await?)
 }
 
 /// The reply to what was noted; what was not done may be asked for again.
-async fn done(ask: &Ask, told: Result<Budget, String>) -> Result<Reply, Problem> {
+async fn done(ask: &ApiRequest, told: Result<Budget, String>) -> Result<ApiResponse, ApiProblem> {
     if told.is_err() {
         ask.api.catalog.forget_request(&ask.by).await?;
     }
     reply(told)
 }
 
-fn reply(told: Result<Budget, String>) -> Result<Reply, Problem> {
-    let budget = told.map_err(|problem| Problem::new(StatusCode::SERVICE_UNAVAILABLE, problem))?;
-    Ok(Reply::ok(&budget))
+fn reply(told: Result<Budget, String>) -> Result<ApiResponse, ApiProblem> {
+    let budget =
+        told.map_err(|problem| ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem))?;
+    Ok(ApiResponse::ok(&budget))
 }

@@ -1,14 +1,14 @@
 //! The API itself, and the nodes.
 
-use crate::api::ask::{Ask, Reply};
+use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::describe;
-use crate::api::problem::Problem;
+use crate::api::problem::ApiProblem;
 
-pub(in crate::api) async fn openapi(_: Ask) -> Result<Reply, Problem> {
-    Ok(Reply::ok(&describe::openapi()))
+pub(in crate::api) async fn openapi(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    Ok(ApiResponse::ok(&describe::openapi()))
 }
 
-pub(in crate::api) async fn nodes(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn nodes(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let nodes = ask.api.catalog.nodes(&ask.page()).await?;
-    Ok(Reply::list(&ask, nodes, |node| node.name.clone()))
+    Ok(ApiResponse::list(&ask, nodes, |node| node.name.clone()))
 }

@@ -3,13 +3,13 @@
 use axum::http::StatusCode;
 
 use super::oidc_of;
-use crate::access::{Action, Actor, Denied};
+use crate::access::{AccessDenied, Action, Actor};
 use crate::api::Api;
-use crate::api::ask::{Ask, Reply};
-use crate::api::problem::Problem;
-use crate::catalog::{By, Elsewhere, NewSession, Repeatable};
+use crate::api::ask::{ApiRequest, ApiResponse};
+use crate::api::problem::ApiProblem;
+use crate::catalog::{ChangeContext, ExternalIdentity, NewSession, Repeatable};
 use crate::error::Error;
-use crate::identity::{Called, Ended, Oidc, Refused, Secret, SecretKind};
+use crate::identity::{CallbackParams, CompletedLogin, Oidc, Secret, SecretKind, SignInError};
 
 /// The cookie of a sign-in. It comes back with the browser that the provider sends back, so it cannot be
 /// as strict as the one of a session.
@@ -19,20 +19,20 @@ const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 /// Where who signed in is sent, always: no request says it. It tells them who they are.
 const HOME: &str = "/v1/admin/session";
 
-pub(in crate::api) async fn login(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     api.attempts.begin(&ask.by.source)?;
     let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
-    let no_location = || said(Refused::Unbelievable("invalid authorization URL".to_owned()));
-    let reply = Reply::see(&begun.location).ok_or_else(no_location)?;
+    let no_location = || said(SignInError::Unbelievable("invalid authorization URL".to_owned()));
+    let reply = ApiResponse::see(&begun.location).ok_or_else(no_location)?;
     let span = Oidc::cookie_s();
     Ok(reply.set_cookie(&format!("{COOKIE}={}; Max-Age={span}; {ATTRIBUTES}", begun.cookie)))
 }
 
-pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     let attempt = api.attempts.of_source(&ask.by.source)?;
-    let called: Called = ask.called_back()?;
+    let called: CallbackParams = ask.called_back()?;
     let cookie = ask.cookie(COOKIE).unwrap_or_default();
     let ended = match oidc.end(cookie, &called, ask.by.at).await {
         Ok(ended) => ended,
@@ -46,20 +46,20 @@ pub(in crate::api) async fn callback(ask: Ask) -> Result<Reply, Problem> {
     let old: Vec<_> = ended.session.iter().chain(&ask.session).map(String::as_str).collect();
     let session = NewSession { hash: &secret.hash(), spans, instead_of: &old };
     sign_in(api, (oidc, &ended), session, &ask.by).await?;
-    let reply = Reply::see(HOME).expect("a path is plain text").cookie(Some(secret.expose()));
+    let reply = ApiResponse::see(HOME).expect("a path is plain text").cookie(Some(secret.expose()));
     Ok(reply.set_cookie(&format!("{COOKIE}=; Max-Age=0; {ATTRIBUTES}")))
 }
 
 /// Signs them in; who has no account, or may not use it, is in the audit: the provider knows them.
 async fn sign_in(
     api: &Api,
-    (oidc, ended): (&Oidc, &Ended),
+    (oidc, ended): (&Oidc, &CompletedLogin),
     session: NewSession<'_>,
-    by: &By,
-) -> Result<(), Problem> {
+    by: &ChangeContext,
+) -> Result<(), ApiProblem> {
     let (config, person) = (oidc.config(), &ended.person);
     let subject = format!("{}|{}", config.issuer, person.sub);
-    let by = By {
+    let by = ChangeContext {
         actor: Actor::Provider,
         reason: format!("as claimed by {}", config.issuer),
         request: Some(Repeatable { name: ended.id.clone(), question: "oidc".to_owned() }),
@@ -67,14 +67,14 @@ async fn sign_in(
     };
     let (is_admin, roles) = (config.is_admin(&person.groups), config.roles_of(&person.groups));
     let name = person.name.as_deref().filter(|_| config.create_accounts);
-    let who = Elsewhere { subject: &subject, name, is_admin, roles: &roles };
+    let who = ExternalIdentity { subject: &subject, name, is_admin, roles: &roles };
     let denied = match api.catalog.sign_in_elsewhere(&by, who, session).await {
         Ok(()) => return Ok(()),
         Err(error) => denied(error, &subject, config.create_accounts)?,
     };
     if let Some(unnoted) = api.refused.turn(&subject) {
         let target = (None, person.sub.as_str());
-        api.catalog.note_denied_after(&by, Action::SignInElsewhere, target, unnoted).await?;
+        api.catalog.audit_denied_after(&by, Action::SignInElsewhere, target, unnoted).await?;
     }
     Err(denied)
 }
@@ -83,7 +83,7 @@ async fn sign_in(
 ///
 /// # Errors
 /// What has nothing to do with who they are.
-fn denied(error: Error, subject: &str, creates: bool) -> Result<Problem, Problem> {
+fn denied(error: Error, subject: &str, creates: bool) -> Result<ApiProblem, ApiProblem> {
     let asks = "ask an administrator to create one with the subject";
     let detail = match &error {
         Error::NotFound(_) if creates => format!(
@@ -91,29 +91,29 @@ fn denied(error: Error, subject: &str, creates: bool) -> Result<Problem, Problem
              user name; {asks} `{subject}`"
         ),
         Error::NotFound(_) => format!("account not found; {asks} `{subject}`"),
-        Error::Denied(Denied::Forbidden) => "account disabled".to_owned(),
+        Error::Denied(AccessDenied::Forbidden) => "account disabled".to_owned(),
         Error::Taken => format!("your name already belongs to another account; {asks} `{subject}`"),
         Error::Invalid(_) => format!("your name is not a valid account name; {asks} `{subject}`"),
         _ => return Err(error.into()),
     };
-    Ok(Problem::new(StatusCode::FORBIDDEN, detail))
+    Ok(ApiProblem::new(StatusCode::FORBIDDEN, detail))
 }
 
 /// What is said of a sign-in that did not come to an end; what the provider says of it is for who runs
 /// the server.
-fn said(refused: Refused) -> Problem {
+fn said(refused: SignInError) -> ApiProblem {
     let detail = refused.to_string();
     match refused {
-        Refused::Foreign => Problem::new(StatusCode::BAD_REQUEST, detail),
-        Refused::Told(_) => Problem::new(StatusCode::FORBIDDEN, detail),
-        Refused::Code(reason) | Refused::Unbelievable(reason) => {
+        SignInError::Foreign => ApiProblem::new(StatusCode::BAD_REQUEST, detail),
+        SignInError::Told(_) => ApiProblem::new(StatusCode::FORBIDDEN, detail),
+        SignInError::Code(reason) | SignInError::Unbelievable(reason) => {
             tracing::warn!("oidc sign-in failed: {detail}: {reason}");
-            Problem::new(StatusCode::FORBIDDEN, detail)
+            ApiProblem::new(StatusCode::FORBIDDEN, detail)
         }
-        Refused::Away(reason) => {
+        SignInError::Away(reason) => {
             tracing::warn!("oidc sign-in failed: {detail}: {reason}");
-            Problem::away(detail)
+            ApiProblem::away(detail)
         }
-        Refused::Busy => Problem::away(detail),
+        SignInError::Busy => ApiProblem::away(detail),
     }
 }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
-use crate::api::ask::{Ask, Reply};
-use crate::api::problem::Problem;
-use crate::catalog::{Diff, PolicyView, State, Wanted, changes};
+use crate::api::ask::{ApiRequest, ApiResponse};
+use crate::api::problem::ApiProblem;
+use crate::catalog::{Diff, PolicyState, PolicyView, Wanted, changes};
 use crate::error::Error;
 
 /// A policy to create.
@@ -17,7 +17,7 @@ pub(in crate::api) struct NewPolicy {
     #[schema(value_type = Object)]
     document: Json,
     /// `shadow` (default: counts what it would refuse, refuses nothing) or `active`.
-    state: Option<State>,
+    state: Option<PolicyState>,
 }
 
 /// The new document of a policy.
@@ -63,81 +63,81 @@ pub(in crate::api) struct Diffs {
     changes: Vec<Diff>,
 }
 
-pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let policies = ask.api.catalog.policies(ask.param("app"), &ask.page()).await?;
-    Ok(Reply::documents(&ask, policies, |policy| policy.name.clone()))
+    Ok(ApiResponse::documents(&ask, policies, |policy| policy.name.clone()))
 }
 
-pub(in crate::api) async fn get(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
     Ok(told(&ask.api.catalog.policy(app, policy).await?))
 }
 
-pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewPolicy { document, state } = ask.json()?;
-    let state = state.unwrap_or(State::Shadow);
-    if state == State::Deleted {
-        return Err(Problem::invalid("/state", "expected `shadow` or `active`"));
+    let state = state.unwrap_or(PolicyState::Shadow);
+    if state == PolicyState::Deleted {
+        return Err(ApiProblem::invalid("/state", "expected `shadow` or `active`"));
     }
     let made = ask.api.catalog.create_policy(&ask.by, ask.param("app"), &document, state).await?;
-    Ok(Reply::created(&made).version(made.version))
+    Ok(ApiResponse::created(&made).version(made.version))
 }
 
-pub(in crate::api) async fn apply(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn apply(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let WantedPolicies { policies } = ask.json()?;
     // Who has not looked at what there is wants it replaced, whatever it is.
     let version = ask.is_versioned().then(|| ask.version()).transpose()?;
     let applied = ask.api.catalog.apply(&ask.by, ask.param("app"), &policies, version).await?;
-    Ok(Reply::ok(&applied).version(applied.version))
+    Ok(ApiResponse::ok(&applied).version(applied.version))
 }
 
-pub(in crate::api) async fn validate(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewPolicy { document, state } = ask.json()?;
     let judged = ask.api.catalog.judge_policy(ask.param("app"), &document, state).await;
     let (before, warnings) = judged?;
     let before = before.map_or(Json::Null, |before| before.document);
-    Ok(Reply::ok(&Validated { changes: changes(&before, &document), warnings }))
+    Ok(ApiResponse::ok(&Validated { changes: changes(&before, &document), warnings }))
 }
 
-pub(in crate::api) async fn change(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (PolicyDocument { document }, version) = (ask.json()?, ask.version()?);
     let changed = ask.api.catalog.change_policy(&ask.by, ask.policy(), version, &document).await?;
     Ok(told(&changed))
 }
 
-pub(in crate::api) async fn activate(ask: Ask) -> Result<Reply, Problem> {
-    set_state(&ask, State::Active).await
+pub(in crate::api) async fn activate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    set_state(&ask, PolicyState::Active).await
 }
 
-pub(in crate::api) async fn shadow(ask: Ask) -> Result<Reply, Problem> {
-    set_state(&ask, State::Shadow).await
+pub(in crate::api) async fn shadow(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    set_state(&ask, PolicyState::Shadow).await
 }
 
-pub(in crate::api) async fn delete(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn delete(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let version = ask.version()?;
     ask.api.catalog.delete_policy(&ask.by, ask.policy(), version).await?;
-    Ok(Reply::done())
+    Ok(ApiResponse::done())
 }
 
-pub(in crate::api) async fn roll_back(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn roll_back(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (RollBack { to }, version) = (ask.json()?, ask.version()?);
     let back = ask.api.catalog.roll_back_policy(&ask.by, ask.policy(), version, to).await?;
     Ok(told(&back))
 }
 
-pub(in crate::api) async fn versions(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn versions(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
     let versions = ask.api.catalog.policy_versions(app, policy, &ask.page()).await?;
-    Ok(Reply::documents(&ask, versions, |version| version.version.to_string()))
+    Ok(ApiResponse::documents(&ask, versions, |version| version.version.to_string()))
 }
 
-pub(in crate::api) async fn version(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn version(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
     let version = ask.param("version").parse().map_err(|_| Error::NotFound("version"))?;
-    Ok(Reply::ok(&ask.api.catalog.policy_version(app, policy, version).await?))
+    Ok(ApiResponse::ok(&ask.api.catalog.policy_version(app, policy, version).await?))
 }
 
-pub(in crate::api) async fn diff(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn diff(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let ((app, policy), catalog) = (ask.policy(), &ask.api.catalog);
     let to = match ask.query().to {
         Some(to) => to,
@@ -146,15 +146,15 @@ pub(in crate::api) async fn diff(ask: Ask) -> Result<Reply, Problem> {
     let from = ask.query().from.unwrap_or(to - 1);
     let before = catalog.policy_version(app, policy, from).await?.document;
     let after = catalog.policy_version(app, policy, to).await?.document;
-    Ok(Reply::ok(&Diffs { from, to, changes: changes(&before, &after) }))
+    Ok(ApiResponse::ok(&Diffs { from, to, changes: changes(&before, &after) }))
 }
 
-async fn set_state(ask: &Ask, state: State) -> Result<Reply, Problem> {
+async fn set_state(ask: &ApiRequest, state: PolicyState) -> Result<ApiResponse, ApiProblem> {
     let version = ask.version()?;
     let changed = ask.api.catalog.set_policy_state(&ask.by, ask.policy(), version, state).await?;
     Ok(told(&changed))
 }
 
-fn told(view: &PolicyView) -> Reply {
-    Reply::ok(view).version(view.version)
+fn told(view: &PolicyView) -> ApiResponse {
+    ApiResponse::ok(view).version(view.version)
 }

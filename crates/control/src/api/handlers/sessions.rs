@@ -4,12 +4,12 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::access::{Account, Action, Actor, Denied};
+use crate::access::{AccessDenied, Account, Action, Actor};
 use crate::api::Api;
-use crate::api::ask::{Ask, Reply};
+use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::attempts::{Attempt, KNOWN_MS};
-use crate::api::problem::Problem;
-use crate::catalog::{By, KeptPassword, NewAccount, NewSession, is_account_name};
+use crate::api::problem::ApiProblem;
+use crate::catalog::{ChangeContext, KeptPassword, NewAccount, NewSession, is_account_name};
 use crate::error::Error;
 use crate::identity::{Secret, SecretKind};
 
@@ -53,16 +53,16 @@ pub(in crate::api) struct Me {
     roles: std::collections::BTreeMap<String, crate::access::Role>,
 }
 
-pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn set_up(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let SetUp { token, account, password } = ask.json()?;
     let api = &ask.api;
     let attempt = api.attempts.of_source(&ask.by.source)?;
     if !api.setup.is(&token, ask.by.at) {
         attempt.failed();
-        ask.note_refused(Action::SetUp, None, named(&account)).await;
+        ask.audit_failed(Action::SetUp, None, named(&account)).await;
         let problem = "token: invalid, used or expired (after 15 minutes); restart the server to \
                        get a new setup token";
-        return Err(Problem::new(StatusCode::FORBIDDEN, problem));
+        return Err(ApiProblem::new(StatusCode::FORBIDDEN, problem));
     }
     let hash = api.passwords.hash(&password).await?;
     let new =
@@ -71,10 +71,10 @@ pub(in crate::api) async fn set_up(ask: Ask) -> Result<Reply, Problem> {
     if !ask.by.dry_run {
         api.setup.end();
     }
-    Ok(Reply::created(&made).version(made.version))
+    Ok(ApiResponse::created(&made).version(made.version))
 }
 
-pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn sign_in(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let SignIn { account, password } = ask.json()?;
     let api = &ask.api;
     let attempt = attempt(&ask, &account).await?;
@@ -85,11 +85,11 @@ pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
     // The same words, whichever of the two is wrong.
     let Some((kept, signed_in)) = signed_in else {
         attempt.failed();
-        ask.note_refused(Action::SignIn, None, named(&account)).await;
+        ask.audit_failed(Action::SignIn, None, named(&account)).await;
         return Err(wrong());
     };
     let secret = Secret::new(SecretKind::Session);
-    let by = By { actor: Actor::Account(signed_in.clone()), ..ask.by.clone() };
+    let by = ChangeContext { actor: Actor::Account(signed_in.clone()), ..ask.by.clone() };
     api.changes.count(&by.actor, Action::SignIn)?;
     // Whoever had a session in this browser has another one now.
     let old: Vec<_> = ask.session.iter().map(String::as_str).collect();
@@ -99,40 +99,42 @@ pub(in crate::api) async fn sign_in(ask: Ask) -> Result<Reply, Problem> {
         Err(Error::Denied(_)) => return Err(wrong()),
         signed_in => signed_in?,
     }
-    Ok(Reply::ok(&Me::of(&Actor::Account(signed_in))).cookie(Some(secret.expose())))
+    Ok(ApiResponse::ok(&Me::of(&Actor::Account(signed_in))).cookie(Some(secret.expose())))
 }
 
-pub(in crate::api) async fn me(ask: Ask) -> Result<Reply, Problem> {
-    Ok(Reply::ok(&Me::of(&ask.by.actor)))
+pub(in crate::api) async fn me(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    Ok(ApiResponse::ok(&Me::of(&ask.by.actor)))
 }
 
-pub(in crate::api) async fn sign_out(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn sign_out(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let account = account(&ask)?;
     let of = (account.id.as_str(), account.name.as_str());
     let session = ask.session.as_deref().unwrap_or_default();
     ask.api.catalog.sign_out(&ask.by, of, Some(session)).await?;
-    Ok(Reply::done().cookie(None))
+    Ok(ApiResponse::done().cookie(None))
 }
 
-pub(in crate::api) async fn sign_out_everywhere(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn sign_out_everywhere(
+    ask: ApiRequest,
+) -> Result<ApiResponse, ApiProblem> {
     let account = account(&ask)?;
     ask.api.catalog.sign_out(&ask.by, (&account.id, &account.name), None).await?;
-    Ok(Reply::done().cookie(None))
+    Ok(ApiResponse::done().cookie(None))
 }
 
-pub(in crate::api) async fn change_password(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn change_password(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewPassword { current, password } = ask.json()?;
     let (api, account) = (&ask.api, account(&ask)?);
     let attempt = attempt(&ask, &account.name).await?;
     let Some(kept) = proven(api, &account.name, &current, &attempt).await? else {
         attempt.failed();
-        ask.note_refused(Action::ChangePassword, None, &account.name).await;
-        return Err(Problem::invalid("/current", "wrong password"));
+        ask.audit_failed(Action::ChangePassword, None, &account.name).await;
+        return Err(ApiProblem::invalid("/current", "wrong password"));
     };
     let (hash, secret) = (api.passwords.hash(&password).await?, Secret::new(SecretKind::Session));
     let of = (account.name.as_str(), kept.version);
     api.catalog.change_password(&ask.by, of, &hash, &secret.hash()).await?;
-    Ok(Reply::done().cookie(Some(secret.expose())))
+    Ok(ApiResponse::done().cookie(Some(secret.expose())))
 }
 
 /// What is kept of the password of this account, if it is `password`. That takes as long if there is no
@@ -142,7 +144,7 @@ async fn proven(
     account: &str,
     password: &str,
     attempt: &Attempt<'_>,
-) -> Result<Option<KeptPassword>, Problem> {
+) -> Result<Option<KeptPassword>, ApiProblem> {
     let kept = api.catalog.password(account).await?;
     let hash = kept.as_ref().map(|kept| kept.hash.clone());
     let is_right = match attempt.is_known {
@@ -153,7 +155,7 @@ async fn proven(
 }
 
 /// An attempt on this account from where it is asked. It is taken before anything is computed.
-async fn attempt<'a>(ask: &'a Ask, account: &str) -> Result<Attempt<'a>, Problem> {
+async fn attempt<'a>(ask: &'a ApiRequest, account: &str) -> Result<Attempt<'a>, ApiProblem> {
     let (attempts, source) = (&ask.api.attempts, ask.by.source.as_str());
     // What is no account's name is no key of a limiter either: there is no such account.
     if !is_account_name(account) {
@@ -177,14 +179,14 @@ fn named(account: &str) -> &str {
     if is_account_name(account) { account } else { "" }
 }
 
-fn wrong() -> Problem {
-    Problem::new(axum::http::StatusCode::UNAUTHORIZED, "wrong account or password")
+fn wrong() -> ApiProblem {
+    ApiProblem::new(axum::http::StatusCode::UNAUTHORIZED, "wrong account or password")
 }
 
-fn account(ask: &Ask) -> Result<&Account, Problem> {
+fn account(ask: &ApiRequest) -> Result<&Account, ApiProblem> {
     match &ask.by.actor {
         Actor::Account(account) => Ok(account),
-        _ => Err(Denied::Forbidden.into()),
+        _ => Err(AccessDenied::Forbidden.into()),
     }
 }
 

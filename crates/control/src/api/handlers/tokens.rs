@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::access::Scope;
-use crate::api::ask::{Ask, Reply};
-use crate::api::problem::Problem;
+use crate::api::ask::{ApiRequest, ApiResponse};
+use crate::api::problem::ApiProblem;
 use crate::catalog::{NewToken, TokenView};
 use crate::identity::{Secret, SecretKind};
 
@@ -38,16 +38,16 @@ pub(in crate::api) struct TokenMade {
     secret: Option<String>,
 }
 
-pub(in crate::api) async fn list(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let tokens = ask.api.catalog.tokens(ask.param("app"), &ask.page()).await?;
-    Ok(Reply::list(&ask, tokens, |token| token.id.clone()))
+    Ok(ApiResponse::list(&ask, tokens, |token| token.id.clone()))
 }
 
-pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewTokenBody { name, scopes, expires_in_days } = ask.json()?;
     if !(1..=DAYS_MAX).contains(&expires_in_days) {
         let problem = format!("`{expires_in_days}` is outside 1..={DAYS_MAX}");
-        return Err(Problem::invalid("/expires_in_days", problem));
+        return Err(ApiProblem::invalid("/expires_in_days", problem));
     }
     let secret = Secret::new(SecretKind::Token);
     let (hash, expires_at) = (secret.hash(), ask.by.at + expires_in_days * DAY_MS);
@@ -58,11 +58,11 @@ pub(in crate::api) async fn create(ask: Ask) -> Result<Reply, Problem> {
     let kept = catalog.token_of_hash(&hash, ask.by.at).await?;
     let is_new = kept.is_some_and(|kept| kept.id == token.id);
     let secret = is_new.then(|| secret.expose().to_owned());
-    Ok(Reply::created(&TokenMade { token, secret }))
+    Ok(ApiResponse::created(&TokenMade { token, secret }))
 }
 
-pub(in crate::api) async fn revoke(ask: Ask) -> Result<Reply, Problem> {
+pub(in crate::api) async fn revoke(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, token) = (ask.param("app"), ask.param("token"));
     ask.api.catalog.revoke_token(&ask.by, app, token).await?;
-    Ok(Reply::done())
+    Ok(ApiResponse::done())
 }

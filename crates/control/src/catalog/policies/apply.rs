@@ -8,12 +8,12 @@ use sluicegate_policy::Policy;
 use utoipa::ToSchema;
 
 use super::document::{canonical, read};
-use super::{Diff, PolicyView, State, To, changes, create, rewrite};
+use super::{Diff, PolicyState, PolicyTarget, PolicyView, changes, create, rewrite};
 use crate::access::Action;
 use crate::catalog::apps::{is_version, locked};
 use crate::catalog::change::{Change, begin};
-use crate::catalog::{By, Catalog};
-use crate::error::{Error, Wrong};
+use crate::catalog::{Catalog, ChangeContext};
+use crate::error::{Error, InvalidField};
 
 /// A policy that is to be.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Wanted {
     /// The policy, as in `policies[]` of a policy document.
     pub document: Json,
     /// The state; default: the current state, or `active` for a new policy.
-    pub state: Option<State>,
+    pub state: Option<PolicyState>,
 }
 
 /// The result for one policy.
@@ -33,7 +33,7 @@ pub struct Applied {
     /// `create`, `update`, `delete` or `keep`.
     pub action: String,
     /// Its state afterwards.
-    pub state: State,
+    pub state: PolicyState,
     /// Its version afterwards.
     pub version: i64,
     /// Differences in its document.
@@ -60,7 +60,7 @@ impl Catalog {
     /// [`Error::Warned`], [`Error::Stale`]. Then nothing has changed.
     pub async fn apply(
         &self,
-        by: &By,
+        by: &ChangeContext,
         app: &str,
         wanted: &[Wanted],
         version: Option<i64>,
@@ -69,7 +69,8 @@ impl Catalog {
         let named = named(wanted)?;
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
-        let Found { version: found, mut policies } = Found::read(&mut change, app).await?;
+        let AppPolicies { version: found, mut policies } =
+            AppPolicies::read(&mut change, app).await?;
         is_version(version.unwrap_or(found), found)?;
         // First, so that there is a place for others.
         let unwanted = policies.extract_if(.., |name, _| !named.contains_key(name)).collect();
@@ -83,7 +84,7 @@ impl Catalog {
                 Err(Error::Taken) => {
                     let pointer = format!("/policies/{place}/document/name");
                     let problem = format!("`{name}` is already the name of another app's policy");
-                    wrong.push(Wrong { pointer, problem });
+                    wrong.push(InvalidField { pointer, problem });
                 }
                 Err(Error::Warned(of)) => {
                     warnings.extend(of.into_iter().map(|warning| format!("`{name}`: {warning}")));
@@ -103,12 +104,12 @@ impl Catalog {
 }
 
 /// The policies of an app, deleted ones left out, and the revision of the latest change to any.
-struct Found {
+struct AppPolicies {
     version: i64,
     policies: BTreeMap<String, PolicyView>,
 }
 
-impl Found {
+impl AppPolicies {
     async fn read(change: &mut Change<'_>, app: &str) -> Result<Self, Error> {
         let sql = "SELECT COALESCE(MAX(revision), 0) FROM policies WHERE app = ?";
         let row = change.rows.row(sql, &[app.into()]).await?;
@@ -128,7 +129,7 @@ async fn delete_all(
     let mut applied = Vec::new();
     for before in policies.into_values() {
         let document = before.document.clone();
-        let to = To { document: &document, state: State::Deleted, policy: None };
+        let to = PolicyTarget { document: &document, state: PolicyState::Deleted, policy: None };
         let view = rewrite(change, Action::DeletePolicy, before, &to).await?;
         applied.push(Applied::of("delete", &view, changes(&document, &Json::Null)));
     }
@@ -139,13 +140,13 @@ async fn delete_all(
 async fn apply_one(
     change: &mut Change<'_>,
     app: &str,
-    item: &Named<'_>,
+    item: &WantedPolicy<'_>,
     before: Option<PolicyView>,
 ) -> Result<Applied, Error> {
-    let Named { wanted, policy, .. } = item;
+    let WantedPolicy { wanted, policy, .. } = item;
     let state = wanted.state.or_else(|| before.as_ref().map(|view| view.state));
-    let state = state.unwrap_or(State::Active);
-    let to = To { document: &wanted.document, state, policy: Some(policy) };
+    let state = state.unwrap_or(PolicyState::Active);
+    let to = PolicyTarget { document: &wanted.document, state, policy: Some(policy) };
     Ok(match before {
         None => {
             let view = create(change, app, &to).await?;
@@ -168,42 +169,42 @@ impl Applied {
     }
 }
 
-fn is_same(before: &PolicyView, to: &To<'_>) -> bool {
+fn is_same(before: &PolicyView, to: &PolicyTarget<'_>) -> bool {
     before.state == to.state && canonical(&before.document) == canonical(to.document)
 }
 
 /// What is wrong with the policy at `place`, with pointers into the whole.
-fn inside(place: usize, errors: Vec<Wrong>) -> impl Iterator<Item = Wrong> {
-    let inside = move |Wrong { pointer, problem }| {
+fn inside(place: usize, errors: Vec<InvalidField>) -> impl Iterator<Item = InvalidField> {
+    let inside = move |InvalidField { pointer, problem }| {
         let pointer = format!("/policies/{place}{pointer}");
-        Wrong { pointer, problem }
+        InvalidField { pointer, problem }
     };
     errors.into_iter().map(inside)
 }
 
 /// What is wanted, where it stands, and as it was read.
-struct Named<'w> {
+struct WantedPolicy<'w> {
     place: usize,
     wanted: &'w Wanted,
     policy: Policy,
 }
 
 /// What is wanted by name; all that is wrong with it at once.
-fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, Named<'_>>, Error> {
+fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, WantedPolicy<'_>>, Error> {
     let (mut named, mut wrong) = (BTreeMap::new(), Vec::new());
     for (place, item) in wanted.iter().enumerate() {
         let at = format!("/policies/{place}");
-        if item.state == Some(State::Deleted) {
+        if item.state == Some(PolicyState::Deleted) {
             let problem = "expected `active` or `shadow`; to delete a policy, omit it";
             let (pointer, problem) = (format!("{at}/state"), problem.to_owned());
-            wrong.push(Wrong { pointer, problem });
+            wrong.push(InvalidField { pointer, problem });
         }
         match read(&item.document) {
             Ok(policy) => {
                 let name = policy.name().to_owned();
                 let problem = format!("duplicate name `{name}`");
-                if named.insert(name, Named { place, wanted: item, policy }).is_some() {
-                    wrong.push(Wrong { pointer: format!("{at}/document/name"), problem });
+                if named.insert(name, WantedPolicy { place, wanted: item, policy }).is_some() {
+                    wrong.push(InvalidField { pointer: format!("{at}/document/name"), problem });
                 }
             }
             Err(Error::Invalid(errors)) => wrong.extend(inside(place, errors)),

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use sluicegate_policy::Policy;
 
 use crate::catalog::name;
-use crate::error::{Error, Wrong};
+use crate::error::{Error, InvalidField};
 use crate::limits::DOCUMENT_BYTES_MAX;
 
 /// The policy that `document` is.
@@ -20,7 +20,7 @@ pub(super) fn read(document: &Json) -> Result<Policy, Error> {
         return Err(Error::invalid("/document", problem));
     }
     let policy = Policy::parse_one(&text).map_err(|errors| {
-        let wrong = errors.errors().iter().map(|error| Wrong {
+        let wrong = errors.errors().iter().map(|error| InvalidField {
             pointer: pointer(error.path()),
             problem: error.problem().to_owned(),
         });

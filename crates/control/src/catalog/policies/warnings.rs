@@ -4,7 +4,7 @@ use sluicegate_kernel::algorithm::CalendarUnit;
 use sluicegate_kernel::{Micros, Moment, Rule};
 use sluicegate_policy::{PathMatch, Policy};
 
-use super::State;
+use super::PolicyState;
 
 /// How many times less a limit becomes with a warning.
 const CUT_MAX: u64 = 10;
@@ -13,9 +13,9 @@ const CUT_MAX: u64 = 10;
 pub(super) fn warnings(
     app: &str,
     was: Option<&Policy>,
-    (policy, state): (&Policy, State),
+    (policy, state): (&Policy, PolicyState),
 ) -> Vec<String> {
-    if state != State::Active {
+    if state != PolicyState::Active {
         return Vec::new();
     }
     let mut warnings = Vec::new();

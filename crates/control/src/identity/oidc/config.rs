@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use axum::http::Uri;
 
 use crate::access::Role;
-use crate::error::{Error, Wrong};
+use crate::error::{Error, InvalidField};
 use crate::limits::NAME_BYTES_MAX;
 
 /// Longest URL of an issuer in bytes: with a subject behind it, it is kept beside the account.
@@ -29,7 +29,7 @@ const CALLBACK: &str = "/v1/admin/oidc/callback";
 
 /// A provider of OpenID Connect, as a client that it knows.
 #[derive(Clone, PartialEq, Eq)]
-pub struct OidcConfig {
+pub struct OidcProviderConfig {
     /// The URL that the provider calls itself by, to the letter: `https`, or `http` on loopback.
     pub issuer: String,
     /// What the provider calls this client.
@@ -50,12 +50,12 @@ pub struct OidcConfig {
     /// The group of administrators; none: the provider does not say who is one.
     pub admin_group: Option<String>,
     /// What other groups give.
-    pub roles: Vec<GroupRole>,
+    pub roles: Vec<GroupGrant>,
 }
 
 /// A role that a group gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupRole {
+pub struct GroupGrant {
     /// The group, as the provider calls it.
     pub group: String,
     /// In which app.
@@ -64,7 +64,7 @@ pub struct GroupRole {
     pub role: Role,
 }
 
-impl OidcConfig {
+impl OidcProviderConfig {
     /// That it makes sense.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl OidcConfig {
         if wrong.is_empty() { Ok(()) } else { Err(Error::Invalid(wrong)) }
     }
 
-    fn wrong_urls(&self) -> Vec<Wrong> {
+    fn wrong_urls(&self) -> Vec<InvalidField> {
         let mut all = Vec::new();
         let (issuer, back) = (&self.issuer, &self.redirect_url);
         if !is_safe_url(issuer) || issuer.contains(['?', '|']) || issuer.len() > ISSUER_BYTES_MAX {
@@ -92,7 +92,7 @@ impl OidcConfig {
         all
     }
 
-    fn wrong_texts(&self) -> Vec<Wrong> {
+    fn wrong_texts(&self) -> Vec<InvalidField> {
         let mut all = Vec::new();
         for (pointer, text) in [
             ("/client_id", &self.client_id),
@@ -116,12 +116,12 @@ impl OidcConfig {
         all
     }
 
-    fn wrong_roles(&self) -> Vec<Wrong> {
+    fn wrong_roles(&self) -> Vec<InvalidField> {
         let mut all = Vec::new();
         if self.roles.len() > ROLES_MAX {
             all.push(wrong("/roles", format!("expected at most {ROLES_MAX} roles")));
         }
-        for (place, GroupRole { group, app, role: _ }) in self.roles.iter().enumerate() {
+        for (place, GroupGrant { group, app, role: _ }) in self.roles.iter().enumerate() {
             if !is_word(group) {
                 let problem = "expected a group name".to_owned();
                 all.push(wrong(&format!("/roles/{place}/group"), problem));
@@ -147,7 +147,7 @@ impl OidcConfig {
     #[cfg(any(feature = "oidc", test))]
     pub(crate) fn roles_of(&self, groups: &BTreeSet<String>) -> BTreeMap<String, Option<Role>> {
         let mut roles = BTreeMap::new();
-        for GroupRole { group, app, role } in &self.roles {
+        for GroupGrant { group, app, role } in &self.roles {
             let given = groups.contains(group).then_some(*role);
             let of_app = roles.entry(app.clone()).or_insert(None);
             *of_app = given.max(*of_app);
@@ -156,9 +156,9 @@ impl OidcConfig {
     }
 }
 
-impl fmt::Debug for OidcConfig {
+impl fmt::Debug for OidcProviderConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OidcConfig").field("issuer", &self.issuer).finish_non_exhaustive()
+        f.debug_struct("OidcProviderConfig").field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
 
@@ -187,14 +187,14 @@ fn is_word(text: &str) -> bool {
     (1..=TEXT_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control)
 }
 
-fn wrong(pointer: &str, problem: String) -> Wrong {
-    Wrong { pointer: pointer.to_owned(), problem }
+fn wrong(pointer: &str, problem: String) -> InvalidField {
+    InvalidField { pointer: pointer.to_owned(), problem }
 }
 
 /// One for tests.
 #[cfg(test)]
-pub(super) fn example() -> OidcConfig {
-    OidcConfig {
+pub(super) fn example() -> OidcProviderConfig {
+    OidcProviderConfig {
         issuer: "https://id.example.org/realms/all".to_owned(),
         client_id: "sluicegate".to_owned(),
         client_secret: "48151623".to_owned(),
@@ -213,7 +213,7 @@ mod tests {
     use super::example as config;
     use super::*;
 
-    fn problem(change: impl FnOnce(&mut OidcConfig)) -> String {
+    fn problem(change: impl FnOnce(&mut OidcProviderConfig)) -> String {
         let mut config = config();
         change(&mut config);
         config.check().map_or_else(|error| error.to_string(), |()| "none".to_owned())
@@ -255,7 +255,7 @@ mod tests {
             config.scopes.push("a b".to_owned());
             config.admin_group = Some(String::new());
             let (group, app) = (String::new(), "Shop".to_owned());
-            config.roles.push(GroupRole { group, app, role: Role::Viewer });
+            config.roles.push(GroupGrant { group, app, role: Role::Viewer });
         });
         for part in [
             "/client_id",
@@ -272,12 +272,12 @@ mod tests {
 
     #[test]
     fn of_several_groups_the_highest_role_counts_and_of_none_there_is_none() {
-        let give = |group: &str, app: &str, role| GroupRole {
+        let give = |group: &str, app: &str, role| GroupGrant {
             group: group.to_owned(),
             app: app.to_owned(),
             role,
         };
-        let config = OidcConfig {
+        let config = OidcProviderConfig {
             admin_group: Some("root".to_owned()),
             roles: vec![
                 give("sellers", "shop", Role::Owner),
@@ -294,6 +294,9 @@ mod tests {
         assert_eq!(config.roles_of(&groups(&[])), roles(None, None));
         assert_eq!(config.is_admin(&groups(&["root"])), Some(true));
         assert_eq!(config.is_admin(&groups(&[])), Some(false));
-        assert_eq!(OidcConfig { admin_group: None, ..config }.is_admin(&groups(&["root"])), None);
+        assert_eq!(
+            OidcProviderConfig { admin_group: None, ..config }.is_admin(&groups(&["root"])),
+            None
+        );
     }
 }

@@ -23,7 +23,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// What asks a provider.
-pub(super) struct Http {
+pub(super) struct ProviderHttp {
     tls: TlsConnector,
     /// Whether the provider is on this machine, and may speak without TLS there.
     may_be_plain: bool,
@@ -44,7 +44,7 @@ pub(super) enum HttpError {
     Failed(String, StatusCode),
 }
 
-impl Http {
+impl ProviderHttp {
     /// One that trusts the authorities in the file `ca`, or those of the system.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! client's secret, which all of them have. What is in the address bar (state, nonce, the verifier's
 //! hash) tells nothing of the cookie.
 //!
-//! That a sign-in is used once is not in the cookie: the catalog notes its [`id`](Login::id) with the
+//! That a sign-in is used once is not in the cookie: the catalog notes its [`id`](PendingLogin::id) with the
 //! session.
 
 use argon2::Argon2;
@@ -14,7 +14,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use crate::identity::secret::hex;
-use crate::identity::{OidcConfig, Secret, SecretKind};
+use crate::identity::{OidcProviderConfig, Secret, SecretKind};
 
 /// How long somebody may take at the provider, in milliseconds.
 pub(crate) const LOGIN_MS: i64 = 10 * 60 * 1_000;
@@ -25,7 +25,7 @@ pub(super) struct Logins {
 }
 
 /// A sign-in that has begun. It is not shown: who has it can end it.
-pub(super) struct Login {
+pub(super) struct PendingLogin {
     /// What the browser keeps.
     pub(super) cookie: String,
     /// What the provider gives back beside the code.
@@ -43,7 +43,7 @@ pub(super) struct Login {
 impl Logins {
     /// Those of a client. Its secret may be one that a person chose, and everybody can have a MAC made:
     /// so that it is not guessed by one, the key is as dear to make as the hash of a password.
-    pub(super) fn new(config: &OidcConfig) -> Self {
+    pub(super) fn new(config: &OidcProviderConfig) -> Self {
         let salt = Secret::hash_of(&format!("{}|{}", config.issuer, config.client_id));
         let mut key = [0; 32];
         Argon2::default()
@@ -53,13 +53,13 @@ impl Logins {
     }
 
     /// A new one, of a browser that may have a session.
-    pub(super) fn begin(&self, session: Option<&str>, at: i64) -> Login {
+    pub(super) fn begin(&self, session: Option<&str>, at: i64) -> PendingLogin {
         let (session, secret) = (session.unwrap_or_default(), Secret::new(SecretKind::Login));
         self.login(&format!("{at}.{session}.{}", secret.expose()))
     }
 
     /// The one of which `cookie` tells and to which `state` belongs, if it has not been too long.
-    pub(super) fn resume(&self, cookie: &str, state: &str, at: i64) -> Option<Login> {
+    pub(super) fn resume(&self, cookie: &str, state: &str, at: i64) -> Option<PendingLogin> {
         let (said, _) = cookie.rsplit_once('.')?;
         let login = self.login(said);
         // Hashes are compared: how long that takes tells nothing of what is right.
@@ -70,9 +70,9 @@ impl Logins {
         (is_own && is_its && is_soon).then_some(login)
     }
 
-    fn login(&self, said: &str) -> Login {
+    fn login(&self, said: &str) -> PendingLogin {
         let session = said.split('.').nth(1).filter(|session| !session.is_empty());
-        Login {
+        PendingLogin {
             cookie: format!("{said}.{}", self.made("cookie", said)),
             state: self.made("state", said),
             nonce: self.made("nonce", said),
@@ -107,8 +107,8 @@ mod tests {
     fn a_sign_in_goes_on_where_it_began_and_on_every_node() {
         let login = logins("a").begin(Some("abc"), 1_000);
         let resumed = logins("a").resume(&login.cookie, &login.state, 1_001).unwrap();
-        let parts = |login: &Login| {
-            let Login { cookie, state, nonce, verifier, id, session: _ } = login;
+        let parts = |login: &PendingLogin| {
+            let PendingLogin { cookie, state, nonce, verifier, id, session: _ } = login;
             [cookie, state, nonce, verifier, id].map(String::clone)
         };
         assert_eq!(parts(&resumed), parts(&login));

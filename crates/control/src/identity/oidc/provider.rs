@@ -23,12 +23,12 @@ use openidconnect::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::OidcConfig;
+use super::OidcProviderConfig;
 use super::config::is_safe_url;
-use super::http::{Http, HttpError};
-use super::login::{LOGIN_MS, Login};
+use super::http::{HttpError, ProviderHttp};
+use super::login::{LOGIN_MS, PendingLogin};
 use super::person::{self, Person};
-use super::service::Refused;
+use super::service::SignInError;
 use crate::error::Error;
 
 /// How long a description is good for, in milliseconds: an hour.
@@ -59,23 +59,24 @@ const ALGORITHMS: [Alg; 9] = [
 
 /// Claims that the specification does not name: among them, groups.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Others(BTreeMap<String, serde_json::Value>);
+struct GroupClaims(BTreeMap<String, serde_json::Value>);
 
-impl AdditionalClaims for Others {}
+impl AdditionalClaims for GroupClaims {}
 
 type Encryption = CoreJweContentEncryptionAlgorithm;
-type Claims = IdTokenClaims<Others, CoreGenderClaim>;
-type Token = IdToken<Others, CoreGenderClaim, Encryption, Alg>;
-type Fields = IdTokenFields<Others, EmptyExtraTokenFields, CoreGenderClaim, Encryption, Alg>;
-type Client = openidconnect::Client<
-    Others,
+type Claims = IdTokenClaims<GroupClaims, CoreGenderClaim>;
+type OidcIdToken = IdToken<GroupClaims, CoreGenderClaim, Encryption, Alg>;
+type OidcTokenFields =
+    IdTokenFields<GroupClaims, EmptyExtraTokenFields, CoreGenderClaim, Encryption, Alg>;
+type OidcClient = openidconnect::Client<
+    GroupClaims,
     CoreAuthDisplay,
     CoreGenderClaim,
     Encryption,
     CoreJsonWebKey,
     CoreAuthPrompt,
     StandardErrorResponse<CoreErrorResponseType>,
-    StandardTokenResponse<Fields, CoreTokenType>,
+    StandardTokenResponse<OidcTokenFields, CoreTokenType>,
     CoreTokenIntrospectionResponse,
     CoreRevocableToken,
     CoreRevocationErrorResponse,
@@ -89,22 +90,22 @@ type Client = openidconnect::Client<
 
 /// The provider.
 pub(super) struct Provider {
-    http: Http,
+    http: ProviderHttp,
     issuer: IssuerUrl,
     client: (ClientId, ClientSecret),
     redirect_url: RedirectUrl,
     scopes: Vec<Scope>,
     groups_claim: String,
     /// What it said of itself, and when.
-    known: Mutex<Option<(Arc<Client>, i64)>>,
+    known: Mutex<Option<(Arc<OidcClient>, i64)>>,
 }
 
 impl Provider {
-    pub(super) fn new(config: &OidcConfig) -> Result<Self, Error> {
+    pub(super) fn new(config: &OidcProviderConfig) -> Result<Self, Error> {
         let issuer = IssuerUrl::new(config.issuer.clone());
         let redirect_url = RedirectUrl::new(config.redirect_url.clone());
         let may_be_plain = config.issuer.starts_with("http:");
-        let http = Http::new(config.ca.as_deref(), may_be_plain);
+        let http = ProviderHttp::new(config.ca.as_deref(), may_be_plain);
         let (id, secret) = (config.client_id.clone(), config.client_secret.clone());
         Ok(Self {
             http: http.map_err(|problem| Error::invalid("/ca", problem))?,
@@ -119,7 +120,11 @@ impl Provider {
     }
 
     /// Where a browser goes to sign in.
-    pub(super) async fn location(&self, login: &Login, at: i64) -> Result<String, Refused> {
+    pub(super) async fn location(
+        &self,
+        login: &PendingLogin,
+        at: i64,
+    ) -> Result<String, SignInError> {
         let client = self.client(at, GOOD_MS).await?;
         let verifier = PkceCodeVerifier::new(login.verifier.clone());
         let (state, nonce) = (login.state.clone(), login.nonce.clone());
@@ -138,20 +143,20 @@ impl Provider {
     /// Who it is for whom the provider gave `code` to the browser that began `login`.
     pub(super) async fn person(
         &self,
-        login: &Login,
+        login: &PendingLogin,
         code: &str,
         at: i64,
-    ) -> Result<Person, Refused> {
+    ) -> Result<Person, SignInError> {
         let client = self.client(at, GOOD_MS).await?;
         let code = AuthorizationCode::new(code.to_owned());
         let asked = client.exchange_code(code).map_err(unbelievable)?;
         let asked = asked.set_pkce_verifier(PkceCodeVerifier::new(login.verifier.clone()));
         let answer = asked.request_async(&self.http).await.map_err(|error| match error {
             RequestTokenError::Request(error) => away(error),
-            error @ RequestTokenError::ServerResponse(_) => Refused::Code(told(&error)),
+            error @ RequestTokenError::ServerResponse(_) => SignInError::Code(told(&error)),
             error => unbelievable(error),
         })?;
-        let no_token = || Refused::Unbelievable("no ID token in the response".to_owned());
+        let no_token = || SignInError::Unbelievable("no ID token in the response".to_owned());
         let token = answer.id_token().ok_or_else(no_token)?;
         let claims = match claims(&client, token, &login.nonce, at) {
             Err(error) if is_unknown_key(&error) => {
@@ -163,11 +168,11 @@ impl Provider {
         self.person_of(claims.map_err(unbelievable)?)
     }
 
-    fn person_of(&self, claims: &Claims) -> Result<Person, Refused> {
+    fn person_of(&self, claims: &Claims) -> Result<Person, SignInError> {
         let sub = person::subject(claims.subject().as_str());
-        let sub = sub.ok_or_else(|| Refused::Unbelievable("invalid subject".to_owned()))?;
+        let sub = sub.ok_or_else(|| SignInError::Unbelievable("invalid subject".to_owned()))?;
         if claims.authorized_party().is_some_and(|party| *party != self.client.0) {
-            return Err(Refused::Unbelievable(
+            return Err(SignInError::Unbelievable(
                 "the token was issued for another client".to_owned(),
             ));
         }
@@ -185,7 +190,7 @@ impl Provider {
 
     /// The client, by a description that is not older than `age_max_ms`. Others wait for the one who
     /// asks for it.
-    async fn client(&self, at: i64, age_max_ms: i64) -> Result<Arc<Client>, Refused> {
+    async fn client(&self, at: i64, age_max_ms: i64) -> Result<Arc<OidcClient>, SignInError> {
         let mut known = self.known.lock().await;
         // A clock that was set back does not make a description last longer.
         let is_good = |asked: i64| (asked..asked.saturating_add(age_max_ms)).contains(&at);
@@ -197,13 +202,13 @@ impl Provider {
         Ok(client)
     }
 
-    async fn described(&self) -> Result<Client, Refused> {
+    async fn described(&self) -> Result<OidcClient, SignInError> {
         let described = CoreProviderMetadata::discover_async(self.issuer.clone(), &self.http).await;
         let described = described.map_err(away)?;
         let page = described.authorization_endpoint().as_str();
         if !is_safe_url(page) || (self.issuer.starts_with("https:") && !page.starts_with("https:"))
         {
-            return Err(Refused::Unbelievable(format!("`{page}` is not an `https` URL")));
+            return Err(SignInError::Unbelievable(format!("`{page}` is not an `https` URL")));
         }
         let takes = described.token_endpoint_auth_methods_supported();
         let takes_only_post = takes.is_some_and(|all| {
@@ -212,12 +217,12 @@ impl Provider {
         });
         let auth = if takes_only_post { AuthType::RequestBody } else { AuthType::BasicAuth };
         let (id, secret) = self.client.clone();
-        let client = Client::from_provider_metadata(described, id, Some(secret));
+        let client = OidcClient::from_provider_metadata(described, id, Some(secret));
         Ok(client.set_redirect_uri(self.redirect_url.clone()).set_auth_type(auth))
     }
 }
 
-impl<'h> AsyncHttpClient<'h> for Http {
+impl<'h> AsyncHttpClient<'h> for ProviderHttp {
     type Error = HttpError;
     type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'h>>;
 
@@ -228,8 +233,8 @@ impl<'h> AsyncHttpClient<'h> for Http {
 
 /// What `token` says, if it is the provider's, for us, in time, and for who began with `nonce`.
 fn claims<'t>(
-    client: &Client,
-    token: &'t Token,
+    client: &OidcClient,
+    token: &'t OidcIdToken,
     nonce: &str,
     at: i64,
 ) -> Result<&'t Claims, ClaimsVerificationError> {
@@ -258,12 +263,12 @@ fn is_unknown_key(error: &ClaimsVerificationError) -> bool {
     matches!(error, SignatureVerification(SignatureVerificationError::NoMatchingKey))
 }
 
-fn unbelievable(error: impl StdError) -> Refused {
-    Refused::Unbelievable(told(&error))
+fn unbelievable(error: impl StdError) -> SignInError {
+    SignInError::Unbelievable(told(&error))
 }
 
-fn away(error: impl StdError) -> Refused {
-    Refused::Away(told(&error))
+fn away(error: impl StdError) -> SignInError {
+    SignInError::Away(told(&error))
 }
 
 /// An error with those that led to it, for the log, on one line. What was answered is not in them.

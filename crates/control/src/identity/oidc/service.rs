@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::OidcConfig;
+use super::OidcProviderConfig;
 use super::login::{LOGIN_MS, Logins};
 use super::person::Person;
 use super::provider::Provider;
@@ -26,14 +26,14 @@ const ANSWER_BYTES_MAX: usize = 4 << 10;
 
 /// What signs people in who are known elsewhere.
 pub struct Oidc {
-    config: OidcConfig,
+    config: OidcProviderConfig,
     logins: Logins,
     provider: Provider,
     waiting: Semaphore,
 }
 
 /// A sign-in that began.
-pub(crate) struct Begun {
+pub(crate) struct LoginRedirect {
     /// Where the browser is to go.
     pub(crate) location: String,
     /// What it is to keep.
@@ -43,7 +43,7 @@ pub(crate) struct Begun {
 /// What the provider has a browser ask the callback. What else it says is none of our business.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Called {
+pub(crate) struct CallbackParams {
     code: String,
     state: String,
     error: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) struct Called {
 
 /// A sign-in that ended well.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CompletedLogin {
     pub(crate) person: Person,
     /// What the catalog is to know the sign-in by, so that it is used once.
     pub(crate) id: String,
@@ -62,7 +62,7 @@ pub(crate) struct Ended {
 
 /// Why nobody signs in.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum SignInError {
     #[error(
         "sign-in not found in this browser, or older than 10 minutes: start again at \
          `/v1/admin/oidc/login`"
@@ -88,13 +88,13 @@ impl Oidc {
     ///
     /// # Panics
     /// Never: keys are of permitted lengths.
-    pub fn new(config: OidcConfig) -> Result<Self, Error> {
+    pub fn new(config: OidcProviderConfig) -> Result<Self, Error> {
         config.check()?;
         let (logins, provider) = (Logins::new(&config), Provider::new(&config)?);
         Ok(Self { config, logins, provider, waiting: Semaphore::new(WAITING_MAX) })
     }
 
-    pub(crate) const fn config(&self) -> &OidcConfig {
+    pub(crate) const fn config(&self) -> &OidcProviderConfig {
         &self.config
     }
 
@@ -104,43 +104,49 @@ impl Oidc {
     }
 
     /// Begins to sign a browser in that may have a session.
-    pub(crate) async fn begin(&self, session: Option<&str>, at: i64) -> Result<Begun, Refused> {
+    pub(crate) async fn begin(
+        &self,
+        session: Option<&str>,
+        at: i64,
+    ) -> Result<LoginRedirect, SignInError> {
         let login = self.logins.begin(session, at);
         let location = self.bounded(self.provider.location(&login, at)).await?;
-        Ok(Begun { location, cookie: login.cookie })
+        Ok(LoginRedirect { location, cookie: login.cookie })
     }
 
     /// Ends to sign the browser in that shows `cookie`.
     pub(crate) async fn end(
         &self,
         cookie: &str,
-        called: &Called,
+        called: &CallbackParams,
         at: i64,
-    ) -> Result<Ended, Refused> {
-        let Called { code, state, error, iss } = called;
+    ) -> Result<CompletedLogin, SignInError> {
+        let CallbackParams { code, state, error, iss } = called;
         if code.len().max(state.len()) > ANSWER_BYTES_MAX {
-            return Err(Refused::Foreign);
+            return Err(SignInError::Foreign);
         }
-        let login = self.logins.resume(cookie, state, at).ok_or(Refused::Foreign)?;
+        let login = self.logins.resume(cookie, state, at).ok_or(SignInError::Foreign)?;
         if iss.as_ref().is_some_and(|iss| *iss != self.config.issuer) {
-            return Err(Refused::Unbelievable("the response came from another issuer".to_owned()));
+            return Err(SignInError::Unbelievable(
+                "the response came from another issuer".to_owned(),
+            ));
         }
         if let Some(error) = error {
             // The codes of RFC 6749 are such words.
             let words = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-            return Err(Refused::Told(error.chars().filter(words).take(40).collect()));
+            return Err(SignInError::Told(error.chars().filter(words).take(40).collect()));
         }
         let person = self.bounded(self.provider.person(&login, code, at)).await?;
-        Ok(Ended { person, id: login.id, session: login.session })
+        Ok(CompletedLogin { person, id: login.id, session: login.session })
     }
 
     /// Few at a time, and not for ever.
     async fn bounded<T>(
         &self,
-        asks: impl Future<Output = Result<T, Refused>>,
-    ) -> Result<T, Refused> {
-        let _place = self.waiting.try_acquire().map_err(|_| Refused::Busy)?;
-        let late = |_| Refused::Away("no answer in time".to_owned());
+        asks: impl Future<Output = Result<T, SignInError>>,
+    ) -> Result<T, SignInError> {
+        let _place = self.waiting.try_acquire().map_err(|_| SignInError::Busy)?;
+        let late = |_| SignInError::Away("no answer in time".to_owned());
         timeout(WAIT_MAX, asks).await.map_err(late)?
     }
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluicegate_control::Role;
-use sluicegate_control::identity::{GroupRole, Oidc, OidcConfig};
+use sluicegate_control::identity::{GroupGrant, Oidc, OidcProviderConfig};
 
 use super::provider::Provider;
 use super::{SUB, Stage, config, session};
 use crate::client::{Client, PASSWORD, Served};
 
-fn gives(config: &mut OidcConfig) {
+fn gives(config: &mut OidcProviderConfig) {
     let give = |group: &str, app: &str, role| {
         let (group, app) = (group.to_owned(), app.to_owned());
-        GroupRole { group, app, role }
+        GroupGrant { group, app, role }
     };
     config.admin_group = Some("admins".to_owned());
     config.roles = vec![

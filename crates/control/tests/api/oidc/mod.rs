@@ -9,7 +9,7 @@ mod ways;
 use std::sync::Arc;
 
 use serde_json::json;
-use sluicegate_control::identity::{GroupRole, Oidc, OidcConfig};
+use sluicegate_control::identity::{GroupGrant, Oidc, OidcProviderConfig};
 
 use crate::client::{Answer, Client, Served};
 use provider::{CLIENT_ID, CLIENT_SECRET, Provider};
@@ -31,8 +31,8 @@ struct Begun {
     page: String,
 }
 
-fn config(issuer: &str) -> OidcConfig {
-    OidcConfig {
+fn config(issuer: &str) -> OidcProviderConfig {
+    OidcProviderConfig {
         issuer: issuer.to_owned(),
         client_id: CLIENT_ID.to_owned(),
         client_secret: CLIENT_SECRET.to_owned(),
@@ -42,16 +42,16 @@ fn config(issuer: &str) -> OidcConfig {
         create_accounts: false,
         groups_claim: "groups".to_owned(),
         admin_group: None,
-        roles: Vec::<GroupRole>::new(),
+        roles: Vec::<GroupGrant>::new(),
     }
 }
 
 impl Stage {
-    async fn start(changed: impl FnOnce(&mut OidcConfig)) -> Self {
+    async fn start(changed: impl FnOnce(&mut OidcProviderConfig)) -> Self {
         Self::at(Provider::start().await, changed).await
     }
 
-    async fn at(provider: Provider, changed: impl FnOnce(&mut OidcConfig)) -> Self {
+    async fn at(provider: Provider, changed: impl FnOnce(&mut OidcProviderConfig)) -> Self {
         let mut config = config(&provider.issuer);
         changed(&mut config);
         let oidc = Arc::new(Oidc::new(config).expect("it makes sense"));
@@ -100,7 +100,7 @@ impl Stage {
     async fn audit(&self, since: i64) -> Vec<String> {
         self.served.catalog.verify_audit().await.expect("it holds");
         let entries = self.served.catalog.audit_since(since).await.expect("it answers");
-        let told = |entry: &sluicegate_control::audit::Entry| {
+        let told = |entry: &sluicegate_control::audit::AuditEntry| {
             format!("{} {} {} {}", entry.actor, entry.action, entry.target, entry.outcome)
         };
         entries.iter().map(told).collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sluicegate::Micros;
 use sluicegate_control::Actor;
-use sluicegate_control::catalog::{By, Elsewhere, NewSession, SessionSpans};
+use sluicegate_control::catalog::{ChangeContext, ExternalIdentity, NewSession, SessionSpans};
 
 use super::provider::{Signing, query};
 use super::{Begun, SUB, Stage, session};
@@ -169,11 +169,16 @@ async fn who_is_not_let_in_leaves_the_session_that_was_there() {
 async fn without_a_session_nothing_of_a_sign_in_is_left() {
     let stage = Stage::start(|_| {}).await;
     let (catalog, roles) = (&stage.served.catalog, BTreeMap::new());
-    let by = By::new(Actor::Provider, "192.0.2.1", "", 1_000 * i64::try_from(NOW_S).unwrap());
+    let by =
+        ChangeContext::new(Actor::Provider, "192.0.2.1", "", 1_000 * i64::try_from(NOW_S).unwrap());
     // No two sessions have one secret, so the second cannot begin.
     let session = NewSession { hash: "x", spans: SessionSpans::default(), instead_of: &[] };
-    let who =
-        |subject, name| Elsewhere { subject, name: Some(name), is_admin: None, roles: &roles };
+    let who = |subject, name| ExternalIdentity {
+        subject,
+        name: Some(name),
+        is_admin: None,
+        roles: &roles,
+    };
     catalog.sign_in_elsewhere(&by, who("i|1", "grace"), session).await.unwrap();
     let before = stage.entries().await;
     catalog.sign_in_elsewhere(&by, who("i|2", "linus"), session).await.unwrap_err();

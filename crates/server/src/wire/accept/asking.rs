@@ -6,18 +6,18 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::seats::Seat;
+use super::seats::ConnectionSlot;
 
 /// The body of a request. Once it is there the request is whole, and its connection has asked.
 #[derive(Debug)]
-pub(crate) struct Asking<B> {
+pub(crate) struct TrackedBody<B> {
     body: B,
-    seat: Arc<Seat>,
+    seat: Arc<ConnectionSlot>,
 }
 
-impl<B: Body> Asking<B> {
+impl<B: Body> TrackedBody<B> {
     /// The one that comes in as `body` on the connection that has this seat.
-    pub(crate) fn new(body: B, seat: Arc<Seat>) -> Self {
+    pub(crate) fn new(body: B, seat: Arc<ConnectionSlot>) -> Self {
         let asking = Self { body, seat };
         asking.tell();
         asking
@@ -25,12 +25,12 @@ impl<B: Body> Asking<B> {
 
     fn tell(&self) {
         if self.body.is_end_stream() {
-            self.seat.stirred();
+            self.seat.touched();
         }
     }
 }
 
-impl<B: Body + Unpin> Body for Asking<B> {
+impl<B: Body + Unpin> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -40,7 +40,7 @@ impl<B: Body + Unpin> Body for Asking<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
-            Poll::Ready(None) => self.seat.stirred(),
+            Poll::Ready(None) => self.seat.touched(),
             Poll::Ready(Some(Ok(_))) => self.tell(),
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
@@ -65,13 +65,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_has_asked_once_the_body_is_there_and_not_before() {
-        let seat = Arc::<Seat>::default();
-        let mut body = Asking::new(Full::new(Bytes::from_static(b"?")), Arc::clone(&seat));
-        assert!(!seat.has_stirred());
+        let seat = Arc::<ConnectionSlot>::default();
+        let mut body = TrackedBody::new(Full::new(Bytes::from_static(b"?")), Arc::clone(&seat));
+        assert!(!seat.has_touched());
         body.frame().await.expect("there is one").expect("it is there");
-        assert!(seat.has_stirred());
-        let seat = Arc::<Seat>::default();
-        drop(Asking::new(Empty::<Bytes>::new(), Arc::clone(&seat)));
-        assert!(seat.has_stirred());
+        assert!(seat.has_touched());
+        let seat = Arc::<ConnectionSlot>::default();
+        drop(TrackedBody::new(Empty::<Bytes>::new(), Arc::clone(&seat)));
+        assert!(seat.has_touched());
     }
 }

@@ -22,38 +22,38 @@ use tokio::task::AbortHandle;
 
 /// The place of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
-    stirred: AtomicBool,
+pub(crate) struct ConnectionSlot {
+    touched: AtomicBool,
 }
 
 /// Those that are taken.
 #[derive(Debug, Default)]
-pub(super) struct Seats {
+pub(super) struct ConnectionSlots {
     /// The next one to be looked at comes first. Those of connections that have ended are dropped now
     /// and then.
-    taken: VecDeque<(AbortHandle, Arc<Seat>)>,
+    taken: VecDeque<(AbortHandle, Arc<ConnectionSlot>)>,
     /// How many there may be before those that have ended are dropped.
     sweep_at: usize,
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// A request is there whole, or something is written.
-    pub(super) fn stirred(&self) {
+    pub(super) fn touched(&self) {
         // Mostly it is known already: then the cache line is not written.
-        if !self.stirred.load(Ordering::Relaxed) {
-            self.stirred.store(true, Ordering::Relaxed);
+        if !self.touched.load(Ordering::Relaxed) {
+            self.touched.store(true, Ordering::Relaxed);
         }
     }
 
     #[cfg(test)]
-    pub(super) fn has_stirred(&self) -> bool {
-        self.stirred.load(Ordering::Relaxed)
+    pub(super) fn has_touched(&self) -> bool {
+        self.touched.load(Ordering::Relaxed)
     }
 }
 
-impl Seats {
+impl ConnectionSlots {
     /// The connection behind `handle` takes `seat`.
-    pub(super) fn take(&mut self, seat: Arc<Seat>, handle: AbortHandle) {
+    pub(super) fn take(&mut self, seat: Arc<ConnectionSlot>, handle: AbortHandle) {
         if self.taken.len() >= self.sweep_at {
             self.taken.retain(|(handle, _)| !handle.is_finished());
             self.sweep_at = (self.taken.len() * 2).max(SWEEP_AT_MIN);
@@ -63,13 +63,13 @@ impl Seats {
 
     /// Ends a connection that has not stirred since it was last looked at. If each of them has, there is
     /// none, and they have been looked at.
-    pub(super) fn end_one(&mut self) -> bool {
+    pub(super) fn evict_one(&mut self) -> bool {
         for _ in 0..self.taken.len() {
             let Some((handle, seat)) = self.taken.pop_front() else { break };
             if handle.is_finished() {
                 continue;
             }
-            if seat.stirred.swap(false, Ordering::Relaxed) {
+            if seat.touched.swap(false, Ordering::Relaxed) {
                 self.taken.push_back((handle, seat));
                 continue;
             }
@@ -90,9 +90,10 @@ mod tests {
     use super::*;
 
     /// Seats of so many connections that do not end by themselves.
-    fn seats(count: usize) -> (Seats, Vec<Arc<Seat>>, JoinSet<()>) {
-        let (mut seats, mut connections) = (Seats::default(), JoinSet::new());
-        let taken = std::iter::repeat_with(Arc::default).take(count).collect::<Vec<Arc<Seat>>>();
+    fn seats(count: usize) -> (ConnectionSlots, Vec<Arc<ConnectionSlot>>, JoinSet<()>) {
+        let (mut seats, mut connections) = (ConnectionSlots::default(), JoinSet::new());
+        let taken =
+            std::iter::repeat_with(Arc::default).take(count).collect::<Vec<Arc<ConnectionSlot>>>();
         for seat in &taken {
             seats.take(Arc::clone(seat), connections.spawn(std::future::pending()));
         }
@@ -102,10 +103,10 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_that_was_answered_nothing_goes_first() {
         let (mut seats, taken, mut connections) = seats(4);
-        taken[0].stirred();
-        taken[2].stirred();
+        taken[0].touched();
+        taken[2].touched();
         for gone in [1, 3] {
-            assert!(seats.end_one());
+            assert!(seats.evict_one());
             connections.join_next().await.unwrap().expect_err("it was ended");
             assert_eq!(Arc::strong_count(&taken[gone]), 1, "{gone} has gone");
         }
@@ -116,11 +117,11 @@ mod tests {
     async fn who_is_answered_between_two_looks_stays() {
         let (mut seats, taken, connections) = seats(3);
         for _ in 0..10 {
-            taken.iter().for_each(|seat| seat.stirred());
-            assert!(!seats.end_one());
+            taken.iter().for_each(|seat| seat.touched());
+            assert!(!seats.evict_one());
         }
         assert_eq!(connections.len(), 3);
-        assert!(seats.end_one(), "none was answered since");
+        assert!(seats.evict_one(), "none was answered since");
     }
 
     #[tokio::test]
@@ -132,6 +133,6 @@ mod tests {
             connections.join_next().await.unwrap().unwrap();
         }
         assert!(seats.taken.len() <= SWEEP_AT_MIN, "{}", seats.taken.len());
-        assert!(!seats.end_one());
+        assert!(!seats.evict_one());
     }
 }

@@ -12,20 +12,20 @@ use tokio::time::sleep;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-use super::seats::Seat;
+use super::seats::ConnectionSlot;
 
 /// A connection as the system has it.
-pub(crate) type Plain = Either<TcpStream, UnixStream>;
+pub(crate) type PlainStream = Either<TcpStream, UnixStream>;
 
 /// What carries a connection.
-pub(crate) type Carrier = Either<Plain, Box<TlsStream<Plain>>>;
+pub(crate) type Carrier = Either<PlainStream, Box<TlsStream<PlainStream>>>;
 
 /// How often it is looked whether a connection has ended behind what its client has said and nobody
 /// has read yet: the system wakes who waits for the one or the other, not for the end alone.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What there is to a connection beside its bytes.
-pub(crate) trait Line {
+pub(crate) trait PeerClosed {
     /// Returns when the other side has ended, or the connection is broken. What was said before is
     /// still there to be read.
     fn ended(&self) -> impl Future<Output = ()> + Send;
@@ -36,29 +36,29 @@ pub(crate) trait Line {
 
 /// A connection of a client.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct ClientStream {
     carrier: Carrier,
-    seat: Arc<Seat>,
+    seat: Arc<ConnectionSlot>,
 }
 
-impl Stream {
-    pub(super) const fn new(carrier: Carrier, seat: Arc<Seat>) -> Self {
+impl ClientStream {
+    pub(super) const fn new(carrier: Carrier, seat: Arc<ConnectionSlot>) -> Self {
         Self { carrier, seat }
     }
 
     /// What carries it, where to write is not to answer: HTTP/2 greets everybody. The wire tells the seat
     /// itself what was asked.
-    pub(crate) fn into_parts(self) -> (Carrier, Arc<Seat>) {
+    pub(crate) fn into_parts(self) -> (Carrier, Arc<ConnectionSlot>) {
         (self.carrier, self.seat)
     }
 
     /// Its place among the connections.
-    pub(crate) const fn seat(&self) -> &Arc<Seat> {
+    pub(crate) const fn seat(&self) -> &Arc<ConnectionSlot> {
         &self.seat
     }
 }
 
-impl Line for Stream {
+impl PeerClosed for ClientStream {
     async fn ended(&self) {
         let socket = match &self.carrier {
             Either::Left(plain) => plain,
@@ -79,11 +79,11 @@ impl Line for Stream {
     }
 
     fn asked(&self) {
-        self.seat.stirred();
+        self.seat.touched();
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -93,13 +93,13 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.seat.stirred();
+        self.seat.touched();
         Pin::new(&mut self.carrier).poll_write(cx, bytes)
     }
 
@@ -108,7 +108,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.seat.stirred();
+        self.seat.touched();
         Pin::new(&mut self.carrier).poll_write_vectored(cx, pieces)
     }
 

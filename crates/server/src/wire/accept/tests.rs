@@ -13,13 +13,13 @@ use crate::config::TlsConfig;
 use crate::protocol::Wire;
 
 /// A wire that greets, and ends when its client does.
-async fn greet(mut stream: Stream, _: Peer) {
+async fn greet(mut stream: ClientStream, _: Peer) {
     stream.write_all(b"!").await.ok();
     stream.read_u8().await.ok();
 }
 
 /// A wire that says what it is told, byte by byte.
-async fn echo(mut stream: Stream, _: Peer) {
+async fn echo(mut stream: ClientStream, _: Peer) {
     while let Ok(byte) = stream.read_u8().await {
         stream.write_u8(byte).await.ok();
     }
@@ -32,7 +32,7 @@ async fn start(connections_max: usize) -> (SocketAddr, CancellationToken, JoinHa
 async fn start_wire<F: Future<Output = ()> + Send + 'static>(
     workers: NonZeroU16,
     connections_max: usize,
-    wire: impl Fn(Stream, Peer) -> F + Clone + Send + 'static,
+    wire: impl Fn(ClientStream, Peer) -> F + Clone + Send + 'static,
 ) -> (SocketAddr, CancellationToken, JoinHandle<usize>) {
     let listen = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::bind(&listen, None).await.expect("loopback has a free port");
@@ -87,7 +87,7 @@ async fn a_greeting_keeps_no_place_from_who_is_not_greeted_yet() {
                 carrier.write_all(b"!").await.ok();
             }
             while let Ok(byte) = carrier.read_u8().await {
-                seat.stirred();
+                seat.touched();
                 carrier.write_u8(byte).await.ok();
             }
         }
@@ -147,7 +147,7 @@ async fn who_does_not_finish_its_greeting_is_waited_for_so_long_and_no_longer() 
     let folder = tempfile::tempdir().unwrap();
     let files = sluicegate_testkit::TlsFiles::write(folder.path()).unwrap();
     let files = TlsConfig { cert: files.server_cert, key: files.server_key, client_ca: None };
-    let tls = Arc::new(Tls::load(Wire::Resp, &files).unwrap());
+    let tls = Arc::new(WireTls::load(Wire::Resp, &files).unwrap());
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
     let Ok(Listen::Tcp(address)) = listener.address() else { panic!("it is bound") };
     let serving = tokio::spawn(async move {
@@ -183,7 +183,7 @@ async fn a_socket_left_behind_is_replaced_and_no_other_file_is() {
 }
 
 /// A wire that is told one byte, which is a request, and answers when its client says more.
-async fn hold(mut stream: Stream, _: Peer) {
+async fn hold(mut stream: ClientStream, _: Peer) {
     if stream.read_u8().await.is_ok() {
         stream.asked();
         if stream.read_u8().await.is_ok() {

@@ -25,23 +25,23 @@ use serde::Serialize;
 
 use super::accept::{self, CONNECTIONS_MAX, Listener};
 use super::http::Hosts;
-use super::{House, http};
-use crate::policies::Status;
+use super::{ServerContext, http};
+use crate::policies::PolicyStatus;
 use crate::protocol::Wire;
 
 /// The policies in force.
 #[derive(Serialize)]
 struct Policies {
     #[serde(flatten)]
-    status: Status,
+    status: PolicyStatus,
     /// Their names, in the order of the documents.
     policies: Vec<String>,
 }
 
 /// Answers requests until told to stop, then lets those in flight end. Returns how many connections
 /// were cut off because they did not.
-pub(super) async fn serve(wire: Wire, listener: Listener, house: &House) -> usize {
-    let House { workers, stop, .. } = house;
+pub(super) async fn serve(wire: Wire, listener: Listener, house: &ServerContext) -> usize {
+    let ServerContext { workers, stop, .. } = house;
     let router = match wire {
         Wire::Catalog => office(),
         _ if house.has_own_office => observed(),
@@ -59,7 +59,7 @@ pub(super) async fn serve(wire: Wire, listener: Listener, house: &House) -> usiz
 }
 
 /// What is seen of this server.
-fn observed() -> Router<House> {
+fn observed() -> Router<ServerContext> {
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/healthz", get(async || "ok\n"))
@@ -71,21 +71,21 @@ fn observed() -> Router<House> {
 }
 
 /// The admin API.
-fn office() -> Router<House> {
-    let answer = async |State(house): State<House>, Extension(peer), request: Request| {
+fn office() -> Router<ServerContext> {
+    let answer = async |State(house): State<ServerContext>, Extension(peer), request: Request| {
         house.office.answer(peer, request).await
     };
     Router::new().route("/v1/admin/{*rest}", any(answer))
 }
 
-async fn ready(State(house): State<House>) -> (StatusCode, &'static str) {
+async fn ready(State(house): State<ServerContext>) -> (StatusCode, &'static str) {
     if house.leaving.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
     }
     (StatusCode::OK, "ok\n")
 }
 
-async fn policies(State(house): State<House>) -> Response {
+async fn policies(State(house): State<ServerContext>) -> Response {
     let policies = house.gate.engine().policies();
     let policies = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
     json(&Policies { status: house.live.status(), policies })

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use sluicegate_text::say::one_line;
 
 use super::{json, plain};
-use crate::eyes::{Filter, SHOWN_MAX, TURN, Top};
+use crate::eyes::{EventFilter, SHOWN_MAX, TURN, Top};
 use crate::metrics::{Scrape, classic};
-use crate::wire::House;
+use crate::wire::ServerContext;
 
 /// Keys that are shown unless it is said how many.
 const SHOWN: usize = 10;
@@ -22,14 +22,14 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 /// What is asked of `/v1/top`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+pub(super) struct TopQuery {
     policy: String,
     n: Option<usize>,
 }
 
 /// The keys of a policy that were refused most.
 #[derive(Serialize)]
-struct Tops<'a> {
+struct TopReply<'a> {
     policy: &'a str,
     /// How far back it looks: at least half of this and no more than it.
     seconds: u64,
@@ -37,10 +37,10 @@ struct Tops<'a> {
 }
 
 pub(super) async fn top(
-    State(house): State<House>,
-    which: Result<Query<Which>, QueryRejection>,
+    State(house): State<ServerContext>,
+    which: Result<Query<TopQuery>, QueryRejection>,
 ) -> Response {
-    let Which { policy, n } = match which {
+    let TopQuery { policy, n } = match which {
         Ok(Query(which)) => which,
         Err(rejection) => return plain(rejection.status(), &one_line(&rejection.body_text())),
     };
@@ -49,7 +49,7 @@ pub(super) async fn top(
         return plain(StatusCode::BAD_REQUEST, &format!("n: `{n}` is outside 1..={SHOWN_MAX}"));
     }
     match house.gate.eyes().top(&policy, n) {
-        Some(top) => json(&Tops { policy: &policy, seconds: 2 * TURN.as_secs(), top }),
+        Some(top) => json(&TopReply { policy: &policy, seconds: 2 * TURN.as_secs(), top }),
         None => {
             let policy = one_line(&policy);
             plain(StatusCode::NOT_FOUND, &format!("policy: unknown policy `{policy}`"))
@@ -58,8 +58,8 @@ pub(super) async fn top(
 }
 
 pub(super) async fn events(
-    State(house): State<House>,
-    filter: Result<Query<Filter>, QueryRejection>,
+    State(house): State<ServerContext>,
+    filter: Result<Query<EventFilter>, QueryRejection>,
 ) -> Response {
     let filter = match filter {
         Ok(Query(filter)) => filter,
@@ -74,8 +74,8 @@ pub(super) async fn events(
     (headers, Body::from_stream(events)).into_response()
 }
 
-pub(super) async fn metrics(State(house): State<House>, headers: HeaderMap) -> Response {
-    let House { gate, live, callers, .. } = house;
+pub(super) async fn metrics(State(house): State<ServerContext>, headers: HeaderMap) -> Response {
+    let ServerContext { gate, live, callers, .. } = house;
     let text = Scrape { gate, live, callers }.text();
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains(OPEN_METRICS)) {

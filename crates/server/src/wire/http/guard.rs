@@ -18,14 +18,14 @@ use super::host::Hosts;
 
 /// A service that answers requests for `hosts` only, and behind which a request in chunks is the last.
 #[derive(Debug)]
-pub(super) struct Guard<S, R> {
+pub(super) struct HostGuard<S, R> {
     pub(super) service: S,
     pub(super) hosts: Hosts,
     /// What says that a request is not answered.
     pub(super) refuse: fn(&Problem) -> Response<R>,
 }
 
-impl<S, B, R> Service<Request<B>> for Guard<S, R>
+impl<S, B, R> Service<Request<B>> for HostGuard<S, R>
 where
     S: Service<Request<B>, Response = Response<R>>,
 {

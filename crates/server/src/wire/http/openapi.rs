@@ -4,7 +4,7 @@ mod others;
 
 use std::sync::LazyLock;
 
-use sluicegate_text::fields::{Field, Kind};
+use sluicegate_text::fields::{Field, FieldKind};
 use utoipa::ToSchema;
 use utoipa::openapi::path::{
     HttpMethod, Operation as Described, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
@@ -21,7 +21,9 @@ use utoipa::openapi::{
 };
 
 use super::auth::{AUTH, AUTH_POLICY};
-use super::codec::{Decided, Document, Explained, Operation, Refusal, SettledBody};
+use super::codec::{
+    DecisionBody, Explained, Operation, ProblemDocument, RefusalProblem, SettledBody,
+};
 use others::AuthBy;
 
 /// Where the description is.
@@ -78,11 +80,11 @@ fn bodies() -> Vec<(String, RefOr<Schema>)> {
         T::schemas(bodies);
     }
     let mut bodies = Vec::new();
-    add::<Decided<'_>>(&mut bodies);
+    add::<DecisionBody<'_>>(&mut bodies);
     add::<SettledBody<'_>>(&mut bodies);
     add::<Explained<'_>>(&mut bodies);
-    add::<Document<'_>>(&mut bodies);
-    add::<Refusal<'_>>(&mut bodies);
+    add::<ProblemDocument<'_>>(&mut bodies);
+    add::<RefusalProblem<'_>>(&mut bodies);
     bodies
 }
 
@@ -250,16 +252,16 @@ fn value(field: Field) -> RefOr<Schema> {
         false => SchemaType::Type(kind),
     };
     match field.kind() {
-        Kind::Whole { min, max } => {
+        FieldKind::Whole { min, max } => {
             let object = object.schema_type(typed(Type::Integer));
             object.minimum(Some(min)).maximum(Some(max)).into()
         }
-        Kind::Text { bytes_max } => {
+        FieldKind::Text { bytes_max } => {
             let object = object.schema_type(typed(Type::String));
             object.min_length(Some(1)).max_length(bytes_max).into()
         }
-        Kind::Flag => object.schema_type(typed(Type::Boolean)).into(),
-        Kind::Raw => ArrayBuilder::new()
+        FieldKind::Flag => object.schema_type(typed(Type::Boolean)).into(),
+        FieldKind::Raw => ArrayBuilder::new()
             .items(schema("Check"))
             .min_items(Some(1))
             .max_items(Some(super::codec::CHECKS_MAX))

@@ -1,7 +1,7 @@
 //! The IO of the HTTP wire.
 //!
 //! ```text
-//! POST /v1/check ─────────────▶ read ─▶ codec ─▶ Gate ─▶ codec
+//! POST /v1/check ─────────────▶ read ─▶ codec ─▶ ServerEngine ─▶ codec
 //! everything else ─▶ Router ─▶ the same, or batches, settlements, explanations
 //! ```
 //!
@@ -35,17 +35,17 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::auth;
-use super::codec::{Ask, Operation, Problem, encode, encode_explanation, refusal};
-use super::guard::Guard;
+use super::codec::{Operation, OperationRequest, Problem, encode, encode_explanation, refusal};
+use super::guard::HostGuard;
 use super::host::Hosts;
 use super::openapi;
-use crate::callers::{Caller, Door, Refused};
-use crate::gate::Gate;
+use crate::callers::{Caller, CallerError, ListenerAuth};
+use crate::gate::ServerEngine;
 use crate::protocol::{Peer, Wire};
-use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Seat};
-use crate::wire::headers::Headers;
+use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
+use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::TrustedPeers;
-use crate::wire::{House, token};
+use crate::wire::{ServerContext, token};
 use body::read;
 
 /// Largest head of a request, and what is buffered of a connection: four times what clients send
@@ -64,19 +64,19 @@ const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem:
 const FIELDS: usize = 4;
 
 /// A response whose body is there.
-type Answer = Response<Full<Bytes>>;
+type FullResponse = Response<Full<Bytes>>;
 
 /// What every request needs.
 #[derive(Clone, Debug)]
-struct Desk {
-    gate: Arc<Gate>,
-    headers: Headers,
-    door: Door,
+struct HttpHandler {
+    gate: Arc<ServerEngine>,
+    headers: BudgetHeaders,
+    door: ListenerAuth,
 }
 
 /// What stands before the router.
-struct Front {
-    desk: Desk,
+struct HttpService {
+    desk: HttpHandler,
     router: Router,
     hosts: Hosts,
 }
@@ -85,17 +85,17 @@ struct Front {
 /// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(
     listener: Listener,
-    house: &House,
-    more: impl FnOnce(Door) -> Router,
+    house: &ServerContext,
+    more: impl FnOnce(ListenerAuth) -> Router,
 ) -> usize {
-    let House { gate, callers, trusted_peers, workers, stop, http_headers, .. } = house;
+    let ServerContext { gate, callers, trusted_peers, workers, stop, http_headers, .. } = house;
     let address = listener.address().ok();
     let door = callers.door(Wire::Http, address.as_ref());
     let hosts = Hosts::new(address.as_ref(), Arc::clone(&house.allowed_hosts));
-    let desk = Desk { gate: Arc::clone(gate), headers: *http_headers, door };
+    let desk = HttpHandler { gate: Arc::clone(gate), headers: *http_headers, door };
     let more = more(desk.door.clone());
     let router = everything(&desk, Arc::clone(trusted_peers), more);
-    let front = Arc::new(Front { desk, router, hosts });
+    let front = Arc::new(HttpService { desk, router, hosts });
     let connections = Arc::clone(gate.eyes().connections(Wire::Http));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
@@ -107,18 +107,18 @@ pub(crate) async fn serve(
 
 /// Answers the requests of one connection, checks first.
 async fn decisions(
-    front: Arc<Front>,
+    front: Arc<HttpService>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (peer, seat): (Peer, Arc<Seat>),
+    (peer, seat): (Peer, Arc<ConnectionSlot>),
     stop: CancellationToken,
 ) {
     let hosts = front.hosts.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let request = request.map(|body| Asking::new(body, Arc::clone(&seat)));
+        let request = request.map(|body| TrackedBody::new(body, Arc::clone(&seat)));
         answer(Arc::clone(&front), peer, request)
     });
     let refuse = |of: &Problem| problem(of).map(Either::Left);
-    converse(Guard { service, hosts, refuse }, stream, stop).await;
+    converse(HostGuard { service, hosts, refuse }, stream, stop).await;
 }
 
 /// Answers the requests of one connection, one after the other.
@@ -129,11 +129,11 @@ pub(crate) async fn connection(
 ) {
     let refuse = |of: &Problem| problem(of).map(AnyBody::new);
     let service = TowerToHyperService::new(router);
-    converse(Guard { service, hosts, refuse }, stream, stop).await;
+    converse(HostGuard { service, hosts, refuse }, stream, stop).await;
 }
 
 async fn converse<S, B>(
-    service: Guard<S, B>,
+    service: HostGuard<S, B>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) where
@@ -157,9 +157,9 @@ async fn converse<S, B>(
 }
 
 async fn answer(
-    front: Arc<Front>,
+    front: Arc<HttpService>,
     peer: Peer,
-    request: Request<Asking<Incoming>>,
+    request: Request<TrackedBody<Incoming>>,
 ) -> Result<Response<Either<Full<Bytes>, AnyBody>>, Infallible> {
     if request.method() == Method::POST && request.uri().path() == Operation::Check.path() {
         return Ok(decide(&front.desk, Operation::Check, request).await.map(Either::Left));
@@ -171,24 +171,25 @@ async fn answer(
 }
 
 /// All that this wire answers, and `more`.
-fn everything(desk: &Desk, trusted: Arc<TrustedPeers>, more: Router) -> Router {
+fn everything(desk: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
     router(desk.clone())
         .merge(auth::routes((&desk.gate, &desk.door), trusted, desk.headers))
         .merge(more)
 }
 
-fn router(desk: Desk) -> Router {
+fn router(desk: HttpHandler) -> Router {
     let mut router = Router::new();
     for operation in Operation::ALL {
-        let asked = post(move |State(desk): State<Desk>, request: Request<AnyBody>| async move {
-            match operation {
-                Operation::Batch => many::batch(&desk, request).await,
-                Operation::Settle => many::settle(&desk, request).await,
-                Operation::Explain => answered(explain(&desk, request).await),
-                _ => decide(&desk, operation, request).await,
-            }
-            .map(AnyBody::new)
-        });
+        let asked =
+            post(move |State(desk): State<HttpHandler>, request: Request<AnyBody>| async move {
+                match operation {
+                    Operation::Batch => many::batch(&desk, request).await,
+                    Operation::Settle => many::settle(&desk, request).await,
+                    Operation::Explain => answered(explain(&desk, request).await),
+                    _ => decide(&desk, operation, request).await,
+                }
+                .map(AnyBody::new)
+            });
         router = router.route(operation.path(), asked);
     }
     router
@@ -205,7 +206,7 @@ fn router(desk: Desk) -> Router {
 }
 
 /// Answers a question about one budget.
-async fn decide<B>(desk: &Desk, operation: Operation, request: Request<B>) -> Answer
+async fn decide<B>(desk: &HttpHandler, operation: Operation, request: Request<B>) -> FullResponse
 where
     B: Body<Data = Bytes, Error: std::fmt::Display>,
 {
@@ -213,10 +214,10 @@ where
 }
 
 async fn try_decide<B>(
-    desk: &Desk,
+    desk: &HttpHandler,
     operation: Operation,
     request: Request<B>,
-) -> Result<Answer, Problem>
+) -> Result<FullResponse, Problem>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display>,
 {
@@ -225,7 +226,7 @@ where
     let parent = desk.gate.parent(request.headers());
     let denies = denies(operation, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
-    let ask = Ask::decode(operation, &bytes, new_id)?;
+    let ask = OperationRequest::decode(operation, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
     let passage = match ask.is_named_here {
@@ -244,19 +245,19 @@ where
     Ok(answer)
 }
 
-async fn explain(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+async fn explain(desk: &HttpHandler, request: Request<AnyBody>) -> Result<FullResponse, Problem> {
     let caller = desk.caller(Operation::Explain, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Explain, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
-    let ask = Ask::decode(Operation::Explain, &bytes, new_id)?;
+    let ask = OperationRequest::decode(Operation::Explain, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
     let explanation = desk.gate.turn(Wire::Http).explain(&request).await?;
     Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
 }
 
-impl Desk {
+impl HttpHandler {
     /// Who asks for `operation`, and may. This is known before anything is read of a body.
     fn caller(&self, operation: Operation, headers: &HeaderMap) -> Result<Caller, Problem> {
         let caller = self.door.admit(token::bearer(headers), || self.gate.engine().now());
@@ -265,7 +266,7 @@ impl Desk {
     }
 
     /// What a caller is told who is not answered.
-    fn refuse(&self, refused: Refused) -> Problem {
+    fn refuse(&self, refused: CallerError) -> Problem {
         self.door.note(refused).into()
     }
 }
@@ -307,11 +308,11 @@ fn random() -> u64 {
     getrandom::u64().expect("the system has randomness once it has started")
 }
 
-fn answered(answer: Result<Answer, Problem>) -> Answer {
+fn answered(answer: Result<FullResponse, Problem>) -> FullResponse {
     answer.unwrap_or_else(|failed| problem(&failed))
 }
 
-pub(super) fn problem(problem: &Problem) -> Answer {
+pub(super) fn problem(problem: &Problem) -> FullResponse {
     let mut answer = respond(problem.status(), PROBLEM, problem.encode());
     if let Some(challenge) = problem.challenge() {
         let challenge = HeaderValue::from_static(challenge);
@@ -320,7 +321,7 @@ pub(super) fn problem(problem: &Problem) -> Answer {
     answer
 }
 
-fn respond(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> Answer {
+fn respond(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> FullResponse {
     let mut answer = Response::new(Full::new(Bytes::from(body)));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

@@ -23,14 +23,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, tim
 use tokio_util::sync::CancellationToken;
 
 use super::codec::{
-    COMMAND_BYTES_MAX, Command, Entry, Guesses, KnownLimits, Limits, Network, Next, Password,
-    Question, Replies, Session, Words, read,
+    AuthContext, COMMAND_BYTES_MAX, ClientNetwork, Command, CommandWords, ConnectionRuleCache,
+    DecisionRequest, Guesses, NextStep, Password, Replies, Session, ThrottleRuleCache, read,
 };
-use crate::callers::{Caller, Door};
-use crate::gate::{Gate, Telemetry};
+use crate::callers::{Caller, ListenerAuth};
+use crate::gate::{EngineObserver, ServerEngine};
 use crate::protocol::{Peer, Wire};
-use crate::wire::House;
-use crate::wire::accept::{self, Line, Listener};
+use crate::wire::ServerContext;
+use crate::wire::accept::{self, Listener, PeerClosed};
 
 /// Most connections at a time: every instance of an application has some of its own, and each takes
 /// 8 KB.
@@ -70,22 +70,22 @@ const ENDED_WAIT_MAX: Duration = Duration::from_millis(100);
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
 /// What all connections share.
-struct Shared<S> {
-    gate: Arc<Gate<S>>,
-    door: Door,
+struct RespServer<S> {
+    gate: Arc<ServerEngine<S>>,
+    door: ListenerAuth,
     password: Option<Password>,
     guesses: Guesses,
-    limits: Arc<KnownLimits>,
+    limits: Arc<ThrottleRuleCache>,
     connections: AtomicU64,
 }
 
 /// Answers commands until told to stop, then those that were read. Returns how many connections were
 /// cut off because they did not end. With a password, or where a token is required, only who says it may ask.
-pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, callers, password, workers, stop, .. } = house;
+pub(crate) async fn serve(listener: Listener, house: &ServerContext) -> usize {
+    let ServerContext { gate, callers, password, workers, stop, .. } = house;
     let door = callers.door(Wire::Resp, listener.address().ok().as_ref());
     let connections = Arc::clone(gate.eyes().connections(Wire::Resp));
-    let shared = Arc::new(Shared::new(Arc::clone(gate), door, password.clone()));
+    let shared = Arc::new(RespServer::new(Arc::clone(gate), door, password.clone()));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
         let client = (stream, peer);
@@ -96,13 +96,13 @@ pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
 
 /// Answers the commands of one connection.
 async fn connection<S: Store + 'static>(
-    shared: Arc<Shared<S>>,
-    (mut stream, peer): (impl AsyncRead + AsyncWrite + Line + Unpin + Send + 'static, Peer),
+    shared: Arc<RespServer<S>>,
+    (mut stream, peer): (impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static, Peer),
     stop: CancellationToken,
 ) {
-    let mut client = Client::new(&shared, peer.into());
+    let mut client = RespSession::new(&shared, peer.into());
     let mut input = Vec::with_capacity(INPUT_BYTES_MIN);
-    let mut watch = Watch::new();
+    let mut watch = IdleTimer::new();
     let mut stopped = pin!(stop.cancelled());
     loop {
         let had_begun = !input.is_empty();
@@ -119,7 +119,7 @@ async fn connection<S: Store + 'static>(
         let was_full = input.len() == input.capacity();
         // An error is that nobody is there to be answered.
         let Ok((taken, next)) = client.answer(&input, &mut stream).await else { return };
-        if next == Next::Close || stop.is_cancelled() {
+        if next == NextStep::Close || stop.is_cancelled() {
             return farewell(stream).await;
         }
         if taken > 0 || !had_begun {
@@ -147,32 +147,32 @@ async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 }
 
 /// Who is at the other end of a connection, and what they are about to be told.
-struct Client<'s, S> {
-    shared: &'s Shared<S>,
-    network: Network,
+struct RespSession<'s, S> {
+    shared: &'s RespServer<S>,
+    network: ClientNetwork,
     session: Session,
-    limits: Limits,
+    limits: ConnectionRuleCache,
     replies: Replies,
     /// When the commands came in that are answered; `None` once something was waited for.
     now: Option<Micros>,
 }
 
-impl<S: Store + 'static> Client<'_, S> {
+impl<S: Store + 'static> RespSession<'_, S> {
     /// Answers the commands that `input` holds. Returns how many bytes they take.
     async fn answer(
         &mut self,
         input: &[u8],
-        stream: &mut (impl AsyncWrite + Line + Unpin),
-    ) -> io::Result<(usize, Next)> {
+        stream: &mut (impl AsyncWrite + PeerClosed + Unpin),
+    ) -> io::Result<(usize, NextStep)> {
         self.now = None;
-        let (mut next, mut rest, mut words) = (Next::GoOn, input, Words::default());
-        while next == Next::GoOn {
+        let (mut next, mut rest, mut words) = (NextStep::GoOn, input, CommandWords::default());
+        while next == NextStep::GoOn {
             match read(rest, &mut words) {
                 Ok(None) => break,
                 Ok(Some(length)) => rest = &rest[length..],
                 Err(error) => {
                     self.replies.protocol_error(error);
-                    next = Next::Close;
+                    next = NextStep::Close;
                     break;
                 }
             }
@@ -201,9 +201,9 @@ impl<S: Store + 'static> Client<'_, S> {
     /// what is left of `rest`.
     async fn decide<'a>(
         &mut self,
-        first: Question<'a>,
+        first: DecisionRequest<'a>,
         rest: &'a [u8],
-        stream: &mut (impl AsyncWrite + Line + Unpin),
+        stream: &mut (impl AsyncWrite + PeerClosed + Unpin),
     ) -> io::Result<&'a [u8]> {
         let (shared, now) = (self.shared, self.now());
         let (door, mut turn) = (&shared.door, shared.gate.turn_at(Wire::Resp, now));
@@ -263,14 +263,14 @@ impl<S: Store + 'static> Client<'_, S> {
     /// If the client goes away meanwhile.
     async fn decide_together<'q, 'a>(
         &mut self,
-        turn: &Turn<'_, S, Telemetry>,
-        (first, others): (&'q Question<'a>, &mut slice::Iter<'q, Question<'a>>),
-        stream: &impl Line,
+        turn: &Turn<'_, S, EngineObserver>,
+        (first, others): (&'q DecisionRequest<'a>, &mut slice::Iter<'q, DecisionRequest<'a>>),
+        stream: &impl PeerClosed,
     ) -> io::Result<()> {
         stream.asked();
         let mut together = vec![first];
         if !first.keeps_its_place() {
-            let stays = |question: &Question<'_>| question.keeps_its_place();
+            let stays = |question: &DecisionRequest<'_>| question.keeps_its_place();
             let count = others.as_slice().iter().position(stays).unwrap_or(others.len());
             together.extend(others.take(count));
         }
@@ -323,9 +323,13 @@ impl<S: Store + 'static> Client<'_, S> {
 
 /// The questions at the beginning of `input` that are answered together with the one before it, and
 /// what comes behind them; `caller` may ask all of them.
-fn questions<'q, 'i: 'q>(input: &'i [u8], caller: &'q Caller) -> (Vec<Question<'q>>, &'i [u8]) {
+fn questions<'q, 'i: 'q>(
+    input: &'i [u8],
+    caller: &'q Caller,
+) -> (Vec<DecisionRequest<'q>>, &'i [u8]) {
     let room = if input.is_empty() { 0 } else { DECIDED_TOGETHER_MAX };
-    let (mut questions, mut rest, mut words) = (Vec::with_capacity(room), input, Words::default());
+    let (mut questions, mut rest, mut words) =
+        (Vec::with_capacity(room), input, CommandWords::default());
     while questions.len() < DECIDED_TOGETHER_MAX - 1 {
         let Ok(Some(length)) = read(rest, &mut words) else { break };
         let Ok(Command::Decide(mut question)) = Command::decode(&words) else { break };
@@ -338,26 +342,26 @@ fn questions<'q, 'i: 'q>(input: &'i [u8], caller: &'q Caller) -> (Vec<Question<'
     (questions, rest)
 }
 
-impl<S> Shared<S> {
-    fn new(gate: Arc<Gate<S>>, door: Door, password: Option<Password>) -> Self {
+impl<S> RespServer<S> {
+    fn new(gate: Arc<ServerEngine<S>>, door: ListenerAuth, password: Option<Password>) -> Self {
         let (guesses, limits) = (Guesses::default(), Arc::default());
         Self { gate, door, password, guesses, limits, connections: AtomicU64::new(1) }
     }
 
-    const fn entry(&self, network: Network) -> Entry<'_> {
+    const fn entry(&self, network: ClientNetwork) -> AuthContext<'_> {
         let Self { password, door, guesses, .. } = self;
-        Entry { password: password.as_ref(), door, guesses, network }
+        AuthContext { password: password.as_ref(), door, guesses, network }
     }
 }
 
-impl<'s, S> Client<'s, S> {
-    fn new(shared: &'s Shared<S>, network: Network) -> Self {
+impl<'s, S> RespSession<'s, S> {
+    fn new(shared: &'s RespServer<S>, network: ClientNetwork) -> Self {
         let id = shared.connections.fetch_add(1, Ordering::Relaxed);
         Self {
             shared,
             network,
             session: Session::new(id, shared.entry(network)),
-            limits: Limits::new(Arc::clone(&shared.limits)),
+            limits: ConnectionRuleCache::new(Arc::clone(&shared.limits)),
             replies: Replies::default(),
             now: None,
         }
@@ -365,12 +369,12 @@ impl<'s, S> Client<'s, S> {
 }
 
 /// Counts ticks without a command: no clock is read, and no timer set, for each read.
-struct Watch {
+struct IdleTimer {
     ticks: Interval,
     quiet: u32,
 }
 
-impl Watch {
+impl IdleTimer {
     fn new() -> Self {
         let mut ticks = interval_at(Instant::now() + TICK, TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

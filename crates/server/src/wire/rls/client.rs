@@ -18,11 +18,11 @@ use super::whole::Whole;
 
 /// A connection; clones share it.
 #[derive(Clone, Debug)]
-pub struct Client(RateLimitServiceClient<Requests>);
+pub struct RlsClient(RateLimitServiceClient<RequestSender>);
 
 /// What a server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RlsReply {
     /// It passes.
     Ok,
     /// It does not.
@@ -33,9 +33,9 @@ pub enum Asked {
 
 /// The requests of a connection, as tonic wants to send them.
 #[derive(Clone, Debug)]
-struct Requests(SendRequest<Body>);
+struct RequestSender(SendRequest<Body>);
 
-impl Client {
+impl RlsClient {
     /// A client on `stream`, to a server that is called `authority`. Its connection runs on the
     /// runtime that this is called in, and ends with the last clone.
     ///
@@ -49,7 +49,7 @@ impl Client {
         let (sender, connection) = handshake(TokioExecutor::new(), stream).await?;
         tokio::spawn(connection);
         let origin = format!("http://{authority}").parse()?;
-        Ok(Self(RateLimitServiceClient::with_origin(Requests(sender), origin)))
+        Ok(Self(RateLimitServiceClient::with_origin(RequestSender(sender), origin)))
     }
 
     /// Asks for a key of a policy by its name.
@@ -62,7 +62,7 @@ impl Client {
         key: &str,
         app: Option<&str>,
         hits: u32,
-    ) -> Result<Asked> {
+    ) -> Result<RlsReply> {
         let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
         let mut entries = vec![entry("policy", policy), entry("key", key)];
         entries.extend(app.map(|app| entry("app", app)));
@@ -71,19 +71,19 @@ impl Client {
         let request = RateLimitRequest { domain, descriptors, hits_addend: hits };
         match self.0.should_rate_limit(request).await {
             Ok(reply) => Ok(match reply.get_ref().overall_code() {
-                Code::Ok => Asked::Ok,
-                Code::OverLimit => Asked::OverLimit,
-                Code::Unknown => Asked::Error("the server returned no decision".to_owned()),
+                Code::Ok => RlsReply::Ok,
+                Code::OverLimit => RlsReply::OverLimit,
+                Code::Unknown => RlsReply::Error("the server returned no decision".to_owned()),
             }),
             Err(status) if matches!(status.code(), Grpc::Unknown | Grpc::Cancelled) => {
                 Err(anyhow!("{}", status.message()))
             }
-            Err(status) => Ok(Asked::Error(status.message().to_owned())),
+            Err(status) => Ok(RlsReply::Error(status.message().to_owned())),
         }
     }
 }
 
-impl tower::Service<Request<Body>> for Requests {
+impl tower::Service<Request<Body>> for RequestSender {
     type Response = Response<Incoming>;
     type Error = hyper::Error;
     type Future = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;

@@ -18,14 +18,18 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::Code as Grpc;
 
-use super::codec::{Refusal, json};
+use super::codec::{RlsError, json};
 use super::proto::Code;
 use super::serve::{MESSAGE_BYTES_MAX, REQUEST_WAIT_MAX};
-use super::service::{Desk, RateLimits};
-use crate::callers::Door;
+use super::service::{RateLimits, RlsHandler};
+use crate::callers::ListenerAuth;
 
 /// What a router of HTTP takes to answer `POST /json` and, until `leaving`, `GET /healthcheck`.
-pub(crate) fn routes(limits: Arc<RateLimits>, door: Door, leaving: CancellationToken) -> Router {
+pub(crate) fn routes(
+    limits: Arc<RateLimits>,
+    door: ListenerAuth,
+    leaving: CancellationToken,
+) -> Router {
     let health = async move || match leaving.is_cancelled() {
         false => (StatusCode::OK, "OK"),
         true => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n"),
@@ -34,10 +38,10 @@ pub(crate) fn routes(limits: Arc<RateLimits>, door: Door, leaving: CancellationT
         .route("/json", get(decide).post(decide).put(decide))
         .route("/healthcheck", get(health))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
-        .with_state(Desk::new(limits, door))
+        .with_state(RlsHandler::new(limits, door))
 }
 
-async fn decide(State(desk): State<Desk>, request: Request) -> Response<String> {
+async fn decide(State(desk): State<RlsHandler>, request: Request) -> Response<String> {
     let caller = match desk.caller(request.headers()) {
         Ok(caller) => caller,
         Err(refusal) => return refused(&refusal),
@@ -81,7 +85,7 @@ fn is_from_a_page(headers: &HeaderMap) -> bool {
     headers.contains_key(header::ORIGIN) && !is_json
 }
 
-fn status(refusal: &Refusal) -> StatusCode {
+fn status(refusal: &RlsError) -> StatusCode {
     match refusal.code() {
         Grpc::NotFound => StatusCode::NOT_FOUND,
         Grpc::Unauthenticated => StatusCode::UNAUTHORIZED,
@@ -91,7 +95,7 @@ fn status(refusal: &Refusal) -> StatusCode {
     }
 }
 
-fn refused(refusal: &Refusal) -> Response<String> {
+fn refused(refusal: &RlsError) -> Response<String> {
     let mut response = plain(status(refusal), refusal.message());
     if response.status() == StatusCode::UNAUTHORIZED {
         let challenge = HeaderValue::from_static("Bearer");

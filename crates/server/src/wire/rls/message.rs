@@ -37,14 +37,14 @@ const FIELD_BYTES: usize = 320;
 
 /// What all messages take that are waited for.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct MessageBudget {
     bytes: AtomicUsize,
 }
 
 /// The same, of one connection.
 #[derive(Debug)]
-pub(super) struct Share {
-    of: Arc<Account>,
+pub(super) struct ConnectionBudget {
+    of: Arc<MessageBudget>,
     bytes: AtomicUsize,
 }
 
@@ -52,16 +52,16 @@ pub(super) struct Share {
 #[derive(Debug)]
 pub(super) struct Message<B> {
     body: B,
-    share: Arc<Share>,
+    share: Arc<ConnectionBudget>,
     /// What its head takes, and what has come in before it was waited for.
     there_bytes: usize,
     /// What it has of the account: nothing, until it is waited for.
     held_bytes: usize,
 }
 
-impl Share {
+impl ConnectionBudget {
     /// Of a new connection.
-    pub(super) const fn new(of: Arc<Account>) -> Self {
+    pub(super) const fn new(of: Arc<MessageBudget>) -> Self {
         Self { of, bytes: AtomicUsize::new(0) }
     }
 
@@ -84,7 +84,7 @@ impl Share {
 
 impl<B> Message<B> {
     /// The one that comes in as `body`, behind `head`.
-    pub(super) fn new(body: B, head: &HeaderMap, share: Arc<Share>) -> Self {
+    pub(super) fn new(body: B, head: &HeaderMap, share: Arc<ConnectionBudget>) -> Self {
         let there_bytes = REQUEST_BYTES + head.len() * FIELD_BYTES;
         Self { body, share, there_bytes, held_bytes: 0 }
     }
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn alone_a_connection_has_room_for_all_its_streams() {
-        let share = Share::new(Arc::default());
+        let share = ConnectionBudget::new(Arc::default());
         for _ in 0..super::super::serve::STREAMS_MAX {
             assert!(share.take(REQUEST_BYTES + 32 * FIELD_BYTES));
         }
@@ -156,20 +156,21 @@ mod tests {
 
     #[test]
     fn those_who_fill_the_account_leave_something_to_others() {
-        let account = Arc::<Account>::default();
-        let greedy: Vec<_> = (0..1_000).map(|_| Share::new(Arc::clone(&account))).collect();
+        let account = Arc::<MessageBudget>::default();
+        let greedy: Vec<_> =
+            (0..1_000).map(|_| ConnectionBudget::new(Arc::clone(&account))).collect();
         for share in &greedy {
             while share.take(1_000) {}
         }
         let most = WAITING_BYTES_MAX + greedy.len() * OWN_BYTES;
         assert!((WAITING_BYTES_MAX..=most).contains(&account.bytes.load(Ordering::Relaxed)));
-        let honest = Share::new(account);
+        let honest = ConnectionBudget::new(account);
         assert!(honest.take(REQUEST_BYTES + 20 * FIELD_BYTES));
     }
 
     #[tokio::test]
     async fn what_was_waited_for_is_given_back() {
-        let share = Arc::new(Share::new(Arc::default()));
+        let share = Arc::new(ConnectionBudget::new(Arc::default()));
         let body = never();
         let mut message = Message::new(body, &HeaderMap::new(), Arc::clone(&share));
         let held = || share.of.bytes.load(Ordering::Relaxed);

@@ -63,7 +63,7 @@ mod serve;
 mod service;
 mod whole;
 
-pub use client::{Asked, Client};
+pub use client::{RlsClient, RlsReply};
 pub use codec::request_in;
 pub(crate) use json::routes;
 pub(crate) use serve::serve;

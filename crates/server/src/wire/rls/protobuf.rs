@@ -12,7 +12,7 @@ pub(super) struct Protobuf<T, U>(ProstCodec<T, U>);
 
 /// Reads `U`.
 #[derive(Debug)]
-pub(super) struct Reader<U>(ProstDecoder<U>);
+pub(super) struct ProtobufReader<U>(ProstDecoder<U>);
 
 impl<T, U> Default for Protobuf<T, U> {
     fn default() -> Self {
@@ -28,18 +28,18 @@ where
     type Encode = T;
     type Decode = U;
     type Encoder = ProstEncoder<T>;
-    type Decoder = Reader<U>;
+    type Decoder = ProtobufReader<U>;
 
     fn encoder(&mut self) -> ProstEncoder<T> {
         self.0.encoder()
     }
 
-    fn decoder(&mut self) -> Reader<U> {
-        Reader(self.0.decoder())
+    fn decoder(&mut self) -> ProtobufReader<U> {
+        ProtobufReader(self.0.decoder())
     }
 }
 
-impl<U: Message + Default> Decoder for Reader<U> {
+impl<U: Message + Default> Decoder for ProtobufReader<U> {
     type Item = U;
     type Error = Status;
 

@@ -25,13 +25,13 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
-use super::message::{Account, Message, Share};
+use super::message::{ConnectionBudget, Message, MessageBudget};
 use super::proto::{DESCRIPTORS, RateLimitServiceServer};
-use super::service::Desk;
+use super::service::RlsHandler;
 use super::whole::Whole;
 use crate::protocol::Wire;
-use crate::wire::House;
-use crate::wire::accept::{self, Asking, CONNECTIONS_MAX, Listener, Seat};
+use crate::wire::ServerContext;
+use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
 
 /// Largest message: a hundred descriptors of two entries of 300 bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -85,15 +85,15 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Answers requests until `stop`, then lets those in flight end; before that, from `leaving` on, it says
 /// that it is not to be asked any more. Returns how many connections were cut off because they did not
 /// end.
-pub(crate) async fn serve(listener: Listener, house: &House) -> usize {
-    let House { gate, callers, limits, workers, leaving, stop, .. } = house;
+pub(crate) async fn serve(listener: Listener, house: &ServerContext) -> usize {
+    let ServerContext { gate, callers, limits, workers, leaving, stop, .. } = house;
     let door = callers.door(Wire::Rls, listener.address().ok().as_ref());
     let connections = Arc::clone(gate.eyes().connections(Wire::Rls));
     let health = HealthReporter::new();
     for service in HEALTHY {
         health.set_service_status(service, ServingStatus::Serving).await;
     }
-    let services = Services::new(Desk::new(Arc::clone(limits), door), &health);
+    let services = Services::new(RlsHandler::new(Arc::clone(limits), door), &health);
     let stopping = stop.clone();
     let told_to_stop = async {
         leaving.cancelled().await;
@@ -120,11 +120,11 @@ const HEALTHY: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "
 /// Answers the requests of one connection.
 async fn connection(
     services: Services,
-    (stream, seat): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Arc<Seat>),
+    (stream, seat): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Arc<ConnectionSlot>),
     stop: CancellationToken,
 ) {
     let asked = AtomicBool::new(false);
-    let share = Arc::new(Share::new(Arc::clone(&services.account)));
+    let share = Arc::new(ConnectionBudget::new(Arc::clone(&services.account)));
     let service = service_fn(|request| {
         if !asked.load(Ordering::Relaxed) {
             asked.store(true, Ordering::Relaxed);
@@ -137,7 +137,7 @@ async fn connection(
         if let Err(problem) = authority(&head) {
             return Either::Left(ready(Ok(malformed(problem))));
         }
-        let body = Asking::new(body, Arc::clone(&seat));
+        let body = TrackedBody::new(body, Arc::clone(&seat));
         let message = Message::new(body, &head.headers, Arc::clone(&share));
         Either::Right(services.call(Request::from_parts(head, message)))
     });
@@ -205,18 +205,19 @@ fn builder() -> http2::Builder<TokioExecutor> {
 /// What a connection is answered by.
 #[derive(Clone)]
 struct Services {
-    limits: RateLimitServiceServer<Desk>,
+    limits: RateLimitServiceServer<RlsHandler>,
     /// What messages take that are waited for.
-    account: Arc<Account>,
+    account: Arc<MessageBudget>,
     /// The others, by the name that a path begins with.
     others: Arc<[(String, Other)]>,
 }
 
 /// A service that is asked now and then.
-type Other = BoxCloneSyncService<Request<Message<Asking<Incoming>>>, Response<Body>, Infallible>;
+type Other =
+    BoxCloneSyncService<Request<Message<TrackedBody<Incoming>>>, Response<Body>, Infallible>;
 
 impl Services {
-    fn new(limits: Desk, health: &HealthReporter) -> Self {
+    fn new(limits: RlsHandler, health: &HealthReporter) -> Self {
         let limits =
             RateLimitServiceServer::new(limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let health = HealthServer::new(HealthService::from_health_reporter(health.clone()))
@@ -240,7 +241,7 @@ impl Services {
     /// Answers one request.
     fn call(
         &self,
-        request: Request<Message<Asking<Incoming>>>,
+        request: Request<Message<TrackedBody<Incoming>>>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static {
         let path = request.uri().path();
         let is = |name: &str| {
@@ -275,8 +276,11 @@ async fn in_time(
 
 fn other<T>(service: T) -> (String, Other)
 where
-    T: Service<Request<Message<Asking<Incoming>>>, Response = Response<Body>, Error = Infallible>
-        + NamedService
+    T: Service<
+            Request<Message<TrackedBody<Incoming>>>,
+            Response = Response<Body>,
+            Error = Infallible,
+        > + NamedService
         + Clone
         + Send
         + Sync
@@ -298,8 +302,8 @@ mod tests {
 
     use super::*;
     use crate::callers::tests::open_door;
-    use crate::gate::Gate;
-    use crate::wire::headers::Headers;
+    use crate::gate::ServerEngine;
+    use crate::wire::headers::BudgetHeaders;
     use crate::wire::rls::RateLimits;
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -311,9 +315,9 @@ mod tests {
     fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(MESSAGE_BYTES_MAX);
         let stop = CancellationToken::new();
-        let gate = Gate::in_memory(PolicySet::default());
-        let limits = RateLimits::new(gate, DescriptorTree::default(), Headers::default());
-        let desk = Desk::new(Arc::new(limits), open_door(Wire::Rls));
+        let gate = ServerEngine::in_memory(PolicySet::default());
+        let limits = RateLimits::new(gate, DescriptorTree::default(), BudgetHeaders::default());
+        let desk = RlsHandler::new(Arc::new(limits), open_door(Wire::Rls));
         let services = Services::new(desk, &HealthReporter::new());
         let serving = tokio::spawn(connection(services, (server, Arc::default()), stop.clone()));
         (client, stop, serving)

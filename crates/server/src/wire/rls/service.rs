@@ -8,40 +8,43 @@ use sluicegate_control::Scope;
 use sluicegate_policy::DescriptorTree;
 use tonic::{Request, Response, Status};
 
-use super::codec::{Ask, Budget, Decided, KnownLimits, Refusal, Reply, decode};
+use super::codec::{
+    BudgetDecision, BudgetRequest, DescriptorRequest, ResponseBuilder, RlsError, WindowRuleCache,
+    decode,
+};
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
-use crate::callers::{Caller, Door};
-use crate::gate::Gate;
+use crate::callers::{Caller, ListenerAuth};
+use crate::gate::ServerEngine;
 use crate::policies::InForce;
 use crate::protocol::Wire;
 use crate::trace::Parent;
-use crate::wire::headers::Headers;
+use crate::wire::headers::BudgetHeaders;
 use crate::wire::token;
 
 /// Decides what gateways ask, by descriptors, through the gate.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     in_force: InForce,
-    headers: Headers,
+    headers: BudgetHeaders,
     /// Whether to look at a budget of which nothing is left is OK.
     looks_pass: bool,
-    limits: KnownLimits,
+    limits: WindowRuleCache,
 }
 
 /// The same, for those who come to one address.
 #[derive(Clone, Debug)]
-pub(super) struct Desk {
+pub(super) struct RlsHandler {
     limits: Arc<RateLimits>,
-    door: Door,
+    door: ListenerAuth,
 }
 
-impl Desk {
-    pub(super) const fn new(limits: Arc<RateLimits>, door: Door) -> Self {
+impl RlsHandler {
+    pub(super) const fn new(limits: Arc<RateLimits>, door: ListenerAuth) -> Self {
         Self { limits, door }
     }
 
     /// Who asks, as `headers` say.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, RlsError> {
         let now = || self.limits.in_force.gate().engine().now();
         let caller = self.door.admit(token::bearer(headers), now);
         caller.map_err(|refused| self.door.note(refused).into())
@@ -57,9 +60,9 @@ impl Desk {
         &self,
         caller: &Caller,
         message: &RateLimitRequest,
-    ) -> Result<RateLimitResponse, Refusal> {
+    ) -> Result<RateLimitResponse, RlsError> {
         let decided = self.limits.decide(caller, message).await;
-        if let Err(Refusal::Caller(refused)) = decided {
+        if let Err(RlsError::Caller(refused)) = decided {
             self.door.note(refused);
         }
         decided
@@ -68,9 +71,13 @@ impl Desk {
 
 impl RateLimits {
     /// A service behind `gate`, to whose policies `tree` leads.
-    pub(crate) fn new(gate: Arc<Gate>, tree: DescriptorTree, headers: Headers) -> Self {
+    pub(crate) fn new(
+        gate: Arc<ServerEngine>,
+        tree: DescriptorTree,
+        headers: BudgetHeaders,
+    ) -> Self {
         let in_force = InForce::new(gate, tree);
-        Self { in_force, headers, looks_pass: false, limits: KnownLimits::default() }
+        Self { in_force, headers, looks_pass: false, limits: WindowRuleCache::default() }
     }
 
     /// The same, where to look at a budget of which nothing is left is OK if `pass`.
@@ -88,10 +95,10 @@ impl RateLimits {
         &self,
         caller: &Caller,
         message: &RateLimitRequest,
-    ) -> Result<RateLimitResponse, Refusal> {
+    ) -> Result<RateLimitResponse, RlsError> {
         let tree = self.in_force.tree();
         let decided = self.decide_by(&tree, caller, message).await;
-        if let Err(Refusal::Undecided(DecideError::UnknownPolicy(_))) = &decided {
+        if let Err(RlsError::Undecided(DecideError::UnknownPolicy(_))) = &decided {
             // The tree may have led to a policy that has just been taken away with it.
             let now = self.in_force.tree_after_change();
             if !Arc::ptr_eq(&tree, &now) {
@@ -108,25 +115,28 @@ impl RateLimits {
         tree: &DescriptorTree,
         caller: &Caller,
         message: &RateLimitRequest,
-    ) -> Result<RateLimitResponse, Refusal> {
+    ) -> Result<RateLimitResponse, RlsError> {
         let turn = self.in_force.gate().turn(Wire::Rls);
         let mut asks = decode(message, tree, turn.policies())?;
         for ask in &mut asks {
             match ask {
-                Ask::Budget(budget) => budget.asked_by(caller)?,
-                Ask::NoLimit | Ask::Allowed | Ask::Zero(_) => caller.may(Scope::Check)?,
+                DescriptorRequest::Budget(budget) => budget.asked_by(caller)?,
+                DescriptorRequest::NoLimit
+                | DescriptorRequest::Allowed
+                | DescriptorRequest::Zero(_) => caller.may(Scope::Check)?,
             }
         }
-        let mut reply = Reply::with_capacity(asks.len());
+        let mut reply = ResponseBuilder::with_capacity(asks.len());
         // Most messages ask for one.
-        if let [Ask::Budget(budget)] = &*asks {
+        if let [DescriptorRequest::Budget(budget)] = &*asks {
             let rules = budget.limit.map(|limit| self.limits.rules(limit));
             let passage = turn.decide(&budget.request_by(rules.as_ref())).await?;
-            reply.push(Decided::new(budget, passage, self.looks_pass));
+            reply.push(BudgetDecision::new(budget, passage, self.looks_pass));
             return Ok(reply.finish(self.headers));
         }
-        let budgets: Vec<_> = asks.iter().filter_map(Ask::budget).collect();
-        let rules = |budget: &&Budget<'_>| budget.limit.map(|limit| self.limits.rules(limit));
+        let budgets: Vec<_> = asks.iter().filter_map(DescriptorRequest::budget).collect();
+        let rules =
+            |budget: &&BudgetRequest<'_>| budget.limit.map(|limit| self.limits.rules(limit));
         let rules: Vec<_> = budgets.iter().map(rules).collect();
         let requests = budgets.iter().zip(&rules);
         let requests = requests.map(|(budget, rules)| budget.request_by(rules.as_ref()));
@@ -134,9 +144,9 @@ impl RateLimits {
         let mut decided = turn.decide_each(&requests).await.into_iter();
         for ask in &asks {
             match ask {
-                Ask::Budget(budget) => {
+                DescriptorRequest::Budget(budget) => {
                     let passage = decided.next().expect("there is one for each budget")?;
-                    reply.push(Decided::new(budget, passage, self.looks_pass));
+                    reply.push(BudgetDecision::new(budget, passage, self.looks_pass));
                 }
                 other => reply.push_undecided(other, turn.now()),
             }
@@ -146,7 +156,7 @@ impl RateLimits {
 }
 
 #[tonic::async_trait]
-impl RateLimitService for Desk {
+impl RateLimitService for RlsHandler {
     async fn should_rate_limit(
         &self,
         request: Request<RateLimitRequest>,

@@ -20,7 +20,7 @@ use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verd
 use super::arena::{Arena, Bucket};
 use super::bucket::{self, Content, SLOTS};
 use super::rules::{QuotaId, RuleTable};
-use crate::Request;
+use crate::StoreRequest;
 use room::Crowded;
 
 /// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
@@ -40,7 +40,7 @@ const SWEEP_WORTH: usize = 8;
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shard {
-    plot: Plot,
+    plot: ShardLayout,
     /// How many segments there are, at least 1.
     segments: u32,
     /// The latest instant of a decision, since the clock was last put back.
@@ -60,7 +60,7 @@ pub(super) struct Shard {
 }
 
 /// A state that is to be written.
-struct New<'a> {
+struct NewState<'a> {
     rules: &'a Arc<RuleSet>,
     quota: QuotaId,
     states: States,
@@ -68,7 +68,7 @@ struct New<'a> {
 
 /// Where in every row of the arena a shard's segment lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plot {
+pub(super) struct ShardLayout {
     /// Its first bucket.
     pub(super) begin: u32,
     /// How many buckets it has.
@@ -77,14 +77,14 @@ pub(super) struct Plot {
 
 /// A slot of a bucket.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct SlotRef<'a> {
     bucket: &'a Bucket,
     slot: usize,
 }
 
 impl Shard {
     /// An empty shard for at most `keys_max` keys (at least 1), with this plot in every row.
-    pub(super) fn new(plot: Plot, keys_max: usize, bytes_max: usize) -> Self {
+    pub(super) fn new(plot: ShardLayout, keys_max: usize, bytes_max: usize) -> Self {
         Self {
             plot,
             segments: 1,
@@ -121,10 +121,10 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (request, at): (&Request<'_>, &Moment<'_>),
+        (request, at): (&StoreRequest<'_>, &Moment<'_>),
         has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
-        let Request { rules, verb, .. } = *request;
+        let StoreRequest { rules, verb, .. } = *request;
         let in_turn;
         let at = if is_late(&mut self.latest, at.now()) {
             in_turn = at.as_of(self.latest);
@@ -175,7 +175,7 @@ impl Shard {
         let mut states = self.states(arena, tag, rules, at);
         let Some(used) = used(rules.in_use(&states, at)[rule]) else { return };
         rules.set_used(&mut states, rule, used, at);
-        let new = New { rules, quota: QuotaId::of(""), states };
+        let new = NewState { rules, quota: QuotaId::of(""), states };
         match self.find(arena, tag) {
             Some(place) if self.can_rewrite(place, rules, new.quota) => {
                 self.rewrite(place, tag, new);
@@ -262,7 +262,7 @@ impl Shard {
         }
         let is_full = rules.forgettable_at(&states).is_some_and(|at| at <= now);
         if !is_full && !states.is_empty() {
-            let new = New { rules, quota: QuotaId::of(quota), states };
+            let new = NewState { rules, quota: QuotaId::of(quota), states };
             let is_kept = self.insert(arena, tag, new, now);
             self.evictions += u64::from(!is_kept);
         }
@@ -274,10 +274,10 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (request, at): (&Request<'_>, &Moment<'_>),
+        (request, at): (&StoreRequest<'_>, &Moment<'_>),
         has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
-        let Request { rules, verb, quota, .. } = *request;
+        let StoreRequest { rules, verb, quota, .. } = *request;
         let mut states = States::default();
         let verdict = rules.decide(&mut states, verb, at)?;
         *has_room = match verb {
@@ -286,7 +286,7 @@ impl Shard {
             Verb::Release { .. } | Verb::Renew { .. } => false,
             _ => {
                 let is_to_write = !states.is_empty();
-                let new = New { rules, quota: QuotaId::of(quota.name), states };
+                let new = NewState { rules, quota: QuotaId::of(quota.name), states };
                 match is_to_write {
                     true => self.insert(arena, tag, new, at.now()),
                     false => self.has_room(arena, tag, &new, at.now()),
@@ -301,12 +301,12 @@ impl Shard {
     #[cold]
     fn decide_under_new_rules(
         &mut self,
-        place: Place<'_>,
+        place: SlotRef<'_>,
         tag: u64,
-        (request, at): (&Request<'_>, &Moment<'_>),
+        (request, at): (&StoreRequest<'_>, &Moment<'_>),
         has_room: &mut bool,
     ) -> Result<Verdict, Unsupported> {
-        let Request { rules, verb, quota, .. } = *request;
+        let StoreRequest { rules, verb, quota, .. } = *request;
         let quota = QuotaId::of(quota.name);
         let content = Content { tag, id: place.id(), state: place.state() };
         let mut states = self.look(content, |old, states| rules.take_over(old, states, at));
@@ -314,19 +314,19 @@ impl Shard {
         if !matches!(verb, Verb::Peek { .. }) {
             *has_room = self.can_rewrite(place, rules, quota);
             if *has_room {
-                self.rewrite(place, tag, New { rules, quota, states });
+                self.rewrite(place, tag, NewState { rules, quota, states });
             }
         }
         Ok(verdict)
     }
 
     /// Whether a slot may hold a state of `rules` instead of its own: they have an id or can get one.
-    fn can_rewrite(&self, place: Place<'_>, rules: &Arc<RuleSet>, quota: QuotaId) -> bool {
+    fn can_rewrite(&self, place: SlotRef<'_>, rules: &Arc<RuleSet>, quota: QuotaId) -> bool {
         self.rules.has_room_for(rules, quota) || self.rules.is_last_slot(place.id())
     }
 
     /// Lets a slot hold another state, or none if that says nothing.
-    fn rewrite(&mut self, place: Place<'_>, tag: u64, new: New<'_>) {
+    fn rewrite(&mut self, place: SlotRef<'_>, tag: u64, new: NewState<'_>) {
         self.remove(place);
         if !new.states.is_empty() {
             self.write(place, tag, new);
@@ -334,13 +334,13 @@ impl Shard {
     }
 
     #[inline]
-    fn find<'a>(&self, arena: &'a Arena, tag: u64) -> Option<Place<'a>> {
+    fn find<'a>(&self, arena: &'a Arena, tag: u64) -> Option<SlotRef<'a>> {
         let segment = self.segment(arena, tag);
         let mut next = home(tag, segment.len());
         for _ in 0..segment.len() {
             let bucket = &segment[next];
             if let Some(slot) = bucket::find(bucket, tag) {
-                return Some(Place { bucket, slot });
+                return Some(SlotRef { bucket, slot });
             }
             if !bucket::overflows(bucket) {
                 return None;
@@ -353,7 +353,7 @@ impl Shard {
     /// The number of the bucket where a search for this tag begins.
     #[inline]
     pub(super) fn home(&self, arena: &Arena, tag: u64) -> usize {
-        let Plot { begin, buckets } = self.plot;
+        let ShardLayout { begin, buckets } = self.plot;
         let place = begin as usize + home(tag, buckets as usize);
         arena.number(number(tag, self.segments) as usize, place)
     }
@@ -365,13 +365,13 @@ impl Shard {
 
     #[inline]
     fn segment_at<'a>(&self, arena: &'a Arena, number: u32) -> &'a [Bucket] {
-        let Plot { begin, buckets } = self.plot;
+        let ShardLayout { begin, buckets } = self.plot;
         arena.slice(number as usize, begin as usize, buckets as usize)
     }
 
     /// Writes the state of a key that has none; `false` if there is no room for it.
     #[cold]
-    fn insert(&mut self, arena: &Arena, tag: u64, new: New<'_>, now: Micros) -> bool {
+    fn insert(&mut self, arena: &Arena, tag: u64, new: NewState<'_>, now: Micros) -> bool {
         if !self.make_room(arena, tag, &new, now) {
             return false;
         }
@@ -436,13 +436,19 @@ impl Shard {
         for content in contents {
             let segment = self.segment(arena, content.tag);
             let place = free(segment, content.tag, segment.len());
-            let Place { bucket, slot } = place.expect("they fitted before, and not more are there");
+            let SlotRef { bucket, slot } =
+                place.expect("they fitted before, and not more are there");
             bucket::put(bucket, slot, content);
         }
     }
 
     /// Fills a free slot.
-    fn write(&mut self, place: Place<'_>, tag: u64, New { rules, quota, states }: New<'_>) {
+    fn write(
+        &mut self,
+        place: SlotRef<'_>,
+        tag: u64,
+        NewState { rules, quota, states }: NewState<'_>,
+    ) {
         let id = self.rules.hold(rules, quota);
         let state = match rules.pack(&states) {
             Some(packed) => packed,
@@ -455,7 +461,7 @@ impl Shard {
         self.keys += 1;
     }
 
-    fn remove(&mut self, place: Place<'_>) {
+    fn remove(&mut self, place: SlotRef<'_>) {
         let id = place.id();
         if !self.rules.rules(id).packs() {
             self.bytes -= self.spilled.remove(spilled_at(place.state())).bytes();
@@ -480,7 +486,7 @@ impl Shard {
     }
 }
 
-impl Place<'_> {
+impl SlotRef<'_> {
     #[inline]
     fn id(&self) -> u16 {
         bucket::id(self.bucket, self.slot)
@@ -511,18 +517,18 @@ fn way(segment: &[Bucket], tag: u64) -> impl Iterator<Item = &Bucket> {
 }
 
 /// A free slot in the first `probes` buckets from the home of `tag` on. Searches are led there.
-fn free(segment: &[Bucket], tag: u64, probes: usize) -> Option<Place<'_>> {
+fn free(segment: &[Bucket], tag: u64, probes: usize) -> Option<SlotRef<'_>> {
     let mut passed = way(segment, tag).take(probes).enumerate();
     let (passed, place) = passed.find_map(|(passed, bucket)| {
-        Some((passed, Place { bucket, slot: bucket::free(bucket)? }))
+        Some((passed, SlotRef { bucket, slot: bucket::free(bucket)? }))
     })?;
     way(segment, tag).take(passed).for_each(bucket::set_overflows);
     Some(place)
 }
 
-fn contents(bucket: &Bucket) -> impl Iterator<Item = (Place<'_>, Content)> {
+fn contents(bucket: &Bucket) -> impl Iterator<Item = (SlotRef<'_>, Content)> {
     (0..SLOTS)
-        .filter_map(move |slot| Some((Place { bucket, slot }, bucket::content(bucket, slot)?)))
+        .filter_map(move |slot| Some((SlotRef { bucket, slot }, bucket::content(bucket, slot)?)))
 }
 
 /// The segment that a tag belongs into, of so many: as many bits of its high half as there are

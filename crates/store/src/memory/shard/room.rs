@@ -9,7 +9,7 @@ use sluicegate_kernel::{Left, Micros};
 use super::super::arena::Arena;
 use super::super::bucket::{self, Content};
 use super::super::rules::QuotaId;
-use super::{New, Place, Shard, contents, home, number};
+use super::{NewState, Shard, SlotRef, contents, home, number};
 
 /// Entries looked at to find one to evict: enough to find a full one, few enough not to be felt.
 const EVICTION_SAMPLE_MAX: usize = 16;
@@ -46,7 +46,7 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        new: &New<'_>,
+        new: &NewState<'_>,
         now: Micros,
     ) -> bool {
         for _ in 0..EVICTIONS_MAX {
@@ -58,7 +58,13 @@ impl Shard {
     }
 
     /// Whether there is room for one key more, or could be made.
-    pub(super) fn has_room(&self, arena: &Arena, tag: u64, new: &New<'_>, now: Micros) -> bool {
+    pub(super) fn has_room(
+        &self,
+        arena: &Arena,
+        tag: u64,
+        new: &NewState<'_>,
+        now: Micros,
+    ) -> bool {
         let is_full = || {
             !self.can_split(arena)
                 && !self.segment(arena, tag).iter().any(|bucket| bucket::free(bucket).is_some())
@@ -68,7 +74,7 @@ impl Shard {
     }
 
     /// The bound that one key more would pass, if there is one.
-    fn crowded(&self, New { rules, quota, states }: &New<'_>) -> Option<Crowded> {
+    fn crowded(&self, NewState { rules, quota, states }: &NewState<'_>) -> Option<Crowded> {
         if self.keys_per_quota_max < self.keys_max
             && self.rules.slots_of(*quota) >= self.keys_per_quota_max
         {
@@ -93,7 +99,7 @@ impl Shard {
         tag: u64,
         crowded: Crowded,
         now: Micros,
-    ) -> Option<(Place<'a>, Content, Left)> {
+    ) -> Option<(SlotRef<'a>, Content, Left)> {
         let makes_room = |content: &Content| match crowded {
             Crowded::Quota(quota) => self.rules.quota(content.id) == quota,
             Crowded::Keys | Crowded::Slots => true,
@@ -108,7 +114,7 @@ impl Shard {
             .neighbours(arena, tag, buckets)
             .filter(|(_, content)| content.tag != tag && makes_room(content))
             .take(EVICTION_SAMPLE_MAX);
-        let mut best: Option<(Place<'a>, Content, Left)> = None;
+        let mut best: Option<(SlotRef<'a>, Content, Left)> = None;
         for (place, content) in sample {
             let left = self.look(content, |rules, states| rules.left(states, now));
             if best.is_none_or(|(.., most)| left > most) {
@@ -130,7 +136,7 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (place, content, left): (Place<'_>, Content, Left),
+        (place, content, left): (SlotRef<'_>, Content, Left),
         now: Micros,
     ) {
         let is_forgettable = self.is_forgettable(content, now);
@@ -162,7 +168,7 @@ impl Shard {
         arena: &'a Arena,
         tag: u64,
         buckets: usize,
-    ) -> impl Iterator<Item = (Place<'a>, Content)> {
+    ) -> impl Iterator<Item = (SlotRef<'a>, Content)> {
         let own = number(tag, self.segments);
         let segment = self.segment_at(arena, own);
         let (before, from) = segment.split_at(home(tag, segment.len()));

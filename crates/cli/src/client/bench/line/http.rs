@@ -8,17 +8,17 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::super::plan::{self, Plan};
-use super::super::tally::Outcome;
+use super::super::plan::{self, BenchPlan};
+use super::super::tally::BenchOutcome;
 use super::KEY;
-use crate::client::ask::Question;
+use crate::client::ask::QuestionBody;
 use crate::client::http::ANSWER_BYTES_MAX;
-use crate::client::target::Stream;
+use crate::client::target::ServerStream;
 use crate::client::told;
 
 /// A connection, and what is the same in all of its requests.
 #[derive(Debug)]
-pub(crate) struct HttpLine {
+pub(crate) struct HttpConnection {
     sender: SendRequest<String>,
     headers: HeaderMap,
     policy: String,
@@ -28,29 +28,29 @@ pub(crate) struct HttpLine {
 
 /// The part of a decision that is counted.
 #[derive(Deserialize)]
-struct Verdict {
+struct CountedDecision {
     allowed: bool,
 }
 
-impl HttpLine {
+impl HttpConnection {
     /// A connection on `stream`.
-    pub(super) async fn new(stream: Stream, plan: &Plan) -> Result<Self> {
+    pub(super) async fn new(stream: ServerStream, plan: &BenchPlan) -> Result<Self> {
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         // Its errors are those of the requests on it; it ends with the sender.
         tokio::spawn(connection);
         let host = plan.to.authority().parse().context("--to: invalid host name")?;
         let json = HeaderValue::from_static("application/json");
         let headers = [(header::HOST, host), (header::CONTENT_TYPE, json)].into_iter().collect();
-        let plan::Question { policy, app, cost } = &plan.question;
+        let plan::BenchRequest { policy, app, cost } = &plan.question;
         let (policy, app, cost) = (policy.clone(), app.clone(), u64::from(*cost));
         Ok(Self { sender, headers, policy, app, cost })
     }
 
-    /// See [`Line::ask`](super::Line::ask).
+    /// See [`BenchConnection::ask`](super::BenchConnection::ask).
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        mut answered: impl FnMut(usize, Instant, Outcome),
+        mut answered: impl FnMut(usize, Instant, BenchOutcome),
     ) -> Result<()> {
         for (place, number) in keys.iter().enumerate() {
             self.sender.ready().await?;
@@ -64,7 +64,7 @@ impl HttpLine {
 
     fn request(&self, number: u64) -> Request<String> {
         let key = format!("{KEY}{number}");
-        let question = Question {
+        let question = QuestionBody {
             policy: &self.policy,
             key: Some(&key),
             app: self.app.as_deref(),
@@ -79,11 +79,11 @@ impl HttpLine {
     }
 }
 
-fn outcome(status: StatusCode, body: &[u8]) -> Outcome {
+fn outcome(status: StatusCode, body: &[u8]) -> BenchOutcome {
     match serde_json::from_slice(body) {
-        Ok(Verdict { allowed: true }) if status.is_success() => Outcome::Passed,
-        Ok(Verdict { allowed: false }) if status.is_success() => Outcome::Refused,
-        _ if status == StatusCode::TOO_MANY_REQUESTS => Outcome::Refused,
-        _ => Outcome::Failed(told::problem(status, body)),
+        Ok(CountedDecision { allowed: true }) if status.is_success() => BenchOutcome::Passed,
+        Ok(CountedDecision { allowed: false }) if status.is_success() => BenchOutcome::Refused,
+        _ if status == StatusCode::TOO_MANY_REQUESTS => BenchOutcome::Refused,
+        _ => BenchOutcome::Failed(told::problem(status, body)),
     }
 }

@@ -7,29 +7,29 @@ mod rls;
 use anyhow::Result;
 use tokio::time::Instant;
 
-use super::plan::{Plan, Spoken};
-use super::tally::Outcome;
+use super::plan::{BenchPlan, BenchProtocol};
+use super::tally::BenchOutcome;
 use crate::client::target::connect;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) enum Line {
-    Http(http::HttpLine),
-    Resp(resp::RespLine),
-    Rls(rls::RlsLine),
+pub(super) enum BenchConnection {
+    Http(http::HttpConnection),
+    Resp(resp::RespConnection),
+    Rls(rls::RlsConnection),
 }
 
-impl Line {
+impl BenchConnection {
     /// Connects as `plan` says.
     ///
     /// # Errors
     /// If there is no server, or it does not speak that wire.
-    pub(super) async fn connect(plan: &Plan) -> Result<Self> {
+    pub(super) async fn connect(plan: &BenchPlan) -> Result<Self> {
         let stream = connect(&plan.addresses).await?;
         Ok(match plan.wire {
-            Spoken::Http => Self::Http(http::HttpLine::new(stream, plan).await?),
-            Spoken::Resp => Self::Resp(resp::RespLine::new(stream, plan).await?),
-            Spoken::Rls => Self::Rls(rls::RlsLine::new(stream, plan).await?),
+            BenchProtocol::Http => Self::Http(http::HttpConnection::new(stream, plan).await?),
+            BenchProtocol::Resp => Self::Resp(resp::RespConnection::new(stream, plan).await?),
+            BenchProtocol::Rls => Self::Rls(rls::RlsConnection::new(stream, plan).await?),
         })
     }
 
@@ -41,7 +41,7 @@ impl Line {
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        answered: impl FnMut(usize, Instant, Outcome),
+        answered: impl FnMut(usize, Instant, BenchOutcome),
     ) -> Result<()> {
         match self {
             Self::Http(line) => line.ask(keys, answered).await,

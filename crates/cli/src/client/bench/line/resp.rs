@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-use super::super::plan::{Plan, Question};
-use super::super::tally::Outcome;
+use super::super::plan::{BenchPlan, BenchRequest};
+use super::super::tally::BenchOutcome;
 use super::KEY;
-use crate::client::target::Stream;
+use crate::client::target::ServerStream;
 use crate::client::told;
 
 /// Largest reply: a decision is some hundred bytes, and the body that a policy may serve instead fits
@@ -22,8 +22,8 @@ const PARTS_MAX: usize = 64;
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct RespLine {
-    stream: Stream,
+pub(crate) struct RespConnection {
+    stream: ServerStream,
     /// What is the same in all commands, before the key and behind it.
     before: Vec<u8>,
     after: Vec<u8>,
@@ -31,10 +31,10 @@ pub(crate) struct RespLine {
     replies: Vec<u8>,
 }
 
-impl RespLine {
+impl RespConnection {
     /// A connection on `stream`, past the password.
-    pub(super) async fn new(stream: Stream, plan: &Plan) -> Result<Self> {
-        let Question { policy, app, cost } = &plan.question;
+    pub(super) async fn new(stream: ServerStream, plan: &BenchPlan) -> Result<Self> {
+        let BenchRequest { policy, app, cost } = &plan.question;
         let permits = cost.to_string();
         let cost = (*cost > 1).then_some(["COST", &permits]);
         let app = app.as_deref().map(|app| ["APP", app]);
@@ -50,16 +50,16 @@ impl RespLine {
             texts(&mut line.commands, &["AUTH", password.expose()]);
             let mut said = None;
             line.exchange(1, |_, _, reply| said = Some(reply)).await?;
-            ensure!(said == Some(Reply::Other), "the server rejected the password: {said:?}");
+            ensure!(said == Some(RespReply::Other), "the server rejected the password: {said:?}");
         }
         Ok(line)
     }
 
-    /// See [`Line::ask`](super::Line::ask).
+    /// See [`BenchConnection::ask`](super::BenchConnection::ask).
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        mut answered: impl FnMut(usize, Instant, Outcome),
+        mut answered: impl FnMut(usize, Instant, BenchOutcome),
     ) -> Result<()> {
         for number in keys {
             self.commands.extend_from_slice(&self.before);
@@ -76,7 +76,7 @@ impl RespLine {
     async fn exchange(
         &mut self,
         count: usize,
-        mut said: impl FnMut(usize, Instant, Reply),
+        mut said: impl FnMut(usize, Instant, RespReply),
     ) -> Result<()> {
         let Self { stream, commands, replies, .. } = self;
         stream.write_all(commands).await?;
@@ -105,7 +105,7 @@ impl RespLine {
 
 /// What a reply says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reply {
+enum RespReply {
     /// The first place of a decision.
     Decision(i64),
     /// An error, in its words.
@@ -114,15 +114,17 @@ enum Reply {
     Other,
 }
 
-fn outcome(reply: Reply) -> Outcome {
+fn outcome(reply: RespReply) -> BenchOutcome {
     match reply {
-        Reply::Decision(1) => Outcome::Passed,
-        Reply::Decision(-1) => Outcome::Refused,
-        Reply::Decision(_) => {
-            Outcome::Failed("unknown policy, or not available to this app".to_owned())
+        RespReply::Decision(1) => BenchOutcome::Passed,
+        RespReply::Decision(-1) => BenchOutcome::Refused,
+        RespReply::Decision(_) => {
+            BenchOutcome::Failed("unknown policy, or not available to this app".to_owned())
         }
-        Reply::Error(problem) => Outcome::Failed(problem),
-        Reply::Other => Outcome::Failed("the server did not answer with a decision".to_owned()),
+        RespReply::Error(problem) => BenchOutcome::Failed(problem),
+        RespReply::Other => {
+            BenchOutcome::Failed("the server did not answer with a decision".to_owned())
+        }
     }
 }
 
@@ -147,12 +149,12 @@ fn line(bytes: &mut Vec<u8>, kind: u8, number: usize) {
 }
 
 /// The first reply in `bytes` and its length; none if it is not all there.
-fn reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>> {
+fn reply(bytes: &[u8]) -> Result<Option<(RespReply, usize)>> {
     let Some((kind, text, mut end)) = part(bytes)? else { return Ok(None) };
     match kind {
-        b'-' | b'!' => return Ok(Some((Reply::Error(told::shortened(text)), end))),
+        b'-' | b'!' => return Ok(Some((RespReply::Error(told::shortened(text)), end))),
         b'*' => {}
-        _ => return Ok(Some((Reply::Other, end))),
+        _ => return Ok(Some((RespReply::Other, end))),
     }
     let parts: usize = text.parse().ok().filter(|parts| *parts <= PARTS_MAX).context(NO_REPLY)?;
     let mut first = None;
@@ -164,7 +166,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>> {
         }
         end += length;
     }
-    Ok(Some((first.map_or(Reply::Other, Reply::Decision), end)))
+    Ok(Some((first.map_or(RespReply::Other, RespReply::Decision), end)))
 }
 
 /// One part: its kind, its line (of a text that is its length), and where it ends.
@@ -210,19 +212,22 @@ mod tests {
             assert_eq!(reply(&PASS[..end]).unwrap(), None, "{end}");
         }
         let more = [PASS, b":7\r\n"].concat();
-        assert_eq!(reply(&more).unwrap(), Some((Reply::Decision(1), PASS.len())));
+        assert_eq!(reply(&more).unwrap(), Some((RespReply::Decision(1), PASS.len())));
     }
 
     #[test]
     fn what_is_no_decision_is_a_failure_with_its_reason() {
         for (bytes, expected) in [
-            (&b"*1\r\n:-1\r\n"[..], Outcome::Refused),
+            (&b"*1\r\n:-1\r\n"[..], BenchOutcome::Refused),
             (
                 b"*2\r\n:0\r\n$-1\r\n",
-                Outcome::Failed("unknown policy, or not available to this app".to_owned()),
+                BenchOutcome::Failed("unknown policy, or not available to this app".to_owned()),
             ),
-            (b"-NOAUTH first\r\n", Outcome::Failed("NOAUTH first".to_owned())),
-            (b"+OK\r\n", Outcome::Failed("the server did not answer with a decision".to_owned())),
+            (b"-NOAUTH first\r\n", BenchOutcome::Failed("NOAUTH first".to_owned())),
+            (
+                b"+OK\r\n",
+                BenchOutcome::Failed("the server did not answer with a decision".to_owned()),
+            ),
         ] {
             let (reply, length) = reply(bytes).unwrap().unwrap();
             assert_eq!((outcome(reply), length), (expected, bytes.len()));

@@ -3,37 +3,37 @@
 use anyhow::Result;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use sluicegate_server::wire::rls::{Asked, Client};
+use sluicegate_server::wire::rls::{RlsClient, RlsReply};
 use tokio::time::Instant;
 
-use super::super::plan::{Plan, Question};
-use super::super::tally::Outcome;
+use super::super::plan::{BenchPlan, BenchRequest};
+use super::super::tally::BenchOutcome;
 use super::KEY;
-use crate::client::target::Stream;
+use crate::client::target::ServerStream;
 use crate::client::told;
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct RlsLine {
-    client: Client,
+pub(crate) struct RlsConnection {
+    client: RlsClient,
     policy: String,
     app: Option<String>,
     hits: u32,
 }
 
-impl RlsLine {
+impl RlsConnection {
     /// A connection on `stream`.
-    pub(super) async fn new(stream: Stream, plan: &Plan) -> Result<Self> {
-        let Question { policy, app, cost } = &plan.question;
-        let client = Client::new(stream, &plan.to.authority()).await?;
+    pub(super) async fn new(stream: ServerStream, plan: &BenchPlan) -> Result<Self> {
+        let BenchRequest { policy, app, cost } = &plan.question;
+        let client = RlsClient::new(stream, &plan.to.authority()).await?;
         Ok(Self { client, policy: policy.clone(), app: app.clone(), hits: *cost })
     }
 
-    /// See [`Line::ask`](super::Line::ask).
+    /// See [`BenchConnection::ask`](super::BenchConnection::ask).
     pub(super) async fn ask(
         &mut self,
         keys: &[u64],
-        mut answered: impl FnMut(usize, Instant, Outcome),
+        mut answered: impl FnMut(usize, Instant, BenchOutcome),
     ) -> Result<()> {
         let Self { client, policy, app, hits } = &*self;
         let (app, hits) = (app.as_deref(), *hits);
@@ -44,9 +44,9 @@ impl RlsLine {
         let mut asking: FuturesUnordered<_> = asking.collect();
         while let Some((place, asked)) = asking.next().await {
             let outcome = match asked? {
-                Asked::Ok => Outcome::Passed,
-                Asked::OverLimit => Outcome::Refused,
-                Asked::Error(problem) => Outcome::Failed(told::shortened(&problem)),
+                RlsReply::Ok => BenchOutcome::Passed,
+                RlsReply::OverLimit => BenchOutcome::Refused,
+                RlsReply::Error(problem) => BenchOutcome::Failed(told::shortened(&problem)),
             };
             answered(place, Instant::now(), outcome);
         }

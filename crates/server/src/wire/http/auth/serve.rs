@@ -9,18 +9,19 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::request::Parts;
 use axum::routing::any;
-use sluicegate::{All, AllError, DecideError, Turn};
+use sluicegate::{BatchError, BatchOutcome, DecideError, Turn};
 use sluicegate_control::Scope;
 
 use super::codec::{
-    AuthError, Budget, Decided, Guarded, POLICIES_MAX, Query, TOKEN, TrustedPeers, encode,
+    AuthError, GatewayRequest, POLICIES_MAX, PolicyDecision, PolicyKey, Query, TOKEN, TrustedPeers,
+    encode,
 };
-use crate::callers::{Door, Refused};
-use crate::gate::{Gate, Telemetry};
+use crate::callers::{CallerError, ListenerAuth};
+use crate::gate::{EngineObserver, ServerEngine};
 use crate::protocol::Peer;
 use crate::protocol::Wire;
 use crate::store::AnyStore;
-use crate::wire::headers::Headers;
+use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::codec::Problem;
 use crate::wire::http::serve::problem;
 use crate::wire::token;
@@ -33,11 +34,11 @@ pub(in crate::wire::http) const AUTH_POLICY: &str = "/v1/auth/{policy}";
 
 /// Who answers gateways.
 #[derive(Debug)]
-struct Desk {
-    gate: Arc<Gate>,
-    door: Door,
+struct AuthHandler {
+    gate: Arc<ServerEngine>,
+    door: ListenerAuth,
     trusted: Arc<TrustedPeers>,
-    headers: Headers,
+    headers: BudgetHeaders,
     /// Whether it was logged that requests come without an app, and that policies are left out.
     told_no_app: AtomicBool,
     told_left_out: AtomicBool,
@@ -45,17 +46,17 @@ struct Desk {
 
 /// What a router of HTTP takes to answer gateways. It must be told who asks: [`knowing`].
 pub(in crate::wire::http) fn routes(
-    (gate, door): (&Arc<Gate>, &Door),
+    (gate, door): (&Arc<ServerEngine>, &ListenerAuth),
     trusted: Arc<TrustedPeers>,
-    headers: Headers,
+    headers: BudgetHeaders,
 ) -> Router {
-    let answer = async |State(desk): State<Arc<Desk>>, request: Request| {
+    let answer = async |State(desk): State<Arc<AuthHandler>>, request: Request| {
         // What the client sends is not for here; its first bytes may be there all the same.
         let (head, _body) = request.into_parts();
         let answer = desk.answer(&head).await;
         answer.unwrap_or_else(|error| problem(&Problem::from(error)).map(Body::new))
     };
-    let desk = Desk {
+    let desk = AuthHandler {
         gate: Arc::clone(gate),
         door: door.clone(),
         trusted,
@@ -80,22 +81,24 @@ pub(in crate::wire::http) fn knowing<B>(peer: Peer, mut request: Request<B>) -> 
 /// Takes a permit for `app` from each of `budgets`: what all of them say, or the one that does not let the
 /// request pass; then none is charged. The request may be held back here.
 pub(super) async fn decide(
-    turn: &Turn<'_, AnyStore, Telemetry>,
-    budgets: &[Budget],
+    turn: &Turn<'_, AnyStore, EngineObserver>,
+    budgets: &[PolicyKey],
     app: Option<&str>,
-) -> Result<Vec<Decided>, DecideError> {
+) -> Result<Vec<PolicyDecision>, DecideError> {
     let checks: Vec<_> = budgets.iter().map(|budget| budget.check(app)).collect();
     match turn.decide_all(&checks).await {
-        Ok(All::Passed(passages)) => {
+        Ok(BatchOutcome::Passed(passages)) => {
             let decided = budgets.iter().zip(passages);
             Ok(decided.map(|(budget, passage)| budget.decided(passage)).collect())
         }
-        Ok(All::Refused { place, passage, .. }) => Ok(vec![budgets[place].decided(passage)]),
-        Err(AllError { error, .. }) => Err(error),
+        Ok(BatchOutcome::Refused { place, passage, .. }) => {
+            Ok(vec![budgets[place].decided(passage)])
+        }
+        Err(BatchError { error, .. }) => Err(error),
     }
 }
 
-impl Desk {
+impl AuthHandler {
     async fn answer(&self, head: &Parts) -> Result<Response<Body>, AuthError> {
         let parent = self.gate.parent(&head.headers);
         let Query { deny, app } = Query::decode(head.uri.query().unwrap_or_default())?;
@@ -105,11 +108,11 @@ impl Desk {
         let refuse = |refused| AuthError::Refused(self.door.note(refused));
         let caller = caller.map_err(refuse)?;
         let app = caller.app(app).map_err(refuse)?;
-        if app.is_none() && self.door.knows_tokens() {
+        if app.is_none() && self.door.has_tokens() {
             return Err(self.no_app());
         }
         let peer = head.extensions.get().expect("connections say who asks");
-        let guarded = Guarded::decode(&head.headers, *peer, &self.trusted)?;
+        let guarded = GatewayRequest::decode(&head.headers, *peer, &self.trusted)?;
         let budgets =
             match head.uri.path().strip_prefix(AUTH).and_then(|path| path.strip_prefix('/')) {
                 None => {
@@ -129,7 +132,7 @@ impl Desk {
     /// Counts a request without an app, and logs the first.
     #[cold]
     fn no_app(&self) -> AuthError {
-        self.door.note(Refused::NoApp);
+        self.door.note(CallerError::NoApp);
         if !self.told_no_app.swap(true, Ordering::Relaxed) {
             tracing::warn!("forward-auth: gateway request failed: {}", AuthError::NoApp);
         }

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use sluicegate::{Cost, Micros, Patience, PermitId, Request, Settlement, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::param::within;
-use sluicegate_text::fields::{Field, FieldError, Fields, Kind};
+use sluicegate_text::fields::{Field, FieldError, FieldKind, RequestFields};
 
 use super::operation::Operation;
 use super::problem::Problem;
 
 /// A question about one budget.
 #[derive(Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct OperationRequest<'a> {
     policy: Cow<'a, str>,
     key: Option<Cow<'a, str>>,
     app: Option<Cow<'a, str>>,
@@ -34,7 +34,7 @@ pub(crate) struct Settle<'a> {
     cost: u64,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> OperationRequest<'a> {
     /// Reads the body of `operation`. A permit without a name is called what `new_id` says.
     pub(crate) fn decode(
         operation: Operation,
@@ -56,7 +56,7 @@ impl<'a> Ask<'a> {
             fields.id = Some(Cow::Owned(new_id()));
         }
         let verb = verb(operation, &fields)?;
-        let Fields { policy, key, app, id, .. } = fields;
+        let RequestFields { policy, key, app, id, .. } = fields;
         let policy = policy.ok_or(FieldError::Missing(Field::Policy))?;
         Ok(Self { policy, key, app, verb, id, is_named_here })
     }
@@ -79,7 +79,7 @@ impl<'a> Settle<'a> {
         let cost = fields.actual_cost.ok_or(missing(Field::ActualCost))?;
         let charged = cost_of(in_range(Field::Charged, charged)?)?;
         let cost = in_range(Field::ActualCost, cost)?;
-        let Fields { policy, key, app, id, .. } = fields;
+        let RequestFields { policy, key, app, id, .. } = fields;
         let policy = policy.ok_or(missing(Field::Policy))?;
         let id = id.ok_or(missing(Field::Id))?;
         Ok(Self { policy, key, app, id, charged, cost })
@@ -102,8 +102,8 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, Problem> {
 }
 
 /// The fields of `operation` in `text`. What they name is as long as it may be.
-pub(super) fn fields(operation: Operation, text: &str) -> Result<Fields<'_>, Problem> {
-    let mut fields = Fields::new(operation.form());
+pub(super) fn fields(operation: Operation, text: &str) -> Result<RequestFields<'_>, Problem> {
+    let mut fields = RequestFields::new(operation.form());
     fields.read(text)?;
     if let Some(bytes) = fields.id.as_ref().map(|id| id.len())
         && !(1..=KEY_BYTES_MAX).contains(&bytes)
@@ -114,7 +114,7 @@ pub(super) fn fields(operation: Operation, text: &str) -> Result<Fields<'_>, Pro
     Ok(fields)
 }
 
-fn verb(operation: Operation, fields: &Fields<'_>) -> Result<Verb, Problem> {
+fn verb(operation: Operation, fields: &RequestFields<'_>) -> Result<Verb, Problem> {
     let cost = match fields.cost {
         Some(cost) => cost_of(cost)?,
         None => Cost::ONE,
@@ -151,7 +151,7 @@ fn cost_of(permits: u64) -> Result<Cost, Problem> {
 /// `number`, if it is in the range of `field`.
 fn in_range(field: Field, number: u64) -> Result<u64, Problem> {
     match field.kind() {
-        Kind::Whole { min, max } => within(field.name(), number, min, max)
+        FieldKind::Whole { min, max } => within(field.name(), number, min, max)
             .map_err(|error| Problem::bad_request(error.to_string())),
         _ => Ok(number),
     }

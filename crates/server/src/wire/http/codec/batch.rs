@@ -1,11 +1,11 @@
 //! Many checks in one body.
 
 use serde_json::value::RawValue;
-use sluicegate::{Passage, Verb};
+use sluicegate::{Admission, Verb};
 use sluicegate_text::fields::{Field, FieldError};
 use sluicegate_text::say::one_line;
 
-use super::ask::{Ask, fields, text};
+use super::ask::{OperationRequest, fields, text};
 use super::operation::Operation;
 use super::problem::Problem;
 use super::reply::encode;
@@ -18,9 +18,9 @@ pub(crate) const CHECKS_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) enum Batch<'a> {
     /// Each is decided on its own; what makes no sense is a problem on its own.
-    Each(Vec<Result<Ask<'a>, Problem>>),
+    Each(Vec<Result<OperationRequest<'a>, Problem>>),
     /// All are charged, or none is.
-    Atomic(Vec<Ask<'a>>),
+    Atomic(Vec<OperationRequest<'a>>),
 }
 
 impl<'a> Batch<'a> {
@@ -37,7 +37,8 @@ impl<'a> Batch<'a> {
             return Err(Problem::bad_request(detail));
         }
         let asks = checks.into_iter().enumerate().map(|(place, check)| {
-            Ask::read(Operation::Check, check.get(), String::new).map_err(|error| error.at(place))
+            OperationRequest::read(Operation::Check, check.get(), String::new)
+                .map_err(|error| error.at(place))
         });
         if fields.atomic != Some(true) {
             return Ok(Self::Each(asks.collect()));
@@ -55,7 +56,7 @@ impl<'a> Batch<'a> {
 
 /// The answers of checks that were decided each on its own, in their order.
 pub(crate) fn encode_each<'a>(
-    answers: impl IntoIterator<Item = &'a Result<Passage, Problem>>,
+    answers: impl IntoIterator<Item = &'a Result<Admission, Problem>>,
 ) -> Vec<u8> {
     let answers = answers.into_iter().map(|answer| match answer {
         Ok(passage) => encode(passage, None),
@@ -65,13 +66,13 @@ pub(crate) fn encode_each<'a>(
 }
 
 /// The answers of checks that all passed.
-pub(crate) fn encode_all(passages: &[Passage]) -> Vec<u8> {
+pub(crate) fn encode_all(passages: &[Admission]) -> Vec<u8> {
     let answers = passages.iter().map(|passage| encode(passage, None));
     list(Vec::from(br#"{"allowed":true,"code":1,"answers":["#), answers)
 }
 
 /// The answer of a batch that was refused for its check at `place`: nothing is charged.
-pub(crate) fn encode_none(place: usize, refused: &Passage) -> Vec<u8> {
+pub(crate) fn encode_none(place: usize, refused: &Admission) -> Vec<u8> {
     let start = format!(r#"{{"allowed":false,"code":-1,"refused":{place},"answers":["#);
     list(start.into_bytes(), [encode(refused, None)])
 }

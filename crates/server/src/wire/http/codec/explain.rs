@@ -3,10 +3,10 @@
 use serde::Serialize;
 use sluicegate::http::headers::window_s;
 use sluicegate::policy::{OnStoreFailure, Overflow};
-use sluicegate::{Explanation, Micros, NamedRule, Passage, Request, Verb};
+use sluicegate::{Admission, Explanation, Micros, NamedRule, Request, Verb};
 use utoipa::ToSchema;
 
-use super::reply::{Decided, decided, json};
+use super::reply::{DecisionBody, decided, json};
 
 /// The result that a check would have now, and why. Nothing is charged.
 #[derive(Debug, Serialize, ToSchema)]
@@ -30,7 +30,7 @@ pub(crate) struct Explained<'a> {
     /// Decision while the store is unavailable: `local`, `allow` or `deny`.
     on_store_failure: &'static str,
     /// The result of a check.
-    decision: Decided<'a>,
+    decision: DecisionBody<'a>,
     /// The rules that apply to the key, with the result of each.
     rules: Vec<ExplainedRule<'a>>,
 }
@@ -52,12 +52,13 @@ struct ExplainedRule<'a> {
     /// What is left; absent while the store is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    left: Option<Left>,
+    left: Option<RuleRemaining>,
 }
 
 /// What is left of a rule.
 #[derive(Debug, Serialize, ToSchema)]
-struct Left {
+#[schema(as = Left)]
+struct RuleRemaining {
     /// Whether the rule would allow the request.
     allowed: bool,
     /// Permits that are left.
@@ -76,10 +77,10 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
         Verb::Peek { cost } if answer.decision.allowed() => cost.get(),
         _ => 0,
     };
-    let passage = Passage::from(answer);
+    let passage = Admission::from(answer);
     let left = |place: usize| {
         let decision = rules.as_ref()?.get(place)?;
-        Some(Left {
+        Some(RuleRemaining {
             allowed: decision.allowed(),
             remaining: decision.remaining,
             retry_after_us: decision.retry_after().map(Micros::get),

@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue};
-use sluicegate::http::Format;
+use sluicegate::http::HeaderFormat;
 use sluicegate::http::headers::{add_retry_after, rate_limit_policy};
 use sluicegate::{Answer, NamedRule, RuleSet};
 
-use crate::wire::headers::Headers;
+use crate::wire::headers::BudgetHeaders;
 
 /// Rules of which a thread remembers what is said, each in one place by its address: some hundred are
 /// asked for often, and they are small.
 const KNOWN_MAX: usize = 256;
 
-impl Headers {
+impl BudgetHeaders {
     /// Adds what `answer` says.
     pub(crate) fn add_to(self, headers: &mut HeaderMap, answer: &Answer) {
         self.add_limits_to(headers, answer);
@@ -25,21 +25,21 @@ impl Headers {
     pub(crate) fn add_limits_to(self, headers: &mut HeaderMap, answer: &Answer) {
         let (rule, decision) = (answer.rule(), &answer.decision);
         if self.ratelimit {
-            Format::Draft10.add_to(headers, rule, decision, &policy_of(answer.rules()));
+            HeaderFormat::Draft10.add_to(headers, rule, decision, &policy_of(answer.rules()));
         }
         if self.x_ratelimit {
             let none = HeaderValue::from_static("");
-            Format::XRateLimit.add_to(headers, rule, decision, &none);
+            HeaderFormat::XRateLimit.add_to(headers, rule, decision, &none);
         }
     }
 }
 
 /// Rules, and what is said of them: the same for as long as they are.
-type Known = Option<(Arc<RuleSet>, HeaderValue)>;
+type CachedHeader = Option<(Arc<RuleSet>, HeaderValue)>;
 
 thread_local! {
     /// What is known, by address.
-    static KNOWN: RefCell<[Known; KNOWN_MAX]> =
+    static KNOWN: RefCell<[CachedHeader; KNOWN_MAX]> =
         const { RefCell::new([const { None }; KNOWN_MAX]) };
 }
 
@@ -106,7 +106,7 @@ policies:
 
     fn told(styles: &[HeaderStyle], answer: &Answer) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        Headers::of(styles).add_to(&mut headers, answer);
+        BudgetHeaders::of(styles).add_to(&mut headers, answer);
         headers
     }
 

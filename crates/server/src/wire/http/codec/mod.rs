@@ -9,12 +9,12 @@ mod problem;
 mod reply;
 mod settled;
 
-pub(super) use ask::{Ask, Settle};
+pub(super) use ask::{OperationRequest, Settle};
 pub(super) use batch::{Batch, CHECKS_MAX, encode_all, encode_each, encode_none};
 pub(super) use explain::{Explained, encode as encode_explanation};
 pub(super) use operation::Operation;
-pub(super) use problem::{Document, Problem, Refusal, refusal, refusal_as};
-pub(super) use reply::{Decided, encode};
+pub(super) use problem::{Problem, ProblemDocument, RefusalProblem, refusal, refusal_as};
+pub(super) use reply::{DecisionBody, encode};
 pub(super) use settled::{SettledBody, encode as encode_settled};
 
 /// Whether `bytes` are the body of any operation, for the fuzzer.
@@ -23,7 +23,7 @@ pub fn requests_in(bytes: &[u8]) -> bool {
     let is_body = |operation| match operation {
         Operation::Batch => Batch::decode(bytes).is_ok(),
         Operation::Settle => Settle::decode(bytes).is_ok(),
-        _ => Ask::decode(operation, bytes, String::new).is_ok(),
+        _ => OperationRequest::decode(operation, bytes, String::new).is_ok(),
     };
     // Each is tried, also when one of them is found.
     Operation::ALL.into_iter().filter(|operation| is_body(*operation)).count() > 0
@@ -36,8 +36,8 @@ mod tests {
 
     use super::*;
 
-    fn ask(operation: Operation, body: &str) -> Result<Ask<'_>, Problem> {
-        Ask::decode(operation, body.as_bytes(), || "new".to_owned())
+    fn ask(operation: Operation, body: &str) -> Result<OperationRequest<'_>, Problem> {
+        OperationRequest::decode(operation, body.as_bytes(), || "new".to_owned())
     }
 
     fn problem(operation: Operation, body: &str) -> String {
@@ -234,7 +234,7 @@ mod tests {
         #[test]
         fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             for operation in [Operation::Check, Operation::Acquire, Operation::Release] {
-                let _ = Ask::decode(operation, &bytes, String::new);
+                let _ = OperationRequest::decode(operation, &bytes, String::new);
             }
             let _ = Batch::decode(&bytes);
             let _ = Settle::decode(&bytes);

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use axum::http::StatusCode;
 use serde::Serialize;
 use sluicegate::http::problem::QUOTA_EXCEEDED;
-use sluicegate::{DecideError, Mode, Passage, SettleError};
+use sluicegate::{Admission, DecideError, Mode, SettleError};
 use sluicegate_text::fields::FieldError;
 use sluicegate_text::say;
 use utoipa::ToSchema;
 
-use super::reply::{Decided, decided, json};
-use crate::callers::Refused;
+use super::reply::{DecisionBody, decided, json};
+use crate::callers::CallerError;
 
 /// The problem type of a refusal because nobody can decide.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Problem {
 /// An error (RFC 9457).
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub(crate) struct Document<'a> {
+pub(crate) struct ProblemDocument<'a> {
     /// Type of the error; `about:blank` if the status is specific enough.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
@@ -55,7 +55,7 @@ pub(crate) struct Document<'a> {
 /// A refusal as a problem, together with the decision.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Refusal)]
-pub(crate) struct Refusal<'a> {
+pub(crate) struct RefusalProblem<'a> {
     /// `https://iana.org/assignments/http-problem-types#quota-exceeded`, or
     /// `...#temporary-reduced-capacity` if the store is unavailable and the policy says `deny`.
     #[serde(rename = "type")]
@@ -74,7 +74,7 @@ pub(crate) struct Refusal<'a> {
     #[schema(value_type = Vec<String>, required = false)]
     violated: Option<[&'a str; 1]>,
     #[serde(flatten)]
-    decided: Decided<'a>,
+    decided: DecisionBody<'a>,
 }
 
 impl Problem {
@@ -121,10 +121,10 @@ impl Problem {
     }
 
     /// The document.
-    pub(crate) fn document(&self) -> Document<'_> {
+    pub(crate) fn document(&self) -> ProblemDocument<'_> {
         let Self { status, kind, title, detail, code, challenge: _ } = self;
         let title = title.or_else(|| status.canonical_reason()).unwrap_or("Error");
-        Document { kind, title, status: status.as_u16(), detail, code: *code }
+        ProblemDocument { kind, title, status: status.as_u16(), detail, code: *code }
     }
 
     /// The document as bytes.
@@ -134,7 +134,7 @@ impl Problem {
 }
 
 /// A refusal as a response that is no success: its status and its body.
-pub(crate) fn refusal(passage: &Passage, id: Option<&str>) -> (StatusCode, Vec<u8>) {
+pub(crate) fn refusal(passage: &Admission, id: Option<&str>) -> (StatusCode, Vec<u8>) {
     let status = match passage.answer.mode {
         Mode::Deny | Mode::Shed => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::TOO_MANY_REQUESTS,
@@ -143,7 +143,7 @@ pub(crate) fn refusal(passage: &Passage, id: Option<&str>) -> (StatusCode, Vec<u
 }
 
 /// The body of a refusal whose response has this status.
-pub(crate) fn refusal_as(status: StatusCode, passage: &Passage, id: Option<&str>) -> Vec<u8> {
+pub(crate) fn refusal_as(status: StatusCode, passage: &Admission, id: Option<&str>) -> Vec<u8> {
     let answer = &passage.answer;
     let detail = match answer.decision.retry_after() {
         Some(span) => Cow::Owned(format!("retry in {} s", span.ceil_secs().max(1))),
@@ -158,7 +158,7 @@ pub(crate) fn refusal_as(status: StatusCode, passage: &Passage, id: Option<&str>
     };
     let violated = (!nobody).then(|| [answer.rule()]);
     let decided = decided(passage, id);
-    json(&Refusal { kind, title, status: status.as_u16(), detail, violated, decided })
+    json(&RefusalProblem { kind, title, status: status.as_u16(), detail, violated, decided })
 }
 
 impl From<FieldError> for Problem {
@@ -189,32 +189,32 @@ impl From<DecideError> for Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<CallerError> for Problem {
+    fn from(refused: CallerError) -> Self {
         let (status, kind, title, challenge) = match refused {
-            Refused::Missing => (
+            CallerError::Missing => (
                 StatusCode::UNAUTHORIZED,
                 "urn:sluicegate:problem:no-token",
                 "Missing token",
                 "Bearer",
             ),
-            Refused::Unknown | Refused::Expired => (
+            CallerError::Unknown | CallerError::Expired => (
                 StatusCode::UNAUTHORIZED,
                 "urn:sluicegate:problem:bad-token",
                 "Invalid token",
                 r#"Bearer error="invalid_token""#,
             ),
-            Refused::Scope(_) => (
+            CallerError::Scope(_) => (
                 StatusCode::FORBIDDEN,
                 "urn:sluicegate:problem:scope",
                 "Insufficient scope",
                 r#"Bearer error="insufficient_scope""#,
             ),
-            Refused::App => {
+            CallerError::App => {
                 return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
                     .of_kind("urn:sluicegate:problem:other-app", "Token of another app");
             }
-            Refused::NoApp => {
+            CallerError::NoApp => {
                 return Self::new(StatusCode::FORBIDDEN, format!("app: {refused}"))
                     .of_kind("urn:sluicegate:problem:no-app", "Missing app");
             }

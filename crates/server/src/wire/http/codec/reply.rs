@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sluicegate::policy::Fallback;
-use sluicegate::{Micros, Passage, Way};
+use sluicegate::{Admission, Disposition, Micros};
 use utoipa::ToSchema;
 
 /// Room for most bodies.
@@ -13,7 +13,7 @@ const BODY_BYTES: usize = 256;
 /// A decision, allowed or refused.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Decision)]
-pub(crate) struct Decided<'a> {
+pub(crate) struct DecisionBody<'a> {
     /// Whether the caller may proceed.
     allowed: bool,
     /// 1: allowed; -1: refused. (0, not configured, is only in problem documents.)
@@ -85,8 +85,8 @@ struct FallbackResponse<'a> {
 ///
 /// `allowed` is whether the caller may go on as it wanted to: so one that knows nothing of overflow
 /// passes in the shadow, and never to what is protected when the policy says degrade or divert.
-pub(crate) fn decided<'a>(passage: &'a Passage, id: Option<&'a str>) -> Decided<'a> {
-    let Passage { answer, way, held } = passage;
+pub(crate) fn decided<'a>(passage: &'a Admission, id: Option<&'a str>) -> DecisionBody<'a> {
+    let Admission { answer, way, held } = passage;
     let decision = &answer.decision;
     let (tag, response) = match way.fallback() {
         Some(Fallback::Tag(tag)) => (Some(&**tag), None),
@@ -96,7 +96,7 @@ pub(crate) fn decided<'a>(passage: &'a Passage, id: Option<&'a str>) -> Decided<
         }
         None => (None, None),
     };
-    Decided {
+    DecisionBody {
         allowed: way.passes(),
         code: code(way),
         granted: decision.granted(),
@@ -117,15 +117,15 @@ pub(crate) fn decided<'a>(passage: &'a Passage, id: Option<&'a str>) -> Decided<
 }
 
 /// The same as bytes.
-pub(crate) fn encode(passage: &Passage, id: Option<&str>) -> Vec<u8> {
+pub(crate) fn encode(passage: &Admission, id: Option<&str>) -> Vec<u8> {
     let decided = decided(passage, id);
     plain(&decided).unwrap_or_else(|| json(&decided))
 }
 
 /// The bytes of a decision of which there is nothing special to say: nearly all are, and their names
 /// need no escapes.
-fn plain(decided: &Decided<'_>) -> Option<Vec<u8>> {
-    let Decided {
+fn plain(decided: &DecisionBody<'_>) -> Option<Vec<u8>> {
+    let DecisionBody {
         allowed,
         code,
         granted,
@@ -178,16 +178,16 @@ pub(crate) fn json(body: &impl Serialize) -> Vec<u8> {
 }
 
 /// 1: it passes; -1: it does not.
-pub(crate) const fn code(way: &Way) -> i8 {
+pub(crate) const fn code(way: &Disposition) -> i8 {
     if way.passes() { 1 } else { -1 }
 }
 
-const fn overflow(way: &Way) -> Option<&'static str> {
+const fn overflow(way: &Disposition) -> Option<&'static str> {
     match way {
-        Way::Through | Way::Refused => None,
-        Way::Shadowed => Some("shadow"),
-        Way::Marked(_) => Some("degrade"),
-        Way::Diverted(_) => Some("divert"),
+        Disposition::Allowed | Disposition::Refused => None,
+        Disposition::Shadowed => Some("shadow"),
+        Disposition::Degraded(_) => Some("degrade"),
+        Disposition::Diverted(_) => Some("divert"),
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
             rule in "[a-z0-9._-]{1,128}",
         ) {
             let [granted, wait_us, limit, remaining, reset_after_us] = numbers;
-            let decided = Decided {
+            let decided = DecisionBody {
                 allowed,
                 code: if allowed { 1 } else { -1 },
                 granted,
@@ -230,7 +230,7 @@ mod tests {
                 id: None,
             };
             prop_assert_eq!(plain(&decided), Some(json(&decided)));
-            prop_assert_eq!(plain(&Decided { id: Some("\""), ..decided }), None);
+            prop_assert_eq!(plain(&DecisionBody { id: Some("\""), ..decided }), None);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What a settlement did.
 
 use serde::Serialize;
-use sluicegate::{Passage, Settled};
+use sluicegate::{Admission, Settled};
 use utoipa::ToSchema;
 
-use super::reply::{Decided, decided, json};
+use super::reply::{DecisionBody, decided, json};
 
 /// The result of a settlement, and what is left of the budget.
 #[derive(Debug, Serialize, ToSchema)]
@@ -20,13 +20,13 @@ pub(crate) struct SettledBody<'a> {
     /// Permits that could not be taken because the budget was empty; they are not owed.
     missing: u64,
     /// The decision of the correction; if nothing had to be corrected, the state of the budget.
-    decision: Decided<'a>,
+    decision: DecisionBody<'a>,
 }
 
 /// Writes what was done.
 pub(crate) fn encode(settled: Settled) -> Vec<u8> {
     let Settled { refunded, taken, missing, answer } = settled;
-    let passage = Passage::from(answer);
+    let passage = Admission::from(answer);
     let decision = decided(&passage, None);
     json(&SettledBody { code: 1, refunded, taken, missing, decision })
 }

@@ -5,28 +5,29 @@
 
 use axum::body::Body as AnyBody;
 use axum::http::{Request, StatusCode};
-use sluicegate::{All, AllError, Patience, Request as Question};
+use sluicegate::{BatchError, BatchOutcome, Patience, Request as Question};
 use tokio::task::JoinHandle;
 
-use super::{Answer, Desk, JSON, answered, denies, read, require_json, respond};
+use super::{FullResponse, HttpHandler, JSON, answered, denies, read, require_json, respond};
 use crate::callers::Caller;
-use crate::gate::Gate;
+use crate::gate::ServerEngine;
 use crate::protocol::Wire;
 use crate::wire::http::codec::{
-    Ask, Batch, Operation, Problem, Settle, encode_all, encode_each, encode_none, encode_settled,
+    Batch, Operation, OperationRequest, Problem, Settle, encode_all, encode_each, encode_none,
+    encode_settled,
 };
 
 /// Answers a batch.
-pub(super) async fn batch(desk: &Desk, request: Request<AnyBody>) -> Answer {
+pub(super) async fn batch(desk: &HttpHandler, request: Request<AnyBody>) -> FullResponse {
     answered(try_batch(desk, request).await)
 }
 
 /// Answers a settlement.
-pub(super) async fn settle(desk: &Desk, request: Request<AnyBody>) -> Answer {
+pub(super) async fn settle(desk: &HttpHandler, request: Request<AnyBody>) -> FullResponse {
     answered(try_settle(desk, request).await)
 }
 
-async fn try_batch(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+async fn try_batch(desk: &HttpHandler, request: Request<AnyBody>) -> Result<FullResponse, Problem> {
     let caller = desk.caller(Operation::Batch, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Batch, request.uri().query())?;
@@ -49,7 +50,10 @@ async fn try_batch(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Pro
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
 
-async fn try_settle(desk: &Desk, request: Request<AnyBody>) -> Result<Answer, Problem> {
+async fn try_settle(
+    desk: &HttpHandler,
+    request: Request<AnyBody>,
+) -> Result<FullResponse, Problem> {
     let caller = desk.caller(Operation::Settle, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Settle, request.uri().query())?;
@@ -73,9 +77,9 @@ async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Pro
 
 /// What `caller` asks, if it may.
 fn question<'a>(
-    desk: &Desk,
+    desk: &HttpHandler,
     caller: &'a Caller,
-    ask: &'a Ask<'_>,
+    ask: &'a OperationRequest<'_>,
 ) -> Result<Question<'a>, Problem> {
     let mut question = ask.request();
     caller.ask(&mut question).map_err(|refused| desk.refuse(refused))?;
@@ -83,7 +87,11 @@ fn question<'a>(
 }
 
 /// Decides each on its own: one that is held back holds up no other.
-async fn each(desk: &Desk, caller: &Caller, asks: Vec<Result<Ask<'_>, Problem>>) -> Vec<u8> {
+async fn each(
+    desk: &HttpHandler,
+    caller: &Caller,
+    asks: Vec<Result<OperationRequest<'_>, Problem>>,
+) -> Vec<u8> {
     let questions = asks.iter().enumerate().map(|(place, ask)| {
         let ask = ask.as_ref().map_err(Clone::clone)?;
         question(desk, caller, ask).map_err(|problem| problem.at(place))
@@ -99,16 +107,16 @@ async fn each(desk: &Desk, caller: &Caller, asks: Vec<Result<Ask<'_>, Problem>>)
 }
 
 /// Charges all or none.
-async fn all(gate: &Gate, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
+async fn all(gate: &ServerEngine, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
     // None is held back: others are charged already.
     let asks: Vec<_> = asks.into_iter().map(|ask| ask.with_patience(Patience::None)).collect();
     match gate.turn(Wire::Http).decide_all(&asks).await {
-        Ok(All::Passed(passages)) => Ok(encode_all(&passages)),
-        Ok(All::Refused { place, passage, stay_charged }) => {
+        Ok(BatchOutcome::Passed(passages)) => Ok(encode_all(&passages)),
+        Ok(BatchOutcome::Refused { place, passage, stay_charged }) => {
             taken_back(&stay_charged)?;
             Ok(encode_none(place, &passage))
         }
-        Err(AllError { place, error, stay_charged }) => {
+        Err(BatchError { place, error, stay_charged }) => {
             taken_back(&stay_charged)?;
             Err(Problem::from(error).at(place).and("nothing was charged"))
         }

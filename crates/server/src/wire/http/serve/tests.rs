@@ -19,9 +19,9 @@ use crate::wire::rls::{self, RateLimits};
 
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
 
-fn desk() -> Desk {
-    let (gate, headers) = (Gate::in_memory(PolicySet::default()), Headers::default());
-    Desk { gate, headers, door: open_door(Wire::Http) }
+fn desk() -> HttpHandler {
+    let (gate, headers) = (ServerEngine::in_memory(PolicySet::default()), BudgetHeaders::default());
+    HttpHandler { gate, headers, door: open_door(Wire::Http) }
 }
 
 /// A client, and what it talks to, told to stop by the token.
@@ -30,7 +30,7 @@ fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let desk = desk();
     let hosts = Hosts::new(Some(&Listen::Unix("/s".into())), Arc::new([]));
-    let front = Arc::new(Front { router: router(desk.clone()), desk, hosts });
+    let front = Arc::new(HttpService { router: router(desk.clone()), desk, hosts });
     let serving =
         tokio::spawn(decisions(front, server, (Peer::Local, Arc::default()), stop.clone()));
     (client, stop, serving)
@@ -81,9 +81,9 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
       - { name: c, rules: [ { token_bucket: { rate: 1/s, burst: 9 } } ] }";
     let policies = PolicySet::new(Document::parse(policies).expect("it is a document"));
     let (clock, store) = (Arc::new(Counted::default()), AnyStore::Memory(Arc::default()));
-    let gate = Arc::new(Gate::new(Engine::new(policies, store, Arc::clone(&clock) as _)));
-    let headers = Headers::default();
-    let desk = Desk { gate: Arc::clone(&gate), headers, door: open_door(Wire::Http) };
+    let gate = Arc::new(ServerEngine::new(Engine::new(policies, store, Arc::clone(&clock) as _)));
+    let headers = BudgetHeaders::default();
+    let desk = HttpHandler { gate: Arc::clone(&gate), headers, door: open_door(Wire::Http) };
     let limits = Arc::new(RateLimits::new(gate, DescriptorTree::default(), headers));
     let networks = crate::config::Config::default().http.trusted_peers;
     let trusted = Arc::new(TrustedPeers::new(networks.as_slice()));
@@ -118,7 +118,7 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
 #[tokio::test]
 async fn what_is_answered_is_described_and_nothing_else_is() {
     let desk = desk();
-    let (tree, headers) = (DescriptorTree::default(), Headers::default());
+    let (tree, headers) = (DescriptorTree::default(), BudgetHeaders::default());
     let limits = Arc::new(RateLimits::new(Arc::clone(&desk.gate), tree, headers));
     let messages = rls::routes(limits, desk.door.clone(), CancellationToken::new());
     let router = everything(&desk, Arc::new(TrustedPeers::new(&[])), messages);

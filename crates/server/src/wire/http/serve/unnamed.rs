@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
-use sluicegate::{DecideError, Passage, Request, Verb};
+use sluicegate::{Admission, DecideError, Request, Verb};
 use tokio::sync::oneshot;
 
-use crate::gate::Gate;
+use crate::gate::ServerEngine;
 use crate::protocol::Wire;
 use crate::trace::Parent;
 
 /// Acquires the permit of `request`. Goes on if this future is dropped, and gives back then what it got.
 pub(super) async fn acquire(
-    gate: &Arc<Gate>,
+    gate: &Arc<ServerEngine>,
     request: &Request<'_>,
     parent: Parent,
-) -> Result<Passage, DecideError> {
+) -> Result<Admission, DecideError> {
     let (gate, verb) = (Arc::clone(gate), request.verb.clone());
     let (policy, key) = (request.limits.name().to_owned(), request.key.map(<[u8]>::to_vec));
     let app = request.app.map(ToOwned::to_owned);

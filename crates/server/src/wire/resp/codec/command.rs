@@ -1,8 +1,8 @@
 //! Words to commands.
 
-use super::policy::Operation;
-use super::question::Question;
-use super::refusal::{Refusal, shown};
+use super::policy::PolicyCommand;
+use super::question::DecisionRequest;
+use super::refusal::{ErrorReply, shown};
 use super::throttle;
 
 /// Longest name of a command: `CL.THROTTLE`.
@@ -15,18 +15,18 @@ const REPEATED_BYTES_MAX: usize = 128;
 #[derive(Debug)]
 pub(crate) enum Command<'a> {
     /// A decision is wanted.
-    Decide(Question<'a>),
+    Decide(DecisionRequest<'a>),
     /// It is about the connection itself.
-    Talk(Talk<'a>),
+    Talk(SessionCommand<'a>),
 }
 
 /// What clients say beside asking for decisions, much of it when they connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Talk<'a> {
+pub(crate) enum SessionCommand<'a> {
     Ping(Option<&'a [u8]>),
     Echo(&'a [u8]),
     Hello(Hello<'a>),
-    Auth(Login<'a>),
+    Auth(LoginCredentials<'a>),
     Client(Vec<&'a [u8]>),
     Command(Vec<&'a [u8]>),
     Select(&'a [u8]),
@@ -39,50 +39,54 @@ pub(crate) enum Talk<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hello<'a> {
     pub(super) version: Option<&'a [u8]>,
-    pub(super) login: Option<Login<'a>>,
+    pub(super) login: Option<LoginCredentials<'a>>,
     pub(super) name: Option<&'a [u8]>,
 }
 
 /// Who somebody says they are; without a user, the default one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Login<'a> {
+pub(crate) struct LoginCredentials<'a> {
     pub(super) user: Option<&'a [u8]>,
     pub(super) password: &'a [u8],
 }
 
 impl<'a> Command<'a> {
     /// Reads the words of a command, at least one.
-    pub(crate) fn decode(words: &[&'a [u8]]) -> Result<Self, Refusal> {
-        let (name, rest) = words.split_first().ok_or(Refusal::new("ERR empty command"))?;
+    pub(crate) fn decode(words: &[&'a [u8]]) -> Result<Self, ErrorReply> {
+        let (name, rest) = words.split_first().ok_or(ErrorReply::new("ERR empty command"))?;
         let mut upper = [0; NAME_BYTES_MAX];
         let Some(upper) = upper.get_mut(..name.len()) else { return Err(unknown(name, rest)) };
         upper.copy_from_slice(name);
         upper.make_ascii_uppercase();
-        let decide = |operation: Operation| operation.decode(rest).map(Self::Decide);
+        let decide = |operation: PolicyCommand| operation.decode(rest).map(Self::Decide);
         match &*upper {
             b"CL.THROTTLE" => throttle::decode(rest).map(Self::Decide),
-            b"SG.CHECK" => decide(Operation::Check),
-            b"SG.PEEK" => decide(Operation::Peek),
-            b"SG.REFUND" => decide(Operation::Refund),
-            b"SG.RESET" => decide(Operation::Reset),
-            b"SG.ACQUIRE" => decide(Operation::Acquire),
-            b"SG.RENEW" => decide(Operation::Renew),
-            b"SG.RELEASE" => decide(Operation::Release),
-            _ => Talk::decode(upper, rest)?.map(Self::Talk).ok_or_else(|| unknown(name, rest)),
+            b"SG.CHECK" => decide(PolicyCommand::Check),
+            b"SG.PEEK" => decide(PolicyCommand::Peek),
+            b"SG.REFUND" => decide(PolicyCommand::Refund),
+            b"SG.RESET" => decide(PolicyCommand::Reset),
+            b"SG.ACQUIRE" => decide(PolicyCommand::Acquire),
+            b"SG.RENEW" => decide(PolicyCommand::Renew),
+            b"SG.RELEASE" => decide(PolicyCommand::Release),
+            _ => SessionCommand::decode(upper, rest)?
+                .map(Self::Talk)
+                .ok_or_else(|| unknown(name, rest)),
         }
     }
 }
 
-impl<'a> Talk<'a> {
+impl<'a> SessionCommand<'a> {
     /// Reads the words behind `name`, which is in upper case; `None` if there is no such command.
-    fn decode(name: &[u8], rest: &[&'a [u8]]) -> Result<Option<Self>, Refusal> {
+    fn decode(name: &[u8], rest: &[&'a [u8]]) -> Result<Option<Self>, ErrorReply> {
         Ok(Some(match (name, rest) {
             (b"PING", []) => Self::Ping(None),
             (b"PING", [message]) => Self::Ping(Some(message)),
             (b"ECHO", [message]) => Self::Echo(message),
             (b"HELLO", words) => Self::Hello(Hello::decode(words)?),
-            (b"AUTH", [password]) => Self::Auth(Login { user: None, password }),
-            (b"AUTH", [user, password]) => Self::Auth(Login { user: Some(user), password }),
+            (b"AUTH", [password]) => Self::Auth(LoginCredentials { user: None, password }),
+            (b"AUTH", [user, password]) => {
+                Self::Auth(LoginCredentials { user: Some(user), password })
+            }
             (b"CLIENT", words @ [_, ..]) => Self::Client(words.to_vec()),
             (b"COMMAND", words) => Self::Command(words.to_vec()),
             (b"SELECT", [database]) => Self::Select(database),
@@ -90,7 +94,7 @@ impl<'a> Talk<'a> {
             (b"QUIT", _) => Self::Quit,
             (b"RESET", []) => Self::Reset,
             (b"PING" | b"ECHO" | b"AUTH" | b"CLIENT" | b"SELECT" | b"RESET", _) => {
-                return Err(Refusal::wrong_arity(&shown(name).to_ascii_lowercase()));
+                return Err(ErrorReply::wrong_arity(&shown(name).to_ascii_lowercase()));
             }
             _ => return Ok(None),
         }))
@@ -98,13 +102,13 @@ impl<'a> Talk<'a> {
 }
 
 impl<'a> Hello<'a> {
-    fn decode(words: &[&'a [u8]]) -> Result<Self, Refusal> {
+    fn decode(words: &[&'a [u8]]) -> Result<Self, ErrorReply> {
         let Some((version, mut options)) = words.split_first() else { return Ok(Self::default()) };
         let mut hello = Self { version: Some(version), ..Self::default() };
         while let Some((option, rest)) = options.split_first() {
             options = match rest {
                 [user, password, rest @ ..] if option.eq_ignore_ascii_case(b"AUTH") => {
-                    hello.login = Some(Login { user: Some(user), password });
+                    hello.login = Some(LoginCredentials { user: Some(user), password });
                     rest
                 }
                 [name, rest @ ..] if option.eq_ignore_ascii_case(b"SETNAME") => {
@@ -113,7 +117,7 @@ impl<'a> Hello<'a> {
                 }
                 _ => {
                     let option = shown(option);
-                    return Err(Refusal::err(format_args!(
+                    return Err(ErrorReply::err(format_args!(
                         "Syntax error in HELLO option '{option}'"
                     )));
                 }
@@ -125,7 +129,7 @@ impl<'a> Hello<'a> {
 
 /// In the words of Redis, by which some clients know that they have to do without.
 #[cold]
-fn unknown(name: &[u8], rest: &[&[u8]]) -> Refusal {
+fn unknown(name: &[u8], rest: &[&[u8]]) -> ErrorReply {
     let cut = |word: &[u8], room: usize| shown(&word[..word.len().min(room)]);
     let mut repeated = String::new();
     for word in rest {
@@ -133,5 +137,5 @@ fn unknown(name: &[u8], rest: &[&[u8]]) -> Refusal {
         repeated += &format!("'{}' ", cut(word, room));
     }
     let name = cut(name, REPEATED_BYTES_MAX);
-    Refusal::err(format_args!("unknown command '{name}', with args beginning with: {repeated}"))
+    ErrorReply::err(format_args!("unknown command '{name}', with args beginning with: {repeated}"))
 }

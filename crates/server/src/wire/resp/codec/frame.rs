@@ -25,7 +25,7 @@ const DIGITS_MAX: usize = 9;
 
 /// The words of one command, borrowed from the input.
 #[derive(Debug)]
-pub(crate) struct Words<'a> {
+pub(crate) struct CommandWords<'a> {
     words: [&'a [u8]; WORDS_MAX],
     count: usize,
 }
@@ -56,7 +56,7 @@ pub(crate) enum ProtocolError {
 /// An empty command, which has no words, is to be passed over.
 pub(crate) fn read<'a>(
     input: &'a [u8],
-    words: &mut Words<'a>,
+    words: &mut CommandWords<'a>,
 ) -> Result<Option<usize>, ProtocolError> {
     words.count = 0;
     match input {
@@ -66,7 +66,10 @@ pub(crate) fn read<'a>(
     }
 }
 
-fn read_array<'a>(input: &'a [u8], words: &mut Words<'a>) -> Result<Option<usize>, ProtocolError> {
+fn read_array<'a>(
+    input: &'a [u8],
+    words: &mut CommandWords<'a>,
+) -> Result<Option<usize>, ProtocolError> {
     if input.starts_with(b"*-") {
         return null_array(input);
     }
@@ -147,7 +150,10 @@ fn long_length(input: &[u8]) -> Option<Option<(usize, &[u8])>> {
     Some(None)
 }
 
-fn read_inline<'a>(input: &'a [u8], words: &mut Words<'a>) -> Result<Option<usize>, ProtocolError> {
+fn read_inline<'a>(
+    input: &'a [u8],
+    words: &mut CommandWords<'a>,
+) -> Result<Option<usize>, ProtocolError> {
     if input[0].is_ascii_control() && !input[0].is_ascii_whitespace() {
         return Err(ProtocolError::NoInline);
     }
@@ -181,20 +187,20 @@ fn is_foreign(line: &[&[u8]]) -> bool {
         || line.get(2).is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
-impl<'a> Words<'a> {
+impl<'a> CommandWords<'a> {
     fn push(&mut self, word: &'a [u8]) {
         self.words[self.count] = word;
         self.count += 1;
     }
 }
 
-impl Default for Words<'_> {
+impl Default for CommandWords<'_> {
     fn default() -> Self {
         Self { words: [&[]; WORDS_MAX], count: 0 }
     }
 }
 
-impl<'a> Deref for Words<'a> {
+impl<'a> Deref for CommandWords<'a> {
     type Target = [&'a [u8]];
 
     fn deref(&self) -> &Self::Target {
@@ -212,7 +218,7 @@ mod tests {
     fn all(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
         let (mut commands, mut at) = (Vec::new(), 0);
         loop {
-            let mut words = Words::default();
+            let mut words = CommandWords::default();
             match read(&input[at..], &mut words) {
                 Ok(Some(length)) => at += length,
                 Ok(None) => return (commands, None),
@@ -350,7 +356,7 @@ mod tests {
             cuts.sort_unstable();
             let (mut commands, mut error, mut begin) = (Vec::new(), None, 0);
             for cut in cuts {
-                let mut words = Words::default();
+                let mut words = CommandWords::default();
                 while error.is_none() {
                     match read(&input[begin..cut], &mut words) {
                         Ok(Some(length)) => begin += length,

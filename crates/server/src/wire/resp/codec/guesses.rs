@@ -30,7 +30,7 @@ const NETWORKS_MAX: usize = 4_096;
 /// Where a client comes from: an address of version 4, or 64 bits of one of version 6, which is what one
 /// customer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Network {
+pub(crate) enum ClientNetwork {
     V4(u32),
     V6(u64),
     Here,
@@ -39,12 +39,12 @@ pub(crate) enum Network {
 /// How often networks were wrong lately.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses {
-    guilt: Mutex<HashMap<Network, Guilt>>,
+    guilt: Mutex<HashMap<ClientNetwork, WrongGuesses>>,
     hasher: RandomState,
 }
 
 #[derive(Debug)]
-struct Guilt {
+struct WrongGuesses {
     /// When all that was wrong is forgiven.
     until: Micros,
     /// The hash of the password that was wrong last.
@@ -53,14 +53,14 @@ struct Guilt {
 
 /// What came of a guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guess {
+pub(crate) enum GuessResult {
     Right,
     Wrong,
     /// It was not looked at, and will not be for so long.
     Later(Micros),
 }
 
-impl From<Peer> for Network {
+impl From<Peer> for ClientNetwork {
     fn from(peer: Peer) -> Self {
         match peer {
             Peer::Ip(IpAddr::V4(address)) => Self::V4(address.to_bits()),
@@ -77,21 +77,21 @@ impl Guesses {
     /// Compares what comes from `network`, unless it was wrong too often.
     pub(super) fn guess(
         &self,
-        network: Network,
+        network: ClientNetwork,
         password: &[u8],
         now: Micros,
         is_right: impl FnOnce(&[u8]) -> bool,
-    ) -> Guess {
+    ) -> GuessResult {
         // Looked up, compared and counted in one go, so that many at once are no more than one by one.
         let mut guilt = self.guilt.lock().unwrap_or_else(PoisonError::into_inner);
         let until = guilt.get(&network).map_or(now, |guilt| guilt.until.max(now));
         let most = Micros::new(FORGIVEN_EVERY.get() * WRONG_MAX);
         let after = until.plus(FORGIVEN_EVERY);
         if after.since(now) > most {
-            return Guess::Later(after.since(now).since(most));
+            return GuessResult::Later(after.since(now).since(most));
         }
         if is_right(password) {
-            return Guess::Right;
+            return GuessResult::Right;
         }
         let hash = self.hasher.hash_one(password);
         if !guilt.contains_key(&network) && guilt.len() >= NETWORKS_MAX {
@@ -99,14 +99,14 @@ impl Guesses {
         }
         match guilt.entry(network) {
             Entry::Occupied(known) if known.get().last == hash && known.get().until > now => {}
-            entry => _ = entry.insert_entry(Guilt { until: after, last: hash }),
+            entry => _ = entry.insert_entry(WrongGuesses { until: after, last: hash }),
         }
-        Guess::Wrong
+        GuessResult::Wrong
     }
 }
 
 /// Forgets who was forgiven, and if nobody was, whose guilt ends first.
-fn make_room(guilt: &mut HashMap<Network, Guilt>, now: Micros) {
+fn make_room(guilt: &mut HashMap<ClientNetwork, WrongGuesses>, now: Micros) {
     guilt.retain(|_, guilt| guilt.until > now);
     if guilt.len() >= NETWORKS_MAX {
         let least = guilt.iter().min_by_key(|(_, guilt)| guilt.until).map(|(network, _)| *network);
@@ -118,12 +118,12 @@ fn make_room(guilt: &mut HashMap<Network, Guilt>, now: Micros) {
 mod tests {
     use super::*;
 
-    fn network(address: &str) -> Network {
+    fn network(address: &str) -> ClientNetwork {
         Peer::Ip(address.parse().unwrap()).into()
     }
 
     /// The guess of number `number`; 0 is right.
-    fn guess(guesses: &Guesses, from: Network, number: u64, now: Micros) -> Guess {
+    fn guess(guesses: &Guesses, from: ClientNetwork, number: u64, now: Micros) -> GuessResult {
         guesses.guess(from, &number.to_le_bytes(), now, |password| password == [0; 8])
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let mut wrong = 0;
         for tenth in 0..hour * 10 {
             let now = Micros::new(tenth * 100_000);
-            wrong += u64::from(guess(&guesses, from, tenth + 1, now) == Guess::Wrong);
+            wrong += u64::from(guess(&guesses, from, tenth + 1, now) == GuessResult::Wrong);
         }
         assert_eq!(wrong, WRONG_MAX + hour / 6 - 1);
     }
@@ -143,16 +143,16 @@ mod tests {
         let (guesses, now) = (Guesses::default(), Micros::from_secs(1));
         let guilty = network("2001:db8::1");
         for number in 1..=WRONG_MAX {
-            assert_eq!(guess(&guesses, guilty, number, now), Guess::Wrong);
+            assert_eq!(guess(&guesses, guilty, number, now), GuessResult::Wrong);
         }
         for from in [guilty, network("2001:db8::ffff:2")] {
-            assert_eq!(guess(&guesses, from, 0, now), Guess::Later(FORGIVEN_EVERY));
+            assert_eq!(guess(&guesses, from, 0, now), GuessResult::Later(FORGIVEN_EVERY));
         }
-        for from in [network("2001:db8:0:1::1"), network("192.0.2.7"), Network::Here] {
-            assert_eq!(guess(&guesses, from, 0, now), Guess::Right);
+        for from in [network("2001:db8:0:1::1"), network("192.0.2.7"), ClientNetwork::Here] {
+            assert_eq!(guess(&guesses, from, 0, now), GuessResult::Right);
         }
         let later = now.plus(FORGIVEN_EVERY);
-        assert_eq!(guess(&guesses, guilty, 0, later), Guess::Right);
+        assert_eq!(guess(&guesses, guilty, 0, later), GuessResult::Right);
     }
 
     #[test]
@@ -161,8 +161,8 @@ mod tests {
         let from = network("192.0.2.7");
         for second in 0..1_000 {
             let now = Micros::from_secs(second);
-            assert_eq!(guess(&guesses, from, 1, now), Guess::Wrong);
-            assert_eq!(guess(&guesses, from, 0, now), Guess::Right);
+            assert_eq!(guess(&guesses, from, 1, now), GuessResult::Wrong);
+            assert_eq!(guess(&guesses, from, 0, now), GuessResult::Right);
         }
     }
 
@@ -174,9 +174,9 @@ mod tests {
             guess(&guesses, guilty, number, now);
         }
         for other in 0..2 * u32::try_from(NETWORKS_MAX).unwrap() {
-            assert_eq!(guess(&guesses, Network::V4(other), 1, now), Guess::Wrong);
+            assert_eq!(guess(&guesses, ClientNetwork::V4(other), 1, now), GuessResult::Wrong);
         }
         assert_eq!(guesses.guilt.lock().unwrap().len(), NETWORKS_MAX);
-        assert_eq!(guess(&guesses, guilty, 0, now), Guess::Later(FORGIVEN_EVERY));
+        assert_eq!(guess(&guesses, guilty, 0, now), GuessResult::Later(FORGIVEN_EVERY));
     }
 }

@@ -20,13 +20,13 @@ mod tests;
 mod throttle;
 
 pub(super) use command::Command;
-pub(super) use frame::{COMMAND_BYTES_MAX, Words, read};
-pub(super) use guesses::{Guesses, Network};
+pub(super) use frame::{COMMAND_BYTES_MAX, CommandWords, read};
+pub(super) use guesses::{ClientNetwork, Guesses};
 pub(crate) use password::Password;
-pub(super) use question::Question;
+pub(super) use question::DecisionRequest;
 pub(super) use reply::Replies;
-pub(super) use session::{Entry, Next, Session};
-pub(super) use throttle::{KnownLimits, Limits};
+pub(super) use session::{AuthContext, NextStep, Session};
+pub(super) use throttle::{ConnectionRuleCache, ThrottleRuleCache};
 
 /// How many commands `input` holds and how many bytes they take, for the fuzzer.
 ///
@@ -35,7 +35,7 @@ pub(super) use throttle::{KnownLimits, Limits};
 #[must_use]
 pub fn commands_in(input: &[u8]) -> (usize, usize) {
     let (mut count, mut at) = (0, 0);
-    let mut words = Words::default();
+    let mut words = CommandWords::default();
     while let Ok(Some(length)) = frame::read(&input[at..], &mut words) {
         assert!(length > 0, "every command takes a byte");
         // A reply to it can be written whatever it is.

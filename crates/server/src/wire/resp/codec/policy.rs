@@ -4,12 +4,12 @@ use sluicegate::{Cost, Micros, Patience, PermitId, Request, Verb};
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX, SPAN_MAX_US};
 use sluicegate_kernel::param::within;
 
-use super::question::Question;
-use super::refusal::{Refusal, shown};
+use super::question::DecisionRequest;
+use super::refusal::{ErrorReply, shown};
 
 /// What is done with the budget; the name of the command without `SG.`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum PolicyCommand {
     Check,
     Peek,
     Refund,
@@ -21,19 +21,19 @@ pub(super) enum Operation {
 
 /// The options behind the positions, each once, in any order.
 #[derive(Debug, Default)]
-struct Options<'a> {
+struct CommandOptions<'a> {
     cost: Option<&'a [u8]>,
     app: Option<&'a [u8]>,
     max_wait: Option<&'a [u8]>,
 }
 
-impl Operation {
+impl PolicyCommand {
     /// Reads the words behind the command's name.
-    pub(super) fn decode<'a>(self, words: &[&'a [u8]]) -> Result<Question<'a>, Refusal> {
+    pub(super) fn decode<'a>(self, words: &[&'a [u8]]) -> Result<DecisionRequest<'a>, ErrorReply> {
         let (policy, key, id, options) = match (self.has_id(), words) {
             (false, [policy, key, options @ ..]) => (policy, key, None, options),
             (true, [policy, key, id, options @ ..]) => (policy, key, Some(*id), options),
-            _ => return Err(Refusal::err(format_args!("usage: {}", self.usage()))),
+            _ => return Err(ErrorReply::err(format_args!("usage: {}", self.usage()))),
         };
         let policy = text("policy", policy)?;
         let options = self.options(options)?;
@@ -41,10 +41,10 @@ impl Operation {
         let verb = self.verb(id, &options)?;
         let key = Some(*key).filter(|key| !key.is_empty());
         let request = Request::new(policy, key, verb).with_patience(Patience::Policy);
-        Ok(Question { request: Request { app, ..request }, limit: None })
+        Ok(DecisionRequest { request: Request { app, ..request }, limit: None })
     }
 
-    fn verb(self, id: Option<&[u8]>, options: &Options<'_>) -> Result<Verb, Refusal> {
+    fn verb(self, id: Option<&[u8]>, options: &CommandOptions<'_>) -> Result<Verb, ErrorReply> {
         let cost = options.cost.map_or(Ok(Cost::ONE), cost)?;
         let permit = id.map_or(Ok(PermitId(0)), permit)?;
         Ok(match self {
@@ -61,8 +61,8 @@ impl Operation {
         })
     }
 
-    fn options<'a>(self, words: &[&'a [u8]]) -> Result<Options<'a>, Refusal> {
-        let mut options = Options::default();
+    fn options<'a>(self, words: &[&'a [u8]]) -> Result<CommandOptions<'a>, ErrorReply> {
+        let mut options = CommandOptions::default();
         for pair in words.chunks(2) {
             let name = pair[0];
             let place = if name.eq_ignore_ascii_case(b"APP") {
@@ -73,13 +73,15 @@ impl Operation {
                 &mut options.max_wait
             } else {
                 let (name, usage) = (shown(name), self.usage());
-                return Err(Refusal::err(format_args!("unknown option `{name}`, usage: {usage}")));
+                return Err(ErrorReply::err(format_args!(
+                    "unknown option `{name}`, usage: {usage}"
+                )));
             };
             let Some(value) = pair.get(1) else {
-                return Err(Refusal::err(format_args!("{}: missing value", shown(name))));
+                return Err(ErrorReply::err(format_args!("{}: missing value", shown(name))));
             };
             if place.replace(value).is_some() {
-                return Err(Refusal::err(format_args!("{}: is given twice", shown(name))));
+                return Err(ErrorReply::err(format_args!("{}: is given twice", shown(name))));
             }
         }
         Ok(options)
@@ -106,18 +108,18 @@ impl Operation {
     }
 }
 
-fn cost(word: &[u8]) -> Result<Cost, Refusal> {
+fn cost(word: &[u8]) -> Result<Cost, ErrorReply> {
     Ok(Cost::new(whole("cost", word, 1, COST_MAX)?)?)
 }
 
-fn span(word: &[u8]) -> Result<Micros, Refusal> {
+fn span(word: &[u8]) -> Result<Micros, ErrorReply> {
     Ok(Micros::from_millis(whole("maxwait", word, 0, SPAN_MAX_US / 1_000)?))
 }
 
-fn permit(word: &[u8]) -> Result<PermitId, Refusal> {
+fn permit(word: &[u8]) -> Result<PermitId, ErrorReply> {
     if !(1..=KEY_BYTES_MAX).contains(&word.len()) {
         let bytes = word.len();
-        return Err(Refusal::err(format_args!(
+        return Err(ErrorReply::err(format_args!(
             "id: `{bytes}` bytes are outside 1..={KEY_BYTES_MAX}"
         )));
     }
@@ -125,20 +127,20 @@ fn permit(word: &[u8]) -> Result<PermitId, Refusal> {
 }
 
 /// The whole number `word`, which `field` is.
-fn whole(field: &str, word: &[u8], min: u64, max: u64) -> Result<u64, Refusal> {
+fn whole(field: &str, word: &[u8], min: u64, max: u64) -> Result<u64, ErrorReply> {
     let digits = Some(word).filter(|word| word.iter().all(u8::is_ascii_digit));
     let number = digits.and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
     let Some(number) = number else {
         let given = shown(word);
         let problem = format_args!("{field}: `{given}` is not a whole number {min}..={max}");
-        return Err(Refusal::err(problem));
+        return Err(ErrorReply::err(problem));
     };
     Ok(within(field, number, min, max)?)
 }
 
-fn text<'a>(field: &str, word: &'a [u8]) -> Result<&'a str, Refusal> {
+fn text<'a>(field: &str, word: &'a [u8]) -> Result<&'a str, ErrorReply> {
     std::str::from_utf8(word).map_err(|error| {
-        Refusal::err(format_args!("{field}: byte {} is not UTF-8", error.valid_up_to()))
+        ErrorReply::err(format_args!("{field}: byte {} is not UTF-8", error.valid_up_to()))
     })
 }
 
@@ -146,18 +148,18 @@ fn text<'a>(field: &str, word: &'a [u8]) -> Result<&'a str, Refusal> {
 mod tests {
     use super::*;
 
-    fn decode<'a>(operation: Operation, line: &'a str) -> Result<Request<'a>, Refusal> {
+    fn decode<'a>(operation: PolicyCommand, line: &'a str) -> Result<Request<'a>, ErrorReply> {
         let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
         operation.decode(&words).map(|question| question.request)
     }
 
-    fn problem(operation: Operation, line: &str) -> String {
+    fn problem(operation: PolicyCommand, line: &str) -> String {
         decode(operation, line).unwrap_err().line().to_owned()
     }
 
     #[test]
     fn options_come_in_any_order_and_case() {
-        let request = decode(Operation::Check, "p k maxwait 250 APP shop Cost 3").unwrap();
+        let request = decode(PolicyCommand::Check, "p k maxwait 250 APP shop Cost 3").unwrap();
         assert_eq!(
             (request.limits.name(), request.key, request.app),
             ("p", Some(&b"k"[..]), Some("shop"))
@@ -170,13 +172,13 @@ mod tests {
     fn each_command_is_a_verb() {
         let permit = PermitId::named("i");
         for (operation, line, verb) in [
-            (Operation::Check, "p k", Verb::Check { cost: Cost::ONE }),
-            (Operation::Peek, "p k", Verb::Peek { cost: Cost::ONE }),
-            (Operation::Refund, "p k", Verb::Refund { cost: Cost::ONE }),
-            (Operation::Reset, "p k", Verb::Reset),
-            (Operation::Acquire, "p k i", Verb::Acquire { cost: Cost::ONE, permit }),
-            (Operation::Renew, "p k i", Verb::Renew { permit }),
-            (Operation::Release, "p k i", Verb::Release { permit }),
+            (PolicyCommand::Check, "p k", Verb::Check { cost: Cost::ONE }),
+            (PolicyCommand::Peek, "p k", Verb::Peek { cost: Cost::ONE }),
+            (PolicyCommand::Refund, "p k", Verb::Refund { cost: Cost::ONE }),
+            (PolicyCommand::Reset, "p k", Verb::Reset),
+            (PolicyCommand::Acquire, "p k i", Verb::Acquire { cost: Cost::ONE, permit }),
+            (PolicyCommand::Renew, "p k i", Verb::Renew { permit }),
+            (PolicyCommand::Release, "p k i", Verb::Release { permit }),
         ] {
             assert_eq!(decode(operation, line).unwrap().verb, verb);
         }
@@ -184,19 +186,19 @@ mod tests {
 
     #[test]
     fn an_empty_key_is_the_budget_that_all_share() {
-        assert_eq!(decode(Operation::Check, "p ").unwrap().key, None);
+        assert_eq!(decode(PolicyCommand::Check, "p ").unwrap().key, None);
     }
 
     #[test]
     fn a_key_is_any_bytes() {
         let key = b"\0\r\n\xff{}";
-        let question = Operation::Check.decode(&[b"p", key]).unwrap();
+        let question = PolicyCommand::Check.decode(&[b"p", key]).unwrap();
         assert_eq!(question.request.key, Some(&key[..]));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_what_is_permitted() {
-        use Operation::*;
+        use PolicyCommand::*;
         let range = "1..=2147483648";
         for (operation, line, expected) in [
             (Check, "p k COST 0", format!("cost: `0` is outside {range}")),

@@ -1,27 +1,27 @@
 //! What wants a decision, and the decision as it is answered.
 
 use sluicegate::policy::Fallback;
-use sluicegate::{DecideError, Micros, Mode, Passage, Request, Verb, Way};
+use sluicegate::{Admission, DecideError, Disposition, Micros, Mode, Request, Verb};
 use sluicegate_text::say;
 
-use super::refusal::Refusal;
+use super::refusal::ErrorReply;
 use super::reply::Replies;
-use super::throttle::{self, Limit};
-use crate::callers::{Caller, Refused};
+use super::throttle::{self, ThrottleLimit};
+use crate::callers::{Caller, CallerError};
 
 /// A request for a decision: by a policy, or by what the caller says is the limit.
 #[derive(Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct DecisionRequest<'a> {
     /// What is asked.
     pub(crate) request: Request<'a>,
     /// The limit that `CL.THROTTLE` says.
-    pub(crate) limit: Option<Limit>,
+    pub(crate) limit: Option<ThrottleLimit>,
 }
 
-impl<'a> Question<'a> {
+impl<'a> DecisionRequest<'a> {
     /// Has it be the question of `caller`, if they may ask it.
     #[inline]
-    pub(crate) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), Refused> {
+    pub(crate) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
         caller.ask(&mut self.request)
     }
 
@@ -42,7 +42,7 @@ impl<'a> Question<'a> {
 
     /// Writes what became of it, or why nothing was decided.
     #[inline]
-    pub(crate) fn reply(&self, passed: &Result<Passage, DecideError>, replies: &mut Replies) {
+    pub(crate) fn reply(&self, passed: &Result<Admission, DecideError>, replies: &mut Replies) {
         match (passed, self.limit) {
             (Ok(passage), Some(limit)) => {
                 throttle::reply(limit, &self.request.verb, &passage.answer.decision, replies);
@@ -51,14 +51,14 @@ impl<'a> Question<'a> {
             (Err(DecideError::UnknownPolicy(_) | DecideError::Unconfigured { .. }), _) => {
                 unconfigured(replies);
             }
-            (Err(error), _) => replies.refusal(&Refusal::err(say::decide_error(error))),
+            (Err(error), _) => replies.refusal(&ErrorReply::err(say::decide_error(error))),
         }
     }
 }
 
 /// The array that `SG.*` is answered with; the essay of the wire says what is in it.
-fn reply(passage: &Passage, replies: &mut Replies) {
-    let Passage { answer, way, held } = passage;
+fn reply(passage: &Admission, replies: &mut Replies) {
+    let Admission { answer, way, held } = passage;
     let decision = &answer.decision;
     let over = over(way);
     replies.array(if over.is_some() { 11 } else { 8 });
@@ -77,7 +77,7 @@ fn reply(passage: &Passage, replies: &mut Replies) {
     replies.integer(millis(Micros::new(decision.wait().get().saturating_sub(held.get()))));
     replies.bulk(answer.rule().as_bytes());
     replies.bulk(answer.mode.name_without_store().unwrap_or(Mode::Store.name()).as_bytes());
-    if let Some(Over { name, what, status }) = over {
+    if let Some(OverflowReply { name, what, status }) = over {
         replies.bulk(name);
         match what {
             Some(what) => replies.bulk(what.as_bytes()),
@@ -91,7 +91,7 @@ fn reply(passage: &Passage, replies: &mut Replies) {
 }
 
 /// What the policy says of a request over the limit that is not just refused.
-struct Over<'a> {
+struct OverflowReply<'a> {
     /// The name of its overflow.
     name: &'static [u8],
     /// The tag, the target, or the body of a response.
@@ -100,12 +100,12 @@ struct Over<'a> {
     status: Option<u16>,
 }
 
-fn over(way: &Way) -> Option<Over<'_>> {
+fn over(way: &Disposition) -> Option<OverflowReply<'_>> {
     let (name, what, status): (&[u8], _, _) = match way {
-        Way::Through | Way::Refused => return None,
-        Way::Shadowed => (b"shadow", None, None),
-        Way::Diverted(_) => (b"divert", way.target(), None),
-        Way::Marked(_) => match way.fallback() {
+        Disposition::Allowed | Disposition::Refused => return None,
+        Disposition::Shadowed => (b"shadow", None, None),
+        Disposition::Diverted(_) => (b"divert", way.target(), None),
+        Disposition::Degraded(_) => match way.fallback() {
             None => (b"degrade", None, None),
             Some(Fallback::Tag(tag)) => (b"degrade", Some(&**tag), None),
             Some(Fallback::Response { status, body, .. }) => {
@@ -113,7 +113,7 @@ fn over(way: &Way) -> Option<Over<'_>> {
             }
         },
     };
-    Some(Over { name, what, status })
+    Some(OverflowReply { name, what, status })
 }
 
 /// The same where no rule holds for whoever asks.

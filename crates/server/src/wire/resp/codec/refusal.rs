@@ -6,14 +6,14 @@ use std::fmt::Display;
 use sluicegate::RangeError;
 use sluicegate_text::say::one_line;
 
-use crate::callers::Refused;
+use crate::callers::CallerError;
 
 /// An error reply without its leading `-`: a code in capitals, by which clients tell errors apart,
 /// and words for people, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(Cow<'static, str>);
+pub(crate) struct ErrorReply(Cow<'static, str>);
 
-impl Refusal {
+impl ErrorReply {
     /// The code and the words, as they are sent.
     pub(super) const fn new(line: &'static str) -> Self {
         Self(Cow::Borrowed(line))
@@ -41,21 +41,21 @@ impl Refusal {
 }
 
 /// What the caller of a command is told who is not answered. Who logs in is told as Redis tells them.
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<CallerError> for ErrorReply {
+    fn from(refused: CallerError) -> Self {
         match refused {
-            Refused::Missing => Self::new("NOAUTH Authentication required."),
-            Refused::Unknown | Refused::Expired => {
+            CallerError::Missing => Self::new("NOAUTH Authentication required."),
+            CallerError::Unknown | CallerError::Expired => {
                 Self(format!("NOAUTH Authentication required: {refused}").into())
             }
-            Refused::Scope(_) | Refused::App | Refused::NoApp => {
+            CallerError::Scope(_) | CallerError::App | CallerError::NoApp => {
                 Self(format!("NOPERM {refused}").into())
             }
         }
     }
 }
 
-impl From<RangeError> for Refusal {
+impl From<RangeError> for ErrorReply {
     fn from(error: RangeError) -> Self {
         Self::err(error)
     }

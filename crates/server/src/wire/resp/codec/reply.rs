@@ -1,7 +1,7 @@
 //! Answers to bytes.
 
 use super::frame::ProtocolError;
-use super::refusal::Refusal;
+use super::refusal::ErrorReply;
 
 /// Replies that wait to be sent, in order.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Replies {
     }
 
     /// An error.
-    pub(crate) fn refusal(&mut self, refusal: &Refusal) {
+    pub(crate) fn refusal(&mut self, refusal: &ErrorReply) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(refusal.line().as_bytes());
         self.end();
@@ -63,7 +63,7 @@ impl Replies {
     /// What closes the connection; of another protocol, nothing.
     pub(crate) fn protocol_error(&mut self, error: ProtocolError) {
         if error != ProtocolError::Foreign {
-            self.refusal(&Refusal::err(format_args!("Protocol error: {error}")));
+            self.refusal(&ErrorReply::err(format_args!("Protocol error: {error}")));
         }
     }
 

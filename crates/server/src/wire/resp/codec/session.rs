@@ -6,13 +6,13 @@
 
 use sluicegate::Micros;
 
-use super::command::{Hello, Login, Talk};
-use super::guesses::{Guess, Guesses, Network};
+use super::command::{Hello, LoginCredentials, SessionCommand};
+use super::guesses::{ClientNetwork, GuessResult, Guesses};
 use super::password::Password;
-use super::refusal::{Refusal, shown};
+use super::refusal::{ErrorReply, shown};
 use super::reply::{Protocol, Replies};
 use super::table;
-use crate::callers::{Caller, Door, Refused};
+use crate::callers::{Caller, CallerError, ListenerAuth};
 
 /// Wrong passwords and tokens after which a connection is closed, however often it is `RESET`: whoever guesses
 /// has to connect again.
@@ -24,14 +24,14 @@ const NAME_BYTES_MAX: usize = 256;
 /// The version of Redis whose protocol this is; clients choose by it what they send.
 const REDIS_VERSION: &str = "7.2.0";
 
-const NO_AUTH_HELLO: Refusal = Refusal::new(
+const NO_AUTH_HELLO: ErrorReply = ErrorReply::new(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
      <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
      protocol version at the same time",
 );
-const WRONG_PASSWORD: Refusal =
-    Refusal::new("WRONGPASS invalid username-password pair or user is disabled.");
-const NO_PASSWORD: Refusal = Refusal::new(
+const WRONG_PASSWORD: ErrorReply =
+    ErrorReply::new("WRONGPASS invalid username-password pair or user is disabled.");
+const NO_PASSWORD: ErrorReply = ErrorReply::new(
     "ERR AUTH <password> called without any password configured for the default user. Are you \
      sure your configuration is correct?",
 );
@@ -48,25 +48,25 @@ pub(crate) struct Session {
 
 /// What a client has to say before it may ask.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'e> {
+pub(crate) struct AuthContext<'e> {
     pub(crate) password: Option<&'e Password>,
-    pub(crate) door: &'e Door,
+    pub(crate) door: &'e ListenerAuth,
     /// How often passwords were wrong lately.
     pub(crate) guesses: &'e Guesses,
     /// Where the client comes from.
-    pub(crate) network: Network,
+    pub(crate) network: ClientNetwork,
 }
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     GoOn,
     Close,
 }
 
 impl Session {
     /// A client that has just connected, number `id`.
-    pub(crate) fn new(id: u64, entry: Entry<'_>) -> Self {
+    pub(crate) fn new(id: u64, entry: AuthContext<'_>) -> Self {
         let is_in = entry.password.is_none() && !entry.door.requires();
         let caller = is_in.then(|| entry.door.believed());
         Self { id, name: Vec::new(), caller, wrong_passwords: 0 }
@@ -74,8 +74,12 @@ impl Session {
 
     /// Who asks now, if they may: what was good when they logged in may have ended.
     #[inline]
-    pub(crate) fn caller(&mut self, door: &Door, now: Micros) -> Result<&Caller, Refused> {
-        let caller = self.caller.as_mut().ok_or(Refused::Missing);
+    pub(crate) fn caller(
+        &mut self,
+        door: &ListenerAuth,
+        now: Micros,
+    ) -> Result<&Caller, CallerError> {
+        let caller = self.caller.as_mut().ok_or(CallerError::Missing);
         let still = caller.and_then(|caller| door.still(caller, now).map(|()| &*caller));
         still.map_err(|refused| door.note(refused))
     }
@@ -83,24 +87,24 @@ impl Session {
     /// Answers what is no request for a decision.
     pub(crate) fn talk(
         &mut self,
-        talk: Talk<'_>,
-        (entry, now): (Entry<'_>, Micros),
+        talk: SessionCommand<'_>,
+        (entry, now): (AuthContext<'_>, Micros),
         replies: &mut Replies,
-    ) -> Next {
+    ) -> NextStep {
         let answered = match talk {
-            Talk::Quit => {
+            SessionCommand::Quit => {
                 replies.ok();
-                return Next::Close;
+                return NextStep::Close;
             }
-            Talk::Reset => {
+            SessionCommand::Reset => {
                 let wrong_passwords = self.wrong_passwords;
                 *self = Self { wrong_passwords, ..Self::new(self.id, entry) };
                 replies.set_protocol(Protocol::Resp2);
                 replies.simple("RESET");
                 Ok(())
             }
-            Talk::Auth(login) => self.log_in(login, (entry, now)).map(|()| replies.ok()),
-            Talk::Hello(hello) => self.greet(&hello, (entry, now), replies),
+            SessionCommand::Auth(login) => self.log_in(login, (entry, now)).map(|()| replies.ok()),
+            SessionCommand::Hello(hello) => self.greet(&hello, (entry, now), replies),
             talk => match self.caller(entry.door, now) {
                 Ok(_) => self.chat(&talk, replies),
                 Err(refused) => Err(refused.into()),
@@ -109,31 +113,38 @@ impl Session {
         if let Err(refusal) = answered {
             replies.refusal(&refusal);
         }
-        if self.wrong_passwords < WRONG_PASSWORDS_MAX { Next::GoOn } else { Next::Close }
+        if self.wrong_passwords < WRONG_PASSWORDS_MAX { NextStep::GoOn } else { NextStep::Close }
     }
 
-    fn chat(&mut self, talk: &Talk<'_>, replies: &mut Replies) -> Result<(), Refusal> {
+    fn chat(&mut self, talk: &SessionCommand<'_>, replies: &mut Replies) -> Result<(), ErrorReply> {
         match talk {
-            Talk::Ping(None) => replies.simple("PONG"),
-            Talk::Ping(Some(message)) | Talk::Echo(message) => replies.bulk(message),
-            Talk::Client(words) => return self.client(words, replies),
-            Talk::Command(words) => return table::answer(words, replies),
-            Talk::Select(b"0") => replies.ok(),
-            Talk::Select(_) => return Err(Refusal::new("ERR DB index is out of range")),
-            Talk::Info(sections) => replies.bulk(info(sections).as_bytes()),
-            Talk::Hello(_) | Talk::Auth(_) | Talk::Quit | Talk::Reset => {}
+            SessionCommand::Ping(None) => replies.simple("PONG"),
+            SessionCommand::Ping(Some(message)) | SessionCommand::Echo(message) => {
+                replies.bulk(message)
+            }
+            SessionCommand::Client(words) => return self.client(words, replies),
+            SessionCommand::Command(words) => return table::answer(words, replies),
+            SessionCommand::Select(b"0") => replies.ok(),
+            SessionCommand::Select(_) => {
+                return Err(ErrorReply::new("ERR DB index is out of range"));
+            }
+            SessionCommand::Info(sections) => replies.bulk(info(sections).as_bytes()),
+            SessionCommand::Hello(_)
+            | SessionCommand::Auth(_)
+            | SessionCommand::Quit
+            | SessionCommand::Reset => {}
         }
         Ok(())
     }
 
     fn log_in(
         &mut self,
-        login: Login<'_>,
-        (entry, now): (Entry<'_>, Micros),
-    ) -> Result<(), Refusal> {
-        let Entry { password, door, guesses, network } = entry;
-        let Login { user, password: given } = login;
-        if !door.knows_tokens() && password.is_none() {
+        login: LoginCredentials<'_>,
+        (entry, now): (AuthContext<'_>, Micros),
+    ) -> Result<(), ErrorReply> {
+        let AuthContext { password, door, guesses, network } = entry;
+        let LoginCredentials { user, password: given } = login;
+        if !door.has_tokens() && password.is_none() {
             // Everybody is let in, and who says a name may have any password, as with Redis.
             return if user.is_some_and(is_default) { Ok(()) } else { Err(NO_PASSWORD) };
         }
@@ -149,17 +160,17 @@ impl Session {
         let is_anybody = user.is_none_or(is_default);
         if let Some(password) = password.filter(|_| !door.requires() && is_anybody) {
             match guesses.guess(network, given, now, |given| password.is(given)) {
-                Guess::Right => {
+                GuessResult::Right => {
                     self.caller = Some(door.believed());
                     return Ok(());
                 }
-                Guess::Wrong => {}
-                Guess::Later(wait) => refusal = too_many_wrong(wait),
+                GuessResult::Wrong => {}
+                GuessResult::Later(wait) => refusal = too_many_wrong(wait),
             }
         }
         door.note(refused);
         self.wrong_passwords += 1;
-        if door.knows_tokens() && matches!(self.caller, Some(Caller::Believed(_))) {
+        if door.has_tokens() && matches!(self.caller, Some(Caller::Believed(_))) {
             self.caller = None;
         }
         Err(refusal)
@@ -168,18 +179,20 @@ impl Session {
     fn greet(
         &mut self,
         hello: &Hello<'_>,
-        (entry, now): (Entry<'_>, Micros),
+        (entry, now): (AuthContext<'_>, Micros),
         replies: &mut Replies,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ErrorReply> {
         let protocol = match hello.version {
             None => replies.protocol(),
             Some(b"2") => Protocol::Resp2,
             Some(b"3") => Protocol::Resp3,
             Some(other) if other.iter().all(u8::is_ascii_digit) => {
-                return Err(Refusal::new("NOPROTO unsupported protocol version"));
+                return Err(ErrorReply::new("NOPROTO unsupported protocol version"));
             }
             Some(_) => {
-                return Err(Refusal::new("ERR Protocol version is not an integer or out of range"));
+                return Err(ErrorReply::new(
+                    "ERR Protocol version is not an integer or out of range",
+                ));
             }
         };
         if let Some(login) = hello.login {
@@ -212,8 +225,8 @@ impl Session {
         Ok(())
     }
 
-    fn client(&mut self, words: &[&[u8]], replies: &mut Replies) -> Result<(), Refusal> {
-        let (what, rest) = words.split_first().ok_or_else(|| Refusal::wrong_arity("client"))?;
+    fn client(&mut self, words: &[&[u8]], replies: &mut Replies) -> Result<(), ErrorReply> {
+        let (what, rest) = words.split_first().ok_or_else(|| ErrorReply::wrong_arity("client"))?;
         match (&*what.to_ascii_uppercase(), rest) {
             (b"SETNAME", [name]) => {
                 self.set_name(name)?;
@@ -233,7 +246,7 @@ impl Session {
             (b"SETINFO", [_, _]) | (b"NO-EVICT" | b"NO-TOUCH", [_]) => replies.ok(),
             _ => {
                 let what = shown(what);
-                return Err(Refusal::err(format_args!(
+                return Err(ErrorReply::err(format_args!(
                     "unknown subcommand or wrong number of arguments for '{what}'. Try SETNAME, \
                      GETNAME, SETINFO, ID or INFO."
                 )));
@@ -242,15 +255,15 @@ impl Session {
         Ok(())
     }
 
-    fn set_name(&mut self, name: &[u8]) -> Result<(), Refusal> {
+    fn set_name(&mut self, name: &[u8]) -> Result<(), ErrorReply> {
         if !name.iter().all(u8::is_ascii_graphic) {
-            return Err(Refusal::new(
+            return Err(ErrorReply::new(
                 "ERR Client names cannot contain spaces, newlines or special characters.",
             ));
         }
         if name.len() > NAME_BYTES_MAX {
             let bytes = name.len();
-            return Err(Refusal::err(format_args!(
+            return Err(ErrorReply::err(format_args!(
                 "name: `{bytes}` bytes are outside 0..={NAME_BYTES_MAX}"
             )));
         }
@@ -260,21 +273,27 @@ impl Session {
 }
 
 /// The caller whose token `login` says. A user is the app of it, unless it is the default one.
-fn token(login: Login<'_>, door: &Door, now: Micros) -> Result<Caller, Refused> {
-    let Login { user, password: secret } = login;
-    if !door.knows_tokens() {
-        return Err(Refused::Unknown);
+fn token(
+    login: LoginCredentials<'_>,
+    door: &ListenerAuth,
+    now: Micros,
+) -> Result<Caller, CallerError> {
+    let LoginCredentials { user, password: secret } = login;
+    if !door.has_tokens() {
+        return Err(CallerError::Unknown);
     }
     let caller = door.admit(Some(secret), || now)?;
     if let Some(user) = user.filter(|user| !is_default(user)) {
-        caller.app(Some(std::str::from_utf8(user).map_err(|_| Refused::App)?))?;
+        caller.app(Some(std::str::from_utf8(user).map_err(|_| CallerError::App)?))?;
     }
     Ok(caller)
 }
 
-fn too_many_wrong(wait: Micros) -> Refusal {
+fn too_many_wrong(wait: Micros) -> ErrorReply {
     let seconds = wait.ceil_secs();
-    Refusal::err(format_args!("too many wrong passwords from this network: retry in {seconds} s"))
+    ErrorReply::err(format_args!(
+        "too many wrong passwords from this network: retry in {seconds} s"
+    ))
 }
 
 fn is_default(user: &[u8]) -> bool {

@@ -1,32 +1,32 @@
 //! The commands that there are, as `COMMAND` lists them.
 
-use super::refusal::Refusal;
+use super::refusal::ErrorReply;
 use super::reply::Replies;
 
 /// What a client may want to know of a command.
 #[derive(Debug)]
-struct Entry {
+struct CommandInfo {
     /// In lower case.
     name: &'static str,
-    words: Words,
+    words: Arity,
     /// The place of the key; 0: it has none.
     key: u64,
 }
 
 /// How many words a command has, with its name.
 #[derive(Clone, Copy, Debug)]
-enum Words {
+enum Arity {
     Just(u64),
     AtLeast(u64),
 }
 
-use Words::{AtLeast, Just};
+use Arity::{AtLeast, Just};
 
-const fn entry(name: &'static str, words: Words, key: u64) -> Entry {
-    Entry { name, words, key }
+const fn entry(name: &'static str, words: Arity, key: u64) -> CommandInfo {
+    CommandInfo { name, words, key }
 }
 
-const COMMANDS: &[Entry] = &[
+const COMMANDS: &[CommandInfo] = &[
     entry("cl.throttle", AtLeast(5), 1),
     entry("sg.check", AtLeast(3), 2),
     entry("sg.peek", AtLeast(3), 2),
@@ -48,7 +48,7 @@ const COMMANDS: &[Entry] = &[
 ];
 
 /// Answers `COMMAND` with these words behind it.
-pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), Refusal> {
+pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), ErrorReply> {
     let Some((what, names)) = words.split_first() else {
         replies.array(COMMANDS.len());
         COMMANDS.iter().for_each(|entry| entry.write(replies));
@@ -68,12 +68,12 @@ pub(super) fn answer(words: &[&[u8]], replies: &mut Replies) -> Result<(), Refus
             }
         }
     } else {
-        return Err(Refusal::err("unknown subcommand, expected COMMAND COUNT, DOCS or INFO"));
+        return Err(ErrorReply::err("unknown subcommand, expected COMMAND COUNT, DOCS or INFO"));
     }
     Ok(())
 }
 
-impl Entry {
+impl CommandInfo {
     fn write(&self, replies: &mut Replies) {
         let Self { name, words, key } = *self;
         replies.array(6);

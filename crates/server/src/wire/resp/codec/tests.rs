@@ -11,7 +11,7 @@ use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{Engine, Micros};
 
 use super::*;
-use crate::callers::Door;
+use crate::callers::ListenerAuth;
 use crate::callers::tests::{END, Stage, open_door};
 use crate::config::TokensRequired;
 use crate::protocol::Wire;
@@ -34,19 +34,23 @@ policies:
 struct Connection {
     engine: Arc<Engine>,
     password: Option<Password>,
-    door: Door,
+    door: ListenerAuth,
     guesses: Guesses,
     /// The time, which stands still unless a test moves it.
     now: Micros,
     session: Session,
-    limits: Limits,
+    limits: ConnectionRuleCache,
     replies: Replies,
-    next: Next,
+    next: NextStep,
 }
 
 /// What stands before a client of this machine.
-fn entry<'e>(password: Option<&'e Password>, door: &'e Door, guesses: &'e Guesses) -> Entry<'e> {
-    Entry { password, door, guesses, network: Network::Here }
+fn entry<'e>(
+    password: Option<&'e Password>,
+    door: &'e ListenerAuth,
+    guesses: &'e Guesses,
+) -> AuthContext<'e> {
+    AuthContext { password, door, guesses, network: ClientNetwork::Here }
 }
 
 impl Connection {
@@ -55,7 +59,7 @@ impl Connection {
         Self::at(open_door(Wire::Resp), password)
     }
 
-    fn at(door: Door, password: &str) -> Self {
+    fn at(door: ListenerAuth, password: &str) -> Self {
         let policies = Document::parse(POLICIES).expect("POLICIES is valid");
         let password = Password::new(password);
         Self {
@@ -65,16 +69,16 @@ impl Connection {
             now: Micros::ZERO,
             password,
             door,
-            limits: Limits::new(Arc::default()),
+            limits: ConnectionRuleCache::new(Arc::default()),
             replies: Replies::default(),
-            next: Next::GoOn,
+            next: NextStep::GoOn,
         }
     }
 
     /// The same client on a new connection.
     fn reconnect(&mut self) {
         self.session = Session::new(8, entry(self.password.as_ref(), &self.door, &self.guesses));
-        self.next = Next::GoOn;
+        self.next = NextStep::GoOn;
     }
 
     /// What is answered to `words`.
@@ -91,7 +95,7 @@ impl Connection {
         self.replies.bytes().to_vec()
     }
 
-    fn decide(&mut self, question: Question<'_>) {
+    fn decide(&mut self, question: DecisionRequest<'_>) {
         let caller = match self.session.caller(&self.door, self.now) {
             Ok(caller) => caller.clone(),
             Err(refused) => return self.replies.refusal(&refused.into()),
@@ -343,10 +347,10 @@ fn who_guesses_passwords_has_to_connect_again() {
     for _ in 0..7 {
         assert_eq!(connection.line("AUTH x"), WRONG);
         assert_eq!(connection.line("RESET"), "+RESET");
-        assert_eq!(connection.next, Next::GoOn);
+        assert_eq!(connection.next, NextStep::GoOn);
     }
     assert_eq!(connection.line("AUTH x"), WRONG);
-    assert_eq!(connection.next, Next::Close);
+    assert_eq!(connection.next, NextStep::Close);
 }
 
 #[test]
@@ -355,7 +359,7 @@ fn wrong_passwords_of_many_connections_are_of_one_network() {
     let mut words = 0;
     for _ in 0..4 {
         connection.reconnect();
-        while connection.next == Next::GoOn {
+        while connection.next == NextStep::GoOn {
             let said = connection.line(&format!("AUTH guess{words}"));
             words += 1;
             let late = "-ERR too many wrong passwords from this network: retry in 6 s";
@@ -515,10 +519,10 @@ fn who_says_a_wrong_token_is_not_nobody_until_they_begin_anew() {
         assert_eq!(connection.line(line), expected, "{line}");
     }
     for _ in 0..6 {
-        assert_eq!(connection.next, Next::GoOn);
+        assert_eq!(connection.next, NextStep::GoOn);
         assert_eq!(connection.line("AUTH wrong"), WRONG);
     }
-    assert_eq!(connection.next, Next::Close);
+    assert_eq!(connection.next, NextStep::Close);
 }
 
 #[test]

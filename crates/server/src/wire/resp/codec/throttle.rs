@@ -20,8 +20,8 @@ use sluicegate::policy::Rules;
 use sluicegate::{Cost, Decision, Micros, Rate, Request, Rule, RuleSet, TokenBucket, Verb};
 use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
 
-use super::question::Question;
-use super::refusal::{Refusal, shown};
+use super::question::DecisionRequest;
+use super::refusal::{ErrorReply, shown};
 use super::reply::Replies;
 
 /// Under which name stores keep the budgets. No policy can have it: names have no capital letters.
@@ -33,7 +33,7 @@ const LIMITS_MAX: usize = 1_024;
 
 /// What a caller says a key may do, in numbers that make a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Limit {
+pub(crate) struct ThrottleLimit {
     burst: u64,
     count: u64,
     period_s: u64,
@@ -42,17 +42,17 @@ pub(crate) struct Limit {
 /// The rules of the limits that were asked for, for all connections: stores want to see the very
 /// same rules again.
 #[derive(Debug)]
-pub(crate) struct KnownLimits(Cache<Limit, Rules>);
+pub(crate) struct ThrottleRuleCache(Cache<ThrottleLimit, Rules>);
 
 /// The same, as one connection uses them: most use one.
 #[derive(Debug)]
-pub(crate) struct Limits {
-    known: Arc<KnownLimits>,
-    last: Option<(Limit, Rules)>,
+pub(crate) struct ConnectionRuleCache {
+    known: Arc<ThrottleRuleCache>,
+    last: Option<(ThrottleLimit, Rules)>,
 }
 
 /// Reads the words behind the command's name.
-pub(super) fn decode<'a>(words: &[&'a [u8]]) -> Result<Question<'a>, Refusal> {
+pub(super) fn decode<'a>(words: &[&'a [u8]]) -> Result<DecisionRequest<'a>, ErrorReply> {
     let (key, max_burst, count, period, quantity) = match *words {
         [key, max_burst, count, period] => (key, max_burst, count, period, None),
         [key, max_burst, count, period, quantity] => {
@@ -60,16 +60,16 @@ pub(super) fn decode<'a>(words: &[&'a [u8]]) -> Result<Question<'a>, Refusal> {
         }
         _ => {
             let usage = "cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]";
-            return Err(Refusal::cell(format_args!("Usage: {usage}")));
+            return Err(ErrorReply::cell(format_args!("Usage: {usage}")));
         }
     };
     let max_burst = integer(max_burst)?;
     let (count, period) = (integer(count)?, integer(period)?);
     let quantity = quantity.map_or(Ok(1), integer)?;
     if count == 0 || period == 0 {
-        return Err(Refusal::cell("Zero rates are not supported"));
+        return Err(ErrorReply::cell("Zero rates are not supported"));
     }
-    let limit = Limit {
+    let limit = ThrottleLimit {
         burst: in_range("max_burst", max_burst, 0, PERMITS_MAX - 1)? + 1,
         count: in_range("count", count, 1, PERMITS_MAX)?,
         period_s: in_range("period", period, 1, PERIOD_MAX_US / Micros::SECOND.get())?,
@@ -79,11 +79,11 @@ pub(super) fn decode<'a>(words: &[&'a [u8]]) -> Result<Question<'a>, Refusal> {
         permits => Verb::Check { cost: Cost::new(permits)? },
     };
     let key = Some(key).filter(|key| !key.is_empty());
-    Ok(Question { request: Request::new(NAME, key, verb), limit: Some(limit) })
+    Ok(DecisionRequest { request: Request::new(NAME, key, verb), limit: Some(limit) })
 }
 
 /// Writes what was decided, as redis-cell does.
-pub(super) fn reply(limit: Limit, verb: &Verb, decision: &Decision, replies: &mut Replies) {
+pub(super) fn reply(limit: ThrottleLimit, verb: &Verb, decision: &Decision, replies: &mut Replies) {
     let Decision { outcome: _, limit: permits, remaining, reset_after } = *decision;
     let (limited, retry_after) = match verb {
         // To look takes nothing, so that is not refused, unless more is in use than there may be.
@@ -111,7 +111,7 @@ const fn seconds(span: Micros) -> u64 {
 
 /// A whole number as redis-cell reads it.
 #[inline]
-fn integer(word: &[u8]) -> Result<i64, Refusal> {
+fn integer(word: &[u8]) -> Result<i64, ErrorReply> {
     let mut number: i64 = 0;
     for byte in word {
         match byte.wrapping_sub(b'0') {
@@ -124,13 +124,14 @@ fn integer(word: &[u8]) -> Result<i64, Refusal> {
 }
 
 #[cold]
-fn uncommon_integer(word: &[u8]) -> Result<i64, Refusal> {
+fn uncommon_integer(word: &[u8]) -> Result<i64, ErrorReply> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Refusal::cell(format_args!("Couldn't parse as integer: {}", shown(word))))
+    number
+        .ok_or_else(|| ErrorReply::cell(format_args!("Couldn't parse as integer: {}", shown(word))))
 }
 
 #[inline]
-fn in_range(name: &str, given: i64, min: u64, max: u64) -> Result<u64, Refusal> {
+fn in_range(name: &str, given: i64, min: u64, max: u64) -> Result<u64, ErrorReply> {
     match u64::try_from(given) {
         Ok(number) if (min..=max).contains(&number) => Ok(number),
         _ => Err(outside(name, given, min, max)),
@@ -138,11 +139,11 @@ fn in_range(name: &str, given: i64, min: u64, max: u64) -> Result<u64, Refusal> 
 }
 
 #[cold]
-fn outside(name: &str, given: i64, min: u64, max: u64) -> Refusal {
-    Refusal::err(format_args!("{name}: `{given}` is outside {min}..={max}"))
+fn outside(name: &str, given: i64, min: u64, max: u64) -> ErrorReply {
+    ErrorReply::err(format_args!("{name}: `{given}` is outside {min}..={max}"))
 }
 
-impl Limit {
+impl ThrottleLimit {
     fn rules(self) -> Rules {
         let Self { burst, count, period_s } = self;
         let rate = Rate::new(count, Micros::from_secs(period_s));
@@ -161,21 +162,21 @@ impl Limit {
     }
 }
 
-impl Default for KnownLimits {
+impl Default for ThrottleRuleCache {
     fn default() -> Self {
         Self(Cache::new(LIMITS_MAX))
     }
 }
 
-impl Limits {
+impl ConnectionRuleCache {
     /// A connection's, of those that are `known`.
-    pub(crate) const fn new(known: Arc<KnownLimits>) -> Self {
+    pub(crate) const fn new(known: Arc<ThrottleRuleCache>) -> Self {
         Self { known, last: None }
     }
 
     /// The rules of `limit`.
     #[inline]
-    pub(crate) fn rules(&mut self, limit: Limit) -> &Rules {
+    pub(crate) fn rules(&mut self, limit: ThrottleLimit) -> &Rules {
         if !self.last.as_ref().is_some_and(|(last, _)| *last == limit) {
             let make = || Ok::<_, Infallible>(limit.rules());
             let Ok(rules) = self.known.0.get_or_insert_with(&limit, make);
@@ -196,13 +197,13 @@ mod tests {
     /// A server that is told the time.
     struct Server {
         engine: Arc<Engine>,
-        limits: Limits,
+        limits: ConnectionRuleCache,
     }
 
     impl Server {
         fn new() -> Self {
             let engine = Arc::new(Engine::in_memory(PolicySet::default()));
-            Self { engine, limits: Limits::new(Arc::default()) }
+            Self { engine, limits: ConnectionRuleCache::new(Arc::default()) }
         }
 
         /// What is answered to the arguments of `line` at `now`.
@@ -356,8 +357,9 @@ mod tests {
     #[test]
     fn the_same_limit_is_the_very_same_rules() {
         let known = Arc::default();
-        let (mut one, mut other) = (Limits::new(Arc::clone(&known)), Limits::new(known));
-        let limit = |burst| Limit { burst, count: 30, period_s: 60 };
+        let (mut one, mut other) =
+            (ConnectionRuleCache::new(Arc::clone(&known)), ConnectionRuleCache::new(known));
+        let limit = |burst| ThrottleLimit { burst, count: 30, period_s: 60 };
         let first = one.rules(limit(16)).clone();
         for connection in [&mut one, &mut other] {
             assert!(Arc::ptr_eq(first.set(), connection.rules(limit(16)).set()));
@@ -368,10 +370,10 @@ mod tests {
 
     #[test]
     fn limits_that_are_remembered_are_bounded() {
-        let known = KnownLimits::default();
-        let mut limits = Limits::new(Arc::new(known));
+        let known = ThrottleRuleCache::default();
+        let mut limits = ConnectionRuleCache::new(Arc::new(known));
         for burst in 1..=4 * LIMITS_MAX as u64 {
-            limits.rules(Limit { burst, count: 1, period_s: 1 });
+            limits.rules(ThrottleLimit { burst, count: 1, period_s: 1 });
         }
         assert!(limits.known.0.len() <= LIMITS_MAX);
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{MemoryStore, Request, StoreError, Verdict};
+use sluicegate::store::{MemoryStore, StoreError, StoreRequest, Verdict};
 use sluicegate::{Clock, Engine};
 use sluicegate_kernel::Moment;
 use tokio::io::DuplexStream;
@@ -31,7 +31,7 @@ impl Clock for TokioClock {
 }
 
 /// A pipe has no end but that which is read.
-impl Line for DuplexStream {
+impl PeerClosed for DuplexStream {
     async fn ended(&self) {
         std::future::pending::<()>().await;
     }
@@ -66,7 +66,11 @@ impl Late {
 }
 
 impl Store for Late {
-    async fn decide(&self, request: &Request<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, StoreError> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
         self.waiting_most.fetch_max(waiting, Ordering::Relaxed);
@@ -82,7 +86,7 @@ struct Server<S> {
     client: DuplexStream,
     stop: CancellationToken,
     serving: JoinHandle<()>,
-    gate: Arc<Gate<S>>,
+    gate: Arc<ServerEngine<S>>,
 }
 
 /// A client of a server whose pipe holds `pipe_bytes` each way.
@@ -90,13 +94,13 @@ fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
     connect_at(open_door(Wire::Resp), store, pipe_bytes)
 }
 
-fn connect_at<S: Store + 'static>(door: Door, store: S, pipe_bytes: usize) -> Server<S> {
+fn connect_at<S: Store + 'static>(door: ListenerAuth, store: S, pipe_bytes: usize) -> Server<S> {
     let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
     let clock = Arc::new(TokioClock(Instant::now()));
-    let gate = Arc::new(Gate::new(Engine::new(policies, store, clock)));
+    let gate = Arc::new(ServerEngine::new(Engine::new(policies, store, clock)));
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
-    let shared = Arc::new(Shared::new(Arc::clone(&gate), door, None));
+    let shared = Arc::new(RespServer::new(Arc::clone(&gate), door, None));
     let serving = tokio::spawn(connection(shared, (stream, Peer::Local), stop.clone()));
     Server { client, stop, serving, gate }
 }

@@ -6,14 +6,14 @@ use sha2::{Digest, Sha256};
 use sluicegate::policy::Rules;
 use sluicegate::{Cost, Micros, Patience, Request, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
-use sluicegate_policy::descriptor::{Action, Leaf, RESERVED_DOMAIN, join};
+use sluicegate_policy::descriptor::{DescriptorAction, Leaf, RESERVED_DOMAIN, join};
 use sluicegate_policy::limits::ENTRIES_MAX;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::say::one_line;
 
-use super::limit::{self, Limit, UNITS};
-use super::refusal::Refusal;
-use crate::callers::{Caller, Refused, scope_of};
+use super::limit::{self, UNITS, WindowLimit};
+use super::refusal::RlsError;
+use crate::callers::{Caller, CallerError, scope_of};
 use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, Unit};
 
 /// Most descriptors of one request, as for a batch. Gateways send one for each of their rules.
@@ -24,20 +24,20 @@ const LONG_KEY: u8 = 0xff;
 
 /// What is asked about one descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::wire::rls) enum Ask<'a> {
+pub(in crate::wire::rls) enum DescriptorRequest<'a> {
     /// It meets no limit, or one that another descriptor replaces.
     NoLimit,
     /// It passes always.
     Allowed,
     /// Its limit is zero.
-    Zero(Zero<'a>),
+    Zero(ZeroLimit<'a>),
     /// Its budget decides.
-    Budget(Budget<'a>),
+    Budget(BudgetRequest<'a>),
 }
 
 /// A limit of zero: it passes never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::wire::rls) struct Zero<'a> {
+pub(in crate::wire::rls) struct ZeroLimit<'a> {
     /// The name of the limit; may be empty.
     pub(super) name: &'a str,
     /// Its unit, with the seconds.
@@ -55,7 +55,7 @@ const HOLD_MAX: Micros = Micros::from_secs(9);
 
 /// Whose budget is meant, and what is to be done with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::wire::rls) struct Budget<'a> {
+pub(in crate::wire::rls) struct BudgetRequest<'a> {
     policy: &'a str,
     key: Option<Cow<'a, [u8]>>,
     app: Option<&'a str>,
@@ -63,14 +63,14 @@ pub(in crate::wire::rls) struct Budget<'a> {
     /// The name of the limit where it is not that of the rule; may be empty.
     pub(in crate::wire::rls) name: Option<&'a str>,
     /// The limit that the descriptor brings along.
-    pub(in crate::wire::rls) limit: Option<Limit>,
+    pub(in crate::wire::rls) limit: Option<WindowLimit>,
     /// Whether it is one of several of which any will do.
     pub(super) quota: bool,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> DescriptorRequest<'a> {
     /// The budget that is asked, if one is.
-    pub(in crate::wire::rls) const fn budget(&self) -> Option<&Budget<'a>> {
+    pub(in crate::wire::rls) const fn budget(&self) -> Option<&BudgetRequest<'a>> {
         match self {
             Self::Budget(budget) => Some(budget),
             Self::NoLimit | Self::Allowed | Self::Zero(_) => None,
@@ -78,19 +78,19 @@ impl<'a> Ask<'a> {
     }
 }
 
-impl<'a> Budget<'a> {
+impl<'a> BudgetRequest<'a> {
     /// The budget of a limit that is no policy's.
     pub(super) fn brought(
         name: &'a str,
         key: Option<Cow<'a, [u8]>>,
         verb: Verb,
-        limit: Option<Limit>,
+        limit: Option<WindowLimit>,
     ) -> Self {
         Self { policy: name, key, app: None, verb, name: Some(""), limit, quota: false }
     }
 
     /// Has it be the question of `caller`, if they may ask it.
-    pub(in crate::wire::rls) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), Refused> {
+    pub(in crate::wire::rls) fn asked_by(&mut self, caller: &'a Caller) -> Result<(), CallerError> {
         caller.may(scope_of(&self.verb))?;
         self.app = caller.app(self.app)?;
         Ok(())
@@ -120,20 +120,20 @@ pub(in crate::wire::rls) fn decode<'a>(
     message: &'a RateLimitRequest,
     tree: &'a DescriptorTree,
     policies: &PolicySet,
-) -> Result<Vec<Ask<'a>>, Refusal> {
+) -> Result<Vec<DescriptorRequest<'a>>, RlsError> {
     let RateLimitRequest { domain, descriptors, hits_addend } = message;
     if domain.is_empty() {
-        return Err(Refusal::Invalid("domain: is missing".to_owned()));
+        return Err(RlsError::Invalid("domain: is missing".to_owned()));
     }
     if !(1..=DESCRIPTORS_MAX).contains(&descriptors.len()) {
         let found = descriptors.len();
         let problem = format!("descriptors: expected 1 to {DESCRIPTORS_MAX}, found {found}");
-        return Err(Refusal::Invalid(problem));
+        return Err(RlsError::Invalid(problem));
     }
     if descriptors.iter().any(|descriptor| descriptor.hits_addend.is_none()) {
         Hits::new(u64::from(*hits_addend), false)?;
     }
-    let meaning = Meaning::of(domain, tree, policies);
+    let meaning = DomainMeaning::of(domain, tree, policies);
     let mut asks = Vec::with_capacity(descriptors.len());
     let mut replaced = Vec::new();
     for (place, descriptor) in descriptors.iter().enumerate() {
@@ -148,15 +148,15 @@ pub(in crate::wire::rls) fn decode<'a>(
     Ok(asks
         .into_iter()
         .map(|(ask, leaf)| match ask {
-            Ask::Allowed => ask,
+            DescriptorRequest::Allowed => ask,
             ask if counts(leaf) => ask,
-            _ => Ask::NoLimit,
+            _ => DescriptorRequest::NoLimit,
         })
         .collect())
 }
 
 /// What the descriptors of a domain mean.
-enum Meaning<'a> {
+enum DomainMeaning<'a> {
     Reserved,
     Tree(&'a DescriptorTree),
     Policy,
@@ -164,9 +164,9 @@ enum Meaning<'a> {
 }
 
 /// What is asked, and the leaf that says so, if it is one.
-type Asked<'a> = (Ask<'a>, Option<&'a Leaf>);
+type ResolvedDescriptor<'a> = (DescriptorRequest<'a>, Option<&'a Leaf>);
 
-impl<'a> Meaning<'a> {
+impl<'a> DomainMeaning<'a> {
     fn of(domain: &str, tree: &'a DescriptorTree, policies: &PolicySet) -> Self {
         if domain == RESERVED_DOMAIN {
             Self::Reserved
@@ -184,12 +184,12 @@ impl<'a> Meaning<'a> {
         domain: &'a str,
         descriptor: &'a RateLimitDescriptor,
         request_hits: u32,
-    ) -> Result<Asked<'a>, Refusal> {
+    ) -> Result<ResolvedDescriptor<'a>, RlsError> {
         let RateLimitDescriptor { entries, limit, hits_addend, is_negative_hits } = descriptor;
         if entries.len() > ENTRIES_MAX {
             let found = entries.len();
             let problem = format!("entries: expected at most {ENTRIES_MAX}, found {found}");
-            return Err(Refusal::Invalid(problem));
+            return Err(RlsError::Invalid(problem));
         }
         let hits = hits_addend.unwrap_or_else(|| u64::from(request_hits.max(1)));
         let hits = Hits::new(hits, *is_negative_hits)?;
@@ -198,18 +198,19 @@ impl<'a> Meaning<'a> {
             return Ok((limit::ask(domain, entries, brought, hits.verb_to_the_end())?, None));
         }
         match self {
-            Self::Nothing => Ok((Ask::NoLimit, None)),
-            Self::Reserved => Ok((Ask::Budget(named(entries, hits)?), None)),
+            Self::Nothing => Ok((DescriptorRequest::NoLimit, None)),
+            Self::Reserved => Ok((DescriptorRequest::Budget(named(entries, hits)?), None)),
             Self::Policy => {
                 let key = join(pairs(entries).flat_map(|(key, value)| [key, value])).map(bounded);
                 let verb = hits.verb();
                 let (app, name, limit) = (None, None, None);
-                let budget = Budget { policy: domain, key, app, verb, name, limit, quota: false };
-                Ok((Ask::Budget(budget), None))
+                let budget =
+                    BudgetRequest { policy: domain, key, app, verb, name, limit, quota: false };
+                Ok((DescriptorRequest::Budget(budget), None))
             }
             Self::Tree(tree) => {
                 let Some((leaf, key)) = tree.find(domain, pairs(entries)) else {
-                    return Ok((Ask::NoLimit, None));
+                    return Ok((DescriptorRequest::NoLimit, None));
                 };
                 Ok((of_leaf(leaf, key, hits), Some(leaf)))
             }
@@ -217,18 +218,18 @@ impl<'a> Meaning<'a> {
     }
 }
 
-fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> Ask<'a> {
+fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> DescriptorRequest<'a> {
     let Leaf { action, name, replaces: _, quota } = leaf;
     match action {
-        Action::Allow => Ask::Allowed,
-        Action::Ignore => Ask::NoLimit,
-        Action::Refuse { unit, shadow } => {
+        DescriptorAction::Allow => DescriptorRequest::Allowed,
+        DescriptorAction::Ignore => DescriptorRequest::NoLimit,
+        DescriptorAction::Refuse { unit, shadow } => {
             let told = unit.and_then(|unit| {
                 UNITS.into_iter().find(|(_, window_s)| *window_s == unit.seconds())
             });
-            Ask::Zero(Zero { name, unit: told, shadow: *shadow, quota: *quota })
+            DescriptorRequest::Zero(ZeroLimit { name, unit: told, shadow: *shadow, quota: *quota })
         }
-        Action::Policy(policy) => Ask::Budget(Budget {
+        DescriptorAction::Policy(policy) => DescriptorRequest::Budget(BudgetRequest {
             policy,
             key: key.map(bounded),
             app: None,
@@ -241,7 +242,7 @@ fn of_leaf<'a>(leaf: &'a Leaf, key: Option<Cow<'a, str>>, hits: Hits) -> Ask<'a>
 }
 
 /// The policy, the key and the app that entries name.
-fn named(entries: &[Entry], hits: Hits) -> Result<Budget<'_>, Refusal> {
+fn named(entries: &[Entry], hits: Hits) -> Result<BudgetRequest<'_>, RlsError> {
     let (mut policy, mut key, mut app) = (None, None, None);
     for (name, value) in pairs(entries) {
         let field = match name {
@@ -250,19 +251,19 @@ fn named(entries: &[Entry], hits: Hits) -> Result<Budget<'_>, Refusal> {
             "app" => &mut app,
             other => {
                 let other = one_line(other);
-                return Err(Refusal::Invalid(format!(
+                return Err(RlsError::Invalid(format!(
                     "entries: unknown key `{other}`, expected `policy`, `key` or `app`"
                 )));
             }
         };
         if field.replace(value).is_some() {
-            return Err(Refusal::Invalid(format!("entries: `{name}` is given twice")));
+            return Err(RlsError::Invalid(format!("entries: `{name}` is given twice")));
         }
     }
     let policy =
-        policy.ok_or_else(|| Refusal::Invalid("entries: `policy` is missing".to_owned()))?;
+        policy.ok_or_else(|| RlsError::Invalid("entries: `policy` is missing".to_owned()))?;
     let key = key.map(|key| Cow::Borrowed(key.as_bytes()));
-    Ok(Budget { policy, key, app, verb: hits.verb(), name: None, limit: None, quota: false })
+    Ok(BudgetRequest { policy, key, app, verb: hits.verb(), name: None, limit: None, quota: false })
 }
 
 /// The entries as the tree takes them.
@@ -291,12 +292,12 @@ enum Hits {
 }
 
 impl Hits {
-    fn new(hits: u64, negative: bool) -> Result<Self, Refusal> {
+    fn new(hits: u64, negative: bool) -> Result<Self, RlsError> {
         if hits == 0 {
             return Ok(Self::Look);
         }
         let cost = Cost::new(hits)
-            .map_err(|error| Refusal::Invalid(format!("hits_addend: {}", error.problem())))?;
+            .map_err(|error| RlsError::Invalid(format!("hits_addend: {}", error.problem())))?;
         Ok(if negative { Self::GiveBack(cost) } else { Self::Take(cost) })
     }
 

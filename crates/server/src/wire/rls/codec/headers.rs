@@ -6,11 +6,11 @@ use sluicegate::Micros;
 use sluicegate::http::headers::{rate_limit, rate_limit_policy};
 use sluicegate_kernel::NamedRule;
 
-use super::reply::{Decided, Limited};
-use crate::wire::headers::{Headers, MODE};
+use super::reply::{BudgetDecision, Limited};
+use crate::wire::headers::{BudgetHeaders, MODE};
 use crate::wire::rls::proto::HeaderValue;
 
-impl Headers {
+impl BudgetHeaders {
     /// The fields that tell of the limits that were met, in a request that is over them or not.
     pub(super) fn tell(self, limited: &[Limited<'_>], is_over: bool) -> Vec<HeaderValue> {
         let mut fields = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn field(key: &str, value: String) -> HeaderValue {
 /// Of several limits each is told: both fields are lists.
 fn draft(limited: &[Limited<'_>], fields: &mut Vec<HeaderValue>) {
     let (mut policies, mut limits) = (String::new(), String::new());
-    for Decided { answer, .. } in limited.iter().filter_map(Limited::decided) {
+    for BudgetDecision { answer, .. } in limited.iter().filter_map(Limited::decided) {
         let rules = answer.rules().rules();
         let rules = rules.iter().map(|NamedRule { name, rule }| (&**name, rule));
         push_item(&mut policies, &rate_limit_policy(rules));

@@ -20,7 +20,7 @@ use crate::wire::rls::proto::{
 /// Reads a message.
 pub(in crate::wire::rls) fn decode(body: &[u8]) -> Result<RateLimitRequest, String> {
     let Object(asked) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let Asked { domain, descriptors, hits_addend } = asked;
+    let JsonRequest { domain, descriptors, hits_addend } = asked;
     Ok(RateLimitRequest {
         domain: domain.unwrap_or_default(),
         descriptors: descriptors
@@ -34,23 +34,23 @@ pub(in crate::wire::rls) fn decode(body: &[u8]) -> Result<RateLimitRequest, Stri
 
 /// Writes a message.
 pub(in crate::wire::rls) fn encode(response: &RateLimitResponse) -> String {
-    serde_json::to_string(&Answered::from(response)).expect("numbers and texts are always JSON")
+    serde_json::to_string(&JsonResponse::from(response)).expect("numbers and texts are always JSON")
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Asked {
+struct JsonRequest {
     domain: Option<String>,
-    descriptors: Option<Vec<Object<AskedDescriptor>>>,
+    descriptors: Option<Vec<Object<JsonDescriptor>>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Number<u32>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct AskedDescriptor {
-    entries: Option<Vec<Object<AskedEntry>>>,
-    limit: Option<Object<AskedLimit>>,
+struct JsonDescriptor {
+    entries: Option<Vec<Object<JsonEntry>>>,
+    limit: Option<Object<JsonLimit>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Number<u64>>,
     #[serde(alias = "is_negative_hits")]
@@ -59,17 +59,17 @@ struct AskedDescriptor {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskedEntry {
+struct JsonEntry {
     key: Option<String>,
     value: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct AskedLimit {
+struct JsonLimit {
     #[serde(alias = "requests_per_unit")]
     requests_per_unit: Option<Number<u32>>,
-    unit: Option<AskedUnit>,
+    unit: Option<JsonUnit>,
 }
 
 /// An object, where a list of values in the order of the fields will not do.
@@ -135,9 +135,9 @@ fn whole(number: &serde_json::Number) -> Option<u64> {
 }
 
 /// A unit by name or number.
-struct AskedUnit(i32);
+struct JsonUnit(i32);
 
-impl<'de> Deserialize<'de> for AskedUnit {
+impl<'de> Deserialize<'de> for JsonUnit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = serde_json::Value::deserialize(deserializer)?;
         let unit = match &value {
@@ -153,16 +153,16 @@ impl<'de> Deserialize<'de> for AskedUnit {
     }
 }
 
-impl From<AskedDescriptor> for RateLimitDescriptor {
-    fn from(asked: AskedDescriptor) -> Self {
-        let AskedDescriptor { entries, limit, hits_addend, is_negative_hits } = asked;
-        let entry = |Object(AskedEntry { key, value })| Entry {
+impl From<JsonDescriptor> for RateLimitDescriptor {
+    fn from(asked: JsonDescriptor) -> Self {
+        let JsonDescriptor { entries, limit, hits_addend, is_negative_hits } = asked;
+        let entry = |Object(JsonEntry { key, value })| Entry {
             key: key.unwrap_or_default(),
             value: value.unwrap_or_default(),
         };
-        let limit = limit.map(|Object(AskedLimit { requests_per_unit, unit })| RateLimitOverride {
+        let limit = limit.map(|Object(JsonLimit { requests_per_unit, unit })| RateLimitOverride {
             requests_per_unit: requests_per_unit.map(|Number(n)| n).unwrap_or_default(),
-            unit: unit.map(|AskedUnit(unit)| unit).unwrap_or_default(),
+            unit: unit.map(|JsonUnit(unit)| unit).unwrap_or_default(),
         });
         Self {
             entries: entries.unwrap_or_default().into_iter().map(entry).collect(),
@@ -175,22 +175,22 @@ impl From<AskedDescriptor> for RateLimitDescriptor {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answered<'a> {
+struct JsonResponse<'a> {
     #[serde(skip_serializing_if = "is_default")]
     overall_code: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    statuses: Vec<AnsweredStatus<'a>>,
+    statuses: Vec<JsonStatus<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    response_headers_to_add: Vec<AnsweredHeader<'a>>,
+    response_headers_to_add: Vec<JsonHeader<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AnsweredStatus<'a> {
+struct JsonStatus<'a> {
     #[serde(skip_serializing_if = "is_default")]
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    current_limit: Option<AnsweredLimit<'a>>,
+    current_limit: Option<JsonCurrentLimit<'a>>,
     #[serde(skip_serializing_if = "is_default")]
     limit_remaining: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,7 +199,7 @@ struct AnsweredStatus<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AnsweredLimit<'a> {
+struct JsonCurrentLimit<'a> {
     #[serde(skip_serializing_if = "is_default")]
     requests_per_unit: u32,
     #[serde(skip_serializing_if = "is_default")]
@@ -209,12 +209,12 @@ struct AnsweredLimit<'a> {
 }
 
 #[derive(Serialize)]
-struct AnsweredHeader<'a> {
+struct JsonHeader<'a> {
     key: &'a str,
     value: &'a str,
 }
 
-impl<'a> From<&'a RateLimitResponse> for Answered<'a> {
+impl<'a> From<&'a RateLimitResponse> for JsonResponse<'a> {
     fn from(response: &'a RateLimitResponse) -> Self {
         let RateLimitResponse {
             overall_code,
@@ -224,7 +224,7 @@ impl<'a> From<&'a RateLimitResponse> for Answered<'a> {
             request_headers_to_add: _,
             raw_body: _,
         } = response;
-        let header = |HeaderValue { key, value }: &'a HeaderValue| AnsweredHeader { key, value };
+        let header = |HeaderValue { key, value }: &'a HeaderValue| JsonHeader { key, value };
         Self {
             overall_code: code(*overall_code),
             statuses: statuses.iter().map(Into::into).collect(),
@@ -233,11 +233,11 @@ impl<'a> From<&'a RateLimitResponse> for Answered<'a> {
     }
 }
 
-impl<'a> From<&'a DescriptorStatus> for AnsweredStatus<'a> {
+impl<'a> From<&'a DescriptorStatus> for JsonStatus<'a> {
     fn from(status: &'a DescriptorStatus) -> Self {
         let DescriptorStatus { code: c, current_limit, limit_remaining, duration_until_reset } =
             status;
-        let limit = |RateLimit { requests_per_unit, unit, name }: &'a RateLimit| AnsweredLimit {
+        let limit = |RateLimit { requests_per_unit, unit, name }: &'a RateLimit| JsonCurrentLimit {
             requests_per_unit: *requests_per_unit,
             unit: Unit::try_from(*unit)
                 .ok()

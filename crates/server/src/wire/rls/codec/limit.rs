@@ -7,8 +7,8 @@ use sluicegate::policy::Rules;
 use sluicegate::{FixedWindow, Micros, Rule, RuleSet, Verb, WindowKind};
 use sluicegate_policy::descriptor::join;
 
-use super::ask::{Ask, Budget, Zero, bounded, pairs};
-use super::refusal::Refusal;
+use super::ask::{BudgetRequest, DescriptorRequest, ZeroLimit, bounded, pairs};
+use super::refusal::RlsError;
 use crate::wire::rls::proto::{Entry, RateLimitOverride, Unit};
 
 /// Under which name stores keep the budgets. No policy can have it: names have no capital letters.
@@ -31,14 +31,14 @@ pub(in crate::wire::rls) const UNITS: [(Unit, u64); 7] = [
 
 /// At most so many permits in windows of so many seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::wire::rls) struct Limit {
+pub(in crate::wire::rls) struct WindowLimit {
     permits: u64,
     window_s: u64,
 }
 
 /// The rules of the limits that were brought along: stores want to see the very same rules again.
 #[derive(Debug)]
-pub(in crate::wire::rls) struct KnownLimits(Cache<Limit, Rules>);
+pub(in crate::wire::rls) struct WindowRuleCache(Cache<WindowLimit, Rules>);
 
 /// What a descriptor asks that brings a limit along.
 pub(super) fn ask<'a>(
@@ -46,38 +46,43 @@ pub(super) fn ask<'a>(
     entries: &'a [Entry],
     limit: &RateLimitOverride,
     verb: Verb,
-) -> Result<Ask<'a>, Refusal> {
+) -> Result<DescriptorRequest<'a>, RlsError> {
     let RateLimitOverride { requests_per_unit, unit } = *limit;
     let known = UNITS.iter().find(|(known, _)| *known as i32 == unit);
     let Some((unit, window_s)) = known else {
-        return Err(Refusal::Invalid(format!("limit.unit: `{unit}` is not a unit of time")));
+        return Err(RlsError::Invalid(format!("limit.unit: `{unit}` is not a unit of time")));
     };
     if requests_per_unit == 0 {
         let unit = Some((*unit, *window_s));
-        return Ok(Ask::Zero(Zero { name: "", unit, shadow: false, quota: false }));
+        return Ok(DescriptorRequest::Zero(ZeroLimit {
+            name: "",
+            unit,
+            shadow: false,
+            quota: false,
+        }));
     }
     // Limits of different units are different budgets: a second's usage says nothing of a day's.
     let parts = pairs(entries).flat_map(|(key, value)| [key, value]);
     let key = join([domain, unit.as_str_name()].into_iter().chain(parts)).map(bounded);
-    let limit = Some(Limit { permits: requests_per_unit.into(), window_s: *window_s });
-    Ok(Ask::Budget(Budget::brought(NAME, key, verb, limit)))
+    let limit = Some(WindowLimit { permits: requests_per_unit.into(), window_s: *window_s });
+    Ok(DescriptorRequest::Budget(BudgetRequest::brought(NAME, key, verb, limit)))
 }
 
-impl KnownLimits {
+impl WindowRuleCache {
     /// The rules of `limit`.
-    pub(in crate::wire::rls) fn rules(&self, limit: Limit) -> Rules {
+    pub(in crate::wire::rls) fn rules(&self, limit: WindowLimit) -> Rules {
         let Ok(rules) = self.0.get_or_insert_with(&limit, || Ok::<_, Infallible>(limit.rules()));
         rules
     }
 }
 
-impl Default for KnownLimits {
+impl Default for WindowRuleCache {
     fn default() -> Self {
         Self(Cache::new(LIMITS_MAX))
     }
 }
 
-impl Limit {
+impl WindowLimit {
     fn rules(self) -> Rules {
         let Self { permits, window_s } = self;
         let window = WindowKind::Epoch(Micros::from_secs(window_s));

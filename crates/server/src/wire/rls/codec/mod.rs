@@ -1,7 +1,7 @@
 //! Messages to questions, decisions to messages. No IO.
 //!
 //! ```text
-//! RateLimitRequest ─▶ decode ─▶ one Ask a descriptor ─▶ (decided) ─▶ Reply ─▶ RateLimitResponse
+//! RateLimitRequest ─▶ decode ─▶ one DescriptorRequest a descriptor ─▶ (decided) ─▶ ResponseBuilder ─▶ RateLimitResponse
 //! ```
 
 mod ask;
@@ -16,10 +16,10 @@ mod tests;
 use prost::Message;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
-pub(super) use ask::{Ask, Budget, decode};
-pub(super) use limit::KnownLimits;
-pub(super) use refusal::Refusal;
-pub(super) use reply::{Decided, Reply};
+pub(super) use ask::{BudgetRequest, DescriptorRequest, decode};
+pub(super) use limit::WindowRuleCache;
+pub(super) use refusal::RlsError;
+pub(super) use reply::{BudgetDecision, ResponseBuilder};
 
 use super::proto::RateLimitRequest;
 
@@ -29,5 +29,5 @@ use super::proto::RateLimitRequest;
 pub fn request_in(bytes: &[u8], tree: &DescriptorTree, policies: &PolicySet) -> Option<usize> {
     let message = RateLimitRequest::decode(bytes).ok().or_else(|| json::decode(bytes).ok())?;
     let asks = decode(&message, tree, policies).ok()?;
-    Some(asks.iter().filter(|ask| matches!(ask, Ask::Budget(_))).count())
+    Some(asks.iter().filter(|ask| matches!(ask, DescriptorRequest::Budget(_))).count())
 }

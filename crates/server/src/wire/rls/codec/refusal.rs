@@ -4,20 +4,20 @@ use sluicegate::DecideError;
 use sluicegate_text::say;
 use tonic::{Code, Status};
 
-use crate::callers::Refused;
+use crate::callers::CallerError;
 
 /// Why a request was not decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::wire::rls) enum Refusal {
+pub(in crate::wire::rls) enum RlsError {
     /// It makes no sense: where, and why.
     Invalid(String),
     /// Who asks may not.
-    Caller(Refused),
+    Caller(CallerError),
     /// The engine has no answer.
     Undecided(DecideError),
 }
 
-impl Refusal {
+impl RlsError {
     /// The same, in the descriptor at this place.
     pub(super) fn of_descriptor(self, place: usize) -> Self {
         match self {
@@ -38,10 +38,10 @@ impl Refusal {
     /// The status that says so.
     pub(in crate::wire::rls) const fn code(&self) -> Code {
         match self {
-            Self::Caller(Refused::Missing | Refused::Unknown | Refused::Expired) => {
+            Self::Caller(CallerError::Missing | CallerError::Unknown | CallerError::Expired) => {
                 Code::Unauthenticated
             }
-            Self::Caller(Refused::Scope(_) | Refused::App | Refused::NoApp) => {
+            Self::Caller(CallerError::Scope(_) | CallerError::App | CallerError::NoApp) => {
                 Code::PermissionDenied
             }
             Self::Undecided(DecideError::UnknownPolicy(_)) => Code::NotFound,
@@ -52,20 +52,20 @@ impl Refusal {
     }
 }
 
-impl From<DecideError> for Refusal {
+impl From<DecideError> for RlsError {
     fn from(error: DecideError) -> Self {
         Self::Undecided(error)
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<CallerError> for RlsError {
+    fn from(refused: CallerError) -> Self {
         Self::Caller(refused)
     }
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
+impl From<RlsError> for Status {
+    fn from(refusal: RlsError) -> Self {
         Self::new(refusal.code(), refusal.message())
     }
 }

@@ -3,12 +3,12 @@
 use prost_types::Duration;
 use sluicegate::http::headers::window_s;
 use sluicegate::policy::Fallback;
-use sluicegate::{Answer, CalendarUnit, Decision, Micros, Passage, Rule, Way};
+use sluicegate::{Admission, Answer, CalendarUnit, Decision, Disposition, Micros, Rule};
 
-use super::ask::{Ask, Budget, Zero};
+use super::ask::{BudgetRequest, DescriptorRequest, ZeroLimit};
 use super::headers::field;
 use super::limit::UNITS;
-use crate::wire::headers::Headers;
+use crate::wire::headers::BudgetHeaders;
 use crate::wire::rls::proto::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 
 /// The field of a request that goes on, over the limit, for a fallback: which one.
@@ -19,11 +19,11 @@ const DIVERT: &str = "x-sluicegate-divert";
 
 /// What was said of a budget.
 #[derive(Clone, Debug)]
-pub(in crate::wire::rls) struct Decided<'a> {
+pub(in crate::wire::rls) struct BudgetDecision<'a> {
     /// The name of the limit; may be empty.
     pub(super) name: &'a str,
     pub(super) answer: Answer,
-    way: Way,
+    way: Disposition,
     quota: bool,
 }
 
@@ -31,14 +31,14 @@ pub(in crate::wire::rls) struct Decided<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Limited<'a> {
     /// Its budget decided.
-    Decided(Decided<'a>),
+    Decided(BudgetDecision<'a>),
     /// Its limit is zero, in a window that lasts for so long yet.
-    Zero(Zero<'a>, Micros),
+    Zero(ZeroLimit<'a>, Micros),
 }
 
 /// A response in the making: a status for each descriptor, in their order.
 #[derive(Debug)]
-pub(in crate::wire::rls) struct Reply<'a> {
+pub(in crate::wire::rls) struct ResponseBuilder<'a> {
     message: RateLimitResponse,
     limited: Vec<Limited<'a>>,
     /// Whether a limit that everything has to keep to is exceeded.
@@ -53,17 +53,19 @@ struct Quotas {
     over: usize,
 }
 
-impl<'a> Decided<'a> {
+impl<'a> BudgetDecision<'a> {
     /// What is decided on `budget`, and what is to be done with the request; `looks_pass`, if all that is
     /// asked is what is left.
     pub(in crate::wire::rls) fn new(
-        budget: &Budget<'a>,
-        passage: Passage,
+        budget: &BudgetRequest<'a>,
+        passage: Admission,
         looks_pass: bool,
     ) -> Self {
-        let Passage { answer, way, held: _ } = passage;
+        let Admission { answer, way, held: _ } = passage;
         let way = match way {
-            Way::Refused if budget.gives_back() || (looks_pass && budget.looks()) => Way::Through,
+            Disposition::Refused if budget.gives_back() || (looks_pass && budget.looks()) => {
+                Disposition::Allowed
+            }
             way => way,
         };
         Self { name: budget.name.unwrap_or_default(), answer, way, quota: budget.quota }
@@ -71,11 +73,12 @@ impl<'a> Decided<'a> {
 
     /// Whether the request is to be refused.
     fn is_refused(&self) -> bool {
-        self.way == Way::Refused || matches!(self.way.fallback(), Some(Fallback::Response { .. }))
+        self.way == Disposition::Refused
+            || matches!(self.way.fallback(), Some(Fallback::Response { .. }))
     }
 }
 
-impl<'a> Reply<'a> {
+impl<'a> ResponseBuilder<'a> {
     /// A reply to so many descriptors.
     pub(in crate::wire::rls) fn with_capacity(descriptors: usize) -> Self {
         let statuses = Vec::with_capacity(descriptors);
@@ -85,23 +88,29 @@ impl<'a> Reply<'a> {
     }
 
     /// Adds the status of a descriptor that no policy decides on.
-    pub(in crate::wire::rls) fn push_undecided(&mut self, ask: &Ask<'a>, now: Micros) {
+    pub(in crate::wire::rls) fn push_undecided(
+        &mut self,
+        ask: &DescriptorRequest<'a>,
+        now: Micros,
+    ) {
         let ok = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
         match ask {
-            Ask::Allowed => {
+            DescriptorRequest::Allowed => {
                 self.message.statuses.push(DescriptorStatus { limit_remaining: u32::MAX, ..ok });
             }
-            Ask::Zero(zero) => {
+            DescriptorRequest::Zero(zero) => {
                 let window = zero.unit.map(|(_, window_s)| Micros::from_secs(window_s).get());
                 let left = window.map_or(0, |window| window - now.get() % window);
                 self.push_limited(Limited::Zero(*zero, Micros::new(left)));
             }
-            Ask::NoLimit | Ask::Budget(_) => self.message.statuses.push(ok),
+            DescriptorRequest::NoLimit | DescriptorRequest::Budget(_) => {
+                self.message.statuses.push(ok)
+            }
         }
     }
 
     /// Adds the status of a descriptor that a budget decided on.
-    pub(in crate::wire::rls) fn push(&mut self, decided: Decided<'a>) {
+    pub(in crate::wire::rls) fn push(&mut self, decided: BudgetDecision<'a>) {
         self.push_way(&decided.way);
         self.push_limited(Limited::Decided(decided));
     }
@@ -120,7 +129,7 @@ impl<'a> Reply<'a> {
     }
 
     /// What the gateway is told of a request over the limit that is not just refused.
-    fn push_way(&mut self, way: &Way) {
+    fn push_way(&mut self, way: &Disposition) {
         if let Some(target) = way.target() {
             self.message.request_headers_to_add.push(field(DIVERT, target.to_owned()));
         }
@@ -138,7 +147,7 @@ impl<'a> Reply<'a> {
     }
 
     /// The message, with the header fields that `headers` says.
-    pub(in crate::wire::rls) fn finish(self, headers: Headers) -> RateLimitResponse {
+    pub(in crate::wire::rls) fn finish(self, headers: BudgetHeaders) -> RateLimitResponse {
         let Self { mut message, limited, is_refused, quotas: Quotas { all, over } } = self;
         let is_over = is_refused || (all > 0 && all == over);
         if is_over {
@@ -167,7 +176,7 @@ impl<'a> Limited<'a> {
     }
 
     /// What was decided, if anything was.
-    pub(super) const fn decided(&self) -> Option<&Decided<'a>> {
+    pub(super) const fn decided(&self) -> Option<&BudgetDecision<'a>> {
         match self {
             Self::Decided(decided) => Some(decided),
             Self::Zero(..) => None,
@@ -185,7 +194,7 @@ impl<'a> Limited<'a> {
     /// The limit, and what remains of it.
     pub(super) const fn limit(&self) -> (u64, u64) {
         match self {
-            Self::Decided(Decided { answer, .. }) => {
+            Self::Decided(BudgetDecision { answer, .. }) => {
                 (answer.decision.limit, answer.decision.remaining)
             }
             Self::Zero(..) => (0, 0),
@@ -213,7 +222,7 @@ impl<'a> Limited<'a> {
         let code = if self.is_over() { Code::OverLimit } else { Code::Ok };
         let unit = self.unit().map_or(Unit::Unknown, |(unit, _)| unit);
         // What is refused always, and says no unit, has no end.
-        let has_end = !matches!(self, Self::Zero(Zero { unit: None, .. }, _));
+        let has_end = !matches!(self, Self::Zero(ZeroLimit { unit: None, .. }, _));
         DescriptorStatus {
             code: code.into(),
             current_limit: Some(RateLimit {

@@ -20,7 +20,7 @@ use crate::wire::rls::proto::{
 
 /// A service, and the clock that it goes by, which begins at noon of some day.
 struct Subject {
-    service: Desk,
+    service: RlsHandler,
     clock: Arc<ManualClock>,
 }
 
@@ -30,7 +30,7 @@ const DAY: u64 = 24 * HOUR;
 
 impl Subject {
     /// With these policies, and no tree.
-    fn new(policies: &str, headers: Headers) -> Self {
+    fn new(policies: &str, headers: BudgetHeaders) -> Self {
         let policies = Document::parse(policies).expect("it is a document");
         Self::with(policies, DescriptorTree::default(), headers)
     }
@@ -40,16 +40,16 @@ impl Subject {
         let import = envoy::import([("c.yaml", config)]).expect("it can be imported");
         let policies = Document::parse(&import.policies).expect("it is a document");
         let tree = DescriptorTree::parse(&import.descriptors).expect("it is a tree");
-        Self::with(policies, tree, Headers::default())
+        Self::with(policies, tree, BudgetHeaders::default())
     }
 
-    fn with(policies: Document, tree: DescriptorTree, headers: Headers) -> Self {
+    fn with(policies: Document, tree: DescriptorTree, headers: BudgetHeaders) -> Self {
         let clock = Arc::new(ManualClock::default());
         clock.advance(NOON);
         let store = AnyStore::Memory(Arc::default());
         let engine = Engine::new(PolicySet::new(policies), store, Arc::clone(&clock) as _);
-        let limits = RateLimits::new(Arc::new(Gate::new(engine)), tree, headers);
-        Self { service: Desk::new(Arc::new(limits), open_door(Wire::Rls)), clock }
+        let limits = RateLimits::new(Arc::new(ServerEngine::new(engine)), tree, headers);
+        Self { service: RlsHandler::new(Arc::new(limits), open_door(Wire::Rls)), clock }
     }
 
     async fn ask(&self, message: &RateLimitRequest) -> RateLimitResponse {
@@ -201,7 +201,7 @@ policies:
 
 #[tokio::test]
 async fn a_policy_that_is_named_takes_all_hits_or_none() {
-    let subject = Subject::new(POLICIES, Headers::default());
+    let subject = Subject::new(POLICIES, BudgetHeaders::default());
     let plain = || descriptor(&[("policy", "plain"), ("key", "k")]);
     assert_eq!(subject.one("sluicegate", hits(3, plain())).await, (Code::Ok, 2));
     assert_eq!(subject.one("sluicegate", hits(3, plain())).await, (Code::OverLimit, 2));
@@ -210,7 +210,7 @@ async fn a_policy_that_is_named_takes_all_hits_or_none() {
 
 #[tokio::test]
 async fn a_unit_is_told_where_the_limit_comes_back_in_one() {
-    let subject = Subject::new(POLICIES, Headers::default());
+    let subject = Subject::new(POLICIES, BudgetHeaders::default());
     let limit = async |entries: &[(&str, &str)]| {
         let response = subject.ask(&message("sluicegate", vec![descriptor(entries)])).await;
         let limit = response.statuses[0].current_limit.clone().expect("a rule decided");
@@ -272,7 +272,7 @@ descriptors:
 
 #[tokio::test]
 async fn what_cannot_be_decided_has_a_status_of_its_own() {
-    let subject = Subject::new(POLICIES, Headers::default());
+    let subject = Subject::new(POLICIES, BudgetHeaders::default());
     let refusal = async |entries: &[(&str, &str)]| {
         let asked = message("sluicegate", vec![descriptor(entries)]);
         let refusal = subject
@@ -322,7 +322,7 @@ async fn header_fields_tell_the_client_as_it_was_chosen() {
         (&[HeaderStyle::XRatelimit], envoys.to_vec()),
         (&[HeaderStyle::XRatelimit, HeaderStyle::Ratelimit], [&draft[..], &envoys[..]].concat()),
     ] {
-        let subject = Subject::new(POLICIES, Headers::of(styles));
+        let subject = Subject::new(POLICIES, BudgetHeaders::of(styles));
         assert_eq!(fields(&subject.ask(&both).await), expected, "{styles:?}");
         for _ in 0..4 {
             subject.ask(&plain).await;
@@ -338,7 +338,7 @@ async fn envoys_header_fields_tell_every_limit_with_its_window_and_name() {
     let import = envoy::import([("c.yaml", HOURLY)]).expect("it can be imported");
     let policies = Document::parse(&import.policies).expect("it is a document");
     let tree = DescriptorTree::parse(&import.descriptors).expect("it is a tree");
-    let subject = Subject::with(policies, tree, Headers::of(&[HeaderStyle::XRatelimit]));
+    let subject = Subject::with(policies, tree, BudgetHeaders::of(&[HeaderStyle::XRatelimit]));
     let limit = RateLimitOverride { requests_per_unit: 3, unit: Unit::Minute.into() };
     let brought = RateLimitDescriptor { limit: Some(limit), ..descriptor(&[("a", "b")]) };
     let asked = message("shop", vec![descriptor(&[("user", "ann")]), hits(9, brought)]);
@@ -355,7 +355,7 @@ async fn envoys_header_fields_tell_every_limit_with_its_window_and_name() {
 
 #[tokio::test]
 async fn what_can_never_pass_has_no_retry_after() {
-    let subject = Subject::new(POLICIES, Headers::default());
+    let subject = Subject::new(POLICIES, BudgetHeaders::default());
     let never = hits(6, descriptor(&[("policy", "plain")]));
     let response = subject.ask(&message("sluicegate", vec![never])).await;
     assert_eq!((response.overall_code(), fields(&response)), (Code::OverLimit, vec![]));
@@ -408,7 +408,7 @@ policies:
 
 #[tokio::test]
 async fn what_is_over_the_limit_goes_the_way_of_its_policy() {
-    let subject = Subject::new(OVERFLOW, Headers::default());
+    let subject = Subject::new(OVERFLOW, BudgetHeaders::default());
     let over = async |policy: &str| {
         let asked = message("sluicegate", vec![descriptor(&[("policy", policy)])]);
         assert_eq!(subject.ask(&asked).await.overall_code(), Code::Ok, "{policy}");
@@ -434,7 +434,7 @@ async fn what_is_over_the_limit_goes_the_way_of_its_policy() {
 #[tokio::test(start_paused = true)]
 async fn a_request_in_a_queue_is_answered_when_it_may_pass() {
     let policies = "policies: [{ name: q, rules: [{ token_bucket: { rate: 1/s, burst: 1 } }], overflow: { queue: { max_wait: 5s } } }]";
-    let subject = Subject::new(policies, Headers::default());
+    let subject = Subject::new(policies, BudgetHeaders::default());
     let asked = message("sluicegate", vec![descriptor(&[("policy", "q")])]);
     let begin = tokio::time::Instant::now();
     for seconds in [0, 1, 3] {
@@ -449,7 +449,7 @@ async fn many_hits_over_the_limit_go_the_way_of_the_policy_too() {
     let tree = "descriptors: [{ domain: shop, entries: [{ key: user }], policy: tag }]";
     let policies = Document::parse(&OVERFLOW.replace("limit: 1", "limit: 5")).unwrap();
     let tree = DescriptorTree::parse(tree).unwrap();
-    let subject = Subject::with(policies, tree, Headers::default());
+    let subject = Subject::with(policies, tree, BudgetHeaders::default());
     let ask =
         async || subject.ask(&message("shop", vec![hits(3, descriptor(&[("user", "ann")]))])).await;
     assert!(ask().await.request_headers_to_add.is_empty());
@@ -465,7 +465,7 @@ async fn what_rules_delay_is_held_and_what_takes_too_long_is_over_the_limit_in_t
         "policies: [{ name: p, rules: [{ leaky_bucket: { rate: 1/s, burst: 20 } }] }]",
         "policies: [{ name: p, rules: [{ token_bucket: { rate: 1/s, burst: 1 } }], overflow: { queue: { max_wait: 1h } } }]",
     ] {
-        let subject = Arc::new(Subject::new(policies, Headers::default()));
+        let subject = Arc::new(Subject::new(policies, BudgetHeaders::default()));
         let begin = tokio::time::Instant::now();
         let mut asking = tokio::task::JoinSet::new();
         for _ in 0..12 {

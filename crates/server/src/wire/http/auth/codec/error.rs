@@ -7,7 +7,7 @@ use sluicegate::DecideError;
 use sluicegate_text::say;
 
 use super::path::PathError;
-use crate::callers::Refused;
+use crate::callers::CallerError;
 use crate::wire::http::codec::Problem;
 
 /// Where a gateway shows its own token: what stands in `Authorization` is its client's.
@@ -26,10 +26,10 @@ pub(in crate::wire::http::auth) enum AuthError {
     Untrusted(IpAddr),
     /// The gateway does not show the token that it should, or one that is not good.
     #[error("{TOKEN}: {0}")]
-    Refused(Refused),
+    Refused(CallerError),
     /// Nothing says which app's request it is. A gateway would take 401 or 403 for a verdict and tell its
     /// client that it is over the limit.
-    #[error("app: {}", Refused::NoApp)]
+    #[error("app: {}", CallerError::NoApp)]
     NoApp,
     /// The gateway does not say what is asked of it.
     #[error("{0}: is missing, as is {1}")]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest, Sha256};
 use sluicegate::http::{AddressKey, IpNet, TrustedProxies, V6Prefix, address_at_hop};
-use sluicegate::{Cost, Micros, Passage, Patience, Request, Verb};
+use sluicegate::{Admission, Cost, Micros, Patience, Request, Verb};
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_policy::{Attributes, KeyAttribute, Overflow, Policy, PolicySet, attribute};
 
 use super::error::POLICIES_MAX;
-use super::{AuthError, Decided, path};
+use super::{AuthError, PolicyDecision, path};
 use crate::config::Network;
 use crate::protocol::Peer;
 
@@ -36,7 +36,7 @@ pub(crate) struct TrustedPeers {
 
 /// A request in the hands of a gateway.
 #[derive(Debug)]
-pub(in crate::wire::http::auth) struct Guarded<'h> {
+pub(in crate::wire::http::auth) struct GatewayRequest<'h> {
     remote_ip: String,
     path: String,
     method: &'h str,
@@ -46,7 +46,7 @@ pub(in crate::wire::http::auth) struct Guarded<'h> {
 
 /// A budget that the request takes from.
 #[derive(Clone, Debug)]
-pub(in crate::wire::http::auth) struct Budget {
+pub(in crate::wire::http::auth) struct PolicyKey {
     pub(in crate::wire::http::auth) policy: Arc<Policy>,
     /// `None`: the one that all share.
     pub(in crate::wire::http::auth) key: Option<Vec<u8>>,
@@ -86,7 +86,7 @@ impl TrustedPeers {
     }
 }
 
-impl<'h> Guarded<'h> {
+impl<'h> GatewayRequest<'h> {
     /// What `peer` says of the request, if it is one of those `trusted`.
     pub(in crate::wire::http::auth) fn decode(
         headers: &'h HeaderMap,
@@ -116,7 +116,7 @@ impl<'h> Guarded<'h> {
         &self,
         policies: &PolicySet,
         app: Option<&str>,
-    ) -> Result<(Vec<Budget>, usize), AuthError> {
+    ) -> Result<(Vec<PolicyKey>, usize), AuthError> {
         self.with_attributes(|attributes| {
             let guarding = policies.matching(attributes).filter(|policy| policy.guards(app));
             let mut guarding: Vec<_> = guarding.collect();
@@ -135,7 +135,7 @@ impl<'h> Guarded<'h> {
     pub(in crate::wire::http::auth) fn budget(
         &self,
         policy: &Arc<Policy>,
-    ) -> Result<Budget, AuthError> {
+    ) -> Result<PolicyKey, AuthError> {
         self.with_attributes(|attributes| budget(policy, attributes))
     }
 
@@ -159,10 +159,10 @@ impl<'h> Guarded<'h> {
 /// gateways wait for an answer unless you configure more. What would take longer is refused.
 const HOLD_MAX: Micros = Micros::from_secs(60);
 
-impl Budget {
+impl PolicyKey {
     /// What was decided of it.
-    pub(in crate::wire::http::auth) fn decided(&self, passage: Passage) -> Decided {
-        Decided { policy: Arc::clone(&self.policy), passage }
+    pub(in crate::wire::http::auth) fn decided(&self, passage: Admission) -> PolicyDecision {
+        PolicyDecision { policy: Arc::clone(&self.policy), passage }
     }
 
     /// One permit of it, for `app`.
@@ -174,7 +174,7 @@ impl Budget {
 }
 
 /// The budget of `policy` that a request with these attributes takes from.
-fn budget(policy: &Arc<Policy>, attributes: &Attributes<'_>) -> Result<Budget, AuthError> {
+fn budget(policy: &Arc<Policy>, attributes: &Attributes<'_>) -> Result<PolicyKey, AuthError> {
     for part in policy.key() {
         if let KeyAttribute::Header(wanted) = part {
             let given = attributes.headers.iter().filter(|(name, _)| *name == &**wanted);
@@ -186,7 +186,7 @@ fn budget(policy: &Arc<Policy>, attributes: &Attributes<'_>) -> Result<Budget, A
     }
     let key = attribute::key_of(policy.key(), attributes);
     let key = (!key.is_empty()).then(|| bounded(key));
-    Ok(Budget { policy: Arc::clone(policy), key })
+    Ok(PolicyKey { policy: Arc::clone(policy), key })
 }
 
 /// `key` as stores take it. Gateways do not choose how long the paths and headers of their clients are.

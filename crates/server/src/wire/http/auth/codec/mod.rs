@@ -7,10 +7,10 @@ mod query;
 mod verdict;
 
 pub(super) use error::{AuthError, POLICIES_MAX, TOKEN};
-pub(super) use guarded::{Budget, Guarded};
+pub(super) use guarded::{GatewayRequest, PolicyKey};
 pub(super) use path::normal as normal_path;
 pub(super) use query::Query;
-pub(super) use verdict::{Decided, encode};
+pub(super) use verdict::{PolicyDecision, encode};
 
 pub(crate) use guarded::TrustedPeers;
 

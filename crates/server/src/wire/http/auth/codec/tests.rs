@@ -7,12 +7,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use proptest::prelude::*;
 use sluicegate::policy::{Document, Policy, PolicySet};
 
-use super::{AuthError, Budget, Guarded, TrustedPeers};
+use super::{AuthError, GatewayRequest, PolicyKey, TrustedPeers};
 use crate::config::{Config, HeaderStyle};
-use crate::gate::Gate;
+use crate::gate::ServerEngine;
 use crate::protocol::Peer;
 use crate::protocol::Wire;
-use crate::wire::headers::Headers;
+use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::auth::serve::decide;
 
 const GATEWAY: Peer = Peer::Ip(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
@@ -45,8 +45,8 @@ fn key(key: &str, peer: Peer, lines: &[(&str, &str)]) -> Result<Option<String>, 
     let policies = policies(&format!("key: [ {key} ]"));
     let lines = [&[("x-original-uri", "/"), ("x-original-method", "GET")], lines].concat();
     let headers = headers(&lines);
-    let guarded = Guarded::decode(&headers, peer, &trusted(""))?;
-    let Budget { key, .. } = guarded.budget(policies.resolve("p").expect("it is there"))?;
+    let guarded = GatewayRequest::decode(&headers, peer, &trusted(""))?;
+    let PolicyKey { key, .. } = guarded.budget(policies.resolve("p").expect("it is there"))?;
     Ok(key.map(|key| String::from_utf8_lossy(&key).into_owned()))
 }
 
@@ -55,8 +55,8 @@ fn ip(text: &str) -> Peer {
 }
 
 /// The fields that are told by default.
-fn limits() -> Headers {
-    Headers::of(&[HeaderStyle::Ratelimit])
+fn limits() -> BudgetHeaders {
+    BudgetHeaders::of(&[HeaderStyle::Ratelimit])
 }
 
 #[test]
@@ -127,7 +127,8 @@ fn whoever_is_no_gateway_is_not_believed() {
         assert!(matches!(error, AuthError::Untrusted(_)), "{error}");
     }
     let headers = headers(&[("x-original-uri", "/"), ("x-original-method", "GET")]);
-    let decode = |peer, networks: &str| Guarded::decode(&headers, peer, &trusted(networks)).is_ok();
+    let decode =
+        |peer, networks: &str| GatewayRequest::decode(&headers, peer, &trusted(networks)).is_ok();
     assert!(decode(ip("10.1.2.3"), "10.0.0.0/8"));
     assert!(decode(ip("::ffff:10.1.2.3"), "10.0.0.0/8"));
     assert!(!decode(ip("11.1.2.3"), "10.0.0.0/8"));
@@ -140,7 +141,7 @@ fn whoever_is_no_gateway_is_not_believed() {
 fn what_a_client_adds_to_what_its_gateway_says_is_noticed() {
     let check = |lines: &[(&str, &str)], expected: &str| {
         let headers = headers(lines);
-        let error = Guarded::decode(&headers, GATEWAY, &trusted("")).unwrap_err();
+        let error = GatewayRequest::decode(&headers, GATEWAY, &trusted("")).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
     check(&[], "x-original-uri: is missing, as is x-forwarded-uri");
@@ -155,7 +156,7 @@ fn what_a_client_adds_to_what_its_gateway_says_is_noticed() {
     check(&[("x-original-uri", "free"), method], "path: does not begin with `/`");
     check(&[uri, ("x-forwarded-method", "G\u{e9}")], "x-original-method: is not ASCII");
     let same = headers(&[uri, method, ("x-original-uri", "/"), ("x-original-method", "GET")]);
-    assert!(Guarded::decode(&same, GATEWAY, &trusted("")).is_ok());
+    assert!(GatewayRequest::decode(&same, GATEWAY, &trusted("")).is_ok());
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn policies_are_found_by_every_spelling_of_a_path() {
     let policies = policies("apps: [shop], match: { path: { prefix: /orders }, method: [POST] }");
     let found = |uri: &str, method: &str, app| {
         let headers = headers(&[("x-original-uri", uri), ("x-original-method", method)]);
-        let guarded = Guarded::decode(&headers, GATEWAY, &trusted("")).unwrap();
+        let guarded = GatewayRequest::decode(&headers, GATEWAY, &trusted("")).unwrap();
         guarded.matching(&policies, app).unwrap().0.len()
     };
     for uri in ["/orders", "//orders/7?a", "/x/../orders", "/%6Frders", "/orders%2f7"] {
@@ -208,7 +209,7 @@ fn policies_are_found_by_every_spelling_of_a_path() {
 #[test]
 fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_name() {
     let headers = headers(&[("x-original-uri", "/"), ("x-original-method", "GET")]);
-    let guarded = Guarded::decode(&headers, GATEWAY, &trusted("")).unwrap();
+    let guarded = GatewayRequest::decode(&headers, GATEWAY, &trusted("")).unwrap();
     let found = |names: &mut dyn Iterator<Item = String>| {
         let policies = names.fold(PolicySet::default(), |policies, name| {
             let rules = "rules: [ token_bucket: { rate: 1/s } ]";
@@ -238,9 +239,9 @@ fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_
 /// What is answered to the second request within an hour that takes from all of `documents`.
 async fn second(documents: &str, deny: StatusCode) -> Response<axum::body::Body> {
     let document = Document::parse(documents).expect("tests write policies");
-    let gate = Gate::in_memory(PolicySet::new(document));
+    let gate = ServerEngine::in_memory(PolicySet::new(document));
     let policies = gate.engine().policies();
-    let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
+    let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
     let mut response = None;
     for _ in 0..2 {
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
@@ -288,10 +289,10 @@ async fn gateways_are_told_what_the_policy_says() {
 async fn a_refusal_by_one_charges_no_other() {
     let plenty = "{ name: plenty, rules: [ { token_bucket: { rate: 9/h } } ] }";
     let documents = format!("policies: [ {plenty}, {} ]", policy("scarce", "reject"));
-    let gate = Gate::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
+    let gate = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
     let policies = gate.engine().policies();
     for passes in [true, false, false] {
-        let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
+        let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
         let turn = gate.turn(Wire::Http);
         let decided = decide(&turn, &budgets, None).await.unwrap();
@@ -331,10 +332,10 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
     let held = "{ name: held, overflow: { queue: { max_wait: 9s } }, rules: [ { token_bucket: { rate: 1/5s, burst: 1 } } ] }";
     let documents = format!("policies: [ {held}, {} ]", policy("scarce", "reject"));
     let documents = documents.replace("rate: 1/h", "rate: 9/h");
-    let gate = Gate::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
+    let gate = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
     let policies = gate.engine().policies();
     let ask = async || {
-        let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
+        let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
         decide(&gate.turn(Wire::Http), &budgets, None).await
     };
@@ -356,11 +357,11 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
 #[tokio::test(start_paused = true)]
 async fn what_rules_delay_is_held_here() {
     let leaky = "policies: [ { name: p, rules: [ { leaky_bucket: { rate: 1/s, burst: 100 } } ] } ]";
-    let gate = Gate::in_memory(PolicySet::new(Document::parse(leaky).unwrap()));
+    let gate = ServerEngine::in_memory(PolicySet::new(Document::parse(leaky).unwrap()));
     let begin = tokio::time::Instant::now();
     let asking = (0..80).map(|_| async {
         let policies = gate.engine().policies();
-        let budget = |policy: &Arc<Policy>| Budget { policy: Arc::clone(policy), key: None };
+        let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
         let turn = gate.turn(Wire::Http);
         let decided = decide(&turn, &budgets, None).await.unwrap();
@@ -400,7 +401,7 @@ proptest! {
             headers.append(name, value);
         }
         let policies = policies("key: [remote_ip, host, path], match: { path: { prefix: / } }");
-        if let Ok(guarded) = Guarded::decode(&headers, GATEWAY, &trusted("")) {
+        if let Ok(guarded) = GatewayRequest::decode(&headers, GATEWAY, &trusted("")) {
             prop_assert_eq!(guarded.matching(&policies, None).map(|(budgets, _)| budgets.len()), Ok(1));
         }
     }

@@ -20,9 +20,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use sluicegate::http::headers::{RATELIMIT, RATELIMIT_POLICY, add_retry_after};
 use sluicegate::http::problem;
 use sluicegate::policy::{Fallback, Policy};
-use sluicegate::{Passage, Way};
+use sluicegate::{Admission, Disposition};
 
-use crate::wire::headers::{Headers, MODE};
+use crate::wire::headers::{BudgetHeaders, MODE};
 use crate::wire::http::codec::refusal_as;
 
 const VERDICT: HeaderName = HeaderName::from_static("x-sluicegate-verdict");
@@ -32,33 +32,35 @@ const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
 
 /// What became of the request in one policy.
 #[derive(Debug)]
-pub(in crate::wire::http::auth) struct Decided {
+pub(in crate::wire::http::auth) struct PolicyDecision {
     pub(in crate::wire::http::auth) policy: Arc<Policy>,
-    pub(in crate::wire::http::auth) passage: Passage,
+    pub(in crate::wire::http::auth) passage: Admission,
 }
 
 /// Writes what was `decided`: by all policies if all let the request pass, else by the one that does
 /// not. `deny` is the status of a refusal.
 pub(in crate::wire::http::auth) fn encode(
-    decided: &[Decided],
+    decided: &[PolicyDecision],
     deny: StatusCode,
-    limits: Headers,
+    limits: BudgetHeaders,
 ) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
-    decided.iter().for_each(|decided| tell_limits(headers, limits, decided));
+    decided.iter().for_each(|decided| add_budget_headers(headers, limits, decided));
     [RATELIMIT_POLICY, RATELIMIT].into_iter().for_each(|name| join(headers, name));
-    let over = decided.iter().find(|decided| decided.passage.way != Way::Through);
-    let Some(Decided { policy, passage }) = over.or(decided.first()) else { return response };
+    let over = decided.iter().find(|decided| decided.passage.way != Disposition::Allowed);
+    let Some(PolicyDecision { policy, passage }) = over.or(decided.first()) else {
+        return response;
+    };
     headers.insert(POLICY, HeaderValue::from_str(policy.name()).expect("names are ASCII"));
     match &passage.way {
-        Way::Through => verdict(headers, "pass"),
-        Way::Shadowed => verdict(headers, "shadow"),
-        Way::Diverted(_) => {
+        Disposition::Allowed => verdict(headers, "pass"),
+        Disposition::Shadowed => verdict(headers, "shadow"),
+        Disposition::Diverted(_) => {
             verdict(headers, "divert");
             headers.insert(DIVERT, field(passage.way.target().unwrap_or_default()));
         }
-        Way::Marked(_) => {
+        Disposition::Degraded(_) => {
             verdict(headers, "degrade");
             match passage.way.fallback() {
                 Some(Fallback::Response { status, body, headers: own }) => {
@@ -74,7 +76,7 @@ pub(in crate::wire::http::auth) fn encode(
                 None => {}
             }
         }
-        Way::Refused => {
+        Disposition::Refused => {
             verdict(headers, "refuse");
             add_retry_after(headers, &passage.answer.decision);
             let own = [(CONTENT_TYPE.as_str(), problem::MEDIA_TYPE)];
@@ -85,8 +87,12 @@ pub(in crate::wire::http::auth) fn encode(
 }
 
 /// The limits, as lists of all that were met; who decided, where that was not the store.
-fn tell_limits(headers: &mut HeaderMap, limits: Headers, Decided { passage, .. }: &Decided) {
-    let Passage { answer, .. } = passage;
+fn add_budget_headers(
+    headers: &mut HeaderMap,
+    limits: BudgetHeaders,
+    PolicyDecision { passage, .. }: &PolicyDecision,
+) {
+    let Admission { answer, .. } = passage;
     limits.add_limits_to(headers, answer);
     if let Some(mode) = answer.mode.name_without_store() {
         headers.insert(MODE, HeaderValue::from_static(mode));

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use sluicegate::{Cost, Verb};
 use sluicegate_policy::DescriptorTree;
 
-use super::super::ask::Zero;
-use super::super::{Ask, Budget, decode, request_in};
+use super::super::ask::ZeroLimit;
+use super::super::{BudgetRequest, DescriptorRequest, decode, request_in};
 use super::{descriptor, message, policies, tree};
 use crate::wire::rls::codec::json;
 use crate::wire::rls::proto::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
@@ -37,10 +37,10 @@ fn asked(message: &RateLimitRequest) -> Result<Vec<String>, String> {
     Ok(asks.iter().map(told).collect())
 }
 
-fn told(ask: &Ask<'_>) -> String {
+fn told(ask: &DescriptorRequest<'_>) -> String {
     let budget = match ask {
-        Ask::Budget(budget) => budget,
-        Ask::Zero(Zero { name, unit, .. }) => {
+        DescriptorRequest::Budget(budget) => budget,
+        DescriptorRequest::Zero(ZeroLimit { name, unit, .. }) => {
             let unit = unit.map_or(String::new(), |(unit, _)| format!(" of a {unit:?}"));
             return format!("zero{unit} `{name}`");
         }
@@ -135,7 +135,9 @@ fn the_descriptors_hits_count_before_those_of_the_request_and_zero_only_looks() 
             RateLimitRequest { hits_addend: requests, ..message(domain, vec![descriptor]) };
         let (tree, policies) = (tree(TREE), policies(POLICIES));
         let asks = decode(&message, &tree, &policies).map_err(|refusal| refusal.message())?;
-        let [Ask::Budget(budget)] = &asks[..] else { panic!("it is one budget: {asks:?}") };
+        let [DescriptorRequest::Budget(budget)] = &asks[..] else {
+            panic!("it is one budget: {asks:?}")
+        };
         Ok(budget.request_by(None).verb)
     };
     assert_eq!(hits("shop", None, 0, false), Ok(CHECK));
@@ -167,14 +169,14 @@ fn a_limit_that_is_brought_along_holds_in_every_known_domain_for_all_entries_and
         assert_eq!(
             limit(domain, 5, 2, None),
             Ok(format!(
-                r"{domain}|MINUTE|user|a\|b takes 1 under RLS.LIMIT, Limit {{ permits: 5, window_s: 60 }}"
+                r"{domain}|MINUTE|user|a\|b takes 1 under RLS.LIMIT, WindowLimit {{ permits: 5, window_s: 60 }}"
             )),
         );
     }
     assert_eq!(
         limit("shop", u32::MAX, 6, Some(4)),
         Ok(format!(
-            r"shop|YEAR|user|a\|b takes up to 4 under RLS.LIMIT, Limit {{ permits: {}, window_s: 31536000 }}",
+            r"shop|YEAR|user|a\|b takes up to 4 under RLS.LIMIT, WindowLimit {{ permits: {}, window_s: 31536000 }}",
             u32::MAX
         )),
     );
@@ -203,7 +205,9 @@ fn a_key_that_is_too_long_for_stores_is_its_hash_behind_a_byte_that_no_text_has(
         let message = message("users", vec![descriptor(&[("k", value)])]);
         let (tree, policies) = (DescriptorTree::default(), policies(POLICIES));
         let asks = decode(&message, &tree, &policies).expect("it makes sense");
-        let [Ask::Budget(budget)] = &asks[..] else { panic!("it is one budget: {asks:?}") };
+        let [DescriptorRequest::Budget(budget)] = &asks[..] else {
+            panic!("it is one budget: {asks:?}")
+        };
         budget.request_by(None).key.expect("there are entries").to_owned()
     };
     // With `k|` before it, 1,022 bytes fill a key.
@@ -242,7 +246,7 @@ proptest! {
         if let Ok(asks) = decode(&message, &tree, &policies) {
             prop_assert_eq!(asks.len(), message.descriptors.len());
             for ask in &asks {
-                if let Ask::Budget(budget) = ask {
+                if let DescriptorRequest::Budget(budget) = ask {
                     prop_assert!(budget.request_by(None).key.is_none_or(|key| key.len() <= 1_024));
                 }
             }
@@ -261,8 +265,8 @@ proptest! {
         let message = message("users", vec![entries(&a), entries(&b)]);
         let (tree, policies) = (DescriptorTree::default(), policies(POLICIES));
         let asks = decode(&message, &tree, &policies).expect("it makes sense");
-        let budget = |ask: &Ask<'_>| match ask {
-            Ask::Budget(budget) => budget.request_by(None).key.map(<[u8]>::to_owned),
+        let budget = |ask: &DescriptorRequest<'_>| match ask {
+            DescriptorRequest::Budget(budget) => budget.request_by(None).key.map(<[u8]>::to_owned),
             other => panic!("no budget: {other:?}"),
         };
         prop_assert_eq!(budget(&asks[0]) == budget(&asks[1]), a == b);
@@ -287,6 +291,8 @@ fn a_budget_tells_what_it_is_asked() {
     let message = message("shop", vec![descriptor(&[("user", "ann")])]);
     let (tree, policies) = (tree(TREE), policies(POLICIES));
     let asks = decode(&message, &tree, &policies).expect("it makes sense");
-    let [Ask::Budget(Budget { name, limit, .. })] = &asks[..] else { panic!("{asks:?}") };
+    let [DescriptorRequest::Budget(BudgetRequest { name, limit, .. })] = &asks[..] else {
+        panic!("{asks:?}")
+    };
     assert_eq!((*name, *limit), (Some("base"), None));
 }

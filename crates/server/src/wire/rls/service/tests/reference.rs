@@ -237,7 +237,7 @@ descriptors:
     let import = envoy::import([("c.yaml", text)]).expect("it can be imported");
     let policies = Document::parse(&import.policies).expect("it is a document");
     let tree = DescriptorTree::parse(&import.descriptors).expect("it is a tree");
-    let subject = Subject::with(policies, tree, Headers::of(&[HeaderStyle::XRatelimit]));
+    let subject = Subject::with(policies, tree, BudgetHeaders::of(&[HeaderStyle::XRatelimit]));
     let ask = async |descriptors: &[(&str, u64)]| {
         let of = descriptors.iter().map(|(key, n)| hits(*n, descriptor(&[(key, "x")]))).collect();
         let fields = fields(&subject.ask(&message("shop", of)).await);
