@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use sluicegate::store::redis::{RedisConfig, acl, program_acl, sentinel_acl};
 use sluicegate_server::descriptors::Configuration;
 use sluicegate_text::documents::DocumentSource;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 /// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
 /// not.
@@ -17,11 +17,11 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
         Ok(count) => {
             let noun = if count == 1 { "policy" } else { "policies" };
             let found = format!("{shown}: {count} {noun}, no errors\n");
-            say::print(found.as_bytes()).context("standard output")?;
+            terminal::print(found.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            errors.iter().for_each(|error| say::note(format_args!("{error}")));
+            errors.iter().for_each(|error| terminal::note(format_args!("{error}")));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -31,16 +31,19 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
 pub(crate) fn print_schema() -> Result<ExitCode> {
     let mut schema = serde_json::to_vec_pretty(&sluicegate_policy::schema::document())?;
     schema.push(b'\n');
-    say::print(&schema).context("standard output")?;
+    terminal::print(&schema).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
 pub(crate) fn print_import(configuration: &Configuration, descriptors: bool) -> Result<ExitCode> {
     let import = configuration.checked_import()?;
-    import.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
+    import
+        .notes
+        .iter()
+        .for_each(|note| terminal::note(format_args!("note: {}", terminal::escaped(note))));
     let text = if descriptors { import.descriptors } else { import.policies };
-    say::print(text.as_bytes()).context("standard output")?;
+    terminal::print(text.as_bytes()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -53,6 +56,6 @@ pub(crate) fn print_acl(url: &str) -> Result<ExitCode> {
     if let Some(sentinels) = sentinel_acl(&config) {
         lines += &format!("# for the Sentinels:\n{sentinels}\n");
     }
-    say::print(lines.as_bytes())?;
+    terminal::print(lines.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

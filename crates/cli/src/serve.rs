@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use sluicegate_server::config::{self, Config, Flags};
 use sluicegate_server::serve;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
@@ -155,6 +155,6 @@ pub(crate) fn show(command: &ConfigCommand) -> Result<ExitCode> {
         ConfigCommand::Print(args) => toml::to_string(&args.config()?)?,
         ConfigCommand::Schema => serde_json::to_string_pretty(&config::schema())? + "\n",
     };
-    say::print(text.as_bytes()).context("standard output")?;
+    terminal::print(text.as_bytes()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 /// What can be said to `sluicegate completions`.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     generate(args.shell, &mut command, name, &mut script);
-    say::print(&script).context("standard output")?;
+    terminal::print(&script).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

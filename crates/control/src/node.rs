@@ -6,11 +6,11 @@
 //! ```
 
 mod follower;
-mod held;
 mod presence;
+mod snapshot;
 mod tokens;
 
 pub use follower::Follower;
-pub use held::{CatalogDelta, CatalogSnapshot};
 pub use presence::Presence;
+pub use snapshot::{CatalogDelta, CatalogSnapshot};
 pub use tokens::{CachedToken, SECRET_BYTES_MAX, Tokens};

@@ -7,8 +7,8 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use sluicegate::Micros;
-use sluicegate_text::say::one_line;
-use sluicegate_text::words::{Era, date, span, thousands};
+use sluicegate_text::human::{Era, date, span, thousands};
+use sluicegate_text::terminal::one_line;
 
 use super::summary::timeline::WIDTHS_US;
 use super::summary::{CountedBucket, TimeBuckets};

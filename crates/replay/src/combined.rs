@@ -15,7 +15,7 @@ use jiff::civil;
 use jiff::tz::Offset;
 use sluicegate::Micros;
 use sluicegate_policy::Attributes;
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
 /// One request of a log, borrowed from its line.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use sluicegate::DecideError;
 use sluicegate_kernel::RangeError;
 use sluicegate_policy::DocumentErrors;
 use sluicegate_text::fields::{Field, FieldError, listed};
-use sluicegate_text::say::{self, one_line};
+use sluicegate_text::terminal::{self, one_line};
 
 use super::jsonl::OpName;
 use super::source::LINE_BYTES_MAX;
@@ -69,7 +69,7 @@ pub enum EventError {
     #[error("{}", in_document(.0))]
     Document(#[from] DocumentErrors),
     /// The engine did not decide.
-    #[error("{}", say::decide_error(.0))]
+    #[error("{}", terminal::decide_error(.0))]
     Decide(#[from] DecideError),
     /// Too many reservations wait.
     #[error("max_wait_us: limit reached: at most `{0}` pending reservations")]

@@ -49,9 +49,9 @@ use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
 use sluicegate_policy::{KeyAttribute, PolicySet};
 use sluicegate_text::documents;
-use sluicegate_text::say;
+use sluicegate_text::human::{self, Era};
 use sluicegate_text::store::StoreName;
-use sluicegate_text::words::{self, Era};
+use sluicegate_text::terminal;
 use source::{InputLine, LineReader};
 
 /// Lines between two looks at the progress: seldom enough not to be felt.
@@ -122,7 +122,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     // Who may use a policy is not recorded; what it would have done is the question.
     let policies = PolicySet::new(documents::load(&args.policies)?.for_every_app());
-    let input = say::input(&args.input);
+    let input = terminal::input(&args.input);
     let mut source = LineReader::open(&args.input).with_context(|| input.clone())?;
     let format = args.format.unwrap_or_else(|| guess(source.peek()));
     let mut logs = match format {
@@ -166,7 +166,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let elapsed = MonotonicClock.now().since(begin);
     if let Err(error) = &read {
         let line = source.line_number();
-        say::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
+        terminal::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
     }
     tell(args, &session, (format, read.is_ok()), picture)?;
     print_speed(session.tally.events(), elapsed);
@@ -227,15 +227,15 @@ fn tell(
         summary.write(&mut text, &input, (era, bad))?;
     }
     let written = if args.decisions.as_deref().is_some_and(is_dash) {
-        say::unless_closed(io::stderr().write_all(&text))
+        terminal::unless_closed(io::stderr().write_all(&text))
     } else {
-        say::print(&text)
+        terminal::print(&text)
     };
     written.context("the summary")?;
     if let Some(mut picture) = picture {
         let svg = chart::svg(&input, era, &summary.timeline);
         let drawn = picture.write_all(svg.as_bytes()).and_then(|()| picture.flush());
-        say::unless_closed(drawn).context("--svg")?;
+        terminal::unless_closed(drawn).context("--svg")?;
     }
     Ok(())
 }
@@ -243,9 +243,9 @@ fn tell(
 fn print_speed(events: u64, elapsed: Micros) {
     let per_second = u128::from(events) * 1_000_000 / u128::from(elapsed.get().max(1));
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
-    let (events, per_second) = (words::thousands(events), words::thousands(per_second));
-    let elapsed = words::span(elapsed);
-    say::note(format_args!("replayed {events} events in {elapsed}: {per_second} events/s"));
+    let (events, per_second) = (human::thousands(events), human::thousands(per_second));
+    let elapsed = human::span(elapsed);
+    terminal::note(format_args!("replayed {events} events in {elapsed}: {per_second} events/s"));
 }
 
 /// The format of an input that begins with `head`: that of the first line which is one or the
@@ -264,7 +264,7 @@ fn guess(head: &[u8]) -> InputFormat {
 
 /// What an input is called above its summary: its file name, or what `-` stands for.
 fn title(path: &Path) -> String {
-    say::input(path.file_name().map_or(path, Path::new))
+    terminal::input(path.file_name().map_or(path, Path::new))
 }
 
 /// Whether `path` stands for standard input.

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use sluicegate::{Cost, Micros, Verb};
 use sluicegate_policy::attribute::key_of;
 use sluicegate_policy::{KeyAttribute, Policy, PolicySet};
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
 use super::combined::{self, LogError, LogLine};
 use super::jsonl::OpName;

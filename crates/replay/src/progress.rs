@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 use super::source::LineReader;
 
@@ -46,13 +46,13 @@ impl Progress {
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
         if self.problems > TOLD_MAX {
-            let more = sluicegate_text::words::thousands(self.problems - TOLD_MAX);
+            let more = sluicegate_text::human::thousands(self.problems - TOLD_MAX);
             self.say(&format!("{}: and {more} more", self.input));
         }
     }
 
     fn say(&self, line: &str) {
-        self.bar.suspend(|| say::note(line));
+        self.bar.suspend(|| terminal::note(line));
     }
 }
 

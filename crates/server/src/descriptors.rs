@@ -10,7 +10,7 @@ use sluicegate_policy::descriptor::envoy::{self, Import};
 use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
 use sluicegate_policy::{DescriptorTree, Document};
 use sluicegate_text::files::{Fingerprint, fingerprint, hash, read};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 use crate::config::{Config, RlsConfig};
 
@@ -107,7 +107,9 @@ impl DescriptorSource {
 impl Descriptors {
     /// Says what has no effect, to those who start the program.
     pub(crate) fn print_notes(&self) {
-        self.notes.iter().for_each(|note| say::note(format_args!("note: {}", say::escaped(note))));
+        self.notes
+            .iter()
+            .for_each(|note| terminal::note(format_args!("note: {}", terminal::escaped(note))));
     }
 }
 

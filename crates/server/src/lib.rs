@@ -10,12 +10,11 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 
-mod callers;
+mod authenticator;
 pub mod config;
 mod control;
 pub mod descriptors;
-mod eyes;
-mod gate;
+mod engine;
 mod histogram;
 pub mod log;
 mod metrics;
@@ -24,6 +23,7 @@ mod protocol;
 pub mod serve;
 mod snapshot;
 mod store;
+mod telemetry;
 mod trace;
 pub mod wire;
 mod workers;

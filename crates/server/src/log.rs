@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
@@ -71,7 +71,7 @@ pub fn end(error: &anyhow::Error) {
     if IS_JSON.get().is_some() {
         tracing::error!("{error:#}");
     } else {
-        say::note(format_args!("error: {error:#}"));
+        terminal::note(format_args!("error: {error:#}"));
     }
 }
 
@@ -115,7 +115,7 @@ where
     ) -> fmt::Result {
         let mut said = LoggedFields(String::new());
         event.record(&mut said);
-        writeln!(writer, "{}", say::escaped(&said.0))
+        writeln!(writer, "{}", terminal::escaped(&said.0))
     }
 }
 

@@ -27,8 +27,8 @@ use opentelemetry_sdk::trace::{
 use sluicegate::store::StoreError;
 use sluicegate::{Admission, DecideError, Request};
 
-use crate::eyes::{self, DecisionSource};
 use crate::protocol::Wire;
+use crate::telemetry::{self, DecisionSource};
 
 /// Spans that wait for the collector at most; one is a kilobyte. Further ones are dropped.
 const WAITING_MAX: usize = 4_096;
@@ -167,7 +167,7 @@ fn told(request: &Request<'_>, decided: &Result<Admission, DecideError>) -> Vec<
     ];
     match decided {
         Ok(Admission { answer, way, held }) => told.extend([
-            KeyValue::new("sluicegate.result", eyes::result_name(way, *held)),
+            KeyValue::new("sluicegate.result", telemetry::result_name(way, *held)),
             KeyValue::new("sluicegate.mode", answer.mode.name()),
             KeyValue::new("sluicegate.rule", answer.rule().to_owned()),
         ]),

@@ -3,12 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[expect(dead_code, reason = "the checker needs only a part of it")]
-#[path = "../src/limiter/lane.rs"]
-mod lane;
+#[path = "../src/limiter/fast_path.rs"]
+mod fast_path;
 
 use std::sync::Arc;
 
-use lane::{FastCheck, FastPath, Terms};
+use fast_path::{FastCheck, FastPath, Terms};
 use proptest::prelude::*;
 use sluicegate::{
     Cost, Decision, ManualClock, Micros, Rate, RateLimiter, Reservation, RuleSet, TokenBucket, Verb,

@@ -15,7 +15,7 @@
 pub mod documents;
 pub mod fields;
 pub mod files;
+pub mod human;
 pub mod private;
-pub mod say;
 pub mod store;
-pub mod words;
+pub mod terminal;

@@ -12,11 +12,11 @@ use clap::Args;
 use serde_json::json;
 use sluicegate_control::catalog::{Applied, AppliedAll};
 use sluicegate_text::documents::Located;
-use sluicegate_text::say::{self, OutputFormat};
+use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::difference::{ChangeCounts, PlannedChange, lines, print_invalid};
+use super::policy_files::PolicyFiles;
 use super::remote::{self, ApplyOptions, RejectedField, Remote, RemoteError, Server};
-use super::written::PolicyFiles;
 use crate::client::print_line;
 
 /// What can be said to `sluicegate policies apply`.
@@ -100,7 +100,7 @@ fn print_applied(args: &ApplyArgs, applied: AppliedAll, is_done: bool) -> Result
         (false, false) => counted,
     };
     let text = format!("{}{}: {end}\n", lines(&steps), args.app);
-    say::print(text.as_bytes()).context("standard output")
+    terminal::print(text.as_bytes()).context("standard output")
 }
 
 /// Tells why nothing was done, with the places in the files.
@@ -118,7 +118,7 @@ fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError)
     }
     print_invalid(&errors, OutputFormat::Text)?;
     for warning in &warnings {
-        say::note(format_args!("warning: {}", say::escaped(warning)));
+        terminal::note(format_args!("warning: {}", terminal::escaped(warning)));
     }
     let why = match status {
         StatusCode::PRECONDITION_FAILED => {
@@ -128,6 +128,6 @@ fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError)
         _ if !errors.is_empty() => "the server rejected the policies".to_owned(),
         _ => detail,
     };
-    say::note(format_args!("error: nothing was applied: {why}"));
+    terminal::note(format_args!("error: nothing was applied: {why}"));
     Ok(())
 }

@@ -13,7 +13,7 @@ use jiff::{Timestamp, civil};
 use serde::Serialize;
 use sluicegate_control::audit::{AuditEntry, Chain, Verified};
 use sluicegate_control::{Catalog, Error, Url};
-use sluicegate_text::say::{self, OutputFormat};
+use sluicegate_text::terminal::{self, OutputFormat};
 
 use crate::client::print_line;
 
@@ -108,7 +108,7 @@ async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let verified = verified.and_then(|verified| match wanted {
         Some(wanted) if !head_was_seen => Err(format!(
             "no entry has the hash `{}`: this is a different audit",
-            say::one_line(wanted)
+            terminal::one_line(wanted)
         )),
         _ => Ok(verified),
     });
@@ -122,7 +122,7 @@ fn tell(verified: &Result<Verified, String>, output: OutputFormat) -> Result<()>
             print_line(&format!("chain intact: {entries} entries, head {head}"))
         }
         (Err(problem), OutputFormat::Text) => {
-            say::note(format_args!("broken: {}", say::escaped(problem)));
+            terminal::note(format_args!("broken: {}", terminal::escaped(problem)));
             Ok(())
         }
         (verified, OutputFormat::Json) => {
@@ -135,7 +135,7 @@ fn tell(verified: &Result<Verified, String>, output: OutputFormat) -> Result<()>
 
 /// Looks at the entries of a file, from the first on; within, what is wrong with them.
 fn verify_file(path: &Path, mut look: impl FnMut(&AuditEntry)) -> Result<Result<Verified, String>> {
-    let shown = say::input(path);
+    let shown = terminal::input(path);
     let input: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path).with_context(|| format!("cannot read {shown}"))?),
@@ -188,7 +188,7 @@ async fn export(args: &AuditExportArgs) -> Result<ExitCode> {
         }
     }
     catalog.close().await;
-    say::unless_closed(out.flush()).context("standard output")?;
+    terminal::unless_closed(out.flush()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

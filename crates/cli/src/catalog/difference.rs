@@ -12,11 +12,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sluicegate_control::catalog::{Diff, PolicyView, changes};
 use sluicegate_text::documents::Located;
-use sluicegate_text::say::{self, OutputFormat};
+use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::UNKNOWN;
+use super::policy_files::{PolicyFiles, path};
 use super::remote::{self, Remote, Server};
-use super::written::{PolicyFiles, path};
 use crate::client::print_line;
 
 /// What can be said to `sluicegate policies diff`.
@@ -75,7 +75,7 @@ pub(super) async fn run(args: &DiffArgs) -> Result<ExitCode> {
                 text,
                 "{app}: {create} to create, {update} to change, {delete} to delete, {keep} to keep"
             )?;
-            say::print(text.as_bytes()).context("standard output")?;
+            terminal::print(text.as_bytes()).context("standard output")?;
         }
         OutputFormat::Json => {
             let (app, equal) = (&args.app, counts.is_nothing());
@@ -145,7 +145,7 @@ pub(super) fn lines(steps: &[PlannedChange<'_>]) -> String {
                 line(format!("~ {policy}"));
                 for Diff { pointer, before, after } in changes.iter() {
                     let (before, after) = (shown(before.as_ref()), shown(after.as_ref()));
-                    let path = say::one_line(&path(pointer));
+                    let path = terminal::one_line(&path(pointer));
                     line(format!("    {path}: {before} becomes {after}"));
                 }
             }
@@ -156,14 +156,14 @@ pub(super) fn lines(steps: &[PlannedChange<'_>]) -> String {
 }
 
 fn shown(value: Option<&Value>) -> String {
-    value.map_or("nothing".to_owned(), |value| say::one_line(&value.to_string()))
+    value.map_or("nothing".to_owned(), |value| terminal::one_line(&value.to_string()))
 }
 
 /// Tells what is wrong with files: on standard error, or as data.
 pub(super) fn print_invalid(errors: &[Located], output: OutputFormat) -> Result<()> {
     match output {
         OutputFormat::Text => {
-            errors.iter().for_each(|error| say::note(say::escaped(&error.to_string())));
+            errors.iter().for_each(|error| terminal::note(terminal::escaped(&error.to_string())));
             Ok(())
         }
         OutputFormat::Json => print_line(&json!({ "errors": errors }).to_string()),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sluicegate_control::catalog::{PolicyState, PolicyView};
 use sluicegate_policy::Document;
 use sluicegate_text::documents::DocumentSource;
-use sluicegate_text::say::{self, OutputFormat};
+use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::remote::{self, Remote, Server};
 use super::yaml;
@@ -60,7 +60,7 @@ pub(super) async fn run(args: &ExportArgs) -> Result<ExitCode> {
             serde_json::to_string_pretty(&json!({ "policies": documents }))? + "\n"
         }
     };
-    say::print(text.as_bytes()).context("standard output")?;
+    terminal::print(text.as_bytes()).context("standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

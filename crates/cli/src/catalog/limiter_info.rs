@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use sluicegate_control::{LimiterInfo, Url};
 use sluicegate_policy::limits::{DOCUMENT_BYTES_MAX, POLICIES_MAX};
 use sluicegate_policy::{Document, Policy};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 use super::yaml;
 
@@ -75,15 +75,15 @@ pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
         Ok(text) => {
             // Whoever reads the text shall be able to rely on it.
             Document::parse(&text).context("the rows do not form valid policies")?;
-            say::print(text.as_bytes()).context("standard output")?;
+            terminal::print(text.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            errors.iter().take(TOLD_MAX).for_each(|error| say::note(say::escaped(error)));
+            errors.iter().take(TOLD_MAX).for_each(|error| terminal::note(terminal::escaped(error)));
             if errors.len() > TOLD_MAX {
-                say::note(format_args!("and {} more", errors.len() - TOLD_MAX));
+                terminal::note(format_args!("and {} more", errors.len() - TOLD_MAX));
             }
-            say::note("error: nothing was imported");
+            terminal::note("error: nothing was imported");
             Ok(ExitCode::FAILURE)
         }
     }
@@ -102,7 +102,7 @@ fn import(rows: &[NamedRow]) -> Result<String, Vec<String>> {
         if let Some(name) = &row.name
             && let Some(earlier) = names.insert(name, place)
         {
-            let name = say::one_line(name);
+            let name = terminal::one_line(name);
             wrong.push(format!("{place}: name: `{name}` is already the name at {earlier}"));
         }
     }
@@ -154,7 +154,8 @@ fn column(path: &str) -> &'static str {
 /// A list separated by commas, or a JSON array.
 fn apps_of(cell: &str) -> Result<Value, String> {
     let apps: Vec<String> = if cell.starts_with('[') {
-        let wrong = |error| format!("`{}` is not a list of names: {error}", say::one_line(cell));
+        let wrong =
+            |error| format!("`{}` is not a list of names: {error}", terminal::one_line(cell));
         serde_json::from_str(cell).map_err(wrong)?
     } else {
         cell.split(',').map(|app| app.trim().to_owned()).filter(|app| !app.is_empty()).collect()
@@ -168,7 +169,7 @@ fn apps_of(cell: &str) -> Result<Value, String> {
 fn permits(cell: &str) -> Result<Value, String> {
     match decimal(cell) {
         Some((permits, 1)) => Ok(permits.into()),
-        _ => Err(format!("`{}` is not a whole number", say::one_line(cell))),
+        _ => Err(format!("`{}` is not a whole number", terminal::one_line(cell))),
     }
 }
 
@@ -177,7 +178,7 @@ fn rate_of(cell: &str) -> Result<Value, String> {
         Some((permits, 1)) => Ok(format!("{permits}/s").into()),
         Some((permits, seconds)) => Ok(format!("{permits}/{seconds}s").into()),
         None => {
-            let cell = say::one_line(cell);
+            let cell = terminal::one_line(cell);
             Err(format!("`{cell}` is not a number of permits a second, such as `100` or `0.5`"))
         }
     }
@@ -212,7 +213,7 @@ fn comment(row: &LimiterInfo) -> Option<String> {
         .into_iter()
         .filter_map(|(what, who)| {
             let who = who.as_deref().filter(|who| !who.is_empty())?;
-            Some(format!("{what} by {}", say::one_line(who)))
+            Some(format!("{what} by {}", terminal::one_line(who)))
         })
         .collect();
     (!by.is_empty()).then(|| by.join(", "))
@@ -222,14 +223,14 @@ async fn rows_of_database(url: &str) -> Result<Vec<NamedRow>> {
     let url: Url = url.parse().context("--from")?;
     let rows = LimiterInfo::read(&url).await.context("--from")?;
     let named = |(place, row): (usize, LimiterInfo)| {
-        let name = say::one_line(row.name.as_deref().unwrap_or_default());
+        let name = terminal::one_line(row.name.as_deref().unwrap_or_default());
         NamedRow { place: format!("row {} (`{name}`)", place + 1), row }
     };
     Ok(rows.into_iter().enumerate().map(named).collect())
 }
 
 fn rows_of_csv(path: &Path) -> Result<Vec<NamedRow>> {
-    let shown = say::input(path);
+    let shown = terminal::input(path);
     let input: Box<dyn io::Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path).with_context(|| format!("cannot read {shown}"))?),

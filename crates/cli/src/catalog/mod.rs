@@ -13,8 +13,8 @@ mod audit;
 mod difference;
 mod export;
 mod limiter_info;
+mod policy_files;
 mod remote;
-mod written;
 mod yaml;
 
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ use clap::Subcommand;
 pub(crate) use audit::AuditCommand;
 pub(crate) use limiter_info::LimiterInfoArgs;
 pub(crate) use remote::{Remote, Server, app};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 /// Nobody knows: two things were to be compared, and one of them could not be seen.
 const UNKNOWN: u8 = 2;
@@ -68,7 +68,7 @@ pub(crate) fn wait_for<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
 /// The exit status of a command by which 1 means something.
 fn told(ended: Result<ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|error| {
-        say::note(format_args!("error: {error:#}"));
+        terminal::note(format_args!("error: {error:#}"));
         ExitCode::from(UNKNOWN)
     })
 }

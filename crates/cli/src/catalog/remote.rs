@@ -15,12 +15,12 @@ use sluicegate_kernel::ruleset::is_name;
 use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_server::config::{ConfigSecret, Span};
 use sluicegate_text::private;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 use crate::client::http::{self, HttpAnswer};
+use crate::client::reply;
 use crate::client::target::Target;
 use crate::client::tls::TlsRoots;
-use crate::client::told;
 
 /// The variable that holds a token.
 const TOKEN: &str = "SLUICEGATE_TOKEN";
@@ -120,7 +120,9 @@ impl Remote {
         bearer.set_sensitive(true);
         if server.to.is_overheard() {
             let to = &server.to;
-            say::note(format_args!("note: the token is sent to {to} unencrypted; use https://"));
+            terminal::note(format_args!(
+                "note: the token is sent to {to} unencrypted; use https://"
+            ));
         }
         Ok(Self { server: server.clone(), app: app.to_owned(), bearer })
     }
@@ -135,7 +137,7 @@ impl Remote {
             let query = format!("?limit={PAGE}{after}");
             let answer = self.send(self.request(Method::GET, &query, None)).await?;
             if !answer.status.is_success() {
-                bail!("{}", told::problem(answer.status, &answer.body));
+                bail!("{}", reply::problem(answer.status, &answer.body));
             }
             let PolicyPage { items, next } = self.read(&answer)?;
             all.extend(items);
@@ -226,7 +228,7 @@ impl Remote {
         let problem = serde_json::from_slice(&answer.body);
         let ApplyProblem { errors, warnings } =
             problem.unwrap_or(ApplyProblem { errors: Vec::new(), warnings: Vec::new() });
-        let detail = told::problem(answer.status, &answer.body);
+        let detail = reply::problem(answer.status, &answer.body);
         Ok(Err(RemoteError { status: answer.status, detail, errors, warnings }))
     }
 

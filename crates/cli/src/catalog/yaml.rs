@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 /// Members that come before others, as people write them; what is not named here comes after, by name.
 const FIRST: [&str; 15] = [
@@ -35,7 +35,7 @@ pub(crate) fn document<'a>(
     let mut text = String::new();
     for (comment, policy) in policies {
         if let Some(comment) = comment {
-            text.push_str(&format!("# {}\n", say::escaped(&comment)));
+            text.push_str(&format!("# {}\n", terminal::escaped(&comment)));
         }
         let one = serde_saphyr::to_string_with_options(&[Ordered(policy)], options.clone())?;
         text.push_str(&one);

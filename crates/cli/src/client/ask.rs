@@ -13,11 +13,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
 use sluicegate_server::config::Span;
-use sluicegate_text::say::{self, OutputFormat};
+use sluicegate_text::terminal::{self, OutputFormat};
 
+use super::reply::{self, ClientVerb, DecisionReply};
 use super::target::Target;
 use super::tls::TlsRoots;
-use super::told::{self, ClientVerb, DecisionReply};
 use super::{http, print_line};
 
 /// Nothing was decided.
@@ -125,7 +125,7 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            say::note(format_args!("error: {error:#}"));
+            terminal::note(format_args!("error: {error:#}"));
             ExitCode::from(UNDECIDED)
         }
     }
@@ -152,7 +152,7 @@ async fn ask(command: AskCommand) -> Result<bool> {
     let answer =
         http::send((to, trust), http::post(verb.path(), question.json()), *timeout).await?;
     if !answer.status.is_success() {
-        bail!("{}", told::problem(answer.status, &answer.body));
+        bail!("{}", reply::problem(answer.status, &answer.body));
     }
     let unclear = || format!("{to} did not answer with a decision");
     let answered: DecisionReply = serde_json::from_slice(&answer.body).with_context(unclear)?;

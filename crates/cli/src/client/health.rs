@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::target::Target;
 use super::tls::TlsRoots;
-use super::{http, print_line, told};
+use super::{http, print_line, reply};
 
 /// How long a server may take to say that it is ready: it does nothing for that, and supervisors
 /// wait for some seconds.
@@ -28,7 +28,7 @@ pub(crate) struct HealthArgs {
 pub(super) async fn run(args: &HealthArgs) -> Result<ExitCode> {
     let answer = http::send((&args.to, &args.trust), http::get("/readyz"), HEALTH_WAIT_MAX).await?;
     if !answer.status.is_success() {
-        bail!("not ready: {}", told::problem(answer.status, &answer.body));
+        bail!("not ready: {}", reply::problem(answer.status, &answer.body));
     }
     print_line("ok")?;
     Ok(ExitCode::SUCCESS)

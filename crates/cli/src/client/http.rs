@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use axum::body::Bytes;
 use axum::http::{Request, StatusCode, header};
 use sluicegate_net::http;
-use sluicegate_text::words;
+use sluicegate_text::human;
 use tokio_util::either::Either;
 
 use super::target::{Target, connect};
@@ -66,7 +66,7 @@ pub(crate) async fn send_for(
     request.headers_mut().insert(header::HOST, host);
     let answer = tokio::time::timeout(patience, exchange(reached, request, answer_bytes_max)).await;
     answer.unwrap_or_else(|_| {
-        let patience = words::span(patience.into());
+        let patience = human::span(patience.into());
         Err(anyhow!("{target} did not answer within {patience}"))
     })
 }

@@ -10,16 +10,16 @@ mod ask;
 mod bench;
 mod health;
 pub(crate) mod http;
+pub(crate) mod reply;
 pub(crate) mod target;
 pub(crate) mod tls;
-pub(crate) mod told;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 /// What can be asked of a running server.
 #[derive(Debug, Subcommand)]
@@ -46,5 +46,5 @@ pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
 pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut bytes = Vec::with_capacity(line.len() + 1);
     writeln!(bytes, "{line}")?;
-    say::print(&bytes).context("standard output")
+    terminal::print(&bytes).context("standard output")
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use axum::http::uri::Authority;
 use sluicegate_server::config::Listen;
-use sluicegate_text::words;
+use sluicegate_text::human;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_util::either::Either;
@@ -114,7 +114,7 @@ async fn connect_to(address: &Listen) -> io::Result<ServerStream> {
 }
 
 fn late(patience: Duration) -> io::Error {
-    let problem = format!("no answer within {}", words::span(patience.into()));
+    let problem = format!("no answer within {}", human::span(patience.into()));
     io::Error::new(io::ErrorKind::TimedOut, problem)
 }
 

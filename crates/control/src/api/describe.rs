@@ -31,7 +31,7 @@ pub fn openapi() -> Json {
         "components": {
             "schemas": schemas(),
             "securitySchemes": {
-                "session": { "type": "apiKey", "in": "cookie", "name": super::who::COOKIE },
+                "session": { "type": "apiKey", "in": "cookie", "name": super::principal::COOKIE },
                 "token": { "type": "http", "scheme": "bearer" },
             },
         },

@@ -21,8 +21,8 @@ use crate::identity::Oidc;
 /// described.
 #[cfg(not(feature = "oidc"))]
 pub(super) mod oidc {
-    use crate::api::ask::{ApiRequest, ApiResponse};
     use crate::api::problem::ApiProblem;
+    use crate::api::request::{ApiRequest, ApiResponse};
 
     pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
         super::oidc_of(&ask.api).and_then(|never| match *never {})

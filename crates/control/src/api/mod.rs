@@ -11,17 +11,17 @@
 //! `?force=true` and the header field `Idempotency-Key`; those that change what is there take
 //! `If-Match` with its `ETag`.
 
-mod ask;
 mod attempts;
 mod budgets;
 mod changes;
+mod denial_audit;
 mod describe;
 mod handlers;
+mod principal;
 mod problem;
-mod refused;
+mod request;
 mod setup;
 mod table;
-mod who;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -41,18 +41,18 @@ use tower_http::csrf::CsrfLayer;
 use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
 use crate::identity::{Oidc, Passwords};
-use ask::ApiRequest;
 use attempts::Attempts;
 pub use budgets::{Budget, BudgetFuture, Budgets, NoBudgets};
 use changes::Changes;
+use denial_audit::DenialAudit;
 pub use describe::openapi;
+use principal::{Principal, who};
 use problem::ApiProblem;
 pub use problem::damaged_total;
-use refused::DenialAudit;
+use request::ApiRequest;
 pub use setup::Setup;
 pub use table::access_table;
 use table::{ROUTES, Route};
-use who::{Principal, who};
 
 /// Where the API is.
 pub const PREFIX: &str = "/v1/admin";
@@ -93,7 +93,7 @@ impl Api {
         budgets: Arc<dyn Budgets>,
     ) -> Self {
         let attempts = Attempts::new(&clock);
-        let noted = attempts::limiter((refused::NOTED, refused::NOTED), MINUTE, &clock);
+        let noted = attempts::limiter((denial_audit::NOTED, denial_audit::NOTED), MINUTE, &clock);
         let refused = DenialAudit::new(noted);
         Self {
             catalog,
@@ -188,7 +188,7 @@ impl Api {
         if let Some(app) = app.filter(|_| route.action.writes() && !ask.by.dry_run) {
             self.changes.count_bytes(&app, ask.body_bytes())?;
         }
-        (route.handle)(ask).await.map(ask::ApiResponse::respond)
+        (route.handle)(ask).await.map(request::ApiResponse::respond)
     }
 }
 

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use axum::http::Method;
 use axum::routing::MethodFilter;
 
-use super::ask::{ApiRequest, ApiResponse};
 use super::handlers::{accounts, apps, audit, keys, meta, oidc, policies, sessions, tokens};
 use super::problem::ApiProblem;
+use super::request::{ApiRequest, ApiResponse};
 use crate::access::{Account, Action, Actor, Role, Scope, Token, allow};
 
 /// What a handler does.

@@ -12,7 +12,7 @@
 mod accounts;
 mod apps;
 mod change;
-mod elsewhere;
+mod external;
 mod nodes;
 mod policies;
 mod publish;
@@ -34,7 +34,7 @@ use crate::limits::{
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
-pub use elsewhere::ExternalIdentity;
+pub use external::ExternalIdentity;
 pub use nodes::Node;
 pub use policies::{
     Applied, AppliedAll, Diff, PolicyState, PolicyVersion, PolicyView, Wanted, changes,

@@ -4,7 +4,7 @@ use sluicegate::{Cost, Micros};
 use sluicegate_kernel::limits::SPAN_MAX_US;
 use sluicegate_kernel::param::within;
 use sluicegate_text::fields::{Field, RequestFields};
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
 use super::names::OpName;
 use super::{Act, ReplayEvent};

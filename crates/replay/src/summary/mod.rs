@@ -11,8 +11,8 @@ use sluicegate::{Decision, Micros};
 
 use busiest::{Busiest, Second};
 use keys::Keys;
-use sluicegate_text::say::one_line;
-use sluicegate_text::words::{Era, percent, span, thousands};
+use sluicegate_text::human::{Era, percent, span, thousands};
+use sluicegate_text::terminal::one_line;
 use timeline::{RequestFate, Timeline};
 
 /// Refused keys that are listed.

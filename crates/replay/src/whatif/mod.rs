@@ -9,8 +9,8 @@
 //! Each line is a check of cost 1 of the policy that guards it, which need not be the same one. To be
 //! refused is to be over the limit: a policy in the shadow refuses nobody.
 
+mod print;
 mod tally;
-mod tell;
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use clap::Args;
 use sluicegate::store::KEYS_MAX_DEFAULT;
 use sluicegate::{Cost, DecideError, Micros, Request, Verb};
 use sluicegate_policy::{KeyAttribute, Overflow, Policy, PolicySet};
-use sluicegate_text::say::{self, OutputFormat};
+use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::decider::Decider;
 use super::error::EventError;
@@ -85,9 +85,9 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
         && new.resolve(name).is_none()
         && today.resolve(name).is_none()
     {
-        bail!("--policy: unknown policy `{}`", say::one_line(name));
+        bail!("--policy: unknown policy `{}`", terminal::one_line(name));
     }
-    let input = say::input(&args.log);
+    let input = terminal::input(&args.log);
     let mut source = LineReader::open(&args.log).with_context(|| input.clone())?;
     if source.peek().trim_ascii_start().starts_with(b"{") {
         bail!("--log: {input} holds events, expected an access log");
@@ -102,9 +102,9 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     let read = sides.read(&mut source);
     if let Err(error) = &read {
         let line = source.line_number();
-        say::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
+        terminal::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
     }
-    tell::tell(&sides.tally.summary(read.is_ok()), &super::title(&args.log), args.output)?;
+    print::tell(&sides.tally.summary(read.is_ok()), &super::title(&args.log), args.output)?;
     Ok(if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

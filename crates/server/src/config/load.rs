@@ -11,8 +11,8 @@ use sluicegate_control::Error as CatalogError;
 use sluicegate_kernel::limits::NAME_BYTES_MAX;
 use sluicegate_kernel::ruleset::is_name;
 use sluicegate_text::private;
-use sluicegate_text::say::one_line;
 use sluicegate_text::store::StoreName;
+use sluicegate_text::terminal::one_line;
 use toml::{Table, Value};
 
 use super::{CatalogConfig, Config, OidcConfig, StoreConfig, reach};

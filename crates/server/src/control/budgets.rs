@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sluicegate::{Cost, Micros, Request, Verb};
 use sluicegate_control::api::{Budget, BudgetFuture, Budgets};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
-use crate::gate::ServerEngine;
+use crate::engine::ServerEngine;
 use crate::protocol::Wire;
 
 /// The budgets that this server decides by.
@@ -23,7 +23,7 @@ impl EngineBudgets {
         let key = (!key.is_empty()).then_some(key);
         let request = Request { app, ..Request::new(policy, key, verb) };
         let decided = turn.decide(&request).await;
-        let answer = decided.map_err(|error| say::decide_error(&error))?.answer;
+        let answer = decided.map_err(|error| terminal::decide_error(&error))?.answer;
         let decision = &answer.decision;
         Ok(Budget {
             allowed: decision.allowed(),

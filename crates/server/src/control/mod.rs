@@ -8,12 +8,12 @@
 //!    └─ admin API ◀─ office ◀─ wire                     budgets ─▶ engine
 //! ```
 
+mod admin_api;
 mod budgets;
-mod clerk;
-mod follow;
-mod kept;
-mod office;
+mod cache_file;
+mod node_reporter;
 mod publish;
+mod sync;
 
-pub(crate) use follow::{CatalogSync, Subscribers, first};
-pub(crate) use office::AdminApi;
+pub(crate) use admin_api::AdminApi;
+pub(crate) use sync::{CatalogSync, Subscribers, first};

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::follow::SyncState;
+use super::sync::SyncState;
 use crate::store::RedisBackend;
 
 /// How often it is looked at whether Redis still has the policies: it may have lost its data.

@@ -19,8 +19,8 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use sluicegate_control::api::damaged_total;
 
-use crate::callers::Authenticator;
-use crate::gate::ServerEngine;
+use crate::authenticator::Authenticator;
+use crate::engine::ServerEngine;
 use crate::histogram::Spans;
 use crate::policies::PolicyManager;
 use crate::protocol::Wire;

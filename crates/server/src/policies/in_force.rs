@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
-use crate::gate::ServerEngine;
+use crate::engine::ServerEngine;
 
 /// What decides, and the tree that leads there.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 //! Every wire listens through here. What a connection says is the wire's affair; so are the time
 //! limits within it, for only the wire knows what it waits for.
 
-mod asking;
-mod seats;
+mod slots;
 mod stream;
+mod tracked_body;
 
 use std::fs;
 use std::io;
@@ -29,11 +29,11 @@ use super::tls::WireTls;
 use crate::config::Listen;
 use crate::protocol::Peer;
 use crate::workers::Workers;
-pub(crate) use asking::TrackedBody;
-pub(crate) use seats::ConnectionSlot;
-use seats::ConnectionSlots;
+pub(crate) use slots::ConnectionSlot;
+use slots::ConnectionSlots;
 use stream::{Carrier, PlainStream};
 pub(crate) use stream::{ClientStream, PeerClosed};
+pub(crate) use tracked_body::TrackedBody;
 
 /// Most connections of an address at a time, unless its wire or the configuration says otherwise. The
 /// next one takes the place of one that asks nothing. One of HTTP takes 26 KB before it has said

@@ -20,10 +20,10 @@ use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::callers::Authenticator;
+use crate::authenticator::Authenticator;
 use crate::config::{Config, HostName, Listen, TlsConfig};
 use crate::control::AdminApi;
-use crate::gate::ServerEngine;
+use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::protocol::Wire;
 use crate::workers::Workers;

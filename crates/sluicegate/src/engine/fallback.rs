@@ -26,7 +26,7 @@ use sluicegate_kernel::{
 use sluicegate_store::{KeyHash, Permits, StoreRequest};
 
 use super::debts::Debts;
-use super::known::KnownUsage;
+use super::known_usage::KnownUsage;
 
 /// When to ask again where nothing is known: the store may be back by then.
 const ASK_AGAIN: Micros = Micros::SECOND;

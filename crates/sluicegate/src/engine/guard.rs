@@ -24,7 +24,7 @@ use sluicegate_store::{
 
 use super::breaker::Breaker;
 use super::debts::{Billed, Debtor};
-use super::denials::DenyCache;
+use super::deny_cache::DenyCache;
 use super::fallback::{self, Share};
 use super::repair::Repair;
 use super::turn::ask_store;

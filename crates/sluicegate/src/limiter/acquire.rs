@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_kernel::{Ask, Cost, Micros, Outcome, Retry};
 
-use super::lane::FastCheck;
+use super::fast_path::FastCheck;
 use super::{AcquireError, LimiterGuard, RateLimiter};
 use crate::clock::Clock;
 use crate::wait::{Calls, QueuePlace, block_on};

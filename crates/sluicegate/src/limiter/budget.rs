@@ -4,7 +4,7 @@ use sluicegate_kernel::{
     Algorithm, Ask, Cost, Decision, Micros, Moment, Outcome, Rule, State, TokenBucket,
 };
 
-use super::lane::{FULL_AT_MAX, FastPath, Terms};
+use super::fast_path::{FULL_AT_MAX, FastPath, Terms};
 
 /// Units that the word of a lane keeps free above the horizon: four times what the kernel counts to
 /// (2^53), so that a full bucket with the deepest debt fits at the last instant before it.

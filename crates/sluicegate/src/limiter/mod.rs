@@ -11,7 +11,7 @@
 mod acquire;
 mod budget;
 mod error;
-mod lane;
+mod fast_path;
 mod reservation;
 
 use std::fmt;
@@ -24,7 +24,7 @@ use sluicegate_kernel::{
 };
 
 use self::budget::LimiterBudget;
-use self::lane::{FastCheck, FastPath, Terms};
+use self::fast_path::{FastCheck, FastPath, Terms};
 use crate::clock::{Clock, MonotonicClock};
 use crate::wait::{Calls, WaitQueue};
 

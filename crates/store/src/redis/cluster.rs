@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::batch::{RequestKind, ScriptArgs, ServerRequest};
 use super::config::Address;
 use super::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
-use super::lane::{ConnectionSetup, ConnectionStatus, REPEATS_MAX, settled};
+use super::handle::{ConnectionSetup, ConnectionStatus, REPEATS_MAX, settled};
 use super::slots::{self, SLOTS, SlotRange, slot_of};
 use super::standalone::Standalone;
 use super::task::Task;

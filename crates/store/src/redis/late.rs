@@ -13,7 +13,7 @@ use sluicegate_kernel::limits::COST_MAX;
 
 use super::batch::{RequestKind, ScriptArgs, ServerRequest};
 use super::codec::{number, undoing};
-use super::lane::WAITING_MAX;
+use super::handle::WAITING_MAX;
 
 /// Refunds that wait at most: as many as calls. What is granted late beyond them stays charged.
 const REFUNDS_MAX: usize = WAITING_MAX;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lane::WAITING_MAX;
+use super::handle::WAITING_MAX;
 
 /// Calls for which there is always room: as many as travel together, fewer say nothing about the server's
 /// pace.

@@ -25,6 +25,7 @@
 //!   the code that keeps them.
 
 mod acl;
+mod active;
 mod backoff;
 mod batch;
 mod blob;
@@ -35,14 +36,13 @@ mod connection;
 mod cost;
 mod error;
 mod fleet;
-mod lane;
+mod handle;
 mod late;
 mod load;
 mod publish;
 mod revisions;
 pub mod script;
 mod sentinel;
-mod service;
 mod slots;
 mod standalone;
 mod stats;
@@ -67,7 +67,7 @@ use self::connection::Dialer;
 pub use self::cost::{DECISION_US_MAX, affordable};
 pub use self::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
 pub use self::fleet::{Fleet, FleetPresence};
-use self::lane::ConnectionSetup;
+use self::handle::ConnectionSetup;
 pub use self::publish::{
     POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublicationPolicy, PublishError,
     PublishOutcome, REVISION_MAX, RevisionDiff,

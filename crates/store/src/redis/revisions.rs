@@ -18,7 +18,7 @@ use super::backoff::Backoff;
 use super::cluster::Nodes;
 use super::config::Address;
 use super::connection::Dialer;
-use super::lane::ConnectTarget;
+use super::handle::ConnectTarget;
 use super::publish::POLICIES_CHANNEL;
 use super::task::Task;
 

@@ -21,7 +21,7 @@ use super::backoff::Backoff;
 use super::config::Address;
 use super::connection::Dialer;
 use super::error::ConnectError;
-use super::lane::{ConnectTarget, ConnectionSetup};
+use super::handle::{ConnectTarget, ConnectionSetup};
 use super::standalone::ConnectionPool;
 use super::task::Task;
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::batch::ServerRequest;
 use super::config::Address;
 use super::error::{ConnectError, RedisError};
-use super::lane::{ConnectTarget, ConnectionHandle, ConnectionSetup};
+use super::handle::{ConnectTarget, ConnectionHandle, ConnectionSetup};
 
 /// Several connections to wherever the target leads.
 #[derive(Debug)]

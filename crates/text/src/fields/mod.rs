@@ -14,7 +14,7 @@ use std::fmt;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::say::one_line;
+use crate::terminal::one_line;
 pub use error::FieldError;
 pub use names::Field;
 pub use names::{FieldKind, listed};

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::Form;
 use super::names::Field;
-use crate::say::one_line;
+use crate::terminal::one_line;
 
 /// A field's name, or one that is none.
 pub(super) struct FieldName(pub(super) &'static Form);

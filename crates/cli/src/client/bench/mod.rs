@@ -15,8 +15,8 @@
 //! A pipeline is sent together and waited for together: on RESP in one write, on rls as streams of one
 //! connection. HTTP/1 has none.
 
-mod line;
-mod lines;
+mod connection;
+mod connections;
 mod plan;
 mod report;
 mod schedule;
@@ -32,7 +32,7 @@ use tokio::runtime::Runtime;
 pub(super) use plan::BenchArgs;
 
 use super::print_line;
-use line::BenchConnection;
+use connection::BenchConnection;
 use plan::BenchPlan;
 use report::Report;
 use schedule::Schedule;
@@ -89,12 +89,12 @@ fn load(
     };
     ready.send(Ok(())).ok();
     let schedule = started.recv().ok()?;
-    Some(runtime.block_on(lines::run(plan, lines, &schedule)))
+    Some(runtime.block_on(connections::run(plan, lines, &schedule)))
 }
 
 fn prepare(plan: &BenchPlan, connections: usize) -> Result<(Runtime, Vec<BenchConnection>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let lines = runtime.block_on(lines::connect(plan, connections))?;
+    let lines = runtime.block_on(connections::connect(plan, connections))?;
     Ok((runtime, lines))
 }
 

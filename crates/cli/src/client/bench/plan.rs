@@ -10,7 +10,7 @@ use serde::Serialize;
 use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_server::config::{ConfigSecret, Listen, Span};
 use sluicegate_text::private;
-use sluicegate_text::say::OutputFormat;
+use sluicegate_text::terminal::OutputFormat;
 
 use crate::client::target::Target;
 

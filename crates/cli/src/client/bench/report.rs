@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
-use sluicegate_text::say::OutputFormat;
-use sluicegate_text::words::{percent, thousands};
+use sluicegate_text::human::{percent, thousands};
+use sluicegate_text::terminal::OutputFormat;
 
 use super::plan::{BenchPlan, BenchProtocol};
 use super::schedule::Schedule;

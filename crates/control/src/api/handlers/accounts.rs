@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{AccountChange, NewAccount};
 
 /// An account to create.

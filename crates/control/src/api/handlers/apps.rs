@@ -4,8 +4,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::access::{Actor, Role};
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 
 /// An app to create.
 #[derive(Deserialize, ToSchema)]

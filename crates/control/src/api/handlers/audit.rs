@@ -1,7 +1,7 @@
 //! What was changed, and by whom.
 
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 use crate::audit::AuditFilter;
 use crate::error::Error;
 

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::access::Action;
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::budgets::Budget;
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 
 /// Longest key in bytes, as everywhere.
 const KEY_BYTES_MAX: usize = 1_024;

@@ -1,8 +1,8 @@
 //! The API itself, and the nodes.
 
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::describe;
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 
 pub(in crate::api) async fn openapi(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     Ok(ApiResponse::ok(&describe::openapi()))

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{Diff, PolicyState, PolicyView, Wanted, changes};
 use crate::error::Error;
 

@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 
 use crate::access::{AccessDenied, Account, Action, Actor};
 use crate::api::Api;
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::attempts::{Attempt, KNOWN_MS};
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{ChangeContext, KeptPassword, NewAccount, NewSession, is_account_name};
 use crate::error::Error;
 use crate::identity::{Secret, SecretKind};

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::access::Scope;
-use crate::api::ask::{ApiRequest, ApiResponse};
 use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{NewToken, TokenView};
 use crate::identity::{Secret, SecretKind};
 

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-use super::seats::ConnectionSlot;
+use super::slots::ConnectionSlot;
 
 /// A connection as the system has it.
 pub(crate) type PlainStream = Either<TcpStream, UnixStream>;

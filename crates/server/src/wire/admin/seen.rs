@@ -7,11 +7,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
 use super::{json, plain};
-use crate::eyes::{EventFilter, SHOWN_MAX, TURN, Top};
 use crate::metrics::{Scrape, classic};
+use crate::telemetry::{EventFilter, SHOWN_MAX, TURN, Top};
 use crate::wire::ServerContext;
 
 /// Keys that are shown unless it is said how many.

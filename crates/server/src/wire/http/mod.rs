@@ -5,8 +5,8 @@
 
 mod auth;
 mod codec;
-mod guard;
 mod host;
+mod host_guard;
 mod openapi;
 mod serve;
 

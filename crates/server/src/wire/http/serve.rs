@@ -36,11 +36,11 @@ use tower::ServiceExt;
 
 use super::auth;
 use super::codec::{Operation, OperationRequest, Problem, encode, encode_explanation, refusal};
-use super::guard::HostGuard;
 use super::host::Hosts;
+use super::host_guard::HostGuard;
 use super::openapi;
-use crate::callers::{Caller, CallerError, ListenerAuth};
-use crate::gate::ServerEngine;
+use crate::authenticator::{Caller, CallerError, ListenerAuth};
+use crate::engine::ServerEngine;
 use crate::protocol::{Peer, Wire};
 use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
 use crate::wire::headers::BudgetHeaders;

@@ -26,8 +26,8 @@ use super::codec::{
     AuthContext, COMMAND_BYTES_MAX, ClientNetwork, Command, CommandWords, ConnectionRuleCache,
     DecisionRequest, Guesses, NextStep, Password, Replies, Session, ThrottleRuleCache, read,
 };
-use crate::callers::{Caller, ListenerAuth};
-use crate::gate::{EngineObserver, ServerEngine};
+use crate::authenticator::{Caller, ListenerAuth};
+use crate::engine::{EngineObserver, ServerEngine};
 use crate::protocol::{Peer, Wire};
 use crate::wire::ServerContext;
 use crate::wire::accept::{self, Listener, PeerClosed};

@@ -22,7 +22,7 @@ use super::codec::{RlsError, json};
 use super::proto::Code;
 use super::serve::{MESSAGE_BYTES_MAX, REQUEST_WAIT_MAX};
 use super::service::{RateLimits, RlsHandler};
-use crate::callers::ListenerAuth;
+use crate::authenticator::ListenerAuth;
 
 /// What a router of HTTP takes to answer `POST /json` and, until `leaving`, `GET /healthcheck`.
 pub(crate) fn routes(

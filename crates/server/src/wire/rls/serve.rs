@@ -301,8 +301,8 @@ mod tests {
     use tonic_health::pb::health_client::HealthClient;
 
     use super::*;
-    use crate::callers::tests::open_door;
-    use crate::gate::ServerEngine;
+    use crate::authenticator::tests::open_door;
+    use crate::engine::ServerEngine;
     use crate::wire::headers::BudgetHeaders;
     use crate::wire::rls::RateLimits;
 

@@ -13,8 +13,8 @@ use super::codec::{
     decode,
 };
 use super::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
-use crate::callers::{Caller, ListenerAuth};
-use crate::gate::ServerEngine;
+use crate::authenticator::{Caller, ListenerAuth};
+use crate::engine::ServerEngine;
 use crate::policies::InForce;
 use crate::protocol::Wire;
 use crate::trace::Parent;

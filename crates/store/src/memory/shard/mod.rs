@@ -10,7 +10,7 @@
 //! be moved, and there is no directory to look into: a segment's number follows from the tag and
 //! from how many there are, and where it lies from its number.
 
-mod room;
+mod capacity;
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::arena::{Arena, Bucket};
 use super::bucket::{self, Content, SLOTS};
 use super::rules::{QuotaId, RuleTable};
 use crate::StoreRequest;
-use room::Crowded;
+use capacity::Crowded;
 
 /// Buckets from its home on in which a new key should find a slot; otherwise the shard grows.
 const PROBES_MAX: usize = 32;

@@ -16,8 +16,8 @@ use super::codec::{
     AuthError, GatewayRequest, POLICIES_MAX, PolicyDecision, PolicyKey, Query, TOKEN, TrustedPeers,
     encode,
 };
-use crate::callers::{CallerError, ListenerAuth};
-use crate::gate::{EngineObserver, ServerEngine};
+use crate::authenticator::{CallerError, ListenerAuth};
+use crate::engine::{EngineObserver, ServerEngine};
 use crate::protocol::Peer;
 use crate::protocol::Wire;
 use crate::store::AnyStore;

@@ -3,12 +3,12 @@
 use serde_json::value::RawValue;
 use sluicegate::{Admission, Verb};
 use sluicegate_text::fields::{Field, FieldError};
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
-use super::ask::{OperationRequest, fields, text};
 use super::operation::Operation;
 use super::problem::Problem;
 use super::reply::encode;
+use super::request::{OperationRequest, fields, text};
 
 /// Most checks of one batch: a body has room for 650 bytes each, and they take a worker less than a
 /// millisecond.

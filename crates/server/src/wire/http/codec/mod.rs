@@ -1,20 +1,20 @@
 //! Bodies and header fields of the HTTP wire: bytes to a question, an answer to bytes. No IO.
 
-mod ask;
 mod batch;
 mod explain;
 mod headers;
 mod operation;
 mod problem;
 mod reply;
+mod request;
 mod settled;
 
-pub(super) use ask::{OperationRequest, Settle};
 pub(super) use batch::{Batch, CHECKS_MAX, encode_all, encode_each, encode_none};
 pub(super) use explain::{Explained, encode as encode_explanation};
 pub(super) use operation::Operation;
 pub(super) use problem::{Problem, ProblemDocument, RefusalProblem, refusal, refusal_as};
 pub(super) use reply::{DecisionBody, encode};
+pub(super) use request::{OperationRequest, Settle};
 pub(super) use settled::{SettledBody, encode as encode_settled};
 
 /// Whether `bytes` are the body of any operation, for the fuzzer.

@@ -7,11 +7,11 @@ use serde::Serialize;
 use sluicegate::http::problem::QUOTA_EXCEEDED;
 use sluicegate::{Admission, DecideError, Mode, SettleError};
 use sluicegate_text::fields::FieldError;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 use utoipa::ToSchema;
 
 use super::reply::{DecisionBody, decided, json};
-use crate::callers::CallerError;
+use crate::authenticator::CallerError;
 
 /// The problem type of a refusal because nobody can decide.
 ///
@@ -169,7 +169,7 @@ impl From<FieldError> for Problem {
 
 impl From<DecideError> for Problem {
     fn from(error: DecideError) -> Self {
-        let detail = say::decide_error(&error);
+        let detail = terminal::decide_error(&error);
         let problem = |status| Self::new(status, detail);
         match &error {
             DecideError::UnknownPolicy(_) => {

@@ -9,8 +9,8 @@ use sluicegate::{BatchError, BatchOutcome, Patience, Request as Question};
 use tokio::task::JoinHandle;
 
 use super::{FullResponse, HttpHandler, JSON, answered, denies, read, require_json, respond};
-use crate::callers::Caller;
-use crate::gate::ServerEngine;
+use crate::authenticator::Caller;
+use crate::engine::ServerEngine;
 use crate::protocol::Wire;
 use crate::wire::http::codec::{
     Batch, Operation, OperationRequest, Problem, Settle, encode_all, encode_each, encode_none,

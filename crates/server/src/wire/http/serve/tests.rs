@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::body::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::*;
-use crate::callers::tests::open_door;
+use crate::authenticator::tests::open_door;
 use crate::config::Listen;
 use crate::store::AnyStore;
 use crate::wire::rls::{self, RateLimits};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sluicegate::{Admission, DecideError, Request, Verb};
 use tokio::sync::oneshot;
 
-use crate::gate::ServerEngine;
+use crate::engine::ServerEngine;
 use crate::protocol::Wire;
 use crate::trace::Parent;
 

@@ -1,8 +1,8 @@
 //! Words to commands.
 
+use super::decision_request::DecisionRequest;
+use super::error_reply::{ErrorReply, shown};
 use super::policy::PolicyCommand;
-use super::question::DecisionRequest;
-use super::refusal::{ErrorReply, shown};
 use super::throttle;
 
 /// Longest name of a command: `CL.THROTTLE`.

@@ -6,12 +6,12 @@
 //! ```
 
 mod command;
+mod decision_request;
+mod error_reply;
 mod frame;
 mod guesses;
 mod password;
 mod policy;
-mod question;
-mod refusal;
 mod reply;
 mod session;
 mod table;
@@ -20,10 +20,10 @@ mod tests;
 mod throttle;
 
 pub(super) use command::Command;
+pub(super) use decision_request::DecisionRequest;
 pub(super) use frame::{COMMAND_BYTES_MAX, CommandWords, read};
 pub(super) use guesses::{ClientNetwork, Guesses};
 pub(crate) use password::Password;
-pub(super) use question::DecisionRequest;
 pub(super) use reply::Replies;
 pub(super) use session::{AuthContext, NextStep, Session};
 pub(super) use throttle::{ConnectionRuleCache, ThrottleRuleCache};

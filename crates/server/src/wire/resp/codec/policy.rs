@@ -4,8 +4,8 @@ use sluicegate::{Cost, Micros, Patience, PermitId, Request, Verb};
 use sluicegate_kernel::limits::{COST_MAX, KEY_BYTES_MAX, SPAN_MAX_US};
 use sluicegate_kernel::param::within;
 
-use super::question::DecisionRequest;
-use super::refusal::{ErrorReply, shown};
+use super::decision_request::DecisionRequest;
+use super::error_reply::{ErrorReply, shown};
 
 /// What is done with the budget; the name of the command without `SG.`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Answers to bytes.
 
+use super::error_reply::ErrorReply;
 use super::frame::ProtocolError;
-use super::refusal::ErrorReply;
 
 /// Replies that wait to be sent, in order.
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@
 use sluicegate::Micros;
 
 use super::command::{Hello, LoginCredentials, SessionCommand};
+use super::error_reply::{ErrorReply, shown};
 use super::guesses::{ClientNetwork, GuessResult, Guesses};
 use super::password::Password;
-use super::refusal::{ErrorReply, shown};
 use super::reply::{Protocol, Replies};
 use super::table;
-use crate::callers::{Caller, CallerError, ListenerAuth};
+use crate::authenticator::{Caller, CallerError, ListenerAuth};
 
 /// Wrong passwords and tokens after which a connection is closed, however often it is `RESET`: whoever guesses
 /// has to connect again.

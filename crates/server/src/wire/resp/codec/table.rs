@@ -1,6 +1,6 @@
 //! The commands that there are, as `COMMAND` lists them.
 
-use super::refusal::ErrorReply;
+use super::error_reply::ErrorReply;
 use super::reply::Replies;
 
 /// What a client may want to know of a command.

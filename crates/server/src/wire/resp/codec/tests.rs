@@ -11,8 +11,8 @@ use sluicegate::policy::{Document, PolicySet};
 use sluicegate::{Engine, Micros};
 
 use super::*;
-use crate::callers::ListenerAuth;
-use crate::callers::tests::{END, Stage, open_door};
+use crate::authenticator::ListenerAuth;
+use crate::authenticator::tests::{END, Stage, open_door};
 use crate::config::TokensRequired;
 use crate::protocol::Wire;
 

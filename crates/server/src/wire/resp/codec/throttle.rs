@@ -20,8 +20,8 @@ use sluicegate::policy::Rules;
 use sluicegate::{Cost, Decision, Micros, Rate, Request, Rule, RuleSet, TokenBucket, Verb};
 use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
 
-use super::question::DecisionRequest;
-use super::refusal::{ErrorReply, shown};
+use super::decision_request::DecisionRequest;
+use super::error_reply::{ErrorReply, shown};
 use super::reply::Replies;
 
 /// Under which name stores keep the budgets. No policy can have it: names have no capital letters.

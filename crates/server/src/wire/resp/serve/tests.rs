@@ -10,7 +10,7 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::callers::tests::{Stage, open_door};
+use crate::authenticator::tests::{Stage, open_door};
 use crate::config::TokensRequired;
 
 const POLICIES: &str = "

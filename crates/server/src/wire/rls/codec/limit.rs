@@ -7,8 +7,8 @@ use sluicegate::policy::Rules;
 use sluicegate::{FixedWindow, Micros, Rule, RuleSet, Verb, WindowKind};
 use sluicegate_policy::descriptor::join;
 
-use super::ask::{BudgetRequest, DescriptorRequest, ZeroLimit, bounded, pairs};
-use super::refusal::RlsError;
+use super::error::RlsError;
+use super::request::{BudgetRequest, DescriptorRequest, ZeroLimit, bounded, pairs};
 use crate::wire::rls::proto::{Entry, RateLimitOverride, Unit};
 
 /// Under which name stores keep the budgets. No policy can have it: names have no capital letters.

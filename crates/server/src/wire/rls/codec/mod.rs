@@ -4,22 +4,22 @@
 //! RateLimitRequest ─▶ decode ─▶ one DescriptorRequest a descriptor ─▶ (decided) ─▶ ResponseBuilder ─▶ RateLimitResponse
 //! ```
 
-mod ask;
+mod error;
 mod headers;
 pub(super) mod json;
 mod limit;
-mod refusal;
 mod reply;
+mod request;
 #[cfg(test)]
 mod tests;
 
 use prost::Message;
 use sluicegate_policy::{DescriptorTree, PolicySet};
 
-pub(super) use ask::{BudgetRequest, DescriptorRequest, decode};
+pub(super) use error::RlsError;
 pub(super) use limit::WindowRuleCache;
-pub(super) use refusal::RlsError;
 pub(super) use reply::{BudgetDecision, ResponseBuilder};
+pub(super) use request::{BudgetRequest, DescriptorRequest, decode};
 
 use super::proto::RateLimitRequest;
 

@@ -5,9 +5,9 @@ use sluicegate::http::headers::window_s;
 use sluicegate::policy::Fallback;
 use sluicegate::{Admission, Answer, CalendarUnit, Decision, Disposition, Micros, Rule};
 
-use super::ask::{BudgetRequest, DescriptorRequest, ZeroLimit};
 use super::headers::field;
 use super::limit::UNITS;
+use super::request::{BudgetRequest, DescriptorRequest, ZeroLimit};
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::rls::proto::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 

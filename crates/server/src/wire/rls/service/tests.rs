@@ -9,7 +9,7 @@ use sluicegate_policy::descriptor::envoy;
 use tonic::Code as Grpc;
 
 use super::*;
-use crate::callers::tests::open_door;
+use crate::authenticator::tests::open_door;
 use crate::config::HeaderStyle;
 use crate::store::AnyStore;
 use crate::wire::rls::codec::json;

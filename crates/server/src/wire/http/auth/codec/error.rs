@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderName, StatusCode};
 use sluicegate::DecideError;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
 use super::path::PathError;
-use crate::callers::CallerError;
+use crate::authenticator::CallerError;
 use crate::wire::http::codec::Problem;
 
 /// Where a gateway shows its own token: what stands in `Authorization` is its client's.
@@ -50,7 +50,7 @@ pub(in crate::wire::http::auth) enum AuthError {
     #[error("query: {0}")]
     Query(String),
     /// The engine does not decide.
-    #[error("{}", say::decide_error(.0))]
+    #[error("{}", terminal::decide_error(.0))]
     Undecided(#[from] DecideError),
 }
 

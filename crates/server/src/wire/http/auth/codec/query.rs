@@ -1,7 +1,7 @@
 //! The query of `/v1/auth`: what the gateway can understand, and for which app it stands.
 
 use axum::http::StatusCode;
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
 use super::AuthError;
 

@@ -9,7 +9,7 @@ use sluicegate::policy::{Document, Policy, PolicySet};
 
 use super::{AuthError, GatewayRequest, PolicyKey, TrustedPeers};
 use crate::config::{Config, HeaderStyle};
-use crate::gate::ServerEngine;
+use crate::engine::ServerEngine;
 use crate::protocol::Peer;
 use crate::protocol::Wire;
 use crate::wire::headers::BudgetHeaders;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use sluicegate::{Cost, Verb};
 use sluicegate_policy::DescriptorTree;
 
-use super::super::ask::ZeroLimit;
+use super::super::request::ZeroLimit;
 use super::super::{BudgetRequest, DescriptorRequest, decode, request_in};
 use super::{descriptor, message, policies, tree};
 use crate::wire::rls::codec::json;

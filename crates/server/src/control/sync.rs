@@ -13,17 +13,17 @@ use sluicegate_control::api::{Api, Setup};
 use sluicegate_control::node::{CatalogDelta, CatalogSnapshot, Follower, Presence};
 use sluicegate_control::{Catalog, Url};
 use sluicegate_policy::PolicySet;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::budgets::EngineBudgets as LiveBudgets;
 use super::publish::Publisher;
-use super::{AdminApi, clerk, kept};
-use crate::callers::Authenticator;
+use super::{AdminApi, cache_file, node_reporter};
+use crate::authenticator::Authenticator;
 use crate::config::{CatalogConfig, Listen};
-use crate::gate::ServerEngine;
+use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::store::RedisBackend;
 
@@ -156,8 +156,8 @@ impl CatalogSync {
         tokio::join!(
             opening.keep(holding.clone(), stop),
             looks.keep(&told, redis.map(RedisBackend::revisions), &tell, stop),
-            clerk::keep(presence, told.callers, holding.clone(), stop),
-            kept::keep(&kept, holding.clone(), stop),
+            node_reporter::keep(presence, told.callers, holding.clone(), stop),
+            cache_file::keep(&kept, holding.clone(), stop),
             published,
         );
     }
@@ -317,7 +317,7 @@ async fn setup(catalog: &Catalog) -> Result<Setup, sluicegate_control::Error> {
     }
     let (secret, setup) = Setup::new(now());
     // Not by the log, which is kept.
-    say::note(format_args!(
+    terminal::note(format_args!(
         "the catalog has no accounts: create one with this setup token, within 15 minutes\n  {}",
         secret.expose()
     ));

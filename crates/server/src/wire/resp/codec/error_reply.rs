@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fmt::Display;
 
 use sluicegate::RangeError;
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
-use crate::callers::CallerError;
+use crate::authenticator::CallerError;
 
 /// An error reply without its leading `-`: a code in capitals, by which clients tell errors apart,
 /// and words for people, on one line.

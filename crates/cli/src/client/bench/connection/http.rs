@@ -13,8 +13,8 @@ use super::super::tally::BenchOutcome;
 use super::KEY;
 use crate::client::ask::QuestionBody;
 use crate::client::http::ANSWER_BYTES_MAX;
+use crate::client::reply;
 use crate::client::target::ServerStream;
-use crate::client::told;
 
 /// A connection, and what is the same in all of its requests.
 #[derive(Debug)]
@@ -84,6 +84,6 @@ fn outcome(status: StatusCode, body: &[u8]) -> BenchOutcome {
         Ok(CountedDecision { allowed: true }) if status.is_success() => BenchOutcome::Passed,
         Ok(CountedDecision { allowed: false }) if status.is_success() => BenchOutcome::Refused,
         _ if status == StatusCode::TOO_MANY_REQUESTS => BenchOutcome::Refused,
-        _ => BenchOutcome::Failed(told::problem(status, body)),
+        _ => BenchOutcome::Failed(reply::problem(status, body)),
     }
 }

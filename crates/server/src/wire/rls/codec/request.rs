@@ -9,11 +9,11 @@ use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_policy::descriptor::{DescriptorAction, Leaf, RESERVED_DOMAIN, join};
 use sluicegate_policy::limits::ENTRIES_MAX;
 use sluicegate_policy::{DescriptorTree, PolicySet};
-use sluicegate_text::say::one_line;
+use sluicegate_text::terminal::one_line;
 
+use super::error::RlsError;
 use super::limit::{self, UNITS, WindowLimit};
-use super::refusal::RlsError;
-use crate::callers::{Caller, CallerError, scope_of};
+use crate::authenticator::{Caller, CallerError, scope_of};
 use crate::wire::rls::proto::{Entry, RateLimitDescriptor, RateLimitRequest, Unit};
 
 /// Most descriptors of one request, as for a batch. Gateways send one for each of their rules.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::seats::ConnectionSlot;
+use super::slots::ConnectionSlot;
 
 /// The body of a request. Once it is there the request is whole, and its connection has asked.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::follow::{SyncState, now};
-use crate::callers::Authenticator;
+use super::sync::{SyncState, now};
+use crate::authenticator::Authenticator;
 
 /// How often it is looked at whether there is something to tell.
 const EVERY: Duration = Duration::from_secs(1);

@@ -2,12 +2,12 @@
 
 use sluicegate::policy::Fallback;
 use sluicegate::{Admission, DecideError, Disposition, Micros, Mode, Request, Verb};
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 
-use super::refusal::ErrorReply;
+use super::error_reply::ErrorReply;
 use super::reply::Replies;
 use super::throttle::{self, ThrottleLimit};
-use crate::callers::{Caller, CallerError};
+use crate::authenticator::{Caller, CallerError};
 
 /// A request for a decision: by a policy, or by what the caller says is the limit.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl<'a> DecisionRequest<'a> {
             (Err(DecideError::UnknownPolicy(_) | DecideError::Unconfigured { .. }), _) => {
                 unconfigured(replies);
             }
-            (Err(error), _) => replies.refusal(&ErrorReply::err(say::decide_error(error))),
+            (Err(error), _) => replies.refusal(&ErrorReply::err(terminal::decide_error(error))),
         }
     }
 }

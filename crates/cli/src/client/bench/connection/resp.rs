@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::super::plan::{BenchPlan, BenchRequest};
 use super::super::tally::BenchOutcome;
 use super::KEY;
+use crate::client::reply;
 use crate::client::target::ServerStream;
-use crate::client::told;
 
 /// Largest reply: a decision is some hundred bytes, and the body that a policy may serve instead fits
 /// into 64 KiB.
@@ -152,7 +152,7 @@ fn line(bytes: &mut Vec<u8>, kind: u8, number: usize) {
 fn reply(bytes: &[u8]) -> Result<Option<(RespReply, usize)>> {
     let Some((kind, text, mut end)) = part(bytes)? else { return Ok(None) };
     match kind {
-        b'-' | b'!' => return Ok(Some((RespReply::Error(told::shortened(text)), end))),
+        b'-' | b'!' => return Ok(Some((RespReply::Error(reply::shortened(text)), end))),
         b'*' => {}
         _ => return Ok(Some((RespReply::Other, end))),
     }

@@ -10,9 +10,9 @@ use sluicegate::{Admission, DecideError, Engine, Micros, Observer, Request, Turn
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::eyes::{DecisionTimer, ObservedDecision, Telemetry};
 use crate::protocol::Wire;
 use crate::store::AnyStore;
+use crate::telemetry::{DecisionTimer, ObservedDecision, Telemetry};
 use crate::trace::{Parent, Traces};
 
 /// How often it is looked at whether the store answers, to say so.

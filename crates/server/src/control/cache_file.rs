@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::follow::SyncState;
+use super::sync::SyncState;
 
 /// How often the file is written at most: it is all that is held. It is written at once when a token
 /// changed: one that was revoked must not be good again after a start without the catalog.

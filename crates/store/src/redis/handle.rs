@@ -23,13 +23,13 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::LuaScript;
+use super::active::{ActiveConnection, load};
 use super::backoff::Backoff;
 use super::batch::{self, Call, ServerRequest, Stage};
 use super::config::Address;
 use super::connection::{Connection, Dialer};
 use super::error::{CallEffect, ConnectError, RedisError};
 use super::load::Load;
-use super::service::{ActiveConnection, load};
 use super::stats::Counters;
 use super::task::Task;
 

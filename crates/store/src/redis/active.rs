@@ -21,7 +21,7 @@ use super::LuaScript;
 use super::batch::{self, Call, Packet};
 use super::connection::{Connection, FLIGHTS_MAX};
 use super::error::{ConnectError, ServerErrorReply};
-use super::lane::{ConnectTarget, ConnectionSetup, REPEATS_MAX, WAITING_MAX};
+use super::handle::{ConnectTarget, ConnectionSetup, REPEATS_MAX, WAITING_MAX};
 use super::late::Late;
 use super::load::Load;
 

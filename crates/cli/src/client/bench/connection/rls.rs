@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::super::plan::{BenchPlan, BenchRequest};
 use super::super::tally::BenchOutcome;
 use super::KEY;
+use crate::client::reply;
 use crate::client::target::ServerStream;
-use crate::client::told;
 
 /// A connection.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl RlsConnection {
             let outcome = match asked? {
                 RlsReply::Ok => BenchOutcome::Passed,
                 RlsReply::OverLimit => BenchOutcome::Refused,
-                RlsReply::Error(problem) => BenchOutcome::Failed(told::shortened(&problem)),
+                RlsReply::Error(problem) => BenchOutcome::Failed(reply::shortened(&problem)),
             };
             answered(place, Instant::now(), outcome);
         }

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use sluicegate::Micros;
-use sluicegate_text::say::{self, OutputFormat, one_line};
-use sluicegate_text::words::{Era, percent, span, thousands};
+use sluicegate_text::human::{Era, percent, span, thousands};
+use sluicegate_text::terminal::{self, OutputFormat, one_line};
 
 use super::tally::{AffectedKey, NamedPolicy, WhatifSummary};
 
@@ -19,7 +19,7 @@ pub(super) fn tell(summary: &WhatifSummary, input: &str, output: OutputFormat) -
             text.push(b'\n');
         }
     }
-    say::print(&text).context("standard output")
+    terminal::print(&text).context("standard output")
 }
 
 fn write(out: &mut Vec<u8>, summary: &WhatifSummary, input: &str) -> Result<()> {

@@ -1,10 +1,10 @@
 //! A request that is not answered with a decision, and the one place that maps it to a status.
 
 use sluicegate::DecideError;
-use sluicegate_text::say;
+use sluicegate_text::terminal;
 use tonic::{Code, Status};
 
-use crate::callers::CallerError;
+use crate::authenticator::CallerError;
 
 /// Why a request was not decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl RlsError {
         match self {
             Self::Invalid(problem) => problem.clone(),
             Self::Caller(refused) => format!("authorization: {refused}"),
-            Self::Undecided(error) => say::decide_error(error),
+            Self::Undecided(error) => terminal::decide_error(error),
         }
     }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use futures_util::future::join_all;
-use sluicegate_text::words;
+use sluicegate_text::human;
 use tokio::time::{sleep, timeout};
 
-use super::line::BenchConnection;
+use super::connection::BenchConnection;
 use super::plan::BenchPlan;
 use super::schedule::Schedule;
 use super::tally::{BenchOutcome, BenchTally};
@@ -99,7 +99,7 @@ async fn keep_asking(
 }
 
 fn late() -> String {
-    format!("no answer within {}", words::span(ANSWER_WAIT_MAX.into()))
+    format!("no answer within {}", human::span(ANSWER_WAIT_MAX.into()))
 }
 
 /// How long this thread has run on a core; none where the system does not say.

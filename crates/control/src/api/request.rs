@@ -199,7 +199,7 @@ impl ApiRequest {
     /// The cookie of this name.
     #[cfg(feature = "oidc")]
     pub(super) fn cookie(&self, name: &str) -> Option<&str> {
-        super::who::cookie(&self.headers, name)
+        super::principal::cookie(&self.headers, name)
     }
 
     /// Which part of a list.
@@ -327,8 +327,8 @@ impl ApiResponse {
     /// The same, and the client is to keep this cookie of a session, or (none) to forget it.
     pub(super) fn cookie(self, secret: Option<&str>) -> Self {
         let value = match secret {
-            Some(secret) => format!("{}={secret}; {ATTRIBUTES}", super::who::COOKIE),
-            None => format!("{}=; Max-Age=0; {ATTRIBUTES}", super::who::COOKIE),
+            Some(secret) => format!("{}={secret}; {ATTRIBUTES}", super::principal::COOKIE),
+            None => format!("{}=; Max-Age=0; {ATTRIBUTES}", super::principal::COOKIE),
         };
         self.set_cookie(&value)
     }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use sluicegate::Micros;
-use sluicegate_text::say;
-use sluicegate_text::words;
+use sluicegate_text::human;
+use sluicegate_text::terminal;
 
 /// Most characters that are repeated of what a server says went wrong.
 const PROBLEM_CHARS_MAX: usize = 500;
@@ -79,13 +79,16 @@ impl DecisionReply {
             add(&mut line, format_args!(" after {}", later(self.wait_us)));
         }
         if self.held_us > 0 {
-            add(&mut line, format_args!(", delayed by {}", words::span(Micros::new(self.held_us))));
+            add(&mut line, format_args!(", delayed by {}", human::span(Micros::new(self.held_us))));
         }
         if self.overflow.as_deref() == Some("shadow") {
             line += " (shadow mode)";
         }
         let Self { limit, remaining, rule, .. } = self;
-        add(&mut line, format_args!(": {remaining} of {limit} left ({})", say::one_line(rule)));
+        add(
+            &mut line,
+            format_args!(": {remaining} of {limit} left ({})", terminal::one_line(rule)),
+        );
         match self.retry_after_us {
             None => line += ", this cost can never pass",
             Some(0) if self.reset_after_us == 0 => {}
@@ -96,7 +99,10 @@ impl DecisionReply {
         }
         self.add_instead(&mut line);
         if let Some(mode) = &self.mode {
-            add(&mut line, format_args!("; decided without the store ({})", say::one_line(mode)));
+            add(
+                &mut line,
+                format_args!("; decided without the store ({})", terminal::one_line(mode)),
+            );
         }
         line
     }
@@ -104,10 +110,10 @@ impl DecisionReply {
     /// What the policy says of a request that is not just refused.
     fn add_instead(&self, line: &mut String) {
         if let Some(target) = &self.target {
-            add(line, format_args!("; divert it to `{}`", say::one_line(target)));
+            add(line, format_args!("; divert it to `{}`", terminal::one_line(target)));
         }
         if let Some(tag) = &self.tag {
-            add(line, format_args!("; serve the fallback `{}`", say::one_line(tag)));
+            add(line, format_args!("; serve the fallback `{}`", terminal::one_line(tag)));
         }
         if let Some(Response { status }) = &self.response {
             add(line, format_args!("; serve the policy's own response, status {status}"));
@@ -128,7 +134,7 @@ pub(crate) fn problem(status: StatusCode, body: &[u8]) -> String {
 
 /// On one line, and not longer than a few.
 pub(super) fn shortened(text: &str) -> String {
-    say::escaped(&text.trim().chars().take(PROBLEM_CHARS_MAX).collect::<String>())
+    terminal::escaped(&text.trim().chars().take(PROBLEM_CHARS_MAX).collect::<String>())
 }
 
 /// `us` rounded up to what is shown of it: whoever comes then does not come too early.
@@ -140,7 +146,7 @@ fn later(us: u64) -> String {
         (1_000, 1_000),
     ];
     let shown = UNITS.iter().find(|(from, _)| us >= *from).map_or(1, |(_, unit)| *unit);
-    words::span(Micros::new(us.next_multiple_of(shown)))
+    human::span(Micros::new(us.next_multiple_of(shown)))
 }
 
 fn add(line: &mut String, what: std::fmt::Arguments<'_>) {

@@ -8,7 +8,7 @@ use sluicegate::policy::{Document, PolicySet, Rules};
 use sluicegate::{Cost, Micros, Patience, Rate, RuleSet, Settlement, TokenBucket, Verb};
 
 use super::*;
-use crate::gate::ServerEngine;
+use crate::engine::ServerEngine;
 
 const POLICIES: &str = "policies:
   - { name: plain, rules: [ { fixed_window: { limit: 2, window: 1d } } ] }
