@@ -61,7 +61,7 @@ impl Decider {
             }
             Self::Redis(redis) => redis.runtime.block_on(redis.engine.turn_at(at).decide(request)),
         };
-        decided.map(|passage| passage.answer)
+        decided.map(|admission| admission.answer)
     }
 
     /// The policies in force.

@@ -48,7 +48,7 @@ struct TokenRegistry {
 /// What stands before those who come to one address.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerAuth {
-    callers: Arc<Authenticator>,
+    authenticator: Arc<Authenticator>,
     wire: Wire,
     /// Who shows no token does not get in.
     requires: bool,
@@ -144,14 +144,18 @@ impl Authenticator {
     }
 
     /// What stands before `address`. One that nobody knows is one that others can reach.
-    pub(crate) fn door(self: &Arc<Self>, wire: Wire, address: Option<&Listen>) -> ListenerAuth {
+    pub(crate) fn listener_auth(
+        self: &Arc<Self>,
+        wire: Wire,
+        address: Option<&Listen>,
+    ) -> ListenerAuth {
         let requires = match self.known.as_ref().map(|known| known.required) {
             None | Some(TokensRequired::Never) => false,
             Some(TokensRequired::Always) => true,
             Some(TokensRequired::Remote) => !address.is_some_and(Listen::is_local),
         };
         let app = self.apps[wire as usize].clone();
-        ListenerAuth { callers: Arc::clone(self), wire, requires, app }
+        ListenerAuth { authenticator: Arc::clone(self), wire, requires, app }
     }
 
     /// How many were refused on `wire`, by reason.
@@ -164,7 +168,7 @@ impl Authenticator {
 impl ListenerAuth {
     /// Whether there are tokens, and what is shown is looked at.
     pub(crate) fn has_tokens(&self) -> bool {
-        self.callers.known.is_some()
+        self.authenticator.known.is_some()
     }
 
     /// Whether who shows no token does not get in.
@@ -182,7 +186,7 @@ impl ListenerAuth {
         secret: Option<&[u8]>,
         at: impl FnOnce() -> Micros,
     ) -> Result<Caller, CallerError> {
-        let Some(known) = &self.callers.known else { return Ok(self.believed()) };
+        let Some(known) = &self.authenticator.known else { return Ok(self.believed()) };
         match secret {
             Some(secret) => known.caller(secret, at()),
             None if self.requires => Err(CallerError::Missing),
@@ -202,7 +206,7 @@ impl ListenerAuth {
     /// [`CallerError`]: the token was revoked, or has ended.
     #[inline]
     pub(crate) fn still(&self, caller: &mut Caller, at: Micros) -> Result<(), CallerError> {
-        let (Some(known), Caller::Token(token, seen)) = (&self.callers.known, caller) else {
+        let (Some(known), Caller::Token(token, seen)) = (&self.authenticator.known, caller) else {
             return Ok(());
         };
         let generation = known.generation.load(Ordering::Acquire);
@@ -216,7 +220,7 @@ impl ListenerAuth {
 
     /// Counts `refused`, which is told the caller.
     pub(crate) fn note(&self, refused: CallerError) -> CallerError {
-        self.callers.refused[self.wire as usize][refused.place()].fetch_add(1, Relaxed);
+        self.authenticator.refused[self.wire as usize][refused.place()].fetch_add(1, Relaxed);
         refused
     }
 }

@@ -1,4 +1,4 @@
-//! The engine that every wire asks, and what is seen of its answers.
+//! The engine that every wire asks, and the observer that counts and traces its answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,14 +35,14 @@ pub(crate) struct ServerEngine<S = AnyStore> {
 /// Counts and traces decisions.
 #[derive(Debug)]
 pub(crate) struct EngineObserver {
-    eyes: Telemetry,
+    telemetry: Telemetry,
     traces: Option<Traces>,
 }
 
 impl<S: Store + 'static> ServerEngine<S> {
-    /// The gate to `engine`, whose decisions are seen by `eyes` and traced.
-    pub(crate) fn watched(engine: Engine<S>, eyes: Telemetry, traces: Option<Traces>) -> Self {
-        Self { engine: Arc::new(engine.observed_by(EngineObserver { eyes, traces })) }
+    /// `engine`, whose decisions `telemetry` counts and `traces` records.
+    pub(crate) fn watched(engine: Engine<S>, telemetry: Telemetry, traces: Option<Traces>) -> Self {
+        Self { engine: Arc::new(engine.observed_by(EngineObserver { telemetry, traces })) }
     }
 
     /// A turn for what came in now over `wire`.
@@ -95,7 +95,7 @@ impl<S: Store + 'static> ServerEngine<S> {
                 }
             }
         };
-        tokio::join!(saying, paying, self.eyes().keep(stop));
+        tokio::join!(saying, paying, self.telemetry().keep(stop));
     }
 
     /// Pays what this server still owes the store, as far as that answers within a second: a server that
@@ -114,17 +114,17 @@ impl<S: Store + 'static> ServerEngine<S> {
 
     /// Puts `policies` in force from the next request on.
     pub(crate) fn set_policies(&self, policies: PolicySet) {
-        self.eyes().follow(&policies);
+        self.telemetry().follow(&policies);
         self.engine.set_policies(policies);
     }
 
     /// What operators see of the decisions.
-    pub(crate) fn eyes(&self) -> &Telemetry {
-        &self.engine.observer().eyes
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.engine.observer().telemetry
     }
 
     /// The engine behind it.
-    pub(crate) const fn engine(&self) -> &Arc<Engine<S, EngineObserver>> {
+    pub(crate) const fn inner(&self) -> &Arc<Engine<S, EngineObserver>> {
         &self.engine
     }
 }
@@ -135,7 +135,7 @@ impl Observer for EngineObserver {
 
     #[inline]
     fn begin(&self) -> DecisionTimer {
-        self.eyes.begin()
+        self.telemetry.begin()
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl Observer for EngineObserver {
         decided: Result<&Admission, &DecideError>,
         begun: DecisionTimer,
     ) {
-        self.eyes.see(&ObservedDecision { wire, request, decided }, begun);
+        self.telemetry.see(&ObservedDecision { wire, request, decided }, begun);
     }
 
     #[inline]
@@ -169,24 +169,25 @@ impl Observer for EngineObserver {
 
 #[cfg(test)]
 impl<S: Store + 'static> ServerEngine<S> {
-    /// The gate to `engine`, with eyes of its own.
+    /// `engine`, with telemetry of its own.
     pub(crate) fn new(engine: Engine<S>) -> Self {
         let policies = engine.policies();
-        let eyes = Telemetry::new(std::num::NonZeroU16::MIN, &policies, false, Default::default());
-        Self::watched(engine, eyes, None)
+        let telemetry =
+            Telemetry::new(std::num::NonZeroU16::MIN, &policies, false, Default::default());
+        Self::watched(engine, telemetry, None)
     }
 }
 
 #[cfg(test)]
 impl ServerEngine {
-    /// A gate to these policies, with state in memory.
+    /// An engine of these policies, with state in memory.
     pub(crate) fn in_memory(policies: PolicySet) -> Arc<Self> {
         Arc::new(Self::new(engine_in_memory(policies)))
     }
 
-    /// The same, whose decisions are seen by `eyes`.
-    pub(crate) fn in_memory_seen_by(policies: PolicySet, eyes: Telemetry) -> Arc<Self> {
-        Arc::new(Self::watched(engine_in_memory(policies), eyes, None))
+    /// The same, whose decisions `telemetry` counts.
+    pub(crate) fn in_memory_seen_by(policies: PolicySet, telemetry: Telemetry) -> Arc<Self> {
+        Arc::new(Self::watched(engine_in_memory(policies), telemetry, None))
     }
 }
 

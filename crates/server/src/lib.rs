@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! serve ─┬─▶ wire      one folder per protocol: HTTP, RESP, RLS, admin
-//!        ├─▶ gate      the engine that all wires ask, and the telemetry that sees each decision
+//!        ├─▶ engine    the engine that all wires ask, and the telemetry that counts each decision
 //!        ├─▶ policies  the policies in force, from files or a catalog
 //!        ├─▶ control   the catalog that a node follows, and the admin API
 //!        └─▶ config    what is configured by file, environment and command line

@@ -98,44 +98,44 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     wire::raise_files_max();
     let (bound, renewal) = wire::bind(config).await?;
     let mut signals = Signals::new()?;
-    let (following, callers, (live, policies, tree)) = match rules {
+    let (following, authenticator, (live, policies, tree)) = match rules {
         RuleSource::Files(rules) => (None, Authenticator::believed(), *rules),
         RuleSource::Catalog(source, descriptors) => {
             let listens = bound.iter().map(Bound::address).collect::<io::Result<Vec<_>>>()?;
             let (following, news) = CatalogSync::start(&config.catalog, &listens).await?;
             let (live, tree) =
                 PolicyManager::of_catalog(following.kind(), source, descriptors, takes(config)?);
-            let callers = Authenticator::by_token(config.catalog.tokens_required);
-            let policies = control::first(news, (&live, &callers), following.revision());
-            (Some(following), callers, (live, policies, tree))
+            let authenticator = Authenticator::by_token(config.catalog.tokens_required);
+            let policies = control::first(news, (&live, &authenticator), following.revision());
+            (Some(following), authenticator, (live, policies, tree))
         }
     };
     let (engine, snapshots) = open(policies, &config.store).await?;
-    let callers = callers
+    let authenticator = authenticator
         .with_app(Wire::Http, config.http.app.as_deref())
         .with_app(Wire::Resp, config.resp.app.as_deref())
         .with_app(Wire::Rls, config.rls.app.as_deref());
-    let callers = Arc::new(callers);
-    warn(config, &bound, &callers)?;
+    let authenticator = Arc::new(authenticator);
+    warn(config, &bound, &authenticator)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet((&engine.policies(), following.is_some()), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
-    let eyes = Telemetry::new(workers, &engine.policies(), is_far, config.admin.keys);
+    let telemetry = Telemetry::new(workers, &engine.policies(), is_far, config.admin.keys);
     let TraceConfig { endpoint, sample } = &config.trace;
     let traces = endpoint.as_ref().map(|to| Traces::start(to.expose(), *sample)).transpose()?;
-    let gate = Arc::new(ServerEngine::watched(engine, eyes, traces));
+    let engine = Arc::new(ServerEngine::watched(engine, telemetry, traces));
     let headers = BudgetHeaders::of(config.rls.headers.as_slice());
     let trusted_peers = TrustedPeers::new(config.http.trusted_peers.as_slice());
-    let limits = RateLimits::new(Arc::clone(&gate), tree, headers);
-    let house = ServerContext {
+    let limits = RateLimits::new(Arc::clone(&engine), tree, headers);
+    let context = ServerContext {
         limits: Arc::new(limits.letting_looks_pass(config.rls.looks_pass)),
         http_headers: BudgetHeaders::of(config.http.headers.as_slice()),
-        gate,
+        engine,
         live: Arc::new(live),
-        callers,
-        office: Arc::new(AdminApi::new(&config.catalog)?),
-        has_own_office: !config.catalog.listen.as_slice().is_empty(),
+        authenticator,
+        admin_api: Arc::new(AdminApi::new(&config.catalog)?),
+        has_own_admin_api: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(trusted_peers.with_hops(config.http.trusted_hops)),
         allowed_hosts: config.server.allowed_hosts.as_slice().into(),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
@@ -147,14 +147,14 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     let delay = config.server.drain_delay.map_or(Duration::ZERO, |Span(delay)| delay);
     let told_twice = async {
         signals.next().await;
-        house.leaving.cancel();
+        context.leaving.cancel();
         // Whoever tells it again does not want to wait for this either.
         tokio::time::timeout(delay, signals.next()).await.ok();
-        house.stop.cancel();
+        context.stop.cancel();
         signals.next().await;
     };
     tokio::select! {
-        served = answer(bound, (snapshots, following), renewal, &house) => served,
+        served = answer(bound, (snapshots, following), renewal, &context) => served,
         () = told_twice => bail!("second stop signal: requests in flight were cut off"),
     }
 }
@@ -186,16 +186,16 @@ async fn answer(
     bound: Vec<Bound>,
     (snapshots, following): (Option<Snapshots>, Option<CatalogSync>),
     renewal: Renewal,
-    house: &ServerContext,
+    context: &ServerContext,
 ) -> Result<()> {
-    let ServerContext { gate, live, callers, office, limits, stop, .. } = house;
-    let told = Subscribers { gate, live, callers, office };
+    let ServerContext { engine, live, authenticator, admin_api, limits, stop, .. } = context;
+    let told = Subscribers { engine, live, authenticator, admin_api };
     if let Some(following) = &following {
         following.open_admin_api(told).await;
     }
     let kept = async {
         if let Some(snapshots) = &snapshots {
-            snapshots.keep(&house.stop).await;
+            snapshots.keep(&context.stop).await;
         }
     };
     let followed = async {
@@ -204,18 +204,18 @@ async fn answer(
         }
     };
     let watched = live.watch(limits.in_force(), stop);
-    let (seen, renewed) = (house.gate.keep(&house.stop), renewal.keep(&house.stop));
-    let counted = store::keep_fleet(house.gate.engine(), house.nodes, stop);
+    let (seen, renewed) = (context.engine.keep(&context.stop), renewal.keep(&context.stop));
+    let counted = store::keep_fleet(context.engine.inner(), context.nodes, stop);
     let (cut_off, (), (), (), (), (), ()) =
-        tokio::join!(wire::serve(bound, house), kept, followed, watched, seen, renewed, counted);
+        tokio::join!(wire::serve(bound, context), kept, followed, watched, seen, renewed, counted);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
     }
-    let gate = Arc::clone(&house.gate);
-    gate.settle_debts().await;
+    let engine = Arc::clone(&context.engine);
+    engine.settle_debts().await;
     // Sending the last spans needs this runtime, so another thread waits for it.
-    let sent = spawn_blocking(move || gate.traces().map(Traces::end)).await;
+    let sent = spawn_blocking(move || engine.traces().map(Traces::end)).await;
     sent.context("traces")?;
     match snapshots {
         Some(snapshots) => snapshots.write().await,
@@ -224,13 +224,14 @@ async fn answer(
 }
 
 /// Says which wires answer everybody who reaches them, and where secrets can be read on the way.
-fn warn(config: &Config, bound: &[Bound], callers: &Arc<Authenticator>) -> io::Result<()> {
+fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) -> io::Result<()> {
     for bound in bound {
         let (wire, address) = (bound.wire(), bound.address()?);
         let asks_who = match wire {
-            Wire::Http | Wire::Rls => callers.door(wire, Some(&address)).requires(),
+            Wire::Http | Wire::Rls => authenticator.listener_auth(wire, Some(&address)).requires(),
             Wire::Resp => {
-                config.resp.password.is_some() || callers.door(wire, Some(&address)).requires()
+                config.resp.password.is_some()
+                    || authenticator.listener_auth(wire, Some(&address)).requires()
             }
             Wire::Admin => false,
             Wire::Catalog => true,

@@ -27,7 +27,7 @@ use crate::wait::{QueuePlace, WAITERS_MAX, WaitQueue, block_on};
 /// # Ok::<(), sluicegate::RangeError>(())
 /// ```
 pub struct ConcurrencyLimiter {
-    gate: Mutex<PermitQueue>,
+    queue: Mutex<PermitQueue>,
 }
 
 #[derive(Debug)]
@@ -63,12 +63,12 @@ impl ConcurrencyLimiter {
     /// [`RangeError`] unless `1 <= limit <= 2^32`.
     pub fn new(limit: u64) -> Result<Self, RangeError> {
         let limit = checked(limit)?;
-        Ok(Self { gate: Mutex::new(PermitQueue { limit, held: 0, line: WaitQueue::default() }) })
+        Ok(Self { queue: Mutex::new(PermitQueue { limit, held: 0, line: WaitQueue::default() }) })
     }
 
     /// A permit, if there is one and nobody waits for it.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        self.gate().enter(&QueuePlace::default()).then(|| Permit { limiter: self })
+        self.queue().enter(&QueuePlace::default()).then(|| Permit { limiter: self })
     }
 
     /// A permit that is not bound to this reference.
@@ -84,7 +84,9 @@ impl ConcurrencyLimiter {
     /// # Ok::<(), sluicegate::RangeError>(())
     /// ```
     pub fn try_acquire_owned(self: &Arc<Self>) -> Option<OwnedPermit> {
-        self.gate().enter(&QueuePlace::default()).then(|| OwnedPermit { limiter: Arc::clone(self) })
+        self.queue()
+            .enter(&QueuePlace::default())
+            .then(|| OwnedPermit { limiter: Arc::clone(self) })
     }
 
     /// Waits for a permit. Dropping the future gives its place in line back; a future that is neither
@@ -124,23 +126,23 @@ impl ConcurrencyLimiter {
     /// [`RangeError`] unless `1 <= limit <= 2^32`; the old limit stays.
     pub fn set_limit(&self, limit: u64) -> Result<(), RangeError> {
         let limit = checked(limit)?;
-        self.change(|gate| gate.limit = limit);
+        self.change(|queue| queue.limit = limit);
         Ok(())
     }
 
     /// Permits that may be held at once.
     pub fn limit(&self) -> u64 {
-        self.gate().limit
+        self.queue().limit
     }
 
     /// Permits that are held.
     pub fn held(&self) -> u64 {
-        self.gate().held
+        self.queue().held
     }
 
     /// Callers that wait.
     pub fn waiting(&self) -> usize {
-        self.gate().line.len()
+        self.queue().line.len()
     }
 
     async fn enter(&self) -> Result<(), QueueFull> {
@@ -149,22 +151,22 @@ impl ConcurrencyLimiter {
     }
 
     fn release(&self) {
-        self.change(|gate| gate.held -= 1);
+        self.change(|queue| queue.held -= 1);
     }
 
     /// A change for the better, after which the first in line asks again.
     fn change(&self, change: impl FnOnce(&mut PermitQueue)) {
         let calls = {
-            let mut gate = self.gate();
-            change(&mut gate);
-            gate.line.call_first()
+            let mut queue = self.queue();
+            change(&mut queue);
+            queue.line.call_first()
         };
         calls.make();
     }
 
-    /// The gate, also after a panic elsewhere: each change of it is one assignment.
-    fn gate(&self) -> MutexGuard<'_, PermitQueue> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The queue, also after a panic elsewhere: each change of it is one assignment.
+    fn queue(&self) -> MutexGuard<'_, PermitQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,12 +188,12 @@ struct PermitWaiter<'a> {
 impl PermitWaiter<'_> {
     fn poll(&mut self, waker: &Waker) -> Poll<Result<(), QueueFull>> {
         let (result, calls) = {
-            let mut gate = self.limiter.gate();
-            if gate.enter(&self.place) {
+            let mut queue = self.limiter.queue();
+            if queue.enter(&self.place) {
                 // The next may find a permit too.
-                (Poll::Ready(Ok(())), gate.line.leave(&mut self.place))
+                (Poll::Ready(Ok(())), queue.line.leave(&mut self.place))
             } else {
-                match gate.line.wait(&mut self.place, Cost::ONE, waker) {
+                match queue.line.wait(&mut self.place, Cost::ONE, waker) {
                     Ok(calls) => (Poll::Pending, calls),
                     Err(_) => return Poll::Ready(Err(QueueFull)),
                 }
@@ -205,7 +207,7 @@ impl PermitWaiter<'_> {
 impl Drop for PermitWaiter<'_> {
     fn drop(&mut self) {
         if self.place.is_taken() {
-            let calls = self.limiter.gate().line.leave(&mut self.place);
+            let calls = self.limiter.queue().line.leave(&mut self.place);
             calls.make();
         }
     }
@@ -225,7 +227,7 @@ impl Drop for OwnedPermit {
 
 impl fmt::Debug for ConcurrencyLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PermitQueue { limit, held, line } = &*self.gate();
+        let PermitQueue { limit, held, line } = &*self.queue();
         f.debug_struct("ConcurrencyLimiter")
             .field("limit", limit)
             .field("held", held)

@@ -36,7 +36,7 @@ fn orders(key: &str) -> Request<'_> {
 
 fn decide(engine: &Arc<Engine>, request: &Request<'_>, now: Micros) -> Result<Answer, DecideError> {
     let decided = engine.turn_at(now).try_decide(request).expect("memory need not be waited for");
-    decided.map(|passage| passage.answer)
+    decided.map(|admission| admission.answer)
 }
 
 fn at(engine: &Arc<Engine>, request: &Request<'_>, secs: u64) -> Answer {
@@ -158,12 +158,12 @@ async fn the_clock_is_passed_in() {
     let policies = PolicySet::new(Document::parse(POLICIES).unwrap());
     let engine = Arc::new(Engine::new(policies, MemoryStore::new(10), clock.clone()));
     for allowed in [true, true, false] {
-        let passage = engine.turn().decide(&orders("a")).await.unwrap();
-        assert_eq!(passage.answer.decision.allowed(), allowed);
+        let admission = engine.turn().decide(&orders("a")).await.unwrap();
+        assert_eq!(admission.answer.decision.allowed(), allowed);
     }
     clock.advance(Micros::SECOND);
-    let passage = engine.turn().try_decide(&orders("a")).expect("at once").unwrap();
-    assert!(passage.way.passes());
+    let admission = engine.turn().try_decide(&orders("a")).expect("at once").unwrap();
+    assert!(admission.way.passes());
 }
 
 #[test]

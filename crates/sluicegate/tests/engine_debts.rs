@@ -178,7 +178,7 @@ impl Node {
     fn try_ask(&self, policy: &str, verb: Verb, at_ms: u64) -> Result<Answer, DecideError> {
         let request = Request::new(policy, Some(b"key"), verb);
         let turn = self.engine.turn_at(Micros::from_millis(at_ms));
-        at_once(turn.decide(&request)).map(|passage| passage.answer)
+        at_once(turn.decide(&request)).map(|admission| admission.answer)
     }
 
     fn ask(&self, policy: &str, at_ms: u64) -> Answer {

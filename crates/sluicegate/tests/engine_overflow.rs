@@ -53,8 +53,12 @@ async fn pass(engine: &Arc<Engine>, policy: &str) -> Admission {
 async fn over_the_limit_each_policy_has_its_way() {
     let engine = engine();
     for policy in ["reject", "tag", "divert", "shadow"] {
-        let passage = pass(&engine, policy).await;
-        assert_eq!((passage.way, passage.held), (Disposition::Allowed, Micros::ZERO), "{policy}");
+        let admission = pass(&engine, policy).await;
+        assert_eq!(
+            (admission.way, admission.held),
+            (Disposition::Allowed, Micros::ZERO),
+            "{policy}"
+        );
     }
     assert_eq!(pass(&engine, "reject").await.way, Disposition::Refused);
     assert_eq!(pass(&engine, "tag").await.way.fallback(), Some(&Fallback::Tag("cached".into())));
@@ -74,8 +78,8 @@ async fn a_queue_holds_requests_at_the_rate_and_refuses_who_would_wait_too_long(
             callers.spawn(async move { (pass(&engine, policy).await, Instant::now()) });
         }
         let mut passed_at = Vec::new();
-        for (passage, at) in callers.join_all().await {
-            if passage.way == Disposition::Allowed {
+        for (admission, at) in callers.join_all().await {
+            if admission.way == Disposition::Allowed {
                 passed_at.push((at - begin).as_secs());
             }
         }
@@ -116,7 +120,7 @@ async fn over_the_rate(policy: &'static str, impatient: u64) -> f64 {
             let passing = in_turn(&engine, policy, CHECK, 9);
             let passed = tokio::time::timeout(patience, passing).await;
             let at_s = (Instant::now() - begin).as_secs_f64();
-            passed.is_ok_and(|passage| passage.way == Disposition::Allowed).then_some(at_s)
+            passed.is_ok_and(|admission| admission.way == Disposition::Allowed).then_some(at_s)
         });
         tokio::time::sleep(EVERY).await;
     }
@@ -149,8 +153,8 @@ async fn other_verbs_have_no_overflow() {
     pass(&engine, "queue").await;
     let peek = Request::new("queue", Some(b"alice"), Verb::Peek { cost: Cost::ONE });
     let peek = peek.with_patience(Patience::Policy);
-    let passage = engine.turn().decide(&peek).await.expect("the store is in memory");
-    assert_eq!((passage.way, passage.held), (Disposition::Refused, Micros::ZERO));
+    let admission = engine.turn().decide(&peek).await.expect("the store is in memory");
+    assert_eq!((admission.way, admission.held), (Disposition::Refused, Micros::ZERO));
 }
 
 #[tokio::test]
@@ -159,11 +163,11 @@ async fn what_nobody_has_to_be_waited_for_is_decided_at_once() {
     for policy in ["reject", "tag", "divert", "shadow"] {
         let request = Request::new(policy, Some(b"alice"), CHECK).with_patience(Patience::Policy);
         for expected in [Some(Disposition::Allowed), None] {
-            let passage = engine.turn().try_decide(&request).expect(policy).unwrap();
+            let admission = engine.turn().try_decide(&request).expect(policy).unwrap();
             let other = Request { key: Some(b"bob"), ..request.clone() };
             let awaited = engine.turn().decide(&other).await;
-            assert_eq!(passage.way, awaited.unwrap().way, "{policy}: both ways say the same");
-            assert_eq!(passage.way == Disposition::Allowed, expected.is_some(), "{policy}");
+            assert_eq!(admission.way, awaited.unwrap().way, "{policy}: both ways say the same");
+            assert_eq!(admission.way == Disposition::Allowed, expected.is_some(), "{policy}");
         }
     }
     let queued = Request::new("queue", Some(b"alice"), CHECK).with_patience(Patience::Policy);
@@ -189,16 +193,16 @@ async fn what_rules_delay_is_held_for_who_cannot_and_refused_if_that_is_too_long
     for _ in 0..12 {
         let engine = Arc::clone(&engine);
         callers.spawn(async move {
-            let passage = in_turn(&engine, "leaky", CHECK, 4).await;
-            (passage, (Instant::now() - begin).as_secs())
+            let admission = in_turn(&engine, "leaky", CHECK, 4).await;
+            (admission, (Instant::now() - begin).as_secs())
         });
     }
     let (mut passed_at, mut refused_at) = (Vec::new(), Vec::new());
-    for (passage, at) in callers.join_all().await {
-        match passage.way {
+    for (admission, at) in callers.join_all().await {
+        match admission.way {
             Disposition::Allowed => passed_at.push(at),
             Disposition::Refused => {
-                assert!(passage.answer.decision.retry_after() > Some(Micros::ZERO));
+                assert!(admission.answer.decision.retry_after() > Some(Micros::ZERO));
                 refused_at.push(at);
             }
             other => panic!("{other:?}"),
@@ -209,9 +213,9 @@ async fn what_rules_delay_is_held_for_who_cannot_and_refused_if_that_is_too_long
     // Those who were refused have taken nothing.
     assert_eq!(in_turn(&engine, "leaky", CHECK, 4).await.held, Micros::from_secs(1));
     for _ in 0..3 {
-        let passage = in_turn(&engine, "quiet", CHECK, 4).await;
+        let admission = in_turn(&engine, "quiet", CHECK, 4).await;
         assert_eq!(
-            (passage.way, passage.held),
+            (admission.way, admission.held),
             (Disposition::Allowed, Micros::ZERO),
             "nothing is held"
         );
@@ -260,11 +264,11 @@ async fn what_a_policy_does_over_its_limit_it_does_with_callers_that_would_wait(
         assert_eq!(pass(&engine, policy).await.way, Disposition::Allowed);
         let request = Request::new(policy, Some(b"alice"), reserve.clone());
         let request = request.with_patience(Patience::Policy);
-        let passage = engine.turn().decide(&request).await.expect("the store is in memory");
-        assert_eq!(passage.held, Micros::ZERO, "{policy}: it brought its own wait");
-        ways.push(passage.way);
+        let admission = engine.turn().decide(&request).await.expect("the store is in memory");
+        assert_eq!(admission.held, Micros::ZERO, "{policy}: it brought its own wait");
+        ways.push(admission.way);
         let at_once = engine.turn().try_decide(&request).expect("it is in memory");
-        assert_eq!(at_once.as_ref().map(|passage| &passage.way), Ok(&ways[ways.len() - 1]));
+        assert_eq!(at_once.as_ref().map(|admission| &admission.way), Ok(&ways[ways.len() - 1]));
     }
     assert!(matches!(
         ways[..],
@@ -305,8 +309,8 @@ async fn a_held_request_is_decided_by_the_policies_that_are_in_force_by_then() {
         // What was used before is under these rules from now on.
         let check = Request::new("log", Some(b"alice"), Verb::Check { cost: Cost::ONE });
         engine.turn().decide(&check).await.ok();
-        let passage = holding.await.expect("it does not panic");
-        assert_eq!((passage.way, passage.held), (way, held), "{policies}");
+        let admission = holding.await.expect("it does not panic");
+        assert_eq!((admission.way, admission.held), (way, held), "{policies}");
         assert_eq!(engine.held(), 0);
     }
 }

@@ -118,7 +118,7 @@ fn try_ask_of(
     let turn = engine.turn_at(Micros::from_millis(at_ms));
     let mut deciding = pin!(turn.decide(&request));
     match deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(decided) => decided.map(|passage| passage.answer),
+        Poll::Ready(decided) => decided.map(|admission| admission.answer),
         Poll::Pending => unreachable!("the store in these tests answers at once"),
     }
 }

@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `vectors` | writes the kernel's answers and the schema into `spec/` |
 //! | `vectors --check` | fails if they are not what the kernel says |
+//! | `texts` | writes `docs/texts.txt`, every text that users see |
+//! | `texts --check` | fails if it is not what the code says |
 //! | `soak [DECISIONS]` | so many single decisions at 7/s, in release (10^9 by default) |
-//! | `tidy` | the walls of the house (`tests/tidy.rs`): sizes, docs, arrows |
+//! | `tidy` | what ARCHITECTURE.md promises (`tests/tidy.rs`): sizes, docs, arrows |
 
 pub mod cargo;
 pub mod seams;
+pub mod texts;
 pub mod vectors;
 
 use anyhow::{Result, bail};
@@ -21,10 +24,14 @@ pub fn run(args: &[&str]) -> Result<String> {
     match args {
         ["vectors"] => vectors::write(),
         ["vectors", "--check"] => vectors::check(),
+        ["texts"] => texts::write(),
+        ["texts", "--check"] => texts::check(),
         ["soak"] => cargo::soak(cargo::SOAK_DECISIONS),
         ["soak", decisions] => cargo::soak(decisions.parse()?),
         ["tidy"] => cargo::tidy(),
-        _ => bail!("usage: cargo xtask vectors [--check] | soak [DECISIONS] | tidy"),
+        _ => bail!(
+            "usage: cargo xtask vectors [--check] | texts [--check] | soak [DECISIONS] | tidy"
+        ),
     }
 }
 

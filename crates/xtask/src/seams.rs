@@ -152,13 +152,13 @@ mod tests {
     #[test]
     fn modules_that_know_one_another_are_found() {
         let files = [
-            ("crates/server/src/gate.rs", "use crate::eyes::Eyes;\n"),
-            ("crates/server/src/eyes/mod.rs", "use crate::{say, store};\n"),
-            ("crates/server/src/store.rs", "use crate::gate::Gate;\n"),
-            ("crates/server/src/say.rs", ""),
+            ("crates/server/src/engine.rs", "use crate::telemetry::Telemetry;\n"),
+            ("crates/server/src/telemetry/mod.rs", "use crate::{log, store};\n"),
+            ("crates/server/src/store.rs", "use crate::engine::ServerEngine;\n"),
+            ("crates/server/src/log.rs", ""),
         ];
         let found = problems_of(&files);
-        let circle = "modules of crates/server/src/ know one another in a circle: eyes -> store -> gate -> eyes";
+        let circle = "modules of crates/server/src/ know one another in a circle: engine -> telemetry -> store -> engine";
         assert_eq!(found, [circle]);
         assert_eq!(problems_of(&files[..2]), [""; 0]);
     }

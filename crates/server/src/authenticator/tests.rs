@@ -8,7 +8,7 @@ use super::*;
 
 /// Tokens as a catalog publishes them. Their secrets are their ids.
 pub(crate) struct Stage {
-    pub(crate) callers: Arc<Authenticator>,
+    pub(crate) authenticator: Arc<Authenticator>,
     held: CatalogSnapshot,
     revision: i64,
 }
@@ -20,8 +20,8 @@ impl Stage {
     /// Of app `shop`: `good`, which may do everything that is asked of wires, `checks`, `refunds`,
     /// `reads` (policies alone) and `ended`; of app `other`: `foreign`. `revoked` was revoked.
     pub(crate) fn set(required: TokensRequired) -> Self {
-        let callers = Arc::new(Authenticator::by_token(required));
-        let mut stage = Self { callers, held: CatalogSnapshot::default(), revision: 0 };
+        let authenticator = Arc::new(Authenticator::by_token(required));
+        let mut stage = Self { authenticator, held: CatalogSnapshot::default(), revision: 0 };
         let end = ms(END);
         stage.publish([
             token("good", "shop", &[Scope::Check, Scope::Refund], end),
@@ -45,7 +45,7 @@ impl Stage {
             policies: vec![],
             tokens,
         });
-        self.callers.set(news.tokens.expect("there are some"));
+        self.authenticator.set(news.tokens.expect("there are some"));
     }
 
     pub(crate) fn revoke(&mut self, id: &str) {
@@ -53,19 +53,19 @@ impl Stage {
         self.publish([PublishedToken { is_revoked: true, ..token }]);
     }
 
-    pub(crate) fn door(&self, wire: Wire, address: &str) -> ListenerAuth {
-        self.callers.door(wire, Some(&address.parse().expect("an address")))
+    pub(crate) fn listener_auth(&self, wire: Wire, address: &str) -> ListenerAuth {
+        self.authenticator.listener_auth(wire, Some(&address.parse().expect("an address")))
     }
 
     /// How many were refused, by reason, where there were any.
     pub(crate) fn refused(&self, wire: Wire) -> Vec<(&'static str, u64)> {
-        self.callers.refused(wire).filter(|(_, count)| *count > 0).collect()
+        self.authenticator.refused(wire).filter(|(_, count)| *count > 0).collect()
     }
 }
 
-/// A door that is open.
+/// An address that needs no token.
 pub(crate) fn open_door(wire: Wire) -> ListenerAuth {
-    Arc::new(Authenticator::believed()).door(wire, None)
+    Arc::new(Authenticator::believed()).listener_auth(wire, None)
 }
 
 const LOOPBACK: &str = "127.0.0.1:1";
@@ -90,11 +90,11 @@ fn token(id: &str, app: &str, scopes: &[Scope], expires_at: i64) -> PublishedTok
 
 /// For whom a request is decided that shows `secret`, and says that it is of `app`.
 fn asks(
-    door: &ListenerAuth,
+    listener_auth: &ListenerAuth,
     secret: Option<&str>,
     app: Option<&str>,
 ) -> Result<Option<String>, CallerError> {
-    let caller = door.admit(secret.map(str::as_bytes), || NOW)?;
+    let caller = listener_auth.admit(secret.map(str::as_bytes), || NOW)?;
     caller.may(Scope::Check)?;
     Ok(caller.app(app)?.map(str::to_owned))
 }
@@ -113,18 +113,19 @@ fn a_token_is_required_where_others_can_come_from_unless_it_is_said_otherwise() 
         (Always, "unix:/s", true),
         (Never, ELSEWHERE, false),
     ] {
-        let door = Stage::set(required).door(Wire::Http, address);
-        assert_eq!(door.requires(), expected, "{required:?} {address}");
+        let listener_auth = Stage::set(required).listener_auth(Wire::Http, address);
+        assert_eq!(listener_auth.requires(), expected, "{required:?} {address}");
     }
-    assert!(Stage::set(Remote).callers.door(Wire::Http, None).requires());
+    assert!(Stage::set(Remote).authenticator.listener_auth(Wire::Http, None).requires());
     assert!(!open_door(Wire::Http).requires());
 }
 
 #[test]
 fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
     let stage = Stage::set(TokensRequired::Remote);
-    let doors = [LOOPBACK, ELSEWHERE].map(|address| stage.door(Wire::Http, address));
-    for door in &doors {
+    let listener_auths =
+        [LOOPBACK, ELSEWHERE].map(|address| stage.listener_auth(Wire::Http, address));
+    for listener_auth in &listener_auths {
         for (secret, app, expected) in [
             ("good", None, Ok("shop")),
             ("good", Some("shop"), Ok("shop")),
@@ -138,10 +139,10 @@ fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
             ("never was", Some("shop"), Err(CallerError::Unknown)),
         ] {
             let expected = expected.map(|app| Some(app.to_owned()));
-            assert_eq!(asks(door, Some(secret), app), expected, "{secret} {app:?}");
+            assert_eq!(asks(listener_auth, Some(secret), app), expected, "{secret} {app:?}");
         }
     }
-    let [loopback, elsewhere] = &doors;
+    let [loopback, elsewhere] = &listener_auths;
     assert_eq!(asks(loopback, None, Some("any")), Ok(Some("any".to_owned())));
     assert_eq!(asks(loopback, None, None), Ok(None));
     assert_eq!(asks(elsewhere, None, Some("any")), Err(CallerError::Missing));
@@ -149,63 +150,64 @@ fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
 
 #[test]
 fn without_a_catalog_nobody_looks_at_what_is_shown() {
-    let door = open_door(Wire::Http);
+    let listener_auth = open_door(Wire::Http);
     let clock = || -> Micros { panic!("nobody wants to know") };
-    let caller = door.admit(Some(b"what is it"), clock).unwrap();
+    let caller = listener_auth.admit(Some(b"what is it"), clock).unwrap();
     assert_eq!(caller.app(Some("any")), Ok(Some("any")));
     assert_eq!(caller.may(Scope::Refund), Ok(()));
 }
 
 #[test]
 fn before_the_catalog_was_heard_of_no_token_is_good() {
-    let callers = Arc::new(Authenticator::by_token(TokensRequired::Remote));
-    let door = callers.door(Wire::Http, Some(&LOOPBACK.parse().unwrap()));
-    assert_eq!(asks(&door, Some("good"), None), Err(CallerError::Unknown));
+    let authenticator = Arc::new(Authenticator::by_token(TokensRequired::Remote));
+    let listener_auth = authenticator.listener_auth(Wire::Http, Some(&LOOPBACK.parse().unwrap()));
+    assert_eq!(asks(&listener_auth, Some("good"), None), Err(CallerError::Unknown));
 }
 
 #[test]
 fn who_was_let_in_goes_when_the_token_does() {
     let mut stage = Stage::set(TokensRequired::Always);
-    let door = stage.door(Wire::Resp, LOOPBACK);
-    let mut callers = ["good", "checks"].map(|id| door.admit(Some(id.as_bytes()), || NOW).unwrap());
-    for caller in &mut callers {
-        assert_eq!(door.still(caller, Micros::new(END.get() - 1_000)), Ok(()));
-        assert_eq!(door.still(caller, END), Err(CallerError::Expired));
+    let listener_auth = stage.listener_auth(Wire::Resp, LOOPBACK);
+    let mut authenticator =
+        ["good", "checks"].map(|id| listener_auth.admit(Some(id.as_bytes()), || NOW).unwrap());
+    for caller in &mut authenticator {
+        assert_eq!(listener_auth.still(caller, Micros::new(END.get() - 1_000)), Ok(()));
+        assert_eq!(listener_auth.still(caller, END), Err(CallerError::Expired));
     }
     stage.revoke("good");
-    let [good, checks] = &mut callers;
+    let [good, checks] = &mut authenticator;
     for _ in 0..2 {
-        assert_eq!(door.still(good, NOW), Err(CallerError::Unknown));
-        assert_eq!(door.still(checks, NOW), Ok(()));
+        assert_eq!(listener_auth.still(good, NOW), Err(CallerError::Unknown));
+        assert_eq!(listener_auth.still(checks, NOW), Ok(()));
     }
 }
 
 #[test]
 fn what_was_used_is_told_once_also_of_a_token_that_is_revoked_meanwhile() {
     let mut stage = Stage::set(TokensRequired::Always);
-    let door = stage.door(Wire::Http, LOOPBACK);
-    assert_eq!(stage.callers.used(), []);
+    let listener_auth = stage.listener_auth(Wire::Http, LOOPBACK);
+    assert_eq!(stage.authenticator.used(), []);
     let at = ms(NOW);
     let told = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), at)).collect::<Vec<_>>();
     for secret in ["good", "ended", "nobody"] {
-        asks(&door, Some(secret), None).ok();
+        asks(&listener_auth, Some(secret), None).ok();
     }
-    assert_eq!(stage.callers.used(), told(&["good"]));
-    assert_eq!(stage.callers.used(), []);
-    asks(&door, Some("checks"), None).unwrap();
-    asks(&door, Some("foreign"), None).unwrap();
+    assert_eq!(stage.authenticator.used(), told(&["good"]));
+    assert_eq!(stage.authenticator.used(), []);
+    asks(&listener_auth, Some("checks"), None).unwrap();
+    asks(&listener_auth, Some("foreign"), None).unwrap();
     stage.revoke("checks");
-    assert_eq!(stage.callers.used(), told(&["checks", "foreign"]));
-    assert_eq!(stage.callers.used(), []);
+    assert_eq!(stage.authenticator.used(), told(&["checks", "foreign"]));
+    assert_eq!(stage.authenticator.used(), []);
     assert_eq!(Authenticator::believed().used(), []);
 }
 
 #[test]
 fn refusals_are_counted_by_wire_and_reason() {
     let stage = Stage::set(TokensRequired::Always);
-    let door = stage.door(Wire::Rls, LOOPBACK);
+    let listener_auth = stage.listener_auth(Wire::Rls, LOOPBACK);
     for refused in [CallerError::Missing, CallerError::Scope(Scope::Refund), CallerError::Missing] {
-        assert_eq!(door.note(refused), refused);
+        assert_eq!(listener_auth.note(refused), refused);
     }
     assert_eq!(stage.refused(Wire::Rls), [("missing", 2), ("scope", 1)]);
     assert_eq!(stage.refused(Wire::Http), []);

@@ -5,7 +5,7 @@
 //!    ▲ ▲       └─ SyncState ─▶ kept: the file
 //!    │ │            ├─▶ publish ─▶ Redis, for programs that go there themselves, and other nodes
 //!    │ └────────────┴── clerk: what this node holds, tokens that were used
-//!    └─ admin API ◀─ office ◀─ wire                     budgets ─▶ engine
+//!    └─ admin API ◀─ admin_api ◀─ wire                  budgets ─▶ engine
 //! ```
 
 mod admin_api;

@@ -23,7 +23,7 @@ const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Tells until `stop`, and which tokens were used once more then.
 pub(super) async fn keep(
     mut presence: Presence,
-    callers: &Authenticator,
+    authenticator: &Authenticator,
     mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
@@ -37,7 +37,7 @@ pub(super) async fn keep(
             }
             if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
                 used_at = Some(Instant::now());
-                record_used_tokens(callers, &catalog).await;
+                record_used_tokens(authenticator, &catalog).await;
             }
         }
         tokio::select! {
@@ -49,12 +49,12 @@ pub(super) async fn keep(
     }
     let catalog = holding.borrow().catalog.clone();
     if let Some(catalog) = catalog {
-        record_used_tokens(callers, &catalog).await;
+        record_used_tokens(authenticator, &catalog).await;
     }
 }
 
-async fn record_used_tokens(callers: &Authenticator, catalog: &Catalog) {
-    let used = callers.used();
+async fn record_used_tokens(authenticator: &Authenticator, catalog: &Catalog) {
+    let used = authenticator.used();
     let noted = timeout(USED_WAIT_MAX, catalog.record_tokens_used(&used)).await;
     if !matches!(noted, Ok(Ok(()))) {
         tracing::debug!("catalog: could not report token use");

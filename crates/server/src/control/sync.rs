@@ -80,10 +80,10 @@ pub(super) struct SyncState {
 /// What is told of what is news.
 #[derive(Clone, Copy)]
 pub(crate) struct Subscribers<'a> {
-    pub(crate) gate: &'a Arc<ServerEngine>,
+    pub(crate) engine: &'a Arc<ServerEngine>,
     pub(crate) live: &'a PolicyManager,
-    pub(crate) callers: &'a Authenticator,
-    pub(crate) office: &'a AdminApi,
+    pub(crate) authenticator: &'a Authenticator,
+    pub(crate) admin_api: &'a AdminApi,
 }
 
 impl CatalogSync {
@@ -145,7 +145,7 @@ impl CatalogSync {
     /// beside that, however long it takes.
     pub(crate) async fn keep(self, told: Subscribers<'_>, stop: &CancellationToken) {
         let Self { looks, presence, kept } = self;
-        let redis = told.gate.engine().store().on_redis();
+        let redis = told.engine.inner().store().on_redis();
         let (tell, holding) = watch::channel(looks.holding());
         let published = async {
             if let Some(redis) = redis {
@@ -156,7 +156,7 @@ impl CatalogSync {
         tokio::join!(
             opening.keep(holding.clone(), stop),
             looks.keep(&told, redis.map(RedisBackend::revisions), &tell, stop),
-            node_reporter::keep(presence, told.callers, holding.clone(), stop),
+            node_reporter::keep(presence, told.authenticator, holding.clone(), stop),
             cache_file::keep(&kept, holding.clone(), stop),
             published,
         );
@@ -200,7 +200,7 @@ impl Poller {
         tokio::select! {
             // Nodes that started together do not ask together for ever.
             () = sleep(pause.mul_f64(0.9 + 0.2 * fastrand::f64())) => {}
-            () = told.office.changed() => {}
+            () = told.admin_api.changed() => {}
             () = later => {}
         }
     }
@@ -254,7 +254,7 @@ impl AdminApiOpener<'_> {
     /// Opens the admin API once the catalog is there, or not before `stop`.
     async fn keep(&self, mut holding: watch::Receiver<SyncState>, stop: &CancellationToken) {
         let opened = async {
-            while !self.told.office.is_open() {
+            while !self.told.admin_api.is_open() {
                 // An error is that nobody looks any more, and then this ends as well.
                 if holding.wait_for(|holding| holding.catalog.is_some()).await.is_err() {
                     return;
@@ -272,14 +272,14 @@ impl AdminApiOpener<'_> {
         let opened = async {
             // Connections of its own: however many people ask, a look need not wait for one.
             let catalog = Catalog::join(&self.url).await?;
-            let catalog = catalog.keeping_versions(self.told.office.versions_max());
+            let catalog = catalog.keeping_versions(self.told.admin_api.versions_max());
             let setup = setup(&catalog).await?;
             Ok::<_, sluicegate_control::Error>((catalog, setup))
         };
         let opened = timeout(wait, opened).await;
         let (catalog, setup) = opened.context("no answer in time")??;
-        let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.gate)));
-        self.told.office.open(&Api::new(catalog, Arc::new(WallClock), setup, budgets));
+        let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.engine)));
+        self.told.admin_api.open(&Api::new(catalog, Arc::new(WallClock), setup, budgets));
         Ok(())
     }
 }
@@ -287,10 +287,10 @@ impl AdminApiOpener<'_> {
 impl Subscribers<'_> {
     fn take(&self, news: CatalogDelta, revision: i64) {
         if let Some(tokens) = &news.tokens {
-            self.callers.set(Arc::clone(tokens));
+            self.authenticator.set(Arc::clone(tokens));
         }
-        if let Some(policies) = self.live.take(&self.gate.engine().policies(), news, revision) {
-            self.gate.set_policies(policies);
+        if let Some(policies) = self.live.take(&self.engine.inner().policies(), news, revision) {
+            self.engine.set_policies(policies);
         }
     }
 }
@@ -298,12 +298,12 @@ impl Subscribers<'_> {
 /// The policies that `news` come to, one after the other, for a server that starts.
 pub(crate) fn first(
     news: Vec<CatalogDelta>,
-    (live, callers): (&PolicyManager, &Authenticator),
+    (live, authenticator): (&PolicyManager, &Authenticator),
     revision: i64,
 ) -> PolicySet {
     news.into_iter().fold(PolicySet::default(), |policies, news| {
         if let Some(tokens) = &news.tokens {
-            callers.set(Arc::clone(tokens));
+            authenticator.set(Arc::clone(tokens));
         }
         live.take(&policies, news, revision).unwrap_or(policies)
     })

@@ -31,9 +31,9 @@ use process::ProcessStats;
 /// What a scrape looks at.
 #[derive(Clone, Debug)]
 pub(crate) struct Scrape {
-    pub(crate) gate: Arc<ServerEngine>,
+    pub(crate) engine: Arc<ServerEngine>,
     pub(crate) live: Arc<PolicyManager>,
-    pub(crate) callers: Arc<Authenticator>,
+    pub(crate) authenticator: Arc<Authenticator>,
 }
 
 /// The names and values of a sample's labels.
@@ -56,7 +56,7 @@ impl Scrape {
     }
 
     fn decisions(&self, families: &mut Families<'_>) -> fmt::Result {
-        let counts = &self.gate.eyes().counts;
+        let counts = &self.engine.telemetry().counts;
         let decisions = counts.decisions();
         let samples = decisions.iter().map(|decisions| {
             let labels = [
@@ -76,13 +76,13 @@ impl Scrape {
         let help = "Requests that failed without a decision";
         families.counters("sluicegate_decision_errors", help, errors)?;
         let refused = DECIDING.iter().flat_map(|wire| {
-            let of_wire = self.callers.refused(*wire);
+            let of_wire = self.authenticator.refused(*wire);
             of_wire.map(|(reason, count)| ([("wire", wire.name()), ("reason", reason)], count))
         });
         let help = "Requests and logins refused by authentication or authorization";
         families.counters("sluicegate_callers_refused", help, refused)?;
         let help = "Policies skipped because more than 16 match one request";
-        let left_out = self.gate.eyes().left_out();
+        let left_out = self.engine.telemetry().left_out();
         families.counter("sluicegate_forward_auth_policies_left_out", help, left_out)?;
         let operations = DECIDING.iter().flat_map(|wire| {
             let of_wire = counts.operations(*wire);
@@ -94,13 +94,13 @@ impl Scrape {
         let help = "Decision time without delays; in memory one in 64 is sampled";
         families.histograms("sluicegate_decision_duration_seconds", help, spans)?;
         let help = "Requests delayed now";
-        families.gauge("sluicegate_held_requests", help, self.gate.engine().held())
+        families.gauge("sluicegate_held_requests", help, self.engine.inner().held())
     }
 
     fn policies(&self, families: &mut Families<'_>) -> fmt::Result {
         let status = self.live.status();
         let help = "Active policies";
-        families.gauge("sluicegate_policies", help, self.gate.engine().policies().len())?;
+        families.gauge("sluicegate_policies", help, self.engine.inner().policies().len())?;
         let help = "Version of the loaded policies: 1 at start, plus one for each change";
         families.gauge("sluicegate_policies_version", help, status.version)?;
         let help = "When the loaded policies were read, seconds since the Unix epoch";
@@ -124,7 +124,7 @@ impl Scrape {
     }
 
     fn store(&self, families: &mut Families<'_>) -> fmt::Result {
-        let engine = self.gate.engine();
+        let engine = self.engine.inner();
         let help = "1 while the store is unavailable";
         let is_open = u64::from(engine.is_without_store());
         families.gauge("sluicegate_store_breaker_open", help, is_open)?;
@@ -147,20 +147,22 @@ impl Scrape {
 
     fn connections(&self, families: &mut Families<'_>) -> fmt::Result {
         let of_wire = |wire: &Wire| ([("wire", wire.name())], *wire);
-        let eyes = self.gate.eyes();
-        let accepted =
-            Wire::ALL.iter().map(of_wire).map(|(l, wire)| (l, eyes.connections(wire).accepted()));
+        let telemetry = self.engine.telemetry();
+        let accepted = Wire::ALL
+            .iter()
+            .map(of_wire)
+            .map(|(l, wire)| (l, telemetry.connections(wire).accepted()));
         let help = "Accepted connections";
         families.counters("sluicegate_connections_accepted", help, accepted)?;
         let open = Wire::ALL.iter().map(of_wire);
-        let open = open.map(|(labels, wire)| (labels, eyes.connections(wire).open()));
+        let open = open.map(|(labels, wire)| (labels, telemetry.connections(wire).open()));
         families.gauges("sluicegate_connections_open", "Open connections", open)?;
         let max = Wire::ALL.iter().map(of_wire);
-        let max = max.map(|(labels, wire)| (labels, eyes.connections(wire).max()));
+        let max = max.map(|(labels, wire)| (labels, telemetry.connections(wire).max()));
         let help = "Maximum number of open connections";
         families.gauges("sluicegate_connections_max", help, max)?;
         let help = "Event subscribers";
-        families.gauge("sluicegate_event_watchers", help, eyes.events().watchers())
+        families.gauge("sluicegate_event_watchers", help, telemetry.events().watchers())
     }
 }
 

@@ -10,21 +10,21 @@ use crate::engine::ServerEngine;
 /// What decides, and the tree that leads there.
 #[derive(Debug)]
 pub(crate) struct InForce {
-    gate: Arc<ServerEngine>,
+    engine: Arc<ServerEngine>,
     tree: ArcSwap<DescriptorTree>,
     /// Held while policies and tree change, so that a change can be waited for.
     changing: Mutex<()>,
 }
 
 impl InForce {
-    /// The policies of `gate`, and the `tree` that leads to them.
-    pub(crate) fn new(gate: Arc<ServerEngine>, tree: DescriptorTree) -> Self {
-        Self { gate, tree: ArcSwap::from_pointee(tree), changing: Mutex::default() }
+    /// The policies of `engine`, and the `tree` that leads to them.
+    pub(crate) fn new(engine: Arc<ServerEngine>, tree: DescriptorTree) -> Self {
+        Self { engine, tree: ArcSwap::from_pointee(tree), changing: Mutex::default() }
     }
 
     /// What decides.
-    pub(crate) const fn gate(&self) -> &Arc<ServerEngine> {
-        &self.gate
+    pub(crate) const fn engine(&self) -> &Arc<ServerEngine> {
+        &self.engine
     }
 
     /// The tree that is in force.
@@ -42,7 +42,7 @@ impl InForce {
     pub(crate) fn set(&self, policies: Option<PolicySet>, tree: Option<DescriptorTree>) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(policies) = policies {
-            self.gate.set_policies(policies);
+            self.engine.set_policies(policies);
         }
         if let Some(tree) = tree {
             self.tree.store(Arc::new(tree));

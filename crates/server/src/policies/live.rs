@@ -212,7 +212,7 @@ impl PolicyManager {
     }
 
     /// Looks at the files every second until `stop`, and puts what has changed in force in `in_force` and
-    /// everything that asks the same gate.
+    /// everything that asks the same engine.
     pub(crate) async fn watch(self: &Arc<Self>, in_force: &InForce, stop: &CancellationToken) {
         if !self.files.are_watched() {
             return;
@@ -269,7 +269,7 @@ impl PolicyManager {
     ) -> Result<PolicyStatus> {
         let FileSet { given, descriptors } = set;
         let (given, hash) = Loaded::parts(given);
-        let now = in_force.gate().engine().policies();
+        let now = in_force.engine().inner().policies();
         let is_of_catalog = status.catalog.is_some();
         let has_new_tree = descriptors.origin != status.descriptors;
         if !has_new_tree && (is_of_catalog || hash == status.hash) {

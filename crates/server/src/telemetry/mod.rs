@@ -121,7 +121,7 @@ impl Telemetry {
     pub(crate) fn see(&self, seen: &ObservedDecision<'_>, begun: DecisionTimer) {
         let ObservedDecision { wire, request, .. } = *seen;
         if let DecisionTimer(Some(begun)) = begun {
-            let held = seen.decided.map_or(Micros::ZERO, |passage| passage.held);
+            let held = seen.decided.map_or(Micros::ZERO, |admission| admission.held);
             self.counts.took(wire, begun.elapsed().saturating_sub(held.into()));
         }
         if self.events.are_watched() {
@@ -143,7 +143,8 @@ impl Telemetry {
     fn tell(&self, seen: &ObservedDecision<'_>) {
         let ObservedDecision { wire, request, decided, .. } = *seen;
         let policy = seen.subject().name();
-        let result = decided.map_or("error", |passage| result_name(&passage.way, passage.held));
+        let result =
+            decided.map_or("error", |admission| result_name(&admission.way, admission.held));
         let decision = decided.ok().map(|Admission { answer, way: _, held }| DecisionFields {
             mode: answer.mode.name(),
             rule: answer.rule(),

@@ -26,13 +26,13 @@ fn check<'a>(policy: &'a str, key: &'a [u8]) -> Request<'a> {
     Request::new(policy, Some(key), Verb::Check { cost: Cost::ONE })
 }
 
-fn ask(gate: &ServerEngine, wire: Wire, request: &Request<'_>) {
-    gate.turn_at(wire, Micros::SECOND).try_decide(request).expect("memory answers at once").ok();
+fn ask(engine: &ServerEngine, wire: Wire, request: &Request<'_>) {
+    engine.turn_at(wire, Micros::SECOND).try_decide(request).expect("memory answers at once").ok();
 }
 
 /// Every count, as `policy wire result mode`.
-fn counted(gate: &ServerEngine) -> BTreeMap<String, u64> {
-    let decisions = gate.eyes().counts.decisions().into_iter();
+fn counted(engine: &ServerEngine) -> BTreeMap<String, u64> {
+    let decisions = engine.telemetry().counts.decisions().into_iter();
     let named = decisions.map(|Decisions { policy, wire, result, mode, count }| {
         (format!("{policy} {wire} {result} {mode}"), count)
     });
@@ -45,20 +45,20 @@ fn is(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
 
 #[test]
 fn every_decision_is_counted_by_what_became_of_it() {
-    let gate = ServerEngine::in_memory(set(POLICIES));
+    let engine = ServerEngine::in_memory(set(POLICIES));
     for policy in ["plain", "shade", "mark", "away"] {
         for _ in 0..3 {
-            ask(&gate, Wire::Http, &check(policy, b"k"));
+            ask(&engine, Wire::Http, &check(policy, b"k"));
         }
     }
-    ask(&gate, Wire::Resp, &check("plain", b"k"));
+    ask(&engine, Wire::Resp, &check("plain", b"k"));
     for policy in ["nobody knows", "nor this one", "closed"] {
-        ask(&gate, Wire::Rls, &check(policy, b"k"));
+        ask(&engine, Wire::Rls, &check(policy, b"k"));
     }
     // The key is looked at first, so this may be the name of anything.
-    ask(&gate, Wire::Rls, &check("what a client made up", b""));
+    ask(&engine, Wire::Rls, &check("what a client made up", b""));
     assert_eq!(
-        counted(&gate),
+        counted(&engine),
         is(&[
             ("plain http allowed store", 2),
             ("plain http refused store", 1),
@@ -73,45 +73,46 @@ fn every_decision_is_counted_by_what_became_of_it() {
             ("(unknown) rls error none", 3),
         ])
     );
-    let errors: Vec<_> = gate.eyes().counts.errors(Wire::Rls).filter(|(_, n)| *n > 0).collect();
+    let errors: Vec<_> =
+        engine.telemetry().counts.errors(Wire::Rls).filter(|(_, n)| *n > 0).collect();
     assert_eq!(errors, [("unknown_policy", 2), ("unconfigured", 1), ("key", 1)]);
 }
 
 #[test]
 fn what_asks_for_no_permits_is_no_decision() {
-    let gate = ServerEngine::in_memory(set(POLICIES));
+    let engine = ServerEngine::in_memory(set(POLICIES));
     for verb in [Verb::Peek { cost: Cost::ONE }, Verb::Refund { cost: Cost::ONE }, Verb::Reset] {
-        ask(&gate, Wire::Resp, &Request::new("plain", None, verb));
+        ask(&engine, Wire::Resp, &Request::new("plain", None, verb));
     }
-    assert_eq!(counted(&gate), is(&[]));
-    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Resp).collect();
+    assert_eq!(counted(&engine), is(&[]));
+    let operations: Vec<_> = engine.telemetry().counts.operations(Wire::Resp).collect();
     let expected = [("peek", 1), ("refund", 1), ("reset", 1), ("release", 0), ("renew", 0)];
     assert_eq!(operations, expected);
 }
 
 #[tokio::test]
 async fn settlements_and_explanations_are_seen() {
-    let gate = ServerEngine::in_memory(set(POLICIES));
+    let engine = ServerEngine::in_memory(set(POLICIES));
     let (charged, key) = (Cost::ONE, Some(&b"k"[..]));
     for (id, cost) in [(&b"less"[..], 0), (b"less", 0), (b"more", 9), (b"same", 1), (b"", 1)] {
         let settlement = Settlement { policy: "plain", key, app: None, id, charged, cost };
-        gate.turn(Wire::Http).settle(&settlement).await.ok();
+        engine.turn(Wire::Http).settle(&settlement).await.ok();
     }
     let look = Request { verb: Verb::Peek { cost: charged }, ..check("plain", b"k") };
-    gate.turn(Wire::Http).explain(&look).await.unwrap();
+    engine.turn(Wire::Http).explain(&look).await.unwrap();
     let expected = [("plain http allowed store", 1)];
-    assert_eq!(counted(&gate), is(&expected));
-    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Http).take(2).collect();
+    assert_eq!(counted(&engine), is(&expected));
+    let operations: Vec<_> = engine.telemetry().counts.operations(Wire::Http).take(2).collect();
     assert_eq!(operations, [("peek", 2), ("refund", 1)]);
 }
 
 #[tokio::test]
 async fn all_that_is_done_for_several_together_is_seen() {
-    let gate = ServerEngine::in_memory(set(POLICIES));
+    let engine = ServerEngine::in_memory(set(POLICIES));
     let both = [check("mark", b"k"), check("plain", b"k")];
     let both = both.map(|check| check.with_patience(Patience::None));
     for _ in 0..2 {
-        gate.turn(Wire::Http).decide_all(&both).await.expect("there are such policies");
+        engine.turn(Wire::Http).decide_all(&both).await.expect("there are such policies");
     }
     // What would not pass is asked first.
     let expected = [
@@ -119,14 +120,14 @@ async fn all_that_is_done_for_several_together_is_seen() {
         ("mark http allowed store", 1),
         ("mark http degraded store", 1),
     ];
-    assert_eq!(counted(&gate), is(&expected));
-    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Http).take(2).collect();
+    assert_eq!(counted(&engine), is(&expected));
+    let operations: Vec<_> = engine.telemetry().counts.operations(Wire::Http).take(2).collect();
     assert_eq!(operations, [("peek", 4), ("refund", 0)]);
     // One cannot be asked, which a look does not find out: the others get their permits back.
     let job = Verb::Acquire { cost: Cost::ONE, permit: sluicegate::PermitId(1) };
     let some = [check("plain", b"a"), Request::new("plain", Some(b"a"), job)];
-    gate.turn(Wire::Http).decide_all(&some).await.expect_err("it hands out no permits");
-    let operations: Vec<_> = gate.eyes().counts.operations(Wire::Http).take(2).collect();
+    engine.turn(Wire::Http).decide_all(&some).await.expect_err("it hands out no permits");
+    let operations: Vec<_> = engine.telemetry().counts.operations(Wire::Http).take(2).collect();
     assert_eq!(operations, [("peek", 5), ("refund", 1)]);
 }
 
@@ -134,37 +135,37 @@ async fn all_that_is_done_for_several_together_is_seen() {
 async fn what_was_held_back_is_counted_as_that_and_its_wait_is_no_latency() {
     let held = "policies: [ { name: q, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ], \
                 overflow: { queue: { max_wait: 2s } } } ]";
-    let gate = ServerEngine::in_memory(set(held));
+    let engine = ServerEngine::in_memory(set(held));
     for _ in 0..2 {
         let check = check("q", b"k").with_patience(Patience::Policy);
-        gate.turn(Wire::Http).decide(&check).await.unwrap();
+        engine.turn(Wire::Http).decide(&check).await.unwrap();
     }
-    assert_eq!(counted(&gate), is(&[("q http allowed store", 1), ("q http held store", 1)]));
-    assert!(gate.eyes().counts.latency(Wire::Http).sum_seconds() < 0.5);
+    assert_eq!(counted(&engine), is(&[("q http allowed store", 1), ("q http held store", 1)]));
+    assert!(engine.telemetry().counts.latency(Wire::Http).sum_seconds() < 0.5);
 }
 
 #[test]
 fn rules_that_callers_bring_along_are_counted_together() {
-    let gate = ServerEngine::in_memory(set(POLICIES));
+    let engine = ServerEngine::in_memory(set(POLICIES));
     let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
     let rules = Rules::new(RuleSet::single("theirs", bucket.into())).unwrap();
     for name in ["CL", "another"] {
-        ask(&gate, Wire::Resp, &check(name, b"k").by(&rules));
+        ask(&engine, Wire::Resp, &check(name, b"k").by(&rules));
     }
-    assert_eq!(counted(&gate), is(&[("(caller) resp allowed store", 2)]));
+    assert_eq!(counted(&engine), is(&[("(caller) resp allowed store", 2)]));
 }
 
 #[test]
 fn counts_stay_when_the_policies_change_and_no_thread_loses_any() {
     const EACH: u64 = 20_000;
-    let eyes =
+    let telemetry =
         Telemetry::new(NonZeroU16::new(3).unwrap(), &set(POLICIES), false, KeyFormat::Hashed);
-    let gate = ServerEngine::in_memory_seen_by(set(POLICIES), eyes);
+    let engine = ServerEngine::in_memory_seen_by(set(POLICIES), telemetry);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..EACH {
-                    ask(&gate, Wire::Http, &check("plain", b"k"));
+                    ask(&engine, Wire::Http, &check("plain", b"k"));
                 }
             });
         }
@@ -174,13 +175,13 @@ fn counts_stay_when_the_policies_change_and_no_thread_loses_any() {
                  {{ name: new{number}, rules: [ {{ fixed_window: {{ limit: 1, window: 1d }} }} ] }} ]",
                 number + 2
             );
-            gate.set_policies(set(&more));
+            engine.set_policies(set(&more));
         }
     });
-    let plain = counted(&gate).into_iter().filter(|(name, _)| name.starts_with("plain http "));
+    let plain = counted(&engine).into_iter().filter(|(name, _)| name.starts_with("plain http "));
     assert_eq!(plain.map(|(_, count)| count).sum::<u64>(), 4 * EACH);
-    ask(&gate, Wire::Http, &check("new49", b"k"));
-    assert_eq!(counted(&gate)["new49 http allowed store"], 1);
+    ask(&engine, Wire::Http, &check("new49", b"k"));
+    assert_eq!(counted(&engine)["new49 http allowed store"], 1);
 }
 
 #[test]
@@ -208,42 +209,42 @@ fn further_policies_than_are_counted_alone_are_counted_together() {
 #[test]
 fn one_decision_in_memory_in_64_is_timed_and_all_on_another_machine() {
     for (far, timed) in [(false, 10), (true, 640)] {
-        let eyes = Telemetry::new(NonZeroU16::MIN, &set(POLICIES), far, KeyFormat::Hashed);
-        let gate = ServerEngine::in_memory_seen_by(set(POLICIES), eyes);
+        let telemetry = Telemetry::new(NonZeroU16::MIN, &set(POLICIES), far, KeyFormat::Hashed);
+        let engine = ServerEngine::in_memory_seen_by(set(POLICIES), telemetry);
         for _ in 0..640 {
-            ask(&gate, Wire::Http, &check("plain", b"k"));
+            ask(&engine, Wire::Http, &check("plain", b"k"));
         }
-        assert_eq!(gate.eyes().counts.latency(Wire::Http).count(), timed);
+        assert_eq!(engine.telemetry().counts.latency(Wire::Http).count(), timed);
     }
 }
 
 #[test]
 fn refused_keys_are_listed_and_others_are_not() {
-    let eyes = Telemetry::new(NonZeroU16::MIN, &set(POLICIES), false, KeyFormat::Clear);
-    let gate = ServerEngine::in_memory_seen_by(set(POLICIES), eyes);
+    let telemetry = Telemetry::new(NonZeroU16::MIN, &set(POLICIES), false, KeyFormat::Clear);
+    let engine = ServerEngine::in_memory_seen_by(set(POLICIES), telemetry);
     for (key, times) in [("alice", 5), ("bob", 3), ("carol", 2)] {
         for _ in 0..times {
-            ask(&gate, Wire::Http, &check("plain", key.as_bytes()));
+            ask(&engine, Wire::Http, &check("plain", key.as_bytes()));
         }
     }
-    let top = serde_json::to_string(&gate.eyes().top("plain", 10).unwrap()).unwrap();
+    let top = serde_json::to_string(&engine.telemetry().top("plain", 10).unwrap()).unwrap();
     let expected = r#"[{"key":"alice","refused_at_least":3,"refused_at_most":3},{"key":"bob","refused_at_least":1,"refused_at_most":1}]"#;
     assert_eq!(top, expected);
-    assert_eq!(gate.eyes().top("nobody knows", 10), None);
+    assert_eq!(engine.telemetry().top("nobody knows", 10), None);
 }
 
 #[tokio::test]
 async fn what_is_granted_in_part_to_a_gateway_is_counted_as_over_the_limit() {
-    let gate = ServerEngine::in_memory(set(POLICIES));
+    let engine = ServerEngine::in_memory(set(POLICIES));
     let verb = Verb::AtMost { cost: Cost::new(5).expect("it is within the range") };
     for policy in ["plain", "mark"] {
         let request = Request::new(policy, Some(b"ann"), verb.clone());
         let request = request.with_patience(Patience::Gateway(Micros::SECOND));
-        let passage = gate.turn(Wire::Rls).decide(&request).await;
-        let passage = passage.expect("there is such a policy");
-        assert!(passage.answer.decision.granted() > 0);
+        let admission = engine.turn(Wire::Rls).decide(&request).await;
+        let admission = admission.expect("there is such a policy");
+        assert!(admission.answer.decision.granted() > 0);
     }
-    let counted = counted(&gate);
+    let counted = counted(&engine);
     assert_eq!(counted["plain rls refused store"], 1, "{counted:?}");
     assert_eq!(counted["mark rls degraded store"], 1, "{counted:?}");
 }

@@ -183,7 +183,7 @@ where
 {
     let mut room = AddressSlots {
         connections: JoinSet::new(),
-        seats: ConnectionSlots::default(),
+        slots: ConnectionSlots::default(),
         connections_max: listener.connections_max(connections_max),
     };
     loop {
@@ -219,7 +219,7 @@ fn files_share() -> usize {
 /// The connections of one address.
 struct AddressSlots {
     connections: JoinSet<()>,
-    seats: ConnectionSlots,
+    slots: ConnectionSlots,
     connections_max: usize,
 }
 
@@ -229,7 +229,7 @@ impl AddressSlots {
     async fn make(&mut self) {
         let at_once = (self.connections_max / 16).clamp(1, ENDED_AT_ONCE_MAX);
         while self.connections.len() >= self.connections_max {
-            let ended = (0..at_once).take_while(|_| self.seats.evict_one()).count();
+            let ended = (0..at_once).take_while(|_| self.slots.evict_one()).count();
             for _ in 0..ended {
                 self.connections.join_next().await;
             }
@@ -243,7 +243,7 @@ impl AddressSlots {
     async fn refused(&mut self, error: &io::Error) {
         let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         if error.raw_os_error().is_some_and(|error| full.contains(&error)) {
-            self.seats.evict_one();
+            self.slots.evict_one();
         }
         tokio::time::sleep(NO_ROOM_PAUSE).await;
     }
@@ -257,8 +257,8 @@ impl AddressSlots {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let seat = Arc::<ConnectionSlot>::default();
-        let (handle, of_stream) = (handle.clone(), Arc::clone(&seat));
+        let slot = Arc::<ConnectionSlot>::default();
+        let (handle, of_stream) = (handle.clone(), Arc::clone(&slot));
         let attend = async move |stream: PlainStream| {
             if let Some(carrier) = carry(stream, tls).await {
                 // Boxed: else it takes its space twice, here and in what waits for it below.
@@ -279,7 +279,7 @@ impl AddressSlots {
                 self.connections.spawn_on(watched, worker)
             }
         };
-        self.seats.take(seat, connection);
+        self.slots.take(slot, connection);
     }
 
     /// Waits for all connections, and returns how many had to be cut off.

@@ -47,15 +47,15 @@ pub(crate) struct Bound {
 /// What all wires share.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerContext {
-    pub(crate) gate: Arc<ServerEngine>,
+    pub(crate) engine: Arc<ServerEngine>,
     pub(crate) live: Arc<PolicyManager>,
     pub(crate) limits: Arc<RateLimits>,
     /// Whose requests are answered.
-    pub(crate) callers: Arc<Authenticator>,
+    pub(crate) authenticator: Arc<Authenticator>,
     /// The admin API.
-    pub(crate) office: Arc<AdminApi>,
+    pub(crate) admin_api: Arc<AdminApi>,
     /// Whether that has an address of its own.
-    pub(crate) has_own_office: bool,
+    pub(crate) has_own_admin_api: bool,
     /// What clients of HTTP are told about their budgets with.
     pub(crate) http_headers: BudgetHeaders,
     /// Gateways whose word is taken for what their clients asked.
@@ -175,22 +175,22 @@ impl Bound {
 
 /// Answers on all of `bound` until told to stop, then lets what is in flight end. Returns how many
 /// connections were cut off because they did not.
-pub(crate) async fn serve(bound: Vec<Bound>, house: &ServerContext) -> usize {
+pub(crate) async fn serve(bound: Vec<Bound>, context: &ServerContext) -> usize {
     let mut serving = JoinSet::new();
     for Bound { wire, listener } in bound {
         let connections_max = listener.connections_max(connections_max(wire));
-        house.gate.eyes().connections(wire).permit(connections_max);
-        let house = house.clone();
+        context.engine.telemetry().connections(wire).permit(connections_max);
+        let context = context.clone();
         serving.spawn(async move {
             match wire {
                 Wire::Http => {
-                    let (limits, leaving) = (Arc::clone(&house.limits), house.leaving.clone());
-                    let messages = |door| rls::routes(limits, door, leaving);
-                    http::serve(listener, &house, messages).await
+                    let (limits, leaving) = (Arc::clone(&context.limits), context.leaving.clone());
+                    let messages = |listener_auth| rls::routes(limits, listener_auth, leaving);
+                    http::serve(listener, &context, messages).await
                 }
-                Wire::Admin | Wire::Catalog => admin::serve(wire, listener, &house).await,
-                Wire::Resp => resp::serve(listener, &house).await,
-                Wire::Rls => rls::serve(listener, &house).await,
+                Wire::Admin | Wire::Catalog => admin::serve(wire, listener, &context).await,
+                Wire::Resp => resp::serve(listener, &context).await,
+                Wire::Rls => rls::serve(listener, &context).await,
             }
         });
     }

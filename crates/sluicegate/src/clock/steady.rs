@@ -475,8 +475,8 @@ mod tests {
                     let error = if after / every % 2 == 0 { error } else { -error };
                     let now = Micros::new(clock.read(after, error));
                     let request = Request::new("p", Some(b"k"), Verb::Check { cost: Cost::ONE });
-                    let passage = engine.turn_at(now).try_decide(&request).unwrap().unwrap();
-                    passed += passage.answer.decision.granted();
+                    let admission = engine.turn_at(now).try_decide(&request).unwrap().unwrap();
+                    passed += admission.answer.decision.granted();
                 }
                 // In two seconds 20 flow in, and BEGIN is the beginning of a window of ten.
                 let most = if rule.starts_with("token") { 121 } else { 100 };

@@ -28,7 +28,7 @@ pub enum BatchOutcome {
         /// Which of them.
         place: usize,
         /// Its decision.
-        passage: Admission,
+        admission: Admission,
         /// Those that were charged and that the store did not take back; none, as long as it answers.
         stay_charged: Vec<usize>,
     },
@@ -78,18 +78,18 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Outside of a tokio runtime nothing can be given back, and it stays charged.
     pub async fn decide_all(&self, requests: &[Request<'_>]) -> Result<BatchOutcome, BatchError> {
         let mut charged = ChargedBatch { turn: self, requests, taken: Vec::new() };
-        let mut passages = vec![None; requests.len()];
+        let mut admissions = vec![None; requests.len()];
         for place in self.order(requests).await? {
             match self.decide(&self.not_held(&requests[place])).await {
-                Ok(passage) if passage.way.passes() => {
-                    if passage.answer.charged() > 0 {
-                        charged.taken.push((place, passage.answer.charged()));
+                Ok(admission) if admission.way.passes() => {
+                    if admission.answer.charged() > 0 {
+                        charged.taken.push((place, admission.answer.charged()));
                     }
-                    passages[place] = Some(passage);
+                    admissions[place] = Some(admission);
                 }
-                Ok(passage) => {
+                Ok(admission) => {
                     let stay_charged = charged.give_back().await;
-                    return Ok(BatchOutcome::Refused { place, passage, stay_charged });
+                    return Ok(BatchOutcome::Refused { place, admission, stay_charged });
                 }
                 Err(error) => {
                     let stay_charged = charged.give_back().await;
@@ -98,7 +98,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             }
         }
         charged.taken.clear();
-        Ok(BatchOutcome::Passed(passages.into_iter().flatten().collect()))
+        Ok(BatchOutcome::Passed(admissions.into_iter().flatten().collect()))
     }
 
     /// The places of `requests` in the order in which they are asked.

@@ -75,13 +75,13 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             (Patience::Gateway(max), &(Verb::Check { cost } | Verb::AtMost { cost }))
                 if holds_for_gateways(budget) =>
             {
-                let passage = match self.vacancy((request, cost), max) {
+                let admission = match self.vacancy((request, cost), max) {
                     Some(vacancy) => vacancy.answer.into(),
                     None => self.decide_unheld(request, budget, &request.verb).await?,
                 };
-                match passage.answer.decision.wait() {
-                    Micros::ZERO => Ok(passage),
-                    _ => Ok(Box::pin(self.hold(request, passage, max)).await),
+                match admission.answer.decision.wait() {
+                    Micros::ZERO => Ok(admission),
+                    _ => Ok(Box::pin(self.hold(request, admission, max)).await),
                 }
             }
             _ => self.decide_unheld(request, budget, &request.verb).await,
@@ -103,25 +103,30 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
 
     /// Holds `request`, which passes, for as long as its decision says. If that is too long, or too
     /// many are held, it is refused, and what it took goes back.
-    async fn hold(&self, request: &Request<'_>, passage: Admission, hold_max: Micros) -> Admission {
-        let decision = passage.answer.decision;
+    async fn hold(
+        &self,
+        request: &Request<'_>,
+        admission: Admission,
+        hold_max: Micros,
+    ) -> Admission {
+        let decision = admission.answer.decision;
         let wait = decision.wait();
-        if wait == Micros::ZERO || passage.way != Disposition::Allowed {
-            return passage;
+        if wait == Micros::ZERO || admission.way != Disposition::Allowed {
+            return admission;
         }
         if wait <= hold_max {
-            let booked = BookedTurn::new(self.engine, request, &passage.answer);
+            let booked = BookedTurn::new(self.engine, request, &admission.answer);
             if let Some(_place) = self.engine.held.enter() {
                 booked.held().await;
-                return Admission { held: wait, ..passage };
+                return Admission { held: wait, ..admission };
             }
         } else {
             // Without a store the booking lapses by itself.
-            self.give_back(vec![(request.to_owned(), passage.answer.charged())]);
+            self.give_back(vec![(request.to_owned(), admission.answer.charged())]);
         }
         let retry = Retry::After(wait.since(hold_max).max(Micros::new(1)));
         let decision = Decision { outcome: Outcome::Deny { retry }, ..decision };
-        Admission::from(Answer { decision, ..passage.answer })
+        Admission::from(Answer { decision, ..admission.answer })
     }
 
     /// Holds `request` back until it passes, for as long as its policy and `hold_max` say at most.
@@ -144,13 +149,14 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 (Some(turn), Some(Ok(budget))) => (turn, budget),
                 (_, Some(Err(error))) => {
                     let refused = or_refused(Err(error.clone()), refused);
-                    return refused.map(|passage| Admission { held, ..passage });
+                    return refused.map(|admission| Admission { held, ..admission });
                 }
                 _ => (self, budget),
             };
             let Some(max_wait) = max_wait(budget) else {
                 let passed = turn.decide_unheld(request, budget, &request.verb).await;
-                return or_refused(passed, refused).map(|passage| Admission { held, ..passage });
+                return or_refused(passed, refused)
+                    .map(|admission| Admission { held, ..admission });
             };
             let left = max_wait.min(hold_max).since(held);
             let passed = match turn.vacancy((request, cost), left) {
@@ -160,24 +166,24 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                     turn.decide_unheld(request, budget, &verb).await
                 }
             };
-            let passage = Admission { held, ..or_refused(passed, refused)? };
-            let decision = passage.answer.decision;
+            let admission = Admission { held, ..or_refused(passed, refused)? };
+            let decision = admission.answer.decision;
             if decision.allowed() {
                 let wait = decision.wait();
                 if wait == Micros::ZERO {
-                    return Ok(passage);
+                    return Ok(admission);
                 }
-                BookedTurn::new(self.engine, request, &passage.answer).held().await;
-                return Ok(Admission { held: held.plus(wait), ..passage });
+                BookedTurn::new(self.engine, request, &admission.answer).held().await;
+                return Ok(Admission { held: held.plus(wait), ..admission });
             }
             match decision.retry_after() {
                 Some(retry) if retry <= left && tries_left > 0 => {
                     sleep(retry.into()).await;
                     held = held.plus(retry);
                     later = Some(self.engine.turn_for(self.label));
-                    refused = Some(passage);
+                    refused = Some(admission);
                 }
-                _ => return Ok(passage),
+                _ => return Ok(admission),
             }
         }
         unreachable!("the last try returns")

@@ -68,9 +68,9 @@ const PAID_TOGETHER_MAX: usize = 64;
 /// let engine = Arc::new(Engine::in_memory(PolicySet::new(document)));
 /// let request = Request::new("login", Some(b"alice"), Verb::Check { cost: Cost::ONE });
 /// // State in memory need not be waited for.
-/// let passage = engine.turn_at(Micros::ZERO).try_decide(&request).expect("nothing to wait for")?;
-/// assert!(passage.way.passes());
-/// assert_eq!((passage.answer.decision.remaining, passage.answer.rule()), (1, "token_bucket"));
+/// let admission = engine.turn_at(Micros::ZERO).try_decide(&request).expect("nothing to wait for")?;
+/// assert!(admission.way.passes());
+/// assert_eq!((admission.answer.decision.remaining, admission.answer.rule()), (1, "token_bucket"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Engine<S = MemoryStore, O: Observer = ()> {

@@ -121,8 +121,8 @@ mod tests {
         let policies = PolicySet::new(Document::parse(policies).expect("valid"));
         let engine = std::sync::Arc::new(Engine::in_memory(policies));
         let request = Request::new("p", None, Verb::Check { cost: Cost::ONE });
-        let passage = engine.turn_at(Micros::ZERO).try_decide(&request).expect("it is in memory");
-        let answer = passage.expect("there is such a policy").answer;
+        let admission = engine.turn_at(Micros::ZERO).try_decide(&request).expect("it is in memory");
+        let answer = admission.expect("there is such a policy").answer;
         assert_eq!(answer.mode, Mode::Store);
         let outcome = Outcome::Allow { granted: 1, wait: Micros::SECOND };
         Answer { decision: Decision { outcome, ..answer.decision }, ..answer }

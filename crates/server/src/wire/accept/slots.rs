@@ -53,24 +53,24 @@ impl ConnectionSlot {
 
 impl ConnectionSlots {
     /// The connection behind `handle` takes `seat`.
-    pub(super) fn take(&mut self, seat: Arc<ConnectionSlot>, handle: AbortHandle) {
+    pub(super) fn take(&mut self, slot: Arc<ConnectionSlot>, handle: AbortHandle) {
         if self.taken.len() >= self.sweep_at {
             self.taken.retain(|(handle, _)| !handle.is_finished());
             self.sweep_at = (self.taken.len() * 2).max(SWEEP_AT_MIN);
         }
-        self.taken.push_back((handle, seat));
+        self.taken.push_back((handle, slot));
     }
 
     /// Ends a connection that has not stirred since it was last looked at. If each of them has, there is
     /// none, and they have been looked at.
     pub(super) fn evict_one(&mut self) -> bool {
         for _ in 0..self.taken.len() {
-            let Some((handle, seat)) = self.taken.pop_front() else { break };
+            let Some((handle, slot)) = self.taken.pop_front() else { break };
             if handle.is_finished() {
                 continue;
             }
-            if seat.touched.swap(false, Ordering::Relaxed) {
-                self.taken.push_back((handle, seat));
+            if slot.touched.swap(false, Ordering::Relaxed) {
+                self.taken.push_back((handle, slot));
                 continue;
             }
             handle.abort();
@@ -90,23 +90,23 @@ mod tests {
     use super::*;
 
     /// Seats of so many connections that do not end by themselves.
-    fn seats(count: usize) -> (ConnectionSlots, Vec<Arc<ConnectionSlot>>, JoinSet<()>) {
-        let (mut seats, mut connections) = (ConnectionSlots::default(), JoinSet::new());
+    fn slots(count: usize) -> (ConnectionSlots, Vec<Arc<ConnectionSlot>>, JoinSet<()>) {
+        let (mut slots, mut connections) = (ConnectionSlots::default(), JoinSet::new());
         let taken =
             std::iter::repeat_with(Arc::default).take(count).collect::<Vec<Arc<ConnectionSlot>>>();
-        for seat in &taken {
-            seats.take(Arc::clone(seat), connections.spawn(std::future::pending()));
+        for slot in &taken {
+            slots.take(Arc::clone(slot), connections.spawn(std::future::pending()));
         }
-        (seats, taken, connections)
+        (slots, taken, connections)
     }
 
     #[tokio::test]
     async fn the_oldest_that_was_answered_nothing_goes_first() {
-        let (mut seats, taken, mut connections) = seats(4);
+        let (mut slots, taken, mut connections) = slots(4);
         taken[0].touched();
         taken[2].touched();
         for gone in [1, 3] {
-            assert!(seats.evict_one());
+            assert!(slots.evict_one());
             connections.join_next().await.unwrap().expect_err("it was ended");
             assert_eq!(Arc::strong_count(&taken[gone]), 1, "{gone} has gone");
         }
@@ -115,24 +115,24 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_answered_between_two_looks_stays() {
-        let (mut seats, taken, connections) = seats(3);
+        let (mut slots, taken, connections) = slots(3);
         for _ in 0..10 {
-            taken.iter().for_each(|seat| seat.touched());
-            assert!(!seats.evict_one());
+            taken.iter().for_each(|slot| slot.touched());
+            assert!(!slots.evict_one());
         }
         assert_eq!(connections.len(), 3);
-        assert!(seats.evict_one(), "none was answered since");
+        assert!(slots.evict_one(), "none was answered since");
     }
 
     #[tokio::test]
     async fn connections_that_have_ended_take_no_room() {
-        let (mut seats, _, _connections) = seats(0);
+        let (mut slots, _, _connections) = slots(0);
         let mut connections = JoinSet::new();
         for _ in 0..10_000 {
-            seats.take(Arc::default(), connections.spawn(async {}));
+            slots.take(Arc::default(), connections.spawn(async {}));
             connections.join_next().await.unwrap().unwrap();
         }
-        assert!(seats.taken.len() <= SWEEP_AT_MIN, "{}", seats.taken.len());
-        assert!(!seats.evict_one());
+        assert!(slots.taken.len() <= SWEEP_AT_MIN, "{}", slots.taken.len());
+        assert!(!slots.evict_one());
     }
 }

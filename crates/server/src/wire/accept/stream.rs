@@ -38,23 +38,23 @@ pub(crate) trait PeerClosed {
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     carrier: Carrier,
-    seat: Arc<ConnectionSlot>,
+    slot: Arc<ConnectionSlot>,
 }
 
 impl ClientStream {
-    pub(super) const fn new(carrier: Carrier, seat: Arc<ConnectionSlot>) -> Self {
-        Self { carrier, seat }
+    pub(super) const fn new(carrier: Carrier, slot: Arc<ConnectionSlot>) -> Self {
+        Self { carrier, slot }
     }
 
     /// What carries it, where to write is not to answer: HTTP/2 greets everybody. The wire tells the seat
     /// itself what was asked.
     pub(crate) fn into_parts(self) -> (Carrier, Arc<ConnectionSlot>) {
-        (self.carrier, self.seat)
+        (self.carrier, self.slot)
     }
 
     /// Its place among the connections.
-    pub(crate) const fn seat(&self) -> &Arc<ConnectionSlot> {
-        &self.seat
+    pub(crate) const fn slot(&self) -> &Arc<ConnectionSlot> {
+        &self.slot
     }
 }
 
@@ -79,7 +79,7 @@ impl PeerClosed for ClientStream {
     }
 
     fn asked(&self) {
-        self.seat.touched();
+        self.slot.touched();
     }
 }
 
@@ -99,7 +99,7 @@ impl AsyncWrite for ClientStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.seat.touched();
+        self.slot.touched();
         Pin::new(&mut self.carrier).poll_write(cx, bytes)
     }
 
@@ -108,7 +108,7 @@ impl AsyncWrite for ClientStream {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.seat.touched();
+        self.slot.touched();
         Pin::new(&mut self.carrier).poll_write_vectored(cx, pieces)
     }
 

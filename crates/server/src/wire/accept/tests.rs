@@ -82,12 +82,12 @@ async fn a_greeting_keeps_no_place_from_who_is_not_greeted_yet() {
     let (address, _, _serving) = start_wire(NonZeroU16::MIN, ROOM, move |stream, _| {
         let is_last = come.fetch_add(1, Ordering::Relaxed) + 1 == ROOM;
         async move {
-            let (mut carrier, seat) = stream.into_parts();
+            let (mut carrier, slot) = stream.into_parts();
             if !is_last {
                 carrier.write_all(b"!").await.ok();
             }
             while let Ok(byte) = carrier.read_u8().await {
-                seat.touched();
+                slot.touched();
                 carrier.write_u8(byte).await.ok();
             }
         }

@@ -12,20 +12,20 @@ use super::slots::ConnectionSlot;
 #[derive(Debug)]
 pub(crate) struct TrackedBody<B> {
     body: B,
-    seat: Arc<ConnectionSlot>,
+    slot: Arc<ConnectionSlot>,
 }
 
 impl<B: Body> TrackedBody<B> {
     /// The one that comes in as `body` on the connection that has this seat.
-    pub(crate) fn new(body: B, seat: Arc<ConnectionSlot>) -> Self {
-        let asking = Self { body, seat };
+    pub(crate) fn new(body: B, slot: Arc<ConnectionSlot>) -> Self {
+        let asking = Self { body, slot };
         asking.tell();
         asking
     }
 
     fn tell(&self) {
         if self.body.is_end_stream() {
-            self.seat.touched();
+            self.slot.touched();
         }
     }
 }
@@ -40,7 +40,7 @@ impl<B: Body + Unpin> Body for TrackedBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
-            Poll::Ready(None) => self.seat.touched(),
+            Poll::Ready(None) => self.slot.touched(),
             Poll::Ready(Some(Ok(_))) => self.tell(),
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
@@ -65,13 +65,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_has_asked_once_the_body_is_there_and_not_before() {
-        let seat = Arc::<ConnectionSlot>::default();
-        let mut body = TrackedBody::new(Full::new(Bytes::from_static(b"?")), Arc::clone(&seat));
-        assert!(!seat.has_touched());
+        let slot = Arc::<ConnectionSlot>::default();
+        let mut body = TrackedBody::new(Full::new(Bytes::from_static(b"?")), Arc::clone(&slot));
+        assert!(!slot.has_touched());
         body.frame().await.expect("there is one").expect("it is there");
-        assert!(seat.has_touched());
-        let seat = Arc::<ConnectionSlot>::default();
-        drop(TrackedBody::new(Empty::<Bytes>::new(), Arc::clone(&seat)));
-        assert!(seat.has_touched());
+        assert!(slot.has_touched());
+        let slot = Arc::<ConnectionSlot>::default();
+        drop(TrackedBody::new(Empty::<Bytes>::new(), Arc::clone(&slot)));
+        assert!(slot.has_touched());
     }
 }

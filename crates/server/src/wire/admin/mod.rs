@@ -40,16 +40,16 @@ struct Policies {
 
 /// Answers requests until told to stop, then lets those in flight end. Returns how many connections
 /// were cut off because they did not.
-pub(super) async fn serve(wire: Wire, listener: Listener, house: &ServerContext) -> usize {
-    let ServerContext { workers, stop, .. } = house;
+pub(super) async fn serve(wire: Wire, listener: Listener, context: &ServerContext) -> usize {
+    let ServerContext { workers, stop, .. } = context;
     let router = match wire {
-        Wire::Catalog => office(),
-        _ if house.has_own_office => observed(),
-        _ => observed().merge(office()),
+        Wire::Catalog => admin_api(),
+        _ if context.has_own_admin_api => observed(),
+        _ => observed().merge(admin_api()),
     };
-    let (router, stopping) = (router.with_state(house.clone()), stop.clone());
-    let hosts = Hosts::new(listener.address().ok().as_ref(), Arc::clone(&house.allowed_hosts));
-    let connections = Arc::clone(house.gate.eyes().connections(wire));
+    let (router, stopping) = (router.with_state(context.clone()), stop.clone());
+    let hosts = Hosts::new(listener.address().ok().as_ref(), Arc::clone(&context.allowed_hosts));
+    let connections = Arc::clone(context.engine.telemetry().connections(wire));
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
         let router = router.clone().layer(Extension(peer));
         let serving = (router, hosts.clone());
@@ -71,24 +71,24 @@ fn observed() -> Router<ServerContext> {
 }
 
 /// The admin API.
-fn office() -> Router<ServerContext> {
-    let answer = async |State(house): State<ServerContext>, Extension(peer), request: Request| {
-        house.office.answer(peer, request).await
+fn admin_api() -> Router<ServerContext> {
+    let answer = async |State(context): State<ServerContext>, Extension(peer), request: Request| {
+        context.admin_api.answer(peer, request).await
     };
     Router::new().route("/v1/admin/{*rest}", any(answer))
 }
 
-async fn ready(State(house): State<ServerContext>) -> (StatusCode, &'static str) {
-    if house.leaving.is_cancelled() {
+async fn ready(State(context): State<ServerContext>) -> (StatusCode, &'static str) {
+    if context.leaving.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
     }
     (StatusCode::OK, "ok\n")
 }
 
-async fn policies(State(house): State<ServerContext>) -> Response {
-    let policies = house.gate.engine().policies();
+async fn policies(State(context): State<ServerContext>) -> Response {
+    let policies = context.engine.inner().policies();
     let policies = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
-    json(&Policies { status: house.live.status(), policies })
+    json(&Policies { status: context.live.status(), policies })
 }
 
 /// A refusal that says why.

@@ -37,7 +37,7 @@ struct TopReply<'a> {
 }
 
 pub(super) async fn top(
-    State(house): State<ServerContext>,
+    State(context): State<ServerContext>,
     which: Result<Query<TopQuery>, QueryRejection>,
 ) -> Response {
     let TopQuery { policy, n } = match which {
@@ -48,7 +48,7 @@ pub(super) async fn top(
     if !(1..=SHOWN_MAX).contains(&n) {
         return plain(StatusCode::BAD_REQUEST, &format!("n: `{n}` is outside 1..={SHOWN_MAX}"));
     }
-    match house.gate.eyes().top(&policy, n) {
+    match context.engine.telemetry().top(&policy, n) {
         Some(top) => json(&TopReply { policy: &policy, seconds: 2 * TURN.as_secs(), top }),
         None => {
             let policy = one_line(&policy);
@@ -58,14 +58,15 @@ pub(super) async fn top(
 }
 
 pub(super) async fn events(
-    State(house): State<ServerContext>,
+    State(context): State<ServerContext>,
     filter: Result<Query<EventFilter>, QueryRejection>,
 ) -> Response {
     let filter = match filter {
         Ok(Query(filter)) => filter,
         Err(rejection) => return plain(rejection.status(), &one_line(&rejection.body_text())),
     };
-    let Some(events) = house.gate.eyes().events().watch(filter, house.stop.clone()) else {
+    let Some(events) = context.engine.telemetry().events().watch(filter, context.stop.clone())
+    else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "too many event subscribers");
     };
     let events = events.map(Ok::<_, std::convert::Infallible>);
@@ -74,9 +75,9 @@ pub(super) async fn events(
     (headers, Body::from_stream(events)).into_response()
 }
 
-pub(super) async fn metrics(State(house): State<ServerContext>, headers: HeaderMap) -> Response {
-    let ServerContext { gate, live, callers, .. } = house;
-    let text = Scrape { gate, live, callers }.text();
+pub(super) async fn metrics(State(context): State<ServerContext>, headers: HeaderMap) -> Response {
+    let ServerContext { engine, live, authenticator, .. } = context;
+    let text = Scrape { engine, live, authenticator }.text();
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains(OPEN_METRICS)) {
         let kind = format!("{OPEN_METRICS}; version=1.0.0; charset=utf-8");

@@ -69,9 +69,9 @@ type FullResponse = Response<Full<Bytes>>;
 /// What every request needs.
 #[derive(Clone, Debug)]
 struct HttpHandler {
-    gate: Arc<ServerEngine>,
+    engine: Arc<ServerEngine>,
     headers: BudgetHeaders,
-    door: ListenerAuth,
+    listener_auth: ListenerAuth,
 }
 
 /// What stands before the router.
@@ -85,22 +85,23 @@ struct HttpService {
 /// flight end. Returns how many connections were cut off because they did not.
 pub(crate) async fn serve(
     listener: Listener,
-    house: &ServerContext,
+    context: &ServerContext,
     more: impl FnOnce(ListenerAuth) -> Router,
 ) -> usize {
-    let ServerContext { gate, callers, trusted_peers, workers, stop, http_headers, .. } = house;
+    let ServerContext { engine, authenticator, trusted_peers, workers, stop, http_headers, .. } =
+        context;
     let address = listener.address().ok();
-    let door = callers.door(Wire::Http, address.as_ref());
-    let hosts = Hosts::new(address.as_ref(), Arc::clone(&house.allowed_hosts));
-    let desk = HttpHandler { gate: Arc::clone(gate), headers: *http_headers, door };
-    let more = more(desk.door.clone());
+    let listener_auth = authenticator.listener_auth(Wire::Http, address.as_ref());
+    let hosts = Hosts::new(address.as_ref(), Arc::clone(&context.allowed_hosts));
+    let desk = HttpHandler { engine: Arc::clone(engine), headers: *http_headers, listener_auth };
+    let more = more(desk.listener_auth.clone());
     let router = everything(&desk, Arc::clone(trusted_peers), more);
     let front = Arc::new(HttpService { desk, router, hosts });
-    let connections = Arc::clone(gate.eyes().connections(Wire::Http));
+    let connections = Arc::clone(engine.telemetry().connections(Wire::Http));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
-        let seat = Arc::clone(stream.seat());
-        connections.during(decisions(Arc::clone(&front), stream, (peer, seat), stopping.clone()))
+        let slot = Arc::clone(stream.slot());
+        connections.during(decisions(Arc::clone(&front), stream, (peer, slot), stopping.clone()))
     })
     .await
 }
@@ -109,12 +110,12 @@ pub(crate) async fn serve(
 async fn decisions(
     front: Arc<HttpService>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (peer, seat): (Peer, Arc<ConnectionSlot>),
+    (peer, slot): (Peer, Arc<ConnectionSlot>),
     stop: CancellationToken,
 ) {
     let hosts = front.hosts.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let request = request.map(|body| TrackedBody::new(body, Arc::clone(&seat)));
+        let request = request.map(|body| TrackedBody::new(body, Arc::clone(&slot)));
         answer(Arc::clone(&front), peer, request)
     });
     let refuse = |of: &Problem| problem(of).map(Either::Left);
@@ -173,7 +174,7 @@ async fn answer(
 /// All that this wire answers, and `more`.
 fn everything(desk: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
     router(desk.clone())
-        .merge(auth::routes((&desk.gate, &desk.door), trusted, desk.headers))
+        .merge(auth::routes((&desk.engine, &desk.listener_auth), trusted, desk.headers))
         .merge(more)
 }
 
@@ -223,24 +224,24 @@ where
 {
     let caller = desk.caller(operation, request.headers())?;
     require_json(request.headers())?;
-    let parent = desk.gate.parent(request.headers());
+    let parent = desk.engine.parent(request.headers());
     let denies = denies(operation, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     let ask = OperationRequest::decode(operation, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
-    let passage = match ask.is_named_here {
-        true => unnamed::acquire(&desk.gate, &request, parent).await?,
-        false => parent.over(desk.gate.turn(Wire::Http).decide(&request)).await?,
+    let admission = match ask.is_named_here {
+        true => unnamed::acquire(&desk.engine, &request, parent).await?,
+        false => parent.over(desk.engine.turn(Wire::Http).decide(&request)).await?,
     };
-    let mut answer = if denies && !passage.way.passes() {
-        let (status, body) = refusal(&passage, ask.id.as_deref());
+    let mut answer = if denies && !admission.way.passes() {
+        let (status, body) = refusal(&admission, ask.id.as_deref());
         respond(status, PROBLEM, body)
     } else {
-        respond(StatusCode::OK, JSON, encode(&passage, ask.id.as_deref()))
+        respond(StatusCode::OK, JSON, encode(&admission, ask.id.as_deref()))
     };
     if operation.tells() {
-        desk.headers.add_to(answer.headers_mut(), &passage.answer);
+        desk.headers.add_to(answer.headers_mut(), &admission.answer);
     }
     Ok(answer)
 }
@@ -253,21 +254,21 @@ async fn explain(desk: &HttpHandler, request: Request<AnyBody>) -> Result<FullRe
     let ask = OperationRequest::decode(Operation::Explain, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
-    let explanation = desk.gate.turn(Wire::Http).explain(&request).await?;
+    let explanation = desk.engine.turn(Wire::Http).explain(&request).await?;
     Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
 }
 
 impl HttpHandler {
     /// Who asks for `operation`, and may. This is known before anything is read of a body.
     fn caller(&self, operation: Operation, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let caller = self.door.admit(token::bearer(headers), || self.gate.engine().now());
+        let caller = self.listener_auth.admit(token::bearer(headers), || self.engine.inner().now());
         let may = caller.and_then(|caller| caller.may(operation.scope()).map(|()| caller));
         may.map_err(|refused| self.refuse(refused))
     }
 
     /// What a caller is told who is not answered.
     fn refuse(&self, refused: CallerError) -> Problem {
-        self.door.note(refused).into()
+        self.listener_auth.note(refused).into()
     }
 }
 

@@ -71,8 +71,8 @@ const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 struct RespServer<S> {
-    gate: Arc<ServerEngine<S>>,
-    door: ListenerAuth,
+    engine: Arc<ServerEngine<S>>,
+    listener_auth: ListenerAuth,
     password: Option<Password>,
     guesses: Guesses,
     limits: Arc<ThrottleRuleCache>,
@@ -81,11 +81,11 @@ struct RespServer<S> {
 
 /// Answers commands until told to stop, then those that were read. Returns how many connections were
 /// cut off because they did not end. With a password, or where a token is required, only who says it may ask.
-pub(crate) async fn serve(listener: Listener, house: &ServerContext) -> usize {
-    let ServerContext { gate, callers, password, workers, stop, .. } = house;
-    let door = callers.door(Wire::Resp, listener.address().ok().as_ref());
-    let connections = Arc::clone(gate.eyes().connections(Wire::Resp));
-    let shared = Arc::new(RespServer::new(Arc::clone(gate), door, password.clone()));
+pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize {
+    let ServerContext { engine, authenticator, password, workers, stop, .. } = context;
+    let listener_auth = authenticator.listener_auth(Wire::Resp, listener.address().ok().as_ref());
+    let connections = Arc::clone(engine.telemetry().connections(Wire::Resp));
+    let shared = Arc::new(RespServer::new(Arc::clone(engine), listener_auth, password.clone()));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
         let client = (stream, peer);
@@ -206,8 +206,9 @@ impl<S: Store + 'static> RespSession<'_, S> {
         stream: &mut (impl AsyncWrite + PeerClosed + Unpin),
     ) -> io::Result<&'a [u8]> {
         let (shared, now) = (self.shared, self.now());
-        let (door, mut turn) = (&shared.door, shared.gate.turn_at(Wire::Resp, now));
-        let caller = match self.session.caller(door, now) {
+        let (listener_auth, mut turn) =
+            (&shared.listener_auth, shared.engine.turn_at(Wire::Resp, now));
+        let caller = match self.session.caller(listener_auth, now) {
             Ok(caller) => caller.clone(),
             Err(refused) => {
                 self.replies.refusal(&refused.into());
@@ -216,7 +217,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
         };
         let mut first = first;
         if let Err(refused) = first.asked_by(&caller) {
-            self.replies.refusal(&door.note(refused).into());
+            self.replies.refusal(&listener_auth.note(refused).into());
             return Ok(rest);
         }
         let (others, rest) = questions(rest, &caller);
@@ -227,8 +228,8 @@ impl<S: Store + 'static> RespSession<'_, S> {
         let (mut next, mut left) = (Some(&first), others.iter());
         while let Some(question) = next {
             if self.now.is_none() {
-                turn = shared.gate.turn_at(Wire::Resp, self.now());
-                if let Err(refused) = self.session.caller(door, turn.now()) {
+                turn = shared.engine.turn_at(Wire::Resp, self.now());
+                if let Err(refused) = self.session.caller(listener_auth, turn.now()) {
                     self.replies.refusal(&refused.into());
                     next = left.next();
                     continue;
@@ -254,7 +255,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
     /// clock, unless something was waited for in between.
     #[inline]
     fn now(&mut self) -> Micros {
-        *self.now.get_or_insert_with(|| self.shared.gate.engine().now())
+        *self.now.get_or_insert_with(|| self.shared.engine.inner().now())
     }
 
     /// Answers `first` and those at the beginning of `others` that can be decided together with it.
@@ -343,14 +344,18 @@ fn questions<'q, 'i: 'q>(
 }
 
 impl<S> RespServer<S> {
-    fn new(gate: Arc<ServerEngine<S>>, door: ListenerAuth, password: Option<Password>) -> Self {
+    fn new(
+        engine: Arc<ServerEngine<S>>,
+        listener_auth: ListenerAuth,
+        password: Option<Password>,
+    ) -> Self {
         let (guesses, limits) = (Guesses::default(), Arc::default());
-        Self { gate, door, password, guesses, limits, connections: AtomicU64::new(1) }
+        Self { engine, listener_auth, password, guesses, limits, connections: AtomicU64::new(1) }
     }
 
     const fn entry(&self, network: ClientNetwork) -> AuthContext<'_> {
-        let Self { password, door, guesses, .. } = self;
-        AuthContext { password: password.as_ref(), door, guesses, network }
+        let Self { password, listener_auth, guesses, .. } = self;
+        AuthContext { password: password.as_ref(), listener_auth, guesses, network }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::authenticator::ListenerAuth;
 /// What a router of HTTP takes to answer `POST /json` and, until `leaving`, `GET /healthcheck`.
 pub(crate) fn routes(
     limits: Arc<RateLimits>,
-    door: ListenerAuth,
+    listener_auth: ListenerAuth,
     leaving: CancellationToken,
 ) -> Router {
     let health = async move || match leaving.is_cancelled() {
@@ -38,7 +38,7 @@ pub(crate) fn routes(
         .route("/json", get(decide).post(decide).put(decide))
         .route("/healthcheck", get(health))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX))
-        .with_state(RlsHandler::new(limits, door))
+        .with_state(RlsHandler::new(limits, listener_auth))
 }
 
 async fn decide(State(desk): State<RlsHandler>, request: Request) -> Response<String> {

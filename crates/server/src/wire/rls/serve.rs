@@ -85,15 +85,15 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Answers requests until `stop`, then lets those in flight end; before that, from `leaving` on, it says
 /// that it is not to be asked any more. Returns how many connections were cut off because they did not
 /// end.
-pub(crate) async fn serve(listener: Listener, house: &ServerContext) -> usize {
-    let ServerContext { gate, callers, limits, workers, leaving, stop, .. } = house;
-    let door = callers.door(Wire::Rls, listener.address().ok().as_ref());
-    let connections = Arc::clone(gate.eyes().connections(Wire::Rls));
+pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize {
+    let ServerContext { engine, authenticator, limits, workers, leaving, stop, .. } = context;
+    let listener_auth = authenticator.listener_auth(Wire::Rls, listener.address().ok().as_ref());
+    let connections = Arc::clone(engine.telemetry().connections(Wire::Rls));
     let health = HealthReporter::new();
     for service in HEALTHY {
         health.set_service_status(service, ServingStatus::Serving).await;
     }
-    let services = Services::new(RlsHandler::new(Arc::clone(limits), door), &health);
+    let services = Services::new(RlsHandler::new(Arc::clone(limits), listener_auth), &health);
     let stopping = stop.clone();
     let told_to_stop = async {
         leaving.cancelled().await;
@@ -120,7 +120,7 @@ const HEALTHY: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "
 /// Answers the requests of one connection.
 async fn connection(
     services: Services,
-    (stream, seat): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Arc<ConnectionSlot>),
+    (stream, slot): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Arc<ConnectionSlot>),
     stop: CancellationToken,
 ) {
     let asked = AtomicBool::new(false);
@@ -137,7 +137,7 @@ async fn connection(
         if let Err(problem) = authority(&head) {
             return Either::Left(ready(Ok(malformed(problem))));
         }
-        let body = TrackedBody::new(body, Arc::clone(&seat));
+        let body = TrackedBody::new(body, Arc::clone(&slot));
         let message = Message::new(body, &head.headers, Arc::clone(&share));
         Either::Right(services.call(Request::from_parts(head, message)))
     });
@@ -315,8 +315,8 @@ mod tests {
     fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(MESSAGE_BYTES_MAX);
         let stop = CancellationToken::new();
-        let gate = ServerEngine::in_memory(PolicySet::default());
-        let limits = RateLimits::new(gate, DescriptorTree::default(), BudgetHeaders::default());
+        let engine = ServerEngine::in_memory(PolicySet::default());
+        let limits = RateLimits::new(engine, DescriptorTree::default(), BudgetHeaders::default());
         let desk = RlsHandler::new(Arc::new(limits), open_door(Wire::Rls));
         let services = Services::new(desk, &HealthReporter::new());
         let serving = tokio::spawn(connection(services, (server, Arc::default()), stop.clone()));

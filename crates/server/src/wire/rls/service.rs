@@ -21,7 +21,7 @@ use crate::trace::Parent;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::token;
 
-/// Decides what gateways ask, by descriptors, through the gate.
+/// Decides what gateways ask, by descriptors, through the engine.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     in_force: InForce,
@@ -35,24 +35,24 @@ pub(crate) struct RateLimits {
 #[derive(Clone, Debug)]
 pub(super) struct RlsHandler {
     limits: Arc<RateLimits>,
-    door: ListenerAuth,
+    listener_auth: ListenerAuth,
 }
 
 impl RlsHandler {
-    pub(super) const fn new(limits: Arc<RateLimits>, door: ListenerAuth) -> Self {
-        Self { limits, door }
+    pub(super) const fn new(limits: Arc<RateLimits>, listener_auth: ListenerAuth) -> Self {
+        Self { limits, listener_auth }
     }
 
     /// Who asks, as `headers` say.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, RlsError> {
-        let now = || self.limits.in_force.gate().engine().now();
-        let caller = self.door.admit(token::bearer(headers), now);
-        caller.map_err(|refused| self.door.note(refused).into())
+        let now = || self.limits.in_force.engine().inner().now();
+        let caller = self.listener_auth.admit(token::bearer(headers), now);
+        caller.map_err(|refused| self.listener_auth.note(refused).into())
     }
 
     /// The trace that a gateway names in `headers`.
     pub(super) fn parent(&self, headers: &HeaderMap) -> Parent {
-        self.limits.in_force.gate().parent(headers)
+        self.limits.in_force.engine().parent(headers)
     }
 
     /// Decides every descriptor of `message`, which `caller` sends.
@@ -63,20 +63,20 @@ impl RlsHandler {
     ) -> Result<RateLimitResponse, RlsError> {
         let decided = self.limits.decide(caller, message).await;
         if let Err(RlsError::Caller(refused)) = decided {
-            self.door.note(refused);
+            self.listener_auth.note(refused);
         }
         decided
     }
 }
 
 impl RateLimits {
-    /// A service behind `gate`, to whose policies `tree` leads.
+    /// A service on `engine`, to whose policies `tree` leads.
     pub(crate) fn new(
-        gate: Arc<ServerEngine>,
+        engine: Arc<ServerEngine>,
         tree: DescriptorTree,
         headers: BudgetHeaders,
     ) -> Self {
-        let in_force = InForce::new(gate, tree);
+        let in_force = InForce::new(engine, tree);
         Self { in_force, headers, looks_pass: false, limits: WindowRuleCache::default() }
     }
 
@@ -116,7 +116,7 @@ impl RateLimits {
         caller: &Caller,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, RlsError> {
-        let turn = self.in_force.gate().turn(Wire::Rls);
+        let turn = self.in_force.engine().turn(Wire::Rls);
         let mut asks = decode(message, tree, turn.policies())?;
         for ask in &mut asks {
             match ask {
@@ -130,8 +130,8 @@ impl RateLimits {
         // Most messages ask for one.
         if let [DescriptorRequest::Budget(budget)] = &*asks {
             let rules = budget.limit.map(|limit| self.limits.rules(limit));
-            let passage = turn.decide(&budget.request_by(rules.as_ref())).await?;
-            reply.push(BudgetDecision::new(budget, passage, self.looks_pass));
+            let admission = turn.decide(&budget.request_by(rules.as_ref())).await?;
+            reply.push(BudgetDecision::new(budget, admission, self.looks_pass));
             return Ok(reply.finish(self.headers));
         }
         let budgets: Vec<_> = asks.iter().filter_map(DescriptorRequest::budget).collect();
@@ -145,8 +145,8 @@ impl RateLimits {
         for ask in &asks {
             match ask {
                 DescriptorRequest::Budget(budget) => {
-                    let passage = decided.next().expect("there is one for each budget")?;
-                    reply.push(BudgetDecision::new(budget, passage, self.looks_pass));
+                    let admission = decided.next().expect("there is one for each budget")?;
+                    reply.push(BudgetDecision::new(budget, admission, self.looks_pass));
                 }
                 other => reply.push_undecided(other, turn.now()),
             }

@@ -35,8 +35,8 @@ pub(in crate::wire::http) const AUTH_POLICY: &str = "/v1/auth/{policy}";
 /// Who answers gateways.
 #[derive(Debug)]
 struct AuthHandler {
-    gate: Arc<ServerEngine>,
-    door: ListenerAuth,
+    engine: Arc<ServerEngine>,
+    listener_auth: ListenerAuth,
     trusted: Arc<TrustedPeers>,
     headers: BudgetHeaders,
     /// Whether it was logged that requests come without an app, and that policies are left out.
@@ -46,7 +46,7 @@ struct AuthHandler {
 
 /// What a router of HTTP takes to answer gateways. It must be told who asks: [`knowing`].
 pub(in crate::wire::http) fn routes(
-    (gate, door): (&Arc<ServerEngine>, &ListenerAuth),
+    (engine, listener_auth): (&Arc<ServerEngine>, &ListenerAuth),
     trusted: Arc<TrustedPeers>,
     headers: BudgetHeaders,
 ) -> Router {
@@ -57,8 +57,8 @@ pub(in crate::wire::http) fn routes(
         answer.unwrap_or_else(|error| problem(&Problem::from(error)).map(Body::new))
     };
     let desk = AuthHandler {
-        gate: Arc::clone(gate),
-        door: door.clone(),
+        engine: Arc::clone(engine),
+        listener_auth: listener_auth.clone(),
         trusted,
         headers,
         told_no_app: AtomicBool::new(false),
@@ -87,12 +87,12 @@ pub(super) async fn decide(
 ) -> Result<Vec<PolicyDecision>, DecideError> {
     let checks: Vec<_> = budgets.iter().map(|budget| budget.check(app)).collect();
     match turn.decide_all(&checks).await {
-        Ok(BatchOutcome::Passed(passages)) => {
-            let decided = budgets.iter().zip(passages);
-            Ok(decided.map(|(budget, passage)| budget.decided(passage)).collect())
+        Ok(BatchOutcome::Passed(admissions)) => {
+            let decided = budgets.iter().zip(admissions);
+            Ok(decided.map(|(budget, admission)| budget.decided(admission)).collect())
         }
-        Ok(BatchOutcome::Refused { place, passage, .. }) => {
-            Ok(vec![budgets[place].decided(passage)])
+        Ok(BatchOutcome::Refused { place, admission, .. }) => {
+            Ok(vec![budgets[place].decided(admission)])
         }
         Err(BatchError { error, .. }) => Err(error),
     }
@@ -100,15 +100,15 @@ pub(super) async fn decide(
 
 impl AuthHandler {
     async fn answer(&self, head: &Parts) -> Result<Response<Body>, AuthError> {
-        let parent = self.gate.parent(&head.headers);
+        let parent = self.engine.parent(&head.headers);
         let Query { deny, app } = Query::decode(head.uri.query().unwrap_or_default())?;
-        let turn = self.gate.turn(Wire::Http);
-        let caller = self.door.admit(token::only(&head.headers, &TOKEN), || turn.now());
+        let turn = self.engine.turn(Wire::Http);
+        let caller = self.listener_auth.admit(token::only(&head.headers, &TOKEN), || turn.now());
         let caller = caller.and_then(|caller| caller.may(Scope::Check).map(|()| caller));
-        let refuse = |refused| AuthError::Refused(self.door.note(refused));
+        let refuse = |refused| AuthError::Refused(self.listener_auth.note(refused));
         let caller = caller.map_err(refuse)?;
         let app = caller.app(app).map_err(refuse)?;
-        if app.is_none() && self.door.has_tokens() {
+        if app.is_none() && self.listener_auth.has_tokens() {
             return Err(self.no_app());
         }
         let peer = head.extensions.get().expect("connections say who asks");
@@ -132,7 +132,7 @@ impl AuthHandler {
     /// Counts a request without an app, and logs the first.
     #[cold]
     fn no_app(&self) -> AuthError {
-        self.door.note(CallerError::NoApp);
+        self.listener_auth.note(CallerError::NoApp);
         if !self.told_no_app.swap(true, Ordering::Relaxed) {
             tracing::warn!("forward-auth: gateway request failed: {}", AuthError::NoApp);
         }
@@ -144,7 +144,7 @@ impl AuthHandler {
         if policies == 0 {
             return;
         }
-        self.gate.eyes().leave_out(policies);
+        self.engine.telemetry().leave_out(policies);
         if !self.told_left_out.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "forward-auth: more than {POLICIES_MAX} policies match a request; {policies} skipped"

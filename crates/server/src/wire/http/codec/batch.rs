@@ -59,15 +59,15 @@ pub(crate) fn encode_each<'a>(
     answers: impl IntoIterator<Item = &'a Result<Admission, Problem>>,
 ) -> Vec<u8> {
     let answers = answers.into_iter().map(|answer| match answer {
-        Ok(passage) => encode(passage, None),
+        Ok(admission) => encode(admission, None),
         Err(problem) => problem.encode(),
     });
     list(Vec::from(br#"{"answers":["#), answers)
 }
 
 /// The answers of checks that all passed.
-pub(crate) fn encode_all(passages: &[Admission]) -> Vec<u8> {
-    let answers = passages.iter().map(|passage| encode(passage, None));
+pub(crate) fn encode_all(admissions: &[Admission]) -> Vec<u8> {
+    let answers = admissions.iter().map(|admission| encode(admission, None));
     list(Vec::from(br#"{"allowed":true,"code":1,"answers":["#), answers)
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
         Verb::Peek { cost } if answer.decision.allowed() => cost.get(),
         _ => 0,
     };
-    let passage = Admission::from(answer);
+    let admission = Admission::from(answer);
     let left = |place: usize| {
         let decision = rules.as_ref()?.get(place)?;
         Some(RuleRemaining {
@@ -87,7 +87,7 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
             reset_after_us: decision.reset_after.get(),
         })
     };
-    let named = passage.answer.rules().rules().iter().enumerate();
+    let named = admission.answer.rules().rules().iter().enumerate();
     let rules = named.map(|(place, NamedRule { name, rule })| ExplainedRule {
         name,
         algorithm: rule.algorithm(),
@@ -103,7 +103,7 @@ pub(crate) fn encode(request: &Request<'_>, explanation: Explanation) -> Vec<u8>
         rules_of: if is_override { "override" } else { "policy" },
         overflow: overflow(policy.overflow()),
         on_store_failure: on_store_failure(policy.on_store_failure()),
-        decision: decided(&passage, None),
+        decision: decided(&admission, None),
         rules: rules.collect(),
     })
 }

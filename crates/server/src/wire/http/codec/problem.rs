@@ -134,17 +134,17 @@ impl Problem {
 }
 
 /// A refusal as a response that is no success: its status and its body.
-pub(crate) fn refusal(passage: &Admission, id: Option<&str>) -> (StatusCode, Vec<u8>) {
-    let status = match passage.answer.mode {
+pub(crate) fn refusal(admission: &Admission, id: Option<&str>) -> (StatusCode, Vec<u8>) {
+    let status = match admission.answer.mode {
         Mode::Deny | Mode::Shed => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::TOO_MANY_REQUESTS,
     };
-    (status, refusal_as(status, passage, id))
+    (status, refusal_as(status, admission, id))
 }
 
 /// The body of a refusal whose response has this status.
-pub(crate) fn refusal_as(status: StatusCode, passage: &Admission, id: Option<&str>) -> Vec<u8> {
-    let answer = &passage.answer;
+pub(crate) fn refusal_as(status: StatusCode, admission: &Admission, id: Option<&str>) -> Vec<u8> {
+    let answer = &admission.answer;
     let detail = match answer.decision.retry_after() {
         Some(span) => Cow::Owned(format!("retry in {} s", span.ceil_secs().max(1))),
         None => Cow::Borrowed("this request can never pass"),
@@ -157,7 +157,7 @@ pub(crate) fn refusal_as(status: StatusCode, passage: &Admission, id: Option<&st
         (QUOTA_EXCEEDED, "Request cannot be satisfied as assigned quota has been exceeded")
     };
     let violated = (!nobody).then(|| [answer.rule()]);
-    let decided = decided(passage, id);
+    let decided = decided(admission, id);
     json(&RefusalProblem { kind, title, status: status.as_u16(), detail, violated, decided })
 }
 

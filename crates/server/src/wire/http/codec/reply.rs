@@ -85,8 +85,8 @@ struct FallbackResponse<'a> {
 ///
 /// `allowed` is whether the caller may go on as it wanted to: so one that knows nothing of overflow
 /// passes in the shadow, and never to what is protected when the policy says degrade or divert.
-pub(crate) fn decided<'a>(passage: &'a Admission, id: Option<&'a str>) -> DecisionBody<'a> {
-    let Admission { answer, way, held } = passage;
+pub(crate) fn decided<'a>(admission: &'a Admission, id: Option<&'a str>) -> DecisionBody<'a> {
+    let Admission { answer, way, held } = admission;
     let decision = &answer.decision;
     let (tag, response) = match way.fallback() {
         Some(Fallback::Tag(tag)) => (Some(&**tag), None),
@@ -117,8 +117,8 @@ pub(crate) fn decided<'a>(passage: &'a Admission, id: Option<&'a str>) -> Decisi
 }
 
 /// The same as bytes.
-pub(crate) fn encode(passage: &Admission, id: Option<&str>) -> Vec<u8> {
-    let decided = decided(passage, id);
+pub(crate) fn encode(admission: &Admission, id: Option<&str>) -> Vec<u8> {
+    let decided = decided(admission, id);
     plain(&decided).unwrap_or_else(|| json(&decided))
 }
 

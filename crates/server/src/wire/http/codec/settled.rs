@@ -26,7 +26,7 @@ pub(crate) struct SettledBody<'a> {
 /// Writes what was done.
 pub(crate) fn encode(settled: Settled) -> Vec<u8> {
     let Settled { refunded, taken, missing, answer } = settled;
-    let passage = Admission::from(answer);
-    let decision = decided(&passage, None);
+    let admission = Admission::from(answer);
+    let decision = decided(&admission, None);
     json(&SettledBody { code: 1, refunded, taken, missing, decision })
 }

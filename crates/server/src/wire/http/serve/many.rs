@@ -43,7 +43,7 @@ async fn try_batch(desk: &HttpHandler, request: Request<AnyBody>) -> Result<Full
                 let questions = asks.iter().enumerate().map(|(place, ask)| {
                     question(&desk, &caller, ask).map_err(|problem| problem.at(place))
                 });
-                all(&desk.gate, questions.collect::<Result<_, _>>()?).await
+                all(&desk.engine, questions.collect::<Result<_, _>>()?).await
             }
         }
     }));
@@ -64,7 +64,7 @@ async fn try_settle(
         let mut settlement = settle.settlement();
         let app = caller.app(settlement.app);
         settlement.app = app.map_err(|refused| desk.refuse(refused))?;
-        Ok(encode_settled(desk.gate.turn(Wire::Http).settle(&settlement).await?))
+        Ok(encode_settled(desk.engine.turn(Wire::Http).settle(&settlement).await?))
     }));
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
@@ -98,7 +98,7 @@ async fn each(
     });
     let questions: Vec<_> = questions.collect();
     let asked: Vec<_> = questions.iter().flatten().cloned().collect();
-    let mut decided = desk.gate.turn(Wire::Http).decide_each(&asked).await.into_iter();
+    let mut decided = desk.engine.turn(Wire::Http).decide_each(&asked).await.into_iter();
     let answers = questions.into_iter().map(|question| {
         question?;
         Ok(decided.next().expect("there is one for each question")?)
@@ -107,14 +107,14 @@ async fn each(
 }
 
 /// Charges all or none.
-async fn all(gate: &ServerEngine, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
+async fn all(engine: &ServerEngine, asks: Vec<Question<'_>>) -> Result<Vec<u8>, Problem> {
     // None is held back: others are charged already.
     let asks: Vec<_> = asks.into_iter().map(|ask| ask.with_patience(Patience::None)).collect();
-    match gate.turn(Wire::Http).decide_all(&asks).await {
-        Ok(BatchOutcome::Passed(passages)) => Ok(encode_all(&passages)),
-        Ok(BatchOutcome::Refused { place, passage, stay_charged }) => {
+    match engine.turn(Wire::Http).decide_all(&asks).await {
+        Ok(BatchOutcome::Passed(admissions)) => Ok(encode_all(&admissions)),
+        Ok(BatchOutcome::Refused { place, admission, stay_charged }) => {
             taken_back(&stay_charged)?;
-            Ok(encode_none(place, &passage))
+            Ok(encode_none(place, &admission))
         }
         Err(BatchError { place, error, stay_charged }) => {
             taken_back(&stay_charged)?;

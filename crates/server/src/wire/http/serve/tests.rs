@@ -20,8 +20,9 @@ use crate::wire::rls::{self, RateLimits};
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
 
 fn desk() -> HttpHandler {
-    let (gate, headers) = (ServerEngine::in_memory(PolicySet::default()), BudgetHeaders::default());
-    HttpHandler { gate, headers, door: open_door(Wire::Http) }
+    let (engine, headers) =
+        (ServerEngine::in_memory(PolicySet::default()), BudgetHeaders::default());
+    HttpHandler { engine, headers, listener_auth: open_door(Wire::Http) }
 }
 
 /// A client, and what it talks to, told to stop by the token.
@@ -81,13 +82,14 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
       - { name: c, rules: [ { token_bucket: { rate: 1/s, burst: 9 } } ] }";
     let policies = PolicySet::new(Document::parse(policies).expect("it is a document"));
     let (clock, store) = (Arc::new(Counted::default()), AnyStore::Memory(Arc::default()));
-    let gate = Arc::new(ServerEngine::new(Engine::new(policies, store, Arc::clone(&clock) as _)));
+    let engine = Arc::new(ServerEngine::new(Engine::new(policies, store, Arc::clone(&clock) as _)));
     let headers = BudgetHeaders::default();
-    let desk = HttpHandler { gate: Arc::clone(&gate), headers, door: open_door(Wire::Http) };
-    let limits = Arc::new(RateLimits::new(gate, DescriptorTree::default(), headers));
+    let desk =
+        HttpHandler { engine: Arc::clone(&engine), headers, listener_auth: open_door(Wire::Http) };
+    let limits = Arc::new(RateLimits::new(engine, DescriptorTree::default(), headers));
     let networks = crate::config::Config::default().http.trusted_peers;
     let trusted = Arc::new(TrustedPeers::new(networks.as_slice()));
-    let messages = rls::routes(limits, desk.door.clone(), CancellationToken::new());
+    let messages = rls::routes(limits, desk.listener_auth.clone(), CancellationToken::new());
     let router = everything(&desk, trusted, messages);
     let atomic = r#"{"atomic":true,"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
     let each = r#"{"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
@@ -119,8 +121,8 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
 async fn what_is_answered_is_described_and_nothing_else_is() {
     let desk = desk();
     let (tree, headers) = (DescriptorTree::default(), BudgetHeaders::default());
-    let limits = Arc::new(RateLimits::new(Arc::clone(&desk.gate), tree, headers));
-    let messages = rls::routes(limits, desk.door.clone(), CancellationToken::new());
+    let limits = Arc::new(RateLimits::new(Arc::clone(&desk.engine), tree, headers));
+    let messages = rls::routes(limits, desk.listener_auth.clone(), CancellationToken::new());
     let router = everything(&desk, Arc::new(TrustedPeers::new(&[])), messages);
     let description: serde_json::Value = serde_json::from_str(openapi::text()).unwrap();
     let described = description["paths"].as_object().unwrap();

@@ -15,25 +15,25 @@ use crate::trace::Parent;
 
 /// Acquires the permit of `request`. Goes on if this future is dropped, and gives back then what it got.
 pub(super) async fn acquire(
-    gate: &Arc<ServerEngine>,
+    engine: &Arc<ServerEngine>,
     request: &Request<'_>,
     parent: Parent,
 ) -> Result<Admission, DecideError> {
-    let (gate, verb) = (Arc::clone(gate), request.verb.clone());
+    let (engine, verb) = (Arc::clone(engine), request.verb.clone());
     let (policy, key) = (request.limits.name().to_owned(), request.key.map(<[u8]>::to_vec));
     let app = request.app.map(ToOwned::to_owned);
     let (answer, answered) = oneshot::channel();
     tokio::spawn(async move {
         let (key, app) = (key.as_deref(), app.as_deref());
         let request = Request { app, ..Request::new(&policy, key, verb) };
-        let passed = parent.over(gate.turn(Wire::Http).decide(&request)).await;
-        if let Err(Ok(passage)) = answer.send(passed)
-            && passage.answer.decision.allowed()
+        let passed = parent.over(engine.turn(Wire::Http).decide(&request)).await;
+        if let Err(Ok(admission)) = answer.send(passed)
+            && admission.answer.decision.allowed()
             && let Verb::Acquire { permit, .. } = request.verb
         {
             let release = Request { verb: Verb::Release { permit }, ..request };
             // If the store does not answer, the permit lapses.
-            gate.turn(Wire::Http).decide(&release).await.ok();
+            engine.turn(Wire::Http).decide(&release).await.ok();
         }
     });
     answered.await.expect("the task answers, unless it has panicked")

@@ -44,10 +44,10 @@ impl<'a> DecisionRequest<'a> {
     #[inline]
     pub(crate) fn reply(&self, passed: &Result<Admission, DecideError>, replies: &mut Replies) {
         match (passed, self.limit) {
-            (Ok(passage), Some(limit)) => {
-                throttle::reply(limit, &self.request.verb, &passage.answer.decision, replies);
+            (Ok(admission), Some(limit)) => {
+                throttle::reply(limit, &self.request.verb, &admission.answer.decision, replies);
             }
-            (Ok(passage), None) => reply(passage, replies),
+            (Ok(admission), None) => reply(admission, replies),
             (Err(DecideError::UnknownPolicy(_) | DecideError::Unconfigured { .. }), _) => {
                 unconfigured(replies);
             }
@@ -57,8 +57,8 @@ impl<'a> DecisionRequest<'a> {
 }
 
 /// The array that `SG.*` is answered with; the essay of the wire says what is in it.
-fn reply(passage: &Admission, replies: &mut Replies) {
-    let Admission { answer, way, held } = passage;
+fn reply(admission: &Admission, replies: &mut Replies) {
+    let Admission { answer, way, held } = admission;
     let decision = &answer.decision;
     let over = over(way);
     replies.array(if over.is_some() { 11 } else { 8 });

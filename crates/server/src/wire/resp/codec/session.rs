@@ -50,7 +50,7 @@ pub(crate) struct Session {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuthContext<'e> {
     pub(crate) password: Option<&'e Password>,
-    pub(crate) door: &'e ListenerAuth,
+    pub(crate) listener_auth: &'e ListenerAuth,
     /// How often passwords were wrong lately.
     pub(crate) guesses: &'e Guesses,
     /// Where the client comes from.
@@ -67,8 +67,8 @@ pub(crate) enum NextStep {
 impl Session {
     /// A client that has just connected, number `id`.
     pub(crate) fn new(id: u64, entry: AuthContext<'_>) -> Self {
-        let is_in = entry.password.is_none() && !entry.door.requires();
-        let caller = is_in.then(|| entry.door.believed());
+        let is_in = entry.password.is_none() && !entry.listener_auth.requires();
+        let caller = is_in.then(|| entry.listener_auth.believed());
         Self { id, name: Vec::new(), caller, wrong_passwords: 0 }
     }
 
@@ -76,12 +76,12 @@ impl Session {
     #[inline]
     pub(crate) fn caller(
         &mut self,
-        door: &ListenerAuth,
+        listener_auth: &ListenerAuth,
         now: Micros,
     ) -> Result<&Caller, CallerError> {
         let caller = self.caller.as_mut().ok_or(CallerError::Missing);
-        let still = caller.and_then(|caller| door.still(caller, now).map(|()| &*caller));
-        still.map_err(|refused| door.note(refused))
+        let still = caller.and_then(|caller| listener_auth.still(caller, now).map(|()| &*caller));
+        still.map_err(|refused| listener_auth.note(refused))
     }
 
     /// Answers what is no request for a decision.
@@ -105,7 +105,7 @@ impl Session {
             }
             SessionCommand::Auth(login) => self.log_in(login, (entry, now)).map(|()| replies.ok()),
             SessionCommand::Hello(hello) => self.greet(&hello, (entry, now), replies),
-            talk => match self.caller(entry.door, now) {
+            talk => match self.caller(entry.listener_auth, now) {
                 Ok(_) => self.chat(&talk, replies),
                 Err(refused) => Err(refused.into()),
             },
@@ -142,13 +142,13 @@ impl Session {
         login: LoginCredentials<'_>,
         (entry, now): (AuthContext<'_>, Micros),
     ) -> Result<(), ErrorReply> {
-        let AuthContext { password, door, guesses, network } = entry;
+        let AuthContext { password, listener_auth, guesses, network } = entry;
         let LoginCredentials { user, password: given } = login;
-        if !door.has_tokens() && password.is_none() {
+        if !listener_auth.has_tokens() && password.is_none() {
             // Everybody is let in, and who says a name may have any password, as with Redis.
             return if user.is_some_and(is_default) { Ok(()) } else { Err(NO_PASSWORD) };
         }
-        let refused = match token(login, door, now) {
+        let refused = match token(login, listener_auth, now) {
             Ok(caller) => {
                 self.caller = Some(caller);
                 return Ok(());
@@ -158,19 +158,19 @@ impl Session {
         // A token cannot be guessed, so only what may be the password counts as a guess.
         let mut refusal = WRONG_PASSWORD;
         let is_anybody = user.is_none_or(is_default);
-        if let Some(password) = password.filter(|_| !door.requires() && is_anybody) {
+        if let Some(password) = password.filter(|_| !listener_auth.requires() && is_anybody) {
             match guesses.guess(network, given, now, |given| password.is(given)) {
                 GuessResult::Right => {
-                    self.caller = Some(door.believed());
+                    self.caller = Some(listener_auth.believed());
                     return Ok(());
                 }
                 GuessResult::Wrong => {}
                 GuessResult::Later(wait) => refusal = too_many_wrong(wait),
             }
         }
-        door.note(refused);
+        listener_auth.note(refused);
         self.wrong_passwords += 1;
-        if door.has_tokens() && matches!(self.caller, Some(Caller::Believed(_))) {
+        if listener_auth.has_tokens() && matches!(self.caller, Some(Caller::Believed(_))) {
             self.caller = None;
         }
         Err(refusal)
@@ -198,7 +198,7 @@ impl Session {
         if let Some(login) = hello.login {
             self.log_in(login, (entry, now))?;
         }
-        self.caller(entry.door, now).map_err(|_| NO_AUTH_HELLO)?;
+        self.caller(entry.listener_auth, now).map_err(|_| NO_AUTH_HELLO)?;
         if let Some(name) = hello.name {
             self.set_name(name)?;
         }
@@ -275,14 +275,14 @@ impl Session {
 /// The caller whose token `login` says. A user is the app of it, unless it is the default one.
 fn token(
     login: LoginCredentials<'_>,
-    door: &ListenerAuth,
+    listener_auth: &ListenerAuth,
     now: Micros,
 ) -> Result<Caller, CallerError> {
     let LoginCredentials { user, password: secret } = login;
-    if !door.has_tokens() {
+    if !listener_auth.has_tokens() {
         return Err(CallerError::Unknown);
     }
-    let caller = door.admit(Some(secret), || now)?;
+    let caller = listener_auth.admit(Some(secret), || now)?;
     if let Some(user) = user.filter(|user| !is_default(user)) {
         caller.app(Some(std::str::from_utf8(user).map_err(|_| CallerError::App)?))?;
     }

@@ -34,7 +34,7 @@ policies:
 struct Connection {
     engine: Arc<Engine>,
     password: Option<Password>,
-    door: ListenerAuth,
+    listener_auth: ListenerAuth,
     guesses: Guesses,
     /// The time, which stands still unless a test moves it.
     now: Micros,
@@ -47,10 +47,10 @@ struct Connection {
 /// What stands before a client of this machine.
 fn entry<'e>(
     password: Option<&'e Password>,
-    door: &'e ListenerAuth,
+    listener_auth: &'e ListenerAuth,
     guesses: &'e Guesses,
 ) -> AuthContext<'e> {
-    AuthContext { password, door, guesses, network: ClientNetwork::Here }
+    AuthContext { password, listener_auth, guesses, network: ClientNetwork::Here }
 }
 
 impl Connection {
@@ -59,16 +59,16 @@ impl Connection {
         Self::at(open_door(Wire::Resp), password)
     }
 
-    fn at(door: ListenerAuth, password: &str) -> Self {
+    fn at(listener_auth: ListenerAuth, password: &str) -> Self {
         let policies = Document::parse(POLICIES).expect("POLICIES is valid");
         let password = Password::new(password);
         Self {
             engine: Arc::new(Engine::in_memory(PolicySet::new(policies))),
-            session: Session::new(7, entry(password.as_ref(), &door, &Guesses::default())),
+            session: Session::new(7, entry(password.as_ref(), &listener_auth, &Guesses::default())),
             guesses: Guesses::default(),
             now: Micros::ZERO,
             password,
-            door,
+            listener_auth,
             limits: ConnectionRuleCache::new(Arc::default()),
             replies: Replies::default(),
             next: NextStep::GoOn,
@@ -77,7 +77,8 @@ impl Connection {
 
     /// The same client on a new connection.
     fn reconnect(&mut self) {
-        self.session = Session::new(8, entry(self.password.as_ref(), &self.door, &self.guesses));
+        self.session =
+            Session::new(8, entry(self.password.as_ref(), &self.listener_auth, &self.guesses));
         self.next = NextStep::GoOn;
     }
 
@@ -87,7 +88,7 @@ impl Connection {
         match Command::decode(words) {
             Ok(Command::Decide(question)) => self.decide(question),
             Ok(Command::Talk(talk)) => {
-                let entry = entry(self.password.as_ref(), &self.door, &self.guesses);
+                let entry = entry(self.password.as_ref(), &self.listener_auth, &self.guesses);
                 self.next = self.session.talk(talk, (entry, self.now), &mut self.replies);
             }
             Err(refusal) => self.replies.refusal(&refusal),
@@ -96,7 +97,7 @@ impl Connection {
     }
 
     fn decide(&mut self, question: DecisionRequest<'_>) {
-        let caller = match self.session.caller(&self.door, self.now) {
+        let caller = match self.session.caller(&self.listener_auth, self.now) {
             Ok(caller) => caller.clone(),
             Err(refused) => return self.replies.refusal(&refused.into()),
         };
@@ -389,7 +390,7 @@ const ELSEWHERE: &str = "0.0.0.0:1";
 /// A connection to `address` of a server with a catalog.
 fn with_tokens(address: &str, password: &str) -> (Stage, Connection) {
     let stage = Stage::set(TokensRequired::Remote);
-    let connection = Connection::at(stage.door(Wire::Resp, address), password);
+    let connection = Connection::at(stage.listener_auth(Wire::Resp, address), password);
     (stage, connection)
 }
 

@@ -86,7 +86,7 @@ struct Server<S> {
     client: DuplexStream,
     stop: CancellationToken,
     serving: JoinHandle<()>,
-    gate: Arc<ServerEngine<S>>,
+    engine: Arc<ServerEngine<S>>,
 }
 
 /// A client of a server whose pipe holds `pipe_bytes` each way.
@@ -94,15 +94,19 @@ fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
     connect_at(open_door(Wire::Resp), store, pipe_bytes)
 }
 
-fn connect_at<S: Store + 'static>(door: ListenerAuth, store: S, pipe_bytes: usize) -> Server<S> {
+fn connect_at<S: Store + 'static>(
+    listener_auth: ListenerAuth,
+    store: S,
+    pipe_bytes: usize,
+) -> Server<S> {
     let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
     let clock = Arc::new(TokioClock(Instant::now()));
-    let gate = Arc::new(ServerEngine::new(Engine::new(policies, store, clock)));
+    let engine = Arc::new(ServerEngine::new(Engine::new(policies, store, clock)));
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
-    let shared = Arc::new(RespServer::new(Arc::clone(&gate), door, None));
+    let shared = Arc::new(RespServer::new(Arc::clone(&engine), listener_auth, None));
     let serving = tokio::spawn(connection(shared, (stream, Peer::Local), stop.clone()));
-    Server { client, stop, serving, gate }
+    Server { client, stop, serving, engine }
 }
 
 fn connect() -> Server<MemoryStore> {
@@ -159,8 +163,8 @@ async fn commands_of_one_read_are_answered_in_order() {
 #[tokio::test(start_paused = true)]
 async fn what_a_token_may_not_is_refused_in_its_place_in_a_pipeline() {
     let stage = Stage::set(TokensRequired::Always);
-    let door = stage.door(Wire::Resp, "127.0.0.1:1");
-    let mut server = connect_at(door, MemoryStore::default(), 1 << 20);
+    let listener_auth = stage.listener_auth(Wire::Resp, "127.0.0.1:1");
+    let mut server = connect_at(listener_auth, MemoryStore::default(), 1 << 20);
     server
         .write("SG.CHECK p k\r\nSG.CHECK p k\r\nAUTH checks\r\nSG.CHECK p k\r\nSG.RESET p k\r\n")
         .await;
@@ -177,8 +181,8 @@ async fn what_a_token_may_not_is_refused_in_its_place_in_a_pipeline() {
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_revoked_while_a_check_is_held_is_good_for_none_behind_it() {
     let mut stage = Stage::set(TokensRequired::Always);
-    let door = stage.door(Wire::Resp, "127.0.0.1:1");
-    let mut server = connect_at(door, MemoryStore::default(), 1 << 20);
+    let listener_auth = stage.listener_auth(Wire::Resp, "127.0.0.1:1");
+    let mut server = connect_at(listener_auth, MemoryStore::default(), 1 << 20);
     // Ten minutes are waited for the second of the queue.
     server.write("AUTH good\r\n").await;
     server.expect("+OK\r\n").await;
@@ -256,7 +260,7 @@ async fn decisions_that_have_to_wait_wait_together_and_keep_their_order() {
     server.expect("+PONG\r\n").await;
     server.expect(passed(135)).await;
     assert_eq!(begin.elapsed().as_millis(), 1_000 + 936, "the 64 at once, then the last");
-    assert_eq!(server.gate.engine().store().waiting_most.load(Ordering::Relaxed), 64);
+    assert_eq!(server.engine.inner().store().waiting_most.load(Ordering::Relaxed), 64);
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,7 +271,7 @@ async fn decisions_that_are_waited_for_are_bounded() {
     for _ in 0..1_000 {
         server.expect(peeked).await;
     }
-    let most = server.gate.engine().store().waiting_most.load(Ordering::Relaxed);
+    let most = server.engine.inner().store().waiting_most.load(Ordering::Relaxed);
     assert_eq!(most, DECIDED_TOGETHER_MAX);
 }
 
@@ -278,7 +282,7 @@ async fn what_gives_permits_back_is_decided_in_its_place() {
     server.expect(passed(199)).await;
     server.expect("*8\r\n:1\r\n:200\r\n:200\r\n:0\r\n:0\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n").await;
     server.expect(passed(199)).await;
-    assert_eq!(server.gate.engine().store().waiting_most.load(Ordering::Relaxed), 1);
+    assert_eq!(server.engine.inner().store().waiting_most.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -307,7 +311,7 @@ async fn a_browser_is_let_go_at_once_and_none_of_its_body_is_read() {
     let body = "SG.RESET p k\r\nSG.CHECK p k\r\n";
     server.write(format!("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{body}")).await;
     assert_eq!(server.rest().await, (String::new(), 0));
-    assert!(server.gate.engine().store().is_empty());
+    assert!(server.engine.inner().store().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,10 +58,10 @@ impl<'a> BudgetDecision<'a> {
     /// asked is what is left.
     pub(in crate::wire::rls) fn new(
         budget: &BudgetRequest<'a>,
-        passage: Admission,
+        admission: Admission,
         looks_pass: bool,
     ) -> Self {
-        let Admission { answer, way, held: _ } = passage;
+        let Admission { answer, way, held: _ } = admission;
         let way = match way {
             Disposition::Refused if budget.gives_back() || (looks_pass && budget.looks()) => {
                 Disposition::Allowed

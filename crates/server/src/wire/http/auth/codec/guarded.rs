@@ -161,8 +161,8 @@ const HOLD_MAX: Micros = Micros::from_secs(60);
 
 impl PolicyKey {
     /// What was decided of it.
-    pub(in crate::wire::http::auth) fn decided(&self, passage: Admission) -> PolicyDecision {
-        PolicyDecision { policy: Arc::clone(&self.policy), passage }
+    pub(in crate::wire::http::auth) fn decided(&self, admission: Admission) -> PolicyDecision {
+        PolicyDecision { policy: Arc::clone(&self.policy), admission }
     }
 
     /// One permit of it, for `app`.

@@ -239,13 +239,13 @@ fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_
 /// What is answered to the second request within an hour that takes from all of `documents`.
 async fn second(documents: &str, deny: StatusCode) -> Response<axum::body::Body> {
     let document = Document::parse(documents).expect("tests write policies");
-    let gate = ServerEngine::in_memory(PolicySet::new(document));
-    let policies = gate.engine().policies();
+    let engine = ServerEngine::in_memory(PolicySet::new(document));
+    let policies = engine.inner().policies();
     let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
     let mut response = None;
     for _ in 0..2 {
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
-        let turn = gate.turn(Wire::Http);
+        let turn = engine.turn(Wire::Http);
         let decided = decide(&turn, &budgets, None).await.expect("policies that are there");
         response = Some(super::encode(&decided, deny, limits()));
     }
@@ -289,12 +289,12 @@ async fn gateways_are_told_what_the_policy_says() {
 async fn a_refusal_by_one_charges_no_other() {
     let plenty = "{ name: plenty, rules: [ { token_bucket: { rate: 9/h } } ] }";
     let documents = format!("policies: [ {plenty}, {} ]", policy("scarce", "reject"));
-    let gate = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
-    let policies = gate.engine().policies();
+    let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
+    let policies = engine.inner().policies();
     for passes in [true, false, false] {
         let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
-        let turn = gate.turn(Wire::Http);
+        let turn = engine.turn(Wire::Http);
         let decided = decide(&turn, &budgets, None).await.unwrap();
         assert_eq!(decided.len(), if passes { 2 } else { 1 });
         let response = super::encode(&decided, StatusCode::TOO_MANY_REQUESTS, limits());
@@ -304,7 +304,7 @@ async fn a_refusal_by_one_charges_no_other() {
     }
     let peek = sluicegate::Verb::Peek { cost: sluicegate::Cost::ONE };
     let request = sluicegate::Request::new("plenty", None, peek);
-    let left = gate.turn(Wire::Http).decide(&request).await.unwrap().answer.decision.remaining;
+    let left = engine.turn(Wire::Http).decide(&request).await.unwrap().answer.decision.remaining;
     assert_eq!(left, 8);
 }
 
@@ -332,24 +332,24 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
     let held = "{ name: held, overflow: { queue: { max_wait: 9s } }, rules: [ { token_bucket: { rate: 1/5s, burst: 1 } } ] }";
     let documents = format!("policies: [ {held}, {} ]", policy("scarce", "reject"));
     let documents = documents.replace("rate: 1/h", "rate: 9/h");
-    let gate = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
-    let policies = gate.engine().policies();
+    let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
+    let policies = engine.inner().policies();
     let ask = async || {
         let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
-        decide(&gate.turn(Wire::Http), &budgets, None).await
+        decide(&engine.turn(Wire::Http), &budgets, None).await
     };
     let left = async || {
         let peek = sluicegate::Verb::Peek { cost: sluicegate::Cost::ONE };
         let request = sluicegate::Request::new("scarce", None, peek);
-        let looked = gate.turn(Wire::Http).decide(&request).await.expect("it is there");
+        let looked = engine.turn(Wire::Http).decide(&request).await.expect("it is there");
         looked.answer.decision.remaining
     };
     assert_eq!(ask().await.unwrap().len(), 2);
     assert_eq!(left().await, 8);
     let waits = tokio::time::timeout(std::time::Duration::from_secs(1), ask()).await;
     assert!(waits.is_err(), "it is held for five seconds");
-    while gate.engine().held() > 0 || left().await != 8 {
+    while engine.inner().held() > 0 || left().await != 8 {
         tokio::task::yield_now().await;
     }
 }
@@ -357,15 +357,15 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
 #[tokio::test(start_paused = true)]
 async fn what_rules_delay_is_held_here() {
     let leaky = "policies: [ { name: p, rules: [ { leaky_bucket: { rate: 1/s, burst: 100 } } ] } ]";
-    let gate = ServerEngine::in_memory(PolicySet::new(Document::parse(leaky).unwrap()));
+    let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(leaky).unwrap()));
     let begin = tokio::time::Instant::now();
     let asking = (0..80).map(|_| async {
-        let policies = gate.engine().policies();
+        let policies = engine.inner().policies();
         let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
-        let turn = gate.turn(Wire::Http);
+        let turn = engine.turn(Wire::Http);
         let decided = decide(&turn, &budgets, None).await.unwrap();
-        (decided[0].passage.way.passes(), begin.elapsed().as_secs())
+        (decided[0].admission.way.passes(), begin.elapsed().as_secs())
     });
     let answered = futures_util::future::join_all(asking).await;
     // The wall clock moves on a little while eighty are decided.

@@ -34,7 +34,7 @@ const DIVERT: HeaderName = HeaderName::from_static("x-sluicegate-divert");
 #[derive(Debug)]
 pub(in crate::wire::http::auth) struct PolicyDecision {
     pub(in crate::wire::http::auth) policy: Arc<Policy>,
-    pub(in crate::wire::http::auth) passage: Admission,
+    pub(in crate::wire::http::auth) admission: Admission,
 }
 
 /// Writes what was `decided`: by all policies if all let the request pass, else by the one that does
@@ -48,21 +48,21 @@ pub(in crate::wire::http::auth) fn encode(
     let headers = response.headers_mut();
     decided.iter().for_each(|decided| add_budget_headers(headers, limits, decided));
     [RATELIMIT_POLICY, RATELIMIT].into_iter().for_each(|name| join(headers, name));
-    let over = decided.iter().find(|decided| decided.passage.way != Disposition::Allowed);
-    let Some(PolicyDecision { policy, passage }) = over.or(decided.first()) else {
+    let over = decided.iter().find(|decided| decided.admission.way != Disposition::Allowed);
+    let Some(PolicyDecision { policy, admission }) = over.or(decided.first()) else {
         return response;
     };
     headers.insert(POLICY, HeaderValue::from_str(policy.name()).expect("names are ASCII"));
-    match &passage.way {
+    match &admission.way {
         Disposition::Allowed => verdict(headers, "pass"),
         Disposition::Shadowed => verdict(headers, "shadow"),
         Disposition::Diverted(_) => {
             verdict(headers, "divert");
-            headers.insert(DIVERT, field(passage.way.target().unwrap_or_default()));
+            headers.insert(DIVERT, field(admission.way.target().unwrap_or_default()));
         }
         Disposition::Degraded(_) => {
             verdict(headers, "degrade");
-            match passage.way.fallback() {
+            match admission.way.fallback() {
                 Some(Fallback::Response { status, body, headers: own }) => {
                     let own = own.iter().map(|(name, value)| (&**name, &**value));
                     return served(
@@ -78,9 +78,9 @@ pub(in crate::wire::http::auth) fn encode(
         }
         Disposition::Refused => {
             verdict(headers, "refuse");
-            add_retry_after(headers, &passage.answer.decision);
+            add_retry_after(headers, &admission.answer.decision);
             let own = [(CONTENT_TYPE.as_str(), problem::MEDIA_TYPE)];
-            return served(response, deny, own, refusal_as(deny, passage, None));
+            return served(response, deny, own, refusal_as(deny, admission, None));
         }
     }
     response
@@ -90,9 +90,9 @@ pub(in crate::wire::http::auth) fn encode(
 fn add_budget_headers(
     headers: &mut HeaderMap,
     limits: BudgetHeaders,
-    PolicyDecision { passage, .. }: &PolicyDecision,
+    PolicyDecision { admission, .. }: &PolicyDecision,
 ) {
-    let Admission { answer, .. } = passage;
+    let Admission { answer, .. } = admission;
     limits.add_limits_to(headers, answer);
     if let Some(mode) = answer.mode.name_without_store() {
         headers.insert(MODE, HeaderValue::from_static(mode));
