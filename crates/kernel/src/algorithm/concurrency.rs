@@ -209,6 +209,11 @@ impl Algorithm for Concurrency {
         state.holders.last().map_or(Micros::ZERO, |holder| holder.lapses)
     }
 
+    fn window(&self) -> Option<Micros> {
+        // It gives back when its callers do.
+        None
+    }
+
     fn used(&self, state: &ConcurrencyState, at: &Moment<'_>) -> u64 {
         self.held(Some(state), at.now())
     }

@@ -265,6 +265,11 @@ impl Algorithm for FixedWindow {
         if state.count == 0 { Micros::ZERO } else { state.end }
     }
 
+    fn window(&self) -> Option<Micros> {
+        // A month is not as long as the next, nor is a day where clocks change.
+        self.calendar().is_none().then(|| super::refilled_in(self)).flatten()
+    }
+
     fn used(&self, state: &FixedWindowState, at: &Moment<'_>) -> u64 {
         self.count(Some(state), at)
     }

@@ -183,6 +183,10 @@ impl Algorithm for LeakyBucket {
         state.0.at.plus(self.flow.time_to_drain(state.0.used, state.0, state.0.at))
     }
 
+    fn window(&self) -> Option<Micros> {
+        super::refilled_in(self)
+    }
+
     fn used(&self, state: &LeakyBucketState, at: &Moment<'_>) -> u64 {
         self.flow.drain(state.0, at.now()).used.div_ceil(self.flow.per_permit)
     }

@@ -103,6 +103,10 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     /// When the budget of this state is full again.
     fn full_at(&self, state: &Self::State) -> Micros;
 
+    /// The span in which the whole limit comes back, if it is the same wherever it begins: an hour of
+    /// `1000/h`. `None` otherwise.
+    fn window(&self) -> Option<Micros>;
+
     /// Whether a full budget equals a key that was never seen, so that it may be forgotten.
     fn full_is_fresh(&self) -> bool {
         true
@@ -194,6 +198,12 @@ pub trait Algorithm: Sized + Clone + PartialEq + Debug {
     fn read_only_state(&self, from: &mut &[u8]) -> Option<Self::State> {
         self.read_state(from)
     }
+}
+
+/// How long a budget that was used up at once takes until it is full again.
+fn refilled_in<A: Algorithm>(rule: &A) -> Option<Micros> {
+    let used_up = rule.with_used(rule.limit(), &Moment::new(Micros::ZERO))?;
+    Some(rule.full_at(&used_up))
 }
 
 /// How much of a new limit is the same part of it as some permits are of the old one.

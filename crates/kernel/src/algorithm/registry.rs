@@ -129,6 +129,11 @@ macro_rules! algorithms {
                 }
             }
 
+            /// See [`Algorithm::window`].
+            pub fn window(&self) -> Option<Micros> {
+                match self { $(Self::$Name(rule) => rule.window(),)+ }
+            }
+
             /// See [`Algorithm::full_is_fresh`].
             pub fn full_is_fresh(&self) -> bool {
                 match self { $(Self::$Name(rule) => rule.full_is_fresh(),)+ }

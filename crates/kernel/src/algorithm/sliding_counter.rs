@@ -219,6 +219,11 @@ impl Algorithm for SlidingCounter {
         }
     }
 
+    fn window(&self) -> Option<Micros> {
+        // It forgets with the end of the next window, wherever in this one the permits were taken.
+        super::refilled_in(self).map(|two| Micros::new(two.get() / 2))
+    }
+
     fn used(&self, state: &SlidingCounterState, at: &Moment<'_>) -> u64 {
         self.estimate(&self.view(Some(state), at.now())).div_ceil(self.steps)
     }

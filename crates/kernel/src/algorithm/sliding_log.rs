@@ -182,6 +182,10 @@ impl Algorithm for SlidingLog {
         state.entries.back().map_or(Micros::ZERO, |newest| newest.at.plus(self.window))
     }
 
+    fn window(&self) -> Option<Micros> {
+        super::refilled_in(self)
+    }
+
     fn used(&self, state: &SlidingLogState, at: &Moment<'_>) -> u64 {
         self.sum(Some(state), at.now())
     }

@@ -234,6 +234,11 @@ impl Algorithm for SlidingWindow {
         self.newest_used(state).map_or(Micros::ZERO, |bucket| self.end_of(bucket))
     }
 
+    fn window(&self) -> Option<Micros> {
+        // It gives back later than its length says.
+        None
+    }
+
     fn used(&self, state: &SlidingWindowState, at: &Moment<'_>) -> u64 {
         self.sum(Some(state), at.now())
     }

@@ -180,6 +180,10 @@ impl Algorithm for SmoothBursty {
         false
     }
 
+    fn window(&self) -> Option<Micros> {
+        super::refilled_in(self)
+    }
+
     fn used(&self, state: &SmoothBurstyState, at: &Moment<'_>) -> u64 {
         ceil_f64(self.max_stored - self.balance(Some(state), at.now())).min(UNITS_MAX)
     }

@@ -196,6 +196,11 @@ impl Algorithm for SmoothWarmup {
         state.at.plus(Micros::new(ceil_f64(state.debt_us + idle)).capped())
     }
 
+    fn window(&self) -> Option<Micros> {
+        // How fast it gives back depends on what is stored.
+        None
+    }
+
     fn used(&self, state: &SmoothWarmupState, at: &Moment<'_>) -> u64 {
         let state = self.at(Some(state), at.now());
         let used = self.max_stored - state.stored + state.debt_us / self.stable;

@@ -252,6 +252,10 @@ impl Algorithm for TokenBucket {
         self.initial == self.burst
     }
 
+    fn window(&self) -> Option<Micros> {
+        super::refilled_in(self)
+    }
+
     fn used(&self, state: &TokenBucketState, at: &Moment<'_>) -> u64 {
         self.flow.drain(state.0, at.now()).used.div_ceil(self.flow.per_permit)
     }

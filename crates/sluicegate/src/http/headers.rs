@@ -17,7 +17,7 @@ use std::fmt::Write;
 
 use ::http::header::RETRY_AFTER;
 use ::http::{HeaderMap, HeaderName, HeaderValue};
-use sluicegate_kernel::{Decision, Micros, Moment, Rule};
+use sluicegate_kernel::{Decision, Micros, Rule};
 
 /// `RateLimit-Policy`: what the limits are.
 pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -146,23 +146,7 @@ fn at_least_1s(span: Micros) -> u64 {
 /// The seconds in which the whole limit of `rule` comes back: what is told as `w`. `None` where that
 /// is no whole number of seconds, or not the same for every window.
 pub fn window_s(rule: &Rule) -> Option<u64> {
-    let start = Moment::new(Micros::ZERO);
-    let refilled_at = |rule: &Rule| {
-        rule.with_used(rule.limit(), &start).map(|used_up| rule.full_at(&used_up).get())
-    };
-    let window_us = match rule {
-        // A month is not as long as the next, nor is a day where clocks change.
-        Rule::FixedWindow(_) if rule.calendar().is_some() => None,
-        Rule::TokenBucket(_)
-        | Rule::LeakyBucket(_)
-        | Rule::FixedWindow(_)
-        | Rule::SlidingLog(_)
-        | Rule::SmoothBursty(_) => refilled_at(rule),
-        // It forgets with the end of the next window, wherever in this one the permits were taken.
-        Rule::SlidingCounter(_) => refilled_at(rule).map(|two_windows| two_windows / 2),
-        // The others give back later than their length says, or by no schedule.
-        _ => None,
-    }?;
+    let window_us = rule.window()?.get();
     let second = Micros::SECOND.get();
     (window_us >= second && window_us.is_multiple_of(second)).then(|| window_us / second)
 }

@@ -6,8 +6,8 @@ use sluicegate_kernel::{
     Cost, Decision, Micros, Moment, Outcome, PermitId, Retry, Rule, RuleSet, States, Verb,
 };
 
-use crate::rules::{any_rate_rule, concurrencies};
-use crate::walk::{
+use crate::exact::rules::{any_rate_rule, concurrencies};
+use crate::exact::walk::{
     Clock, Proof, Shape, Walk, holds, permit_verbs, prove, same, steps, walks, walks_with,
 };
 

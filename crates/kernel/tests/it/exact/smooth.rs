@@ -11,10 +11,10 @@ use sluicegate_kernel::{
     Decision, Micros, Moment, RuleSet, SmoothBursty, SmoothWarmup, States, Verb,
 };
 
-use crate::oracle::smooth::Smooth;
-use crate::oracle::{Q, q};
-use crate::rules::{rate, scale};
-use crate::walk::{Clock, Proof, Shape, Walk, holds, prove, steps, walks};
+use crate::exact::oracle::smooth::Smooth;
+use crate::exact::oracle::{Q, q};
+use crate::exact::rules::{rate, scale};
+use crate::exact::walk::{Clock, Proof, Shape, Walk, holds, prove, steps, walks};
 
 /// Rates and spans at which doubles still hold a microsecond: a day and a million permits.
 fn flows() -> impl Strategy<Value = (u64, u64)> {

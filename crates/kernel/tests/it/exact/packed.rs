@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use sluicegate_kernel::{Micros, Moment, Rule, RuleSet, States};
 
-use crate::rules::any_rate_rule;
-use crate::walk::{Clock, Shape, holds, prove, same, steps, walks};
+use crate::exact::rules::any_rate_rule;
+use crate::exact::walk::{Clock, Shape, holds, prove, same, steps, walks};
 
 #[test]
 fn packing_loses_nothing_and_changes_no_answer() {
@@ -47,7 +47,9 @@ fn is_of_constant_size(rule: &Rule) -> bool {
 fn several_rules_do_not_pack() {
     let two = ["a", "b"].map(|name| sluicegate_kernel::NamedRule {
         name: name.into(),
-        rule: sluicegate_kernel::TokenBucket::new(crate::rules::rate((1, 1)), 1).unwrap().into(),
+        rule: sluicegate_kernel::TokenBucket::new(crate::exact::rules::rate((1, 1)), 1)
+            .unwrap()
+            .into(),
     });
     let rules = RuleSet::new(two.to_vec()).unwrap();
     assert!(!rules.packs());

@@ -5,9 +5,9 @@ use proptest::sample::Index;
 use sluicegate_kernel::limits::STORED_BYTES_MAX;
 use sluicegate_kernel::{Cost, Micros, Moment, NamedRule, PermitId, Rule, RuleSet, States, Verb};
 
-use crate::honest::any_walk;
-use crate::sets::sets;
-use crate::walk::{Clock, Proof, Shape, Walk, holds, prove, same, steps, walks};
+use crate::exact::honest::any_walk;
+use crate::exact::sets::sets;
+use crate::exact::walk::{Clock, Proof, Shape, Walk, holds, prove, same, steps, walks};
 
 fn stored(rules: &RuleSet, states: &States) -> Vec<u8> {
     let mut bytes = Vec::new();

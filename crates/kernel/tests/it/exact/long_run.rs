@@ -9,7 +9,7 @@ use sluicegate_kernel::{
     TokenBucket, Verb,
 };
 
-use crate::rules::rate;
+use crate::exact::rules::rate;
 
 /// 7/s, one in 3 s, a prime number a second, a thousand a microsecond.
 const RATES: [(u64, u64); 4] = [(7, 1_000_000), (1, 3_000_000), (999_983, 1_000_000), (1_000, 1)];

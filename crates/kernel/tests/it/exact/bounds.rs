@@ -11,9 +11,11 @@ use sluicegate_kernel::{
     SlidingWindow, States, TokenBucket, Verb,
 };
 
-use crate::oracle::{Q, positive, q, ratio};
-use crate::rules::{leaky_buckets, permits, rate, scale, sliding_windows, spans, token_buckets};
-use crate::walk::{Clock, Proof, Shape, Walk, holds, prove, steps, walks};
+use crate::exact::oracle::{Q, positive, q, ratio};
+use crate::exact::rules::{
+    leaky_buckets, permits, rate, scale, sliding_windows, spans, token_buckets,
+};
+use crate::exact::walk::{Clock, Proof, Shape, Walk, holds, prove, steps, walks};
 
 /// One grant: when it passes, in time gone by, how much, and whether it was held back until then.
 struct Pass {

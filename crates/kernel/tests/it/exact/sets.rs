@@ -5,8 +5,8 @@ use sluicegate_kernel::{
     Cost, Decision, Micros, Moment, NamedRule, Outcome, Retry, Rule, RuleSet, States, Verb, Verdict,
 };
 
-use crate::rules::any_rate_rule;
-use crate::walk::{Clock, Shape, prove, same, steps, walks};
+use crate::exact::rules::any_rate_rule;
+use crate::exact::walk::{Clock, Shape, prove, same, steps, walks};
 
 /// Rules that remember nothing of a request that another rule refused.
 pub(crate) fn sets() -> impl Strategy<Value = Vec<(Rule, u64)>> {

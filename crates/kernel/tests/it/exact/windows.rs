@@ -10,11 +10,11 @@ use sluicegate_kernel::{
     FixedWindow, Micros, Moment, RuleSet, SlidingCounter, SlidingLog, SlidingWindow, States, Window,
 };
 
-use crate::buckets::agree;
-use crate::oracle::windows::{self as oracle, Layout};
-use crate::oracle::{Oracle, answer};
-use crate::rules::{fixed_windows, permits, sliding_windows, spans};
-use crate::walk::{Clock, Shape, holds, prove, same, steps, walks};
+use crate::exact::buckets::agree;
+use crate::exact::oracle::windows::{self as oracle, Layout};
+use crate::exact::oracle::{Oracle, answer};
+use crate::exact::rules::{fixed_windows, permits, sliding_windows, spans};
+use crate::exact::walk::{Clock, Shape, holds, prove, same, steps, walks};
 
 fn shape(name: &str, limit: u64, scale_us: u64) -> Shape {
     Shape { limit, scale_us, goes_back: true, gives_back: true, steps: steps(name) }

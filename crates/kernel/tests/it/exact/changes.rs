@@ -8,9 +8,9 @@ use sluicegate_kernel::{
     SlidingLog, SlidingWindow, States, TokenBucket, Verb,
 };
 
-use crate::oracle::{Oracle, answer, buckets as oracle};
-use crate::rules::{any_rate_rule, permits, rate, scale, spans, token_buckets};
-use crate::walk::{Clock, Proof, Shape, Walk, holds, prove, same, steps, walks};
+use crate::exact::oracle::{Oracle, answer, buckets as oracle};
+use crate::exact::rules::{any_rate_rule, permits, rate, scale, spans, token_buckets};
+use crate::exact::walk::{Clock, Proof, Shape, Walk, holds, prove, same, steps, walks};
 
 /// A rule, a walk under it, and the rule that replaces it.
 fn changed(name: &'static str) -> impl Strategy<Value = (Rule, Walk, Rule)> {

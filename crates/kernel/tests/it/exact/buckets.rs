@@ -6,10 +6,10 @@ use sluicegate_kernel::{
     Decision, LeakyBucket, Micros, Moment, Retry, Rule, RuleSet, States, TokenBucket, Verb,
 };
 
-use crate::oracle::buckets as oracle;
-use crate::oracle::{Oracle, answer};
-use crate::rules::{leaky_buckets, rate, scale, token_buckets};
-use crate::walk::{Clock, Proof, Shape, Time, Walk, holds, prove, same, steps, walks};
+use crate::exact::oracle::buckets as oracle;
+use crate::exact::oracle::{Oracle, answer};
+use crate::exact::rules::{leaky_buckets, rate, scale, token_buckets};
+use crate::exact::walk::{Clock, Proof, Shape, Time, Walk, holds, prove, same, steps, walks};
 
 fn shape(name: &str, limit: u64, scale_us: u64) -> Shape {
     Shape { limit, scale_us, goes_back: true, gives_back: true, steps: steps(name) }

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use sluicegate_kernel::{Concurrency, Micros, Moment, RuleSet, States};
 
-use crate::oracle::permits as oracle;
-use crate::rules::{permits, spans};
-use crate::walk::{Clock, Shape, permit_verbs, prove, same, steps, walks_with};
+use crate::exact::oracle::permits as oracle;
+use crate::exact::rules::{permits, spans};
+use crate::exact::walk::{Clock, Shape, permit_verbs, prove, same, steps, walks_with};
 
 #[test]
 fn concurrency_answers_as_a_list_of_holders_does() {

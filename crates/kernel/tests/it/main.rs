@@ -1,0 +1,6 @@
+//! The tests of this crate from outside, in one program that is linked once.
+
+mod exact;
+mod left;
+mod refund;
+mod regressions;
