@@ -67,9 +67,9 @@ pub enum Overflow {
         /// Longest hold.
         max_wait: Micros,
     },
-    /// It passes, marked, and gets a fallback.
+    /// It is not allowed; the caller serves a fallback.
     Degrade(Fallback),
-    /// It is sent elsewhere.
+    /// It is not allowed; the caller sends it elsewhere.
     Divert {
         /// Where to, in words that the gateway knows.
         target: Box<str>,

@@ -53,11 +53,11 @@ pub enum Disposition {
     Allowed,
     /// It is refused.
     Refused,
-    /// It is over the limit and passes, marked: this policy has the fallback.
+    /// It is over the limit; the caller serves the fallback of this policy.
     Degraded(Arc<Policy>),
-    /// It is over the limit and goes elsewhere: this policy says where to.
+    /// It is over the limit; the caller sends it to the target of this policy.
     Diverted(Arc<Policy>),
-    /// It is over the limit and passes all the same, counted.
+    /// It is over the limit, and allowed all the same: the policy is in shadow mode.
     Shadowed,
 }
 

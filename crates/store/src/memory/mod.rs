@@ -14,8 +14,8 @@
 //!
 //! A state that says no more than no state at all is forgotten before a segment grows. At the hard
 //! cap the budget with the most left of its limit makes room, of a few that are looked at, by whatever
-//! algorithm: the one that used the least loses the least. A key of which less than half is left is
-//! never forgotten. A new key that finds no room shares one budget with all others like it
+//! algorithm: the one that used the least loses the least. A key of which less than half is left
+//! makes no room for another. A new key that finds no room shares one budget with all others like it
 //! (`overflow`), and so it does beyond its policy's quota of keys.
 
 mod arena;
