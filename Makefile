@@ -32,6 +32,9 @@ fuzz: toolchain ## Fuzz every parser for a minute each
 matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey 8
 	scripts/matrix
 
+.PHONY: nightly
+nightly: matrix fuzz ## Run what CI leaves out: the other servers, and the fuzzers for longer
+
 .PHONY: deps
 deps: ## Install what the tests need, or say what to install
 	scripts/deps
@@ -55,4 +58,4 @@ vectors: toolchain ## Write the expected decisions of spec/vectors anew
 .PHONY: soak
 soak: toolchain ## Run 10^9 decisions of one limiter and compare the rate; 10^7 steps of kernel and Lua (minutes)
 	$(CARGO) run --release --package xtask -- soak
-	SLUICEGATE_STEPS=2500000 $(CARGO) test --release --package sluicegate-store --features redis --test redis_script differential
+	SLUICEGATE_STEPS=2500000 $(CARGO) test --release --package sluicegate-store --features redis --test it redis_script::differential
