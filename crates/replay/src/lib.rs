@@ -191,7 +191,7 @@ fn read_all(
                 None => session.event(number, bytes),
             },
             Ok(Some(InputLine::TooLong)) => {
-                session.failed(number, None, &error::EventError::LongLine)
+                session.failed(number, None, &error::EventError::LongLine);
             }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),

@@ -212,7 +212,7 @@ mod tests {
         loop {
             match source.next_line() {
                 Ok(Some(InputLine::Bytes(line))) => {
-                    lines.push(String::from_utf8_lossy(line).into())
+                    lines.push(String::from_utf8_lossy(line).into());
                 }
                 Ok(Some(InputLine::TooLong)) => lines.push("too long".to_owned()),
                 Ok(None) => return (lines, None),

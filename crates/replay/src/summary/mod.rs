@@ -158,7 +158,7 @@ impl ReplayTally {
             RequestFate::Refused => self.refused += 1,
             RequestFate::Passed => self.allowed += 1,
             RequestFate::Waited => {
-                (self.allowed, self.waited) = (self.allowed + 1, self.waited + 1)
+                (self.allowed, self.waited) = (self.allowed + 1, self.waited + 1);
             }
         }
         if allowed {

@@ -64,7 +64,7 @@ impl Stage {
 }
 
 /// An address that needs no token.
-pub(crate) fn open_door(wire: Wire) -> ListenerAuth {
+pub(crate) fn open_listener(wire: Wire) -> ListenerAuth {
     Arc::new(Authenticator::believed()).listener_auth(wire, None)
 }
 
@@ -117,7 +117,7 @@ fn a_token_is_required_where_others_can_come_from_unless_it_is_said_otherwise() 
         assert_eq!(listener_auth.requires(), expected, "{required:?} {address}");
     }
     assert!(Stage::set(Remote).authenticator.listener_auth(Wire::Http, None).requires());
-    assert!(!open_door(Wire::Http).requires());
+    assert!(!open_listener(Wire::Http).requires());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
 
 #[test]
 fn without_a_catalog_nobody_looks_at_what_is_shown() {
-    let listener_auth = open_door(Wire::Http);
+    let listener_auth = open_listener(Wire::Http);
     let clock = || -> Micros { panic!("nobody wants to know") };
     let caller = listener_auth.admit(Some(b"what is it"), clock).unwrap();
     assert_eq!(caller.app(Some("any")), Ok(Some("any")));

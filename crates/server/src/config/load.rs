@@ -413,7 +413,7 @@ mod tests {
             ("[store]\nstate_bytes_max = 1000", "store.state_bytes_max: `1000` is below 1048576"),
             ("[store]\nkeys_max = 'many'", "store.keys_max: invalid type: string \"many\""),
             ("[store]\nsnapshot_every = '60'", "store.snapshot_every: "),
-            ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: expected `store.snapshot`"),
+            ("[store]\nsnapshot_every = '60s'", "store.snapshot_every: requires `store.snapshot`"),
             ("[server]\nworkers = 257", "server.workers: `257` is outside 0..=256"),
             ("[admin]\nlisten = '0.0.0.0:1'", "admin.listen: `0.0.0.0:1` can be reached"),
             ("[http]\ntrusted_hops = 0", "http.trusted_hops: `0` is outside 1..=64"),
@@ -493,7 +493,7 @@ mod tests {
         let unquoted = problem("[resp]\npassword = \"48151623");
         assert!(unquoted.contains("sluicegate.toml: line 2, column "), "{unquoted}");
         let number = problem("[resp]\npassword = 48151623");
-        assert_eq!(number, "resp.password: expected a text");
+        assert_eq!(number, "resp.password: expected a string");
     }
 
     #[test]

@@ -91,7 +91,7 @@ mod tests {
             assert_eq!(said([rule(most)]), None);
             let error = said([rule(most + 1)]).expect("one too many");
             assert!(error.contains(&format!("`{}` could take", most + 1)), "{error}");
-            assert!(error.contains(&format!("expected 1..={most} there")), "{error}");
+            assert!(error.contains(&format!("expected 1..={most};")), "{error}");
         }
         assert_eq!(said([window(1_000)]), None);
     }
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(said([log(1_200), log(1_200)]), None);
         let error = said([log(1_200), log(1_800)]).expect("too much together");
         assert!(error.starts_with("r1.sliding_log.limit: `1800` could take"), "{error}");
-        assert!(error.contains("expected 1..=1256 there; `sliding_window`"), "{error}");
+        assert!(error.contains("expected 1..=1256; use `sliding_window`"), "{error}");
         assert!(
             said((0..8).map(|_| window(250))).expect("too much").contains("use up the allowance")
         );

@@ -266,7 +266,7 @@ mod tests {
             ("--threads 65", "--threads <N>': 65 is not in 1..=64"),
             ("--cost 0", "--cost <N>': 0 is not in 1..=2147483648"),
             ("--duration 2d", "--duration: `2d` is outside 1us..=1d"),
-            ("--duration 0s", "`0s` is no duration: expected 1us to 366d"),
+            ("--duration 0s", "invalid duration `0s`: expected 1us to 366d"),
             ("--threads 2 --connections 1", "--threads: `2` is more than the 1 of --connections"),
             ("--pipeline 2", "--pipeline: `2` cannot be combined with http"),
             ("--password-file /nonexistent", "--password-file: cannot read /nonexistent"),

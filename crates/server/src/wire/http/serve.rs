@@ -76,7 +76,7 @@ struct HttpHandler {
 
 /// What stands before the router.
 struct HttpService {
-    desk: HttpHandler,
+    handler: HttpHandler,
     router: Router,
     hosts: Hosts,
 }
@@ -93,30 +93,30 @@ pub(crate) async fn serve(
     let address = listener.address().ok();
     let listener_auth = authenticator.listener_auth(Wire::Http, address.as_ref());
     let hosts = Hosts::new(address.as_ref(), Arc::clone(&context.allowed_hosts));
-    let desk = HttpHandler { engine: Arc::clone(engine), headers: *http_headers, listener_auth };
-    let more = more(desk.listener_auth.clone());
-    let router = everything(&desk, Arc::clone(trusted_peers), more);
-    let front = Arc::new(HttpService { desk, router, hosts });
+    let handler = HttpHandler { engine: Arc::clone(engine), headers: *http_headers, listener_auth };
+    let more = more(handler.listener_auth.clone());
+    let router = everything(&handler, Arc::clone(trusted_peers), more);
+    let service = Arc::new(HttpService { handler, router, hosts });
     let connections = Arc::clone(engine.telemetry().connections(Wire::Http));
     let stopping = stop.clone();
     accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
         let slot = Arc::clone(stream.slot());
-        connections.during(decisions(Arc::clone(&front), stream, (peer, slot), stopping.clone()))
+        connections.during(decisions(Arc::clone(&service), stream, (peer, slot), stopping.clone()))
     })
     .await
 }
 
 /// Answers the requests of one connection, checks first.
 async fn decisions(
-    front: Arc<HttpService>,
+    service: Arc<HttpService>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     (peer, slot): (Peer, Arc<ConnectionSlot>),
     stop: CancellationToken,
 ) {
-    let hosts = front.hosts.clone();
+    let hosts = service.hosts.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let request = request.map(|body| TrackedBody::new(body, Arc::clone(&slot)));
-        answer(Arc::clone(&front), peer, request)
+        answer(Arc::clone(&service), peer, request)
     });
     let refuse = |of: &Problem| problem(of).map(Either::Left);
     converse(HostGuard { service, hosts, refuse }, stream, stop).await;
@@ -158,36 +158,36 @@ async fn converse<S, B>(
 }
 
 async fn answer(
-    front: Arc<HttpService>,
+    service: Arc<HttpService>,
     peer: Peer,
     request: Request<TrackedBody<Incoming>>,
 ) -> Result<Response<Either<Full<Bytes>, AnyBody>>, Infallible> {
     if request.method() == Method::POST && request.uri().path() == Operation::Check.path() {
-        return Ok(decide(&front.desk, Operation::Check, request).await.map(Either::Left));
+        return Ok(decide(&service.handler, Operation::Check, request).await.map(Either::Left));
     }
     // On the heap: a check should not carry the space for what it is not.
     let request = auth::knowing(peer, request.map(AnyBody::new));
-    let routed = Box::pin(front.router.clone().oneshot(request));
+    let routed = Box::pin(service.router.clone().oneshot(request));
     routed.await.map(|response| response.map(Either::Right))
 }
 
 /// All that this wire answers, and `more`.
-fn everything(desk: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
-    router(desk.clone())
-        .merge(auth::routes((&desk.engine, &desk.listener_auth), trusted, desk.headers))
+fn everything(handler: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
+    router(handler.clone())
+        .merge(auth::routes((&handler.engine, &handler.listener_auth), trusted, handler.headers))
         .merge(more)
 }
 
-fn router(desk: HttpHandler) -> Router {
+fn router(handler: HttpHandler) -> Router {
     let mut router = Router::new();
     for operation in Operation::ALL {
         let asked =
-            post(move |State(desk): State<HttpHandler>, request: Request<AnyBody>| async move {
+            post(move |State(handler): State<HttpHandler>, request: Request<AnyBody>| async move {
                 match operation {
-                    Operation::Batch => many::batch(&desk, request).await,
-                    Operation::Settle => many::settle(&desk, request).await,
-                    Operation::Explain => answered(explain(&desk, request).await),
-                    _ => decide(&desk, operation, request).await,
+                    Operation::Batch => many::batch(&handler, request).await,
+                    Operation::Settle => many::settle(&handler, request).await,
+                    Operation::Explain => answered(explain(&handler, request).await),
+                    _ => decide(&handler, operation, request).await,
                 }
                 .map(AnyBody::new)
             });
@@ -203,36 +203,36 @@ fn router(desk: HttpHandler) -> Router {
             let detail = "method not allowed";
             problem(&Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)).map(AnyBody::new)
         })
-        .with_state(desk)
+        .with_state(handler)
 }
 
 /// Answers a question about one budget.
-async fn decide<B>(desk: &HttpHandler, operation: Operation, request: Request<B>) -> FullResponse
+async fn decide<B>(handler: &HttpHandler, operation: Operation, request: Request<B>) -> FullResponse
 where
     B: Body<Data = Bytes, Error: std::fmt::Display>,
 {
-    answered(try_decide(desk, operation, request).await)
+    answered(try_decide(handler, operation, request).await)
 }
 
 async fn try_decide<B>(
-    desk: &HttpHandler,
+    handler: &HttpHandler,
     operation: Operation,
     request: Request<B>,
 ) -> Result<FullResponse, Problem>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display>,
 {
-    let caller = desk.caller(operation, request.headers())?;
+    let caller = handler.caller(operation, request.headers())?;
     require_json(request.headers())?;
-    let parent = desk.engine.parent(request.headers());
+    let parent = handler.engine.parent(request.headers());
     let denies = denies(operation, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     let ask = OperationRequest::decode(operation, &bytes, new_id)?;
     let mut request = ask.request();
-    caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
+    caller.ask(&mut request).map_err(|refused| handler.refuse(refused))?;
     let admission = match ask.is_named_here {
-        true => unnamed::acquire(&desk.engine, &request, parent).await?,
-        false => parent.over(desk.engine.turn(Wire::Http).decide(&request)).await?,
+        true => unnamed::acquire(&handler.engine, &request, parent).await?,
+        false => parent.over(handler.engine.turn(Wire::Http).decide(&request)).await?,
     };
     let mut answer = if denies && !admission.way.passes() {
         let (status, body) = refusal(&admission, ask.id.as_deref());
@@ -241,20 +241,23 @@ where
         respond(StatusCode::OK, JSON, encode(&admission, ask.id.as_deref()))
     };
     if operation.tells() {
-        desk.headers.add_to(answer.headers_mut(), &admission.answer);
+        handler.headers.add_to(answer.headers_mut(), &admission.answer);
     }
     Ok(answer)
 }
 
-async fn explain(desk: &HttpHandler, request: Request<AnyBody>) -> Result<FullResponse, Problem> {
-    let caller = desk.caller(Operation::Explain, request.headers())?;
+async fn explain(
+    handler: &HttpHandler,
+    request: Request<AnyBody>,
+) -> Result<FullResponse, Problem> {
+    let caller = handler.caller(Operation::Explain, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Explain, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     let ask = OperationRequest::decode(Operation::Explain, &bytes, new_id)?;
     let mut request = ask.request();
-    caller.ask(&mut request).map_err(|refused| desk.refuse(refused))?;
-    let explanation = desk.engine.turn(Wire::Http).explain(&request).await?;
+    caller.ask(&mut request).map_err(|refused| handler.refuse(refused))?;
+    let explanation = handler.engine.turn(Wire::Http).explain(&request).await?;
     Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
 }
 

@@ -41,8 +41,8 @@ pub(crate) fn routes(
         .with_state(RlsHandler::new(limits, listener_auth))
 }
 
-async fn decide(State(desk): State<RlsHandler>, request: Request) -> Response<String> {
-    let caller = match desk.caller(request.headers()) {
+async fn decide(State(handler): State<RlsHandler>, request: Request) -> Response<String> {
+    let caller = match handler.caller(request.headers()) {
         Ok(caller) => caller,
         Err(refusal) => return refused(&refusal),
     };
@@ -50,7 +50,7 @@ async fn decide(State(desk): State<RlsHandler>, request: Request) -> Response<St
         let problem = "content-type: expected `application/json` from a browser page";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem.to_owned());
     }
-    let parent = desk.parent(request.headers());
+    let parent = handler.parent(request.headers());
     // Who says beforehand that it is too long need not send it.
     if request.body().size_hint().lower() > MESSAGE_BYTES_MAX as u64 {
         let problem = format!("the body exceeds {MESSAGE_BYTES_MAX} bytes");
@@ -67,7 +67,7 @@ async fn decide(State(desk): State<RlsHandler>, request: Request) -> Response<St
         Ok(message) => message,
         Err(problem) => return plain(StatusCode::BAD_REQUEST, problem),
     };
-    match parent.over(desk.decide(&caller, &message)).await {
+    match parent.over(handler.decide(&caller, &message)).await {
         Ok(answer) => {
             let over = answer.overall_code == i32::from(Code::OverLimit);
             let status = if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };

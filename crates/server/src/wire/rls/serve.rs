@@ -301,7 +301,7 @@ mod tests {
     use tonic_health::pb::health_client::HealthClient;
 
     use super::*;
-    use crate::authenticator::tests::open_door;
+    use crate::authenticator::tests::open_listener;
     use crate::engine::ServerEngine;
     use crate::wire::headers::BudgetHeaders;
     use crate::wire::rls::RateLimits;
@@ -317,8 +317,8 @@ mod tests {
         let stop = CancellationToken::new();
         let engine = ServerEngine::in_memory(PolicySet::default());
         let limits = RateLimits::new(engine, DescriptorTree::default(), BudgetHeaders::default());
-        let desk = RlsHandler::new(Arc::new(limits), open_door(Wire::Rls));
-        let services = Services::new(desk, &HealthReporter::new());
+        let handler = RlsHandler::new(Arc::new(limits), open_listener(Wire::Rls));
+        let services = Services::new(handler, &HealthReporter::new());
         let serving = tokio::spawn(connection(services, (server, Arc::default()), stop.clone()));
         (client, stop, serving)
     }

@@ -50,13 +50,13 @@ pub(in crate::wire::http) fn routes(
     trusted: Arc<TrustedPeers>,
     headers: BudgetHeaders,
 ) -> Router {
-    let answer = async |State(desk): State<Arc<AuthHandler>>, request: Request| {
+    let answer = async |State(handler): State<Arc<AuthHandler>>, request: Request| {
         // What the client sends is not for here; its first bytes may be there all the same.
         let (head, _body) = request.into_parts();
-        let answer = desk.answer(&head).await;
+        let answer = handler.answer(&head).await;
         answer.unwrap_or_else(|error| problem(&Problem::from(error)).map(Body::new))
     };
-    let desk = AuthHandler {
+    let handler = AuthHandler {
         engine: Arc::clone(engine),
         listener_auth: listener_auth.clone(),
         trusted,
@@ -67,7 +67,7 @@ pub(in crate::wire::http) fn routes(
     Router::new()
         .route(AUTH, any(answer))
         .route(AUTH_POLICY, any(answer))
-        .with_state(Arc::new(desk))
+        .with_state(Arc::new(handler))
 }
 
 /// `request`, told that `peer` asks where that matters.

@@ -18,32 +18,35 @@ use crate::wire::http::codec::{
 };
 
 /// Answers a batch.
-pub(super) async fn batch(desk: &HttpHandler, request: Request<AnyBody>) -> FullResponse {
-    answered(try_batch(desk, request).await)
+pub(super) async fn batch(handler: &HttpHandler, request: Request<AnyBody>) -> FullResponse {
+    answered(try_batch(handler, request).await)
 }
 
 /// Answers a settlement.
-pub(super) async fn settle(desk: &HttpHandler, request: Request<AnyBody>) -> FullResponse {
-    answered(try_settle(desk, request).await)
+pub(super) async fn settle(handler: &HttpHandler, request: Request<AnyBody>) -> FullResponse {
+    answered(try_settle(handler, request).await)
 }
 
-async fn try_batch(desk: &HttpHandler, request: Request<AnyBody>) -> Result<FullResponse, Problem> {
-    let caller = desk.caller(Operation::Batch, request.headers())?;
+async fn try_batch(
+    handler: &HttpHandler,
+    request: Request<AnyBody>,
+) -> Result<FullResponse, Problem> {
+    let caller = handler.caller(Operation::Batch, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Batch, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
     if let Batch::Each(asks) = Batch::decode(&bytes)? {
-        return Ok(respond(StatusCode::OK, JSON, each(desk, &caller, asks).await));
+        return Ok(respond(StatusCode::OK, JSON, each(handler, &caller, asks).await));
     }
-    let desk = desk.clone();
+    let handler = handler.clone();
     let body = done(tokio::spawn(async move {
         match Batch::decode(&bytes)? {
-            Batch::Each(asks) => Ok(each(&desk, &caller, asks).await),
+            Batch::Each(asks) => Ok(each(&handler, &caller, asks).await),
             Batch::Atomic(asks) => {
                 let questions = asks.iter().enumerate().map(|(place, ask)| {
-                    question(&desk, &caller, ask).map_err(|problem| problem.at(place))
+                    question(&handler, &caller, ask).map_err(|problem| problem.at(place))
                 });
-                all(&desk.engine, questions.collect::<Result<_, _>>()?).await
+                all(&handler.engine, questions.collect::<Result<_, _>>()?).await
             }
         }
     }));
@@ -51,20 +54,20 @@ async fn try_batch(desk: &HttpHandler, request: Request<AnyBody>) -> Result<Full
 }
 
 async fn try_settle(
-    desk: &HttpHandler,
+    handler: &HttpHandler,
     request: Request<AnyBody>,
 ) -> Result<FullResponse, Problem> {
-    let caller = desk.caller(Operation::Settle, request.headers())?;
+    let caller = handler.caller(Operation::Settle, request.headers())?;
     require_json(request.headers())?;
     denies(Operation::Settle, request.uri().query())?;
     let bytes = read(request.into_body()).await?;
-    let desk = desk.clone();
+    let handler = handler.clone();
     let body = done(tokio::spawn(async move {
         let settle = Settle::decode(&bytes)?;
         let mut settlement = settle.settlement();
         let app = caller.app(settlement.app);
-        settlement.app = app.map_err(|refused| desk.refuse(refused))?;
-        Ok(encode_settled(desk.engine.turn(Wire::Http).settle(&settlement).await?))
+        settlement.app = app.map_err(|refused| handler.refuse(refused))?;
+        Ok(encode_settled(handler.engine.turn(Wire::Http).settle(&settlement).await?))
     }));
     Ok(respond(StatusCode::OK, JSON, body.await?))
 }
@@ -77,28 +80,28 @@ async fn done(task: JoinHandle<Result<Vec<u8>, Problem>>) -> Result<Vec<u8>, Pro
 
 /// What `caller` asks, if it may.
 fn question<'a>(
-    desk: &HttpHandler,
+    handler: &HttpHandler,
     caller: &'a Caller,
     ask: &'a OperationRequest<'_>,
 ) -> Result<Question<'a>, Problem> {
     let mut question = ask.request();
-    caller.ask(&mut question).map_err(|refused| desk.refuse(refused))?;
+    caller.ask(&mut question).map_err(|refused| handler.refuse(refused))?;
     Ok(question)
 }
 
 /// Decides each on its own: one that is held back holds up no other.
 async fn each(
-    desk: &HttpHandler,
+    handler: &HttpHandler,
     caller: &Caller,
     asks: Vec<Result<OperationRequest<'_>, Problem>>,
 ) -> Vec<u8> {
     let questions = asks.iter().enumerate().map(|(place, ask)| {
         let ask = ask.as_ref().map_err(Clone::clone)?;
-        question(desk, caller, ask).map_err(|problem| problem.at(place))
+        question(handler, caller, ask).map_err(|problem| problem.at(place))
     });
     let questions: Vec<_> = questions.collect();
     let asked: Vec<_> = questions.iter().flatten().cloned().collect();
-    let mut decided = desk.engine.turn(Wire::Http).decide_each(&asked).await.into_iter();
+    let mut decided = handler.engine.turn(Wire::Http).decide_each(&asked).await.into_iter();
     let answers = questions.into_iter().map(|question| {
         question?;
         Ok(decided.next().expect("there is one for each question")?)

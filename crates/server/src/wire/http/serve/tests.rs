@@ -12,28 +12,28 @@ use tokio::time::Instant;
 
 use super::body::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::*;
-use crate::authenticator::tests::open_door;
+use crate::authenticator::tests::open_listener;
 use crate::config::Listen;
 use crate::store::AnyStore;
 use crate::wire::rls::{self, RateLimits};
 
 const LIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
 
-fn desk() -> HttpHandler {
+fn handler() -> HttpHandler {
     let (engine, headers) =
         (ServerEngine::in_memory(PolicySet::default()), BudgetHeaders::default());
-    HttpHandler { engine, headers, listener_auth: open_door(Wire::Http) }
+    HttpHandler { engine, headers, listener_auth: open_listener(Wire::Http) }
 }
 
 /// A client, and what it talks to, told to stop by the token.
 fn connect() -> (DuplexStream, CancellationToken, JoinHandle<()>) {
     let (client, server) = tokio::io::duplex(BODY_BYTES_MAX);
     let stop = CancellationToken::new();
-    let desk = desk();
+    let handler = handler();
     let hosts = Hosts::new(Some(&Listen::Unix("/s".into())), Arc::new([]));
-    let front = Arc::new(HttpService { router: router(desk.clone()), desk, hosts });
+    let service = Arc::new(HttpService { router: router(handler.clone()), handler, hosts });
     let serving =
-        tokio::spawn(decisions(front, server, (Peer::Local, Arc::default()), stop.clone()));
+        tokio::spawn(decisions(service, server, (Peer::Local, Arc::default()), stop.clone()));
     (client, stop, serving)
 }
 
@@ -84,13 +84,16 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
     let (clock, store) = (Arc::new(Counted::default()), AnyStore::Memory(Arc::default()));
     let engine = Arc::new(ServerEngine::new(Engine::new(policies, store, Arc::clone(&clock) as _)));
     let headers = BudgetHeaders::default();
-    let desk =
-        HttpHandler { engine: Arc::clone(&engine), headers, listener_auth: open_door(Wire::Http) };
+    let handler = HttpHandler {
+        engine: Arc::clone(&engine),
+        headers,
+        listener_auth: open_listener(Wire::Http),
+    };
     let limits = Arc::new(RateLimits::new(engine, DescriptorTree::default(), headers));
     let networks = crate::config::Config::default().http.trusted_peers;
     let trusted = Arc::new(TrustedPeers::new(networks.as_slice()));
-    let messages = rls::routes(limits, desk.listener_auth.clone(), CancellationToken::new());
-    let router = everything(&desk, trusted, messages);
+    let messages = rls::routes(limits, handler.listener_auth.clone(), CancellationToken::new());
+    let router = everything(&handler, trusted, messages);
     let atomic = r#"{"atomic":true,"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
     let each = r#"{"checks":[{"policy":"a"},{"policy":"b"},{"policy":"c"}]}"#;
     let descriptor = |policy| format!(r#"{{"entries":[{{"key":"policy","value":"{policy}"}}]}}"#);
@@ -119,11 +122,11 @@ async fn what_comes_in_one_request_is_decided_by_one_reading_of_the_clock() {
 
 #[tokio::test]
 async fn what_is_answered_is_described_and_nothing_else_is() {
-    let desk = desk();
+    let handler = handler();
     let (tree, headers) = (DescriptorTree::default(), BudgetHeaders::default());
-    let limits = Arc::new(RateLimits::new(Arc::clone(&desk.engine), tree, headers));
-    let messages = rls::routes(limits, desk.listener_auth.clone(), CancellationToken::new());
-    let router = everything(&desk, Arc::new(TrustedPeers::new(&[])), messages);
+    let limits = Arc::new(RateLimits::new(Arc::clone(&handler.engine), tree, headers));
+    let messages = rls::routes(limits, handler.listener_auth.clone(), CancellationToken::new());
+    let router = everything(&handler, Arc::new(TrustedPeers::new(&[])), messages);
     let description: serde_json::Value = serde_json::from_str(openapi::text()).unwrap();
     let described = description["paths"].as_object().unwrap();
     assert_eq!(paths(&router), described.keys().cloned().collect::<BTreeSet<_>>());

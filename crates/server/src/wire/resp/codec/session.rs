@@ -120,7 +120,7 @@ impl Session {
         match talk {
             SessionCommand::Ping(None) => replies.simple("PONG"),
             SessionCommand::Ping(Some(message)) | SessionCommand::Echo(message) => {
-                replies.bulk(message)
+                replies.bulk(message);
             }
             SessionCommand::Client(words) => return self.client(words, replies),
             SessionCommand::Command(words) => return table::answer(words, replies),

@@ -12,7 +12,7 @@ use sluicegate::{Engine, Micros};
 
 use super::*;
 use crate::authenticator::ListenerAuth;
-use crate::authenticator::tests::{END, Stage, open_door};
+use crate::authenticator::tests::{END, Stage, open_listener};
 use crate::config::TokensRequired;
 use crate::protocol::Wire;
 
@@ -56,7 +56,7 @@ fn entry<'e>(
 impl Connection {
     /// To one without a catalog.
     fn new(password: &str) -> Self {
-        Self::at(open_door(Wire::Resp), password)
+        Self::at(open_listener(Wire::Resp), password)
     }
 
     fn at(listener_auth: ListenerAuth, password: &str) -> Self {

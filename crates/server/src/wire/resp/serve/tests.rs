@@ -10,7 +10,7 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::authenticator::tests::{Stage, open_door};
+use crate::authenticator::tests::{Stage, open_listener};
 use crate::config::TokensRequired;
 
 const POLICIES: &str = "
@@ -91,7 +91,7 @@ struct Server<S> {
 
 /// A client of a server whose pipe holds `pipe_bytes` each way.
 fn connect_to<S: Store + 'static>(store: S, pipe_bytes: usize) -> Server<S> {
-    connect_at(open_door(Wire::Resp), store, pipe_bytes)
+    connect_at(open_listener(Wire::Resp), store, pipe_bytes)
 }
 
 fn connect_at<S: Store + 'static>(

@@ -104,7 +104,7 @@ impl<'a> ResponseBuilder<'a> {
                 self.push_limited(Limited::Zero(*zero, Micros::new(left)));
             }
             DescriptorRequest::NoLimit | DescriptorRequest::Budget(_) => {
-                self.message.statuses.push(ok)
+                self.message.statuses.push(ok);
             }
         }
     }

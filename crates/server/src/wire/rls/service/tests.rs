@@ -9,7 +9,7 @@ use sluicegate_policy::descriptor::envoy;
 use tonic::Code as Grpc;
 
 use super::*;
-use crate::authenticator::tests::open_door;
+use crate::authenticator::tests::open_listener;
 use crate::config::HeaderStyle;
 use crate::store::AnyStore;
 use crate::wire::rls::codec::json;
@@ -49,7 +49,7 @@ impl Subject {
         let store = AnyStore::Memory(Arc::default());
         let engine = Engine::new(PolicySet::new(policies), store, Arc::clone(&clock) as _);
         let limits = RateLimits::new(Arc::new(ServerEngine::new(engine)), tree, headers);
-        Self { service: RlsHandler::new(Arc::new(limits), open_door(Wire::Rls)), clock }
+        Self { service: RlsHandler::new(Arc::new(limits), open_listener(Wire::Rls)), clock }
     }
 
     async fn ask(&self, message: &RateLimitRequest) -> RateLimitResponse {

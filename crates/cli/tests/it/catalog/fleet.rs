@@ -1,0 +1,113 @@
+//! Several nodes of one catalog.
+
+use serde_json::{Value, json};
+use sluicegate_testkit::{
+    Client, FaultProxy, Faults, Options, RedisServer, Reply, SqlKind, SqlServer, need,
+};
+
+use crate::catalog::stage::{Node, Who, policy, until};
+use crate::program::PATIENCE;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_holds_on_every_node_of_a_fleet_that_shares_its_budgets() {
+    let database = need!(SqlServer::shared(SqlKind::Postgres).await).database().unwrap();
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = format!("[store]\nurl = 'redis://{}'\nnodes = 3\n", redis.address());
+    let nodes = [(); 3].map(|()| Node::start(&database, &store));
+    let ada = nodes[0].set_up();
+    nodes[0].admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    assert_eq!(nodes[0].admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    until(|| nodes.iter().all(|node| node.limit("orders") == Some(5)));
+    let codes = (0..6).map(|at| nodes[at % 3].check(&Who::default(), "orders", "k").1);
+    let codes: Vec<_> = codes.map(|answer| answer["code"].as_i64().unwrap()).collect();
+    assert_eq!(codes, [1, 1, 1, 1, 1, -1]);
+
+    // Whoever signed in at one node is known at the others, and a change at one holds at all.
+    let change = json!({ "document": policy("orders", 7) });
+    let path = "/apps/shop/policies/orders";
+    assert_eq!(nodes[2].admin(&ada.of_version(1), "PUT", path, &change).0, 200);
+    until(|| nodes.iter().all(|node| node.limit("orders") == Some(7)));
+    assert_eq!(nodes[1].check(&Who::default(), "orders", "k").1["remaining"], json!(1));
+    until(|| {
+        let (_, seen) = nodes[1].admin(&ada, "GET", "/nodes", &Value::Null);
+        let revisions: Vec<_> = seen["items"].as_array().unwrap().iter().collect();
+        revisions.len() == 3 && revisions.iter().all(|node| node["revision"] == json!(2))
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_go_to_redis_find_the_policies_there_also_after_it_lost_its_data() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = format!("[store]\nurl = 'redis://{}'\n", redis.address());
+    let node = Node::start("sqlite:DIR/catalog.db", &store);
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5) });
+    node.admin(&ada, "POST", "/apps/shop/policies", &new);
+    let mut client = Client::connect(redis.address()).await.unwrap();
+    let is_published = async |client: &mut Client, text: &str| {
+        let asking = sluicegate_testkit::until("the policy in Redis", PATIENCE, async || {
+            let found = client.call(&["HGET", "sg:{policies}", "orders"]).await.unwrap();
+            let Reply::Bytes(found) = found else { return None };
+            String::from_utf8(found).unwrap().contains(text).then_some(())
+        });
+        asking.await.unwrap();
+    };
+    is_published(&mut client, r#""state":"shadow""#).await;
+    let path = "/apps/shop/policies/orders";
+    node.admin(&ada.of_version(1), "POST", &format!("{path}/activate"), &Value::Null);
+    is_published(&mut client, r#""state":"active""#).await;
+    client.call(&["FLUSHALL"]).await.unwrap();
+    is_published(&mut client, r#""state":"active""#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_database_is_away_nodes_decide_and_start_by_what_it_said_last() {
+    away(Faults::refuse()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_database_says_nothing_nodes_decide_and_start_by_what_it_said_last() {
+    away(Faults::black_hole()).await;
+}
+
+/// A database that is reached through a network with these faults, for a while.
+async fn away(faults: Faults) {
+    let server = need!(SqlServer::shared(SqlKind::Postgres).await);
+    let network = FaultProxy::start(server.address()).await.unwrap();
+    let (direct, through) = (server.address().to_string(), network.address().to_string());
+    let database = server.database().unwrap().replace(&direct, &through);
+    assert!(database.contains(&through), "{database}");
+    let mut node = Node::start(&database, "");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    node.admin(&ada, "POST", "/apps/shop/policies", &new);
+    until(|| node.limit("orders") == Some(5));
+    until(|| node.folder.path().join("kept.json").exists());
+
+    network.set(faults).await.unwrap();
+    if faults.refuse {
+        network.reset_connections().await.unwrap();
+    }
+    let change = json!({ "document": policy("orders", 9) });
+    let path = "/apps/shop/policies/orders";
+    let (status, problem) = node.admin(&ada.of_version(1), "PUT", path, &change);
+    assert_eq!(status, 503, "{problem}");
+    assert_eq!(node.check(&Who::default(), "orders", "k").0, 200);
+    node.restart();
+    assert_eq!(node.limit("orders"), Some(5));
+    assert!(
+        node.told().contains("catalog: unavailable, using the last known state"),
+        "{}",
+        node.told()
+    );
+    assert_eq!(node.admin(&ada, "GET", "/apps", &Value::Null).0, 503);
+
+    network.heal().await.unwrap();
+    until(|| node.admin(&ada, "GET", "/apps", &Value::Null).0 == 200);
+    assert_eq!(node.limit("orders"), Some(5), "what was answered with 503 was not done");
+    assert_eq!(node.admin(&ada.of_version(1), "PUT", path, &change).0, 200);
+    until(|| node.limit("orders") == Some(9));
+}

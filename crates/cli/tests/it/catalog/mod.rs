@@ -1,0 +1,10 @@
+//! Servers that follow a catalog: the real program on real databases.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fleet;
+mod kill;
+mod node;
+#[cfg(feature = "oidc")]
+mod oidc;
+mod readme;
+mod stage;

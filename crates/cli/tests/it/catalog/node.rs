@@ -1,0 +1,136 @@
+//! One node.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::catalog::stage::{Node, Who, ask, policy, until};
+
+const SQLITE: &str = "sqlite:DIR/catalog.db";
+
+#[test]
+fn what_is_changed_by_the_api_is_decided_by_and_is_there_after_a_restart() {
+    let mut node = Node::start(SQLITE, "");
+    let ada = node.set_up();
+    assert_eq!(node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" })).0, 201);
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    until(|| node.limit("orders") == Some(5));
+    let change = json!({ "document": policy("orders", 7) });
+    let path = "/apps/shop/policies/orders";
+    let (status, changed) = node.admin(&ada.of_version(1), "PUT", path, &change);
+    assert_eq!((status, &changed["version"]), (200, &json!(2)), "{changed}");
+    until(|| node.limit("orders") == Some(7));
+    for file in ["catalog.db", "catalog.db-wal", "kept.json"] {
+        until(|| node.folder.path().join(file).exists());
+        let mode = fs::metadata(node.folder.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file} is for its owner");
+    }
+    node.restart();
+    assert_eq!(node.limit("orders"), Some(7), "at once: it was read before it listened");
+    assert!(!node.told().contains("sgsetup_"), "there is an account");
+    let (status, _) = node.admin(&ada.of_version(2), "DELETE", path, &Value::Null);
+    assert_eq!(status, 204);
+    until(|| node.limit("orders").is_none());
+}
+
+#[test]
+fn a_live_budget_is_seen_forgotten_and_granted() {
+    let node = Node::start(SQLITE, "");
+    let ada = node.set_up();
+    for app in ["shop", "till"] {
+        node.admin(&ada, "POST", "/apps", &json!({ "name": app }));
+    }
+    let mut document = policy("orders", 3);
+    document["apps"] = json!(["shop", "till"]);
+    let new = json!({ "document": document, "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    let body = json!({ "policy": "orders", "key": "alice", "app": "till" }).to_string();
+    let check = || {
+        let reply = ask(node.address("http"), &Who::default(), "POST", "/v1/check", &body);
+        let reply: Value = serde_json::from_str(&reply.expect("it answers").2).unwrap();
+        reply["code"].clone()
+    };
+    until(|| check() == json!(1));
+    let of_key = |what: &str, body: &Value| {
+        let path = format!("/apps/shop/policies/orders/keys/{what}");
+        let (status, budget) = node.admin(&ada, "POST", &path, body);
+        assert_eq!(status, 200, "{budget}");
+        budget["remaining"].as_u64().unwrap()
+    };
+    let alice = json!({ "key": "alice" });
+    assert_eq!(of_key("peek", &alice), 2);
+    assert_eq!((check(), check(), check()), (json!(1), json!(1), json!(-1)));
+    assert_eq!(of_key("grant", &json!({ "key": "alice", "permits": 2 })), 2);
+    assert_eq!(of_key("reset", &alice), 3);
+    assert_eq!(check(), json!(1));
+    let (_, entries) = node.admin(&ada, "GET", "/apps/shop/audit", &Value::Null);
+    let text = entries.to_string();
+    assert!(text.contains("key.reset") && text.contains("key.grant"), "{text}");
+}
+
+#[test]
+fn the_api_may_have_an_address_of_its_own() {
+    let node = Node::start(SQLITE, "listen = '127.0.0.1:0'\n");
+    let at = |scheme: &str, path: &str| {
+        let reply = ask(node.address(scheme), &Who::default(), "GET", path, "");
+        reply.expect("it answers").0
+    };
+    let api = "/v1/admin/openapi.json";
+    until(|| at("catalog", api) == 200);
+    assert_eq!((at("admin", api), at("admin", "/livez")), (404, 200));
+    assert_eq!(at("catalog", "/metrics"), 404);
+    until(|| {
+        let (_, _, text) =
+            ask(node.address("admin"), &Who::default(), "GET", "/metrics", "").unwrap();
+        let is_told = |line: &str| text.lines().any(|told| told == line);
+        is_told("sluicegate_catalog_up 1") && is_told("sluicegate_catalog_revision 0")
+    });
+}
+
+#[test]
+fn the_audit_has_where_a_request_came_from_also_behind_a_proxy() {
+    for (config, there) in [("", "127.0.0.1"), ("trusted_proxies = '127.0.0.1'\n", "198.51.100.7")]
+    {
+        came_from(&Node::start(SQLITE, config), there);
+    }
+}
+
+/// What a proxy sends on comes from `expected`, what comes by itself does not.
+fn came_from(node: &Node, expected: &str) {
+    let who = node.set_up();
+    let by_proxy = who.forwarded_for("192.0.2.9, 198.51.100.7");
+    let app = |name: &str| json!({ "name": name });
+    assert_eq!(node.admin(&who, "POST", "/apps", &app("here")).0, 201);
+    assert_eq!(node.admin(&by_proxy, "POST", "/apps", &app("there")).0, 201);
+    let (_, entries) = node.admin(&who, "GET", "/audit", &Value::Null);
+    let source = |app: &str| {
+        let entries = entries["items"].as_array().expect("entries").iter();
+        let mut of = entries.filter(|entry| entry["app"] == app);
+        of.next().expect("it was noted")["source"].clone()
+    };
+    // Only what the proxy itself saw is believed: the last one.
+    assert_eq!((source("here"), source("there")), (json!("127.0.0.1"), json!(expected)));
+}
+
+#[test]
+fn a_node_without_a_catalog_and_without_anything_kept_does_not_start() {
+    let told = why_not("postgres://nobody@127.0.0.1:1/none");
+    assert!(told.contains("catalog.url: unavailable, and /none/kept has no copy"), "{told}");
+}
+
+#[test]
+fn a_database_on_another_machine_is_verified_or_not_gone_to() {
+    let told = why_not("postgres://u:secret@192.0.2.1/c");
+    assert!(told.contains("catalog.url_insecure") && !told.contains("secret@"), "{told}");
+}
+
+/// Why a node of this catalog does not start.
+fn why_not(url: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[catalog]\nurl = '{url}'\nkept = '/none/kept'");
+    let output = crate::program::serve(&folder, &config).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}

@@ -1,0 +1,201 @@
+//! Nodes of a catalog: the real program, that can be killed and started again, and clients of it.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluicegate::{Clock, Micros, MonotonicClock};
+use tempfile::TempDir;
+
+use crate::program::{PATIENCE, Process, serve};
+
+/// The account of the first administrator.
+pub(crate) const ADMIN: &str = "ada";
+const PASSWORD: &str = "correct horse battery staple";
+
+/// A node, and the folder that outlives its process.
+pub(crate) struct Node {
+    pub(crate) folder: TempDir,
+    config: String,
+    process: Process,
+}
+
+/// Somebody who asks: with header fields that say who.
+#[derive(Clone, Default)]
+pub(crate) struct Who(String);
+
+impl Node {
+    /// A node of the catalog at `url`, in a folder of its own, with more of a configuration.
+    pub(crate) fn start(url: &str, more: &str) -> Self {
+        Self::start_in(tempfile::tempdir().expect("there is room for files"), url, more)
+    }
+
+    fn start_in(folder: TempDir, url: &str, more: &str) -> Self {
+        let kept = folder.path().join("kept.json").display().to_string();
+        let url = url.replace("DIR", &folder.path().display().to_string());
+        let config = format!("[catalog]\nurl = '{url}'\nkept = '{kept}'\n{more}");
+        let process = spawn(&folder, &config);
+        Self { folder, config, process }
+    }
+
+    /// The same node, killed and started again.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.process = spawn(&self.folder, &self.config);
+    }
+
+    /// Ends it between any two of its instructions.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+
+    /// The same while somebody asks it.
+    pub(crate) fn kill_at_once(&self) {
+        let id = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("it runs");
+    }
+
+    /// Where it listens to those who speak this.
+    pub(crate) fn address(&self, scheme: &str) -> SocketAddr {
+        self.process.address(scheme)
+    }
+
+    /// What it has told people since it was started last.
+    pub(crate) fn told(&self) -> String {
+        fs::read_to_string(self.folder.path().join("told")).expect("it is there")
+    }
+
+    /// The setup token that it told.
+    pub(crate) fn setup_token(&self) -> String {
+        let told = || {
+            self.told()
+                .split_whitespace()
+                .find(|word| word.starts_with("sgsetup_"))
+                .map(str::to_owned)
+        };
+        until(|| told().is_some());
+        told().expect("it was there")
+    }
+
+    /// The first administrator, signed in.
+    pub(crate) fn set_up(&self) -> Who {
+        let token = self.setup_token();
+        let body = json!({ "token": token, "account": ADMIN, "password": PASSWORD });
+        let (status, made) = self.admin(&Who::default(), "POST", "/setup", &body);
+        assert_eq!(status, 201, "{made}");
+        self.sign_in()
+    }
+
+    /// The first administrator, signed in again.
+    pub(crate) fn sign_in(&self) -> Who {
+        let body = json!({ "account": ADMIN, "password": PASSWORD }).to_string();
+        let path = "/v1/admin/session";
+        let reply = ask(self.address("admin"), &Who::default(), "POST", path, &body);
+        let (status, head, _) = reply.expect("it answers");
+        assert_eq!(status, 200, "{head}");
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+        let cookie = cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie");
+        Who(format!("cookie: {cookie}\r\n"))
+    }
+
+    /// What the admin API answers.
+    pub(crate) fn admin(&self, who: &Who, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        self.try_admin(who, method, path, body).expect("it answers")
+    }
+
+    /// The same of one that may be killed meanwhile.
+    pub(crate) fn try_admin(
+        &self,
+        who: &Who,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Option<(u16, Value)> {
+        let path = format!("/v1/admin{path}");
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, _, body) = ask(self.address("admin"), who, method, &path, &body)?;
+        Some((status, serde_json::from_str(&body).unwrap_or_default()))
+    }
+
+    /// What a check of `key` comes to.
+    pub(crate) fn check(&self, who: &Who, policy: &str, key: &str) -> (u16, Value) {
+        let body = json!({ "policy": policy, "key": key, "app": "shop" }).to_string();
+        let reply = ask(self.address("http"), who, "POST", "/v1/check", &body);
+        let (status, _, body) = reply.expect("it answers");
+        (status, serde_json::from_str(&body).expect("it says JSON"))
+    }
+
+    /// The limit that a policy has here; none: it is unknown.
+    pub(crate) fn limit(&self, policy: &str) -> Option<u64> {
+        let body = json!({ "policy": policy, "key": "nobody", "app": "shop" }).to_string();
+        let reply = ask(self.address("http"), &Who::default(), "POST", "/v1/peek", &body);
+        let body: Value = serde_json::from_str(&reply?.2).ok()?;
+        body["limit"].as_u64()
+    }
+}
+
+impl Who {
+    /// The same, who changes what has this version.
+    pub(crate) fn of_version(&self, version: i64) -> Self {
+        Self(format!("{}if-match: \"{version}\"\r\n", self.0))
+    }
+
+    /// The same, whose request a proxy sends on.
+    pub(crate) fn forwarded_for(&self, addresses: &str) -> Self {
+        Self(format!("{}x-forwarded-for: {addresses}\r\n", self.0))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Waits until it is so.
+pub(crate) fn until(is_so: impl Fn() -> bool) {
+    let begin = MonotonicClock.now();
+    while !is_so() {
+        assert!(MonotonicClock.now().get() - begin.get() < Micros::from(PATIENCE).get());
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// The document of a policy with this limit.
+pub(crate) fn policy(name: &str, limit: u64) -> Value {
+    json!({ "name": name, "rules": [{ "fixed_window": { "limit": limit, "window": "1d" } }] })
+}
+
+/// Starts a node of this configuration, whose standard error goes to the file `told`.
+fn spawn(folder: &TempDir, config: &str) -> Process {
+    let told = File::create(folder.path().join("told")).expect("it can be written");
+    // The admin API may have an address of its own.
+    let listens = 4 + usize::from(config.contains("\nlisten = "));
+    Process::start(serve(folder, config).stderr(told), listens)
+}
+
+/// Asks, and returns status, head and body; none: nobody answered.
+pub(crate) fn ask(
+    address: SocketAddr,
+    Who(who): &Who,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Option<(u16, String, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{who}\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    let (head, body) = reply.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, head.to_owned(), body.to_owned()))
+}

@@ -1,0 +1,20 @@
+//! The tests of this crate from outside, in one program that is linked once.
+
+mod answers;
+mod catalog;
+mod catalog_cli;
+mod client;
+mod config;
+mod gateways;
+mod hostile;
+mod http;
+mod policies;
+mod program;
+mod replay;
+mod resp;
+mod rls;
+mod server;
+mod streams;
+mod telemetry;
+mod tls;
+mod tokens;

@@ -1,0 +1,79 @@
+//! What `sluicegate policies check` says about a document.
+
+use std::fs;
+use std::process::Output;
+
+use crate::program::program;
+
+/// What it says about a file of this content and name, without the folder, and whether it is sound.
+fn check(name: &str, document: &[u8]) -> (String, bool) {
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    let path = format!("{folder}/{}-{name}", std::process::id());
+    fs::write(&path, document).expect("the folder is for tests");
+    let mut command = program();
+    let checked = command.args(["policies", "check", &path]).output();
+    let Output { status, stdout, stderr } = checked.expect("the program starts");
+    let said = String::from_utf8([stdout, stderr].concat()).expect("it says text");
+    (said.replace(&path, name), status.success())
+}
+
+#[test]
+fn a_sound_document_is_told_with_its_name_and_the_number_of_its_policies() {
+    let (said, is_sound) = check("one.yaml", b"policies: []");
+    assert_eq!((said.as_str(), is_sound), ("one.yaml: 0 policies, no errors\n", true));
+}
+
+#[test]
+fn every_error_names_the_file_and_the_path_in_it() {
+    let (said, is_sound) = check("two.yaml", b"policies: [{ name: A }]");
+    let expected = "\
+        two.yaml: policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`\n\
+        two.yaml: policies[0].rules: is missing, expected a list of rules\n";
+    assert_eq!((said.as_str(), is_sound), (expected, false));
+    let (said, _) = check("cycle.yaml", b"a: &a [*a]");
+    assert_eq!(said, "cycle.yaml: an alias that contains itself at line 1 column 8\n");
+}
+
+#[test]
+fn a_directory_is_checked_as_serve_reads_it() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let put = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).expect("the folder is for tests");
+    };
+    let check = || {
+        let mut command = program();
+        let checked = command.args(["policies", "check"]).arg(folder.path()).output();
+        let Output { status, stdout, stderr } = checked.expect("the program starts");
+        let said = String::from_utf8([stdout, stderr].concat()).expect("it says text");
+        (said.replace(folder.path().to_str().expect("it is text"), "D"), status.success())
+    };
+    let of = |name: &str| {
+        format!(
+            "policies: [{{ name: {name}, rules: [{{ fixed_window: {{ limit: 1, window: 1s }} }}] }}]"
+        )
+    };
+    put("a.yaml", &of("a"));
+    put("b.json", &of("b"));
+    put("notes.txt", "none of them");
+    assert_eq!(check(), ("D: 2 policies, no errors\n".to_owned(), true));
+    put("b.json", &of("a"));
+    let (said, is_sound) = check();
+    assert!(said.starts_with("D/b.json: policies[0].name: ") && !is_sound, "{said}");
+    put("a.yaml", "policies: [{ name: a }]");
+    put("b.json", "policies: [{ name: b }]");
+    let wrong = "policies[0].rules: is missing, expected a list of rules";
+    assert_eq!(check(), (format!("D/a.yaml: {wrong}\nD/b.json: {wrong}\n"), false));
+}
+
+#[test]
+fn a_document_that_is_too_long_or_no_text_is_told_as_such() {
+    let long = "\u{20ac}".repeat(4_000_000);
+    for (document, problem) in [
+        (long.as_bytes(), "more than 8388608 bytes"),
+        (b"policies: []\n# \xff", "byte 15 is not UTF-8"),
+    ] {
+        let (said, is_sound) = check("bytes.yaml", document);
+        let expected = format!("error: cannot read bytes.yaml: {problem}\n");
+        assert_eq!((said, is_sound), (expected, false));
+    }
+}

@@ -1,0 +1,164 @@
+//! Access logs: put in order, checked, counted, also when they are damaged.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+
+use crate::replay::{allowed, lines, replay, summary};
+
+const LOG: &[u8] = include_bytes!("../../data/small.log");
+const POLICY: &str =
+    "policies: [{ name: site, rules: [{ token_bucket: { rate: 1/min, burst: 2 } }] }]";
+const START: u64 = 1_431_856_800;
+
+#[test]
+fn a_log_is_decided_in_the_order_of_time_and_its_bad_lines_are_told() {
+    let replayed = replay(POLICY, LOG, &["--decisions", "-"]);
+    let lines = lines(&replayed.stdout);
+    let (bad, good): (Vec<_>, Vec<_>) =
+        lines.into_iter().partition(|line| !line["error"].is_null());
+    let seconds: Vec<_> =
+        good.iter().map(|line| line["at_us"].as_u64().unwrap() / 1_000_000 - START).collect();
+    // The line of second 3 comes more than five minutes late: second 2 was decided by then, second
+    // 600 was not, so that it still finds its place.
+    assert_eq!(seconds, [0, 1, 1, 2, 3, 600, 601]);
+    let keys: Vec<_> = good.iter().map(|line| line["key"].as_str().unwrap()).collect();
+    assert_eq!(keys[..4], ["203.0.113.7", "2001:db8::1", "203.0.113.7", "203.0.113.7"]);
+    assert_eq!(allowed(&good), [true, true, true, false, false, true, true]);
+    let numbers: Vec<_> = bad.iter().map(|line| line["line"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [4, 6]);
+    assert!(replayed.stderr.contains("standard input:4: time: is missing"), "{}", replayed.stderr);
+    assert!(replayed.stderr.contains(":6: time: `31/Feb/2015:10:00:01 +0000` does not exist"));
+    assert!(replayed.stderr.contains("bad lines"), "the summary says so too");
+    assert_eq!(replayed.code, 0, "a log is never quite clean");
+}
+
+#[test]
+fn a_line_that_comes_too_late_is_decided_at_the_time_already_reached() {
+    let line = |second: u64| {
+        let (minute, second) = (second / 60, second % 60);
+        format!("a - - [17/May/2015:10:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 1\n")
+    };
+    let log = [10, 20, 40, 5, 41].map(line).concat();
+    let late = summary(POLICY, &log, &["--reorder", "10s"]);
+    assert_eq!((&late["late"], &late["requests"]), (&1.into(), &5.into()));
+    assert_eq!(late["first_at_us"], (START + 10) * 1_000_000);
+    let in_time = summary(POLICY, &log, &["--reorder", "1m"]);
+    assert_eq!(
+        (&in_time["late"], &in_time["first_at_us"]),
+        (&0.into(), &((START + 5) * 1_000_000).into())
+    );
+    let text = replay(POLICY, &log, &["--reorder", "10s"]).stdout;
+    assert!(text.contains("late lines"), "{text}");
+}
+
+#[test]
+fn keys_are_made_of_any_attributes() {
+    let key = |options: &[&str]| {
+        let options = [&["--decisions", "-"], options].concat();
+        let lines = lines(&replay(POLICY, LOG, &options).stdout);
+        let second = lines.iter().find(|line| line["at_us"] == (START + 1) * 1_000_000).unwrap();
+        second["key"].clone()
+    };
+    assert_eq!(key(&["--key", "method"]), "POST");
+    assert_eq!(key(&["--key", "path,status"]), "/orders|201");
+    assert_eq!(key(&["--key", "user_agent"]), r#"a \"quoted\" agent"#);
+    assert_eq!(key(&["--key", "user_agent,remote_ip"]), r#"a \\"quoted\\" agent|2001:db8::1"#);
+}
+
+#[test]
+fn a_request_without_the_attribute_takes_the_budget_of_all_who_lack_it() {
+    let lines = lines(&replay(POLICY, LOG, &["--key", "path", "--decisions", "-"]).stdout);
+    assert!(lines.last().unwrap()["key"].is_null());
+}
+
+#[test]
+fn a_line_that_was_cut_is_decided_unless_the_key_needs_what_is_missing() {
+    let start = r#"a - - [17/May/2015:10:00:00 +0000] "GET / HTTP/1.1" 200 1"#;
+    let log = format!("{start} \"-\" \"curl\"\n{start} \"-\" \"cu\n{start} \"http://x\n");
+    let counts = |key: &str| {
+        let summary = summary(POLICY, &log, &["--format", "combined", "--key", key]);
+        (summary["requests"].clone(), summary["errors"].clone())
+    };
+    assert_eq!(counts("remote_ip"), (3.into(), 0.into()));
+    assert_eq!(counts("user_agent,path"), (2.into(), 1.into()));
+    let replayed = replay(POLICY, &log, &["--key", "user_agent", "--decisions", "-"]);
+    assert!(replayed.stderr.contains("standard input:3: user_agent: is missing"));
+    let keys: Vec<_> = lines(&replayed.stdout).iter().map(|line| line["key"].clone()).collect();
+    assert_eq!(keys, [Value::Null, "curl".into(), "cu".into()], "the bad line has no key");
+}
+
+#[test]
+fn policies_that_match_guard_their_own_paths() {
+    let policies = "policies: [\
+        { name: writes, match: { path: { prefix: /orders }, method: [POST] }, rules: [{ token_bucket: { rate: 1/s } }] },\
+        { name: orders, match: { path: { prefix: /orders } }, key: [method], rules: [{ token_bucket: { rate: 1/h } }] }]";
+    let replayed = replay(policies, LOG, &["--decisions", "-"]);
+    let lines = lines(&replayed.stdout);
+    let good = lines.iter().filter(|line| line["error"].is_null());
+    let decided: Vec<_> = good
+        .map(|line| (line["policy"].as_str().unwrap(), line["key"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        decided,
+        [("orders", "GET"), ("writes", "2001:db8::1"), ("orders", "GET"), ("orders", "GET")]
+    );
+    let summary = summary(policies, LOG, &[]);
+    assert_eq!((&summary["unmatched"], &summary["requests"]), (&3.into(), &4.into()));
+    let one = summary_of_one(policies);
+    assert_eq!((&one["unmatched"], &one["requests"]), (&0.into(), &7.into()));
+}
+
+fn summary_of_one(policies: &str) -> serde_json::Value {
+    summary(policies, LOG, &["--policy", "orders"])
+}
+
+#[test]
+fn the_summary_tells_people_what_happened() {
+    let text = replay(POLICY, LOG, &[]).stdout;
+    for line in [
+        "standard input: 2015-05-17 10:00:00 to 2015-05-17 10:10:01 UTC (10 min 1 s)",
+        "requests                                   7",
+        "allowed                                    5   71.4 %",
+        "refused                                    2   28.6 %",
+        "distinct keys                              3",
+        "bad lines                                  2   not decided; see standard error",
+        "busiest second, before                     2   requests/s at 2015-05-17 10:00:01",
+        "             2  203.0.113.7",
+    ] {
+        assert!(text.contains(line), "{line}\nin\n{text}");
+    }
+}
+
+#[test]
+fn gzip_is_read_and_a_truncated_one_is_told_and_what_was_read_is_summarised() {
+    let log = LOG.repeat(500);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&log).unwrap();
+    let whole = encoder.finish().unwrap();
+    let plain = summary(POLICY, &log, &[]);
+    assert_eq!(summary(POLICY, &whole, &[]), plain);
+    let replayed = replay(POLICY, &whole[..whole.len() / 2], &["--json"]);
+    assert_eq!(replayed.code, 1);
+    assert!(
+        replayed.stderr.contains("error: standard input: cannot read past line "),
+        "{}",
+        replayed.stderr
+    );
+    let cut: serde_json::Value = serde_json::from_str(&replayed.stdout).unwrap();
+    assert_eq!(cut["complete"], false);
+    let requests = |summary: &serde_json::Value| summary["requests"].as_u64().unwrap();
+    assert!(requests(&cut) > 0 && requests(&cut) < requests(&plain));
+    let text = replay(POLICY, &whole[..whole.len() / 2], &[]).stdout;
+    assert!(text.contains("the input could not be read to the end"), "{text}");
+}
+
+#[test]
+fn a_log_is_known_by_its_first_lines() {
+    let garbage = [b"??\n".as_slice(), LOG].concat();
+    assert_eq!(summary(POLICY, garbage, &[])["requests"], 7);
+    let events = "??\n{\"at_us\":0,\"policy\":\"site\"}\n";
+    assert_eq!(summary(POLICY, events, &[])["requests"], 1);
+}

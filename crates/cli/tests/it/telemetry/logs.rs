@@ -1,0 +1,61 @@
+//! What a server says on standard error.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::Server;
+use crate::program::program;
+
+/// The first line that says `what` after the policies were spoilt.
+fn told_of_spoilt_policies(options: &[&str], what: &str) -> String {
+    let mut server = Server::start_with(options, Stdio::piped());
+    let lines = BufReader::new(server.process.stderr.take().expect("it is piped")).lines();
+    let spoilt = "policies: [ { name: \"a\\nERROR b\\e[31m\", rules: [] } ]";
+    fs::write(server.folder.path().join("policies.yaml"), spoilt).expect("it can be written");
+    let mut lines = lines.map(|line| line.expect("it says text"));
+    lines.find(|line| line.contains(what)).expect("it says so")
+}
+
+#[test]
+fn a_line_of_text_is_what_is_said_and_nothing_can_be_put_into_it() {
+    let line = told_of_spoilt_policies(&[], "reload rejected");
+    assert!(line.starts_with("policies: reload rejected, keeping the current version: "), "{line}");
+    assert!(line.contains("policies[0].name") && !line.contains('\u{1b}'), "{line}");
+}
+
+#[test]
+fn a_line_of_json_is_an_object() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let config = folder.path().join("c.toml");
+    fs::write(&config, "[log]\nformat = 'json'\nlevel = 'warn'\n").expect("it can be written");
+    let options = ["--config", config.to_str().expect("a plain name")];
+    let line = told_of_spoilt_policies(&options, "policies");
+    let line: Value = serde_json::from_str(&line).expect("it is JSON");
+    assert_eq!(
+        (&line["level"], &line["target"]),
+        (&"WARN".into(), &"sluicegate_server::policies::live".into())
+    );
+    let message = line["message"].as_str().expect("a text");
+    assert!(
+        message.starts_with("policies: reload rejected, keeping the current version: "),
+        "{message}"
+    );
+    assert!(line["timestamp"].is_string());
+}
+
+#[test]
+fn what_ends_a_server_is_said_in_the_same_form() {
+    let output = program()
+        .args(["serve", "--policies", "/nonexistent"])
+        .env("SLUICEGATE__LOG__FORMAT", "json")
+        .output()
+        .expect("the program is built");
+    assert!(!output.status.success());
+    let line: Value = serde_json::from_slice(&output.stderr).expect("one object");
+    assert_eq!(line["level"], "ERROR");
+    let message = line["message"].as_str().expect("a text");
+    assert!(message.starts_with("cannot read /nonexistent"), "{message}");
+}

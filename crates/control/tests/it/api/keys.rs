@@ -1,0 +1,65 @@
+//! Live budgets.
+
+use serde_json::json;
+
+use crate::api::client::{Served, document};
+
+#[tokio::test]
+async fn what_is_done_to_a_budget_is_audited_first() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let at = "/apps/shop/policies/orders/keys";
+    let key = || Some(json!({ "key": "alice" }));
+    let seen = served.ask(&ada, &format!("POST {at}/peek"), key()).await;
+    assert_eq!((seen.status.as_u16(), &seen.body["remaining"]), (200, &json!(10)));
+    served.ask(&ada, &format!("POST {at}/reset?reason=mistake"), key()).await;
+    let grant = Some(json!({ "key": "alice", "permits": 5 }));
+    served.ask(&ada, &format!("POST {at}/grant?dry_run=true"), grant.clone()).await;
+    served.ask(&ada, &format!("POST {at}/grant"), grant).await;
+    let done = served.budgets.0.lock().unwrap().clone();
+    let expected =
+        ["peek orders alice", "reset orders alice", "peek orders alice", "grant orders alice 5"];
+    assert_eq!(done, expected);
+    let audit = served.ask(&ada, "GET /apps/shop/audit?limit=2", None).await;
+    assert_eq!(audit.body["items"][0]["after"], r#"{"key":"alice","permits":5}"#);
+    assert_eq!(
+        (&audit.body["items"][1]["action"], &audit.body["items"][1]["reason"]),
+        (&json!("key.reset"), &json!("mistake"))
+    );
+
+    for (body, pointer) in [
+        (json!({ "key": "x".repeat(1_025), "permits": 1 }), "/key"),
+        (json!({ "key": "x", "permits": 0 }), "/permits"),
+        (json!({ "key": "x", "permits": -1 }), "/permits"),
+        (json!({ "key": "x", "permits": 2_147_483_649_u64 }), "/permits"),
+    ] {
+        let answer = served.ask(&ada, &format!("POST {at}/grant"), Some(body)).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["errors"][0]["pointer"]),
+            (422, &json!(pointer))
+        );
+    }
+    let none = served.ask(&ada, "POST /apps/shop/policies/none/keys/peek", key()).await;
+    assert_eq!(none.status, 404);
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_again_is_granted_once() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let at = "/apps/shop/policies/orders/keys";
+    let again = ada.with("idempotency-key", "g1");
+    let grant = || Some(json!({ "key": "alice", "permits": 5 }));
+    for _ in 0..2 {
+        let granted = served.ask(&again, &format!("POST {at}/grant"), grant()).await;
+        assert_eq!(granted.status, 200, "{granted:?}");
+    }
+    assert_eq!(*served.budgets.0.lock().unwrap(), ["grant orders alice 5", "peek orders alice"]);
+    let other = json!({ "key": "alice", "permits": 6 });
+    let other = served.ask(&again, &format!("POST {at}/grant"), Some(other)).await;
+    assert_eq!(other.status, 422);
+}

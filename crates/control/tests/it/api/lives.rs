@@ -1,0 +1,175 @@
+//! What people do, from the first account on.
+
+use serde_json::json;
+use sluicegate::Micros;
+
+use crate::api::client::{Client, PASSWORD, Served, document};
+
+#[tokio::test]
+async fn from_the_setup_token_to_a_policy_and_a_token() {
+    let served = Served::start().await;
+    let nobody = Client::default();
+    let wrong = json!({ "token": "sgsetup_x", "account": "ada", "password": PASSWORD });
+    assert_eq!(served.ask(&nobody, "POST /setup", Some(wrong)).await.status, 403);
+    let right = json!({ "token": served.setup_token, "account": "ada", "password": PASSWORD });
+    let made = served.ask(&nobody, "POST /setup", Some(right.clone())).await;
+    assert_eq!((made.status.as_u16(), &made.body["is_admin"]), (201, &json!(true)));
+    assert_eq!(served.ask(&nobody, "POST /setup", Some(right)).await.status, 403, "once");
+
+    let ada = served.signed_in("ada").await;
+    let app = json!({ "name": "shop", "description": "The shop" });
+    assert_eq!(served.ask(&ada, "POST /apps", Some(app)).await.status, 201);
+    let olga = served.member(&ada, "olga", "shop", "owner").await;
+
+    let policy = json!({ "document": document("orders", "10/s") });
+    let made = served.ask(&olga, "POST /apps/shop/policies", Some(policy)).await;
+    assert_eq!((made.status.as_u16(), &made.body["state"]), (201, &json!("shadow")));
+    assert_eq!(
+        (&made.headers["etag"], &made.body["created_by"]),
+        (&"\"1\"".parse().unwrap(), &json!("account:olga"))
+    );
+    let activate = "POST /apps/shop/policies/orders/activate?reason=launch";
+    let active = served.ask(&olga.at_version(1), activate, None).await;
+    assert_eq!((active.status.as_u16(), &active.body["state"]), (200, &json!("active")));
+
+    let machine = served.token(&olga, "shop", &["policy:read", "check"]).await;
+    let seen = served.ask(&machine, "GET /apps/shop/policies", None).await;
+    assert_eq!(seen.body["items"][0]["name"], "orders");
+    let me = served.ask(&machine, "GET /apps/shop/tokens", None).await;
+    assert_eq!(me.status, 403);
+
+    let audit = served.ask(&olga, "GET /apps/shop/audit?limit=2", None).await;
+    let entries = audit.body["items"].as_array().unwrap();
+    assert_eq!(entries[1]["action"], "policy.activate");
+    assert_eq!(
+        (&entries[1]["reason"], &entries[1]["source"]),
+        (&json!("launch"), &json!("192.0.2.1"))
+    );
+    assert_eq!(served.ask(&ada, "GET /audit/verified", None).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_setup_token_is_good_for_a_quarter_of_an_hour() {
+    let served = Served::start().await;
+    served.clock.advance(Micros::from_secs(15 * 60));
+    let body = json!({ "token": served.setup_token, "account": "ada", "password": PASSWORD });
+    assert_eq!(served.ask(&Client::default(), "POST /setup", Some(body)).await.status, 403);
+    assert!(!served.catalog.has_accounts().await.unwrap());
+}
+
+#[tokio::test]
+async fn who_signs_in_gets_a_new_session_that_only_browsers_of_this_site_send() {
+    let (served, ada) = Served::with_admin().await;
+    let body = json!({ "account": "ada", "password": PASSWORD });
+    // Somebody else's session, or one that was slipped in, is not what one goes on with.
+    let answer = served.ask(&ada, "POST /session", Some(body)).await;
+    let set = answer.headers["set-cookie"].to_str().unwrap();
+    assert!(set.starts_with("__Host-sluicegate=sgs_"), "{set}");
+    assert!(set.ends_with("; Path=/; Secure; HttpOnly; SameSite=Strict"), "{set}");
+    assert_ne!(Some(answer.cookie()), ada.cookie);
+    assert_eq!(served.ask(&ada, "GET /session", None).await.status, 401, "the old one ended");
+    let again = Client { cookie: Some(answer.cookie()), ..Client::default() };
+    let me = served.ask(&again, "GET /session", None).await;
+    assert_eq!((&me.body["actor"], &me.body["is_admin"]), (&json!("account:ada"), &json!(true)));
+    served.clock.advance(Micros::from_secs(31 * 60));
+    assert_eq!(served.ask(&again, "GET /session", None).await.status, 401, "it was idle");
+}
+
+#[tokio::test]
+async fn signing_out_ends_the_session_and_changing_the_password_all_others() {
+    let (served, ada) = Served::with_admin().await;
+    let other = served.signed_in("ada").await;
+    let gone = served.ask(&other, "DELETE /session", None).await;
+    assert_eq!(gone.status, 204);
+    assert!(gone.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+    assert_eq!(served.ask(&other, "GET /session", None).await.status, 401);
+
+    let third = served.signed_in("ada").await;
+    let wrong = json!({ "current": "not the password", "password": "another long password" });
+    assert_eq!(served.ask(&ada, "PUT /session/password", Some(wrong)).await.status, 422);
+    let right = json!({ "current": PASSWORD, "password": "another long password" });
+    let changed = served.ask(&ada, "PUT /session/password", Some(right)).await;
+    assert_eq!(changed.status, 204);
+    let ada = Client { cookie: Some(changed.cookie()), ..Client::default() };
+    assert_eq!(served.ask(&ada, "GET /session", None).await.status, 200);
+    assert_eq!(served.ask(&third, "GET /session", None).await.status, 401);
+    let fourth = served.signed_in_with("ada", "another long password").await;
+    assert_eq!(served.ask(&fourth, "DELETE /sessions", None).await.status, 204);
+    assert_eq!(served.ask(&ada, "GET /session", None).await.status, 401);
+}
+
+impl Served {
+    async fn signed_in_with(&self, account: &str, password: &str) -> Client {
+        let body = json!({ "account": account, "password": password });
+        let answer = self.ask(&Client::default(), "POST /session", Some(body)).await;
+        Client { cookie: Some(answer.cookie()), ..Client::default() }
+    }
+}
+
+#[tokio::test]
+async fn an_app_is_made_what_its_repository_says() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let machine = served.token(&ada, "shop", &["policy:write", "policy:read"]).await;
+    let wanted = json!({ "policies": [{ "document": document("a", "1/s") }, { "document": document("b", "1/s") }] });
+    let shown =
+        served.ask(&machine, "PUT /apps/shop/policies?dry_run=true", Some(wanted.clone())).await;
+    assert_eq!(shown.body["policies"][0]["action"], "create");
+    let none = served.ask(&machine, "GET /apps/shop/policies", None).await;
+    assert_eq!(none.body["items"], json!([]));
+    let done = served.ask(&machine, "PUT /apps/shop/policies", Some(wanted)).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let seen = served.ask(&machine, "GET /apps/shop/policies?limit=1", None).await;
+    assert_eq!((&seen.body["items"][0]["name"], &seen.body["next"]), (&json!("a"), &json!("a")));
+    let rest = served.ask(&machine, "GET /apps/shop/policies?limit=2&after=a", None).await;
+    assert_eq!((&rest.body["items"][0]["name"], rest.body.get("next")), (&json!("b"), None));
+}
+
+#[tokio::test]
+async fn what_has_documents_is_shown_a_hundred_at_a_time() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let wanted = (100..201).map(|n| json!({ "document": document(&format!("p{n}"), "1/s") }));
+    let wanted = json!({ "policies": wanted.collect::<Vec<_>>() });
+    let applied = served.ask(&ada, "PUT /apps/shop/policies", Some(wanted)).await;
+    assert_eq!(applied.status, 200, "{applied:?}");
+    for path in ["/apps/shop/policies", "/apps/shop/audit"] {
+        let first = served.ask(&ada, &format!("GET {path}?limit=1000"), None).await;
+        assert_eq!(first.body["items"].as_array().unwrap().len(), 100, "{path}");
+        let next = first.body["next"].as_str().unwrap();
+        let rest = served.ask(&ada, &format!("GET {path}?limit=1000&after={next}"), None).await;
+        let items = rest.body["items"].as_array().unwrap().len();
+        assert!((1..100).contains(&items) && rest.body.get("next").is_none(), "{path}: {items}");
+    }
+}
+
+#[tokio::test]
+async fn versions_are_compared_and_come_back() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s"), "state": "active" });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let body = json!({ "document": document("orders", "20/s") });
+    let put = "PUT /apps/shop/policies/orders";
+    assert_eq!(served.ask(&ada.at_version(1), put, Some(body)).await.status, 200);
+    let diff = served.ask(&ada, "GET /apps/shop/policies/orders/diff", None).await;
+    let expected =
+        json!([{ "pointer": "/rules/0/token_bucket/rate", "before": "10/s", "after": "20/s" }]);
+    assert_eq!(diff.body["changes"], expected);
+    let back = "POST /apps/shop/policies/orders/rollback";
+    let answer = served.ask(&ada.at_version(2), back, Some(json!({ "to": 1 }))).await;
+    assert_eq!(
+        (&answer.body["version"], &answer.body["document"]),
+        (&json!(3), &document("orders", "10/s"))
+    );
+    let versions = served.ask(&ada, "GET /apps/shop/policies/orders/versions", None).await;
+    assert_eq!(versions.body["items"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        served.ask(&ada, "GET /apps/shop/policies/orders/versions/x", None).await.status,
+        404
+    );
+    let judged = json!({ "document": document("orders", "1/h") });
+    let judged = served.ask(&ada, "POST /apps/shop/validate", Some(judged)).await;
+    assert_eq!(judged.body["warnings"][0], "the limit drops from 10 to 1");
+    assert_eq!(served.ask(&ada, "GET /apps/shop/policies/orders", None).await.body["version"], 3);
+}

@@ -1,0 +1,92 @@
+//! Apps and their members.
+
+use sluicegate_control::catalog::{Page, PolicyState};
+use sluicegate_control::{Error, Role};
+
+use crate::catalog::stage::{NOW, Stage, by};
+
+pub(crate) async fn who_has_a_role_sees_the_app(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let (ann, bob) = (stage.account("ann").await, stage.account("bob").await);
+    for app in ["shop", "bank", "farm"] {
+        stage.app(app, &["ann"]).await;
+    }
+    catalog.set_member(&by(), "shop", "bob", Some(Role::Viewer)).await.unwrap();
+    let names = async |account: Option<&str>, page: Page| -> Vec<String> {
+        let apps = catalog.apps(account, &page).await.unwrap();
+        apps.into_iter().map(|app| app.name).collect()
+    };
+    assert_eq!(names(None, Page::default()).await, ["bank", "farm", "shop"]);
+    assert_eq!(names(Some(&ann.id), Page::default()).await, ["bank", "farm", "shop"]);
+    assert_eq!(names(Some(&bob.id), Page::default()).await, ["shop"]);
+    let page = Page { after: Some("bank".to_owned()), limit: Some(1) };
+    assert_eq!(names(None, page).await, ["farm"]);
+
+    catalog.set_member(&by(), "shop", "bob", Some(Role::Owner)).await.unwrap();
+    let roles = catalog.actor(&bob.id).await.unwrap().unwrap().roles;
+    assert_eq!(roles, [("shop".to_owned(), Role::Owner)].into());
+    catalog.set_member(&by(), "shop", "bob", None).await.unwrap();
+    assert!(catalog.actor(&bob.id).await.unwrap().unwrap().roles.is_empty());
+    let again = catalog.set_member(&by(), "shop", "bob", None).await;
+    assert!(matches!(again, Err(Error::NotFound("member"))), "{again:?}");
+    let nobody = catalog.set_member(&by(), "shop", "eve", Some(Role::Viewer)).await;
+    assert!(matches!(nobody, Err(Error::Invalid(_))), "{nobody:?}");
+    let members = catalog.members("shop", &Page::default()).await.unwrap();
+    assert_eq!(members.len(), 1);
+    assert!(matches!(catalog.members("none", &Page::default()).await, Err(Error::NotFound("app"))));
+}
+
+pub(crate) async fn an_app_with_policies_stays(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    stage.policy("shop", "orders", "10/s").await;
+    let refused = catalog.delete_app(&by(), "shop", 1).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    stage.app("bank", &[]).await;
+    let changed = catalog.change_app(&by(), "bank", 1, "Money").await.unwrap();
+    assert_eq!((changed.version, changed.description.as_str()), (2, "Money"));
+    assert!(matches!(catalog.delete_app(&by(), "bank", 1).await, Err(Error::Stale(2))));
+    catalog.delete_app(&by(), "bank", 2).await.unwrap();
+    assert!(matches!(catalog.app("bank").await, Err(Error::NotFound("app"))));
+}
+
+pub(crate) async fn names_differ_by_case_and_are_unique(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    let taken = catalog.create_app(&by(), "shop", "", &[]).await;
+    assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
+    for name in ["", "Shop", "a b", "a/b", "é", &"a".repeat(129)] {
+        let wrong = catalog.create_app(&by(), name, "", &[]).await;
+        assert!(matches!(wrong, Err(Error::Invalid(_))), "{name}: {wrong:?}");
+    }
+    // Accounts may have capitals, and then mean somebody else.
+    let (lower, upper) = (stage.account("ann").await, stage.account("Ann").await);
+    assert_ne!(lower.id, upper.id);
+    assert_eq!(catalog.account("Ann").await.unwrap().id, upper.id);
+    let document = crate::catalog::stage::document("orders", "1/s");
+    catalog.create_policy(&by(), "shop", &document, PolicyState::Shadow).await.unwrap();
+    assert_eq!(catalog.policy("shop", "orders").await.unwrap().created_at, NOW);
+    assert!(matches!(catalog.policy("shop", "Orders").await, Err(Error::NotFound("policy"))));
+}
+
+pub(crate) async fn an_app_that_a_policy_names_stays_and_a_policy_is_deleted_whatever_it_names(
+    stage: &Stage,
+) {
+    let catalog = &stage.catalog;
+    for app in ["shop", "a_b", "axb"] {
+        stage.app(app, &[]).await;
+    }
+    let mut document = crate::catalog::stage::document("orders", "1/s");
+    document["apps"] = serde_json::json!(["shop", "a_b"]);
+    catalog.create_policy(&by(), "shop", &document, PolicyState::Active).await.unwrap();
+    let named = catalog.delete_app(&by(), "a_b", 1).await;
+    assert!(matches!(named, Err(Error::Conflict(_))), "{named:?}");
+    catalog.delete_app(&by(), "axb", 1).await.unwrap();
+    // As somebody does who has the database, or an earlier version of this program did.
+    crate::catalog::audit::harm_database(stage, "DELETE FROM apps WHERE name = 'a_b'").await;
+    let at = ("shop", "orders");
+    let changed = catalog.change_policy(&by(), at, 1, &document).await;
+    assert!(matches!(changed, Err(Error::Invalid(_))), "{changed:?}");
+    catalog.set_policy_state(&by(), at, 1, PolicyState::Shadow).await.unwrap();
+    catalog.delete_policy(&by(), at, 2).await.unwrap();
+}

@@ -1,0 +1,38 @@
+//! What nodes are told.
+
+use sluicegate_control::Scope;
+use sluicegate_control::catalog::{NewToken, PolicyState};
+
+use crate::catalog::stage::{NOW, Stage, by, document};
+
+pub(crate) async fn nodes_are_told_what_changed(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let all = catalog.published_since(0, NOW).await.unwrap();
+    assert_eq!((all.revision, all.policies.len(), all.tokens.len()), (0, 0, 0));
+    stage.app("shop", &[]).await;
+    for name in ["a", "b", "c"] {
+        stage.policy("shop", name, "1/s").await;
+    }
+    let new = NewToken { name: "t", scopes: &[Scope::Check], expires_at: NOW + 10, hash: "h" };
+    let token = catalog.create_token(&by(), "shop", new).await.unwrap();
+    let all = catalog.published_since(0, NOW).await.unwrap();
+    assert_eq!((all.revision, all.policies.len(), all.tokens.len()), (4, 3, 1));
+    assert_eq!((all.tokens[0].hash.as_str(), all.tokens[0].app.as_str()), ("h", "shop"));
+    assert!(
+        catalog.published_since(0, NOW + 10).await.unwrap().tokens.is_empty(),
+        "it has expired"
+    );
+
+    catalog.change_policy(&by(), ("shop", "b"), 1, &document("b", "2/s")).await.unwrap();
+    catalog.delete_policy(&by(), ("shop", "c"), 1).await.unwrap();
+    catalog.revoke_token(&by(), "shop", &token.id).await.unwrap();
+    let news = catalog.published_since(all.revision, NOW).await.unwrap();
+    let told: Vec<_> =
+        news.policies.iter().map(|p| (p.name.as_str(), p.version, p.state)).collect();
+    assert_eq!(told, [("b", 2, PolicyState::Active), ("c", 2, PolicyState::Deleted)]);
+    assert!(news.tokens[0].is_revoked);
+    let none = catalog.published_since(news.revision, NOW).await.unwrap();
+    assert_eq!((none.policies.len(), none.tokens.len()), (0, 0));
+    let anew = catalog.published_since(0, NOW).await.unwrap();
+    assert_eq!((anew.policies.len(), anew.tokens.len()), (2, 0));
+}

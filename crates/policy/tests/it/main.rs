@@ -1,0 +1,8 @@
+//! The tests of this crate from outside, in one program that is linked once.
+
+mod anything;
+mod descriptors;
+mod envoy;
+mod example;
+mod in_force;
+mod messages;

@@ -1,0 +1,410 @@
+//! What is wrong with a document is told exactly: where, what was given, what is permitted.
+
+use sluicegate_policy::limits::ERRORS_MAX;
+use sluicegate_policy::{Document, Policy};
+
+fn check(document: &str, expected: &str) {
+    let found = Document::parse(document).map_or_else(|errors| errors.to_string(), |_| "ok".into());
+    assert_eq!(found, expected, "\n{document}");
+}
+
+/// `fields` of the only policy of a document, besides its name.
+fn policy(fields: &str, expected: &str) {
+    check(&format!("policies: [ {{ name: a, {fields} }} ]"), expected);
+}
+
+/// The only rule of a document.
+fn rule(rule: &str, expected: &str) {
+    policy(&format!("rules: [ {rule} ]"), &expected.replace('~', "policies[0].rules[0]"));
+}
+
+/// `fields` of a policy whose rules are in order.
+fn rest(fields: &str, expected: &str) {
+    let rules = "rules: [ token_bucket: { rate: 1/s } ]";
+    policy(&format!("{rules}, {fields}"), &expected.replace('~', "policies[0]"));
+}
+
+#[test]
+fn of_the_document() {
+    check("", "expected a map with `policies`, found nothing");
+    check("policies", "expected a map with `policies`, found the text `policies`");
+    check("[]", "expected a map with `policies`, found a list");
+    check("{}", "policies: is missing, expected a list of policies");
+    check("policies: []", "ok");
+    check("policies: {}", "policies: expected a list of policies, found a map");
+    check(
+        "policies: [1]",
+        "policies[0]: expected a map with `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `on_overload`, `on_key_quota`, `match`, `key`, `overrides` and `carry`, found the number `1`",
+    );
+    check(
+        "polices: []",
+        "polices: unknown field, expected `policies`\npolicies: is missing, expected a list of policies",
+    );
+    check("policies: []\npolicies: []", "policies: is given twice");
+    check("policies: []\n<<: {}", "[\"<<\"]: unknown field, expected `policies`");
+    check("policies: [", "unclosed bracket '[' at line 1 column 11");
+    check("{\"policies\": ]", "expected value at line 1 column 14");
+    let eleven = format!("policies: [{}]", "0,".repeat(10_001));
+    check(&eleven, "policies: expected 0 to 10000 policies, found 10001");
+}
+
+#[test]
+fn of_names() {
+    let rules = "rules: [ token_bucket: { rate: 1/s } ]";
+    let name = |name: &str, expected: &str| {
+        check(&format!("policies: [ {{ name: {name}, {rules} }} ]"), expected);
+    };
+    name("orders.create_2-b", "ok");
+    name(
+        "Orders",
+        "policies[0].name: invalid name `Orders`: expected 1 to 128 bytes of `[a-z0-9._-]`",
+    );
+    name("''", "policies[0].name: invalid name ``: expected 1 to 128 bytes of `[a-z0-9._-]`");
+    name("12", "policies[0].name: expected a name, found the number `12`: put it in quotes");
+    name("true", "policies[0].name: expected a name, found `true`: put it in quotes");
+    name("~", "policies[0].name: expected a name, found nothing");
+    name(
+        "\"a\\nb\"",
+        "policies[0].name: invalid name `a\\nb`: expected 1 to 128 bytes of `[a-z0-9._-]`",
+    );
+    name(
+        &"x".repeat(129),
+        &format!(
+            "policies[0].name: invalid name `{}…`: expected 1 to 128 bytes of `[a-z0-9._-]`",
+            "x".repeat(60)
+        ),
+    );
+    check(
+        &format!("policies: [ {{ {rules} }}, {{ name: b, {rules} }}, {{ name: b, {rules} }} ]"),
+        "policies[0].name: is missing, expected a name\npolicies[2].name: `b` is already the name of policies[1]",
+    );
+}
+
+#[test]
+fn of_policies() {
+    rest(
+        "nmae: b",
+        "~.nmae: unknown field, expected `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `on_overload`, `on_key_quota`, `match`, `key`, `overrides` or `carry`",
+    );
+    policy("apps: [b]", "policies[0].rules: is missing, expected a list of rules");
+    policy("rules: []", "policies[0].rules: expected 1 to 8 rules, found 0");
+    policy("rules: {}", "policies[0].rules: expected a list of rules, found a map");
+    rest("apps: []", "~.apps: expected 1 to 1000 apps, found 0");
+    rest(
+        "apps: [b, B, b, 1]",
+        "~.apps[1]: invalid name `B`: expected 1 to 128 bytes of `[a-z0-9._-]`\n~.apps[2]: is listed twice\n~.apps[3]: expected a name, found the number `1`: put it in quotes",
+    );
+    rest("apps: b", "~.apps: expected a list of apps, found the text `b`");
+    rest(
+        "on_store_failure: open",
+        "~.on_store_failure: expected `local`, `allow` or `deny`, found the text `open`",
+    );
+    rest(
+        "on_overload: wait",
+        "~.on_overload: expected `refuse` or `{ wait: 200ms }`, found the text `wait`",
+    );
+    rest(
+        "on_overload: { wait: 1m }",
+        "~.on_overload.wait: `1m` is too long, expected a duration of at most 10s, such as `200ms`",
+    );
+    rest("on_key_quota: drop", "~.on_key_quota: expected `share` or `deny`, found the text `drop`");
+    rest("carry: 1", "~.carry: expected `usage`, `proportional` or `reset`, found the number `1`");
+    rest("match: {}", "~.match: expected `path`, `method` or both");
+    rest(
+        "match: { path: /a }",
+        "~.match.path: expected a map with `exact` and `prefix`, found the text `/a`",
+    );
+    rest(
+        "match: { path: { exact: /a, prefix: /b } }",
+        "~.match.path: expected either `exact` or `prefix`",
+    );
+    rest(
+        "match: { path: { exact: a } }",
+        "~.match.path.exact: invalid path `a`: expected a `/` first, no `?` or `#`",
+    );
+    rest(
+        "match: { method: [get] }",
+        "~.match.method[0]: invalid method `get`: expected capitals such as `GET`",
+    );
+    rest(
+        "match: { method: GET }",
+        "~.match.method: expected a list of methods, found the text `GET`",
+    );
+    rest(
+        "key: [ip]",
+        "~.key[0]: unknown attribute `ip`: expected `remote_ip`, `path`, `method`, `user_agent`, `status`, `host` or `header:NAME`",
+    );
+    rest("key: [path, path]", "~.key[1]: is listed twice");
+    rest("key: []", "~.key: expected 1 to 8 attributes, found 0");
+}
+
+#[test]
+fn of_overflow() {
+    rest("overflow: reject", "ok");
+    rest("overflow: shadow", "ok");
+    rest("overflow: { divert: { target: slow-pool } }", "ok");
+    rest("overflow: { degrade: { tag: cached } }", "ok");
+    rest(
+        "overflow: drop",
+        "~.overflow: expected `reject`, `shadow`, or a map with `queue`, `degrade` or `divert`, found the text `drop`",
+    );
+    rest(
+        "overflow: { drop: {} }",
+        "~.overflow.drop: unknown overflow, expected `reject`, `shadow`, or a map with `queue`, `degrade` or `divert`",
+    );
+    rest("overflow: { reject: {} }", "~.overflow: expected the word `reject` alone");
+    rest(
+        "overflow: queue",
+        "~.overflow: missing maximum wait: expected `{ queue: { max_wait: 500ms } }`",
+    );
+    rest(
+        "overflow: { queue: {} }",
+        "~.overflow.queue.max_wait: is missing, expected a duration such as `500ms`",
+    );
+    rest(
+        "overflow: { queue: { max_wait: 500 } }",
+        "~.overflow.queue.max_wait: invalid duration `500`: expected 1us to 366d as a whole number and a unit (us, ms, s, m, h, d), such as `250ms`",
+    );
+    rest(
+        "overflow: { queue: { max_wait: 0s } }",
+        "~.overflow.queue.max_wait: invalid duration `0s`: expected 1us to 366d as a whole number and a unit (us, ms, s, m, h, d), such as `250ms`",
+    );
+    rest("overflow: { degrade: {} }", "~.overflow.degrade: expected either `response` or `tag`");
+    rest(
+        "overflow: { degrade: { response: { status: 99 } } }",
+        "~.overflow.degrade.response.status: `99` is not a whole number from 200 to 599\n~.overflow.degrade.response.body: is missing, expected a text",
+    );
+    rest(
+        "overflow: { degrade: { response: { status: 503, body: b, headers: { 'a b': c, x: 'y\n\nz', d: e, D: f, g: é } } } }",
+        "~.overflow.degrade.response.headers[\"a b\"]: `a b` is not a header name\n~.overflow.degrade.response.headers.x: `y\\nz` is not a value: expected 1 to 4096 bytes without control characters\n~.overflow.degrade.response.headers.D: is given twice\n~.overflow.degrade.response.headers.g: expected ASCII",
+    );
+    rest(
+        "overflow: { divert: { target: '' } }",
+        "~.overflow.divert.target: `` is not a target: expected 1 to 4096 bytes without control characters",
+    );
+}
+
+#[test]
+fn of_overrides() {
+    let rules = "rules: [ token_bucket: { rate: 1/s } ]";
+    let one = |key: &str, expected: &str| {
+        rest(&format!("overrides: [ {{ key: {key}, {rules} }} ]"), expected);
+    };
+    one("ok", "ok");
+    one("42", "~.overrides[0].key: expected a key, found the number `42`: put it in quotes");
+    one("''", "~.overrides[0].key: key has 0 bytes, expected 1 to 1024");
+    one(&format!("'{}'", "x".repeat(1024)), "ok");
+    one(
+        &format!("'{}'", "x".repeat(2048)),
+        "~.overrides[0].key: key has 2048 bytes, expected 1 to 1024",
+    );
+    rest(
+        &format!("overrides: [ {{ key: x, {rules} }}, {{ {rules} }}, {{ key: x }}, 3 ]"),
+        "~.overrides[1].key: is missing, expected a key\n\
+         ~.overrides[2].rules: is missing, expected a list of rules\n\
+         ~.overrides[2].key: `x` is already the key of overrides[0]\n\
+         ~.overrides[3]: expected a map with `key` and `rules`, found the number `3`",
+    );
+    rest(
+        "overrides: [ { key: x, rules: [ { token_bucket: { rate: 1 } } ] } ]",
+        "~.overrides[0].rules[0].token_bucket.rate: invalid rate `1`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`",
+    );
+    let many = format!("overrides: [ {} ]", "0,".repeat(1_001));
+    rest(&many, "~.overrides: expected 0 to 1000 overrides, found 1001");
+}
+
+#[test]
+fn of_rules() {
+    let known = "`token_bucket`, `smooth_bursty`, `smooth_warmup`, `leaky_bucket`, `fixed_window`, `sliding_window`, `sliding_counter`, `sliding_log` or `concurrency`";
+    rule("{ name: b, gcar: {} }", &format!("~: unknown algorithm `gcar`, expected {known}"));
+    rule("{ name: b }", &format!("~: missing algorithm, expected {known}"));
+    rule(
+        "token_bucket",
+        "~: expected a map with `name` and an algorithm, found the text `token_bucket`",
+    );
+    rule(
+        "{ token_bucket: { rate: 1/s }, sliding_log: {} }",
+        "~: `token_bucket` and `sliding_log`: a rule has one algorithm",
+    );
+    rule(
+        "{ token_bucket: { rate: 1/s }, about: x }",
+        "~.about: unknown field, expected `name` or `token_bucket`",
+    );
+    rule(
+        "{ token_bucket: { rate: 1/s }, token_bucket: { rate: 1/s } }",
+        "~.token_bucket: is given twice",
+    );
+    rule(
+        "{ token_bucket: 100/s }",
+        "~.token_bucket: expected a map with `rate`, `burst`, `initial` and `refill`, found the text `100/s`",
+    );
+    let two = |names: [&str; 2], expected: &str| {
+        let rules =
+            names.map(|name| format!("{{ {name} token_bucket: {{ rate: 1/s }} }}")).join(", ");
+        policy(&format!("rules: [ {rules} ]"), expected);
+    };
+    two(["name: b,", "name: c,"], "ok");
+    two(["name: b,", "name: b,"], "policies[0].rules[1].name: two rules are named `b`");
+    two(
+        ["name: b,", ""],
+        "policies[0].rules[1].name: is missing: with several rules, each needs a name",
+    );
+    let nine = format!("rules: [ {} ]", "0,".repeat(9));
+    policy(&nine, "policies[0].rules: expected 1 to 8 rules, found 9");
+}
+
+#[test]
+fn of_numbers() {
+    let rate = "expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`";
+    let span =
+        "expected 1us to 366d as a whole number and a unit (us, ms, s, m, h, d), such as `250ms`";
+    for bad in [
+        "0/s",
+        "-5/s",
+        "NaN",
+        "inf/s",
+        "1e400/s",
+        "9223372036854775808/s",
+        "0x10/s",
+        "100",
+        "1/fortnight",
+        "1.5/s",
+    ] {
+        let expected = format!("~.token_bucket.rate: invalid rate `{bad}`: {rate}");
+        rule(&format!("{{ token_bucket: {{ rate: {bad} }} }}"), &expected);
+    }
+    for bad in [
+        "0",
+        "-5",
+        ".nan",
+        ".inf",
+        "-.inf",
+        "1e400",
+        "9223372036854775808",
+        "0x10",
+        "4294967297",
+        "1.0",
+        "1e3",
+        "010",
+        "1_000",
+        "+5",
+    ] {
+        let expected =
+            format!("~.token_bucket.burst: `{bad}` is not a whole number from 1 to 4294967296");
+        rule(&format!("{{ token_bucket: {{ rate: 1/s, burst: {bad} }} }}"), &expected);
+    }
+    for bad in ["0s", "-1s", "1.5s", "367d", "60", "1e400s", "1month"] {
+        let expected = format!("~.sliding_log.window: invalid duration `{bad}`: {span}");
+        rule(&format!("{{ sliding_log: {{ limit: 1, window: {bad} }} }}"), &expected);
+    }
+    rule(
+        "{ smooth_warmup: { rate: 1/s, warmup: 1s, cold_factor: inf } }",
+        "~.smooth_warmup.cold_factor: expected a number above 1, at most 1000, found the text `inf`",
+    );
+    for bad in ["1", "0.5", "1e400", ".nan", "-3", "0x3", "1001"] {
+        let expected =
+            format!("~.smooth_warmup.cold_factor: `{bad}` is not a number above 1, at most 1000");
+        rule(
+            &format!("{{ smooth_warmup: {{ rate: 1/s, warmup: 1s, cold_factor: {bad} }} }}"),
+            &expected,
+        );
+    }
+}
+
+#[test]
+fn of_parameters() {
+    rule(
+        "{ token_bucket: { burst: '5' } }",
+        "~.token_bucket.rate: is missing, expected a rate such as `100/s`\n~.token_bucket.burst: expected a whole number from 1 to 4294967296, found the text `5`",
+    );
+    rule(
+        "{ token_bucket: { rate: [1/s] } }",
+        "~.token_bucket.rate: expected a rate such as `100/s`, found a list",
+    );
+    rule(
+        "{ token_bucket: { rate: 1/s, depth: 3 } }",
+        "~.token_bucket.depth: unknown field, expected `rate`, `burst`, `initial` or `refill`",
+    );
+    rule(
+        "{ token_bucket: { rate: 1/s, refill: slow } }",
+        "~.token_bucket.refill: expected `smooth` or `interval`, found the text `slow`",
+    );
+    rule(
+        "{ token_bucket: { rate: 1/s, burst: 5, initial: 6 } }",
+        "~.token_bucket.initial: `6` is outside 0..=5",
+    );
+    rule(
+        "{ leaky_bucket: { rate: 1/s, delay: some } }",
+        "~.leaky_bucket.delay: expected `all` or `none`, or a whole number from 0 to 4294967296, found the text `some`",
+    );
+    rule("{ leaky_bucket: { rate: 1/s, delay: 5 } }", "~.leaky_bucket.delay: `5` is outside 0..=0");
+    rule(
+        "{ sliding_window: { limit: 1, window: 5us } }",
+        "~.sliding_window.window: `5` is outside 10..=31622400000000 (in µs)",
+    );
+    rule(
+        "{ fixed_window: { limit: 1, calendar: day, time_zone: Mars/Base } }",
+        "~.fixed_window.time_zone: unknown time zone `Mars/Base`: expected an IANA name such as `Europe/Berlin`",
+    );
+    rule(
+        "{ fixed_window: { limit: 1, time_zone: UTC } }",
+        "~.fixed_window.time_zone: requires `calendar`",
+    );
+    rule(
+        "{ fixed_window: { limit: 1, calendar: decade } }",
+        "~.fixed_window.calendar: expected `day`, `week`, `month` or `year`, found the text `decade`",
+    );
+    rule(
+        "{ fixed_window: { limit: 1, calendar: day, window: 1d } }",
+        "~.fixed_window.window: cannot be combined with `calendar`",
+    );
+    rule(
+        "{ fixed_window: { limit: 1 } }",
+        "~.fixed_window.window: is missing, expected a duration such as `250ms`",
+    );
+}
+
+#[test]
+fn a_queue_of_callers_is_refused_until_somebody_serves_it() {
+    let queue = |queue: &str, expected: &str| {
+        rule(&format!("{{ concurrency: {{ limit: 1, ttl: 1s, queue: {queue} }} }}"), expected);
+    };
+    queue("0", "ok");
+    queue("5", "~.concurrency.queue: `5` is not supported yet, expected 0");
+    queue("10001", "~.concurrency.queue: `10001` is not a whole number from 0 to 10000");
+}
+
+#[test]
+fn json_numbers_are_named_as_they_were_written() {
+    for bad in ["0", "-5", "1e400", "9223372036854775808", "184467440737095516160", "1.0"] {
+        let text = format!(
+            r#"{{"name": "a", "rules": [{{"token_bucket": {{"rate": "1/s", "burst": {bad}}}}}]}}"#
+        );
+        let expected = format!(
+            "rules[0].token_bucket.burst: `{bad}` is not a whole number from 1 to 4294967296"
+        );
+        assert_eq!(Policy::parse_one(&text).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn all_errors_are_told_up_to_a_bound() {
+    check(
+        "policies:
+  - { name: A, rules: [ { token_bucket: { rate: 5 , burst: 0 } } ], carry: all }
+  - { name: b, rules: [ { name: c, gcar: {} }, { sliding_log: { limit: 0 } } ] }",
+        "policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`
+policies[0].carry: expected `usage`, `proportional` or `reset`, found the text `all`
+policies[0].rules[0].token_bucket.rate: invalid rate `5`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`
+policies[0].rules[0].token_bucket.burst: `0` is not a whole number from 1 to 4294967296
+policies[1].rules[0]: unknown algorithm `gcar`, expected `token_bucket`, `smooth_bursty`, `smooth_warmup`, `leaky_bucket`, `fixed_window`, `sliding_window`, `sliding_counter`, `sliding_log` or `concurrency`
+policies[1].rules[1].sliding_log.limit: `0` is not a whole number from 1 to 10000
+policies[1].rules[1].sliding_log.window: is missing, expected a duration such as `250ms`
+policies[1].rules[1].name: is missing: with several rules, each needs a name",
+    );
+    let many = format!("policies: [{}]", "0,".repeat(ERRORS_MAX + 5));
+    let errors = Document::parse(&many).unwrap_err();
+    assert_eq!((errors.errors().len(), errors.omitted()), (ERRORS_MAX, 5));
+    assert!(errors.to_string().ends_with("\nand 5 more"));
+    assert_eq!(errors.errors()[99].path(), "policies[99]");
+}

@@ -1,0 +1,16 @@
+//! The tests of this crate from outside, in one program that is linked once.
+
+mod engine;
+mod engine_debts;
+mod engine_overflow;
+mod engine_settle;
+mod engine_turn;
+mod engine_without_store;
+mod limiter_concurrency;
+mod limiter_lane;
+mod limiter_reserve;
+mod limiter_throttled;
+mod limiter_waiting;
+mod tower;
+mod tower_headers;
+mod tower_keys;

@@ -1,0 +1,135 @@
+//! Debts are charged in Redis as the kernel charges them, before the request, and once.
+
+use fastrand::Rng;
+use sluicegate_kernel::{Cost, Micros, Moment, PermitId, States, Verb};
+use sluicegate_policy::{Document, PolicySet};
+use sluicegate_store::{Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreRequest};
+use sluicegate_testkit::{Cluster, ClusterOptions, Options, RedisServer, need};
+
+use crate::redis_store::{bucket, connect, passed};
+
+const NOW: Micros = Micros::from_secs(1_800_000_000);
+
+const POLICIES: &str = "
+policies:
+  - { name: bucket, rules: [ { token_bucket: { rate: 10/s, burst: 20 } } ] }
+  - { name: coarse, rules: [ { token_bucket: { rate: 7/d, burst: 4000000000 } } ] }
+  - { name: initial, rules: [ { token_bucket: { rate: 10/s, burst: 20, initial: 3 } } ] }
+  - { name: interval, rules: [ { token_bucket: { rate: 10/s, burst: 20, refill: interval } } ] }
+  - { name: leaky, rules: [ { leaky_bucket: { rate: 10/s, burst: 20 } } ] }
+  - { name: meter, rules: [ { leaky_bucket: { rate: 10/s, burst: 20, delay: none } } ] }
+  - { name: bursty, rules: [ { smooth_bursty: { rate: 10/s, max_burst: 2s } } ] }
+  - { name: warmup, rules: [ { smooth_warmup: { rate: 10/s, warmup: 2s } } ] }
+  - { name: window, rules: [ { fixed_window: { limit: 20, window: 2s } } ] }
+  - { name: first, rules: [ { fixed_window: { limit: 20, window: 2s, align: first } } ] }
+  - { name: day, rules: [ { fixed_window: { limit: 20, calendar: day, time_zone: Asia/Shanghai } } ] }
+  - { name: buckets, rules: [ { sliding_window: { limit: 20, window: 2s, buckets: 4 } } ] }
+  - { name: counter, rules: [ { sliding_counter: { limit: 20, window: 2s } } ] }
+  - { name: log, rules: [ { sliding_log: { limit: 20, window: 2s } } ] }
+  - name: several
+    rules:
+      - { name: fast, token_bucket: { rate: 10/s, burst: 20 } }
+      - { name: day, fixed_window: { limit: 200, calendar: day } }
+      - { name: log, sliding_log: { limit: 50, window: 7s } }
+  - name: jobs
+    rules:
+      - { name: slots, concurrency: { limit: 4, ttl: 3s } }
+      - { name: fast, token_bucket: { rate: 10/s, burst: 20 } }
+";
+
+fn verb(rng: &mut Rng, holds_permits: bool) -> Verb {
+    let cost = Cost::new(rng.u64(1..=4)).expect("a cost");
+    let permit = PermitId(rng.u128(0..8));
+    match (rng.u32(0..7), holds_permits) {
+        (0, _) => Verb::Peek { cost },
+        (1, _) => Verb::Refund { cost },
+        (2, true) => Verb::Release { permit },
+        (_, true) => Verb::Acquire { cost, permit },
+        (2, false) => Verb::AtMost { cost },
+        (3, false) => Verb::Reserve { cost, max_wait: Micros::from_millis(rng.u64(0..500)) },
+        (_, false) => Verb::Check { cost },
+    }
+}
+
+#[tokio::test]
+async fn redis_charges_a_debt_as_the_kernel_does_and_once() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
+    let seed = fastrand::u64(..);
+    let mut rng = Rng::with_seed(seed);
+    for policy in policies.policies() {
+        let (rules, name) = (policy.rules(), policy.name());
+        let holds_permits = rules.set().rules().iter().any(|named| named.rule.holds_permits());
+        let (mut now, mut states) = (NOW, States::default());
+        for step in 0..300 {
+            now = now.plus(Micros::from_millis(rng.u64(0..400)));
+            let windows = rules.windows(now);
+            let at = Moment::with_windows(now, windows.as_slice());
+            let (verb, origin) = (verb(&mut rng, holds_permits), RuleOrigin::default());
+            let request = StoreRequest {
+                policy: name,
+                key: b"k",
+                rules: rules.set(),
+                verb: &verb,
+                origin,
+                quota: Quota::default(),
+            };
+            let what = || format!("seed {seed}, {name}, step {step}: {verb:?}");
+            if rng.bool() {
+                let mut permits = Permits::default();
+                for permits in permits.iter_mut().take(rules.set().rules().len()) {
+                    *permits = rng.u64(0..8);
+                }
+                let charge = if rng.bool() { Charge::Added } else { Charge::AtLeast };
+                let debt = Debt { id: rng.u128(..), permits, charge };
+                match charge {
+                    Charge::Added => rules.set().debit(&mut states, &mut permits, &at),
+                    Charge::AtLeast => rules.set().raise(&mut states, &mut permits, &at),
+                }
+                // What came to nothing is not noted, and may come to something the next time.
+                let is_noted = permits.iter().any(|permits| *permits > 0);
+                for again in 0..if is_noted { rng.u32(1..=2) } else { 1 } {
+                    let expected =
+                        rules.set().decide(&mut states, &verb, &at).expect("it knows it");
+                    let charged = store.charge_and_decide(&debt, &request, &at).await;
+                    let (verdict, charged) = charged.unwrap_or_else(|e| panic!("{}: {e}", what()));
+                    let several = rules.set().rules().len();
+                    assert_eq!(charged[..several], permits[..several], "{}, {again}", what());
+                    assert_eq!(verdict, expected, "{}, {again}", what());
+                }
+            } else {
+                let expected = rules.set().decide(&mut states, &verb, &at).expect("it knows it");
+                let verdict = store.decide(&request, &at).await;
+                assert_eq!(verdict.expect("an answer"), expected, "{}", what());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_debt_is_charged_in_a_cluster_too() {
+    let cluster = need!(Cluster::start(ClusterOptions::default()).await);
+    let hosts: Vec<_> = cluster.addresses().iter().map(ToString::to_string).collect();
+    let store = connect(&format!("redis+cluster://{}", hosts.join(","))).await;
+    let rules = bucket(1, 100);
+    for key in 0..32_u8 {
+        let verb = Verb::Peek { cost: Cost::ONE };
+        let origin = RuleOrigin::default();
+        let request = StoreRequest {
+            policy: "p",
+            key: &[key],
+            rules: &rules,
+            verb: &verb,
+            origin,
+            quota: Quota::default(),
+        };
+        let mut permits = Permits::default();
+        permits[0] = 40;
+        let debt = Debt { id: key.into(), permits, charge: Charge::Added };
+        let (verdict, charged) =
+            store.charge_and_decide(&debt, &request, &Moment::new(NOW)).await.expect("an answer");
+        assert_eq!((charged, verdict.decision.remaining), (permits, 60));
+        assert_eq!(passed(&store, &[key], &rules, 70, NOW).await, 60);
+    }
+}

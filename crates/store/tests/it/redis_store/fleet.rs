@@ -1,0 +1,43 @@
+//! Nodes note in Redis that they live: they are counted, and a Redis that forgets is noticed.
+
+use sluicegate_kernel::Micros;
+use sluicegate_store::redis::{Fleet, FleetPresence, RedisStore};
+use sluicegate_testkit::{Options, RedisServer, need};
+
+use crate::redis_store::connect;
+
+const NOW: Micros = Micros::from_secs(1_800_000_000);
+
+async fn note(store: &RedisStore, presence: &mut FleetPresence, seconds: u64) -> (u32, bool) {
+    let now = NOW.plus(Micros::from_secs(seconds));
+    let Fleet { nodes, has_forgotten } =
+        store.note(presence, now).await.expect("the server of the test is there");
+    (nodes, has_forgotten)
+}
+
+#[tokio::test]
+async fn nodes_that_live_are_counted_and_one_that_is_silent_for_long_is_not() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let (mut one, mut other) = (FleetPresence::new(1), FleetPresence::new(2));
+    assert_eq!(note(&store, &mut one, 0).await, (1, false));
+    assert_eq!(note(&store, &mut other, 1).await, (2, false));
+    assert_eq!(note(&store, &mut one, 15).await, (2, false));
+    assert_eq!(note(&store, &mut one, 17).await, (1, false), "the other was seen 16 s ago");
+    assert_eq!(note(&store, &mut other, 60).await, (1, false), "and is known when it comes back");
+}
+
+#[tokio::test]
+async fn a_redis_that_has_forgotten_is_noticed_by_every_node_once() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let (mut one, mut other) = (FleetPresence::new(1), FleetPresence::new(2));
+    for presence in [&mut one, &mut other] {
+        assert!(!note(&store, presence, 0).await.1);
+    }
+    redis.cli(&["FLUSHALL"]).await.expect("an answer");
+    for presence in [&mut one, &mut other] {
+        assert!(note(&store, presence, 1).await.1);
+        assert!(!note(&store, presence, 2).await.1);
+    }
+}
