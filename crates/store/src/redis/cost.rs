@@ -91,7 +91,7 @@ mod tests {
             assert_eq!(said([rule(most)]), None);
             let error = said([rule(most + 1)]).expect("one too many");
             assert!(error.contains(&format!("`{}` could take", most + 1)), "{error}");
-            assert!(error.contains(&format!("expected 1..={most};")), "{error}");
+            assert!(error.contains(&format!("expected 1..={most}")), "{error}");
         }
         assert_eq!(said([window(1_000)]), None);
     }
