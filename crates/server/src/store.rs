@@ -90,6 +90,20 @@ impl Store for AnyStore {
         }
     }
 
+    async fn decide_each(
+        &self,
+        requests: &[(StoreRequest<'_>, Moment<'_>)],
+    ) -> Vec<Result<Verdict, StoreError>> {
+        match self {
+            Self::Memory(store) => store.decide_each(requests).await,
+            Self::Redis(redis) => {
+                let begun = StoreTimer::now();
+                let decided = redis.store.decide_each(requests).await;
+                decided.into_iter().map(|decided| redis.measured(begun, decided)).collect()
+            }
+        }
+    }
+
     async fn charge_and_decide(
         &self,
         debt: &Debt,

@@ -195,6 +195,21 @@ pub trait Store: Send + Sync {
         at: &Moment<'_>,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 
+    /// Decides each of `requests`, at its moment, on its own: as [`decide`](Self::decide), but waited for
+    /// together. The verdicts are in the order of the requests.
+    fn decide_each(
+        &self,
+        requests: &[(StoreRequest<'_>, Moment<'_>)],
+    ) -> impl Future<Output = Vec<Result<Verdict, StoreError>>> + Send {
+        async move {
+            let mut verdicts = Vec::with_capacity(requests.len());
+            for (request, at) in requests {
+                verdicts.push(self.decide(request, at).await);
+            }
+            verdicts
+        }
+    }
+
     /// Charges `debt` and then decides `request`, in one step. Returns also
     /// the permits of the debt that were charged, now or when its id came before; what was not there
     /// is still owed.

@@ -22,7 +22,9 @@ pub fn problems(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for (path, text) in &sources {
         let code = code(text);
-        let asks = ["store.decide(", ".charge_and_decide("].iter().any(|call| code.contains(call));
+        let asks = ["store.decide(", "store.decide_each(", ".charge_and_decide("]
+            .iter()
+            .any(|call| code.contains(call));
         let is_store = path.starts_with("crates/store/") || path == PASSES_ON;
         if asks && !is_store && path != ASKS {
             problems.push(format!("{path} asks a store past {ASKS}"));

@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 use std::mem;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
 use sluicegate_kernel::{Cost, Micros, Verb};
 use sluicegate_policy::Overflow;
 use sluicegate_store::Store;
@@ -101,29 +100,29 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         Ok(BatchOutcome::Passed(admissions.into_iter().flatten().collect()))
     }
 
-    /// The places of `requests` in the order in which they are asked.
+    /// The places of `requests` in the order in which they are asked: what would refuse comes first.
     async fn order(&self, requests: &[Request<'_>]) -> Result<Vec<usize>, BatchError> {
         let mut places: Vec<_> = (0..requests.len()).collect();
-        if let [_, _, ..] = requests {
-            let looks = places.iter().map(|place| self.forecast(*place, &requests[*place]));
-            let forecasts = try_join_all(looks).await?;
-            places.sort_by_key(|place| forecasts[*place]);
+        if requests.len() < 2 {
+            return Ok(places);
         }
+        let (looked_at, looks): (Vec<_>, Vec<_>) =
+            places.iter().filter_map(|place| Some((*place, look(&requests[*place])?))).unzip();
+        let mut forecasts = vec![Forecast::Passes; requests.len()];
+        for (place, looked) in looked_at.into_iter().zip(self.decide_each(&looks).await) {
+            let undecided = |error| BatchError { place, error, stay_charged: Vec::new() };
+            forecasts[place] = self.forecast(&requests[place], &looked.map_err(undecided)?);
+        }
+        places.sort_by_key(|place| forecasts[*place]);
         Ok(places)
     }
 
-    /// What would become of a request.
-    async fn forecast(&self, place: usize, request: &Request<'_>) -> Result<Forecast, BatchError> {
-        let undecided = |error| BatchError { place, error, stay_charged: Vec::new() };
-        let (Limits::Policy(name), &Verb::Check { cost }) = (request.limits, &request.verb) else {
-            return Ok(Forecast::Passes);
-        };
-        let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
-        let looked = self.decide(&look).await.map_err(undecided)?;
-        let policy = self.policies.resolve(name);
-        Ok(policy.map_or(Forecast::Passes, |policy| {
+    /// What would become of `request`, by what it `looked` like.
+    fn forecast(&self, request: &Request<'_>, looked: &Admission) -> Forecast {
+        let policy = self.policies.resolve(request.limits.name());
+        policy.map_or(Forecast::Passes, |policy| {
             Forecast::of(request.patience, policy.overflow(), &looked.answer)
-        }))
+        })
     }
 
     /// `request`, but none that is not held back books a turn for later.
@@ -226,4 +225,12 @@ impl<S: Store + 'static, O: Observer> Drop for ChargedBatch<'_, '_, S, O> {
             self.spawn_refund(&taken);
         }
     }
+}
+
+/// Looks at the budget of a check of a policy; what others ask is not looked at before.
+fn look<'r>(request: &Request<'r>) -> Option<Request<'r>> {
+    let (Limits::Policy(_), &Verb::Check { cost }) = (request.limits, &request.verb) else {
+        return None;
+    };
+    Some(request.with_verb(Verb::Peek { cost }).with_patience(Patience::None))
 }

@@ -110,6 +110,11 @@ impl Debts {
         self.open.load(Ordering::Acquire)
     }
 
+    /// Whether there is an account of this key, also one that owes nothing any more.
+    pub(super) fn has_account(&self, key: KeyHash) -> bool {
+        self.len() > 0 && self.lock().of.contains_key(&key)
+    }
+
     /// Whether the store is yet to be charged for this key.
     pub(super) fn has_debt(&self, key: KeyHash, at: &Moment<'_>) -> bool {
         if self.len() == 0 {

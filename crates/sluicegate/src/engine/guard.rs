@@ -15,6 +15,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, join_all};
 use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, Verb, Verdict};
 use sluicegate_policy::{OnOverload, OnStoreFailure, Policy};
@@ -27,7 +28,7 @@ use super::debts::{Billed, Debtor};
 use super::deny_cache::DenyCache;
 use super::fallback::{self, Share};
 use super::repair::Repair;
-use super::turn::ask_store;
+use super::turn::{ask_store, ask_store_each};
 use super::{Mode, StoreFailure};
 
 /// Times that one request asks the store at most: to clear up a debt that was perhaps charged, for the
@@ -104,18 +105,104 @@ impl StoreGuard {
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
     ) -> Result<(Verdict, Mode), StoreError> {
-        let (key, now) = (self.share.hash(request.policy, request.key), at.now());
-        if let Some(verdict) = self.denials.find_or_ask(key, request, now) {
-            return Ok((verdict, Mode::Remembered));
+        let question = self.guarded(otherwise, request, at);
+        match self.decided_here(question) {
+            Some(decided) => decided,
+            None => self.decided(question, self.ask_with_retries(store, question).await),
         }
-        let question = GuardedRequest { key, request, otherwise, at };
+    }
+
+    /// Decides each of `requests` on its own, as [`decide`](Self::decide) does. The store is asked once for
+    /// all that can be asked together: keys that owe nothing, of policies without patience.
+    pub(super) async fn decide_each(
+        &self,
+        store: &impl Store,
+        requests: &[(FailurePolicy, StoreRequest<'_>, Moment<'_>)],
+    ) -> Vec<Result<(Verdict, Mode), StoreError>> {
+        let questions = requests.iter();
+        let questions: Vec<_> = questions
+            .map(|(otherwise, request, at)| self.guarded(Some(*otherwise), request, at))
+            .collect();
+        let mut decided: Vec<_> =
+            questions.iter().map(|question| self.decided_here(*question)).collect();
+        let undecided = (0..questions.len()).filter(|place| decided[*place].is_none());
+        let (alone, together): (Vec<_>, Vec<_>) =
+            undecided.partition(|place| self.is_asked_alone(questions[*place]));
+        let asks = together.iter().map(|place| (requests[*place].1, requests[*place].2));
+        let asks: Vec<_> = asks.collect();
+        let asking: Vec<BoxFuture<'_, _>> = alone
+            .iter()
+            .map(|place| Box::pin(self.ask_with_retries(store, questions[*place])) as _)
+            .collect();
+        let (said_alone, said) = tokio::join!(join_all(asking), ask_store_each(store, &asks));
+        for (place, said) in alone.into_iter().zip(said_alone) {
+            decided[place] = Some(self.decided(questions[place], said));
+        }
+        for (place, said) in together.into_iter().zip(said) {
+            let question = questions[place];
+            let said = match said {
+                // Others were admitted here meanwhile: the permit stays unused.
+                Ok(verdict) if self.is_unpaid_for(question, &verdict) => {
+                    Box::pin(self.ask(store, question)).await
+                }
+                said => said,
+            };
+            decided[place] = Some(self.decided(question, said));
+        }
+        decided
+            .into_iter()
+            .map(|decided| decided.expect("each is here, alone or together"))
+            .collect()
+    }
+
+    fn guarded<'a>(
+        &self,
+        otherwise: Option<FailurePolicy>,
+        request: &'a StoreRequest<'a>,
+        at: &'a Moment<'a>,
+    ) -> GuardedRequest<'a> {
+        GuardedRequest { key: self.share.hash(request.policy, request.key), request, otherwise, at }
+    }
+
+    /// Whether the store has to be told something before it decides, or may be asked more than once.
+    fn is_asked_alone(&self, question: GuardedRequest<'_>) -> bool {
+        let GuardedRequest { key, otherwise, at, .. } = question;
+        let is_patient = otherwise.is_some_and(|said| said.on_overload != OnOverload::Refuse);
+        is_patient || self.repair.is_due(key, at.now()) || self.share.debts().has_account(key)
+    }
+
+    /// Whether `verdict` grants something although the key still owes.
+    fn is_unpaid_for(&self, question: GuardedRequest<'_>, verdict: &Verdict) -> bool {
+        let GuardedRequest { key, request, at, .. } = question;
+        let is_granted = verdict.decision.allowed() && takes(request.verb);
+        is_granted && self.share.debts().has_debt(key, at)
+    }
+
+    /// What can be said without the store: the refusal is known, the permit was handed out here, or the
+    /// store is given up.
+    fn decided_here(
+        &self,
+        question: GuardedRequest<'_>,
+    ) -> Option<Result<(Verdict, Mode), StoreError>> {
+        let GuardedRequest { key, request, at, .. } = question;
+        if let Some(verdict) = self.denials.find_or_ask(key, request, at.now()) {
+            return Some(Ok((verdict, Mode::Remembered)));
+        }
         if let Some(verdict) = self.share.debts().decide_held(key, request, at) {
-            return Ok((verdict, Mode::Local));
+            return Some(Ok((verdict, Mode::Local)));
         }
-        if !self.breaker.allows(now) {
-            return self.without_store(question, given_up());
-        }
-        match self.ask_with_retries(store, question).await {
+        (!self.breaker.allows(at.now())).then(|| self.without_store(question, given_up()))
+    }
+
+    /// What is decided where the store said `asked`.
+    fn decided(
+        &self,
+        question: GuardedRequest<'_>,
+        asked: Result<Verdict, StoreError>,
+    ) -> Result<(Verdict, Mode), StoreError> {
+        let GuardedRequest { key, request, otherwise, at } = question;
+        let now = at.now();
+        match asked {
             Ok(verdict) => {
                 self.breaker.answered(now);
                 self.denials.note(key, request, now, &verdict);
@@ -184,8 +271,9 @@ impl StoreGuard {
     async fn ask(
         &self,
         store: &impl Store,
-        GuardedRequest { key, request, at, .. }: GuardedRequest<'_>,
+        question: GuardedRequest<'_>,
     ) -> Result<Verdict, StoreError> {
+        let GuardedRequest { key, request, at, .. } = question;
         let debts = self.share.debts();
         if self.repair.is_due(key, at.now()) {
             Box::pin(self.remind(store, (key, request), at)).await?;
@@ -202,8 +290,7 @@ impl StoreGuard {
                     continue;
                 }
             };
-            let is_granted = verdict.decision.allowed() && takes(request.verb);
-            if !is_granted || !debts.has_debt(key, at) {
+            if !self.is_unpaid_for(question, &verdict) {
                 return Ok(verdict);
             }
         }

@@ -30,6 +30,14 @@ pub struct Turn<'e, S = MemoryStore, O: Observer = ()> {
     pub(super) label: O::Label,
 }
 
+/// One of several requests that are asked of the store together.
+struct Asked<'a> {
+    /// Its place among all requests.
+    place: usize,
+    request: &'a Request<'a>,
+    budget: &'a ResolvedBudget<'a>,
+}
+
 /// Sees every decision of an engine: counts it, traces it.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// What tells the turns of an engine apart: where the requests come from.
@@ -104,7 +112,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         }
     }
 
-    /// Decides each of `requests` on its own, all at once: one that is held back holds up no other.
+    /// Decides each of `requests` on its own, all at once: one that is held back holds up no other. What
+    /// can neither be decided at once nor be held back is asked of the store together.
     pub async fn decide_each(
         &self,
         requests: &[Request<'_>],
@@ -112,7 +121,31 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         if let [request] = requests {
             return vec![self.decide(request).await];
         }
-        join_all(requests.iter().map(|request| self.decide(request))).await
+        let budgets: Vec<_> =
+            requests.iter().map(|request| ResolvedBudget::of(&self.policies, request)).collect();
+        let asked = || requests.iter().zip(&budgets);
+        let mut decided: Vec<_> =
+            asked().map(|(request, budget)| self.try_decide_on(request, budget)).collect();
+        let (mut alone, mut together) = (Vec::new(), Vec::new());
+        for (place, (request, budget)) in asked().enumerate() {
+            match budget {
+                _ if decided[place].is_some() => {}
+                Ok(budget) if self.is_asked_with_others(request, budget) => {
+                    together.push(Asked { place, request, budget });
+                }
+                _ => alone.push((place, request)),
+            }
+        }
+        let deciding = join_all(alone.iter().map(|(_, request)| self.decide(request)));
+        let (decided_alone, decided_together) =
+            tokio::join!(deciding, self.decide_together(&together));
+        for ((place, _), admission) in alone.into_iter().zip(decided_alone) {
+            decided[place] = Some(admission);
+        }
+        for (Asked { place, .. }, admission) in together.iter().zip(decided_together) {
+            decided[*place] = Some(admission);
+        }
+        decided.into_iter().map(|decided| decided.expect("each is decided by now")).collect()
     }
 
     /// The time that is decided by, µs since the Unix epoch.
@@ -131,6 +164,31 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let key =
             |request: &'a Request<'a>| (request.limits.name(), request.key.unwrap_or_default());
         self.engine.store.prefetch(requests.into_iter().map(key));
+    }
+
+    /// Whether nothing but the store has to be waited for.
+    fn is_asked_with_others(&self, request: &Request<'_>, budget: &ResolvedBudget<'_>) -> bool {
+        !self.engine.observer.wraps_decisions() && !self.may_be_held(request, budget)
+    }
+
+    /// Decides all of `asked` by one call of the store. The observer sees each.
+    async fn decide_together(&self, asked: &[Asked<'_>]) -> Vec<Result<Admission, DecideError>> {
+        let observer = &self.engine.observer;
+        let begun: Vec<_> = asked.iter().map(|_| observer.begin()).collect();
+        let said = self.engine.ask_each(asked, self.now).await;
+        let mut admissions = Vec::with_capacity(asked.len());
+        for ((Asked { request, budget, .. }, said), begun) in asked.iter().zip(said).zip(begun) {
+            let decided = match said {
+                Err(error) => Err(error.into()),
+                Ok((verdict, mode)) => {
+                    let answer = Answer::new(verdict, mode, budget.rules);
+                    let asked = (&request.verb, request.patience);
+                    Ok(Admission::new(answer, asked, budget.policy))
+                }
+            };
+            admissions.push(self.seen(request, decided, begun));
+        }
+        admissions
     }
 
     #[inline]
@@ -227,6 +285,27 @@ impl<S: Store, O: Observer> Engine<S, O> {
         }
     }
 
+    /// What [`ask`](Self::ask) says of each of `asked`. The store is asked once.
+    async fn ask_each(
+        &self,
+        asked: &[Asked<'_>],
+        now: Micros,
+    ) -> Vec<Result<(Verdict, Mode), StoreError>> {
+        let windows: Vec<_> = asked.iter().map(|asked| asked.budget.rules.windows(now)).collect();
+        let asks = asked.iter().zip(&windows).map(|(Asked { request, budget, .. }, windows)| {
+            let moment = Moment::with_windows(now, windows.as_slice());
+            (budget.otherwise(), budget.ask(&request.verb), moment)
+        });
+        match &self.guard {
+            None => {
+                let asks: Vec<_> = asks.map(|(_, request, at)| (request, at)).collect();
+                let verdicts = ask_store_each(&self.store, &asks).await.into_iter();
+                verdicts.map(|said| said.map(|verdict| (verdict, Mode::Store))).collect()
+            }
+            Some(guard) => guard.decide_each(&self.store, &asks.collect::<Vec<_>>()).await,
+        }
+    }
+
     /// What the store alone says, where nothing is to be learned from it.
     pub(super) async fn look(
         &self,
@@ -271,6 +350,17 @@ pub(super) async fn ask_store(
     match debt {
         None => store.decide(request, at).await.map(|verdict| (verdict, Permits::default())),
         Some(debt) => store.charge_and_decide(debt, request, at).await,
+    }
+}
+
+/// Asks the store about each of `requests`, none of which has a debt, at once.
+pub(super) async fn ask_store_each(
+    store: &impl Store,
+    requests: &[(StoreRequest<'_>, Moment<'_>)],
+) -> Vec<Result<Verdict, StoreError>> {
+    match requests {
+        [] => Vec::new(),
+        _ => store.decide_each(requests).await,
     }
 }
 

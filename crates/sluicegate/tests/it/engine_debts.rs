@@ -189,6 +189,14 @@ impl Node {
         (0..times).map(|_| self.ask(policy, at_ms).decision.granted()).sum()
     }
 
+    /// The same of as many requests that come together.
+    fn passed_together(&self, policy: &str, times: usize, at_ms: u64) -> u64 {
+        let requests = vec![Request::new(policy, Some(b"key"), CHECK); times];
+        let turn = self.engine.turn_at(Micros::from_millis(at_ms));
+        let decided = at_once(turn.decide_each(&requests)).into_iter();
+        decided.map(|it| it.expect("it can be decided").answer.decision.granted()).sum()
+    }
+
     fn remaining(&self, policy: &str, at_ms: u64) -> u64 {
         let peeked = self.try_ask(policy, Verb::Peek { cost: Cost::ONE }, at_ms);
         peeked.expect("it can be looked at").decision.remaining
@@ -505,7 +513,11 @@ proptest! {
                 line = next;
             }
             node.line.set(line);
-            observer.pass(node.passed(policy, times, now), now);
+            let passed = match pause % 2 {
+                0 => node.passed(policy, times, now),
+                _ => node.passed_together(policy, usize::try_from(times).expect("a few"), now),
+            };
+            observer.pass(passed, now);
             let in_use = observer.in_use(policy, now);
             prop_assert!(in_use <= 2_000, "{in_use} at {now}");
         }

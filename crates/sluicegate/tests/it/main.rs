@@ -4,6 +4,7 @@ mod engine;
 mod engine_debts;
 mod engine_overflow;
 mod engine_settle;
+mod engine_together;
 mod engine_turn;
 mod engine_without_store;
 mod limiter_concurrency;

@@ -16,6 +16,7 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 
 use super::blob;
+use super::group::GroupPlace;
 use super::late::Late;
 use super::load::Ticket;
 use super::{LuaScript, RedisError};
@@ -38,7 +39,7 @@ pub struct ScriptArgs {
 pub(super) struct Call {
     pub(super) request: ServerRequest,
     /// `None`: nobody waits for it.
-    pub(super) reply: Option<oneshot::Sender<Result<Value, RedisError>>>,
+    pub(super) reply: Option<ReplyTo>,
     pub(super) stage: Arc<Stage>,
     /// How often it has been sent and was refused without being executed.
     pub(super) repeats: u32,
@@ -67,6 +68,15 @@ pub(super) enum RequestKind {
     Plain(Cmd),
 }
 
+/// Who waits for the reply to a call.
+#[derive(Debug)]
+pub(super) enum ReplyTo {
+    /// A caller with one request.
+    One(oneshot::Sender<Result<Value, RedisError>>),
+    /// A caller with several requests.
+    Group(GroupPlace),
+}
+
 /// How far a call has come; says for sure whether it can still be called back.
 #[derive(Debug, Default)]
 pub(super) struct Stage(AtomicU8);
@@ -81,6 +91,24 @@ pub(super) enum Packet {
     One(Cmd),
     /// `ASKING` and the command that it is for.
     Asking(Pipeline),
+}
+
+impl ReplyTo {
+    /// Whether the caller has given up.
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::One(sender) => sender.is_closed(),
+            Self::Group(place) => place.is_closed(),
+        }
+    }
+
+    /// Hands `reply` to the caller; returns it if the caller has given up.
+    fn send(self, reply: Result<Value, RedisError>) -> Result<(), Result<Value, RedisError>> {
+        match self {
+            Self::One(sender) => sender.send(reply),
+            Self::Group(place) => place.send(reply),
+        }
+    }
 }
 
 impl Stage {
@@ -114,7 +142,7 @@ pub(super) fn take(waiting: &mut VecDeque<Call>, joined_max: usize) -> Vec<Call>
             break;
         }
         let call = waiting.pop_front().expect("the front has just been seen");
-        let is_given_up = call.reply.as_ref().is_some_and(oneshot::Sender::is_closed);
+        let is_given_up = call.reply.as_ref().is_some_and(ReplyTo::is_closed);
         if is_given_up || !call.stage.send() {
             continue;
         }
@@ -291,7 +319,7 @@ mod tests {
             let (reply, answer) = oneshot::channel();
             let ticket = load.enter().expect("there is room for a few");
             let stage = Arc::new(Stage::default());
-            let reply = Some(reply);
+            let reply = Some(ReplyTo::One(reply));
             (Call { request, reply, stage, repeats: 0, _ticket: ticket }, answer)
         };
         requests.into_iter().map(pair).unzip()

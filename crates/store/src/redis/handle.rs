@@ -25,10 +25,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::LuaScript;
 use super::active::{ActiveConnection, load};
 use super::backoff::Backoff;
-use super::batch::{self, Call, ServerRequest, Stage};
+use super::batch::{self, Call, ReplyTo, ServerRequest, Stage};
 use super::config::Address;
 use super::connection::{Connection, Dialer};
 use super::error::{CallEffect, ConnectError, RedisError};
+use super::group::{GroupCaller, GroupReply};
 use super::load::Load;
 use super::stats::Counters;
 use super::task::Task;
@@ -148,16 +149,8 @@ impl ConnectionHandle {
         request: ServerRequest,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
-        let Some(ticket) = self.load.enter() else {
-            return Err(self.too_late(CallEffect::NotExecuted, deadline));
-        };
         let (reply, mut answer) = oneshot::channel();
-        let stage = Arc::new(Stage::default());
-        let (reply, taken) = (Some(reply), Arc::clone(&stage));
-        let call = Call { request, reply, stage: taken, repeats: 0, _ticket: ticket };
-        if self.inbox.try_send(call).is_err() {
-            return Err(self.too_late(CallEffect::NotExecuted, deadline));
-        }
+        let stage = self.enqueue(request, ReplyTo::One(reply), deadline)?;
         match timeout_at(deadline, &mut answer).await {
             Ok(Ok(result)) => result,
             // The worker let the call fall, which it does when its connection breaks.
@@ -170,6 +163,53 @@ impl ConnectionHandle {
                 let late = || Err(self.too_late(CallEffect::Unknown, deadline));
                 answer.try_recv().unwrap_or_else(|_| late())
             }
+        }
+    }
+
+    /// The replies to `requests`, or why there are none by `deadline`. They are waited for together.
+    pub(super) async fn call_each(
+        &self,
+        requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
+        deadline: Instant,
+    ) -> Vec<Result<Value, RedisError>> {
+        let (group, places) = GroupCaller::new(requests.len());
+        let stages: Vec<_> = requests
+            .zip(places)
+            .map(|(request, place)| self.enqueue(request, ReplyTo::Group(place), deadline))
+            .collect();
+        let is_late = timeout_at(deadline, group.complete()).await.is_err();
+        let replies = group.close().into_iter().zip(stages);
+        let reply = |(reply, stage): (GroupReply, Result<Arc<Stage>, RedisError>)| {
+            let stage = stage?;
+            match reply {
+                GroupReply::Here(reply) => reply,
+                GroupReply::Missing if is_late && stage.give_up() => {
+                    Err(self.too_late(CallEffect::NotExecuted, deadline))
+                }
+                GroupReply::Missing => Err(self.too_late(CallEffect::Unknown, deadline)),
+                GroupReply::Dropped if stage.give_up() => Err(self.unavailable()),
+                GroupReply::Dropped => Err(RedisError::Lost),
+            }
+        };
+        replies.map(reply).collect()
+    }
+
+    /// Puts `request` into the queue. Returns what says how far it has come.
+    fn enqueue(
+        &self,
+        request: ServerRequest,
+        reply: ReplyTo,
+        deadline: Instant,
+    ) -> Result<Arc<Stage>, RedisError> {
+        let Some(ticket) = self.load.enter() else {
+            return Err(self.too_late(CallEffect::NotExecuted, deadline));
+        };
+        let stage = Arc::new(Stage::default());
+        let (reply, taken) = (Some(reply), Arc::clone(&stage));
+        let call = Call { request, reply, stage: taken, repeats: 0, _ticket: ticket };
+        match self.inbox.try_send(call) {
+            Ok(()) => Ok(stage),
+            Err(_) => Err(self.too_late(CallEffect::NotExecuted, deadline)),
         }
     }
 

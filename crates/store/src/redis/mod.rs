@@ -36,6 +36,7 @@ mod connection;
 mod cost;
 mod error;
 mod fleet;
+mod group;
 mod handle;
 mod late;
 mod load;
@@ -54,6 +55,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -193,6 +195,28 @@ impl RedisClient {
             }
         };
         self.account(reply.and_then(bytes))
+    }
+
+    /// What the script says about each of `asks`, in their order: as [`eval`](Self::eval), but waited for
+    /// together. In a cluster each goes to the server of its key.
+    ///
+    /// # Errors
+    /// As [`eval`](Self::eval), each on its own.
+    pub async fn eval_each(
+        &self,
+        asks: Vec<ScriptArgs>,
+        deadline: Instant,
+    ) -> Vec<Result<Bytes, RedisError>> {
+        let lanes = match &self.servers {
+            Servers::Cluster(_) => {
+                return join_all(asks.into_iter().map(|ask| self.eval(ask, deadline))).await;
+            }
+            Servers::Standalone(servers) => &servers.lanes,
+            Servers::Sentinel(servers) => &servers.lanes,
+        };
+        asks.iter().for_each(|_| self.counters.calls.add_one());
+        let replies = lanes.call_each(asks.into_iter().map(ServerRequest::script), deadline).await;
+        replies.into_iter().map(|reply| self.account(reply.and_then(bytes))).collect()
     }
 
     /// What the script says about `ask`, which begins with a debt. The script notes at `noted`, a key in

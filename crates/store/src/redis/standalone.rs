@@ -69,6 +69,15 @@ impl ConnectionPool {
         self.pick().call(request, deadline).await
     }
 
+    /// The replies to `requests`, in their order, all over the next lane that serves calls.
+    pub(super) async fn call_each(
+        &self,
+        requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
+        deadline: Instant,
+    ) -> Vec<Result<Value, RedisError>> {
+        self.pick().call_each(requests, deadline).await
+    }
+
     /// Why a call that came now would be refused, if every lane that serves calls is full.
     pub(super) fn refuses(&self) -> Option<RedisError> {
         let mut serving = self.lanes.iter().filter(|lane| lane.is_ready());

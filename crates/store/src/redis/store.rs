@@ -19,6 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, join_all, ready};
 use sluicegate_kernel::{Micros, Moment, RuleSet, Verdict, Window};
 use tokio::time::Instant;
 
@@ -232,6 +233,54 @@ impl RedisStore {
         Err(StoreError::Contended { executed: Executed::No })
     }
 
+    /// Decides each of `requests`, which are in no debt. Those whose keys have a state of other rules are
+    /// decided once more, each on its own.
+    async fn verdicts(
+        &self,
+        requests: &[(StoreRequest<'_>, Moment<'_>)],
+    ) -> Vec<Result<Verdict, StoreError>> {
+        let deadline = self.client.deadline();
+        let (mut asks, mut unasked) = (Vec::with_capacity(requests.len()), Vec::new());
+        for (place, (request, at)) in requests.iter().enumerate() {
+            match self.first_ask(request, at, deadline).await {
+                Ok(ask) => asks.push(ask),
+                Err(error) => unasked.push((place, error)),
+            }
+        }
+        let mut replies = self.client.eval_each(asks, deadline).await.into_iter();
+        let mut unasked = unasked.into_iter().peekable();
+        let verdicts = requests.iter().enumerate().map(|(place, (request, at))| {
+            if let Some((_, error)) = unasked.next_if(|(of, _)| *of == place) {
+                return Either::Left(ready(Err(error)));
+            }
+            let reply = replies.next().expect("there is one for each that was asked");
+            let reply = reply.map(|reply| ScriptReply::decode(&reply, request.rules, request.verb));
+            match reply {
+                Ok(Ok(ScriptReply::Verdict(verdict))) => Either::Left(ready(Ok(verdict))),
+                Err(error) => Either::Left(ready(Err(error.into()))),
+                // Nothing was done: the way of a single request goes on from here.
+                Ok(_) => Either::Right(Box::pin(self.decide(request, at))),
+            }
+        });
+        join_all(verdicts.collect::<Vec<_>>()).await
+    }
+
+    /// What the script is asked first about `request`.
+    async fn first_ask(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+        deadline: Instant,
+    ) -> Result<ScriptArgs, StoreError> {
+        let StoreRequest { policy, key, rules, verb, .. } = *request;
+        let own = self.blob(request, deadline).await?;
+        let before = PreviousRules::Unsaid;
+        let question = ScriptRequest { verb, at, clock: self.clock, before };
+        let ask = question.encode_with(windows_at(rules, at).into_iter());
+        let key = Bytes::from(state_key(&self.in_own_namespace(policy), key));
+        Ok(ScriptArgs { key, args: [own.to_bytes(), ask.into()] })
+    }
+
     fn in_own_namespace<'p>(&self, policy: &'p str) -> Cow<'p, str> {
         match &*self.namespace {
             "" => policy.into(),
@@ -438,6 +487,13 @@ impl Store for RedisStore {
         at: &Moment<'_>,
     ) -> Result<Verdict, StoreError> {
         self.verdict(None, request, at).await.map(|(verdict, _)| verdict)
+    }
+
+    async fn decide_each(
+        &self,
+        requests: &[(StoreRequest<'_>, Moment<'_>)],
+    ) -> Vec<Result<Verdict, StoreError>> {
+        self.verdicts(requests).await
     }
 
     async fn charge_and_decide(

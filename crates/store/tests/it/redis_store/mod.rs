@@ -9,6 +9,7 @@ mod fleet;
 mod late;
 mod poisoned;
 mod sharing;
+mod together;
 mod vectors;
 mod versions;
 

@@ -1,0 +1,177 @@
+//! What has to wait for the store alone is asked of it together, and decided as if each came by itself.
+#![cfg(feature = "engine")]
+
+use std::sync::{Arc, Mutex};
+
+use sluicegate::policy::{Document, PolicySet};
+use sluicegate::store::{
+    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
+};
+use sluicegate::{
+    Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Request, StoreFailure,
+    Verb,
+};
+
+const POLICIES: &str = "
+policies:
+  - { name: plain, rules: [ { fixed_window: { limit: 3, window: 1h } } ] }
+  - { name: patient, on_overload: { wait: 1s }, rules: [ { fixed_window: { limit: 3, window: 1h } } ] }
+  - { name: queue, overflow: { queue: { max_wait: 1s } }, rules: [ { fixed_window: { limit: 3, window: 1h } } ] }
+  - { name: open, on_store_failure: allow, rules: [ { fixed_window: { limit: 3, window: 1h } } ] }
+";
+
+const CHECK: Verb = Verb::Check { cost: Cost::ONE };
+
+/// How often a store was asked, for how many at a time, and whether it answers.
+#[derive(Debug, Default)]
+struct Asked {
+    memory: MemoryStore,
+    /// Requests of each call, in the order of the calls.
+    calls: Mutex<Vec<usize>>,
+    is_away: Mutex<bool>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Counted(Arc<Asked>);
+
+impl Counted {
+    fn calls(&self) -> Vec<usize> {
+        std::mem::take(&mut self.0.calls.lock().expect("no holder panics"))
+    }
+
+    fn set_away(&self, is_away: bool) {
+        *self.0.is_away.lock().expect("no holder panics") = is_away;
+    }
+
+    fn verdict(&self, request: &StoreRequest<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+        if *self.0.is_away.lock().expect("no holder panics") {
+            let reason = "no answer".to_owned();
+            return Err(StoreError::Unavailable { reason, executed: Executed::No });
+        }
+        Ok(self.0.memory.decide_now(request, at)?)
+    }
+
+    fn called(&self, requests: usize) {
+        self.0.calls.lock().expect("no holder panics").push(requests);
+    }
+}
+
+impl Store for Counted {
+    async fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<Verdict, StoreError> {
+        self.called(1);
+        self.verdict(request, at)
+    }
+
+    async fn decide_each(
+        &self,
+        requests: &[(StoreRequest<'_>, Moment<'_>)],
+    ) -> Vec<Result<Verdict, StoreError>> {
+        self.called(requests.len());
+        requests.iter().map(|(request, at)| self.verdict(request, at)).collect()
+    }
+
+    async fn charge_and_decide(
+        &self,
+        debt: &Debt,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<(Verdict, Permits), StoreError> {
+        self.called(1);
+        for _ in 0..debt.permits[0] {
+            let check = StoreRequest { verb: &CHECK, ..*request };
+            self.verdict(&check, at)?;
+        }
+        Ok((self.verdict(request, at)?, debt.permits))
+    }
+}
+
+fn engine(store: &Counted) -> Engine<Counted> {
+    let policies = PolicySet::new(Document::parse(POLICIES).expect("POLICIES is valid"));
+    Engine::new(policies, store.clone(), Arc::new(ManualClock::default()))
+}
+
+fn check<'a>(policy: &'a str, key: &'a str) -> Request<'a> {
+    Request::new(policy, Some(key.as_bytes()), CHECK)
+}
+
+/// Modes and permits of what was decided, and errors.
+fn shown(
+    decided: Vec<Result<sluicegate::Admission, DecideError>>,
+) -> Vec<Result<(Mode, u64), String>> {
+    let one = |it: sluicegate::Admission| (it.answer.mode, it.answer.decision.granted());
+    decided.into_iter().map(|it| it.map(one).map_err(|error| error.to_string())).collect()
+}
+
+#[tokio::test]
+async fn a_hundred_requests_are_one_call() {
+    let store = Counted::default();
+    for engine in [engine(&store), engine(&store).with_fallback(StoreFailure::default())] {
+        let engine = Arc::new(engine);
+        let keys: Vec<_> =
+            (0..100).map(|key| format!("{:p} {key}", Arc::as_ptr(&engine))).collect();
+        let requests: Vec<_> = keys.iter().map(|key| check("plain", key)).collect();
+        let decided = shown(engine.turn_at(Micros::SECOND).decide_each(&requests).await);
+        assert_eq!(decided, vec![Ok((Mode::Store, 1)); 100]);
+        assert_eq!(store.calls(), [100]);
+    }
+}
+
+#[tokio::test]
+async fn each_is_decided_as_if_it_came_by_itself() {
+    let store = Counted::default();
+    let engine = Arc::new(engine(&store).with_fallback(StoreFailure::default()));
+    let turn = engine.turn_at(Micros::SECOND);
+    let requests = [
+        check("plain", "a"),
+        check("nope", "a"),
+        check("patient", "a"),
+        check("plain", "a"),
+        check("queue", "a").with_patience(Patience::Policy),
+        check("plain", ""),
+        check("plain", "b"),
+    ];
+    let decided = shown(turn.decide_each(&requests).await);
+    let granted = || Ok((Mode::Store, 1));
+    assert_eq!([&decided[0], &decided[2], &decided[3], &decided[4], &decided[6]], [&granted(); 5]);
+    assert_eq!(decided[1], Err("policy: unknown policy `nope`".to_owned()));
+    assert!(decided[5].as_ref().is_err_and(|error| error.starts_with("key: ")), "{decided:?}");
+    let mut calls = store.calls();
+    calls.sort_unstable();
+    assert_eq!(calls, [1, 1, 3], "the patient and the one that may be held go by themselves");
+    // Refusals are known afterwards, and asked of nobody.
+    let more = vec![check("plain", "a"); 4];
+    let decided = shown(turn.decide_each(&more).await);
+    assert_eq!(decided.iter().filter(|it| it.as_ref().is_ok_and(|it| it.1 == 1)).count(), 1);
+    assert_eq!(store.calls(), [4]);
+    let decided = shown(turn.decide_each(&more).await);
+    assert_eq!(decided, vec![Ok((Mode::Remembered, 0)); 4]);
+    assert_eq!(store.calls(), [0; 0]);
+}
+
+#[tokio::test]
+async fn without_the_store_each_goes_by_its_policy_and_its_debt_is_charged_first() {
+    let store = Counted::default();
+    let engine = Arc::new(engine(&store).with_fallback(StoreFailure::default()));
+    let turn = engine.turn_at(Micros::SECOND);
+    store.set_away(true);
+    let requests = [check("plain", "a"), check("open", "a"), check("plain", "b")];
+    let decided = shown(turn.decide_each(&requests).await);
+    assert_eq!(decided, [Ok((Mode::Local, 1)), Ok((Mode::Allow, 1)), Ok((Mode::Local, 1))]);
+    assert_eq!((store.calls(), engine.debts()), (vec![3], 3));
+    store.set_away(false);
+    // Two keys owe, and go by themselves; the other two go together.
+    let later = engine.turn_at(Micros::from_secs(10));
+    let requests =
+        [check("plain", "a"), check("plain", "c"), check("plain", "b"), check("plain", "d")];
+    let decided = shown(later.decide_each(&requests).await);
+    assert_eq!(decided, vec![Ok((Mode::Store, 1)); 4]);
+    let mut calls = store.calls();
+    calls.sort_unstable();
+    assert_eq!((calls, engine.debts()), (vec![1, 1, 2], 1));
+    let left = later.decide(&check("plain", "a").with_verb(Verb::Peek { cost: Cost::ONE })).await;
+    assert_eq!(left.expect("it answers").answer.decision.remaining, 1, "one here, one there");
+}

@@ -1,0 +1,130 @@
+//! Requests that are asked together get the verdicts that they would get one after the other.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_kernel::{
+    Concurrency, Cost, FixedWindow, Micros, Moment, PermitId, RuleSet, SlidingLog, Verb,
+    algorithm::WindowKind,
+};
+use sluicegate_store::redis::RedisStore;
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreError, StoreRequest};
+use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
+
+use super::{bucket, connect, version};
+
+/// A request of these tests: its key, its rules, and what is asked.
+type Line = (&'static [u8], Arc<RuleSet>, Verb);
+
+const AT: Micros = Micros::from_secs(1_800_000_000);
+
+fn requests(lines: &[Line], origin: RuleOrigin) -> Vec<(StoreRequest<'_>, Moment<'static>)> {
+    let quota = Quota::default();
+    lines
+        .iter()
+        .map(|(key, rules, verb)| {
+            (StoreRequest { policy: "p", key, rules, verb, origin, quota }, Moment::new(AT))
+        })
+        .collect()
+}
+
+/// What is said one after the other.
+async fn in_turn(
+    store: &RedisStore,
+    lines: &[Line],
+    origin: RuleOrigin,
+) -> Vec<Result<String, String>> {
+    let mut said = Vec::new();
+    for (request, at) in requests(lines, origin) {
+        said.push(shown(store.decide(&request, &at).await));
+    }
+    said
+}
+
+/// What is said of all together.
+async fn together(
+    store: &RedisStore,
+    lines: &[Line],
+    origin: RuleOrigin,
+) -> Vec<Result<String, String>> {
+    store.decide_each(&requests(lines, origin)).await.into_iter().map(shown).collect()
+}
+
+fn shown(said: Result<sluicegate_kernel::Verdict, StoreError>) -> Result<String, String> {
+    said.map(|verdict| format!("{verdict:?}")).map_err(|error| error.to_string())
+}
+
+fn lines(burst: u64) -> Vec<Line> {
+    let (bucket, log) = (bucket(1, burst), SlidingLog::new(3, Micros::SECOND).expect("a log"));
+    let log = Arc::new(RuleSet::single("log", log.into()));
+    let window = FixedWindow::new(5, WindowKind::First(Micros::SECOND)).expect("a window");
+    let window = Arc::new(RuleSet::single("window", window.into()));
+    let jobs = Concurrency::new(2, Micros::from_secs(60), 0).expect("a limit");
+    let jobs = Arc::new(RuleSet::single("jobs", jobs.into()));
+    let dear = SlidingLog::new(9_000, Micros::SECOND).expect("a log");
+    let dear = Arc::new(RuleSet::single("dear", dear.into()));
+    let cost = |permits| Cost::new(permits).expect("a cost");
+    let mut lines = Vec::new();
+    // More than travel in one call.
+    for round in 0..12 {
+        lines.extend([
+            (&b"bucket"[..], Arc::clone(&bucket), Verb::Check { cost: cost(1 + round % 3) }),
+            (b"log", Arc::clone(&log), Verb::AtMost { cost: cost(2) }),
+            (b"window", Arc::clone(&window), Verb::Check { cost: Cost::ONE }),
+            (b"window", Arc::clone(&window), Verb::Peek { cost: Cost::ONE }),
+            (
+                b"jobs",
+                Arc::clone(&jobs),
+                Verb::Acquire { cost: Cost::ONE, permit: PermitId(round.into()) },
+            ),
+            // It hands out no permits.
+            (b"log", Arc::clone(&log), Verb::Release { permit: PermitId(1) }),
+            // It would take too much of Redis' time.
+            (b"dear", Arc::clone(&dear), Verb::Check { cost: Cost::ONE }),
+            (b"bucket", Arc::clone(&bucket), Verb::Refund { cost: Cost::ONE }),
+        ]);
+    }
+    lines
+}
+
+#[tokio::test]
+async fn what_is_asked_together_is_decided_as_one_after_the_other() {
+    let server = need!(RedisServer::start(Options::default()).await);
+    let one = connect(&server.url()).await.in_namespace("one");
+    let all = connect(&server.url()).await.in_namespace("all");
+    let origin = version(1);
+    assert_eq!(together(&all, &lines(20), origin).await, in_turn(&one, &lines(20), origin).await);
+    // The keys have states of other rules now. Each is asked for once: of several requests for one such
+    // key any may be the first.
+    let (mut others, mut keys) = (lines(7), HashSet::new());
+    others.retain(|(key, ..)| keys.insert(*key));
+    let origin = version(2);
+    assert_eq!(together(&all, &others, origin).await, in_turn(&one, &others, origin).await);
+}
+
+#[tokio::test]
+async fn nothing_is_nothing() {
+    let server = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&server.url()).await;
+    assert!(store.decide_each(&[]).await.is_empty());
+}
+
+#[tokio::test]
+async fn of_what_is_not_answered_it_is_unknown_whether_it_was_done() {
+    let server = need!(RedisServer::start(Options::default()).await);
+    let proxy = FaultProxy::start(server.address()).await.expect("a proxy");
+    let url = format!("redis://{}?deadline_ms=100", proxy.address());
+    let store = RedisStore::start(&url.parse().expect("a URL")).expect("a configuration");
+    store.ready().await.expect("it is there");
+    let lines = lines(20);
+    let origin = RuleOrigin::default();
+    store.decide_each(&requests(&lines[..2], origin)).await;
+    proxy.set(Faults::black_hole()).await.expect("the proxy listens");
+    let begun = tokio::time::Instant::now();
+    for said in store.decide_each(&requests(&lines[..2], origin)).await {
+        let error = said.expect_err("nobody answers");
+        assert_eq!(error.executed(), sluicegate_store::Executed::Perhaps, "{error}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "they are waited for together");
+}
