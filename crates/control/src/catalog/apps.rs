@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::change::{Change, begin};
+use super::policies::policy_naming;
 use super::{Catalog, ChangeContext, Page, name, text};
 use crate::access::{Action, Role};
 use crate::db::Row;
@@ -154,7 +155,7 @@ impl Catalog {
                 return Err(Error::Conflict(format!("the app still has {what}")));
             }
         }
-        if let Some(policy) = naming(&mut change, app).await? {
+        if let Some(policy) = policy_naming(&mut change.rows, app).await? {
             let problem = format!("the policy `{policy}` lists the app in `apps`");
             return Err(Error::Conflict(problem));
         }
@@ -213,40 +214,6 @@ impl App {
             created_at: row.get(3)?,
         })
     }
-}
-
-/// A policy that says that `app` may use it, if there is one.
-async fn naming(change: &mut Change<'_>, app: &str) -> Result<Option<String>, Error> {
-    // As documents are kept, without spaces. What is found may have the name elsewhere.
-    let pattern = format!(r#"%"apps":[%"{app}"%"#);
-    let sql = "SELECT name, document FROM policies \
-               WHERE state <> 'deleted' AND document LIKE ? AND name > ? ORDER BY name LIMIT ?";
-    let mut after = String::new();
-    loop {
-        let values = [(&pattern).into(), (&after).into(), NAMING_STEP.into()];
-        let rows = change.rows.rows(sql, &values).await?;
-        for row in &rows {
-            after = row.get(0)?;
-            let document: String = row.get(1)?;
-            let apps: DocumentApps = serde_json::from_str(&document).unwrap_or_default();
-            if apps.apps.iter().any(|named| named == app) {
-                return Ok(Some(after));
-            }
-        }
-        if rows.is_empty() {
-            return Ok(None);
-        }
-    }
-}
-
-/// How many policies are looked at a time.
-const NAMING_STEP: i64 = 100;
-
-/// Who may use a policy, as its document says.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DocumentApps {
-    apps: Vec<String>,
 }
 
 /// The app, while it is being changed.

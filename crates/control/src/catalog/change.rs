@@ -21,6 +21,9 @@ use crate::limits::{ANSWER_MS, ANSWERS_MAX, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHAR
 const SOURCE_CHARS_MAX: usize = 100;
 const TARGET_CHARS_MAX: usize = 300;
 
+/// Locks the head of the catalog until the transaction ends, on every database.
+pub(super) const LOCK_HEAD: &str = "UPDATE head SET audit_seq = audit_seq WHERE id = 1";
+
 /// A change that is being made: not made, if it is dropped.
 pub(super) struct Change<'b> {
     pub(super) rows: Transaction,
@@ -64,8 +67,7 @@ impl Catalog {
     ) -> Result<ChangeStart<'b, T>, Error> {
         text(&by.reason, "/reason")?;
         let mut rows = self.db.begin().await?;
-        // It locks, on every database.
-        rows.run("UPDATE head SET audit_seq = audit_seq WHERE id = 1", &[]).await?;
+        rows.run(LOCK_HEAD, &[]).await?;
         let head = "SELECT revision, audit_seq, audit_hash FROM head WHERE id = 1";
         let head = rows.row(head, &[]).await?;
         let head = head.ok_or_else(|| Error::Damaged("missing head".to_owned()))?;

@@ -36,6 +36,7 @@ pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
 pub use external::ExternalIdentity;
 pub use nodes::Node;
+use policies::fill_policy_apps;
 pub use policies::{
     Applied, AppliedAll, Diff, PolicyState, PolicyVersion, PolicyView, Wanted, changes,
 };
@@ -96,6 +97,7 @@ impl Catalog {
     /// [`Error::Database`] if there is no such database, or a later version made its tables.
     pub async fn open(url: &Url) -> Result<Self, Error> {
         let catalog = Self { db: Db::open(url).await?, versions: VERSIONS };
+        fill_policy_apps(&catalog.db).await?;
         if catalog.id().await?.is_empty() {
             // Of several that think of one the first does.
             let id = uuid::Uuid::new_v4().to_string();

@@ -15,7 +15,10 @@ macro_rules! policies {
 mod apply;
 mod diff;
 mod document;
+mod naming;
 mod warnings;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -35,6 +38,8 @@ use crate::limits::POLICIES_OF_APP_MAX;
 pub use apply::{Applied, AppliedAll, Wanted};
 pub use diff::{Diff, changes};
 use document::{canonical, read};
+pub(super) use naming::{fill_policy_apps, policy_naming};
+use naming::{named_apps, write_apps};
 use warnings::warnings;
 
 /// The state of a policy.
@@ -330,7 +335,6 @@ async fn create(
     take_place(change, app).await?;
     apps_exist(change, policy).await?;
     change.warn(warnings(app, None, (policy, state)))?;
-    let text = canonical(document);
     let author = change.author().to_owned();
     let made = PolicyView {
         name: policy.name().to_owned(),
@@ -343,24 +347,8 @@ async fn create(
         updated_at: change.by.at,
         updated_by: author,
     };
-    let revision = change.publish();
-    let sql = "INSERT INTO policies (name, app, state, version, revision, document, created_at, \
-               created_by, updated_at, updated_by) VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?, ?)";
-    let values = [
-        (&made.name).into(),
-        app.into(),
-        state.name().into(),
-        revision.into(),
-        (&text).into(),
-        made.created_at.into(),
-        (&made.created_by).into(),
-        made.updated_at.into(),
-        (&made.updated_by).into(),
-    ];
-    change.rows.run(sql, &values).await?;
-    keep_version(change, &made, &text).await?;
-    let target = (Some(app), made.name.as_str());
-    change.note(Action::CreatePolicy, target, None, Some(told(state, made.version, &text)));
+    let new = write(change, &made).await?;
+    change.note(Action::CreatePolicy, (Some(app), made.name.as_str()), None, Some(new));
     Ok(made)
 }
 
@@ -382,7 +370,6 @@ async fn rewrite(
         change.warn(warnings(&before.app, was.as_ref(), (policy, state)))?;
     }
     let old = told(before.state, before.version, &canonical(&before.document));
-    let text = canonical(document);
     let after = PolicyView {
         state,
         version: before.version + 1,
@@ -391,23 +378,39 @@ async fn rewrite(
         updated_by: change.author().to_owned(),
         ..before
     };
-    let revision = change.publish();
-    let sql = "UPDATE policies SET state = ?, version = ?, revision = ?, document = ?, \
-               updated_at = ?, updated_by = ? WHERE name = ?";
-    let values = [
-        state.name().into(),
-        after.version.into(),
-        revision.into(),
-        (&text).into(),
-        after.updated_at.into(),
-        (&after.updated_by).into(),
-        (&after.name).into(),
-    ];
-    change.rows.run(sql, &values).await?;
-    keep_version(change, &after, &text).await?;
+    let new = write(change, &after).await?;
     let target = (Some(after.app.as_str()), after.name.as_str());
-    change.note(action, target, Some(old), Some(told(state, after.version, &text)));
+    change.note(action, target, Some(old), Some(new));
     Ok(after)
+}
+
+/// Writes a policy, the apps that it names and its version, and returns what the audit says of it. All
+/// changes of policies come here, so none forgets one of the three.
+async fn write(change: &mut Change<'_>, view: &PolicyView) -> Result<String, Error> {
+    let text = canonical(&view.document);
+    let (revision, state) = (change.publish().into(), view.state.name().into());
+    let (version, document) = (view.version.into(), (&text).into());
+    let (at, author) = (view.updated_at.into(), (&view.updated_by).into());
+    let name = (&view.name).into();
+    if view.version == 1 {
+        let sql = "INSERT INTO policies (name, app, state, version, revision, document, \
+                   created_at, created_by, updated_at, updated_by) \
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let (app, made_at) = ((&view.app).into(), view.created_at.into());
+        let made_by = (&view.created_by).into();
+        let values = [name, app, state, version, revision, document, made_at, made_by, at, author];
+        change.rows.run(sql, &values).await?;
+    } else {
+        let sql = "UPDATE policies SET state = ?, version = ?, revision = ?, document = ?, \
+                   updated_at = ?, updated_by = ? WHERE name = ?";
+        let values = [state, version, revision, document, at, author, name];
+        change.rows.run(sql, &values).await?;
+    }
+    let is_deleted = view.state == PolicyState::Deleted;
+    let apps = if is_deleted { BTreeSet::new() } else { named_apps(&view.document) };
+    write_apps(&mut change.rows, &view.name, &apps).await?;
+    keep_version(change, view, &text).await?;
+    Ok(told(view.state, view.version, &text))
 }
 
 async fn keep_version(change: &mut Change<'_>, view: &PolicyView, text: &str) -> Result<(), Error> {

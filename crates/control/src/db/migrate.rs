@@ -13,7 +13,10 @@ use super::{Db, STATEMENT_WAIT_MAX, Url};
 use crate::error::Error;
 
 /// The steps, in their order. What has been released does not change.
-const STEPS: [(&str, &str); 1] = [("catalog", include_str!("../../migrations/0001_catalog.sql"))];
+const STEPS: [(&str, &str); 2] = [
+    ("catalog", include_str!("../../migrations/0001_catalog.sql")),
+    ("policy_apps", include_str!("../../migrations/0002_policy_apps.sql")),
+];
 
 /// How often, and how soon again: others take some milliseconds for all steps.
 const TRIES_MAX: u32 = 20;
@@ -69,7 +72,7 @@ impl Db {
     }
 
     /// Makes the first `count` steps.
-    async fn migrate_to(&self, count: usize) -> Result<(), Error> {
+    pub(crate) async fn migrate_to(&self, count: usize) -> Result<(), Error> {
         let migrator = |words| {
             let steps = STEPS[..count].iter().enumerate();
             Migrator::with_migrations(

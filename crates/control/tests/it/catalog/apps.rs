@@ -1,7 +1,8 @@
 //! Apps and their members.
 
-use sluicegate_control::catalog::{Page, PolicyState};
-use sluicegate_control::{Error, Role};
+use serde_json::Value as Json;
+use sluicegate_control::catalog::{Page, PolicyState, Wanted};
+use sluicegate_control::{ChangeContext, Error, Role};
 
 use crate::catalog::stage::{NOW, Stage, by};
 
@@ -89,4 +90,53 @@ pub(crate) async fn an_app_that_a_policy_names_stays_and_a_policy_is_deleted_wha
     assert!(matches!(changed, Err(Error::Invalid(_))), "{changed:?}");
     catalog.set_policy_state(&by(), at, 1, PolicyState::Shadow).await.unwrap();
     catalog.delete_policy(&by(), at, 2).await.unwrap();
+}
+
+pub(crate) async fn an_app_is_named_by_what_its_policies_say_now(stage: &Stage) {
+    let catalog = &stage.catalog;
+    for app in ["shop", "bank"] {
+        stage.app(app, &[]).await;
+    }
+    // An app that could be deleted is made again for the next step.
+    let is_named = async |policy: &str| match catalog.delete_app(&by(), "bank", 1).await {
+        Ok(()) => {
+            stage.app("bank", &[]).await;
+            false
+        }
+        Err(Error::Conflict(problem)) => {
+            assert_eq!(problem, format!("the policy `{policy}` lists the app in `apps`"));
+            true
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let plain = crate::catalog::stage::document("orders", "1/s");
+    let naming = with_apps(plain.clone(), &["*", "bank", "shop"]);
+    let at = ("shop", "orders");
+    let force = ChangeContext { force: true, ..by() };
+    catalog.create_policy(&force, "shop", &naming, PolicyState::Shadow).await.unwrap();
+    assert!(is_named("orders").await);
+    catalog.change_policy(&force, at, 1, &plain).await.unwrap();
+    assert!(!is_named("orders").await);
+    catalog.roll_back_policy(&force, at, 2, 1).await.unwrap();
+    assert!(is_named("orders").await);
+    catalog.set_policy_state(&force, at, 3, PolicyState::Active).await.unwrap();
+    assert!(is_named("orders").await);
+    catalog.delete_policy(&by(), at, 4).await.unwrap();
+    assert!(!is_named("orders").await);
+    catalog.create_policy(&force, "shop", &naming, PolicyState::Shadow).await.unwrap();
+    assert!(is_named("orders").await);
+    let other = crate::catalog::stage::document("others", "1/s");
+    let other = Wanted { document: with_apps(other, &["shop", "bank"]), state: None };
+    let show = ChangeContext { dry_run: true, ..force.clone() };
+    catalog.apply(&show, "shop", &[], None).await.unwrap();
+    assert!(is_named("orders").await, "nothing was applied");
+    catalog.apply(&force, "shop", &[other], None).await.unwrap();
+    assert!(is_named("others").await);
+    catalog.apply(&force, "shop", &[], None).await.unwrap();
+    assert!(!is_named("others").await);
+}
+
+fn with_apps(mut document: Json, apps: &[&str]) -> Json {
+    document["apps"] = apps.into();
+    document
 }

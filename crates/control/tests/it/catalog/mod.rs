@@ -43,6 +43,7 @@ on_every_database! {
     apps::an_app_with_policies_stays,
     apps::names_differ_by_case_and_are_unique,
     apps::an_app_that_a_policy_names_stays_and_a_policy_is_deleted_whatever_it_names,
+    apps::an_app_is_named_by_what_its_policies_say_now,
     audit::the_chain_holds_and_breaks_where_something_was_changed,
     audit::every_kind_of_forgery_is_found_and_looking_for_it_ends,
     audit::an_entry_behind_the_head_is_damage_and_is_shown_to_nobody,
