@@ -1,5 +1,5 @@
-//! Joins the prelude, the twins of all algorithms and the epilogue into the one script of the Redis
-//! store, and works out the digests by which Redis knows it and the one that publishes policies.
+//! Joins the prelude, the twins of all algorithms, the steps and the epilogue into the one script of the
+//! Redis store, and works out the digests by which Redis knows it and the one that publishes policies.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,6 +10,8 @@ use sluicegate_kernel::algorithm::twins;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/redis/prelude.lua");
+    println!("cargo::rerun-if-changed=src/redis/steps.lua");
+    println!("cargo::rerun-if-changed=src/redis/general.lua");
     println!("cargo::rerun-if-changed=src/redis/epilogue.lua");
     println!("cargo::rerun-if-changed=src/redis/publish.lua");
     let script = condense(&joined());
@@ -31,12 +33,15 @@ fn joined() -> String {
     let mut script = String::from(include_str!("src/redis/prelude.lua"));
     let mut branch = "if";
     for (code, _, twin) in twins() {
-        writeln!(script, "{branch} code == {code} then\n{twin}").expect("a string takes all");
+        writeln!(script, "{branch} what == {code} then\n{twin}").expect("a string takes all");
         branch = "elseif";
     }
     script.push_str("end\n");
-    script.push_str(include_str!("src/redis/epilogue.lua"));
-    script
+    script.push_str(include_str!("src/redis/steps.lua"));
+    let (before, after) = include_str!("src/redis/epilogue.lua")
+        .split_once("-- part: general.lua\n")
+        .expect("the epilogue names the part that is made where it is wanted");
+    script + before + include_str!("src/redis/general.lua") + after
 }
 
 /// The script without comments and indentation, and with each constant's number in its place: a

@@ -13,6 +13,7 @@ local function count_at(state, now)
   return state and now < state.till and state.count or 0
 end
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 5 then return nil end

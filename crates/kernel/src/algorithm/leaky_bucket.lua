@@ -3,6 +3,7 @@
 local DELAYED = 6
 local DELAY = 8
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'rewind' then
     if state.at <= now then return false end

@@ -35,6 +35,7 @@ local function elapsed_until(rule, previous, room)
   return weight < rule.steps and rule.window_us - weight * rule.step_us or 0
 end
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 4 then return nil end

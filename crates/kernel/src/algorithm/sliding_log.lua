@@ -41,6 +41,7 @@ local function forget_gone(rule, state, now)
   end
 end
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 2 then return nil end

@@ -52,6 +52,7 @@ local function advance(rule, state, now)
   if bucket > state.newest then state.newest = bucket end
 end
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 4 then return nil end

@@ -33,6 +33,7 @@ local function wait_for(rule, state, now)
   return wait
 end
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 3 then return nil end

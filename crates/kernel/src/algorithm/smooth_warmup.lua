@@ -30,6 +30,7 @@ local function full_after(rule, state)
   return span < SPAN_MAX_US and span or SPAN_MAX_US
 end
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'new' then
     if now ~= 5 then return nil end

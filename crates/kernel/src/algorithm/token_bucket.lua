@@ -2,6 +2,7 @@
 -- Places of the numbers besides those of a flow.
 local SPENT = 6
 
+-- What each act is given and returns: the table in crates/store/src/redis/epilogue.lua.
 return function(act, rule, state, now, cost, more)
   if act == 'rewind' then
     if state.at <= now then return false end

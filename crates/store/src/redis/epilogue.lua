@@ -1,23 +1,82 @@
+-- The script's own code: decides each key of the call, and stores what is to be remembered of it. The
+-- build joins the script of prelude.lua, the twins and steps.lua (the body of `make`), and this file, with
+-- general.lua in the place that names it. Comments are left out then.
+--
+-- A twin is one function for all that an algorithm does, as every function that is made costs every call:
+--
+--     twin(act, rule, state, now, cost, more)
+--
+-- Unless the table says otherwise, `rule` is what `new` returned, `state` is what is remembered under that
+-- rule, `now` is the instant in µs, `cost` is in permits, and arguments that are not listed are nil.
+--
+-- | Act          | Arguments besides `rule` and `now`       | Results                                      |
+-- |--------------|------------------------------------------|----------------------------------------------|
+-- | `new`        | `rule`: the text of a rule set           | the rule; nil if a number is out of range or |
+-- |              | `state`: where in it the numbers begin   | there are too few or too many                |
+-- |              | `now`: how many numbers there are        |                                              |
+-- | `limit`      | (no `now`)                               | the largest cost that ever passes at once    |
+-- | `unpack`     | `state`: the text that is stored         | the state, and the place after it; nil if    |
+-- |              | `now`: where in it the state begins      | the text is malformed                        |
+-- |              | `more`: true if the rule is the only one |                                              |
+-- | `pack`       | `state`                                  | `now` with the state's text behind it        |
+-- |              | `now`: the text that comes before        |                                              |
+-- |              | `more`: true if the rule is the only one |                                              |
+-- | `check`      | `state` or nil, `cost`                   | passes: the wait in µs, 0 for none           |
+-- |              | `more`: the longest wait in µs, or nil   | refused: nil, and the µs until a retry, or   |
+-- |              |                                          | NEVER                                        |
+-- | `charge`     | `state` or nil, `cost`                   | the new state; of some twins also the        |
+-- |              | `more`: of `acquire`, the permit's id    | results of `status` after it                 |
+-- | `first_seen` | (`state` is nil)                         | the state of a key whose first request is    |
+-- |              |                                          | refused; nil if nothing is to be remembered  |
+-- | `available`  | `state` or nil                           | the largest cost that would pass now         |
+-- | `status`     | `state` or nil                           | permits left, µs until the budget is full    |
+-- | `rewind`     | `state`                                  | true if the state was from later than `now`, |
+-- |              |                                          | and has been changed to one of `now`         |
+-- | `latest`     | `state`                                  | the latest instant that the state has seen;  |
+-- |              |                                          | a calendar's rule goes on to that window     |
+-- | `refund`     | `state`, `cost`                          | permits that were given back; changes        |
+-- |              |                                          | `state`                                      |
+-- | `holds`      | `state`, `more`: a permit's id           | whether the permit is held                   |
+-- | `release`,   | `state`, `more`: a permit's id           | the permit's cost, and the new state; nil if |
+-- | `renew`      |                                          | the permit is not held                       |
+-- | `used`       | `state`                                  | permits in use, rounded up                   |
+-- | `with_used`  | `cost`: permits in use (`state` is nil)  | the state; nil if nothing is remembered      |
+-- | `convert`    | `state`: of `more`, the old rule of the  | the state under `rule`                       |
+-- |              | same algorithm                           |                                              |
+-- | `rescale`    | `state`, `more`: as of `convert`         | the state under `rule`; nil if the times of  |
+-- |              | `cost`: a function from permits under    | the old state do not hold under it           |
+-- |              | the old limit to permits under the new   |                                              |
+--
+-- `charge`, `release`, `renew` and `convert` may change the state that they are given and return it.
+-- Optional acts return nothing where a twin does not have them: `first_seen`, `rescale`, and those of permits.
 end
 
 local keys, args, try = KEYS, ARGV, redis.pcall
+-- The server's time in µs, once a decision needed it; the function of general.lua, likewise; the replies, if
+-- there are several keys.
 local now_us, decide_any, replies
+-- The last pair of arguments, and what was read from it: the rule and its twin, the head of its states and
+-- how much of that tells its rules from others, the cost, and whether a full budget is a new key. `rule` is
+-- nil if it is not the ordinary case.
 local last_text, last_ask, rule, twin, head, same, cost, starts_full
--- The same request of the same key again and again: its state is read before the first of them, at `first`, and
--- written after the last. Whether there are others after this one, and whether they changed anything.
+-- Of several requests in a row that are the same, also in their key, the state is read before the first, which
+-- is at `first`, and written after the last: `goes_on` is true in between. `value` is what was read, `state`
+-- what it says by now, and `touched` whether a request has changed it.
 local first, goes_on, value, state, touched
 
 for place = 1, #args / 2 do
   local key, text, ask = keys[place], args[2 * place - 1], args[2 * place]
   local reply
-  if not goes_on then first, value, state, touched = place, try('GET', key), nil, nil end
-  -- What to remember, and for how long; nil: what is remembered stays.
+  -- What to store (nil: nothing), in how many µs every budget is full, whether a full budget is a new key,
+  -- whose time it is (nil: the server's), and how far the state is ahead of it.
   local packed, full_after, full_is_fresh, clock, ahead
-  -- What was just charged of a debt.
+  -- What has just been charged of a debt, if that is to be noted.
   local charged_now
 
-  -- The ordinary case: a check by one rule, on the server's time. Its steps are those of
-  -- `decide_any`, without the lists.
+  if not goes_on then first, value, state, touched = place, try('GET', key), nil, nil end
+
+  -- Is it the ordinary case: a check by one rule, on the server's time? It is by far the most frequent, so
+  -- that it is decided here, without the lists of general.lua. Equal arguments in a row are read once.
   if text ~= last_text or ask ~= last_ask then
     last_text, last_ask, rule = text, ask, nil
     if #ask == 6 and #text > 17 then
@@ -28,34 +87,36 @@ for place = 1, #args / 2 do
       if version == 2 and count == 1 and verb == CHECK and clock == SERVER
         and cost >= 1 and cost <= COST_MAX and #text == tail - 1 + low + 256 * high
         and #text >= tail and flags < PERMITS then
-        head, same, twin = text:sub(tail), own > 0 and own or #text, twin_of(code)
+        head, same, twin = text:sub(tail), own > 0 and own or #text, make(code)
         rule = twin and twin('new', text, 18, numbers)
         starts_full = flags == FULL_IS_FRESH
       end
     end
   end
 
-  -- What the state begins with: as the rules say, and of one that there is, as it was written.
-  local begin = head
-  -- An error of the server is the reply of the key that it is about, and of no other.
-  if value and value.err then
+  -- A state that is stored keeps the head that it has; a new one has the head of the rules.
+  local failed, begin = value and value.err, head
+  if rule and value and not failed then begin = value:sub(1, #head) end
+
+  if failed then
+    -- An error of the server is the reply of the key that it is about, and of no other.
     reply = value
-  elseif rule and value then
-    begin = value:sub(1, #head)
-  end
-  if reply then
-    -- It is said already.
   elseif rule and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
+    -- The ordinary case, and no state of other rules. The steps are those of `decide_any`.
     if not now_us then
       local time = redis.call('TIME')
       now_us = time[1] * 1000000 + time[2]
     end
-    local pos
+
+    local malformed = false
     if value and not goes_on then
+      local pos
       state, pos = twin('unpack', rule, value, #head + 1, nil, true)
-      touched = pos == #value + 1 and twin('rewind', rule, state, now_us)
+      malformed = pos ~= #value + 1
+      touched = not malformed and twin('rewind', rule, state, now_us)
     end
-    if value and not goes_on and pos ~= #value + 1 then
+
+    if malformed then
       reply = '\4state'
     else
       local wait, retry = twin('check', rule, state, now_us, cost)
@@ -64,6 +125,7 @@ for place = 1, #args / 2 do
         state, remaining, full_after = twin('charge', rule, state, now_us, cost)
         touched = true
       elseif not state then
+        -- A budget that starts below full fills from the first request on.
         state = twin('first_seen', rule, nil, now_us)
         touched = state
       end
@@ -77,364 +139,25 @@ for place = 1, #args / 2 do
         remaining, full_after)
     end
   else
-    -- Any verb, any rules; the twin of ruleset.rs.
-    decide_any = decide_any or (function()
-      -- The rules of a set, their twins and flags, what becomes of usage, what states under them
-      -- begin with, and how much of that tells them from others; nil if `text` is none.
-      local function parse(text)
-        if #text < 6 then return nil end
-        local same, length, version, carry, count = struct.unpack('<BI2BBB', text)
-        if version ~= 2 or carry > FORGET or count < 1 or count > 8 then return nil end
-        local pos, rules, twins, flags, known = 7, {}, {}, {}, {}
-        for place = 1, count do
-          if #text < pos + 10 then return nil end
-          local code, numbers, flag = text:byte(pos, pos + 2)
-          local last = pos + 10 + 8 * numbers
-          if #text < last or flag > 7 then return nil end
-          local twin = known[code] or twin_of(code)
-          local rule = twin and twin('new', text, pos + 11, numbers)
-          if not rule then return nil end
-          rules[place], twins[place], flags[place] = rule, twin, flag
-          known[code], pos = twin, last + 1
-        end
-        if #text ~= pos - 1 + length or #text < pos or same > length then return nil end
-        return rules, twins, flags, carry, text:sub(pos), same > 0 and same or length
-      end
-
-      -- What is remembered under these rules, from `pos` on; nil if `value` is not of them.
-      local function recall(rules, twins, value, pos)
-        local states = {}
-        if #rules == 1 then
-          states[1], pos = twins[1]('unpack', rules[1], value, pos, nil, true)
-          return pos == #value + 1 and states or nil
-        end
-        local present = value:byte(pos) or 256
-        pos = pos + 1
-        for place = 1, #rules do
-          if present % 2 == 1 then
-            states[place], pos = twins[place]('unpack', rules[place], value, pos)
-            if not pos then return nil end
-          end
-          present = (present - present % 2) / 2
-        end
-        return present == 0 and pos == #value + 1 and states or nil
-      end
-
-      return function(value, text, ask)
-        local rules, twins, flags, carry, head, same = parse(text)
-        if not rules then return '\4rules' end
-        if #ask < 6 then return '\4ask' end
-        local verb, clock, cost = struct.unpack('<BBI4', ask)
-        if verb < CHECK or verb > RENEW and verb ~= DEBIT and verb ~= RAISE or clock > CLIENT or cost < 1
-          or cost > COST_MAX then
-          return '\4ask'
-        end
-
-        local pos, max_wait, permit, now, debts = 7, nil, nil, now_us, nil
-        if verb > RENEW then
-          if #ask < pos + 4 * #rules - 1 then return '\4ask' end
-          debts = { struct.unpack('<' .. ('I4'):rep(#rules), ask, pos) }
-          pos = pos + 4 * #rules
-        elseif verb == RESERVE then
-          if #ask < pos + 6 then return '\4ask' end
-          max_wait, pos = struct.unpack('<I7', ask, pos)
-        elseif verb >= ACQUIRE then
-          if #ask < pos + 15 then return '\4ask' end
-          permit, pos = struct.unpack('<c16', ask, pos)
-        end
-        if clock ~= SERVER then
-          if #ask < pos + 6 then return '\4ask' end
-          now, pos = struct.unpack('<I7', ask, pos)
-          if now > INSTANT_MAX_US then return '\4ask' end
-        elseif not now then
-          local time = redis.call('TIME')
-          now = time[1] * 1000000 + time[2]
-          now_us = now
-        end
-        local holds_permits = false
-        for place = 1, #rules do
-          local flag = flags[place]
-          if flag % CALENDAR >= PERMITS then holds_permits = true end
-          if flag >= CALENDAR then
-            if #ask < pos + 13 then return '\4ask' end
-            local from, till
-            from, till, pos = struct.unpack('<I7I7', ask, pos)
-            if from >= till or till > UNITS_MAX then return '\4ask' end
-            -- The server's clock may be in the window before or after the caller's.
-            if now < from then
-              till = from
-            elseif now >= till then
-              till = now + (till - from) - (now - till) % (till - from)
-            end
-            rules[place].till = till
-          end
-        end
-        local how = ask:byte(pos)
-        if how and (how > LOST or how < RULES or how == LOST and #ask > pos) then return '\4ask' end
-
-        -- supports
-        if verb >= ACQUIRE and verb < DEBIT and not holds_permits
-          or verb < PEEK and holds_permits then
-          return '\2'
-        end
-
-        local states, touched = {}, false
-        if value and value:sub(1, same) == head:sub(1, same) then
-          -- The rules that wrote it; of which version, stays as it is.
-          head = value:sub(1, #head)
-          states = recall(rules, twins, value, #head + 1)
-          if not states then return '\4state' end
-        elseif value and how == RULES then
-          -- take_over: `states` of `old`, the set that this one replaces, in the units of this one.
-          local old_text = ask:sub(pos + 1)
-          local old, old_twins, _, _, old_head, old_same = parse(old_text)
-          if not old then return '\4ask' end
-          if value:sub(1, old_same) ~= old_head:sub(1, old_same) then
-            return '\3' .. value:sub(1, HEAD_MAX)
-          end
-          local before = recall(old, old_twins, value, #old_head + 1)
-          if not before then return '\4state' end
-          touched = true
-          local start = 7
-          for place = 1, carry == FORGET and 0 or #rules do
-            local rule, twin, old_start = rules[place], twins[place], 7
-            local stop = start + 11 + 8 * text:byte(start + 1)
-            for other = 1, #old do
-              local old_rule, old_twin, state = old[other], old_twins[other], before[other]
-              local old_stop = old_start + 11 + 8 * old_text:byte(old_start + 1)
-              if state and old_text:sub(old_start + 3, old_start + 10)
-                == text:sub(start + 3, start + 10) then
-                -- carried
-                local alike = text:byte(start) == old_text:byte(old_start)
-                if alike and text:sub(start + 11, stop - 1)
-                  == old_text:sub(old_start + 11, old_stop - 1) then
-                  states[place] = state
-                elseif carry == PROPORTIONAL and flags[place] % CALENDAR < PERMITS then
-                  local limit, old_limit = twin('limit', rule), old_twin('limit', old_rule)
-                  local function scaled(used)
-                    if used > UNITS_MAX then used = UNITS_MAX end
-                    local product, left = used * limit, nil
-                    if product < UNITS_MAX then
-                      left = product % old_limit
-                      product = (product - left) / old_limit
-                    else
-                      product, left = mul_div(used, limit, old_limit)
-                    end
-                    if left > 0 then product = product + 1 end
-                    return product < UNITS_MAX and product or UNITS_MAX
-                  end
-                  -- A twin without `rescale` says nothing, as do those whose windows differ.
-                  states[place] = alike and twin('rescale', rule, state, now, scaled, old_rule)
-                  if not states[place] then
-                    local used = scaled(old_twin('used', old_rule, state, now))
-                    states[place] = twin('with_used', rule, nil, now, used)
-                  end
-                elseif alike then
-                  states[place] = twin('convert', rule, state, now, nil, old_rule)
-                else
-                  local used = old_twin('used', old_rule, state, now)
-                  states[place] = twin('with_used', rule, nil, now, used)
-                end
-              end
-              old_start = old_stop
-            end
-            start = stop
-          end
-        elseif value and how == LOST then
-          -- Nobody knows the rules that wrote the state: every budget is used up.
-          touched = true
-          for place = 1, #rules do
-            local rule, twin = rules[place], twins[place]
-            local limit, act = twin('limit', rule), 'with_used'
-            if flags[place] % CALENDAR >= PERMITS then act = 'charge' end
-            states[place] = twin(act, rule, nil, now, limit, ('\0'):rep(16)) or nil
-          end
-        elseif value then
-          return '\3' .. value:sub(1, HEAD_MAX)
-        end
-
-        local asked_at = now
-        if clock == CLIENT then
-          for place = 1, #rules do
-            local state = states[place]
-            local latest = state and twins[place]('latest', rules[place], state, now) or 0
-            if latest > now then now = latest end
-          end
-        end
-        -- rewind
-        for place = 1, #rules do
-          local state = states[place]
-          if state and twins[place]('rewind', rules[place], state, now) then touched = true end
-        end
-
-        local refused_by, retry, granted, wait, slowest, held = nil, 0, cost, 0, nil, false
-        if verb == ACQUIRE then
-          for place = #rules, 1, -1 do
-            local state = states[place]
-            if state and flags[place] % CALENDAR >= PERMITS
-              and twins[place]('holds', rules[place], state, now, nil, permit) then
-              refused_by, retry, held = place, NEVER, true
-            end
-          end
-        elseif verb == AT_MOST then
-          for place = 1, #rules do
-            local left = twins[place]('available', rules[place], states[place], now)
-            if left < granted then granted = left end
-          end
-          -- With nothing to grant, one permit says when there will be.
-          if granted < 1 then granted = 1 end
-        end
-
-        if (verb <= PEEK or verb == ACQUIRE) and not held then
-          -- ask_all
-          for place = 1, #rules do
-            local pause, after =
-              twins[place]('check', rules[place], states[place], now, granted, max_wait)
-            if not pause then
-              if not refused_by or (retry ~= NEVER and (after == NEVER or after > retry)) then
-                refused_by, retry = place, after
-              end
-            elseif pause > wait then
-              wait, slowest = pause, place
-            end
-          end
-        elseif verb == REFUND then
-          -- Gives back to every rule; the least that one of them took back is what counts.
-          granted = nil
-          for place = 1, #rules do
-            if flags[place] % CALENDAR < PERMITS then
-              local state, back = states[place], 0
-              if state then
-                back, touched = twins[place]('refund', rules[place], state, now, cost), true
-              end
-              if not granted or back < granted then granted = back end
-            end
-          end
-          granted = granted or 0
-        elseif verb > RENEW then
-          for place = 1, #rules do
-            local there, state = 0, states[place]
-            if verb == RAISE and state then
-              debts[place] = debts[place] - twins[place]('used', rules[place], state, now)
-            end
-            if flags[place] % CALENDAR < PERMITS then
-              there = twins[place]('available', rules[place], state, now)
-              if debts[place] < there then there = debts[place] end
-            end
-            if there >= 1 then
-              states[place] = twins[place]('charge', rules[place], state, now, there)
-              touched = true
-            end
-            debts[place] = struct.pack('<I4', there > 0 and there or 0)
-          end
-        elseif verb == RESET then
-          states, touched, granted = {}, true, 0
-        elseif verb ~= ACQUIRE then
-          local act = verb == RELEASE and 'release' or 'renew'
-          granted = nil
-          for place = 1, #rules do
-            if flags[place] % CALENDAR >= PERMITS then
-              local state, back = states[place], nil
-              if state then back, state = twins[place](act, rules[place], state, now, nil, permit) end
-              if back then
-                states[place], granted, touched, refused_by = state, back, true, nil
-              elseif not granted and not refused_by then
-                refused_by, retry = place, NEVER
-              end
-            end
-          end
-        end
-
-        -- Nothing is charged until every rule has agreed: a refused request must not spend one
-        -- budget on its way to being refused by another. Then the verdict: what is left under the
-        -- rule that decided; and how long until every budget is full.
-        local takes = (verb < PEEK or verb == ACQUIRE) and not held
-        local deciding, remaining, reset_after = refused_by or slowest, nil, nil
-        local full_is_fresh, full_after = true, 0
-        for place = 1, #rules do
-          local rule, twin, state, left, after = rules[place], twins[place], states[place], nil, nil
-          if takes and not refused_by then
-            state, left, after = twin('charge', rule, state, now, granted, permit)
-            states[place], touched = state, true
-          elseif takes and not state then
-            -- A budget that starts below full fills from the first request on, or it would be
-            -- refused for ever.
-            state = twin('first_seen', rule, nil, now)
-            states[place], touched = state, touched or state
-          end
-          if not left then left, after = twin('status', rule, state, now) end
-          if place == (refused_by or slowest)
-            or not refused_by and not slowest and (not remaining or left < remaining) then
-            deciding, remaining, reset_after = place, left, after
-          end
-          if after > full_after then full_after = after end
-          full_is_fresh = full_is_fresh and flags[place] % 2 == FULL_IS_FRESH
-        end
-
-        local packed
-        if touched and verb ~= PEEK then
-          local present, bit = 0, 1
-          packed = #rules == 1 and head or ''
-          for place = 1, #rules do
-            local state = states[place]
-            if state then
-              packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1)
-              present = present + bit
-            end
-            bit = bit * 2
-          end
-          if #rules > 1 then packed = head .. string.char(present) .. packed end
-          if present == 0 then full_is_fresh, full_after = true, 0 end
-        end
-        if verb > RENEW then
-          return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock,
-            now - asked_at
-        end
-        if refused_by then wait, granted = retry, 0 end
-        local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait,
-          remaining, reset_after)
-        return reply, packed, full_after, full_is_fresh, clock, now - asked_at
-      end
-    end)()
+    if not decide_any then
+      -- part: general.lua
+    end
     if #args ~= #keys then
       reply, packed, full_after, full_is_fresh, clock, ahead = decide_any(value, text, ask)
-    elseif #ask < 3 or ask:byte(1) ~= IN_DEBT then
-      reply = '\4ask'
     else
-      -- A debt is charged first, and only once: the second key says what was charged.
-      local request = 4 + struct.unpack('<I2', ask, 2)
-      local charged, before = try('GET', keys[2]), value
-      if charged and charged.err then
-        reply = charged
-      elseif not charged then
-        reply, packed, full_after, full_is_fresh, clock, ahead =
-          decide_any(value, text, ask:sub(4, request - 1))
-        if reply:byte(1) == 5 then charged, charged_now = reply:sub(2), packed and reply:sub(2) end
-        -- A full budget is no key at all.
-        if packed then before = not (full_is_fresh and full_after <= 0) and packed end
-      end
-      if charged and not charged.err then
-        local after = { decide_any(before, text, ask:sub(request)) }
-        reply = after[1]
-        if reply:byte(1) > 1 then
-          -- Without a decision nothing is changed.
-          packed, charged_now = nil, nil
-        else
-          reply = reply .. charged
-          if after[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(after, 2, 6) end
-        end
-      end
+      -- Two keys and one pair of arguments: a debt comes before the request, and the second key notes it.
+      reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
+        make('after_debt')(decide_any, keys[2], value, text, ask)
     end
   end
 
+  -- Store what has changed, until every budget is full: then it says no more than no key at all.
   if packed and packed ~= value then
     local written
     if full_is_fresh and full_after <= 0 then
-      -- A full budget is no key at all.
       written = value and try('DEL', key)
     else
-      -- Until every budget is full. A state that is ahead of the caller's clock is ahead of the
-      -- server's.
+      -- A state that is ahead of the caller's clock is ahead of the server's.
       local span = full_after + ahead
       local ttl = (span - span % 1000) / 1000 + 1
       if not full_is_fresh then ttl = ttl + IDLE_MS end
@@ -442,13 +165,16 @@ for place = 1, #args / 2 do
       if clock == CLIENT then ttl = ttl + CLIENT_MS end
       written = try('SET', key, packed, 'PX', ttl)
     end
-    -- What was not written was not charged.
+    -- What could not be written was not charged: the error is the reply, also of the requests before that
+    -- were to be written with this one.
     if type(written) == 'table' and written.err then
       reply, charged_now = written, nil
       for before = first, place - 1 do replies[before] = written end
     end
   end
   if charged_now then try('SET', keys[2], charged_now, 'PX', CHARGED_MS) end
+
+  -- One key has its reply alone, several have a list.
   if #args == 2 then return reply end
   replies = replies or {}
   replies[place] = reply

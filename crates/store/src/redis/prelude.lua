@@ -42,7 +42,8 @@ local CLIENT = 2
 local PROPORTIONAL = 1
 local FORGET = 2
 
--- Flags of a rule: a full budget is a new key; it hands out permits; its window comes along.
+-- Flags of a rule: a full budget is a new key; it hands out permits; its window comes along. A rule hands out
+-- permits if `flags % CALENDAR >= PERMITS`.
 local FULL_IS_FRESH = 1
 local PERMITS = 2
 local CALENDAR = 4
@@ -81,5 +82,6 @@ local function mul_div(a, b, c)
   return quotient + low, rest
 end
 
--- The twin of the algorithm whose code this is; nil if there is none.
-local function twin_of(code)
+-- Makes a function that not every call needs: the twin of the algorithm whose code is `what`, or the step of
+-- that name in steps.lua; nil if there is neither. Its body is joined of those files.
+local function make(what)

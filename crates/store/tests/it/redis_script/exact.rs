@@ -11,7 +11,7 @@ use crate::redis_script::random::number;
 const CASES: u32 = 50_000;
 
 fn lua_function(redis: &FakeRedis, name: &str) -> Function {
-    let end = script::TEXT.find("local function twin_of").expect("the prelude goes on so");
+    let end = script::TEXT.find("local function make").expect("the prelude goes on so");
     let text = format!("{}\nreturn {name}", &script::TEXT[..end]);
     redis.lua().load(text).eval().unwrap()
 }

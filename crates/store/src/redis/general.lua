@@ -1,0 +1,279 @@
+-- Decides any verb by any rules on any clock: the twin of ruleset.rs. The build puts this file into the loop
+-- of epilogue.lua, where a comment names it, so that only a call that needs these functions makes them. They
+-- share `make` with the loop, and `now_us`, as the server's time is asked for at most once a call.
+--
+-- `decide_any` is one long function, as each function that it were split into would cost every decision:
+-- its steps have a comment each, and those that few decisions take are in steps.lua. `{ nil }` is a list with
+-- room for one entry, which spares the only rule of most sets an allocation.
+
+-- Reads a rule set. Returns the rules, their twins and flags, what becomes of usage, the head of states under
+-- these rules, and how many bytes of it tell them from other rules; nil if `text` is malformed.
+local function parse(text)
+  if #text < 6 then return nil end
+  local same, length, version, carry, count = struct.unpack('<BI2BBB', text)
+  if version ~= 2 or carry > FORGET or count < 1 or count > 8 then return nil end
+  local pos, rules, twins, flags, known = 7, { nil }, { nil }, { nil }, {}
+  for place = 1, count do
+    if #text < pos + 10 then return nil end
+    local code, numbers, flag = text:byte(pos, pos + 2)
+    local last = pos + 10 + 8 * numbers
+    if #text < last or flag > 7 then return nil end
+    local twin = known[code] or make(code)
+    local rule = twin and twin('new', text, pos + 11, numbers)
+    if not rule then return nil end
+    rules[place], twins[place], flags[place], pos = rule, twin, flag, last + 1
+    if count > 1 then known[code] = twin end
+  end
+  if #text ~= pos - 1 + length or #text < pos or same > length then return nil end
+  return rules, twins, flags, carry, text:sub(pos), same > 0 and same or length
+end
+
+-- Reads the states that `value` has from `pos` on, one for each rule that remembers anything. Returns nil if
+-- they are malformed.
+local function recall(rules, twins, value, pos)
+  local states = { nil }
+  if #rules == 1 then
+    states[1], pos = twins[1]('unpack', rules[1], value, pos, nil, true)
+    return pos == #value + 1 and states or nil
+  end
+  -- A byte says which rules remember anything. Without it, 256 is more than any byte leaves in the end.
+  local present = value:byte(pos) or 256
+  pos = pos + 1
+  for place = 1, #rules do
+    if present % 2 == 1 then
+      states[place], pos = twins[place]('unpack', rules[place], value, pos)
+      if not pos then return nil end
+    end
+    present = (present - present % 2) / 2
+  end
+  return present == 0 and pos == #value + 1 and states or nil
+end
+
+-- Reads a request for these rules. Returns the verb, whose time it is, the cost, the time, which rules wrote
+-- the state and where that is said, whether a rule hands out permits, and what some verbs bring along: the
+-- longest wait, a permit's id, debts; nil if `ask` is malformed. A calendar's rule gets the end of its window.
+local function read_ask(ask, rules, flags)
+  if #ask < 6 then return nil end
+  local verb, clock, cost = struct.unpack('<BBI4', ask)
+  if verb < CHECK or verb > RENEW and verb ~= DEBIT and verb ~= RAISE or clock > CLIENT or cost < 1
+    or cost > COST_MAX then
+    return nil
+  end
+
+  -- What some verbs bring along: debits one amount a rule, `reserve` a wait, and the verbs of permits an id.
+  local pos, max_wait, permit, now, debts = 7, nil, nil, now_us, nil
+  if verb > RENEW then
+    if #ask < pos + 4 * #rules - 1 then return nil end
+    debts = { struct.unpack('<' .. ('I4'):rep(#rules), ask, pos) }
+    pos = pos + 4 * #rules
+  elseif verb == RESERVE then
+    if #ask < pos + 6 then return nil end
+    max_wait, pos = struct.unpack('<I7', ask, pos)
+  elseif verb >= ACQUIRE then
+    if #ask < pos + 15 then return nil end
+    permit, pos = struct.unpack('<c16', ask, pos)
+  end
+
+  -- The time: the caller's, or the server's.
+  if clock ~= SERVER then
+    if #ask < pos + 6 then return nil end
+    now, pos = struct.unpack('<I7', ask, pos)
+    if now > INSTANT_MAX_US then return nil end
+  elseif not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
+    now_us = now
+  end
+
+  -- The window of each calendar.
+  local holds_permits = false
+  for place = 1, #rules do
+    local flag = flags[place]
+    if flag % CALENDAR >= PERMITS then holds_permits = true end
+    if flag >= CALENDAR then
+      if #ask < pos + 13 then return nil end
+      local from, till
+      from, till, pos = struct.unpack('<I7I7', ask, pos)
+      if from >= till or till > UNITS_MAX then return nil end
+      -- The server's clock may be in the window before or after the caller's.
+      if now < from then
+        till = from
+      elseif now >= till then
+        till = now + (till - from) - (now - till) % (till - from)
+      end
+      rules[place].till = till
+    end
+  end
+
+  -- Which rules wrote the state, once the script has asked for them.
+  local how = ask:byte(pos)
+  if how and (how > LOST or how < RULES or how == LOST and #ask > pos) then return nil end
+  return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts
+end
+
+-- Decides the request `ask` by the rules of `text` on a key at which `value` is stored (false: nothing).
+-- Returns the reply; what to store (nil: nothing); in how many µs every budget is full, and whether a full
+-- budget is a new key; whose time it is, and how far the states are ahead of it. What cannot be decided has
+-- no more than a reply.
+function decide_any(value, text, ask)
+  -- Read the rules and the request, and check all of both before anything is decided.
+  local rules, twins, flags, carry, head, same = parse(text)
+  if not rules then return '\4rules' end
+  local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts =
+    read_ask(ask, rules, flags)
+  if not verb then return '\4ask' end
+
+  -- Do the rules know the verb (`supports`)? The verbs of permits need a rule that hands them out, and where
+  -- there is one, no other verb takes anything.
+  if verb >= ACQUIRE and verb < DEBIT and not holds_permits
+    or verb < PEEK and holds_permits then
+    return '\2'
+  end
+
+  -- What does each rule remember? If other rules wrote the state, the caller has to bring them along, or to
+  -- say that they are lost; until then the reply is how the state begins.
+  local states, touched = nil, false
+  local begin = value and value:sub(1, #head)
+  if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
+    -- These rules wrote it. The rest of the head, which version of them that was, stays.
+    head = begin
+    states = recall(rules, twins, value, #head + 1)
+    if not states then return '\4state' end
+  elseif value and how == RULES then
+    local old_text = ask:sub(pos + 1)
+    local old_rules, old_twins, _, _, old_head, old_same = parse(old_text)
+    if not old_rules then return '\4ask' end
+    if value:sub(1, old_same) ~= old_head:sub(1, old_same) then
+      return '\3' .. value:sub(1, HEAD_MAX)
+    end
+    local before = recall(old_rules, old_twins, value, #old_head + 1)
+    if not before then return '\4state' end
+    states, touched = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins,
+      before, now), true
+  elseif value and how == LOST then
+    states, touched = make('use_up')(rules, twins, flags, now), true
+  elseif value then
+    return '\3' .. value:sub(1, HEAD_MAX)
+  else
+    states = { nil }
+  end
+
+  -- What time is it? On the callers' clocks, never earlier than what a state has seen. On the others, a state
+  -- from later than now means that time went back: it becomes one of now.
+  local asked_at = now
+  if clock == CLIENT then
+    for place = 1, #rules do
+      local state = states[place]
+      local latest = state and twins[place]('latest', rules[place], state, now) or 0
+      if latest > now then now = latest end
+    end
+  end
+  for place = 1, #rules do
+    local state = states[place]
+    if state and twins[place]('rewind', rules[place], state, now) then touched = true end
+  end
+
+  -- What does the verb want? Some ask every rule below for permits, first `granted` as many as they want;
+  -- the others are done here. `refused_by` is the place of the rule that refuses, and `retry` for how long.
+  local refused_by, retry, granted = nil, 0, cost
+  local asks = verb <= PEEK or verb == ACQUIRE
+  if verb == ACQUIRE then
+    -- A permit that is held is not acquired again; the first rule under which it is held refuses.
+    for place = #rules, 1, -1 do
+      local state = states[place]
+      if state and flags[place] % CALENDAR >= PERMITS
+        and twins[place]('holds', rules[place], state, now, nil, permit) then
+        refused_by, retry, asks = place, NEVER, false
+      end
+    end
+  elseif verb == AT_MOST then
+    for place = 1, #rules do
+      local left = twins[place]('available', rules[place], states[place], now)
+      if left < granted then granted = left end
+    end
+    -- With nothing to grant, one permit says when there will be.
+    if granted < 1 then granted = 1 end
+  elseif verb == REFUND then
+    local given_back
+    granted, given_back = make('refund')(rules, twins, flags, states, now, cost)
+    touched = touched or given_back
+  elseif verb == RESET then
+    states, touched, granted = {}, true, 0
+  elseif verb == RELEASE or verb == RENEW then
+    local act = verb == RELEASE and 'release' or 'renew'
+    granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit)
+    if granted then touched = true else retry = NEVER end
+  elseif debts then
+    local charged = make('debit')(rules, twins, flags, states, now, debts, verb == RAISE)
+    touched = touched or charged
+  end
+
+  -- Does every rule agree (`ask_all`)? The rule that refuses for the longest decides, or, if none refuses, the
+  -- one with the longest wait.
+  local wait, slowest = 0, nil
+  if asks then
+    for place = 1, #rules do
+      local pause, after = twins[place]('check', rules[place], states[place], now, granted, max_wait)
+      if not pause then
+        if not refused_by or (retry ~= NEVER and (after == NEVER or after > retry)) then
+          refused_by, retry = place, after
+        end
+      elseif pause > wait then
+        wait, slowest = pause, place
+      end
+    end
+  end
+
+  -- Charge every rule if all agreed. Nothing is charged before: a refused request must not spend one budget
+  -- on its way to being refused by another. Then report what is left under the rule that decided; if none
+  -- refused or has a wait, that is the first with the least left.
+  local takes = asks and verb ~= PEEK
+  local decider = refused_by or slowest
+  local deciding, remaining, reset_after
+  local full_is_fresh, full_after = true, 0
+  for place = 1, #rules do
+    local rule, twin, state, left, after = rules[place], twins[place], states[place], nil, nil
+    if takes and not refused_by then
+      state, left, after = twin('charge', rule, state, now, granted, permit)
+      states[place], touched = state, true
+    elseif takes and not state then
+      -- A budget that starts below full fills from the first request on, or it would be refused for ever.
+      state = twin('first_seen', rule, nil, now)
+      states[place], touched = state, touched or state
+    end
+    if not left then left, after = twin('status', rule, state, now) end
+    if place == decider or not decider and (not remaining or left < remaining) then
+      deciding, remaining, reset_after = place, left, after
+    end
+    if after > full_after then full_after = after end
+    full_is_fresh = full_is_fresh and flags[place] % PERMITS == FULL_IS_FRESH
+  end
+
+  -- Pack what has changed: the head, for several rules a byte that says which of them remember anything, and
+  -- the states. Where no rule remembers anything, the key is a new one.
+  local packed
+  if touched and verb ~= PEEK then
+    local present, bit = 0, 1
+    packed = #rules == 1 and head or ''
+    for place = 1, #rules do
+      local state = states[place]
+      if state then
+        packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1)
+        present = present + bit
+      end
+      bit = bit * 2
+    end
+    if #rules > 1 then packed = head .. string.char(present) .. packed end
+    if present == 0 then full_is_fresh, full_after = true, 0 end
+  end
+
+  -- Reply: to a debit what was charged of each rule, to others the decision.
+  local ahead = now - asked_at
+  if debts then
+    return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
+  end
+  if refused_by then wait, granted = retry, 0 end
+  local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
+    reset_after)
+  return reply, packed, full_after, full_is_fresh, clock, ahead
+end
