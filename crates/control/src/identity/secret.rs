@@ -1,7 +1,6 @@
 //! Secrets that are made here: sessions, tokens, the setup token. What is kept of one is its hash.
 
-use std::fmt;
-
+use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
 /// What a secret is for. It begins with that, so that one that is lost is found and known for what it is.
@@ -17,9 +16,10 @@ pub enum SecretKind {
     Login,
 }
 
-/// A secret of 256 random bits. It is not shown but where it is given away.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+/// A secret of 256 random bits. It is not shown but where it is given away, and wiped from memory when it
+/// is dropped.
+#[derive(Clone, Debug)]
+pub struct Secret(SecretString);
 
 impl SecretKind {
     /// What secrets of this kind begin with.
@@ -41,12 +41,12 @@ impl Secret {
     pub fn new(kind: SecretKind) -> Self {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).expect("the system has randomness once it has started");
-        Self(format!("{}{}", kind.prefix(), hex(&bytes)))
+        Self(format!("{}{}", kind.prefix(), hex(&bytes)).into())
     }
 
     /// What is kept of it: its SHA-256, in hex. It needs no salt: nobody guesses 256 bits.
     pub fn hash(&self) -> String {
-        Self::hash_of(&self.0)
+        Self::hash_of(self.expose())
     }
 
     /// What is kept of a secret that somebody shows.
@@ -61,13 +61,7 @@ impl Secret {
 
     /// The secret, for the one whose it is.
     pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
+        self.0.expose_secret()
     }
 }
 
@@ -83,9 +77,9 @@ mod tests {
     #[test]
     fn secrets_differ_are_not_shown_and_are_known_by_their_hash() {
         let (one, other) = (Secret::new(SecretKind::Token), Secret::new(SecretKind::Token));
-        assert_ne!(one, other);
+        assert_ne!(one.expose(), other.expose());
         assert_eq!(one.expose().len(), 4 + 64);
-        assert_eq!(format!("{one:?}"), "***");
+        assert!(!format!("{one:?}").contains(one.expose()));
         assert_eq!(one.hash(), Secret::hash_of(one.expose()));
         assert_eq!(
             Secret::hash_of("abc"),

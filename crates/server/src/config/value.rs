@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use secrecy::{ExposeSecret, SecretString};
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sluicegate::http::IpNet;
@@ -41,9 +42,9 @@ pub(crate) struct HostName(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-/// A text that is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ConfigSecret(String);
+/// A text that is never printed, and wiped from memory when it is dropped.
+#[derive(Clone, Debug)]
+pub struct ConfigSecret(SecretString);
 
 /// Where a collector is: `http://127.0.0.1:4317`. Who asks there is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -171,12 +172,12 @@ impl fmt::Display for Span {
 impl ConfigSecret {
     /// A secret of this text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(text.into().into())
     }
 
     /// The text itself, for whoever needs it.
     pub fn expose(&self) -> &str {
-        &self.0
+        self.0.expose_secret()
     }
 }
 
@@ -191,11 +192,13 @@ pub(super) fn store_url<S: Serializer>(
     }
 }
 
-impl fmt::Debug for ConfigSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(HIDDEN)
+impl PartialEq for ConfigSecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.expose() == other.expose()
     }
 }
+
+impl Eq for ConfigSecret {}
 
 impl Serialize for ConfigSecret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -207,7 +210,7 @@ impl<'de> Deserialize<'de> for ConfigSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // What is there instead may be a secret as well: it is not repeated.
         String::deserialize(deserializer)
-            .map(Self)
+            .map(Self::new)
             .map_err(|_| de::Error::custom("expected a string"))
     }
 }

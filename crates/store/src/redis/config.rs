@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::{ExposeSecret, SecretString};
 use sluicegate_net::tls::AuthoritiesError;
 
 use super::connection::Dialer;
@@ -150,16 +151,12 @@ pub enum RedisConfigError {
     Authorities(AuthoritiesError),
 }
 
-/// Who we say we are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Who we say we are. The password is not shown, and wiped from memory when it is dropped.
+#[derive(Clone, Debug, Default)]
 pub(super) struct RedisCredentials {
     pub(super) user: Option<Arc<str>>,
-    pub(super) password: Option<RedisPassword>,
+    pub(super) password: Option<SecretString>,
 }
-
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct RedisPassword(Arc<str>);
 
 impl RedisConfig {
     /// How the servers belong together.
@@ -205,7 +202,7 @@ impl RedisConfig {
             }
             "ca_file" => self.ca_file = Some(PathBuf::from(value)),
             "sentinel_user" => self.sentinel_login.user = Some(value.into()),
-            "sentinel_password" => self.sentinel_login.password = Some(RedisPassword::new(&value)),
+            "sentinel_password" => self.sentinel_login.password = Some(value.into()),
             _ => return Err(RedisConfigError::UnknownOption { name: name.to_owned() }),
         }
         Ok(())
@@ -286,22 +283,15 @@ impl fmt::Display for Address {
     }
 }
 
-impl RedisPassword {
-    pub(super) fn new(text: &str) -> Self {
-        Self(text.into())
-    }
-
-    /// The text, for the server and nobody else.
-    pub(super) fn reveal(&self) -> &str {
-        &self.0
+impl PartialEq for RedisCredentials {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { user, password } = self;
+        let password = password.as_ref().map(ExposeSecret::expose_secret);
+        *user == other.user && password == other.password.as_ref().map(ExposeSecret::expose_secret)
     }
 }
 
-impl fmt::Debug for RedisPassword {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<hidden>")
-    }
-}
+impl Eq for RedisCredentials {}
 
 /// The plain decimal number that `value` says, if it is within `range`.
 fn whole<N>(

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, Value};
+use secrecy::ExposeSecret;
 use sluicegate_net::tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -86,7 +87,7 @@ impl Dialer {
             info = info.set_username(user);
         }
         if let Some(password) = &login.password {
-            info = info.set_password(password.reveal());
+            info = info.set_password(password.expose_secret());
         }
         let tls = config.tls.then(|| tls_connector(config.ca_file.as_deref())).transpose()?;
         Ok(Self { tls, login: info, connect_timeout: config.connect_timeout })

@@ -4,9 +4,7 @@ use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
-use super::config::{
-    Address, HOSTS_MAX, RedisConfigError, RedisCredentials, RedisPassword, Topology,
-};
+use super::config::{Address, HOSTS_MAX, RedisConfigError, RedisCredentials, Topology};
 
 /// What a URL says.
 #[derive(Debug)]
@@ -76,7 +74,7 @@ fn parse_login(text: &str) -> Result<RedisCredentials, RedisConfigError> {
     }
     Ok(RedisCredentials {
         user: (!user.is_empty()).then(|| user.as_ref().into()),
-        password: Some(RedisPassword::new(&password)),
+        password: Some(password.into_owned().into()),
     })
 }
 
@@ -173,6 +171,8 @@ fn malformed(field: &'static str, value: &str, expected: &'static str) -> RedisC
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret;
+
     use crate::redis::{RedisConfig, RedisConfigError, Topology};
 
     fn read(url: &str) -> Result<RedisConfig, RedisConfigError> {
@@ -245,7 +245,7 @@ mod tests {
         let url = "redis+sentinel://user:s%40crET%2f@h/m?sentinel_password=OTHERsecret";
         let config = read(url).expect("a good URL");
         let password = config.login.password.as_ref().expect("a password");
-        assert_eq!(password.reveal(), "s@crET/");
+        assert_eq!(password.expose_secret(), "s@crET/");
         let shown = format!("{config:?} {config:#?}");
         assert!(!shown.contains("crET") && !shown.contains("OTHER"), "{shown}");
     }
