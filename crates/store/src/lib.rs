@@ -13,6 +13,7 @@ pub mod redis;
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 pub use memory::{
     KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore, Restored, Saved, SnapshotError,
 };
@@ -201,13 +202,7 @@ pub trait Store: Send + Sync {
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
     ) -> impl Future<Output = Vec<Result<Verdict, StoreError>>> + Send {
-        async move {
-            let mut verdicts = Vec::with_capacity(requests.len());
-            for (request, at) in requests {
-                verdicts.push(self.decide(request, at).await);
-            }
-            verdicts
-        }
+        join_all(requests.iter().map(|(request, at)| self.decide(request, at)))
     }
 
     /// Charges `debt` and then decides `request`, in one step. Returns also

@@ -141,7 +141,8 @@ impl RateLimits {
         let requests = budgets.iter().zip(&rules);
         let requests = requests.map(|(budget, rules)| budget.request_by(rules.as_ref()));
         let requests: Vec<_> = requests.collect();
-        let mut decided = turn.decide_each(&requests).await.into_iter();
+        // On the heap: a message of one should not carry the space for many.
+        let mut decided = Box::pin(turn.decide_each(&requests)).await.into_iter();
         for ask in &asks {
             match ask {
                 DescriptorRequest::Budget(budget) => {
