@@ -93,13 +93,14 @@ impl Store for AnyStore {
     async fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-    ) -> Vec<Result<Verdict, StoreError>> {
+        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+    ) {
         match self {
-            Self::Memory(store) => store.decide_each(requests).await,
+            Self::Memory(store) => store.decide_each(requests, said).await,
             Self::Redis(redis) => {
                 let begun = StoreTimer::now();
-                let decided = redis.store.decide_each(requests).await;
-                decided.into_iter().map(|decided| redis.measured(begun, decided)).collect()
+                let mut hear = |place, decided| said(place, redis.measured(begun, decided));
+                redis.store.decide_each(requests, &mut hear).await;
             }
         }
     }

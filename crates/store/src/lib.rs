@@ -13,7 +13,8 @@ pub mod redis;
 use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 pub use memory::{
     KEYS_MAX, KEYS_MAX_DEFAULT, KeyHash, MemoryStore, Restored, Saved, SnapshotError,
 };
@@ -197,12 +198,22 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 
     /// Decides each of `requests`, at its moment, on its own: as [`decide`](Self::decide), but waited for
-    /// together. The verdicts are in the order of the requests.
+    /// together. `said` gets the place of each and its verdict, as soon as that is there: who knows what
+    /// the store granted must not learn it late.
     fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-    ) -> impl Future<Output = Vec<Result<Verdict, StoreError>>> + Send {
-        join_all(requests.iter().map(|(request, at)| self.decide(request, at)))
+        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+    ) -> impl Future<Output = ()> + Send {
+        async move {
+            let deciding = requests.iter().enumerate().map(|(place, (request, at))| async move {
+                (place, self.decide(request, at).await)
+            });
+            let mut deciding: FuturesUnordered<_> = deciding.collect();
+            while let Some((place, verdict)) = deciding.next().await {
+                said(place, verdict);
+            }
+        }
     }
 
     /// Charges `debt` and then decides `request`, in one step. Returns also

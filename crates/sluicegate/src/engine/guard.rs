@@ -123,31 +123,46 @@ impl StoreGuard {
         let questions: Vec<_> = questions
             .map(|(otherwise, request, at)| self.guarded(Some(*otherwise), request, at))
             .collect();
+        let questions = &*questions;
         let mut decided: Vec<_> =
             questions.iter().map(|question| self.decided_here(*question)).collect();
         let undecided = (0..questions.len()).filter(|place| decided[*place].is_none());
         let (alone, together): (Vec<_>, Vec<_>) =
             undecided.partition(|place| self.is_asked_alone(questions[*place]));
+        let asking_alone = alone.into_iter().map(|place| async move {
+            let question = questions[place];
+            (place, self.decided(question, self.ask_with_retries(store, question).await))
+        });
+        let asking_alone: Vec<BoxFuture<'_, _>> =
+            asking_alone.map(|asking| Box::pin(asking) as _).collect();
         let asks = together.iter().map(|place| (requests[*place].1, requests[*place].2));
         let asks: Vec<_> = asks.collect();
-        let asking: Vec<BoxFuture<'_, _>> = alone
-            .iter()
-            .map(|place| Box::pin(self.ask_with_retries(store, questions[*place])) as _)
-            .collect();
-        let (said_alone, said) = tokio::join!(join_all(asking), ask_store_each(store, &asks));
-        for (place, said) in alone.into_iter().zip(said_alone) {
-            decided[place] = Some(self.decided(questions[place], said));
-        }
-        for (place, said) in together.into_iter().zip(said) {
-            let question = questions[place];
-            let said = match said {
-                // Others were admitted here meanwhile: the permit stays unused.
-                Ok(verdict) if self.is_unpaid_for(question, &verdict) => {
-                    Box::pin(self.ask(store, question)).await
+        let asking_together = async {
+            let (mut answered, mut left) = (Vec::with_capacity(asks.len()), Vec::new());
+            // What was granted is known here as soon as it is said, and before anything is decided here.
+            let mut hear = |nth: usize, said| {
+                let (place, question) = (together[nth], questions[together[nth]]);
+                match said {
+                    Ok(verdict) if !self.is_unpaid_for(question, &verdict) => {
+                        answered.push((place, self.decided(question, Ok(verdict))));
+                    }
+                    said => left.push((place, said)),
                 }
-                said => said,
             };
-            decided[place] = Some(self.decided(question, said));
+            ask_store_each(store, &asks, &mut hear).await;
+            for (place, said) in left {
+                let said = match said {
+                    // Others were admitted here meanwhile: the permit stays unused.
+                    Ok(_) => Box::pin(self.ask(store, questions[place])).await,
+                    said => said,
+                };
+                answered.push((place, self.decided(questions[place], said)));
+            }
+            answered
+        };
+        let (of_alone, of_together) = tokio::join!(join_all(asking_alone), asking_together);
+        for (place, said) in of_alone.into_iter().chain(of_together) {
+            decided[place] = Some(said);
         }
         decided
             .into_iter()

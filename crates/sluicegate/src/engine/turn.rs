@@ -299,7 +299,10 @@ impl<S: Store, O: Observer> Engine<S, O> {
         match &self.guard {
             None => {
                 let asks: Vec<_> = asks.map(|(_, request, at)| (request, at)).collect();
-                let verdicts = ask_store_each(&self.store, &asks).await.into_iter();
+                let mut verdicts = vec![None; asks.len()];
+                let mut hear = |place: usize, said| verdicts[place] = Some(said);
+                ask_store_each(&self.store, &asks, &mut hear).await;
+                let verdicts = verdicts.into_iter().map(|said| said.expect("of each"));
                 verdicts.map(|said| said.map(|verdict| (verdict, Mode::Store))).collect()
             }
             Some(guard) => guard.decide_each(&self.store, &asks.collect::<Vec<_>>()).await,
@@ -353,14 +356,15 @@ pub(super) async fn ask_store(
     }
 }
 
-/// Asks the store about each of `requests`, none of which has a debt, at once.
+/// Asks the store about each of `requests`, none of which has a debt, at once; `said` gets the place of each
+/// and its verdict as soon as that is there.
 pub(super) async fn ask_store_each(
     store: &impl Store,
     requests: &[(StoreRequest<'_>, Moment<'_>)],
-) -> Vec<Result<Verdict, StoreError>> {
-    match requests {
-        [] => Vec::new(),
-        _ => store.decide_each(requests).await,
+    said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+) {
+    if !requests.is_empty() {
+        store.decide_each(requests, said).await;
     }
 }
 

@@ -1,7 +1,9 @@
 //! What has to wait for the store alone is asked of it together, and decided as if each came by itself.
 #![cfg(feature = "engine")]
 
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
@@ -29,6 +31,8 @@ struct Asked {
     /// Requests of each call, in the order of the calls.
     calls: Mutex<Vec<usize>>,
     is_away: Mutex<bool>,
+    /// Whether the last of several requests is never answered.
+    never_ends: Mutex<bool>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,9 +73,16 @@ impl Store for Counted {
     async fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-    ) -> Vec<Result<Verdict, StoreError>> {
+        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+    ) {
         self.called(requests.len());
-        requests.iter().map(|(request, at)| self.verdict(request, at)).collect()
+        let never_ends = *self.0.never_ends.lock().expect("no holder panics");
+        for (place, (request, at)) in requests.iter().enumerate() {
+            if never_ends && place + 1 == requests.len() {
+                return std::future::pending().await;
+            }
+            said(place, self.verdict(request, at));
+        }
     }
 
     async fn charge_and_decide(
@@ -174,4 +185,20 @@ async fn without_the_store_each_goes_by_its_policy_and_its_debt_is_charged_first
     assert_eq!((calls, engine.debts()), (vec![1, 1, 2], 1));
     let left = later.decide(&check("plain", "a").with_verb(Verb::Peek { cost: Cost::ONE })).await;
     assert_eq!(left.expect("it answers").answer.decision.remaining, 1, "one here, one there");
+}
+
+#[tokio::test]
+async fn what_was_granted_is_known_before_the_last_of_a_message_is_answered() {
+    let store = Counted::default();
+    let engine = Arc::new(engine(&store).with_fallback(StoreFailure::default()));
+    *store.0.never_ends.lock().expect("no holder panics") = true;
+    let turn = engine.turn_at(Micros::SECOND);
+    let requests = vec![check("plain", "a"); 4];
+    let mut deciding = Box::pin(turn.decide_each(&requests));
+    let is_pending =
+        poll_fn(|context| Poll::Ready(deciding.as_mut().poll(context).is_pending())).await;
+    assert!(is_pending, "three of four are answered");
+    store.set_away(true);
+    let alone = turn.decide(&check("plain", "a")).await.expect("it can be decided").answer;
+    assert_eq!((alone.mode, alone.decision.granted()), (Mode::Local, 0), "three of three are used");
 }

@@ -215,6 +215,7 @@ async fn what_was_charged_is_given_back_if_nobody_waits_any_more() {
             let pending =
                 poll_fn(|context| Poll::Ready(deciding.as_mut().poll(context).is_pending()));
             assert!(pending.await);
+            tokio::task::yield_now().await;
         }
     }
     while !stage.log().iter().any(|line| line == "w: refund a passed") {

@@ -1,6 +1,6 @@
-//! Several requests of one caller, waited for together: one list of replies, one wake-up, one timer.
+//! Several requests of one caller, waited for together: one list of replies, one timer, and a wake-up for
+//! each packet of replies.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::Value;
@@ -12,23 +12,23 @@ use super::RedisError;
 #[derive(Debug)]
 struct Group {
     replies: Mutex<Replies>,
-    /// Whether the caller has given up what is not there.
-    is_closed: AtomicBool,
-    complete: Notify,
+    /// There is something new.
+    more: Notify,
 }
 
 #[derive(Debug)]
 struct Replies {
-    of: Vec<GroupReply>,
+    /// Those that the caller has not seen yet, with their places.
+    new: Vec<(usize, GroupReply)>,
     /// How many are waited for.
     missing: usize,
+    /// Whether the caller has given up those.
+    is_closed: bool,
 }
 
 /// What became of one request.
 #[derive(Debug)]
 pub(super) enum GroupReply {
-    /// It is waited for.
-    Missing,
     /// Its connection let it fall.
     Dropped,
     /// The server replied, or it is known why it did not.
@@ -50,26 +50,32 @@ pub(super) struct GroupPlace {
 impl GroupCaller {
     /// A group of `count` requests, each with its place.
     pub(super) fn new(count: usize) -> (Self, impl Iterator<Item = GroupPlace>) {
-        let of = std::iter::repeat_with(|| GroupReply::Missing).take(count).collect();
-        let group = Arc::new(Group {
-            replies: Mutex::new(Replies { of, missing: count }),
-            is_closed: AtomicBool::new(false),
-            complete: Notify::new(),
-        });
+        let replies = Replies { new: Vec::new(), missing: count, is_closed: false };
+        let group = Arc::new(Group { replies: Mutex::new(replies), more: Notify::new() });
         let places = Arc::clone(&group);
         let place = move |place| GroupPlace { group: Some(Arc::clone(&places)), place };
         (Self(group), (0..count).map(place))
     }
 
-    /// Returns once no reply is missing.
-    pub(super) async fn complete(&self) {
-        while self.0.lock().missing > 0 {
-            self.0.complete.notified().await;
+    /// What has become of some requests, with their places, as soon as it is known; `None` once it was
+    /// said of all.
+    pub(super) async fn next(&self) -> Option<Vec<(usize, GroupReply)>> {
+        loop {
+            {
+                let mut replies = self.0.lock();
+                if !replies.new.is_empty() {
+                    return Some(std::mem::take(&mut replies.new));
+                }
+                if replies.missing == 0 {
+                    return None;
+                }
+            }
+            self.0.more.notified().await;
         }
     }
 
-    /// What has become of each request. Replies that come later are returned to the connection.
-    pub(super) fn close(&self) -> Vec<GroupReply> {
+    /// Gives up what is not there. Returns what has become of the others, as far as it was not said.
+    pub(super) fn close(&self) -> Vec<(usize, GroupReply)> {
         self.0.close()
     }
 }
@@ -81,20 +87,22 @@ impl Drop for GroupCaller {
 }
 
 impl Group {
-    fn close(&self) -> Vec<GroupReply> {
-        self.is_closed.store(true, Ordering::Release);
-        std::mem::take(&mut self.lock().of)
+    fn close(&self) -> Vec<(usize, GroupReply)> {
+        let mut replies = self.lock();
+        replies.is_closed = true;
+        std::mem::take(&mut replies.new)
     }
 
     /// Puts `reply` down at `place`; returns it if the caller has given up.
     fn put(&self, place: usize, reply: GroupReply) -> Result<(), GroupReply> {
         let mut replies = self.lock();
-        let Some(own) = replies.of.get_mut(place) else { return Err(reply) };
-        *own = reply;
-        replies.missing -= 1;
-        if replies.missing == 0 {
-            self.complete.notify_one();
+        if replies.is_closed {
+            return Err(reply);
         }
+        replies.new.push((place, reply));
+        replies.missing -= 1;
+        drop(replies);
+        self.more.notify_one();
         Ok(())
     }
 
@@ -106,7 +114,7 @@ impl Group {
 
 impl GroupPlace {
     pub(super) fn is_closed(&self) -> bool {
-        self.group.as_ref().is_none_or(|group| group.is_closed.load(Ordering::Acquire))
+        self.group.as_ref().is_none_or(|group| group.lock().is_closed)
     }
 
     /// Gives the reply; returns it if the caller has given up.
@@ -135,25 +143,40 @@ impl Drop for GroupPlace {
 mod tests {
     use std::future::Future;
     use std::pin::pin;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     use super::*;
 
-    fn is_complete(group: &GroupCaller) -> bool {
-        pin!(group.complete()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    /// Places, and numbers that stand for replies.
+    type New = Vec<(usize, Option<i64>)>;
+
+    /// What is new; `None`: nothing is.
+    fn new(group: &GroupCaller) -> Option<Option<New>> {
+        let number = |reply| match reply {
+            GroupReply::Here(Ok(Value::Int(number))) => Some(number),
+            _ => None,
+        };
+        match pin!(group.next()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => None,
+            Poll::Ready(new) => {
+                Some(new.map(|new| {
+                    new.into_iter().map(|(place, reply)| (place, number(reply))).collect()
+                }))
+            }
+        }
     }
 
     #[test]
-    fn a_group_is_complete_once_each_request_has_a_reply_or_was_let_fall() {
+    fn each_reply_is_there_at_once_and_the_end_comes_when_none_is_missing() {
         let (group, mut places) = GroupCaller::new(2);
         let (first, second) = (places.next().expect("two"), places.next().expect("two"));
+        assert_eq!(new(&group), None);
         second.send(Ok(Value::Int(2))).expect("it is waited for");
-        assert!(!is_complete(&group));
+        assert_eq!(new(&group), Some(Some(vec![(1, Some(2))])));
+        assert_eq!(new(&group), None);
         drop(first);
-        assert!(is_complete(&group));
-        let replies = group.close();
-        assert!(matches!(replies[0], GroupReply::Dropped), "{replies:?}");
-        assert!(matches!(replies[1], GroupReply::Here(Ok(Value::Int(2)))), "{replies:?}");
+        assert_eq!(new(&group), Some(Some(vec![(0, None)])), "it was let fall");
+        assert_eq!(new(&group), Some(None));
     }
 
     #[test]

@@ -166,32 +166,42 @@ impl ConnectionHandle {
         }
     }
 
-    /// The replies to `requests`, or why there are none by `deadline`. They are waited for together.
+    /// Tells `said` the reply to each of `requests` with its place as soon as it comes, or why there is
+    /// none by `deadline`. They are waited for together.
     pub(super) async fn call_each(
         &self,
         requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
         deadline: Instant,
-    ) -> Vec<Result<Value, RedisError>> {
-        let (group, places) = GroupCaller::new(requests.len());
-        let stages: Vec<_> = requests
-            .zip(places)
-            .map(|(request, place)| self.enqueue(request, ReplyTo::Group(place), deadline))
-            .collect();
-        let is_late = timeout_at(deadline, group.complete()).await.is_err();
-        let replies = group.close().into_iter().zip(stages);
-        let reply = |(reply, stage): (GroupReply, Result<Arc<Stage>, RedisError>)| {
-            let stage = stage?;
-            match reply {
-                GroupReply::Here(reply) => reply,
-                GroupReply::Missing if is_late && stage.give_up() => {
-                    Err(self.too_late(CallEffect::NotExecuted, deadline))
-                }
-                GroupReply::Missing => Err(self.too_late(CallEffect::Unknown, deadline)),
-                GroupReply::Dropped if stage.give_up() => Err(self.unavailable()),
-                GroupReply::Dropped => Err(RedisError::Lost),
+        said: &mut (impl FnMut(usize, Result<Value, RedisError>) + Send),
+    ) {
+        let count = requests.len();
+        let (group, places) = GroupCaller::new(count);
+        let mut stages = Vec::with_capacity(count);
+        for (place, (request, reply)) in requests.zip(places).enumerate() {
+            let queued = self.enqueue(request, ReplyTo::Group(reply), deadline);
+            stages.push(queued.map_err(|error| said(place, Err(error))).ok());
+        }
+        let mut hear = |place: usize, reply| {
+            let Some(stage) = stages[place].take() else { return };
+            let reply = match reply {
+                Some(GroupReply::Here(reply)) => reply,
+                Some(GroupReply::Dropped) if stage.give_up() => Err(self.unavailable()),
+                Some(GroupReply::Dropped) => Err(RedisError::Lost),
+                None if stage.give_up() => Err(self.too_late(CallEffect::NotExecuted, deadline)),
+                None => Err(self.too_late(CallEffect::Unknown, deadline)),
+            };
+            said(place, reply);
+        };
+        let hearing = async {
+            while let Some(replies) = group.next().await {
+                replies.into_iter().for_each(|(place, reply)| hear(place, Some(reply)));
             }
         };
-        replies.map(reply).collect()
+        if timeout_at(deadline, hearing).await.is_err() {
+            // From here on a reply is a late one. Some may have come in this very moment.
+            group.close().into_iter().for_each(|(place, reply)| hear(place, Some(reply)));
+            (0..count).for_each(|place| hear(place, None));
+        }
     }
 
     /// Puts `request` into the queue. Returns what says how far it has come.

@@ -55,7 +55,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -197,26 +198,33 @@ impl RedisClient {
         self.account(reply.and_then(bytes))
     }
 
-    /// What the script says about each of `asks`, in their order: as [`eval`](Self::eval), but waited for
-    /// together. In a cluster each goes to the server of its key.
-    ///
-    /// # Errors
-    /// As [`eval`](Self::eval), each on its own.
+    /// Tells `said` what the script says about each of `asks`, with its place, as soon as that is there: as
+    /// [`eval`](Self::eval), but waited for together. In a cluster each goes to the server of its key.
     pub async fn eval_each(
         &self,
         asks: Vec<ScriptArgs>,
         deadline: Instant,
-    ) -> Vec<Result<Bytes, RedisError>> {
+        said: &mut (impl FnMut(usize, Result<Bytes, RedisError>) + Send),
+    ) {
         let lanes = match &self.servers {
             Servers::Cluster(_) => {
-                return join_all(asks.into_iter().map(|ask| self.eval(ask, deadline))).await;
+                let asking = asks.into_iter().enumerate();
+                let asking = asking
+                    .map(|(place, ask)| async move { (place, self.eval(ask, deadline).await) });
+                let mut asking: FuturesUnordered<_> = asking.collect();
+                while let Some((place, reply)) = asking.next().await {
+                    said(place, reply);
+                }
+                return;
             }
             Servers::Standalone(servers) => &servers.lanes,
             Servers::Sentinel(servers) => &servers.lanes,
         };
         asks.iter().for_each(|_| self.counters.calls.add_one());
-        let replies = lanes.call_each(asks.into_iter().map(ServerRequest::script), deadline).await;
-        replies.into_iter().map(|reply| self.account(reply.and_then(bytes))).collect()
+        let mut hear = |place, reply: Result<Value, RedisError>| {
+            said(place, self.account(reply.and_then(bytes)));
+        };
+        lanes.call_each(asks.into_iter().map(ServerRequest::script), deadline, &mut hear).await;
     }
 
     /// What the script says about `ask`, which begins with a debt. The script notes at `noted`, a key in

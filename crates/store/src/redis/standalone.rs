@@ -69,13 +69,14 @@ impl ConnectionPool {
         self.pick().call(request, deadline).await
     }
 
-    /// The replies to `requests`, in their order, all over the next lane that serves calls.
+    /// Tells `said` the reply to each of `requests`, all over the next lane that serves calls.
     pub(super) async fn call_each(
         &self,
         requests: impl ExactSizeIterator<Item = ServerRequest> + Send,
         deadline: Instant,
-    ) -> Vec<Result<Value, RedisError>> {
-        self.pick().call_each(requests, deadline).await
+        said: &mut (impl FnMut(usize, Result<Value, RedisError>) + Send),
+    ) {
+        self.pick().call_each(requests, deadline, said).await;
     }
 
     /// Why a call that came now would be refused, if every lane that serves calls is full.

@@ -19,7 +19,8 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, join_all, ready};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use sluicegate_kernel::{Micros, Moment, RuleSet, Verdict, Window};
 use tokio::time::Instant;
 
@@ -238,31 +239,37 @@ impl RedisStore {
     async fn verdicts(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-    ) -> Vec<Result<Verdict, StoreError>> {
+        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+    ) {
         let deadline = self.client.deadline();
-        let (mut asks, mut unasked) = (Vec::with_capacity(requests.len()), Vec::new());
+        let (mut asks, mut places) = (Vec::with_capacity(requests.len()), Vec::new());
         for (place, (request, at)) in requests.iter().enumerate() {
             match self.first_ask(request, at, deadline).await {
-                Ok(ask) => asks.push(ask),
-                Err(error) => unasked.push((place, error)),
+                Ok(ask) => {
+                    asks.push(ask);
+                    places.push(place);
+                }
+                Err(error) => said(place, Err(error)),
             }
         }
-        let mut replies = self.client.eval_each(asks, deadline).await.into_iter();
-        let mut unasked = unasked.into_iter().peekable();
-        let verdicts = requests.iter().enumerate().map(|(place, (request, at))| {
-            if let Some((_, error)) = unasked.next_if(|(of, _)| *of == place) {
-                return Either::Left(ready(Err(error)));
-            }
-            let reply = replies.next().expect("there is one for each that was asked");
+        let mut again = FuturesUnordered::new();
+        let mut hear = |nth: usize, reply: Result<Bytes, RedisError>| {
+            let place = places[nth];
+            let (request, at) = &requests[place];
             let reply = reply.map(|reply| ScriptReply::decode(&reply, request.rules, request.verb));
             match reply {
-                Ok(Ok(ScriptReply::Verdict(verdict))) => Either::Left(ready(Ok(verdict))),
-                Err(error) => Either::Left(ready(Err(error.into()))),
+                Ok(Ok(ScriptReply::Verdict(verdict))) => said(place, Ok(verdict)),
+                Err(error) => said(place, Err(error.into())),
                 // Nothing was done: the way of a single request goes on from here.
-                Ok(_) => Either::Right(Box::pin(self.decide(request, at))),
+                Ok(_) => {
+                    again.push(async move { (place, Box::pin(self.decide(request, at)).await) });
+                }
             }
-        });
-        join_all(verdicts.collect::<Vec<_>>()).await
+        };
+        self.client.eval_each(asks, deadline, &mut hear).await;
+        while let Some((place, verdict)) = again.next().await {
+            said(place, verdict);
+        }
     }
 
     /// What the script is asked first about `request`.
@@ -492,8 +499,9 @@ impl Store for RedisStore {
     async fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-    ) -> Vec<Result<Verdict, StoreError>> {
-        self.verdicts(requests).await
+        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+    ) {
+        self.verdicts(requests, said).await;
     }
 
     async fn charge_and_decide(

@@ -48,7 +48,19 @@ async fn together(
     lines: &[Line],
     origin: RuleOrigin,
 ) -> Vec<Result<String, String>> {
-    store.decide_each(&requests(lines, origin)).await.into_iter().map(shown).collect()
+    verdicts(store, &requests(lines, origin)).await.into_iter().map(shown).collect()
+}
+
+async fn verdicts(
+    store: &RedisStore,
+    requests: &[(StoreRequest<'_>, Moment<'_>)],
+) -> Vec<Result<sluicegate_kernel::Verdict, StoreError>> {
+    let mut verdicts: Vec<_> = requests.iter().map(|_| None).collect();
+    let mut hear = |place: usize, said| {
+        assert!(verdicts[place].replace(said).is_none(), "each is said once");
+    };
+    store.decide_each(requests, &mut hear).await;
+    verdicts.into_iter().map(|said| said.expect("of each")).collect()
 }
 
 fn shown(said: Result<sluicegate_kernel::Verdict, StoreError>) -> Result<String, String> {
@@ -107,7 +119,7 @@ async fn what_is_asked_together_is_decided_as_one_after_the_other() {
 async fn nothing_is_nothing() {
     let server = need!(RedisServer::start(Options::default()).await);
     let store = connect(&server.url()).await;
-    assert!(store.decide_each(&[]).await.is_empty());
+    assert!(verdicts(&store, &[]).await.is_empty());
 }
 
 #[tokio::test]
@@ -119,10 +131,10 @@ async fn of_what_is_not_answered_it_is_unknown_whether_it_was_done() {
     store.ready().await.expect("it is there");
     let lines = lines(20);
     let origin = RuleOrigin::default();
-    store.decide_each(&requests(&lines[..2], origin)).await;
+    verdicts(&store, &requests(&lines[..2], origin)).await;
     proxy.set(Faults::black_hole()).await.expect("the proxy listens");
     let begun = tokio::time::Instant::now();
-    for said in store.decide_each(&requests(&lines[..2], origin)).await {
+    for said in verdicts(&store, &requests(&lines[..2], origin)).await {
         let error = said.expect_err("nobody answers");
         assert_eq!(error.executed(), sluicegate_store::Executed::Perhaps, "{error}");
     }
