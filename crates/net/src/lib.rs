@@ -2,7 +2,7 @@
 //!
 //! | module | what it does | feature |
 //! |---|---|---|
-//! | [`file`] | replaces a file as a whole, and keeps it over a power failure | |
+//! | [`mod@file`] | replaces a file as a whole, and keeps it over a power failure | |
 //! | [`tls`] | loads certificate authorities and configures TLS as a client | `tls` |
 //! | [`http`] | sends one request over one connection | `http` |
 

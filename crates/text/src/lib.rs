@@ -7,8 +7,8 @@
 //! | [`files`] | files up to a bound, and what changes when they do |
 //! | [`private`] | files with secrets, which other users must not be able to read |
 //! | [`store`] | the name of a store: `memory` or the URL of a Redis |
-//! | [`say`] | lines for a terminal, whose control characters are escaped |
-//! | [`words`] | numbers, instants and spans for people |
+//! | [`terminal`] | lines for a terminal, whose control characters are escaped |
+//! | [`human`] | numbers, instants and spans for people |
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic on a closed stream")]
 

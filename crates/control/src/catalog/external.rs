@@ -31,7 +31,7 @@ impl Catalog {
     /// session: all of it or nothing. `by` names the sign-in, which is used once.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::AccessDenied`] if it
+    /// [`Error::NotFound`] if there is no such account and none is to be made, [`Error::Denied`] if it
     /// may not sign in, [`Error::Taken`] if the name is another one's, [`Error::Invalid`] if it is none,
     /// [`Error::Conflict`] if the sign-in was used or this would be the first account and not be an
     /// administrator's, [`Error::TooMany`].

@@ -79,7 +79,7 @@ impl Catalog {
     /// session begins.
     ///
     /// # Errors
-    /// [`Error::AccessDenied`] if it was changed, or may not sign in any more.
+    /// [`Error::Denied`] if it was changed, or may not sign in any more.
     pub async fn sign_in(
         &self,
         by: &ChangeContext,

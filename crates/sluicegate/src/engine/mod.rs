@@ -200,7 +200,7 @@ impl<S, O: Observer> Engine<S, O> {
         self.clock.now()
     }
 
-    /// Whether it decides also while its store does not answer: see [`with_fallback`](Self::surviving).
+    /// Whether it decides also while its store does not answer: see [`with_fallback`](Self::with_fallback).
     pub const fn has_fallback(&self) -> bool {
         self.guard.is_some()
     }
