@@ -84,7 +84,7 @@ enum ImportCommand {
     RateLimiterInfo(catalog::LimiterInfoArgs),
 }
 
-/// Does what was said; the exit code is 1 where the command itself found something wrong.
+/// Runs the command. The exit code is 1 if the command itself found something wrong.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         CliCommand::Serve(args) => serve::run(&args),

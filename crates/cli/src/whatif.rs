@@ -46,7 +46,7 @@ pub(crate) fn run(args: &WhatifArgs) -> Result<ExitCode> {
     compare(&args.compare, today, new)
 }
 
-/// The policies of a document or a directory. Who may use them is not logged.
+/// The policies of a document or a directory, open to every app: a log does not name apps.
 fn of_files(path: &Path) -> Result<PolicySet> {
     let document = DocumentSource::new(path.to_owned()).load()?.document;
     Ok(PolicySet::new(document.for_every_app()))

@@ -1,7 +1,7 @@
 //! Whose requests are answered: the apps that tokens stand for.
 //!
 //! ```text
-//! wire ─▶ ListenerAuth of its address ─▶ Caller: a token, or whoever is believed ─▶ app of the request
+//! wire ─▶ ListenerAuth of its address ─▶ Caller: by token, or without one ─▶ app of the request
 //!           └▶ CallerError: which each wire says in its own words
 //! ```
 //!

@@ -45,7 +45,7 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
-/// A caller's place in a line. Whoever has one must give it to [`WaitQueue::leave`] in the end.
+/// A caller's place in a line. Its owner gives it to [`WaitQueue::leave`] in the end.
 #[derive(Debug, Default)]
 pub(crate) struct QueuePlace {
     ticket: Option<u64>,

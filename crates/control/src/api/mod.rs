@@ -122,7 +122,7 @@ impl Api {
         Self { changes: Arc::new(Changes::per_minute(changes, &self.clock)), ..self }
     }
 
-    /// What answers requests; the address of who asks is the request's extension [`ClientAddress`].
+    /// The router of the API. The extension [`ClientAddress`] of a request has the address of its client.
     pub fn router(&self) -> Router {
         let mut router = Router::new();
         for route in ROUTES {

@@ -139,7 +139,7 @@ impl StoreGuard {
         let asks: Vec<_> = asks.collect();
         let asking_together = async {
             let (mut answered, mut left) = (Vec::with_capacity(asks.len()), Vec::new());
-            // What was granted is known here as soon as it is said, and before anything is decided here.
+            // Grants are learned as they come, and before anything is decided without the store.
             let mut hear = |nth: usize, said| {
                 let (place, question) = (together[nth], questions[together[nth]]);
                 match said {

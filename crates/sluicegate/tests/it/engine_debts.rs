@@ -189,7 +189,7 @@ impl Node {
         (0..times).map(|_| self.ask(policy, at_ms).decision.granted()).sum()
     }
 
-    /// The same of as many requests that come together.
+    /// How many of as many requests pass that come together.
     fn passed_together(&self, policy: &str, times: usize, at_ms: u64) -> u64 {
         let requests = vec![Request::new(policy, Some(b"key"), CHECK); times];
         let turn = self.engine.turn_at(Micros::from_millis(at_ms));

@@ -135,7 +135,7 @@ async fn connection<S: Store + 'static>(
     }
 }
 
-/// Line the connection so that the client can read what was last written.
+/// Closes the connection so that the client can still read what was last written.
 async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let ending = async {
         stream.shutdown().await?;

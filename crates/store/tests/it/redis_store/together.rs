@@ -29,7 +29,7 @@ fn requests(lines: &[Line], origin: RuleOrigin) -> Vec<(StoreRequest<'_>, Moment
         .collect()
 }
 
-/// What is said one after the other.
+/// The verdicts of requests that are asked one after the other.
 async fn in_turn(
     store: &RedisStore,
     lines: &[Line],
@@ -42,7 +42,7 @@ async fn in_turn(
     said
 }
 
-/// What is said of all together.
+/// The verdicts of requests that are asked together.
 async fn together(
     store: &RedisStore,
     lines: &[Line],
