@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -113,13 +113,13 @@ pub(crate) fn tail(log: &Path) -> String {
 /// parent looks at the thread that started it, and tests have a thread each.
 fn spawn(mut command: Command) -> io::Result<Child> {
     type Job = Box<dyn FnOnce() + Send>;
-    static STARTER: OnceLock<Sender<Job>> = OnceLock::new();
+    static STARTER: OnceLock<SyncSender<Job>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
-        let (sender, jobs) = channel::<Job>();
+        let (sender, jobs) = sync_channel::<Job>(1);
         std::thread::spawn(move || jobs.into_iter().for_each(|job| job()));
         sender
     });
-    let (reply, child) = channel();
+    let (reply, child) = sync_channel(1);
     let job = Box::new(move || {
         reply.send(command.spawn()).expect("who asked waits for the answer");
     });

@@ -34,7 +34,7 @@ pub struct SqlServer {
 }
 
 /// Longest wait for a server that starts, and for a statement of the kit's.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Whose databases they are on PostgreSQL, and who is asked to be on MariaDB.
 const USER: &str = "root";
@@ -76,7 +76,7 @@ impl SqlServer {
         let spec = Spec { log: log.clone(), environment: Vec::new() };
         let [program, args @ ..] = &serve[..] else { unreachable!("a command has a program") };
         let mut process = Process::start(Path::new(program), args, spec)?;
-        until("the database answered", PATIENCE, async || {
+        until("the database answered", PATIENCE_MAX, async || {
             if process.ended() {
                 return Some(Err(Error::Start { log: tail(&log) }));
             }
@@ -84,7 +84,7 @@ impl SqlServer {
         })
         .await??;
         let server = Self { kind, port, _process: process, dir, databases: AtomicU32::new(0) };
-        until("the database took a statement", PATIENCE, async || server.say("SELECT 1").ok())
+        until("the database took a statement", PATIENCE_MAX, async || server.say("SELECT 1").ok())
             .await?;
         Ok(server)
     }

@@ -1,4 +1,5 @@
-//! Seams that the compiler does not hold: the arrows between modules, and the one place that asks stores.
+//! Seams that the compiler does not hold: the arrows between modules, the one place that asks stores, and
+//! bounds that have names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,18 @@ const WIRES: &[&str] = &["http", "resp", "rls"];
 const ASKS: &str = "crates/sluicegate/src/engine/turn.rs";
 const PASSES_ON: &str = "crates/server/src/store.rs";
 
+/// Calls that make something which could grow without end, and take its bound.
+const BOUNDED: &[&str] = &[
+    "mpsc::channel(",
+    "sync_channel(",
+    "broadcast::channel(",
+    "Semaphore::new(",
+    "DefaultBodyLimit::max(",
+];
+
+/// How the comment on a bound begins.
+const OF_BOUNDS: &[&str] = &["Most ", "Longest ", "Largest ", "Maximum ", "At most "];
+
 /// Where `files` go over a seam, one line each.
 pub fn problems(files: &[File]) -> Vec<String> {
     let sources: Vec<_> = files.iter().filter(|(path, _)| is_source(path)).collect();
@@ -29,9 +42,17 @@ pub fn problems(files: &[File]) -> Vec<String> {
         if asks && !is_store && path != ASKS {
             problems.push(format!("{path} asks a store past {ASKS}"));
         }
-        if code.contains("unbounded_channel") || code.contains("std::sync::mpsc::channel") {
+        if has_boundless_queue(&code) {
             problems.push(format!("{path} has a queue without a bound"));
         }
+        problems
+            .extend(bounds(&code).map(|bound| {
+                format!("{path}: `{bound}` is no constant whose name ends in `_MAX`")
+            }));
+        problems.extend(
+            misnamed(text)
+                .map(|name| format!("{path}: `{name}` is a bound whose name does not say `_MAX`")),
+        );
     }
     for (path, text) in &server {
         let Some(wire) = wire_of(path) else { continue };
@@ -47,6 +68,34 @@ pub fn problems(files: &[File]) -> Vec<String> {
         format!("modules of {SERVER} know one another in a circle: {}", circle.join(" -> "))
     }));
     problems
+}
+
+/// Whether `code` makes a queue that takes no bound; what carries one reply is none.
+fn has_boundless_queue(code: &str) -> bool {
+    let calls: Vec<_> = code.split("channel()").collect();
+    let made = calls.split_last().map_or(&[][..], |(_, before)| before);
+    code.contains("unbounded_channel") || made.iter().any(|before| !before.ends_with("oneshot::"))
+}
+
+/// Bounds in `code` that have no name: one reply is the only number that needs none.
+fn bounds(code: &str) -> impl Iterator<Item = &str> {
+    let given = BOUNDED.iter().flat_map(|call| code.split(call).skip(1));
+    let given = given.filter_map(|rest| rest.split([')', '}', ';']).next()).map(str::trim);
+    given.filter(|bound| !bound.is_empty() && !bound.ends_with("_MAX") && *bound != "1")
+}
+
+/// Constants of `text` whose comment says that they are a bound, and whose name does not.
+fn misnamed(text: &str) -> impl Iterator<Item = &str> {
+    let commented = text
+        .split("\n\n")
+        .flat_map(|part| part.split("/// ").skip(1).take(1).map(move |first| (first, part)));
+    let bounds =
+        commented.filter(|(first, _)| OF_BOUNDS.iter().any(|word| first.starts_with(word)));
+    bounds.filter_map(|(_, part)| {
+        let item = part.lines().map(str::trim_start).find(|line| !line.starts_with("//"))?;
+        let name = item.split_once("const ")?.1.split_once(':')?.0;
+        (!name.contains("_MAX") && !name.contains(' ') && !name.contains('(')).then_some(name)
+    })
 }
 
 /// Whether it is code that is shipped, and not a test.
@@ -180,8 +229,33 @@ mod tests {
 
     #[test]
     fn a_queue_without_a_bound_is_found() {
-        let text = "let (sender, receiver) = mpsc::unbounded_channel();\n";
-        let found = problems_of(&[("crates/store/src/redis/lane.rs", text)]);
-        assert_eq!(found, ["crates/store/src/redis/lane.rs has a queue without a bound"]);
+        for queue in ["mpsc::unbounded_channel()", "mpsc::channel()"] {
+            let text = format!("let (sender, receiver) = {queue};\n");
+            let found = problems_of(&[("crates/store/src/redis/lane.rs", &text)]);
+            assert_eq!(found, ["crates/store/src/redis/lane.rs has a queue without a bound"]);
+        }
+    }
+
+    #[test]
+    fn a_bound_without_a_name_is_found() {
+        for bound in ["1_024", "config.places", "PLACES"] {
+            let text = format!("let places = Semaphore::new({bound});\n");
+            let found = problems_of(&[("crates/control/src/places.rs", &text)]);
+            let problem = format!("`{bound}` is no constant whose name ends in `_MAX`");
+            assert_eq!(found, [format!("crates/control/src/places.rs: {problem}")]);
+        }
+        let text = "let places = Semaphore::new(PLACES_MAX);\nlet reply = mpsc::sync_channel(1);\n";
+        assert_eq!(problems_of(&[("crates/control/src/places.rs", text)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_bound_whose_name_does_not_say_so_is_found() {
+        let text =
+            "/// Most places at a time: each takes 64 KiB.\npub(crate) const PLACES: usize = 8;\n";
+        let found = problems_of(&[("crates/control/src/places.rs", text)]);
+        let problem = "`PLACES` is a bound whose name does not say `_MAX`";
+        assert_eq!(found, [format!("crates/control/src/places.rs: {problem}")]);
+        let text = text.replace("PLACES", "PLACES_MAX");
+        assert_eq!(problems_of(&[("crates/control/src/places.rs", &text)]), [""; 0]);
     }
 }

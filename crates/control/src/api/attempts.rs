@@ -36,7 +36,7 @@ const OF_ACCOUNT: (u64, u64) = (60, 60);
 const OF_SOURCE_A_MINUTE: u64 = 60;
 
 /// Longest time since a network or a browser signed in that it is known by, in milliseconds: 30 days.
-pub(super) const KNOWN_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
+pub(super) const KNOWN_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// Most networks that an account is known from, the latest first: home, work, a phone, a train. Guesses
 /// from each of them are counted for themselves, so more of them are more guesses.
@@ -110,7 +110,8 @@ impl Attempts {
     pub(super) fn of_known(
         &self,
         account: &str,
-        (source, browser): (&str, Option<&str>),
+        source: &str,
+        browser: Option<&str>,
         known: &RecentAddresses,
     ) -> Option<Attempt<'_>> {
         let network = network(source);
@@ -255,7 +256,7 @@ mod tests {
             session("f", "192.0.2.4"),
         ]);
         let is_let_in = |source, browser| {
-            attempts.of_known("ada", (source, browser), &known).is_some_and(|it| it.is_known)
+            attempts.of_known("ada", source, browser, &known).is_some_and(|it| it.is_known)
         };
         for source in ["2001:db8::77", "192.0.2.1", "192.0.2.3"] {
             assert!(is_let_in(source, None), "{source}");
@@ -264,7 +265,7 @@ mod tests {
         assert!(!is_let_in("10.0.0.1", None) && !is_let_in("10.0.0.1", Some("x")));
         // Where somebody guesses from the same network, the browser is known.
         (0..10).for_each(|_| {
-            attempts.of_known("ada", ("192.0.2.1", None), &known).unwrap().failed();
+            attempts.of_known("ada", "192.0.2.1", None, &known).unwrap().failed();
         });
         assert!(!is_let_in("192.0.2.1", None) && is_let_in("192.0.2.1", Some("f")));
     }

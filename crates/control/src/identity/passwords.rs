@@ -38,11 +38,10 @@ pub struct Passwords {
 
 impl Default for Passwords {
     fn default() -> Self {
-        let places = |count| Arc::new(Semaphore::new(count));
         Self {
-            computing: places(COMPUTED_MAX),
-            waiting: places(WAITING_MAX),
-            waiting_known: places(WAITING_KNOWN_MAX),
+            computing: Arc::new(Semaphore::new(COMPUTED_MAX)),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+            waiting_known: Arc::new(Semaphore::new(WAITING_KNOWN_MAX)),
         }
     }
 }

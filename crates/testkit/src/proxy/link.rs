@@ -75,7 +75,7 @@ impl Direction<'_> {
     /// Queues what comes until its end, which is queued as an empty chunk.
     async fn read(&self, mut from: ReadHalf<'_>, queue: mpsc::Sender<Chunk>) -> io::Result<()> {
         loop {
-            let mut bytes = vec![0; CHUNK_BYTES];
+            let mut bytes = vec![0; CHUNK_BYTES_MAX];
             let length = match from.read(&mut bytes).await {
                 // In a black hole a reset is lost like everything else.
                 Err(_) if self.loses() => 0,
@@ -144,7 +144,7 @@ impl Direction<'_> {
 
 /// Reads and forgets what `client` sends, also its end, for as long as the proxy stands.
 async fn lose(client: &mut TcpStream) {
-    let mut bytes = vec![0; CHUNK_BYTES];
+    let mut bytes = vec![0; CHUNK_BYTES_MAX];
     while client.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
 }
 
@@ -154,7 +154,7 @@ fn reset_when_dropped(stream: &TcpStream, reset: bool) {
 }
 
 /// Largest piece that is read at once.
-const CHUNK_BYTES: usize = 16 << 10;
+const CHUNK_BYTES_MAX: usize = 16 << 10;
 /// Chunks under way in one direction: with a delay of a second this lets 16 MB a second through.
 const CHUNKS_MAX: usize = 1_024;
 /// A limited connection sends its bytes in so many pieces a second.

@@ -52,7 +52,8 @@ fn measure(plan: &BenchPlan) -> Result<Report> {
     thread::scope(|scope| {
         let (mut waiting, mut loading) = (Vec::new(), Vec::new());
         for share in plan.shares() {
-            let ((ready, is_ready), (start, started)) = (mpsc::channel(), mpsc::channel());
+            let ((ready, is_ready), (start, started)) =
+                (mpsc::sync_channel(1), mpsc::sync_channel(1));
             loading.push(scope.spawn(move || load(plan, share, &ready, &started)));
             waiting.push((is_ready, start));
         }
@@ -77,7 +78,7 @@ fn measure(plan: &BenchPlan) -> Result<Report> {
 fn load(
     plan: &BenchPlan,
     connections: usize,
-    ready: &mpsc::Sender<Result<()>>,
+    ready: &mpsc::SyncSender<Result<()>>,
     started: &mpsc::Receiver<Schedule>,
 ) -> Option<BenchTally> {
     let (runtime, lines) = match prepare(plan, connections) {

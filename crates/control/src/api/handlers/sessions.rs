@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::access::{AccessDenied, Account, Action, Actor};
 use crate::api::Api;
-use crate::api::attempts::{Attempt, KNOWN_MS};
+use crate::api::attempts::{Attempt, KNOWN_MS_MAX};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{ChangeContext, KeptPassword, NewAccount, NewSession, is_account_name};
@@ -108,9 +108,8 @@ pub(in crate::api) async fn me(ask: ApiRequest) -> Result<ApiResponse, ApiProble
 
 pub(in crate::api) async fn sign_out(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let account = account(&ask)?;
-    let of = (account.id.as_str(), account.name.as_str());
     let session = ask.session.as_deref().unwrap_or_default();
-    ask.api.catalog.sign_out(&ask.by, of, Some(session)).await?;
+    ask.api.catalog.sign_out(&ask.by, &account.id, &account.name, Some(session)).await?;
     Ok(ApiResponse::done().cookie(None))
 }
 
@@ -118,7 +117,7 @@ pub(in crate::api) async fn sign_out_everywhere(
     ask: ApiRequest,
 ) -> Result<ApiResponse, ApiProblem> {
     let account = account(&ask)?;
-    ask.api.catalog.sign_out(&ask.by, (&account.id, &account.name), None).await?;
+    ask.api.catalog.sign_out(&ask.by, &account.id, &account.name, None).await?;
     Ok(ApiResponse::done().cookie(None))
 }
 
@@ -169,8 +168,8 @@ async fn attempt<'a>(ask: &'a ApiRequest, account: &str) -> Result<Attempt<'a>, 
     if used_up.is_of_place && browser.is_none() {
         return Err(used_up.into());
     }
-    let known = ask.api.catalog.known(account, ask.by.at - KNOWN_MS).await?;
-    let attempt = attempts.of_known(account, (source, browser), &known);
+    let known = ask.api.catalog.known(account, ask.by.at - KNOWN_MS_MAX).await?;
+    let attempt = attempts.of_known(account, source, browser, &known);
     attempt.ok_or_else(|| used_up.into())
 }
 

@@ -152,8 +152,8 @@ impl Provider {
         let asked = client.exchange_code(code).map_err(unbelievable)?;
         let asked = asked.set_pkce_verifier(PkceCodeVerifier::new(login.verifier.clone()));
         let answer = asked.request_async(&self.http).await.map_err(|error| match error {
-            RequestTokenError::Request(error) => away(error),
-            error @ RequestTokenError::ServerResponse(_) => SignInError::Code(told(&error)),
+            RequestTokenError::Request(error) => unavailable(error),
+            error @ RequestTokenError::ServerResponse(_) => SignInError::Code(error_chain(&error)),
             error => unbelievable(error),
         })?;
         let no_token = || SignInError::Unbelievable("no ID token in the response".to_owned());
@@ -204,7 +204,7 @@ impl Provider {
 
     async fn described(&self) -> Result<OidcClient, SignInError> {
         let described = CoreProviderMetadata::discover_async(self.issuer.clone(), &self.http).await;
-        let described = described.map_err(away)?;
+        let described = described.map_err(unavailable)?;
         let page = described.authorization_endpoint().as_str();
         if !is_safe_url(page) || (self.issuer.starts_with("https:") && !page.starts_with("https:"))
         {
@@ -264,15 +264,15 @@ fn is_unknown_key(error: &ClaimsVerificationError) -> bool {
 }
 
 fn unbelievable(error: impl StdError) -> SignInError {
-    SignInError::Unbelievable(told(&error))
+    SignInError::Unbelievable(error_chain(&error))
 }
 
-fn away(error: impl StdError) -> SignInError {
-    SignInError::Away(told(&error))
+fn unavailable(error: impl StdError) -> SignInError {
+    SignInError::Away(error_chain(&error))
 }
 
 /// An error with those that led to it, for the log, on one line. What was answered is not in them.
-fn told(error: &dyn StdError) -> String {
+fn error_chain(error: &dyn StdError) -> String {
     let mut told = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

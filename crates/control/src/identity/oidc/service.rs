@@ -24,6 +24,9 @@ const WAIT_MAX: Duration = Duration::from_secs(15);
 /// Longest code or state in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
 
+/// Most characters of an error code that are repeated: twice the longest of RFC 6749.
+const CODE_CHARS_MAX: usize = 50;
+
 /// What signs people in who are known elsewhere.
 pub struct Oidc {
     config: OidcProviderConfig,
@@ -134,7 +137,9 @@ impl Oidc {
         if let Some(error) = error {
             // The codes of RFC 6749 are such words.
             let words = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-            return Err(SignInError::Told(error.chars().filter(words).take(40).collect()));
+            return Err(SignInError::Told(
+                error.chars().filter(words).take(CODE_CHARS_MAX).collect(),
+            ));
         }
         let person = self.bounded(self.provider.person(&login, code, at)).await?;
         Ok(CompletedLogin { person, id: login.id, session: login.session })
