@@ -36,7 +36,9 @@ pub mod limits;
 pub mod num;
 pub mod param;
 pub mod ruleset;
+mod states;
 mod stored;
+mod verb;
 
 pub use algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Rule, SlidingCounter, SlidingLog,
@@ -45,4 +47,6 @@ pub use algorithm::{
 pub use decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry, Status, Window};
 pub use num::{Cost, Micros, Rate};
 pub use param::{Params, RangeError, Value};
-pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, States, Unsupported, Verb, Verdict};
+pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, Unsupported, Verdict};
+pub use states::States;
+pub use verb::Verb;

@@ -5,12 +5,14 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::{fmt, slice};
+use core::fmt;
 
 use crate::algorithm::{Rule, Scale, State};
 use crate::decision::{Ask, Decision, Left, Moment, Outcome, PermitId, Retry};
 use crate::limits::{COST_MAX, NAME_BYTES_MAX, RULES_MAX};
 use crate::num::{Cost, Micros};
+use crate::states::States;
+use crate::verb::Verb;
 
 /// A rule with the name that decisions report.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,85 +40,6 @@ pub enum Carry {
     Proportional,
     /// Every key starts anew.
     Reset,
-}
-
-/// What a key's rules remember, in the order of the rules. Empty: a key that was never seen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct States(Slots);
-
-/// One slot a rule. Most policies have one rule, whose state then lies here and not behind a pointer.
-#[derive(Clone, Debug, PartialEq)]
-enum Slots {
-    One(Option<State>),
-    Many(Vec<Option<State>>),
-}
-
-/// What a caller wants of a key's budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// Pass now or be refused.
-    Check {
-        /// Permits it takes.
-        cost: Cost,
-    },
-    /// Pass within `max_wait`, booking the future where the algorithm can.
-    Reserve {
-        /// Permits it takes.
-        cost: Cost,
-        /// Longest acceptable wait.
-        max_wait: Micros,
-    },
-    /// Take what there is, up to `cost`.
-    AtMost {
-        /// Permits it would like.
-        cost: Cost,
-    },
-    /// What a check would answer; changes nothing.
-    Peek {
-        /// Permits it would take.
-        cost: Cost,
-    },
-    /// Give permits back, never above full.
-    Refund {
-        /// Permits to give back.
-        cost: Cost,
-    },
-    /// Forget the key's usage.
-    Reset,
-    /// Check, and hold a permit of the policy's concurrency rules until it is released.
-    Acquire {
-        /// Permits it takes.
-        cost: Cost,
-        /// The name of the permit.
-        permit: PermitId,
-    },
-    /// Give a held permit back.
-    Release {
-        /// Its name.
-        permit: PermitId,
-    },
-    /// Hold a permit for another ttl.
-    Renew {
-        /// Its name.
-        permit: PermitId,
-    },
-}
-
-impl Verb {
-    /// What it is called.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Check { .. } => "check",
-            Self::Reserve { .. } => "reserve",
-            Self::AtMost { .. } => "at_most",
-            Self::Peek { .. } => "peek",
-            Self::Refund { .. } => "refund",
-            Self::Reset => "reset",
-            Self::Acquire { .. } => "acquire",
-            Self::Release { .. } => "release",
-            Self::Renew { .. } => "renew",
-        }
-    }
 }
 
 /// The answer of a whole set of rules.
@@ -220,7 +143,7 @@ impl RuleSet {
             Verb::Peek { cost } => {
                 let mut seen = states.clone();
                 self.rewind(&mut seen, at);
-                self.look(&seen, &Ask::check(cost), at)
+                self.peek(&seen, &Ask::check(cost), at)
             }
             Verb::Refund { cost } => self.refund(states, cost.get(), at),
             Verb::Reset => {
@@ -376,17 +299,14 @@ impl RuleSet {
     /// These states in 16 bytes; `None` if they say nothing, or if these rules do not
     /// [pack](Self::packs).
     pub fn pack(&self, states: &States) -> Option<u128> {
-        match &states.0 {
-            Slots::One(state) => state.as_ref()?.pack(),
-            Slots::Many(_) => None,
-        }
+        states.single()?.pack()
     }
 
     /// The states that [`pack`](Self::pack) of these rules made 16 bytes of; none at all if these
     /// rules do not [pack](Self::packs).
     pub fn unpack(&self, packed: u128) -> States {
         match &*self.rules {
-            [only] => States(Slots::One(only.rule.unpack(packed))),
+            [only] => States::one(only.rule.unpack(packed)),
             _ => States::default(),
         }
     }
@@ -462,7 +382,7 @@ impl RuleSet {
         self.verdict(states, joined, at)
     }
 
-    fn look(&self, states: &States, ask: &Ask, at: &Moment<'_>) -> Verdict {
+    fn peek(&self, states: &States, ask: &Ask, at: &Moment<'_>) -> Verdict {
         self.verdict(states, self.ask_all(states, ask, at), at)
     }
 
@@ -577,14 +497,7 @@ impl RuleSet {
     fn report(&self, states: &States, rule: usize, outcome: Outcome, at: &Moment<'_>) -> Verdict {
         let named = &self.rules[rule].rule;
         let state = states.as_slice().get(rule).and_then(Option::as_ref);
-        let status = named.status(state, &at.for_rule(rule));
-        let decision = Decision {
-            outcome,
-            limit: named.limit(),
-            remaining: status.remaining,
-            reset_after: status.reset_after,
-        };
-        Verdict { decision, rule }
+        Verdict { decision: named.report(state, outcome, &at.for_rule(rule)), rule }
     }
 }
 
@@ -597,55 +510,6 @@ enum Joined {
 
 const fn allow(granted: u64) -> Joined {
     Joined::Allow { granted, wait: Micros::ZERO, slowest: None }
-}
-
-impl States {
-    /// Whether no rule remembers anything.
-    pub fn is_empty(&self) -> bool {
-        self.as_slice().iter().all(Option::is_none)
-    }
-
-    /// Bytes that they take in memory, with what they point to.
-    pub fn bytes(&self) -> usize {
-        let slots = match &self.0 {
-            Slots::One(_) => 0,
-            Slots::Many(slots) => slots.capacity() * size_of::<Option<State>>(),
-        };
-        let behind = self.as_slice().iter().flatten().map(State::heap_bytes);
-        size_of::<Self>() + slots + behind.sum::<usize>()
-    }
-
-    pub(crate) fn of(mut slots: Vec<Option<State>>) -> Self {
-        Self(if slots.len() == 1 { Slots::One(slots.remove(0)) } else { Slots::Many(slots) })
-    }
-
-    /// One slot for each of `rules` rules.
-    fn fit(&mut self, rules: usize) {
-        if self.as_slice().len() != rules {
-            *self = Self::of(vec![None; rules]);
-        }
-    }
-
-    /// What each rule remembers, in the order of the rules; at most one slot if nothing is.
-    pub fn as_slice(&self) -> &[Option<State>] {
-        match &self.0 {
-            Slots::One(state) => slice::from_ref(state),
-            Slots::Many(states) => states,
-        }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [Option<State>] {
-        match &mut self.0 {
-            Slots::One(state) => slice::from_mut(state),
-            Slots::Many(states) => states,
-        }
-    }
-}
-
-impl Default for States {
-    fn default() -> Self {
-        Self(Slots::One(None))
-    }
 }
 
 /// Whether `name` names a policy, a rule or an app: 1..=128 bytes of `[a-z0-9._-]`.

@@ -6,7 +6,8 @@
 
 use alloc::vec::Vec;
 
-use crate::ruleset::{NamedRule, RuleSet, States};
+use crate::ruleset::{NamedRule, RuleSet};
+use crate::states::States;
 
 impl RuleSet {
     /// Appends `states`, at most [`STORED_BYTES_MAX`](crate::limits::STORED_BYTES_MAX) bytes; of a

@@ -311,3 +311,11 @@ algorithms! {
     SlidingLog,
     Concurrency,
 }
+
+impl Rule {
+    /// The answer `outcome`, with what is left of the budget.
+    pub fn report(&self, state: Option<&State>, outcome: Outcome, at: &Moment<'_>) -> Decision {
+        let Status { remaining, reset_after } = self.status(state, at);
+        Decision { outcome, limit: self.limit(), remaining, reset_after }
+    }
+}

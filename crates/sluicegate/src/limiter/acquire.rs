@@ -34,7 +34,7 @@ impl<C: Clock> RateLimiter<C> {
     /// # Panics
     /// Where it has to wait outside a tokio runtime with its timer enabled.
     pub async fn acquire(&self) -> Result<Duration, AcquireError> {
-        self.pass(Cost::ONE, None).await
+        self.acquire_within(Cost::ONE, None).await
     }
 
     /// Takes `permits`, all of them, waiting for them if need be, and says how long that took.
@@ -46,7 +46,7 @@ impl<C: Clock> RateLimiter<C> {
     /// # Panics
     /// Where it has to wait outside a tokio runtime with its timer enabled.
     pub async fn acquire_n(&self, permits: u32) -> Result<Duration, AcquireError> {
-        self.pass(Cost::new(permits.into())?, None).await
+        self.acquire_within(Cost::new(permits.into())?, None).await
     }
 
     /// Takes `permits`, waiting for up to `timeout`, and says how long that took. It gives up as soon
@@ -62,10 +62,14 @@ impl<C: Clock> RateLimiter<C> {
         permits: u32,
         timeout: impl Into<Micros>,
     ) -> Result<Duration, AcquireError> {
-        self.pass(Cost::new(permits.into())?, Some(timeout.into())).await
+        self.acquire_within(Cost::new(permits.into())?, Some(timeout.into())).await
     }
 
-    async fn pass(&self, cost: Cost, patience: Option<Micros>) -> Result<Duration, AcquireError> {
+    async fn acquire_within(
+        &self,
+        cost: Cost,
+        patience: Option<Micros>,
+    ) -> Result<Duration, AcquireError> {
         if self.passes_at_once(cost) {
             return Ok(Duration::ZERO);
         }

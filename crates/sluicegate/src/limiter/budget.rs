@@ -100,9 +100,7 @@ impl LimiterBudget {
 
     /// The answer `outcome` with what is left of the budget.
     pub(crate) fn decision(&self, outcome: Outcome, at: &Moment<'_>) -> Decision {
-        let status = self.rule.status(self.state.as_ref(), at);
-        let (remaining, reset_after) = (status.remaining, status.reset_after);
-        Decision { outcome, limit: self.rule.limit(), remaining, reset_after }
+        self.rule.report(self.state.as_ref(), outcome, at)
     }
 
     fn rewind(&mut self, at: &Moment<'_>) {
@@ -122,7 +120,7 @@ impl LimiterBudget {
     }
 
     /// What `close` would bring here, if the lane is open. Does not close it.
-    pub(crate) fn look(&self, lane: &FastPath) -> Option<Self> {
+    pub(crate) fn peek_closed(&self, lane: &FastPath) -> Option<Self> {
         let state = self.unfold(lane.full_at()?);
         Some(Self { rule: self.rule.clone(), state, ..*self })
     }

@@ -179,7 +179,7 @@ impl<C: Clock> RateLimiter<C> {
     /// What [`check`](Self::check) would answer; changes nothing.
     pub fn peek(&self, cost: Cost) -> Decision {
         let desk = lock(&self.desk);
-        let in_lane = desk.budget.look(&self.lane);
+        let in_lane = desk.budget.peek_closed(&self.lane);
         let budget = in_lane.as_ref().unwrap_or(&desk.budget);
         let (ask, now) = (Ask::check(cost), self.clock.now());
         refused_behind_line(&desk.line, budget, &ask, now).unwrap_or_else(|| budget.peek(&ask, now))
