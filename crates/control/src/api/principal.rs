@@ -2,6 +2,7 @@
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use sluicegate_net::headers::bearer;
 
 use super::Api;
 use super::problem::ApiProblem;
@@ -21,11 +22,9 @@ pub(super) struct Principal {
 ///
 /// # Errors
 /// 401 if what they show is not good (any more): they are not taken for nobody.
-pub(super) async fn who(api: &Api, head: &Parts) -> Result<Principal, ApiProblem> {
-    if let Some(given) = head.headers.get(header::AUTHORIZATION) {
-        let given = given.to_str().ok().and_then(|given| given.split_once(' '));
-        let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let token = token.map(|(_, token)| token.trim()).ok_or(AccessDenied::Unknown)?;
+pub(super) async fn authenticate(api: &Api, head: &Parts) -> Result<Principal, ApiProblem> {
+    if let Some(token) = bearer(&head.headers) {
+        let token = std::str::from_utf8(token).map_err(|_| AccessDenied::Unknown)?;
         return machine(api, token).await;
     }
     match cookie(&head.headers, COOKIE) {

@@ -12,7 +12,7 @@ use crate::access::AccessDenied;
 use crate::error::{Error, InvalidField};
 
 /// The media type of problems.
-const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
 
 /// Something went wrong.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl ApiProblem {
 
     /// It is not there now; come again in a second.
     #[cfg(feature = "oidc")]
-    pub(super) fn away(detail: impl Into<String>) -> Self {
+    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         Self { retry_after_s: Some(1), ..problem }
     }

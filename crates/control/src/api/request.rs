@@ -11,13 +11,16 @@ use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use sluicegate_net::headers::is_json;
 use tokio::time::timeout;
 
-use super::Api;
+use super::principal::Principal;
 use super::problem::ApiProblem;
 use super::table::Route;
+use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
-use crate::catalog::{ChangeContext, Page, Repeatable};
+use crate::audit::AuditTarget;
+use crate::catalog::{ChangeContext, Page, PolicyAt, Repeatable};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -83,17 +86,20 @@ pub(super) struct ListPage<T> {
 impl ApiRequest {
     pub(super) fn new(
         api: Api,
-        (actor, session, source): (Actor, Option<String>, String),
-        (route, params): (&Route, &RawPathParams),
+        principal: Principal,
+        route: &Route,
+        params: &RawPathParams,
         head: &Parts,
     ) -> Self {
+        let Principal { actor, session } = principal;
+        let source = head.extensions.get::<ClientAddress>().map_or("", |source| &source.0);
         let asked =
             if route.is_called_back { Ok(QueryParams::default()) } else { query(&head.uri) };
         let (query, wrong) = match asked {
             Ok(query) => (query, None),
             Err(wrong) => (QueryParams::default(), Some(wrong)),
         };
-        let mut by = ChangeContext::new(actor, &source, &query.reason, api.now());
+        let mut by = ChangeContext::new(actor, source, &query.reason, api.now());
         (by.dry_run, by.force) = (query.dry_run, query.force);
         let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self {
@@ -164,7 +170,9 @@ impl ApiRequest {
     pub(super) async fn audit_failed(&self, action: Action, app: Option<&str>, target: &str) {
         let Some(unnoted) = self.api.refused.turn(&self.by.actor.key()) else { return };
         let catalog = &self.api.catalog;
-        let noted = catalog.audit_denied_after(&self.by, action, (app, target), unnoted).await;
+        let noted = catalog
+            .audit_denied_after(&self.by, action, AuditTarget::new(app, target), unnoted)
+            .await;
         if let Err(error) = noted {
             tracing::error!("audit: {error}");
         }
@@ -183,6 +191,11 @@ impl ApiRequest {
     /// The app and the policy of the path.
     pub(super) fn policy(&self) -> (&str, &str) {
         (self.param("app"), self.param("policy"))
+    }
+
+    /// The same, as of `version`.
+    pub(super) fn policy_at(&self, version: i64) -> PolicyAt<'_> {
+        PolicyAt::new(self.param("app"), self.param("policy"), version)
     }
 
     /// What stands behind the `?`.
@@ -253,11 +266,8 @@ fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiProblem> {
     Ok(query)
 }
 
-/// A page in a browser can send other types unasked; JSON it cannot.
 fn require_json(headers: &HeaderMap) -> Result<(), ApiProblem> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media = given.and_then(|value| value.split(';').next()).map(str::trim);
-    if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
+    if is_json(headers) {
         return Ok(());
     }
     let detail = "content-type: expected `application/json`";

@@ -10,7 +10,6 @@ pub mod http;
 pub mod resp;
 pub mod rls;
 mod tls;
-pub(crate) mod token;
 
 use std::io;
 use std::num::NonZeroU32;

@@ -30,6 +30,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use sluicegate_net::headers::{JSON, bearer, is_json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -42,10 +43,10 @@ use super::openapi;
 use crate::authenticator::{Caller, CallerError, ListenerAuth};
 use crate::engine::ServerEngine;
 use crate::protocol::{Peer, Wire};
+use crate::wire::ServerContext;
 use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::TrustedPeers;
-use crate::wire::{ServerContext, token};
 use body::read;
 
 /// Largest head of a request, and what is buffered of a connection: four times what clients send
@@ -56,8 +57,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// connection is kept, which is longer than most clients keep theirs.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// What is sent as JSON, and as a problem.
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The media type of problems.
 const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
 
 /// Room for the header fields of most answers: the type, and what tells of the budget.
@@ -95,13 +95,13 @@ pub(crate) async fn serve(
     let hosts = Hosts::new(address.as_ref(), Arc::clone(&context.allowed_hosts));
     let handler = HttpHandler { engine: Arc::clone(engine), headers: *http_headers, listener_auth };
     let more = more(handler.listener_auth.clone());
-    let router = everything(&handler, Arc::clone(trusted_peers), more);
+    let router = router(&handler, Arc::clone(trusted_peers), more);
     let service = Arc::new(HttpService { handler, router, hosts });
     let connections = Arc::clone(engine.telemetry().connections(Wire::Http));
     let stopping = stop.clone();
-    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
+    accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, peer| {
         let slot = Arc::clone(stream.slot());
-        connections.during(decisions(Arc::clone(&service), stream, (peer, slot), stopping.clone()))
+        connections.during(decisions(Arc::clone(&service), stream, peer, slot, stopping.clone()))
     })
     .await
 }
@@ -110,7 +110,8 @@ pub(crate) async fn serve(
 async fn decisions(
     service: Arc<HttpService>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (peer, slot): (Peer, Arc<ConnectionSlot>),
+    peer: Peer,
+    slot: Arc<ConnectionSlot>,
     stop: CancellationToken,
 ) {
     let hosts = service.hosts.clone();
@@ -124,7 +125,8 @@ async fn decisions(
 
 /// Answers the requests of one connection, one after the other.
 pub(crate) async fn connection(
-    (router, hosts): (Router, Hosts),
+    router: Router,
+    hosts: Hosts,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     stop: CancellationToken,
 ) {
@@ -172,13 +174,13 @@ async fn answer(
 }
 
 /// All that this wire answers, and `more`.
-fn everything(handler: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
-    router(handler.clone())
-        .merge(auth::routes((&handler.engine, &handler.listener_auth), trusted, handler.headers))
+fn router(handler: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
+    decision_routes(handler.clone())
+        .merge(auth::routes(&handler.engine, &handler.listener_auth, trusted, handler.headers))
         .merge(more)
 }
 
-fn router(handler: HttpHandler) -> Router {
+fn decision_routes(handler: HttpHandler) -> Router {
     let mut router = Router::new();
     for operation in Operation::ALL {
         let asked =
@@ -264,14 +266,14 @@ async fn explain(
 impl HttpHandler {
     /// Who asks for `operation`, and may. This is known before anything is read of a body.
     fn caller(&self, operation: Operation, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let caller = self.listener_auth.admit(token::bearer(headers), || self.engine.inner().now());
+        let caller = self.listener_auth.authenticate(bearer(headers), || self.engine.core().now());
         let may = caller.and_then(|caller| caller.may(operation.scope()).map(|()| caller));
         may.map_err(|refused| self.refuse(refused))
     }
 
     /// What a caller is told who is not answered.
     fn refuse(&self, refused: CallerError) -> Problem {
-        self.listener_auth.note(refused).into()
+        self.listener_auth.count_refused(refused).into()
     }
 }
 
@@ -287,15 +289,8 @@ fn denies(operation: Operation, query: Option<&str>) -> Result<bool, Problem> {
     }
 }
 
-/// A page in a browser can send other types to a loopback server unasked; JSON it cannot.
 fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let given = headers.get(header::CONTENT_TYPE);
-    if given == Some(&JSON) {
-        return Ok(());
-    }
-    let given = given.and_then(|value| value.to_str().ok());
-    let media = given.and_then(|value| value.split(';').next()).map(str::trim);
-    if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
+    if is_json(headers) {
         return Ok(());
     }
     let detail = "content-type: expected `application/json`";

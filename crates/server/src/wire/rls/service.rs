@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use sluicegate::DecideError;
 use sluicegate_control::Scope;
+use sluicegate_net::headers::bearer;
 use sluicegate_policy::DescriptorTree;
 use tonic::{Request, Response, Status};
 
@@ -19,7 +20,6 @@ use crate::policies::InForce;
 use crate::protocol::Wire;
 use crate::trace::Parent;
 use crate::wire::headers::BudgetHeaders;
-use crate::wire::token;
 
 /// Decides what gateways ask, by descriptors, through the engine.
 #[derive(Debug)]
@@ -45,9 +45,9 @@ impl RlsHandler {
 
     /// Who asks, as `headers` say.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, RlsError> {
-        let now = || self.limits.in_force.engine().inner().now();
-        let caller = self.listener_auth.admit(token::bearer(headers), now);
-        caller.map_err(|refused| self.listener_auth.note(refused).into())
+        let now = || self.limits.in_force.engine().core().now();
+        let caller = self.listener_auth.authenticate(bearer(headers), now);
+        caller.map_err(|refused| self.listener_auth.count_refused(refused).into())
     }
 
     /// The trace that a gateway names in `headers`.
@@ -63,7 +63,7 @@ impl RlsHandler {
     ) -> Result<RateLimitResponse, RlsError> {
         let decided = self.limits.decide(caller, message).await;
         if let Err(RlsError::Caller(refused)) = decided {
-            self.listener_auth.note(refused);
+            self.listener_auth.count_refused(refused);
         }
         decided
     }

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::routing::any;
 use sluicegate::{BatchError, BatchOutcome, DecideError, Turn};
 use sluicegate_control::Scope;
+use sluicegate_net::headers;
 
 use super::codec::{
     AuthError, GatewayRequest, POLICIES_MAX, PolicyDecision, PolicyKey, Query, TOKEN, TrustedPeers,
@@ -24,7 +25,6 @@ use crate::store::AnyStore;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::codec::Problem;
 use crate::wire::http::serve::problem;
-use crate::wire::token;
 
 /// Where all policies are asked that guard the request.
 pub(in crate::wire::http) const AUTH: &str = "/v1/auth";
@@ -46,7 +46,8 @@ struct AuthHandler {
 
 /// What a router of HTTP takes to answer gateways. It must be told who asks: [`knowing`].
 pub(in crate::wire::http) fn routes(
-    (engine, listener_auth): (&Arc<ServerEngine>, &ListenerAuth),
+    engine: &Arc<ServerEngine>,
+    listener_auth: &ListenerAuth,
     trusted: Arc<TrustedPeers>,
     headers: BudgetHeaders,
 ) -> Router {
@@ -103,9 +104,10 @@ impl AuthHandler {
         let parent = self.engine.parent(&head.headers);
         let Query { deny, app } = Query::decode(head.uri.query().unwrap_or_default())?;
         let turn = self.engine.turn(Wire::Http);
-        let caller = self.listener_auth.admit(token::only(&head.headers, &TOKEN), || turn.now());
+        let caller =
+            self.listener_auth.authenticate(headers::only(&head.headers, &TOKEN), || turn.now());
         let caller = caller.and_then(|caller| caller.may(Scope::Check).map(|()| caller));
-        let refuse = |refused| AuthError::Refused(self.listener_auth.note(refused));
+        let refuse = |refused| AuthError::Refused(self.listener_auth.count_refused(refused));
         let caller = caller.map_err(refuse)?;
         let app = caller.app(app).map_err(refuse)?;
         if app.is_none() && self.listener_auth.has_tokens() {
@@ -132,7 +134,7 @@ impl AuthHandler {
     /// Counts a request without an app, and logs the first.
     #[cold]
     fn no_app(&self) -> AuthError {
-        self.listener_auth.note(CallerError::NoApp);
+        self.listener_auth.count_refused(CallerError::NoApp);
         if !self.told_no_app.swap(true, Ordering::Relaxed) {
             tracing::warn!("forward-auth: gateway request failed: {}", AuthError::NoApp);
         }

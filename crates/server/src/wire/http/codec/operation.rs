@@ -137,3 +137,30 @@ static BATCH: Form = Form {
     fields: &[Field::Checks, Field::Atomic],
     example: r#"{"checks":[{"policy":"p","key":"k"}]}"#,
 };
+
+#[cfg(test)]
+mod tests {
+    use sluicegate::{Cost, PermitId, Verb};
+
+    use super::*;
+    use crate::authenticator::scope_of;
+
+    #[test]
+    fn an_operation_wants_the_scope_of_its_verb() {
+        let (cost, permit) = (Cost::ONE, PermitId(1));
+        for verb in [
+            Verb::Check { cost },
+            Verb::AtMost { cost },
+            Verb::Peek { cost },
+            Verb::Refund { cost },
+            Verb::Reset,
+            Verb::Acquire { cost, permit },
+            Verb::Renew { permit },
+            Verb::Release { permit },
+        ] {
+            let path = format!("/v1/{}", verb.name());
+            let operation = Operation::ALL.into_iter().find(|operation| operation.path() == path);
+            assert_eq!(operation.map(Operation::scope), Some(scope_of(&verb)), "{path}");
+        }
+    }
+}

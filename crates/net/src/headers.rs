@@ -1,6 +1,9 @@
-//! Tokens in header fields.
+//! What servers read in the header fields of a request: tokens, and the type of its body.
 
-use axum::http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// The media type of JSON.
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What stands before a token in `Authorization`.
 const SCHEME: &[u8] = b"bearer ";
@@ -10,7 +13,7 @@ const NONE: &[u8] = b"";
 
 /// The token that `headers` show as `Authorization: Bearer TOKEN`; of a field that is no such thing,
 /// what no token is.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+pub fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let shown = only(headers, &header::AUTHORIZATION)?;
     Some(match shown.split_at_checked(SCHEME.len()) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => token.trim_ascii(),
@@ -19,17 +22,42 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// What `headers` show in a field of that name, if they do; what no token is, if they do twice.
-pub(crate) fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+pub fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
     let mut fields = headers.get_all(name).iter();
     let first = fields.next()?;
     Some(if fields.next().is_none() { first.as_bytes() } else { NONE })
 }
 
+/// Whether `headers` say that the body is JSON. A page in a browser can send other types to a server
+/// unasked; JSON it cannot.
+pub fn is_json(headers: &HeaderMap) -> bool {
+    let given = headers.get(header::CONTENT_TYPE);
+    if given == Some(&JSON) {
+        return true;
+    }
+    let given = given.and_then(|value| value.to_str().ok());
+    let media = given.and_then(|value| value.split(';').next()).map(str::trim);
+    media.is_some_and(|media| media.eq_ignore_ascii_case("application/json"))
+}
+
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
+
+    #[test]
+    fn json_is_known_with_its_parameters_and_in_any_case() {
+        for (given, expected) in [
+            (None, false),
+            (Some("application/json"), true),
+            (Some("Application/JSON; charset=utf-8"), true),
+            (Some("text/plain"), false),
+            (Some("application/json-patch+json"), false),
+            (Some("text/plain; application/json"), false),
+        ] {
+            let given = given.map(|given| (header::CONTENT_TYPE, HeaderValue::from_static(given)));
+            assert_eq!(is_json(&given.into_iter().collect()), expected);
+        }
+    }
 
     #[test]
     fn a_token_stands_behind_its_scheme_and_is_shown_once() {
