@@ -34,6 +34,7 @@ mod summary;
 pub mod whatif;
 
 use std::io::{self, ErrorKind, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -53,9 +54,6 @@ use sluicegate_text::human::{self, Era};
 use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal;
 use source::{InputLine, LineReader};
-
-/// Lines between two looks at the progress: seldom enough not to be felt.
-const LINES_PER_LOOK: u64 = 8_192;
 
 /// What can be said to `sluicegate replay`.
 #[derive(Debug, clap::Args)]
@@ -166,9 +164,11 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let elapsed = MonotonicClock.now().since(begin);
     if let Err(error) = &read {
         let line = source.line_number();
-        terminal::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
+        terminal::print_error_line(format_args!(
+            "error: {input}: cannot read past line {line}: {error}"
+        ));
     }
-    tell(args, &session, (format, read.is_ok()), picture)?;
+    print_summary(args, &session, format, read.is_ok(), picture)?;
     print_speed(session.tally.events(), elapsed);
     let is_bad = read.is_err() || (format == InputFormat::Jsonl && session.tally.errors > 0);
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -179,27 +179,20 @@ fn read_all(
     session: &mut ReplaySession,
     mut logs: Option<&mut Logs>,
 ) -> io::Result<()> {
-    let read = loop {
-        let number = source.line_number() + 1;
-        if number.is_multiple_of(LINES_PER_LOOK) {
-            session.progress.read(source.bytes_read());
-        }
-        match source.next_line() {
-            Ok(Some(InputLine::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
-            Ok(Some(InputLine::Bytes(bytes))) => match &mut logs {
-                Some(logs) => logs.line(number, bytes, session),
-                None => session.event(number, bytes),
-            },
-            Ok(Some(InputLine::TooLong)) => {
-                session.failed(number, None, &error::EventError::LongLine);
+    let read = source.each_line(
+        session,
+        |session| &session.progress,
+        |session, number, line| {
+            match (line, &mut logs) {
+                (InputLine::Bytes(bytes), Some(logs)) => logs.line(number, bytes, session),
+                (InputLine::Bytes(bytes), None) => session.event(number, bytes),
+                (InputLine::TooLong, _) => {
+                    session.failed(number, None, &error::EventError::LongLine);
+                }
             }
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-        if session.is_stuck() {
-            break Ok(());
-        }
-    };
+            if session.is_stuck() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        },
+    );
     if let Some(logs) = logs {
         logs.finish(session);
     }
@@ -207,10 +200,11 @@ fn read_all(
 }
 
 /// The summary and the picture. The input was of `format`, and read to its end if it is `complete`.
-fn tell(
+fn print_summary(
     args: &ReplayArgs,
     session: &ReplaySession,
-    (format, complete): (InputFormat, bool),
+    format: InputFormat,
+    complete: bool,
     picture: Option<Box<dyn Write>>,
 ) -> Result<()> {
     let summary = session.tally.summary(complete);
@@ -224,7 +218,7 @@ fn tell(
         serde_json::to_writer_pretty(&mut text, &summary)?;
         text.push(b'\n');
     } else {
-        summary.write(&mut text, &input, (era, bad))?;
+        summary.write(&mut text, &input, era, bad)?;
     }
     let written = if args.decisions.as_deref().is_some_and(is_dash) {
         terminal::unless_closed(io::stderr().write_all(&text))
@@ -245,7 +239,9 @@ fn print_speed(events: u64, elapsed: Micros) {
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
     let (events, per_second) = (human::thousands(events), human::thousands(per_second));
     let elapsed = human::span(elapsed);
-    terminal::note(format_args!("replayed {events} events in {elapsed}: {per_second} events/s"));
+    terminal::print_error_line(format_args!(
+        "replayed {events} events in {elapsed}: {per_second} events/s"
+    ));
 }
 
 /// The format of an input that begins with `head`: that of the first line which is one or the

@@ -38,7 +38,7 @@ impl Progress {
     pub(crate) fn problem(&mut self, line: u64, problem: &str) {
         self.problems += 1;
         if self.problems <= TOLD_MAX {
-            self.say(&format!("{}:{line}: {problem}", self.input));
+            self.print_line(&format!("{}:{line}: {problem}", self.input));
         }
     }
 
@@ -47,12 +47,12 @@ impl Progress {
         self.bar.finish_and_clear();
         if self.problems > TOLD_MAX {
             let more = sluicegate_text::human::thousands(self.problems - TOLD_MAX);
-            self.say(&format!("{}: and {more} more", self.input));
+            self.print_line(&format!("{}: and {more} more", self.input));
         }
     }
 
-    fn say(&self, line: &str) {
-        self.bar.suspend(|| terminal::note(line));
+    fn print_line(&self, line: &str) {
+        self.bar.suspend(|| terminal::print_error_line(line));
     }
 }
 

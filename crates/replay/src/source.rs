@@ -6,13 +6,19 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::progress::Progress;
+
 /// Longest line. A request body is as long at most, and a policy document fits.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Lines between two looks at the progress: seldom enough not to be felt.
+const LINES_PER_LOOK: u64 = 8_192;
 
 /// What is read at a time: large enough that system calls are not felt, and room for a few lines.
 const BUFFER_BYTES: usize = 2 * LINE_BYTES_MAX;
@@ -23,6 +29,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The lines of an input, and how much of it has been read.
 pub(crate) struct LineReader {
     lines: Lines<Box<dyn Read>>,
+    /// As they lie in the file: compressed, if it is.
     bytes_read: Rc<Cell<u64>>,
     bytes: Option<u64>,
 }
@@ -68,12 +75,31 @@ impl LineReader {
         Ok(Self { lines: Lines::new(input), bytes_read, bytes })
     }
 
-    /// The next line; `None` at the end.
+    /// Hands every line that is not blank to `take`, with its number, until the end or until `take` says
+    /// to stop. Tells `progress` now and then how much has been read.
     ///
     /// # Errors
-    /// Those of reading. A line that the error cut short is not returned.
-    pub(crate) fn next_line(&mut self) -> io::Result<Option<InputLine<'_>>> {
-        self.lines.next_line()
+    /// Those of reading. A line that the error cut short is not handed on.
+    pub(crate) fn each_line<T>(
+        &mut self,
+        taker: &mut T,
+        progress: impl Fn(&T) -> &Progress,
+        mut take: impl FnMut(&mut T, u64, InputLine<'_>) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        loop {
+            let number = self.lines.number + 1;
+            if number.is_multiple_of(LINES_PER_LOOK) {
+                progress(taker).read(self.bytes_read.get());
+            }
+            let flow = match self.lines.next_line()? {
+                None => return Ok(()),
+                Some(InputLine::Bytes(bytes)) if bytes.trim_ascii().is_empty() => continue,
+                Some(line) => take(taker, number, line),
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
     }
 
     /// What the input begins with: [`LINE_BYTES_MAX`] or a little more, unless it ends before. Call
@@ -96,11 +122,6 @@ impl LineReader {
     /// The number of the line that came last, from 1.
     pub(crate) fn line_number(&self) -> u64 {
         self.lines.number
-    }
-
-    /// Bytes that have been read, as they lie in the file (compressed, if it is).
-    pub(crate) fn bytes_read(&self) -> u64 {
-        self.bytes_read.get()
     }
 
     /// The size of the file; `None` for a pipe.
@@ -210,7 +231,7 @@ mod tests {
     fn read(bytes: Vec<u8>) -> (Vec<String>, Option<ErrorKind>) {
         let (mut source, mut lines) = (source(bytes), Vec::new());
         loop {
-            match source.next_line() {
+            match source.lines.next_line() {
                 Ok(Some(InputLine::Bytes(line))) => {
                     lines.push(String::from_utf8_lossy(line).into());
                 }
@@ -256,7 +277,7 @@ mod tests {
         assert!(
             source.peek().len() >= LINE_BYTES_MAX && text.as_bytes().starts_with(source.peek())
         );
-        assert_eq!(source.next_line().unwrap(), Some(InputLine::Bytes(b"a")));
+        assert_eq!(source.lines.next_line().unwrap(), Some(InputLine::Bytes(b"a")));
         assert_eq!(super::tests::source(b"a".to_vec()).peek(), b"a");
     }
 

@@ -249,7 +249,8 @@ impl Summary {
         &self,
         out: &mut dyn Write,
         input: &str,
-        (era, bad): (Era, &str),
+        era: Era,
+        bad: &str,
     ) -> io::Result<()> {
         write!(out, "{}: ", one_line(input))?;
         match self.first_at_us.zip(self.last_at_us) {

@@ -13,6 +13,7 @@ mod print;
 mod tally;
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,7 +30,7 @@ use super::logs::{GuardedLine, LineGuard};
 use super::progress::Progress;
 use super::reorder::Reorder;
 use super::source::{InputLine, LineReader};
-use super::{LINES_PER_LOOK, combined, window};
+use super::{combined, window};
 use tally::WhatifTally;
 
 /// How two sets of policies are compared.
@@ -102,27 +103,27 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     let read = sides.read(&mut source);
     if let Err(error) = &read {
         let line = source.line_number();
-        terminal::note(format_args!("error: {input}: cannot read past line {line}: {error}"));
+        terminal::print_error_line(format_args!(
+            "error: {input}: cannot read past line {line}: {error}"
+        ));
     }
-    print::tell(&sides.tally.summary(read.is_ok()), &super::title(&args.log), args.output)?;
+    print::print(&sides.tally.summary(read.is_ok()), &super::title(&args.log), args.output)?;
     Ok(if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Sides {
     fn read(&mut self, source: &mut LineReader) -> io::Result<()> {
-        let read = loop {
-            let number = source.line_number() + 1;
-            if number.is_multiple_of(LINES_PER_LOOK) {
-                self.progress.read(source.bytes_read());
-            }
-            match source.next_line() {
-                Ok(Some(InputLine::Bytes(bytes))) if bytes.trim_ascii().is_empty() => {}
-                Ok(Some(InputLine::Bytes(bytes))) => self.line(number, bytes),
-                Ok(Some(InputLine::TooLong)) => self.failed(number, &EventError::LongLine),
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
+        let read = source.each_line(
+            self,
+            |sides| &sides.progress,
+            |sides, number, line| {
+                match line {
+                    InputLine::Bytes(bytes) => sides.line(number, bytes),
+                    InputLine::TooLong => sides.failed(number, &EventError::LongLine),
+                }
+                ControlFlow::Continue(())
+            },
+        );
         while let Some((at, waiting)) = self.reorder.pop() {
             self.decide(at, &waiting);
         }

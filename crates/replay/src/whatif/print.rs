@@ -10,7 +10,7 @@ use sluicegate_text::terminal::{self, OutputFormat, one_line};
 use super::tally::{AffectedKey, NamedPolicy, WhatifSummary};
 
 /// Tells it of the log called `input`.
-pub(super) fn tell(summary: &WhatifSummary, input: &str, output: OutputFormat) -> Result<()> {
+pub(super) fn print(summary: &WhatifSummary, input: &str, output: OutputFormat) -> Result<()> {
     let mut text = Vec::new();
     match output {
         OutputFormat::Text => write(&mut text, summary, input)?,
