@@ -48,8 +48,9 @@ pub(super) struct ActiveConnection<'a> {
     /// Since when something has been in flight, as far as is not accounted for yet, and the calls that
     /// came back since.
     busy: (Instant, usize),
-    /// Whether the script is being loaded again; decisions wait behind it.
-    reloading: bool,
+    /// While the script is being loaded again, how many calls wait for it that were sent before: they are
+    /// the first of those that wait, in the order in which they were sent.
+    reloading: Option<usize>,
 }
 
 type InFlight = Pin<Box<dyn Future<Output = PacketReply> + Send>>;
@@ -96,7 +97,7 @@ impl<'a> ActiveConnection<'a> {
             flying: 0,
             heard_at: Instant::now(),
             busy: (Instant::now(), 0),
-            reloading: false,
+            reloading: None,
         }
     }
 
@@ -116,7 +117,7 @@ impl<'a> ActiveConnection<'a> {
                     return Err(ConnectError::Moved { address: self.connection.address.clone() });
                 }
                 Some(landing) = self.flights.next(), if !self.flights.is_empty() => {
-                    self.land(landing)?;
+                    self.finish_packet(landing)?;
                 }
                 () = self.connection.driver.ended() => {
                     return Err(ConnectError::Broken { address: self.connection.address.clone() });
@@ -144,7 +145,7 @@ impl<'a> ActiveConnection<'a> {
     }
 
     fn may_send(&self) -> bool {
-        !self.reloading && self.flights.len() < FLIGHTS_MAX
+        self.reloading.is_none() && self.flights.len() < FLIGHTS_MAX
     }
 
     /// Sends what is to be given back, and what waits.
@@ -165,15 +166,15 @@ impl<'a> ActiveConnection<'a> {
             }
             self.setup.counters.batches.add_one();
             let packet = batch::pack(&self.setup.script, &calls);
-            self.fly(PacketContent::Calls(calls), packet);
+            self.send_packet(PacketContent::Calls(calls), packet);
         }
     }
 
-    fn fly(&mut self, cargo: PacketContent, packet: Packet) {
+    fn send_packet(&mut self, cargo: PacketContent, packet: Packet) {
         let (connection, now) = (self.connection.commands.clone(), Instant::now());
         if self.flights.is_empty() {
             self.busy = (now, 0);
-            self.load.asked(now);
+            self.load.record_call(now);
         }
         self.sent_at.push_back(now);
         self.flying += cargo.calls();
@@ -183,19 +184,19 @@ impl<'a> ActiveConnection<'a> {
         }));
     }
 
-    fn land(&mut self, landing: PacketReply) -> Result<(), ConnectError> {
+    fn finish_packet(&mut self, landing: PacketReply) -> Result<(), ConnectError> {
         let PacketReply { cargo, reply } = landing;
         let (now, calls) = (Instant::now(), cargo.calls());
         if let Some(sent) = self.sent_at.pop_front()
             && reply.is_ok()
         {
-            self.load.heard((sent, self.heard_at, now));
+            self.load.record_reply(sent, self.heard_at, now);
         }
         self.busy.1 += calls;
         self.flying -= calls;
         let is_over = now.duration_since(self.busy.0) >= self.setup.deadline / 4;
         if self.flights.is_empty() || is_over {
-            self.load.worked_off(self.busy.1, (self.busy.0, now));
+            self.load.worked_off(self.busy.1, self.busy.0, now);
             self.busy = (now, 0);
         }
         self.load.turned(now);
@@ -218,7 +219,7 @@ impl<'a> ActiveConnection<'a> {
             (PacketContent::Reload, Some(refusal)) => {
                 return Err(ConnectError::Refused { address: address(), refusal });
             }
-            (PacketContent::Reload, None) => self.reloading = false,
+            (PacketContent::Reload, None) => self.reloading = None,
             (PacketContent::Ping, _) => {}
         }
         Ok(())
@@ -229,19 +230,20 @@ impl<'a> ActiveConnection<'a> {
         let script = calls.first().map_or(self.setup.script, |call| call.script(self.setup.script));
         let (again, tired): (Vec<_>, Vec<_>) =
             calls.into_iter().partition(|call| call.repeats < REPEATS_MAX);
-        for mut call in again.into_iter().rev() {
+        if self.reloading.is_none() {
+            self.setup.counters.script_reloads.add_one();
+            let packet = Packet::One(load(&script));
+            self.send_packet(PacketContent::Reload, packet);
+        }
+        let waiting = self.reloading.get_or_insert(0);
+        for mut call in again {
             call.repeats += 1;
             call.stage.call_back();
-            self.waiting.push_front(call);
+            self.waiting.insert(*waiting, call);
+            *waiting += 1;
         }
         for call in tired {
             call.finish(Ok(reply.clone()));
-        }
-        if !self.reloading {
-            self.reloading = true;
-            self.setup.counters.script_reloads.add_one();
-            let packet = Packet::One(load(&script));
-            self.fly(PacketContent::Reload, packet);
         }
     }
 
@@ -257,7 +259,7 @@ impl<'a> ActiveConnection<'a> {
                 Err(ConnectError::Silent { address, silence: silence_max })
             }
             None if now.duration_since(self.heard_at) > IDLE_MAX => {
-                self.fly(PacketContent::Ping, Packet::One(redis::cmd("PING")));
+                self.send_packet(PacketContent::Ping, Packet::One(redis::cmd("PING")));
                 Ok(())
             }
             _ => Ok(()),

@@ -1,6 +1,7 @@
 //! A server that says what the test wants: for replies that a real one gives only in bad hours.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -100,6 +101,31 @@ async fn a_script_that_is_never_there_is_given_up_after_3_repeats() {
     assert_eq!(error.outcome(), CallEffect::NotExecuted);
     assert_eq!(fake.count("EVALSHA"), 4);
     assert!(fake.count("SCRIPT LOAD") >= 4, "once at first, and once before each repeat");
+}
+
+#[tokio::test]
+async fn calls_that_were_in_flight_when_the_script_was_lost_are_repeated_in_their_order() {
+    let loads = AtomicUsize::new(0);
+    let fake = Fake::start(move |command| {
+        if command.starts_with("SCRIPT LOAD") {
+            loads.fetch_add(1, Ordering::Relaxed);
+        }
+        match loads.load(Ordering::Relaxed) {
+            0 | 1 => or_load(command, "-NOSCRIPT No matching script.\r\n"),
+            _ => or_load(command, &bulk("1")),
+        }
+    })
+    .await;
+    let options = "connections=1&joined_max=1&deadline_ms=2000";
+    let client = connect(&format!("redis://{}?{options}", fake.address)).await;
+    let keys = ["a", "b", "c", "d"];
+    let counts = futures_util::future::join_all(keys.map(|key| count(&client, key))).await;
+    assert_eq!(counts, vec![Ok(1); keys.len()]);
+    let asked = fake.asked.lock().expect("no test panics with the lock").clone();
+    let evals = asked.iter().filter(|command| command.starts_with("EVALSHA"));
+    let order: Vec<_> = evals.filter_map(|command| command.split(' ').nth(3)).collect();
+    let once = ["sg:a", "sg:b", "sg:c", "sg:d"];
+    assert_eq!(order, [once, once].concat());
 }
 
 #[tokio::test]
