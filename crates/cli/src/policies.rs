@@ -21,7 +21,7 @@ pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            errors.iter().for_each(|error| terminal::note(format_args!("{error}")));
+            errors.iter().for_each(|error| terminal::print_error_line(format_args!("{error}")));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -38,10 +38,9 @@ pub(crate) fn print_schema() -> Result<ExitCode> {
 /// `sluicegate import envoy`: prints the policies, or with `descriptors` the tree that leads to them.
 pub(crate) fn print_import(configuration: &Configuration, descriptors: bool) -> Result<ExitCode> {
     let import = configuration.checked_import()?;
-    import
-        .notes
-        .iter()
-        .for_each(|note| terminal::note(format_args!("note: {}", terminal::escaped(note))));
+    import.notes.iter().for_each(|note| {
+        terminal::print_error_line(format_args!("note: {}", terminal::escaped(note)));
+    });
     let text = if descriptors { import.descriptors } else { import.policies };
     terminal::print(text.as_bytes()).context("standard output")?;
     Ok(ExitCode::SUCCESS)

@@ -61,6 +61,38 @@ pub struct AuditEntry {
     pub hash: String,
 }
 
+/// What an entry of the audit log is about: something of an app, or of none.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditTarget<'a> {
+    app: Option<&'a str>,
+    name: &'a str,
+}
+
+impl<'a> AuditTarget<'a> {
+    /// What is called `name` and belongs to `app`.
+    pub const fn of(app: &'a str, name: &'a str) -> Self {
+        Self { app: Some(app), name }
+    }
+
+    /// What is called `name` and belongs to no app.
+    pub const fn alone(name: &'a str) -> Self {
+        Self { app: None, name }
+    }
+
+    /// What is called `name`, and the app that it belongs to if there is one.
+    pub const fn new(app: Option<&'a str>, name: &'a str) -> Self {
+        Self { app, name }
+    }
+
+    pub(crate) const fn app(&self) -> Option<&'a str> {
+        self.app
+    }
+
+    pub(crate) const fn name(&self) -> &'a str {
+        self.name
+    }
+}
+
 /// What is noted of a change.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditEvent {

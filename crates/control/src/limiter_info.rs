@@ -42,7 +42,7 @@ impl LimiterInfo {
             let problem = format!("expected `mysql://…`, found `{}:…`", url.kind());
             return Err(Error::Database(problem));
         }
-        let db = Db::look(url).await?;
+        let db = Db::open_read_only(url).await?;
         let sql = "SELECT CAST(name AS CHAR), CAST(apps AS CHAR), CAST(max_permits AS CHAR), \
                    CAST(rate AS CHAR), CAST(created_by AS CHAR), CAST(updated_by AS CHAR) \
                    FROM rate_limiter_info ORDER BY name LIMIT ?";

@@ -181,7 +181,7 @@ impl ListenerAuth {
     /// # Errors
     /// [`CallerError`]: a token that is not good is not as good as none.
     #[inline]
-    pub(crate) fn admit(
+    pub(crate) fn authenticate(
         &self,
         secret: Option<&[u8]>,
         at: impl FnOnce() -> Micros,
@@ -205,7 +205,7 @@ impl ListenerAuth {
     /// # Errors
     /// [`CallerError`]: the token was revoked, or has ended.
     #[inline]
-    pub(crate) fn still(&self, caller: &mut Caller, at: Micros) -> Result<(), CallerError> {
+    pub(crate) fn revalidate(&self, caller: &mut Caller, at: Micros) -> Result<(), CallerError> {
         let (Some(known), Caller::Token(token, seen)) = (&self.authenticator.known, caller) else {
             return Ok(());
         };
@@ -219,7 +219,7 @@ impl ListenerAuth {
     }
 
     /// Counts `refused`, which is told the caller.
-    pub(crate) fn note(&self, refused: CallerError) -> CallerError {
+    pub(crate) fn count_refused(&self, refused: CallerError) -> CallerError {
         self.authenticator.refused[self.wire as usize][refused.place()].fetch_add(1, Relaxed);
         refused
     }

@@ -107,9 +107,9 @@ impl DescriptorSource {
 impl Descriptors {
     /// Says what has no effect, to those who start the program.
     pub(crate) fn print_notes(&self) {
-        self.notes
-            .iter()
-            .for_each(|note| terminal::note(format_args!("note: {}", terminal::escaped(note))));
+        self.notes.iter().for_each(|note| {
+            terminal::print_error_line(format_args!("note: {}", terminal::escaped(note)));
+        });
     }
 }
 

@@ -67,8 +67,8 @@ impl<S: Store + 'static> ServerEngine<S> {
     }
 
     /// Says when the store is given up and when it is back, has it charge what was admitted meanwhile,
-    /// and does what [`Telemetry::keep`] does, until `stop`.
-    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+    /// and does what [`Telemetry::run`] does, until `stop`.
+    pub(crate) async fn run(&self, stop: &CancellationToken) {
         let saying = async {
             let mut without_store = false;
             while timeout(STORE_EVERY, stop.cancelled()).await.is_err() {
@@ -95,7 +95,7 @@ impl<S: Store + 'static> ServerEngine<S> {
                 }
             }
         };
-        tokio::join!(saying, paying, self.telemetry().keep(stop));
+        tokio::join!(saying, paying, self.telemetry().run(stop));
     }
 
     /// Pays what this server still owes the store, as far as that answers within a second: a server that
@@ -123,8 +123,8 @@ impl<S: Store + 'static> ServerEngine<S> {
         &self.engine.observer().telemetry
     }
 
-    /// The engine behind it.
-    pub(crate) const fn inner(&self) -> &Arc<Engine<S, EngineObserver>> {
+    /// The engine of the library, which knows no wires.
+    pub(crate) const fn core(&self) -> &Arc<Engine<S, EngineObserver>> {
         &self.engine
     }
 }
@@ -139,14 +139,14 @@ impl Observer for EngineObserver {
     }
 
     #[inline]
-    fn see(
+    fn observe(
         &self,
         wire: Wire,
         request: &Request<'_>,
         decided: Result<&Admission, &DecideError>,
         begun: DecisionTimer,
     ) {
-        self.telemetry.see(&ObservedDecision { wire, request, decided }, begun);
+        self.telemetry.observe(&ObservedDecision { wire, request, decided }, begun);
     }
 
     #[inline]
@@ -154,7 +154,7 @@ impl Observer for EngineObserver {
         self.traces.is_some()
     }
 
-    async fn around(
+    async fn wrap(
         &self,
         wire: Wire,
         request: &Request<'_>,

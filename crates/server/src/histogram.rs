@@ -44,7 +44,7 @@ pub(crate) struct Spans {
 
 impl Histogram {
     /// Counts `took` in.
-    pub(crate) fn note(&self, took: Duration) {
+    pub(crate) fn record(&self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let place = BOUNDS_NS.partition_point(|bound| *bound < took_ns);
         self.buckets[place].fetch_add(1, Relaxed);
@@ -89,7 +89,7 @@ mod tests {
     fn a_span_is_in_the_first_bucket_that_it_fits_in() {
         let histogram = Histogram::default();
         for ns in [0, 250, 251, 100_000_000, 100_000_001] {
-            histogram.note(Duration::from_nanos(ns));
+            histogram.record(Duration::from_nanos(ns));
         }
         let mut spans = Spans::default();
         histogram.add_to(&mut spans);

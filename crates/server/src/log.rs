@@ -71,7 +71,7 @@ pub fn end(error: &anyhow::Error) {
     if IS_JSON.get().is_some() {
         tracing::error!("{error:#}");
     } else {
-        terminal::note(format_args!("error: {error:#}"));
+        terminal::print_error_line(format_args!("error: {error:#}"));
     }
 }
 

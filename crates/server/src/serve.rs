@@ -106,7 +106,8 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
             let (live, tree) =
                 PolicyManager::of_catalog(following.kind(), source, descriptors, takes(config)?);
             let authenticator = Authenticator::by_token(config.catalog.tokens_required);
-            let policies = control::first(news, (&live, &authenticator), following.revision());
+            let policies =
+                control::initial_policies(news, &live, &authenticator, following.revision());
             (Some(following), authenticator, (live, policies, tree))
         }
     };
@@ -118,7 +119,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     let authenticator = Arc::new(authenticator);
     warn(config, &bound, &authenticator)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
-    greet((&engine.policies(), following.is_some()), &bound).ok();
+    greet(&engine.policies(), following.is_some(), &bound).ok();
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
     let telemetry = Telemetry::new(workers, &engine.policies(), is_far, config.admin.keys);
@@ -154,7 +155,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         signals.next().await;
     };
     tokio::select! {
-        served = answer(bound, (snapshots, following), renewal, &context) => served,
+        served = answer(bound, snapshots, following, renewal, &context) => served,
         () = told_twice => bail!("second stop signal: requests in flight were cut off"),
     }
 }
@@ -184,7 +185,8 @@ async fn open(
 /// Answers until told to stop. What is written last is what was decided last.
 async fn answer(
     bound: Vec<Bound>,
-    (snapshots, following): (Option<Snapshots>, Option<CatalogSync>),
+    snapshots: Option<Snapshots>,
+    following: Option<CatalogSync>,
     renewal: Renewal,
     context: &ServerContext,
 ) -> Result<()> {
@@ -195,17 +197,17 @@ async fn answer(
     }
     let kept = async {
         if let Some(snapshots) = &snapshots {
-            snapshots.keep(&context.stop).await;
+            snapshots.run(&context.stop).await;
         }
     };
     let followed = async {
         if let Some(following) = following {
-            following.keep(told, stop).await;
+            following.run(told, stop).await;
         }
     };
     let watched = live.watch(limits.in_force(), stop);
-    let (seen, renewed) = (context.engine.keep(&context.stop), renewal.keep(&context.stop));
-    let counted = store::keep_fleet(context.engine.inner(), context.nodes, stop);
+    let (seen, renewed) = (context.engine.run(&context.stop), renewal.run(&context.stop));
+    let counted = store::keep_fleet(context.engine.core(), context.nodes, stop);
     let (cut_off, (), (), (), (), (), ()) =
         tokio::join!(wire::serve(bound, context), kept, followed, watched, seen, renewed, counted);
     if cut_off > 0 {
@@ -236,7 +238,7 @@ fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) ->
             Wire::Admin => false,
             Wire::Catalog => true,
         };
-        if let Some(warning) = warning(wire, &address, (bound.tls(), asks_who)) {
+        if let Some(warning) = warning(wire, &address, bound.tls(), asks_who) {
             tracing::warn!("{warning}");
         }
     }
@@ -245,7 +247,7 @@ fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) ->
 
 /// What is dangerous about `address`: `tls` says whether there is TLS, and then whether clients have to
 /// show a certificate.
-fn warning(wire: Wire, address: &Listen, (tls, asks_who): (Option<bool>, bool)) -> Option<String> {
+fn warning(wire: Wire, address: &Listen, tls: Option<bool>, asks_who: bool) -> Option<String> {
     let danger = match (asks_who, tls) {
         (_, Some(true)) | (true, Some(false)) => return None,
         (true, None) => "without TLS: passwords and tokens are sent in clear",
@@ -261,7 +263,7 @@ fn warning(wire: Wire, address: &Listen, (tls, asks_who): (Option<bool>, bool)) 
 }
 
 /// Says where the server is, and commands that work now.
-fn greet((policies, of_catalog): (&PolicySet, bool), bound: &[Bound]) -> io::Result<()> {
+fn greet(policies: &PolicySet, of_catalog: bool, bound: &[Bound]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let (mut http, mut resp) = (None, None);
     for bound in bound {
@@ -336,7 +338,7 @@ mod tests {
     #[test]
     fn an_open_address_without_a_guard_is_warned_of() {
         let of = |address: &str, tls, asks_who| {
-            warning(Wire::Rls, &address.parse().expect("an address"), (tls, asks_who))
+            warning(Wire::Rls, &address.parse().expect("an address"), tls, asks_who)
         };
         let open = of("0.0.0.0:8081", None, false).unwrap();
         assert!(open.starts_with("rls.listen: `0.0.0.0:8081` can be reached"), "{open}");

@@ -73,7 +73,7 @@ fn bounded(store: MemoryStore, config: &StoreConfig) -> MemoryStore {
 impl Snapshots {
     /// Writes the file every so often until `stop`. That it could not be written is told and not the
     /// end: the next time it may.
-    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+    pub(crate) async fn run(&self, stop: &CancellationToken) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.every) => {}
@@ -110,7 +110,7 @@ fn restore(
 ) -> Result<Option<MemoryStore>> {
     match MemoryStore::restore(path, keys_max, &rule_sets(policies), now) {
         Ok((store, restored)) => {
-            tracing::info!("{}", told(path, restored));
+            tracing::info!("{}", restored_text(path, restored));
             Ok(Some(store))
         }
         Err(SnapshotError::Io(error)) if error.kind() == ErrorKind::NotFound => {
@@ -128,7 +128,7 @@ fn restore(
     }
 }
 
-fn told(path: &Path, restored: Restored) -> String {
+fn restored_text(path: &Path, restored: Restored) -> String {
     let Restored { keys, full, other_rules } = restored;
     let noun = if keys == 1 { "key" } else { "keys" };
     let mut line = format!("snapshot: {keys} {noun} restored from {}", path.display());

@@ -20,7 +20,7 @@ use sluicegate_kernel::{Micros, Moment};
 use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
 use crate::trace;
-pub(crate) use fleet::{FleetStatus, keep as keep_fleet};
+pub(crate) use fleet::{FleetStatus, run as keep_fleet};
 
 /// A store that was named.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl RedisBackend {
         begun: StoreTimer,
         decided: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.latency.note(begun.0.elapsed());
+        self.latency.record(begun.0.elapsed());
         if let Err(StoreError::Unavailable { executed, .. }) = &decided {
             self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
         }
@@ -190,12 +190,12 @@ impl RedisBackend {
     ///
     /// # Errors
     /// [`RedisError`] if there is no answer.
-    pub(crate) async fn note(
+    pub(crate) async fn record_presence(
         &self,
         presence: &mut FleetPresence,
         now: Micros,
     ) -> Result<Fleet, RedisError> {
-        self.store.note(presence, now).await
+        self.store.record_presence(presence, now).await
     }
 
     /// Returns when a connection that was lost has been replaced.

@@ -110,7 +110,7 @@ impl Traces {
         let span = context.span();
         if span.is_recording() {
             span.set_attribute(KeyValue::new("sluicegate.wire", wire.name()));
-            span.set_attributes(told(request, &decided));
+            span.set_attributes(attributes(request, &decided));
             if let Err(DecideError::Store(error)) = &decided {
                 span.set_status(Status::error(error.to_string()));
             }
@@ -159,7 +159,7 @@ impl DecisionTracer {
 }
 
 /// What is told of a decision: nothing that a client made up.
-fn told(request: &Request<'_>, decided: &Result<Admission, DecideError>) -> Vec<KeyValue> {
+fn attributes(request: &Request<'_>, decided: &Result<Admission, DecideError>) -> Vec<KeyValue> {
     let policy = DecisionSource::of(request, decided.as_ref().err()).name();
     let mut told = vec![
         KeyValue::new("sluicegate.policy", policy.to_owned()),

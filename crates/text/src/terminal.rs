@@ -32,7 +32,7 @@ pub fn print(text: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a line to standard error. If that is not possible, there is nobody left to tell.
-pub fn note(line: impl Display) {
+pub fn print_error_line(line: impl Display) {
     writeln!(io::stderr().lock(), "{line}").ok();
 }
 

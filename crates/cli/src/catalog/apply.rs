@@ -118,7 +118,7 @@ fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError)
     }
     print_invalid(&errors, OutputFormat::Text)?;
     for warning in &warnings {
-        terminal::note(format_args!("warning: {}", terminal::escaped(warning)));
+        terminal::print_error_line(format_args!("warning: {}", terminal::escaped(warning)));
     }
     let why = match status {
         StatusCode::PRECONDITION_FAILED => {
@@ -128,6 +128,6 @@ fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError)
         _ if !errors.is_empty() => "the server rejected the policies".to_owned(),
         _ => detail,
     };
-    terminal::note(format_args!("error: nothing was applied: {why}"));
+    terminal::print_error_line(format_args!("error: nothing was applied: {why}"));
     Ok(())
 }

@@ -95,7 +95,7 @@ async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let verified = match &args.file {
         Some(file) => verify_file(file, look)?,
         None => {
-            let catalog = args.database.look().await?;
+            let catalog = args.database.open_catalog().await?;
             let verified = match catalog.verify_audit_with(look).await {
                 Ok(verified) => Ok(verified),
                 Err(Error::Damaged(problem)) => Err(problem),
@@ -112,17 +112,17 @@ async fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         )),
         _ => Ok(verified),
     });
-    tell(&verified, args.output)?;
+    print(&verified, args.output)?;
     Ok(if verified.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(verified: &Result<Verified, String>, output: OutputFormat) -> Result<()> {
+fn print(verified: &Result<Verified, String>, output: OutputFormat) -> Result<()> {
     match (verified, output) {
         (Ok(Verified { entries, head }), OutputFormat::Text) => {
             print_line(&format!("chain intact: {entries} entries, head {head}"))
         }
         (Err(problem), OutputFormat::Text) => {
-            terminal::note(format_args!("broken: {}", terminal::escaped(problem)));
+            terminal::print_error_line(format_args!("broken: {}", terminal::escaped(problem)));
             Ok(())
         }
         (verified, OutputFormat::Json) => {
@@ -169,7 +169,7 @@ async fn export(args: &AuditExportArgs) -> Result<ExitCode> {
         entry.at >= since_ms
             && args.app.as_deref().is_none_or(|app| entry.app.as_deref() == Some(app))
     };
-    let catalog = args.database.look().await?;
+    let catalog = args.database.open_catalog().await?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut after = args.after;
     loop {
@@ -194,12 +194,12 @@ async fn export(args: &AuditExportArgs) -> Result<ExitCode> {
 
 impl Database {
     /// The catalog, which is neither made nor changed.
-    async fn look(&self) -> Result<Catalog> {
+    async fn open_catalog(&self) -> Result<Catalog> {
         let Some(url) = &self.catalog else {
             bail!("no catalog: set --catalog or SLUICEGATE_CATALOG_URL");
         };
         let url: Url = url.parse().context("--catalog")?;
-        Catalog::look(&url).await.context("--catalog")
+        Catalog::open_read_only(&url).await.context("--catalog")
     }
 }
 

@@ -163,7 +163,9 @@ fn shown(value: Option<&Value>) -> String {
 pub(super) fn print_invalid(errors: &[Located], output: OutputFormat) -> Result<()> {
     match output {
         OutputFormat::Text => {
-            errors.iter().for_each(|error| terminal::note(terminal::escaped(&error.to_string())));
+            errors.iter().for_each(|error| {
+                terminal::print_error_line(terminal::escaped(&error.to_string()));
+            });
             Ok(())
         }
         OutputFormat::Json => print_line(&json!({ "errors": errors }).to_string()),

@@ -79,11 +79,14 @@ pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => {
-            errors.iter().take(TOLD_MAX).for_each(|error| terminal::note(terminal::escaped(error)));
+            errors
+                .iter()
+                .take(TOLD_MAX)
+                .for_each(|error| terminal::print_error_line(terminal::escaped(error)));
             if errors.len() > TOLD_MAX {
-                terminal::note(format_args!("and {} more", errors.len() - TOLD_MAX));
+                terminal::print_error_line(format_args!("and {} more", errors.len() - TOLD_MAX));
             }
-            terminal::note("error: nothing was imported");
+            terminal::print_error_line("error: nothing was imported");
             Ok(ExitCode::FAILURE)
         }
     }

@@ -45,14 +45,14 @@ pub(crate) enum CatalogPoliciesCommand {
 pub(crate) fn run(command: &CatalogPoliciesCommand) -> Result<ExitCode> {
     match command {
         CatalogPoliciesCommand::Export(args) => wait_for(export::run(args)),
-        CatalogPoliciesCommand::Diff(args) => Ok(told(wait_for(difference::run(args)))),
+        CatalogPoliciesCommand::Diff(args) => Ok(exit_code(wait_for(difference::run(args)))),
         CatalogPoliciesCommand::Apply(args) => wait_for(apply::run(args)),
     }
 }
 
 /// Does what was said of the audit.
 pub(crate) fn run_audit(command: &AuditCommand) -> ExitCode {
-    told(wait_for(audit::run(command)))
+    exit_code(wait_for(audit::run(command)))
 }
 
 /// Imports what others have.
@@ -66,9 +66,9 @@ pub(crate) fn wait_for<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// The exit status of a command by which 1 means something.
-fn told(ended: Result<ExitCode>) -> ExitCode {
+fn exit_code(ended: Result<ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|error| {
-        terminal::note(format_args!("error: {error:#}"));
+        terminal::print_error_line(format_args!("error: {error:#}"));
         ExitCode::from(UNKNOWN)
     })
 }

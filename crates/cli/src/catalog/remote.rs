@@ -120,7 +120,7 @@ impl Remote {
         bearer.set_sensitive(true);
         if server.to.is_overheard() {
             let to = &server.to;
-            terminal::note(format_args!(
+            terminal::print_error_line(format_args!(
                 "note: the token is sent to {to} unencrypted; use https://"
             ));
         }

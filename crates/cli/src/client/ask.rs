@@ -125,7 +125,7 @@ pub(super) async fn run(command: AskCommand) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            terminal::note(format_args!("error: {error:#}"));
+            terminal::print_error_line(format_args!("error: {error:#}"));
             ExitCode::from(UNDECIDED)
         }
     }

@@ -46,7 +46,7 @@ pub use budgets::{Budget, BudgetFuture, Budgets, NoBudgets};
 use changes::Changes;
 use denial_audit::DenialAudit;
 pub use describe::openapi;
-use principal::{Principal, who};
+use principal::authenticate;
 use problem::ApiProblem;
 pub use problem::damaged_total;
 use request::ApiRequest;
@@ -169,14 +169,9 @@ impl Api {
         request: Request<Body>,
     ) -> Result<Response, ApiProblem> {
         let (head, body) = request.into_parts();
-        let source = head
-            .extensions
-            .get::<ClientAddress>()
-            .map_or_else(String::new, |source| source.0.clone());
-        let Principal { actor, session } = who(self, &head).await?;
+        let principal = authenticate(self, &head).await?;
         let app = params.iter().find(|(name, _)| *name == "app").map(|(_, app)| app.to_owned());
-        let mut ask =
-            ApiRequest::new(self.clone(), (actor, session, source), (route, params), &head);
+        let mut ask = ApiRequest::new(self.clone(), principal, route, params, &head);
         if let Err(denied) = allow(&ask.by.actor, route.action, app.as_deref()) {
             if route.action.writes() {
                 ask.audit_denied(route.action, app.as_deref()).await;

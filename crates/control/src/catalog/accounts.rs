@@ -9,6 +9,7 @@ use super::apps::is_version;
 use super::change::{Change, begin};
 use super::{Catalog, ChangeContext, Page, sessions};
 use crate::access::{Account, Action};
+use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 use crate::limits::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX};
@@ -212,8 +213,9 @@ impl Catalog {
         }
         let of_account = [(&after.id).into()];
         change.rows.run("DELETE FROM sessions WHERE account = ?", &of_account).await?;
-        let (old, new) = (before.told(false), after.told(wanted.password_hash.is_some()));
-        change.note(Action::ChangeAccount, (None, name), Some(old), Some(new));
+        let (old, new) =
+            (before.audit_text(false), after.audit_text(wanted.password_hash.is_some()));
+        change.audit(Action::ChangeAccount, AuditTarget::alone(name), Some(old), Some(new));
         change.commit(after).await
     }
 
@@ -237,7 +239,7 @@ impl Catalog {
         let of_account = [(&account.id).into()];
         change.rows.run("DELETE FROM sessions WHERE account = ?", &of_account).await?;
         sessions::insert(&mut change, &account.id, session).await?;
-        change.note(Action::ChangePassword, (None, name), None, None);
+        change.audit(Action::ChangePassword, AuditTarget::alone(name), None, None);
         change.commit(()).await
     }
 
@@ -262,7 +264,12 @@ impl Catalog {
         ] {
             change.rows.run(sql, &[(&account.id).into()]).await?;
         }
-        change.note(Action::DeleteAccount, (None, name), Some(account.told(false)), None);
+        change.audit(
+            Action::DeleteAccount,
+            AuditTarget::alone(name),
+            Some(account.audit_text(false)),
+            None,
+        );
         change.commit(()).await
     }
 }
@@ -287,7 +294,7 @@ impl AccountView {
     }
 
     /// As the audit has it: no password, nor what is kept of it.
-    pub(super) fn told(&self, new_password: bool) -> String {
+    pub(super) fn audit_text(&self, new_password: bool) -> String {
         let Self { is_admin, is_disabled, .. } = self;
         serde_json::json!({
             "is_admin": is_admin, "is_disabled": is_disabled, "new_password": new_password,
@@ -351,6 +358,11 @@ pub(super) async fn insert(
         made.created_at.into(),
     ];
     change.rows.run(sql, &values).await?;
-    change.note(action, (None, name), None, Some(made.told(password_hash.is_some())));
+    change.audit(
+        action,
+        AuditTarget::alone(name),
+        None,
+        Some(made.audit_text(password_hash.is_some())),
+    );
     Ok(made)
 }

@@ -9,6 +9,7 @@ use super::change::{Change, begin};
 use super::policies::policy_naming;
 use super::{Catalog, ChangeContext, Page, name, text};
 use crate::access::{Action, Role};
+use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 use crate::limits::{APPS_MAX, MEMBERS_MAX};
@@ -99,7 +100,7 @@ impl Catalog {
             change.rows.run(sql, &values).await?;
         }
         let after = serde_json::json!({ "description": description, "owners": owners });
-        change.note(Action::CreateApp, (Some(app), app), None, Some(after.to_string()));
+        change.audit(Action::CreateApp, AuditTarget::of(app, app), None, Some(after.to_string()));
         change.commit(made).await
     }
 
@@ -125,7 +126,7 @@ impl Catalog {
         let sql = "UPDATE apps SET description = ?, version = ? WHERE name = ?";
         change.rows.run(sql, &[description.into(), after.version.into(), app.into()]).await?;
         let (old, new) = (before.description, after.description.clone());
-        change.note(Action::ChangeApp, (Some(app), app), Some(old), Some(new));
+        change.audit(Action::ChangeApp, AuditTarget::of(app, app), Some(old), Some(new));
         change.commit(after).await
     }
 
@@ -161,7 +162,7 @@ impl Catalog {
         }
         change.rows.run("DELETE FROM members WHERE app = ?", &[app.into()]).await?;
         change.rows.run("DELETE FROM apps WHERE name = ?", &[app.into()]).await?;
-        change.note(Action::DeleteApp, (Some(app), app), Some(before.description), None);
+        change.audit(Action::DeleteApp, AuditTarget::of(app, app), Some(before.description), None);
         change.commit(()).await
     }
 
@@ -193,7 +194,7 @@ impl Catalog {
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
         let id = account_id(&mut change, account, "/account").await?;
-        put_member(&mut change, app, (&id, account), role).await?;
+        put_member(&mut change, app, &id, account, role).await?;
         change.commit(()).await
     }
 
@@ -227,7 +228,8 @@ pub(super) async fn locked(change: &mut Change<'_>, app: &str) -> Result<App, Er
 pub(super) async fn put_member(
     change: &mut Change<'_>,
     app: &str,
-    (id, account): (&str, &str),
+    id: &str,
+    account: &str,
     role: Option<Role>,
 ) -> Result<(), Error> {
     let sql = "SELECT role FROM members WHERE app = ? AND account = ?";
@@ -249,7 +251,7 @@ pub(super) async fn put_member(
     }
     let target = format!("{app}/{account}");
     let after = role.map(|role| role.name().to_owned());
-    change.note(Action::ChangeMembers, (Some(app), &target), before, after);
+    change.audit(Action::ChangeMembers, AuditTarget::of(app, &target), before, after);
     Ok(())
 }
 

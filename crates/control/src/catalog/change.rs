@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Catalog, ChangeContext, Repeatable, is_direction, name, text};
 use crate::access::Action;
-use crate::audit::{AuditEntry, AuditEvent, AuditOutcome, BrokenChain};
+use crate::audit::{AuditEntry, AuditEvent, AuditOutcome, AuditTarget, BrokenChain};
 use crate::db::Transaction;
 use crate::error::Error;
 use crate::limits::{ANSWER_MS, ANSWERS_MAX, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHARS_MAX};
@@ -104,10 +104,9 @@ impl Catalog {
         &self,
         by: &ChangeContext,
         action: Action,
-        app: Option<&str>,
-        target: &str,
+        target: AuditTarget<'_>,
     ) -> Result<(), Error> {
-        self.audit_denied_after(by, action, (app, target), 0).await
+        self.audit_denied_after(by, action, target, 0).await
     }
 
     /// The same, behind `unnoted` others that were counted only.
@@ -115,7 +114,7 @@ impl Catalog {
         &self,
         by: &ChangeContext,
         action: Action,
-        (app, target): (Option<&str>, &str),
+        target: AuditTarget<'_>,
         unnoted: u64,
     ) -> Result<(), Error> {
         let (source, reason) = (cut(&by.source, SOURCE_CHARS_MAX), cut(&by.reason, TEXT_CHARS_MAX));
@@ -126,8 +125,8 @@ impl Catalog {
         };
         change.events.push(AuditEvent {
             action: action.name(),
-            app: app.filter(|app| name(app, "").is_ok()).map(str::to_owned),
-            target: cut(target, TARGET_CHARS_MAX),
+            app: target.app().filter(|app| name(app, "").is_ok()).map(str::to_owned),
+            target: cut(target.name(), TARGET_CHARS_MAX),
             outcome: AuditOutcome::Denied,
             before: None,
             after: (unnoted > 0).then(|| format!(r#"{{"unnoted_before":{unnoted}}}"#)),
@@ -135,7 +134,8 @@ impl Catalog {
         change.commit(()).await
     }
 
-    /// Notes that `by` does something to the live budget of a key, which is not in the catalog. Returns
+    /// Notes that `by` does something to the live budget of a key, which is not in the catalog, and what:
+    /// `after`. Returns
     /// whether it is to be done: not, if this request came before.
     ///
     /// # Errors
@@ -144,15 +144,14 @@ impl Catalog {
         &self,
         by: &ChangeContext,
         action: Action,
-        (app, policy): (&str, &str),
-        (key, permits): (&str, Option<u64>),
+        target: AuditTarget<'_>,
+        after: &serde_json::Value,
     ) -> Result<bool, Error> {
         let mut change: Change<'_> = match self.begin::<()>(by).await? {
             ChangeStart::Change(change) => change,
             ChangeStart::Answered(()) => return Ok(false),
         };
-        let after = serde_json::json!({ "key": key, "permits": permits }).to_string();
-        change.note(action, (Some(app), policy), None, Some(after));
+        change.audit(action, target, None, Some(after.to_string()));
         change.commit(()).await?;
         Ok(true)
     }
@@ -182,17 +181,17 @@ impl Change<'_> {
     }
 
     /// Notes what is done to `target`.
-    pub(super) fn note(
+    pub(super) fn audit(
         &mut self,
         action: Action,
-        (app, target): (Option<&str>, &str),
+        target: AuditTarget<'_>,
         before: Option<String>,
         after: Option<String>,
     ) {
         self.events.push(AuditEvent {
             action: action.name(),
-            app: app.map(str::to_owned),
-            target: target.to_owned(),
+            app: target.app().map(str::to_owned),
+            target: target.name().to_owned(),
             outcome: AuditOutcome::Done,
             before,
             after,

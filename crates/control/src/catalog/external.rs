@@ -11,6 +11,7 @@ use super::apps::{locked, put_member, role};
 use super::change::{Change, ChangeStart};
 use super::{AccountView, Catalog, ChangeContext, NewAccount, NewSession, sessions};
 use crate::access::{AccessDenied, Action, Role};
+use crate::audit::AuditTarget;
 use crate::error::Error;
 
 /// Who signed in elsewhere, and what the provider says of them.
@@ -53,7 +54,7 @@ impl Catalog {
         }
         set_roles(&mut change, &account, who.roles).await?;
         sessions::begin(&mut change, &account.id, session).await?;
-        change.note(Action::SignInElsewhere, (None, &account.name), None, None);
+        change.audit(Action::SignInElsewhere, AuditTarget::alone(&account.name), None, None);
         change.commit(()).await
     }
 }
@@ -101,8 +102,13 @@ async fn set_admin(
     let sql = "UPDATE accounts SET is_admin = ?, version = version + 1 WHERE id = ?";
     change.rows.run(sql, &[is_admin.into(), (&account.id).into()]).await?;
     let after = AccountView { is_admin, ..account.clone() };
-    let (before, after) = (account.told(false), after.told(false));
-    change.note(Action::ChangeAccount, (None, &account.name), Some(before), Some(after));
+    let (before, after) = (account.audit_text(false), after.audit_text(false));
+    change.audit(
+        Action::ChangeAccount,
+        AuditTarget::alone(&account.name),
+        Some(before),
+        Some(after),
+    );
     Ok(())
 }
 
@@ -124,7 +130,7 @@ async fn set_roles(
             continue;
         }
         let put = match locked(change, app).await {
-            Ok(_) => put_member(change, app, (&account.id, &account.name), *wanted).await,
+            Ok(_) => put_member(change, app, &account.id, &account.name, *wanted).await,
             Err(error) => Err(error),
         };
         match put {

@@ -38,7 +38,7 @@ pub use external::ExternalIdentity;
 pub use nodes::Node;
 use policies::fill_policy_apps;
 pub use policies::{
-    Applied, AppliedAll, Diff, PolicyState, PolicyVersion, PolicyView, Wanted, changes,
+    Applied, AppliedAll, Diff, PolicyAt, PolicyState, PolicyVersion, PolicyView, Wanted, changes,
 };
 pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
@@ -120,8 +120,8 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::Database`] if there is no such database, or no catalog in it.
-    pub async fn look(url: &Url) -> Result<Self, Error> {
-        let db = Db::look(url).await?;
+    pub async fn open_read_only(url: &Url) -> Result<Self, Error> {
+        let db = Db::open_read_only(url).await?;
         let head = db.row("SELECT id FROM head WHERE id = 1", &[]).await;
         match head.map_err(|error| error.to_string()) {
             Ok(Some(_)) => Ok(Self { db, versions: VERSIONS }),

@@ -31,6 +31,7 @@ use super::apps::{is_version, locked};
 use super::change::{Change, begin};
 use super::{Catalog, ChangeContext, Page};
 use crate::access::Action;
+use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 use crate::limits::POLICIES_OF_APP_MAX;
@@ -78,6 +79,21 @@ pub struct PolicyView {
     pub updated_at: i64,
     /// Author of the latest change.
     pub updated_by: String,
+}
+
+/// A policy of an app, as of the version that the author of a change has looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyAt<'a> {
+    app: &'a str,
+    policy: &'a str,
+    version: i64,
+}
+
+impl<'a> PolicyAt<'a> {
+    /// The `policy` of `app`, as of `version`.
+    pub const fn new(app: &'a str, policy: &'a str, version: i64) -> Self {
+        Self { app, policy, version }
+    }
 }
 
 /// A version of a policy.
@@ -215,7 +231,7 @@ impl Catalog {
         let was = before.as_ref().filter(|before| before.state == PolicyState::Active);
         let was = was.and_then(|before| read(&before.document).ok());
         let state = before.as_ref().map_or(state, |before| Some(before.state));
-        let warnings = warnings(app, was.as_ref(), (&policy, state.unwrap_or(PolicyState::Active)));
+        let warnings = warnings(app, was.as_ref(), &policy, state.unwrap_or(PolicyState::Active));
         Ok((before, warnings))
     }
 
@@ -226,14 +242,12 @@ impl Catalog {
     pub async fn change_policy(
         &self,
         by: &ChangeContext,
-        (app, policy): (&str, &str),
-        version: i64,
+        at: &PolicyAt<'_>,
         document: &Json,
     ) -> Result<PolicyView, Error> {
         let read = read(document)?;
         let mut change = begin!(self, by);
-        let before = find(&mut change, app, policy).await?;
-        is_version(version, before.version)?;
+        let before = find(&mut change, at).await?;
         let to = PolicyTarget { document, state: before.state, policy: Some(&read) };
         let after = rewrite(&mut change, Action::ChangePolicy, before, &to).await?;
         change.commit(after).await
@@ -246,13 +260,11 @@ impl Catalog {
     pub async fn set_policy_state(
         &self,
         by: &ChangeContext,
-        (app, policy): (&str, &str),
-        version: i64,
+        at: &PolicyAt<'_>,
         state: PolicyState,
     ) -> Result<PolicyView, Error> {
         let mut change = begin!(self, by);
-        let before = find(&mut change, app, policy).await?;
-        is_version(version, before.version)?;
+        let before = find(&mut change, at).await?;
         let action = match state {
             PolicyState::Active => Action::ActivatePolicy,
             PolicyState::Shadow => Action::ShadowPolicy,
@@ -275,16 +287,14 @@ impl Catalog {
     pub async fn roll_back_policy(
         &self,
         by: &ChangeContext,
-        (app, policy): (&str, &str),
-        version: i64,
+        at: &PolicyAt<'_>,
         to: i64,
     ) -> Result<PolicyView, Error> {
         let mut change = begin!(self, by);
-        let before = find(&mut change, app, policy).await?;
-        is_version(version, before.version)?;
+        let before = find(&mut change, at).await?;
         let sql = "SELECT version, state, document, author, reason, at FROM policy_versions \
                    WHERE policy = ? AND version = ?";
-        let row = change.rows.row(sql, &[policy.into(), to.into()]).await?;
+        let row = change.rows.row(sql, &[at.policy.into(), to.into()]).await?;
         let to = PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)?;
         let policy = read(&to.document)?;
         let to =
@@ -297,13 +307,8 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`].
-    pub async fn delete_policy(
-        &self,
-        by: &ChangeContext,
-        (app, policy): (&str, &str),
-        version: i64,
-    ) -> Result<(), Error> {
-        self.set_policy_state(by, (app, policy), version, PolicyState::Deleted).await.map(drop)
+    pub async fn delete_policy(&self, by: &ChangeContext, at: &PolicyAt<'_>) -> Result<(), Error> {
+        self.set_policy_state(by, at, PolicyState::Deleted).await.map(drop)
     }
 }
 
@@ -334,7 +339,7 @@ async fn create(
     }
     take_place(change, app).await?;
     apps_exist(change, policy).await?;
-    change.warn(warnings(app, None, (policy, state)))?;
+    change.warn(warnings(app, None, policy, state))?;
     let author = change.author().to_owned();
     let made = PolicyView {
         name: policy.name().to_owned(),
@@ -348,7 +353,7 @@ async fn create(
         updated_by: author,
     };
     let new = write(change, &made).await?;
-    change.note(Action::CreatePolicy, (Some(app), made.name.as_str()), None, Some(new));
+    change.audit(Action::CreatePolicy, AuditTarget::of(app, &made.name), None, Some(new));
     Ok(made)
 }
 
@@ -367,9 +372,9 @@ async fn rewrite(
         }
         apps_exist(change, policy).await?;
         let was = read(&before.document).ok().filter(|_| before.state == PolicyState::Active);
-        change.warn(warnings(&before.app, was.as_ref(), (policy, state)))?;
+        change.warn(warnings(&before.app, was.as_ref(), policy, state))?;
     }
-    let old = told(before.state, before.version, &canonical(&before.document));
+    let old = audit_text(before.state, before.version, &canonical(&before.document));
     let after = PolicyView {
         state,
         version: before.version + 1,
@@ -379,8 +384,8 @@ async fn rewrite(
         ..before
     };
     let new = write(change, &after).await?;
-    let target = (Some(after.app.as_str()), after.name.as_str());
-    change.note(action, target, Some(old), Some(new));
+    let target = AuditTarget::of(&after.app, &after.name);
+    change.audit(action, target, Some(old), Some(new));
     Ok(after)
 }
 
@@ -410,7 +415,7 @@ async fn write(change: &mut Change<'_>, view: &PolicyView) -> Result<String, Err
     let apps = if is_deleted { BTreeSet::new() } else { named_apps(&view.document) };
     write_apps(&mut change.rows, &view.name, &apps).await?;
     keep_version(change, view, &text).await?;
-    Ok(told(view.state, view.version, &text))
+    Ok(audit_text(view.state, view.version, &text))
 }
 
 async fn keep_version(change: &mut Change<'_>, view: &PolicyView, text: &str) -> Result<(), Error> {
@@ -432,11 +437,13 @@ async fn keep_version(change: &mut Change<'_>, view: &PolicyView, text: &str) ->
     Ok(())
 }
 
-/// The policy, while it is being changed.
-async fn find(change: &mut Change<'_>, app: &str, policy: &str) -> Result<PolicyView, Error> {
+/// The policy, while it is being changed, if it still is at that version.
+async fn find(change: &mut Change<'_>, at: &PolicyAt<'_>) -> Result<PolicyView, Error> {
     let sql = policies!("app = ? AND name = ? AND state <> 'deleted'");
-    let row = change.rows.row(sql, &[app.into(), policy.into()]).await?;
-    PolicyView::of(&row.ok_or(NOT_FOUND)?)
+    let row = change.rows.row(sql, &[at.app.into(), at.policy.into()]).await?;
+    let view = PolicyView::of(&row.ok_or(NOT_FOUND)?)?;
+    is_version(at.version, view.version)?;
+    Ok(view)
 }
 
 /// That there is each app that may use the policy: a typing mistake would lock one out.
@@ -487,7 +494,7 @@ async fn count(change: &mut Change<'_>, app: &str) -> Result<(usize, usize), Err
 }
 
 /// As the audit has it: the version has the document, which is known again by its hash.
-fn told(state: PolicyState, version: i64, document: &str) -> String {
+fn audit_text(state: PolicyState, version: i64, document: &str) -> String {
     let hash = Sha256::digest(document.as_bytes());
     format!(r#"{{"sha256":"{hash:x}","state":"{}","version":{version}}}"#, state.name())
 }

@@ -7,6 +7,7 @@ use super::accounts::KeptPassword;
 use super::change::{Change, begin};
 use super::{Catalog, ChangeContext};
 use crate::access::{AccessDenied, Action};
+use crate::audit::AuditTarget;
 use crate::error::Error;
 
 /// How long sessions last.
@@ -92,7 +93,7 @@ impl Catalog {
         let row = change.rows.row(sql, &[account.into(), (*version).into()]).await?;
         let name: String = row.ok_or(AccessDenied::Unknown)?.get(0)?;
         begin(&mut change, account, session).await?;
-        change.note(Action::SignIn, (None, &name), None, None);
+        change.audit(Action::SignIn, AuditTarget::alone(&name), None, None);
         change.commit(()).await
     }
 
@@ -103,7 +104,8 @@ impl Catalog {
     pub async fn sign_out(
         &self,
         by: &ChangeContext,
-        (account, name): (&str, &str),
+        account: &str,
+        name: &str,
         session: Option<&str>,
     ) -> Result<(), Error> {
         let mut change = begin!(self, by);
@@ -121,7 +123,7 @@ impl Catalog {
             }
         };
         let before = serde_json::json!({ "sessions": which }).to_string();
-        change.note(Action::SignOut, (None, name), Some(before), None);
+        change.audit(Action::SignOut, AuditTarget::alone(name), Some(before), None);
         change.commit(()).await
     }
 

@@ -7,6 +7,7 @@ use super::apps::locked;
 use super::change::{Change, begin};
 use super::{Catalog, ChangeContext, Page, name};
 use crate::access::{Action, Scope};
+use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 use crate::limits::{TOKENS_MAX, TOKENS_OF_NAME_MAX};
@@ -128,7 +129,12 @@ impl Catalog {
         let after = serde_json::json!({
             "name": new.name, "scopes": made.scopes, "expires_at": new.expires_at,
         });
-        change.note(Action::CreateToken, (Some(app), &made.id), None, Some(after.to_string()));
+        change.audit(
+            Action::CreateToken,
+            AuditTarget::of(app, &made.id),
+            None,
+            Some(after.to_string()),
+        );
         change.commit(made).await
     }
 
@@ -145,7 +151,7 @@ impl Catalog {
         if change.rows.run(sql, &values).await? == 0 {
             return Err(Error::NotFound("token"));
         }
-        change.note(Action::RevokeToken, (Some(app), id), None, None);
+        change.audit(Action::RevokeToken, AuditTarget::of(app, id), None, None);
         change.commit(()).await
     }
 

@@ -71,7 +71,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Database`] if there is no such database.
-    pub(crate) async fn look(url: &Url) -> Result<Self, Error> {
+    pub(crate) async fn open_read_only(url: &Url) -> Result<Self, Error> {
         Self::connect(&url.to_look()).await
     }
 

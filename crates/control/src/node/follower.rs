@@ -26,7 +26,7 @@ pub struct Follower {
 
 impl Follower {
     /// A node of the catalog at `url`. It holds nothing yet: what the file at `kept` has is
-    /// [restored](Self::restore), the catalog is asked by [`look`](Self::look).
+    /// [restored](Self::restore), the catalog is asked by [`poll`](Self::poll).
     pub fn new(url: Url, kept: PathBuf) -> Self {
         Self { url, catalog: None, opening: None, held: Arc::default(), kept, was_there: false }
     }
@@ -53,7 +53,7 @@ impl Follower {
     ///
     /// # Errors
     /// Those of the database: what is held stays, and the next look tries again.
-    pub async fn look(&mut self, at: i64) -> Result<Option<CatalogDelta>, Error> {
+    pub async fn poll(&mut self, at: i64) -> Result<Option<CatalogDelta>, Error> {
         // Whoever was away may find another state of the catalog than the one that it knew, such as
         // yesterday's; so does whoever is told of an earlier revision, or of another catalog. All of
         // them look at everything.
@@ -81,7 +81,7 @@ impl Follower {
                 }
                 // Who looks at what is held now goes on seeing it as it is.
                 let held = Arc::make_mut(&mut self.held);
-                Some(if is_more { held.take(published) } else { held.replace(published) })
+                Some(if is_more { held.apply(published) } else { held.replace(published) })
             }
         };
         // Nothing is waited for behind this, so that what is held and what is told of it are one.

@@ -18,7 +18,7 @@ pub struct Presence {
 
 impl Presence {
     /// A node that is called so and runs this version of the program, since `at` (ms since 1970).
-    pub fn new((name, software): (&str, &str), at: i64) -> Self {
+    pub fn new(name: &str, software: &str, at: i64) -> Self {
         let node = Node {
             name: name.to_owned(),
             software: software.to_owned(),
@@ -34,7 +34,7 @@ impl Presence {
     ///
     /// # Errors
     /// Those of the database; it is said again the next time.
-    pub async fn say(&mut self, catalog: &Catalog, revision: i64, at: i64) -> Result<(), Error> {
+    pub async fn report(&mut self, catalog: &Catalog, revision: i64, at: i64) -> Result<(), Error> {
         let is_late = self.said_at.is_none_or(|said_at| at - said_at >= SAY_MS);
         if revision == self.node.revision && !is_late {
             return Ok(());

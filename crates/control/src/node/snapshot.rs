@@ -86,7 +86,7 @@ impl CatalogSnapshot {
     }
 
     /// Takes over what the catalog says, and says what to make of it.
-    pub fn take(&mut self, published: PublishedCatalog) -> CatalogDelta {
+    pub fn apply(&mut self, published: PublishedCatalog) -> CatalogDelta {
         let mut news = CatalogDelta::default();
         for policy in published.policies {
             self.unreadable.remove(&policy.name);
@@ -145,7 +145,7 @@ impl CatalogSnapshot {
         let is_there = |(id, _): &(&String, _)| there.contains(id.as_str());
         let stay = before.tokens.iter().filter(is_there);
         self.tokens = stay.map(|(id, token)| (id.clone(), Arc::clone(token))).collect();
-        let mut news = self.take(published);
+        let mut news = self.apply(published);
         for (name, _) in &news.refused {
             self.policies.extend(before.policies.remove_entry(name));
         }
@@ -182,7 +182,7 @@ impl CatalogSnapshot {
             return Err(damaged(&format_args!("format {}, expected {FORMAT}", kept.format)));
         }
         let mut held = Self::default();
-        let news = held.take(kept.published);
+        let news = held.apply(kept.published);
         Ok(Some((held, news)))
     }
 
@@ -190,7 +190,7 @@ impl CatalogSnapshot {
     ///
     /// # Errors
     /// [`Error::Damaged`] with what the system says.
-    pub async fn keep(self: &Arc<Self>, path: &Path) -> Result<(), Error> {
+    pub async fn write_in_background(self: &Arc<Self>, path: &Path) -> Result<(), Error> {
         let (held, path) = (Arc::clone(self), path.to_owned());
         let written = spawn_blocking(move || {
             held.write(&path).map_err(|error| format!("{}: {error}", path.display()))

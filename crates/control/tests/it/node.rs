@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::json;
-use sluicegate_control::catalog::{NewToken, Page, PolicyState};
+use sluicegate_control::catalog::{NewToken, Page, PolicyAt, PolicyState};
 use sluicegate_control::identity::{Secret, SecretKind};
 use sluicegate_control::node::{CatalogDelta, Follower, Presence, Tokens};
 use sluicegate_control::{Catalog, ChangeContext, Scope, Url};
@@ -61,21 +61,21 @@ async fn a_node_learns_what_changed_and_says_what_it_holds() {
     assert!(nothing.changed.is_empty() && nothing.tokens.is_none());
     stage.policy("a", PolicyState::Active).await;
     stage.policy("b", PolicyState::Shadow).await;
-    let news = follower.look(NOW).await.unwrap().expect("there is news");
+    let news = follower.poll(NOW).await.unwrap().expect("there is news");
     assert_eq!(names(&news), ["a", "b"]);
     assert!(news.changed[1].overflow() == &sluicegate_policy::Overflow::Shadow);
-    assert!(follower.look(NOW).await.unwrap().is_none());
-    let mut presence = Presence::new(("n1", "0.0.0"), NOW);
-    presence.say(&stage.catalog, follower.held().revision(), NOW).await.unwrap();
+    assert!(follower.poll(NOW).await.unwrap().is_none());
+    let mut presence = Presence::new("n1", "0.0.0", NOW);
+    presence.report(&stage.catalog, follower.held().revision(), NOW).await.unwrap();
     let nodes = stage.catalog.nodes(&Page::default()).await.unwrap();
     assert_eq!((nodes[0].name.as_str(), nodes[0].revision), ("n1", 2));
 
-    stage.catalog.delete_policy(&by(), ("shop", "a"), 1).await.unwrap();
-    let news = follower.look(NOW).await.unwrap().expect("there is news");
+    stage.catalog.delete_policy(&by(), &PolicyAt::new("shop", "a", 1)).await.unwrap();
+    let news = follower.poll(NOW).await.unwrap().expect("there is news");
     assert_eq!((names(&news), news.gone.as_slice()), (vec![], &["a".to_owned()][..]));
     // Now and then it says that it is there.
     for at in [NOW, NOW + 9_999, NOW + 20_000] {
-        presence.say(&stage.catalog, follower.held().revision(), at).await.unwrap();
+        presence.report(&stage.catalog, follower.held().revision(), at).await.unwrap();
     }
     assert_eq!(stage.catalog.nodes(&Page::default()).await.unwrap()[0].seen_at, NOW + 20_000);
 }
@@ -90,8 +90,8 @@ async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
     let new = NewToken { name: "t", scopes: &scopes, expires_at: NOW + 1_000, hash: &hash };
     let token = stage.catalog.create_token(&by(), "shop", new).await.unwrap();
     let (mut follower, _) = stage.follower();
-    follower.look(NOW).await.unwrap();
-    follower.held().keep(&stage.kept()).await.unwrap();
+    follower.poll(NOW).await.unwrap();
+    follower.held().write_in_background(&stage.kept()).await.unwrap();
     assert!(!fs::read_to_string(stage.kept()).unwrap().contains(secret.expose()));
 
     let away = stage.dir.path().join("away.db");
@@ -110,13 +110,13 @@ async fn a_node_starts_with_what_it_held_while_the_catalog_is_away() {
     assert_eq!(is_good(&tokens, Scope::Refund, NOW), None);
     assert_eq!(is_good(&tokens, Scope::Check, NOW + 1_000), None, "it has ended");
     assert!(tokens.of_secret(b"sgt_other").is_none());
-    assert!(alone.look(NOW).await.is_err());
+    assert!(alone.poll(NOW).await.is_err());
     assert_eq!(alone.held().revision(), 2);
 
     fs::rename(&away, stage.dir.path().join("catalog.db")).unwrap();
     stage.catalog.revoke_token(&by(), "shop", &token.id).await.unwrap();
     let (mut back, _) = stage.follower();
-    let news = back.look(NOW).await.unwrap().expect("there is news");
+    let news = back.poll(NOW).await.unwrap().expect("there is news");
     assert!(news.tokens.unwrap().is_empty());
 }
 
@@ -126,15 +126,15 @@ async fn a_catalog_that_was_taken_back_is_followed_there() {
     stage.policy("a", PolicyState::Active).await;
     stage.policy("b", PolicyState::Active).await;
     let (mut follower, _) = stage.follower();
-    follower.look(NOW).await.unwrap();
-    follower.held().keep(&stage.kept()).await.unwrap();
+    follower.poll(NOW).await.unwrap();
+    follower.held().write_in_background(&stage.kept()).await.unwrap();
 
     let earlier = Stage::set().await;
     earlier.policy("c", PolicyState::Active).await;
     let mut follower = Follower::new(url(&earlier.dir), stage.kept());
     let news = follower.restore().unwrap();
     assert_eq!(names(&news), ["a", "b"]);
-    let news = follower.look(NOW).await.unwrap().expect("there is news");
+    let news = follower.poll(NOW).await.unwrap().expect("there is news");
     assert_eq!(
         (names(&news), news.gone.as_slice()),
         (vec!["c"], &["a".to_owned(), "b".to_owned()][..])
@@ -169,9 +169,9 @@ async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     assert_eq!((one.len(), one == another), (36, false));
     assert_eq!(Catalog::open(&url(&stage.dir)).await.unwrap().id().await.unwrap(), one);
     let (mut follower, _) = stage.follower();
-    follower.look(NOW).await.unwrap();
+    follower.poll(NOW).await.unwrap();
     assert_eq!(follower.held().catalog(), one);
-    follower.held().keep(&stage.kept()).await.unwrap();
+    follower.held().write_in_background(&stage.kept()).await.unwrap();
 
     // The database is another one from one look to the next, with a later revision.
     let Url::Sqlite(database) = url(&stage.dir) else { panic!("it is a file") };
@@ -179,7 +179,7 @@ async fn another_catalog_is_taken_over_whole_whatever_its_revision() {
     let other = format!("UPDATE head SET id_text = '{another}', revision = 7");
     database.execute(sqlx::AssertSqlSafe(other)).await.unwrap();
     database.execute("UPDATE policies SET state = 'deleted'").await.unwrap();
-    let news = follower.look(NOW).await.unwrap();
+    let news = follower.poll(NOW).await.unwrap();
     assert!(news.is_some_and(|news| news.gone == ["a"]), "although it is of revision 1");
     assert_eq!(follower.held().catalog(), another);
     // What was kept is of a catalog that is not there any more.
@@ -200,8 +200,8 @@ async fn files_of_those_who_were_killed_while_they_wrote_are_removed() {
     fs::write(&mine, "notes").unwrap();
     let (mut follower, _) = stage.follower();
     assert!(!left.exists() && mine.exists());
-    follower.look(NOW).await.unwrap();
-    follower.held().keep(&stage.kept()).await.unwrap();
+    follower.poll(NOW).await.unwrap();
+    follower.held().write_in_background(&stage.kept()).await.unwrap();
     let news = fs::read_dir(dir).unwrap().flatten();
     let news = news.filter(|entry| entry.path().extension().is_some_and(|end| end == "new"));
     assert_eq!(news.count(), 1, "only the one that is somebody else's");

@@ -39,7 +39,7 @@ impl Stage {
     fn publish(&mut self, tokens: impl Into<Vec<PublishedToken>>) {
         self.revision += 1;
         let (revision, tokens) = (self.revision, tokens.into());
-        let news = self.held.take(PublishedCatalog {
+        let news = self.held.apply(PublishedCatalog {
             catalog: String::new(),
             revision,
             policies: vec![],
@@ -94,7 +94,7 @@ fn asks(
     secret: Option<&str>,
     app: Option<&str>,
 ) -> Result<Option<String>, CallerError> {
-    let caller = listener_auth.admit(secret.map(str::as_bytes), || NOW)?;
+    let caller = listener_auth.authenticate(secret.map(str::as_bytes), || NOW)?;
     caller.may(Scope::Check)?;
     Ok(caller.app(app)?.map(str::to_owned))
 }
@@ -152,7 +152,7 @@ fn who_shows_a_token_is_its_app_and_who_shows_none_is_believed_or_refused() {
 fn without_a_catalog_nobody_looks_at_what_is_shown() {
     let listener_auth = open_listener(Wire::Http);
     let clock = || -> Micros { panic!("nobody wants to know") };
-    let caller = listener_auth.admit(Some(b"what is it"), clock).unwrap();
+    let caller = listener_auth.authenticate(Some(b"what is it"), clock).unwrap();
     assert_eq!(caller.app(Some("any")), Ok(Some("any")));
     assert_eq!(caller.may(Scope::Refund), Ok(()));
 }
@@ -168,17 +168,17 @@ fn before_the_catalog_was_heard_of_no_token_is_good() {
 fn who_was_let_in_goes_when_the_token_does() {
     let mut stage = Stage::set(TokensRequired::Always);
     let listener_auth = stage.listener_auth(Wire::Resp, LOOPBACK);
-    let mut authenticator =
-        ["good", "checks"].map(|id| listener_auth.admit(Some(id.as_bytes()), || NOW).unwrap());
+    let mut authenticator = ["good", "checks"]
+        .map(|id| listener_auth.authenticate(Some(id.as_bytes()), || NOW).unwrap());
     for caller in &mut authenticator {
-        assert_eq!(listener_auth.still(caller, Micros::new(END.get() - 1_000)), Ok(()));
-        assert_eq!(listener_auth.still(caller, END), Err(CallerError::Expired));
+        assert_eq!(listener_auth.revalidate(caller, Micros::new(END.get() - 1_000)), Ok(()));
+        assert_eq!(listener_auth.revalidate(caller, END), Err(CallerError::Expired));
     }
     stage.revoke("good");
     let [good, checks] = &mut authenticator;
     for _ in 0..2 {
-        assert_eq!(listener_auth.still(good, NOW), Err(CallerError::Unknown));
-        assert_eq!(listener_auth.still(checks, NOW), Ok(()));
+        assert_eq!(listener_auth.revalidate(good, NOW), Err(CallerError::Unknown));
+        assert_eq!(listener_auth.revalidate(checks, NOW), Ok(()));
     }
 }
 
@@ -207,7 +207,7 @@ fn refusals_are_counted_by_wire_and_reason() {
     let stage = Stage::set(TokensRequired::Always);
     let listener_auth = stage.listener_auth(Wire::Rls, LOOPBACK);
     for refused in [CallerError::Missing, CallerError::Scope(Scope::Refund), CallerError::Missing] {
-        assert_eq!(listener_auth.note(refused), refused);
+        assert_eq!(listener_auth.count_refused(refused), refused);
     }
     assert_eq!(stage.refused(Wire::Rls), [("missing", 2), ("scope", 1)]);
     assert_eq!(stage.refused(Wire::Http), []);

@@ -85,7 +85,7 @@ impl AdminApi {
 
     /// Answers `request`, which came from `peer`, maybe by a proxy.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
-        let Some(router) = self.router.get() else { return away() };
+        let Some(router) = self.router.get() else { return unavailable() };
         let source = self.source(peer, request.headers());
         request.extensions_mut().insert(ClientAddress(source));
         let changes = !request.method().is_safe();
@@ -108,7 +108,7 @@ impl AdminApi {
     }
 }
 
-fn away() -> Response {
+fn unavailable() -> Response {
     let problem = serde_json::json!({
         "type": "about:blank",
         "title": "Service Unavailable",

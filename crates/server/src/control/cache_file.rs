@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Writes what is held to the file at `path` when it changes, until `stop`, and what is not there by
 /// then.
-pub(super) async fn keep(
+pub(super) async fn run(
     path: &Path,
     mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
@@ -27,7 +27,7 @@ pub(super) async fn keep(
         let is_last = stop.is_cancelled();
         let now = holding.borrow_and_update().clone();
         if !is_held(&now, written.as_ref()) {
-            match now.held.keep(path).await {
+            match now.held.write_in_background(path).await {
                 Ok(()) => (written, is_failing) = (Some(Arc::clone(&now.held)), false),
                 Err(error) if !is_failing => {
                     is_failing = true;

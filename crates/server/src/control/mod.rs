@@ -16,4 +16,4 @@ mod publish;
 mod sync;
 
 pub(crate) use admin_api::AdminApi;
-pub(crate) use sync::{CatalogSync, Subscribers, first};
+pub(crate) use sync::{CatalogSync, Subscribers, initial_policies};

@@ -21,7 +21,7 @@ const USED_EVERY: Duration = Duration::from_secs(10);
 const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// Tells until `stop`, and which tokens were used once more then.
-pub(super) async fn keep(
+pub(super) async fn run(
     mut presence: Presence,
     authenticator: &Authenticator,
     mut holding: watch::Receiver<SyncState>,
@@ -31,7 +31,7 @@ pub(super) async fn keep(
     while !stop.is_cancelled() {
         let SyncState { held, catalog, .. } = holding.borrow_and_update().clone();
         if let Some(catalog) = catalog {
-            let saying = presence.say(&catalog, held.revision(), now());
+            let saying = presence.report(&catalog, held.revision(), now());
             if let Some(Err(error)) = stop.run_until_cancelled(saying).await {
                 tracing::debug!("catalog: {error}");
             }

@@ -32,7 +32,7 @@ pub(super) struct Publisher {
 impl Publisher {
     /// Publishes what is held when that changes, and looks now and then whether it is still there,
     /// until `stop`.
-    pub(super) async fn keep(
+    pub(super) async fn run(
         mut self,
         store: &RedisBackend,
         mut holding: watch::Receiver<SyncState>,

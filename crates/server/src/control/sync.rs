@@ -101,7 +101,7 @@ impl CatalogSync {
             Some(name) => name.clone(),
             None => node_name(listens),
         };
-        let presence = Presence::new((&name, env!("CARGO_PKG_VERSION")), now());
+        let presence = Presence::new(&name, env!("CARGO_PKG_VERSION"), now());
         let mut follower = Follower::new(url.clone(), config.kept.clone());
         let mut news = Vec::new();
         match follower.restore() {
@@ -109,7 +109,7 @@ impl CatalogSync {
             Err(error) => tracing::warn!("catalog.kept: ignored: {error}"),
         }
         let mut looks = Poller { follower, url, is_away: false, asked_at: Instant::now() };
-        match looks.look().await {
+        match looks.poll().await {
             Ok(new) => news.extend(new),
             Err(error) if looks.revision() == 0 => {
                 let file = config.kept.display();
@@ -117,7 +117,7 @@ impl CatalogSync {
                     "catalog.url: unavailable, and {file} has no copy of the catalog"
                 )));
             }
-            Err(error) => looks.missed(&error),
+            Err(error) => looks.record_failure(&error),
         }
         Ok((Self { looks, presence, kept: config.kept.clone() }, news))
     }
@@ -143,28 +143,28 @@ impl CatalogSync {
 
     /// Looks again and again until `stop`, and tells of what is news. What nobody waits for goes on
     /// beside that, however long it takes.
-    pub(crate) async fn keep(self, told: Subscribers<'_>, stop: &CancellationToken) {
+    pub(crate) async fn run(self, told: Subscribers<'_>, stop: &CancellationToken) {
         let Self { looks, presence, kept } = self;
-        let redis = told.engine.inner().store().on_redis();
+        let redis = told.engine.core().store().on_redis();
         let (tell, holding) = watch::channel(looks.holding());
         let published = async {
             if let Some(redis) = redis {
-                Publisher::default().keep(redis, holding.clone(), stop).await;
+                Publisher::default().run(redis, holding.clone(), stop).await;
             }
         };
         let opening = AdminApiOpener { told, url: looks.url.clone() };
         tokio::join!(
-            opening.keep(holding.clone(), stop),
-            looks.keep(&told, redis.map(RedisBackend::revisions), &tell, stop),
-            node_reporter::keep(presence, told.authenticator, holding.clone(), stop),
-            cache_file::keep(&kept, holding.clone(), stop),
+            opening.run(holding.clone(), stop),
+            looks.run(&told, redis.map(RedisBackend::revisions), &tell, stop),
+            node_reporter::run(presence, told.authenticator, holding.clone(), stop),
+            cache_file::run(&kept, holding.clone(), stop),
             published,
         );
     }
 }
 
 impl Poller {
-    async fn keep(
+    async fn run(
         mut self,
         told: &Subscribers<'_>,
         mut heard: Option<Revisions>,
@@ -174,16 +174,16 @@ impl Poller {
         loop {
             let looked = async {
                 self.pause(told, &mut heard).await;
-                self.look().await
+                self.poll().await
             };
             let Some(looked) = stop.run_until_cancelled(looked).await else { return };
-            let news = looked.map_err(|error| self.missed(&error)).ok();
+            let news = looked.map_err(|error| self.record_failure(&error)).ok();
             self.is_away = news.is_none();
-            told.live.asked(!self.is_away);
+            told.live.set_catalog_answers(!self.is_away);
             let news = news.flatten();
-            self.tell(tell, news.as_ref());
+            self.publish(tell, news.as_ref());
             if let Some(news) = news {
-                told.take(news, self.revision());
+                told.apply(news, self.revision());
             }
         }
     }
@@ -206,15 +206,15 @@ impl Poller {
     }
 
     /// What changed since the last look.
-    async fn look(&mut self) -> Result<Option<CatalogDelta>> {
+    async fn poll(&mut self) -> Result<Option<CatalogDelta>> {
         let asked_at = Instant::now();
-        let looked = timeout(LOOK_WAIT_MAX, self.follower.look(now())).await;
+        let looked = timeout(LOOK_WAIT_MAX, self.follower.poll(now())).await;
         let news = looked.context("no answer in time")??;
         self.asked_at = asked_at;
         Ok(news)
     }
 
-    fn missed(&mut self, error: &anyhow::Error) {
+    fn record_failure(&mut self, error: &anyhow::Error) {
         if !self.is_away {
             tracing::warn!("catalog: unavailable, using the last known state: {error:#}");
         }
@@ -232,7 +232,7 @@ impl Poller {
     }
 
     /// Tells what is held now; who waits for that is woken if it is not what was told.
-    fn tell(&self, tell: &watch::Sender<SyncState>, news: Option<&CatalogDelta>) {
+    fn publish(&self, tell: &watch::Sender<SyncState>, news: Option<&CatalogDelta>) {
         let now = self.holding();
         let tokens = u64::from(news.is_some_and(|news| news.tokens.is_some()));
         tell.send_if_modified(|holding| {
@@ -252,7 +252,7 @@ struct AdminApiOpener<'a> {
 
 impl AdminApiOpener<'_> {
     /// Opens the admin API once the catalog is there, or not before `stop`.
-    async fn keep(&self, mut holding: watch::Receiver<SyncState>, stop: &CancellationToken) {
+    async fn run(&self, mut holding: watch::Receiver<SyncState>, stop: &CancellationToken) {
         let opened = async {
             while !self.told.admin_api.is_open() {
                 // An error is that nobody looks any more, and then this ends as well.
@@ -285,27 +285,30 @@ impl AdminApiOpener<'_> {
 }
 
 impl Subscribers<'_> {
-    fn take(&self, news: CatalogDelta, revision: i64) {
+    fn apply(&self, news: CatalogDelta, revision: i64) {
         if let Some(tokens) = &news.tokens {
             self.authenticator.set(Arc::clone(tokens));
         }
-        if let Some(policies) = self.live.take(&self.engine.inner().policies(), news, revision) {
+        if let Some(policies) =
+            self.live.apply_delta(&self.engine.core().policies(), news, revision)
+        {
             self.engine.set_policies(policies);
         }
     }
 }
 
 /// The policies that `news` come to, one after the other, for a server that starts.
-pub(crate) fn first(
+pub(crate) fn initial_policies(
     news: Vec<CatalogDelta>,
-    (live, authenticator): (&PolicyManager, &Authenticator),
+    live: &PolicyManager,
+    authenticator: &Authenticator,
     revision: i64,
 ) -> PolicySet {
     news.into_iter().fold(PolicySet::default(), |policies, news| {
         if let Some(tokens) = &news.tokens {
             authenticator.set(Arc::clone(tokens));
         }
-        live.take(&policies, news, revision).unwrap_or(policies)
+        live.apply_delta(&policies, news, revision).unwrap_or(policies)
     })
 }
 
@@ -317,7 +320,7 @@ async fn setup(catalog: &Catalog) -> Result<Setup, sluicegate_control::Error> {
     }
     let (secret, setup) = Setup::new(now());
     // Not by the log, which is kept.
-    terminal::note(format_args!(
+    terminal::print_error_line(format_args!(
         "the catalog has no accounts: create one with this setup token, within 15 minutes\n  {}",
         secret.expose()
     ));

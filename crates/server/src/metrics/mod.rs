@@ -94,13 +94,13 @@ impl Scrape {
         let help = "Decision time without delays; in memory one in 64 is sampled";
         families.histograms("sluicegate_decision_duration_seconds", help, spans)?;
         let help = "Requests delayed now";
-        families.gauge("sluicegate_held_requests", help, self.engine.inner().held())
+        families.gauge("sluicegate_held_requests", help, self.engine.core().held())
     }
 
     fn policies(&self, families: &mut Families<'_>) -> fmt::Result {
         let status = self.live.status();
         let help = "Active policies";
-        families.gauge("sluicegate_policies", help, self.engine.inner().policies().len())?;
+        families.gauge("sluicegate_policies", help, self.engine.core().policies().len())?;
         let help = "Version of the loaded policies: 1 at start, plus one for each change";
         families.gauge("sluicegate_policies_version", help, status.version)?;
         let help = "When the loaded policies were read, seconds since the Unix epoch";
@@ -124,7 +124,7 @@ impl Scrape {
     }
 
     fn store(&self, families: &mut Families<'_>) -> fmt::Result {
-        let engine = self.engine.inner();
+        let engine = self.engine.core();
         let help = "1 while the store is unavailable";
         let is_open = u64::from(engine.is_without_store());
         families.gauge("sluicegate_store_breaker_open", help, is_open)?;

@@ -120,7 +120,7 @@ impl PolicyManager {
         let beside = FileExtras::of(&descriptors);
         let Descriptors { tree, origin, .. } = descriptors;
         let (given, hash) = Loaded::parts(given);
-        let policies = taken(beside.joined(given, None)?, takes)?;
+        let policies = checked(beside.joined(given, None)?, takes)?;
         let path = files.policies.as_ref().map(|source| source.path().display().to_string());
         let status = PolicyStatus { hash, ..PolicyStatus::first(path, origin) };
         Ok((Self::new(files, beside, status, takes), policies, tree))
@@ -150,7 +150,7 @@ impl PolicyManager {
     }
 
     /// What is in force once the catalog is at `revision`, where `news` changes something of `now`.
-    pub(crate) fn take(
+    pub(crate) fn apply_delta(
         &self,
         now: &PolicySet,
         news: CatalogDelta,
@@ -196,7 +196,7 @@ impl PolicyManager {
     }
 
     /// The catalog was asked, and answered or not.
-    pub(crate) fn asked(&self, answers: bool) {
+    pub(crate) fn set_catalog_answers(&self, answers: bool) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(catalog) = &mut status.catalog {
             catalog.answers = answers;
@@ -226,7 +226,7 @@ impl PolicyManager {
                 _ = ticks.tick() => {}
             }
             let (looked_at, before) = (self.files.clone(), seen.clone());
-            match spawn_blocking(move || look(&looked_at, before.as_ref())).await {
+            match spawn_blocking(move || read_if_changed(&looked_at, before.as_ref())).await {
                 Ok((fingerprint, changed)) => {
                     seen = Some(fingerprint);
                     if let Some(changed) = changed {
@@ -269,7 +269,7 @@ impl PolicyManager {
     ) -> Result<PolicyStatus> {
         let FileSet { given, descriptors } = set;
         let (given, hash) = Loaded::parts(given);
-        let now = in_force.engine().inner().policies();
+        let now = in_force.engine().core().policies();
         let is_of_catalog = status.catalog.is_some();
         let has_new_tree = descriptors.origin != status.descriptors;
         if !has_new_tree && (is_of_catalog || hash == status.hash) {
@@ -277,7 +277,7 @@ impl PolicyManager {
             return Ok(PolicyStatus { error, ..status.clone() });
         }
         let new = FileExtras::of(&descriptors);
-        let joined = || taken(new.joined(given, Some(&now))?, self.takes);
+        let joined = || checked(new.joined(given, Some(&now))?, self.takes);
         let policies = (!is_of_catalog).then(joined).transpose()?;
         let error = if is_of_catalog {
             let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
@@ -395,7 +395,7 @@ impl PolicyStatus {
 }
 
 /// The policies, if the store takes the rules of each.
-fn taken(policies: PolicySet, takes: Takes) -> Result<PolicySet> {
+fn checked(policies: PolicySet, takes: Takes) -> Result<PolicySet> {
     for policy in policies.policies() {
         if let Some(problem) = untaken(policy, takes) {
             bail!("policy `{}`: {problem}", policy.name());
@@ -426,7 +426,7 @@ fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<
 
 /// What the files look like, and what is in them if that has changed. Files that cannot be looked at
 /// look like none.
-fn look(
+fn read_if_changed(
     files: &WatchedFiles,
     before: Option<&Fingerprint>,
 ) -> (Fingerprint, Option<Result<FileSet>>) {
@@ -455,9 +455,9 @@ mod tests {
             PolicyManager::of_catalog("sqlite", None, Descriptors::default(), |_| Ok(()));
         let all = (0..POLICIES_MAX).map(|number| policy(&format!("p{number}"))).collect();
         let news = |changed, gone| CatalogDelta { changed, gone, ..CatalogDelta::default() };
-        let full = live.take(&PolicySet::default(), news(all, Vec::new()), 1).unwrap();
+        let full = live.apply_delta(&PolicySet::default(), news(all, Vec::new()), 1).unwrap();
         let changed = vec![policy("p7"), policy("new"), policy("newer"), policy("p8")];
-        let now = live.take(&full, news(changed, vec!["p8".to_owned()]), 2).unwrap();
+        let now = live.apply_delta(&full, news(changed, vec!["p8".to_owned()]), 2).unwrap();
         assert_eq!(now.len(), POLICIES_MAX);
         let is_there = |name| now.resolve(name).is_some();
         // The place that `p8` left is taken by the first that is new.
@@ -479,13 +479,13 @@ mod tests {
             Policy::parse_one(&text).unwrap()
         };
         let news = |changed| CatalogDelta { changed, ..CatalogDelta::default() };
-        let first = live.take(&PolicySet::default(), news(vec![log(2_500)]), 1).unwrap();
-        let second = live.take(&first, news(vec![log(9_000), policy("new")]), 2).unwrap();
+        let first = live.apply_delta(&PolicySet::default(), news(vec![log(2_500)]), 1).unwrap();
+        let second = live.apply_delta(&first, news(vec![log(9_000), policy("new")]), 2).unwrap();
         assert_eq!(second.len(), 2);
         assert!(Arc::ptr_eq(first.resolve("log").unwrap(), second.resolve("log").unwrap()));
         let error = live.status().error.unwrap();
         assert!(error.contains("policy `log`: rules: ") && error.contains("`9000`"), "{error}");
-        let third = live.take(&second, news(vec![log(2_000)]), 3).unwrap();
+        let third = live.apply_delta(&second, news(vec![log(2_000)]), 3).unwrap();
         assert_eq!((third.len(), live.status().error), (2, None));
     }
 }

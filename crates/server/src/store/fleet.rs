@@ -56,7 +56,7 @@ impl FleetStatus {
 
 /// Notes that this server lives, and does what follows from the answers, until `stop`. `configured` is how
 /// many servers there are to be; none: as many as live.
-pub(crate) async fn keep<O: Observer>(
+pub(crate) async fn run<O: Observer>(
     engine: &Engine<AnyStore, O>,
     configured: Option<NonZeroU32>,
     stop: &CancellationToken,
@@ -66,7 +66,9 @@ pub(crate) async fn keep<O: Observer>(
     status.shared_by.store(configured.map_or(1, NonZeroU32::get), Relaxed);
     let (mut presence, mut lives) = (FleetPresence::new(fastrand::u64(..)), LiveNodes::default());
     loop {
-        if let Ok(Fleet { nodes, has_forgotten }) = redis.note(&mut presence, engine.now()).await {
+        if let Ok(Fleet { nodes, has_forgotten }) =
+            redis.record_presence(&mut presence, engine.now()).await
+        {
             if has_forgotten {
                 status.forgotten.fetch_add(1, Relaxed);
                 tracing::error!("store: data was lost; restoring known usage for a minute");

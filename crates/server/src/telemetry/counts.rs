@@ -182,7 +182,7 @@ impl ServerCounters {
         self.here(subject, |here, of_policy| {
             of_policy.add(here, wire, fate as usize * MODES.len() + mode as usize);
             if let Some(key) = refused_key {
-                of_policy.tops.note(here.shard, key, (&self.keys, &self.sketches));
+                of_policy.tops.record(here.shard, key, &self.keys, &self.sketches);
             }
         });
     }
@@ -216,7 +216,7 @@ impl ServerCounters {
     /// Counts how long a decision took.
     pub(crate) fn took(&self, wire: Wire, took: Duration) {
         let shard = HERE.with(|here| self.place(here).shard);
-        self.shards[shard].latency[wire as usize].note(took);
+        self.shards[shard].latency[wire as usize].record(took);
     }
 
     /// Where the thread counts that knows `here`: the workers have shards of their own, which are as

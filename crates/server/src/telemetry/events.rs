@@ -120,7 +120,7 @@ impl Events {
     }
 
     /// Tells those who watch what was decided on `key`, unless it is too soon for the next event.
-    pub(crate) fn tell(&self, told: &DecisionEvent<'_>, key: Option<&[u8]>) {
+    pub(crate) fn publish(&self, told: &DecisionEvent<'_>, key: Option<&[u8]>) {
         let now = WallClock.now();
         let Some(weight) = ALLOWANCE.with(|allowance| allowance.take(now)) else { return };
         let key = key.map(|key| String::from_utf8_lossy(&self.keys.shown(key)).into_owned());
@@ -247,7 +247,7 @@ mod tests {
             let mut watching =
                 pin!(events.watch(EventFilter::default(), CancellationToken::new()).unwrap());
             for key in [b"alice", b"alice"] {
-                events.tell(&told("p", "allowed"), Some(key));
+                events.publish(&told("p", "allowed"), Some(key));
             }
             let first = data(&watching.next().await.unwrap());
             let second = data(&watching.next().await.unwrap());
@@ -263,7 +263,7 @@ mod tests {
         let filter = EventFilter { policy: Some("p".into()), result: Some("refused".into()) };
         let mut watching = pin!(events.watch(filter, CancellationToken::new()).unwrap());
         for (policy, result) in [("q", "refused"), ("p", "allowed"), ("p", "refused")] {
-            events.tell(&told(policy, result), None);
+            events.publish(&told(policy, result), None);
         }
         let said = data(&watching.next().await.unwrap());
         assert_eq!((&said["policy"], &said["result"]), (&"p".into(), &"refused".into()));

@@ -118,14 +118,14 @@ impl Telemetry {
 
     /// A decision was made, or could not be.
     #[inline]
-    pub(crate) fn see(&self, seen: &ObservedDecision<'_>, begun: DecisionTimer) {
+    pub(crate) fn observe(&self, seen: &ObservedDecision<'_>, begun: DecisionTimer) {
         let ObservedDecision { wire, request, .. } = *seen;
         if let DecisionTimer(Some(begun)) = begun {
             let held = seen.decided.map_or(Micros::ZERO, |admission| admission.held);
             self.counts.took(wire, begun.elapsed().saturating_sub(held.into()));
         }
         if self.events.are_watched() {
-            self.tell(seen);
+            self.publish(seen);
         }
         match seen.decided {
             Err(error) => self.counts.failed(wire, seen.subject(), error),
@@ -140,7 +140,7 @@ impl Telemetry {
     }
 
     #[cold]
-    fn tell(&self, seen: &ObservedDecision<'_>) {
+    fn publish(&self, seen: &ObservedDecision<'_>) {
         let ObservedDecision { wire, request, decided, .. } = *seen;
         let policy = seen.subject().name();
         let result =
@@ -155,7 +155,7 @@ impl Telemetry {
         });
         let verb = request.verb.name();
         let told = DecisionEvent { wire: wire.name(), policy, verb, result, decision };
-        self.events.tell(&told, request.key);
+        self.events.publish(&told, request.key);
     }
 
     /// The keys of `policy` that were refused most; `None` if nothing is counted under this name.
@@ -164,7 +164,7 @@ impl Telemetry {
     }
 
     /// Forgets refusals that are no news, until `stop`.
-    pub(crate) async fn keep(&self, stop: &CancellationToken) {
+    pub(crate) async fn run(&self, stop: &CancellationToken) {
         while timeout(TURN, stop.cancelled()).await.is_err() {
             self.counts.turn();
         }

@@ -90,11 +90,12 @@ impl PolicySketches {
     }
 
     /// A request of `key` was refused. `made` counts all sketches that there are.
-    pub(super) fn note(
+    pub(super) fn record(
         &self,
         shard: usize,
         key: Option<&[u8]>,
-        (keys, made): (&KeyWriter, &AtomicUsize),
+        keys: &KeyWriter,
+        made: &AtomicUsize,
     ) {
         let sketch = self.sketches[shard].get_or_init(|| {
             let has_room = made.fetch_add(1, Relaxed) < SKETCHES_MAX;
@@ -102,8 +103,8 @@ impl PolicySketches {
         });
         let Some(sketch) = sketch else { return };
         match sketch.try_lock() {
-            Ok(mut turns) => turns.now.note(key, keys),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().now.note(key, keys),
+            Ok(mut turns) => turns.now.record(key, keys),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().now.record(key, keys),
             Err(TryLockError::WouldBlock) => {}
         }
     }
@@ -133,7 +134,7 @@ impl PolicySketches {
 }
 
 impl Sketch {
-    fn note(&mut self, key: Option<&[u8]>, keys: &KeyWriter) {
+    fn record(&mut self, key: Option<&[u8]>, keys: &KeyWriter) {
         let hash = HASHER.hash_one(key);
         if let Some(place) = self.hashes.iter().position(|known| *known == hash) {
             self.counters[place].count += 1;
@@ -259,7 +260,7 @@ mod tests {
             let mut truth: HashMap<usize, u64> = HashMap::new();
             for (number, rank) in zipf(seed, 10_000, REFUSED).into_iter().enumerate() {
                 *truth.entry(rank).or_default() += 1;
-                tops.note(number % 4, Some(format!("k{rank}").as_bytes()), (&keys, &made));
+                tops.record(number % 4, Some(format!("k{rank}").as_bytes()), &keys, &made);
                 if number == REFUSED / 2 {
                     tops.turn();
                 }
@@ -289,9 +290,9 @@ mod tests {
     fn the_example_of_the_essay_is_true_of_a_full_sketch() {
         let mut sketch = Sketch::default();
         for number in 0..COUNTERS {
-            sketch.note(Some(&[u8::try_from(number).unwrap()]), &clear());
+            sketch.record(Some(&[u8::try_from(number).unwrap()]), &clear());
         }
-        sketch.note(Some(b"another"), &clear());
+        sketch.record(Some(b"another"), &clear());
         let counter = sketch.counters.iter().find(|counter| counter.count == 2).unwrap();
         assert_eq!((counter.key.as_deref(), counter.error), (Some(&b"another"[..]), 1));
         assert_eq!((sketch.counters.len(), sketch.least()), (COUNTERS, 1));
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn refusals_are_forgotten_after_two_turns() {
         let (tops, made) = (PolicySketches::new(1), AtomicUsize::new(0));
-        tops.note(0, None, (&clear(), &made));
+        tops.record(0, None, &clear(), &made);
         tops.turn();
         assert_eq!(tops.list(9).len(), 1);
         tops.turn();
@@ -310,8 +311,8 @@ mod tests {
     #[test]
     fn a_long_key_is_cut_and_one_that_is_no_text_is_shown_as_far_as_it_is() {
         let (tops, made) = (PolicySketches::new(1), AtomicUsize::new(0));
-        tops.note(0, Some(&[b'x'; 1024]), (&clear(), &made));
-        tops.note(0, Some(&[0xff, b'a']), (&clear(), &made));
+        tops.record(0, Some(&[b'x'; 1024]), &clear(), &made);
+        tops.record(0, Some(&[0xff, b'a']), &clear(), &made);
         let shown = serde_json::to_string(&tops.list(9)).unwrap();
         assert!(shown.contains(&format!(r#""{}","key_is_cut":true"#, "x".repeat(128))), "{shown}");
         assert!(shown.contains(r#""\u{fffd}a","key_is_cut":true"#) || shown.contains("\u{fffd}a"));
@@ -324,7 +325,7 @@ mod tests {
         for (shard, end) in [(0, b'a'), (1, b'a'), (0, b'b')] {
             let mut key = [b'x'; 1024];
             key[1023] = end;
-            tops.note(shard, Some(&key), (&keys, &made));
+            tops.record(shard, Some(&key), &keys, &made);
         }
         let list = tops.list(9);
         let counts: Vec<_> = list.iter().map(|top| top.refused_at_least).collect();
@@ -339,8 +340,8 @@ mod tests {
     fn there_are_no_more_sketches_than_there_may_be() {
         let made = AtomicUsize::new(SKETCHES_MAX - 1);
         let (first, second) = (PolicySketches::new(1), PolicySketches::new(1));
-        first.note(0, Some(b"k"), (&clear(), &made));
-        second.note(0, Some(b"k"), (&clear(), &made));
+        first.record(0, Some(b"k"), &clear(), &made);
+        second.record(0, Some(b"k"), &clear(), &made);
         assert_eq!((first.list(9).len(), second.list(9).len()), (1, 0));
     }
 }

@@ -175,7 +175,8 @@ pub(crate) fn raise_files_max() {
 pub(crate) async fn serve<F>(
     listener: Listener,
     connections_max: usize,
-    (workers, stop): (&Workers, &CancellationToken),
+    workers: &Workers,
+    stop: &CancellationToken,
     handle: impl Fn(ClientStream, Peer) -> F + Clone + Send + 'static,
 ) -> usize
 where

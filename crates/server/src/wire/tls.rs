@@ -109,7 +109,7 @@ impl Renewal {
     }
 
     /// Renews until `stop`.
-    pub(crate) async fn keep(self, stop: &CancellationToken) {
+    pub(crate) async fn run(self, stop: &CancellationToken) {
         let Self { all, mut told } = self;
         if all.is_empty() {
             return;
@@ -124,7 +124,7 @@ impl Renewal {
                 _ = ticks.tick() => {}
             }
             let all = Arc::clone(&all);
-            let renewed = spawn_blocking(move || all.iter().for_each(|tls| say(tls)));
+            let renewed = spawn_blocking(move || all.iter().for_each(|tls| log_certificate(tls)));
             if let Err(error) = renewed.await {
                 tracing::warn!("tls: {error}");
             }
@@ -133,7 +133,7 @@ impl Renewal {
 }
 
 /// Renews `tls`, and tells people what came of it.
-fn say(tls: &WireTls) {
+fn log_certificate(tls: &WireTls) {
     match tls.renew() {
         Ok(false) => {}
         Ok(true) => tracing::info!("{}.tls: new certificate loaded", tls.wire),
@@ -266,7 +266,7 @@ mod tests {
         let (first, stop) = (in_force(), CancellationToken::new());
         let renewal = Renewal::new(vec![Arc::clone(&tls)]).unwrap();
         let stopping = stop.clone();
-        let keeping = tokio::spawn(async move { renewal.keep(&stopping).await });
+        let keeping = tokio::spawn(async move { renewal.run(&stopping).await });
 
         tokio::time::sleep(EVERY * 2).await;
         assert!(Arc::ptr_eq(&first, &in_force()), "nothing has changed");

@@ -314,7 +314,7 @@ mod tests {
         }
 
         /// How far it is from true time, `after` µs in, read every 100 ms from `from` on.
-        fn error_at(&mut self, (from, after): (u64, u64), error: impl Fn(u64) -> i64) -> i64 {
+        fn error_at(&mut self, from: u64, after: u64, error: impl Fn(u64) -> i64) -> i64 {
             let mut now = self.last;
             for at in (from..=after).step_by(100_000) {
                 now = self.read(at, error(at));
@@ -357,30 +357,30 @@ mod tests {
         let hour = i64::try_from(HOUR).unwrap();
         // Ahead by an hour: ten minutes, and not before.
         let mut clock = Reader::new();
-        assert!(clock.error_at((0, STEP_AFTER_US), |_| hour) < 1_000_000);
+        assert!(clock.error_at(0, STEP_AFTER_US, |_| hour) < 1_000_000);
         let after = STEP_AFTER_US + SECOND;
-        assert!(clock.error_at((STEP_AFTER_US, after), |_| hour) > hour - 1_000);
+        assert!(clock.error_at(STEP_AFTER_US, after, |_| hour) > hour - 1_000);
         // Behind by an hour: eight hours and 17 minutes.
         let mut clock = Reader::new();
         let done = 8 * HOUR + 17 * MINUTE;
-        let error = clock.error_at((0, done), |_| -hour);
+        let error = clock.error_at(0, done, |_| -hour);
         assert!((-hour - 1_000..=-hour + 1_000).contains(&error), "{error}");
         // A leap second: 17 minutes.
         let mut clock = Reader::new();
-        let error = clock.error_at((0, 17 * MINUTE), |_| -1_000_000);
+        let error = clock.error_at(0, 17 * MINUTE, |_| -1_000_000);
         assert_eq!(error, -1_000_000);
-        assert_eq!(clock.error_at((17 * MINUTE, 20 * MINUTE), |_| -1_000_000), -1_000_000);
+        assert_eq!(clock.error_at(17 * MINUTE, 20 * MINUTE, |_| -1_000_000), -1_000_000);
     }
 
     #[test]
     fn it_steps_by_what_the_wall_was_ahead_all_the_time() {
         let mut clock = Reader::new();
         let low = |at| if at / MINUTE == 5 { 2_000_000 } else { 3_600_000_000 };
-        let error = clock.error_at((0, STEP_AFTER_US + SECOND), low);
+        let error = clock.error_at(0, STEP_AFTER_US + SECOND, low);
         assert!((2_000_000..3_000_000).contains(&error), "{error}");
         let mut clock = Reader::new();
         let back = |at| if at / MINUTE == 5 { 0 } else { 3_600_000_000 };
-        assert!(clock.error_at((0, STEP_AFTER_US + SECOND), back) < 1_000_000);
+        assert!(clock.error_at(0, STEP_AFTER_US + SECOND, back) < 1_000_000);
     }
 
     #[test]

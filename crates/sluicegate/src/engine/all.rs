@@ -107,7 +107,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             return Ok(places);
         }
         let (looked_at, looks): (Vec<_>, Vec<_>) =
-            places.iter().filter_map(|place| Some((*place, look(&requests[*place])?))).unzip();
+            places.iter().filter_map(|place| Some((*place, as_peek(&requests[*place])?))).unzip();
         let mut forecasts = vec![Forecast::Passes; requests.len()];
         for (place, looked) in looked_at.into_iter().zip(self.decide_each(&looks).await) {
             let undecided = |error| BatchError { place, error, stay_charged: Vec::new() };
@@ -228,7 +228,7 @@ impl<S: Store + 'static, O: Observer> Drop for ChargedBatch<'_, '_, S, O> {
 }
 
 /// Looks at the budget of a check of a policy; what others ask is not looked at before.
-fn look<'r>(request: &Request<'r>) -> Option<Request<'r>> {
+fn as_peek<'r>(request: &Request<'r>) -> Option<Request<'r>> {
     let (Limits::Policy(_), &Verb::Check { cost }) = (request.limits, &request.verb) else {
         return None;
     };

@@ -119,7 +119,8 @@ impl Admission {
     #[inline]
     pub(super) fn new(
         answer: Answer,
-        (verb, patience): (&Verb, Patience),
+        verb: &Verb,
+        patience: Patience,
         policy: Option<&Arc<Policy>>,
     ) -> Self {
         let is_gateway = matches!(patience, Patience::Gateway(_));

@@ -65,7 +65,7 @@ impl Breaker {
     }
 
     /// The store answered a call made at `now`.
-    pub(super) fn answered(&self, now: Micros) {
+    pub(super) fn record_success(&self, now: Micros) {
         let mut state = self.lock();
         if state.open.take().is_some() {
             state.slots = Default::default();
@@ -74,7 +74,7 @@ impl Breaker {
     }
 
     /// The store did not answer a call made at `now`.
-    pub(super) fn failed(&self, now: Micros) {
+    pub(super) fn record_failure(&self, now: Micros) {
         let mut state = self.lock();
         let slot = state.slot(now);
         slot.calls += 1;
@@ -132,29 +132,29 @@ mod tests {
 
     const LONGEST: Micros = Micros::from_millis(301);
 
-    fn failed(breaker: &Breaker, times: u32, now: Micros) {
-        (0..times).for_each(|_| breaker.failed(now));
+    fn record_failure(breaker: &Breaker, times: u32, now: Micros) {
+        (0..times).for_each(|_| breaker.record_failure(now));
     }
 
     #[test]
     fn it_opens_when_half_of_a_seconds_calls_fail() {
         let breaker = Breaker::default();
         let now = Micros::from_secs(100);
-        (0..6).for_each(|_| breaker.answered(now));
-        failed(&breaker, 5, now);
+        (0..6).for_each(|_| breaker.record_success(now));
+        record_failure(&breaker, 5, now);
         assert!(breaker.allows(now));
-        breaker.failed(now);
+        breaker.record_failure(now);
         assert!(!breaker.allows(now));
     }
 
     #[test]
     fn a_few_failures_say_nothing_and_old_ones_are_forgotten() {
         let breaker = Breaker::default();
-        failed(&breaker, 4, Micros::from_secs(100));
+        record_failure(&breaker, 4, Micros::from_secs(100));
         assert!(!breaker.is_open());
-        failed(&breaker, 4, Micros::from_secs(102));
+        record_failure(&breaker, 4, Micros::from_secs(102));
         assert!(!breaker.is_open());
-        failed(&breaker, 1, Micros::from_secs(102));
+        record_failure(&breaker, 1, Micros::from_secs(102));
         assert!(breaker.is_open());
     }
 
@@ -162,14 +162,14 @@ mod tests {
     fn an_open_one_lets_a_single_probe_pass_and_an_answer_closes_it() {
         let breaker = Breaker::default();
         let now = Micros::from_secs(100);
-        failed(&breaker, 5, now);
+        record_failure(&breaker, 5, now);
         let later = now.plus(LONGEST);
         assert!(breaker.allows(later), "a probe");
         assert!(!breaker.allows(later), "and no other");
-        breaker.failed(later);
+        breaker.record_failure(later);
         assert!(!breaker.allows(later));
         assert!(breaker.allows(later.plus(LONGEST)));
-        breaker.answered(later.plus(LONGEST));
+        breaker.record_success(later.plus(LONGEST));
         assert!(!breaker.is_open());
         assert!(breaker.allows(later.plus(LONGEST)));
     }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_clock_that_goes_back_does_not_keep_it_open() {
         let breaker = Breaker::default();
-        failed(&breaker, 5, Micros::from_secs(100));
+        record_failure(&breaker, 5, Micros::from_secs(100));
         assert!(breaker.allows(Micros::from_secs(40)));
     }
 }

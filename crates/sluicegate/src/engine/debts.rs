@@ -248,7 +248,7 @@ impl Debts {
 
     /// The store said that `used` permits of the rule at `rule` are in use: so many at least are, beside
     /// what it does not know of.
-    pub(super) fn learn(
+    pub(super) fn record_usage(
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,

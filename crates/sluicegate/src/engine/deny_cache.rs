@@ -55,7 +55,9 @@ impl DenyCache {
         request: &StoreRequest<'_>,
         now: Micros,
     ) -> Option<Verdict> {
-        self.holding(key, request, now).filter(|denial| now < denial.until).map(|it| it.told(now))
+        self.holding(key, request, now)
+            .filter(|denial| now < denial.until)
+            .map(|it| it.verdict_at(now))
     }
 
     /// The same; without one the caller asks, and others do not for a while.
@@ -67,7 +69,7 @@ impl DenyCache {
     ) -> Option<Verdict> {
         let denial = self.holding(key, request, now)?;
         if now < denial.until {
-            return Some(denial.told(now));
+            return Some(denial.verdict_at(now));
         }
         self.entries.insert(key, CachedDenial { until: now.plus(ASKING_MAX), ..denial });
         None
@@ -90,7 +92,7 @@ impl DenyCache {
     }
 
     /// Takes note of what the store said to `request`, asked at `at`.
-    pub(super) fn note(
+    pub(super) fn insert(
         &self,
         key: KeyHash,
         request: &StoreRequest<'_>,
@@ -116,7 +118,7 @@ impl DenyCache {
 
 impl CachedDenial {
     /// The refusal as it is at `now`.
-    fn told(self, now: Micros) -> Verdict {
+    fn verdict_at(self, now: Micros) -> Verdict {
         let (elapsed, mut verdict) = (now.since(self.at), self.verdict);
         if let Outcome::Deny { retry: Retry::After(retry) } = &mut verdict.decision.outcome {
             *retry = retry.since(elapsed);

@@ -43,7 +43,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         };
         let is_override = !std::ptr::eq(budget.rules, policy.rules());
         let rules = match answer.mode {
-            Mode::Store | Mode::Remembered => self.alone(&budget, (&look.verb, &answer)).await?,
+            Mode::Store | Mode::Remembered => self.alone(&budget, &look.verb, &answer).await?,
             _ => None,
         };
         Ok(Explanation { policy: Arc::clone(policy), is_override, answer, rules })
@@ -53,7 +53,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     async fn alone(
         &self,
         budget: &ResolvedBudget<'_>,
-        (look, answer): (&Verb, &Answer),
+        look: &Verb,
+        answer: &Answer,
     ) -> Result<Option<Vec<Decision>>, DecideError> {
         let rules = budget.rules.set().rules();
         if let [_] = rules {
@@ -66,7 +67,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             // Later than whatever wrote the state: what is asked for is what this rule says.
             let origin = RuleOrigin::Policy { since: Micros::MAX };
             let budget = ResolvedBudget { rules: &rule, origin, ..budget.clone() };
-            match self.engine.look(&budget, look, self.now).await {
+            match self.engine.ask_without_learning(&budget, look, self.now).await {
                 Ok(verdict) => alone.push(verdict.decision),
                 Err(
                     StoreError::Unavailable { .. }

@@ -70,15 +70,15 @@ impl Share {
     }
 
     /// Puts down what the store said is in use.
-    pub(super) fn learn(
+    pub(super) fn record_usage(
         &self,
         key: KeyHash,
         request: &StoreRequest<'_>,
         verdict: &Verdict,
         at: &Moment<'_>,
     ) {
-        let said = self.known.learn(key, request.rules, verdict, at);
-        self.debts.learn(key, request.rules, said, at);
+        let said = self.known.record_usage(key, request.rules, verdict, at);
+        self.debts.record_usage(key, request.rules, said, at);
     }
 
     /// Permits of each rule that were in use by what the store said.

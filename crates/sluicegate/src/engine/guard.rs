@@ -219,23 +219,23 @@ impl StoreGuard {
         let now = at.now();
         match asked {
             Ok(verdict) => {
-                self.breaker.answered(now);
-                self.denials.note(key, request, now, &verdict);
-                self.share.learn(key, request, &verdict, at);
+                self.breaker.record_success(now);
+                self.denials.insert(key, request, now, &verdict);
+                self.share.record_usage(key, request, &verdict, at);
                 Ok((verdict, Mode::Store))
             }
             Err(error @ StoreError::Unavailable { .. }) => {
-                self.breaker.failed(now);
+                self.breaker.record_failure(now);
                 self.without_store(question, error)
             }
             // It answers: that it came to no decision on this key is no reason to give it up.
             Err(error @ (StoreError::Overloaded { .. } | StoreError::Contended { .. })) => {
-                self.breaker.answered(now);
+                self.breaker.record_success(now);
                 self.shed(question, error)
             }
             // It answers others: this engine's share is not given out beside what they take there.
             Err(error @ StoreError::Unreadable { .. }) => {
-                self.breaker.answered(now);
+                self.breaker.record_success(now);
                 let deny = |said: FailurePolicy| match said.on_failure {
                     OnStoreFailure::Local => {
                         FailurePolicy { on_failure: OnStoreFailure::Deny, ..said }
@@ -246,7 +246,7 @@ impl StoreGuard {
                 self.without_store(GuardedRequest { otherwise, ..question }, error)
             }
             Err(error) => {
-                self.breaker.answered(now);
+                self.breaker.record_success(now);
                 Err(error)
             }
         }
@@ -291,17 +291,22 @@ impl StoreGuard {
         let GuardedRequest { key, request, at, .. } = question;
         let debts = self.share.debts();
         if self.repair.is_due(key, at.now()) {
-            Box::pin(self.remind(store, (key, request), at)).await?;
+            Box::pin(self.remind(store, question)).await?;
         }
         for _ in 0..ASKED_MAX {
             let (verdict, _) = match debts.bill(key, request.rules, at) {
                 None => ask_store(store, None, request, at).await?,
                 Some(Billed { debt, is_all: true }) => {
-                    Box::pin(self.charge(store, (key, request), debt, at)).await?
+                    Box::pin(self.charge(store, question, debt)).await?
                 }
                 Some(Billed { debt, is_all: false }) => {
                     let look = StoreRequest { verb: &Verb::Peek { cost: Cost::ONE }, ..*request };
-                    Box::pin(self.charge(store, (key, &look), debt, at)).await?;
+                    Box::pin(self.charge(
+                        store,
+                        GuardedRequest { request: &look, ..question },
+                        debt,
+                    ))
+                    .await?;
                     continue;
                 }
             };
@@ -316,8 +321,7 @@ impl StoreGuard {
     async fn remind(
         &self,
         store: &impl Store,
-        (key, request): (KeyHash, &StoreRequest<'_>),
-        at: &Moment<'_>,
+        GuardedRequest { key, request, at, .. }: GuardedRequest<'_>,
     ) -> Result<(), StoreError> {
         let permits = self.share.in_use(key, request.rules, at).map(|used| used.min(COST_MAX));
         if permits.iter().any(|permits| *permits > 0) {
@@ -333,9 +337,8 @@ impl StoreGuard {
     async fn charge(
         &self,
         store: &impl Store,
-        (key, request): (KeyHash, &StoreRequest<'_>),
+        GuardedRequest { key, request, at, .. }: GuardedRequest<'_>,
         debt: Debt,
-        at: &Moment<'_>,
     ) -> Result<(Verdict, Permits), StoreError> {
         // A caller that goes away in between leaves a debt that was perhaps charged.
         let mut carried =

@@ -59,7 +59,7 @@ struct BookedTurn<'a, S: Store + 'static, O: Observer> {
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Decides `request`, which is about `budget`, and holds it back as its patience says.
-    pub(super) async fn pass(
+    pub(super) async fn decide_and_hold(
         &self,
         request: &Request<'_>,
         budget: &ResolvedBudget<'_>,
@@ -67,15 +67,15 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let queues = max_wait(budget).is_some();
         match (request.patience, &request.verb) {
             (Patience::Policy, &Verb::Check { cost }) if queues => {
-                Box::pin(self.queue((request, cost), budget, Micros::MAX)).await
+                Box::pin(self.queue(request, cost, budget, Micros::MAX)).await
             }
             (Patience::Gateway(max), &(Verb::Check { cost } | Verb::AtMost { cost })) if queues => {
-                Box::pin(self.queue((request, cost), budget, max)).await
+                Box::pin(self.queue(request, cost, budget, max)).await
             }
             (Patience::Gateway(max), &(Verb::Check { cost } | Verb::AtMost { cost }))
                 if holds_for_gateways(budget) =>
             {
-                let admission = match self.vacancy((request, cost), max) {
+                let admission = match self.vacancy(request, cost, max) {
                     Some(vacancy) => vacancy.answer.into(),
                     None => self.decide_unheld(request, budget, &request.verb).await?,
                 };
@@ -98,7 +98,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let asked = self.engine.ask(budget, verb, Some(budget.otherwise()), self.now);
         let (verdict, mode) = asked.await?;
         let answer = Answer::new(verdict, mode, budget.rules);
-        Ok(Admission::new(answer, (verb, request.patience), budget.policy))
+        Ok(Admission::new(answer, verb, request.patience, budget.policy))
     }
 
     /// Holds `request`, which passes, for as long as its decision says. If that is too long, or too
@@ -132,7 +132,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// Holds `request` back until it passes, for as long as its policy and `hold_max` say at most.
     async fn queue(
         &self,
-        (request, cost): (&Request<'_>, Cost),
+        request: &Request<'_>,
+        cost: Cost,
         budget: &ResolvedBudget<'_>,
         hold_max: Micros,
     ) -> Result<Admission, DecideError> {
@@ -159,7 +160,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                     .map(|admission| Admission { held, ..admission });
             };
             let left = max_wait.min(hold_max).since(held);
-            let passed = match turn.vacancy((request, cost), left) {
+            let passed = match turn.vacancy(request, cost, left) {
                 Some(vacancy) => Ok(vacancy.answer.into()),
                 None => {
                     let verb = Verb::Reserve { cost, max_wait: left };
@@ -190,7 +191,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     }
 
     /// A turn that was booked for a request like this one and that nobody waits for any more.
-    fn vacancy(&self, (request, cost): (&Request<'_>, Cost), hold_max: Micros) -> Option<Vacancy> {
+    fn vacancy(&self, request: &Request<'_>, cost: Cost, hold_max: Micros) -> Option<Vacancy> {
         if self.engine.vacancies.is_empty() {
             return None;
         }

@@ -59,7 +59,7 @@ impl KnownUsage {
 
     /// Puts down what the store answered, as of a request at `at`. Returns the rule that decided, and how
     /// many of its permits are in use by that.
-    pub(super) fn learn(
+    pub(super) fn record_usage(
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,
@@ -82,7 +82,7 @@ impl KnownUsage {
                 matches!(rules.rules()[rule].rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
             (!flows).then_some(known)
         };
-        self.used.learn(key, (rules, rule), used, at);
+        self.used.record_usage(key, (rules, rule), used, at);
         (rule, said)
     }
 

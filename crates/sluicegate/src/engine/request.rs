@@ -201,7 +201,7 @@ impl<'a> ResolvedBudget<'a> {
             Limits::Policy(name) => {
                 let policy = admitting(policies, name, request)?;
                 let rules = policy.rules_for(key);
-                Ok(Self::of_policy(policy, (key, rules)))
+                Ok(Self::of_policy(policy, key, rules))
             }
             Limits::Brought { name, rules } => {
                 let (name, quota) = (own_name(name, request.app), Quota::CALLERS);
@@ -212,7 +212,7 @@ impl<'a> ResolvedBudget<'a> {
 
     /// The budget that `key` has by `rules` of `policy`.
     #[inline]
-    pub(super) fn of_policy(policy: &'a Arc<Policy>, (key, rules): (&'a [u8], &'a Rules)) -> Self {
+    pub(super) fn of_policy(policy: &'a Arc<Policy>, key: &'a [u8], rules: &'a Rules) -> Self {
         let origin = RuleOrigin::Policy { since: policy.in_force_since() };
         let beyond = match policy.on_key_quota() {
             OnKeyQuota::Share => BeyondQuota::Share,

@@ -49,7 +49,7 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     fn begin(&self) -> Self::Begun;
 
     /// A decision was made, or could not be.
-    fn see(
+    fn observe(
         &self,
         label: Self::Label,
         request: &Request<'_>,
@@ -57,13 +57,13 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
         begun: Self::Begun,
     );
 
-    /// Whether every decision is to go through [`around`](Self::around).
+    /// Whether every decision is to go through [`wrap`](Self::wrap).
     fn wraps_decisions(&self) -> bool {
         false
     }
 
     /// `deciding`, which is waited for.
-    fn around(
+    fn wrap(
         &self,
         _label: Self::Label,
         _request: &Request<'_>,
@@ -80,7 +80,7 @@ impl Observer for () {
 
     fn begin(&self) {}
 
-    fn see(&self, (): (), _: &Request<'_>, _: Result<&Admission, &DecideError>, (): ()) {}
+    fn observe(&self, (): (), _: &Request<'_>, _: Result<&Admission, &DecideError>, (): ()) {}
 }
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
@@ -106,7 +106,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             None => {
                 // On the heap: what is decided at once should not carry the space for waiting, and an
                 // observer that goes around it should not move it.
-                let deciding = Box::pin(async move { self.pass(request, &budget?).await });
+                let deciding =
+                    Box::pin(async move { self.decide_and_hold(request, &budget?).await });
                 self.decide_in_time(request, deciding).await
             }
         }
@@ -182,8 +183,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 Err(error) => Err(error.into()),
                 Ok((verdict, mode)) => {
                     let answer = Answer::new(verdict, mode, budget.rules);
-                    let asked = (&request.verb, request.patience);
-                    Ok(Admission::new(answer, asked, budget.policy))
+                    let Request { verb, patience, .. } = request;
+                    Ok(Admission::new(answer, verb, *patience, budget.policy))
                 }
             };
             admissions.push(self.seen(request, decided, begun));
@@ -209,8 +210,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
                 Err(error) => Err(error.into()),
                 Ok((verdict, mode)) => {
                     let answer = Answer::new(verdict, mode, budget.rules);
-                    let asked = (&request.verb, request.patience);
-                    Ok(Admission::new(answer, asked, budget.policy))
+                    let Request { verb, patience, .. } = request;
+                    Ok(Admission::new(answer, verb, *patience, budget.policy))
                 }
             },
         };
@@ -227,7 +228,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let begun = observer.begin();
         let decided = match observer.wraps_decisions() {
             false => deciding.await,
-            true => Box::pin(observer.around(self.label, request, deciding)).await,
+            true => Box::pin(observer.wrap(self.label, request, deciding)).await,
         };
         self.seen(request, decided, begun)
     }
@@ -240,7 +241,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         decided: Result<Admission, DecideError>,
         begun: O::Begun,
     ) -> Result<Admission, DecideError> {
-        self.engine.observer.see(self.label, request, decided.as_ref(), begun);
+        self.engine.observer.observe(self.label, request, decided.as_ref(), begun);
         decided
     }
 
@@ -310,7 +311,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
     }
 
     /// What the store alone says, where nothing is to be learned from it.
-    pub(super) async fn look(
+    pub(super) async fn ask_without_learning(
         &self,
         budget: &ResolvedBudget<'_>,
         look: &Verb,
@@ -404,7 +405,7 @@ mod tests {
             turn: &'a OnRedis,
             (request, budget): (&'a Request<'a>, &'a ResolvedBudget<'a>),
         ) -> impl Future<Output = Result<Admission, DecideError>> {
-            turn.pass(request, budget)
+            turn.decide_and_hold(request, budget)
         }
         assert!(size_of_future(decide) <= 512, "{} bytes", size_of_future(decide));
         // One for each that waits, on the heap.

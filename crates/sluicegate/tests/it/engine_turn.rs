@@ -90,7 +90,7 @@ impl Observer for Log {
 
     fn begin(&self) {}
 
-    fn see(
+    fn observe(
         &self,
         label: &'static str,
         request: &Request<'_>,

@@ -37,6 +37,8 @@ use sluicegate_kernel::limits::STORED_BYTES_MAX;
 use sluicegate_kernel::{Micros, RuleSet, States};
 use sluicegate_net::file;
 
+use super::rules::QuotaId;
+use super::shard::NewState;
 use super::{KEYS_MAX, MemoryStore, SEGMENT_BUCKETS_MIN, SHARDS_MAX};
 
 /// What the file begins with.
@@ -148,7 +150,8 @@ impl MemoryStore {
                 };
                 let states = rules.read_states(states);
                 let states = states.ok_or(SnapshotError::Torn("invalid state"))?;
-                let is_kept = shard.restore(&store.arena, tag, (quota, rules, states), now);
+                let new = NewState { rules, quota: QuotaId::of(quota), states };
+                let is_kept = shard.restore(&store.arena, tag, new, now);
                 restored.full += u64::from(!is_kept);
             }
         }
@@ -171,7 +174,7 @@ impl MemoryStore {
             for segment in 0.. {
                 let shard = shard.0.lock();
                 let see =
-                    |tag, rules: &_, states: &_| records.add(&mut numbers, tag, (rules, states));
+                    |tag, rules: &_, states: &_| records.add(&mut numbers, tag, rules, states);
                 let is_there = shard.show_segment(&self.arena, segment, see);
                 drop(shard);
                 if !is_there {
@@ -198,7 +201,7 @@ struct Records {
 struct Numbers(HashMap<usize, (u32, Arc<RuleSet>)>);
 
 impl Records {
-    fn add(&mut self, numbers: &mut Numbers, tag: u64, (rules, states): (&Arc<RuleSet>, &States)) {
+    fn add(&mut self, numbers: &mut Numbers, tag: u64, rules: &Arc<RuleSet>, states: &States) {
         let Self { bytes, keys } = self;
         *keys += 1;
         let (number, is_new) = numbers.number(rules);

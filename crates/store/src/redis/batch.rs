@@ -238,7 +238,7 @@ impl Call {
         if let Some(reply) = self.reply
             && let Err(Ok(value)) = reply.send(Ok(value))
         {
-            late.note(&self.request, &value);
+            late.record(&self.request, &value);
         }
     }
 }

@@ -176,7 +176,7 @@ impl Cluster {
                 Redirect::Moved(address) => {
                     suspicion.notify_one();
                     node = self.nodes.node(&address).ok_or(RedisError::Refused(refusal))?;
-                    self.nodes.learn(slot, &node);
+                    self.nodes.set_owner(slot, &node);
                 }
                 Redirect::Ask(address) => {
                     node = self.nodes.node(&address).ok_or(RedisError::Refused(refusal))?;
@@ -213,7 +213,7 @@ impl Nodes {
     }
 
     /// Remembers that `slot` belongs to `node` from now on.
-    fn learn(&self, slot: u16, node: &Arc<ClusterNode>) {
+    fn set_owner(&self, slot: u16, node: &Arc<ClusterNode>) {
         let map = self.map.load();
         let owner = map.nodes.iter().position(|known| Arc::ptr_eq(known, node));
         if let Some(owner) = owner.and_then(|owner| u16::try_from(owner).ok()) {

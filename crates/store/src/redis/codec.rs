@@ -149,7 +149,8 @@ impl ScriptRequest<'_> {
     /// The same, after a debt is charged: so many permits of each rule.
     pub(super) fn encode_in_debt(
         &self,
-        (charge, permits): (Charge, &[u64]),
+        charge: Charge,
+        permits: &[u64],
         windows: impl Iterator<Item = Window> + Clone,
     ) -> Vec<u8> {
         let code = match charge {
@@ -282,14 +283,14 @@ impl ScriptReply {
             [kind @ (0 | 1), rule, ref numbers @ ..] => {
                 let rule = usize::from(rule);
                 let limit = limit(rule).ok_or(foreign)?;
-                verdict(kind == 1, (rule, limit), numbers).map(Self::Verdict).ok_or(foreign)
+                verdict(kind == 1, rule, limit, numbers).map(Self::Verdict).ok_or(foreign)
             }
             _ => Err(foreign),
         }
     }
 }
 
-fn verdict(allowed: bool, (rule, limit): (usize, u64), numbers: &[u8]) -> Option<Verdict> {
+fn verdict(allowed: bool, rule: usize, limit: u64, numbers: &[u8]) -> Option<Verdict> {
     let (granted, numbers) = numbers.split_at_checked(4)?;
     let (span, numbers) = numbers.split_at_checked(7)?;
     let (remaining, reset_after) = numbers.split_at_checked(7)?;

@@ -46,7 +46,7 @@ impl FleetPresence {
     ///
     /// # Errors
     /// [`RedisError`] if there is no answer by `deadline`.
-    pub(super) async fn note(
+    pub(super) async fn record_presence(
         &mut self,
         client: &RedisClient,
         now_ms: Option<u64>,

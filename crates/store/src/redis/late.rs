@@ -33,7 +33,7 @@ pub(super) struct Late {
 
 impl Late {
     /// Notes `value`, the reply to `request` that nobody waits for.
-    pub(super) fn note(&mut self, request: &ServerRequest, value: &Value) {
+    pub(super) fn record(&mut self, request: &ServerRequest, value: &Value) {
         let (
             RequestKind::Script(ask) | RequestKind::InDebt(ask, _),
             Value::BulkString(reply),

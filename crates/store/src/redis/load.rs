@@ -115,7 +115,7 @@ impl Load {
     }
 
     /// Something was asked for at `now`, and nothing before it that is still to be answered.
-    pub(super) fn asked(&self, now: Instant) {
+    pub(super) fn record_call(&self, now: Instant) {
         self.asked_us.store(self.us_at(now), Ordering::Relaxed);
     }
 
@@ -154,7 +154,7 @@ impl Load {
     }
 
     /// A reply came at `now`; it was asked for at `sent`, and the reply before it came at `before`.
-    pub(super) fn heard(&self, (sent, before, now): (Instant, Instant, Instant)) {
+    pub(super) fn record_reply(&self, sent: Instant, before: Instant, now: Instant) {
         self.greeted(now);
         if sent > before {
             // Nothing was before it: this is the way there and back.
@@ -166,7 +166,7 @@ impl Load {
 
     /// The server worked `calls` off from `begun` to `now`, and had some to work off all the time. Replies
     /// tell nothing one by one: a server writes those to all that it read together.
-    pub(super) fn worked_off(&self, calls: usize, (begun, now): (Instant, Instant)) {
+    pub(super) fn worked_off(&self, calls: usize, begun: Instant, now: Instant) {
         let span_ns = micros(now.saturating_duration_since(begun)).saturating_mul(1_000);
         let is_brief = span_ns < micros(self.deadline).saturating_mul(1_000) / 4;
         let Some(each_ns) = span_ns.checked_div(calls as u64) else { return };
@@ -236,8 +236,8 @@ mod tests {
         for time in 1..=times {
             let (begun, now) =
                 (at(load, time * 160 * each_us), at(load, (time + 1) * 160 * each_us));
-            load.heard((begun, begun, now));
-            load.worked_off(160, (begun, now));
+            load.record_reply(begun, begun, now);
+            load.worked_off(160, begun, now);
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let load = Arc::new(Load::new(DEADLINE));
         for call in 0..100 {
             let sent = at(&load, 1_000 * call + 10);
-            load.worked_off(1, (sent, sent + Duration::from_micros(900)));
+            load.worked_off(1, sent, sent + Duration::from_micros(900));
         }
         assert_eq!(room(&load), 500);
     }
@@ -283,11 +283,11 @@ mod tests {
     #[test]
     fn a_server_that_stood_still_is_given_room_again() {
         let load = Arc::new(Load::new(DEADLINE));
-        load.worked_off(500, (at(&load, 0), at(&load, 10_000_000)));
+        load.worked_off(500, at(&load, 0), at(&load, 10_000_000));
         assert_eq!(room(&load), ROOM_MIN);
         for flush in 0..100 {
             let sent = at(&load, 10_000_000 + 300 * flush);
-            load.worked_off(8, (sent, sent + Duration::from_micros(300)));
+            load.worked_off(8, sent, sent + Duration::from_micros(300));
         }
         assert!(
             room(&load) > 250,
@@ -301,7 +301,7 @@ mod tests {
         let load = Arc::new(Load::new(DEADLINE));
         for call in 0..100 {
             let sent = at(&load, 20_000 * call);
-            load.worked_off(3, (sent, sent + Duration::from_micros(6_000)));
+            load.worked_off(3, sent, sent + Duration::from_micros(6_000));
         }
         assert_eq!(room(&load), ROOM_MIN);
     }
@@ -310,8 +310,8 @@ mod tests {
     fn the_own_standstill_is_not_the_servers_silence() {
         let load = Load::new(DEADLINE);
         load.turned(at(&load, 1_000));
-        load.heard((at(&load, 1_010), at(&load, 1_000), at(&load, 1_100)));
-        load.asked(at(&load, 1_200));
+        load.record_reply(at(&load, 1_010), at(&load, 1_000), at(&load, 1_100));
+        load.record_call(at(&load, 1_200));
         // The process is stopped for a second. A timer fires before the replies are read.
         assert!(load.answers(true, at(&load, 1_001_200)));
         load.turned(at(&load, 1_001_300));
@@ -327,23 +327,23 @@ mod tests {
     fn a_silent_server_does_not_answer_and_neither_does_a_slow_one() {
         let load = Load::new(DEADLINE);
         assert!(!load.answers(true, at(&load, 10)), "it has never said anything");
-        load.heard((at(&load, 10), at(&load, 0), at(&load, 100)));
+        load.record_reply(at(&load, 10), at(&load, 0), at(&load, 100));
         assert!(load.answers(false, at(&load, 15_000)));
         assert!(!load.answers(false, at(&load, 20_100)));
         assert!(load.answers(true, at(&load, 20_100)), "a reply may lie there unread");
         assert!(!load.answers(true, at(&load, 200_100)));
-        load.asked(at(&load, 300_000));
+        load.record_call(at(&load, 300_000));
         assert!(load.answers(false, at(&load, 319_000)), "nobody asked it for anything before");
         assert!(!load.answers(false, at(&load, 320_000)));
         let load = Load::new(DEADLINE);
-        load.heard((at(&load, 10), at(&load, 0), at(&load, 100)));
+        load.record_reply(at(&load, 10), at(&load, 0), at(&load, 100));
         for call in 1..=3 {
             let begun = 100_000 * call;
             assert!(call < 3 || load.answers(false, at(&load, begun - 60_000)), "not yet");
-            load.heard((at(&load, begun), at(&load, begun - 1), at(&load, begun + 30_000)));
+            load.record_reply(at(&load, begun), at(&load, begun - 1), at(&load, begun + 30_000));
         }
         assert!(!load.answers(false, at(&load, 331_000)), "its replies come, too late");
-        load.heard((at(&load, 331_000), at(&load, 330_000), at(&load, 331_100)));
+        load.record_reply(at(&load, 331_000), at(&load, 330_000), at(&load, 331_100));
         assert!(load.answers(false, at(&load, 332_000)));
     }
 }

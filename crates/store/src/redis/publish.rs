@@ -179,7 +179,7 @@ pub(super) async fn publish(
     publication.check()?;
     let writer = Writer { client, until: Instant::now() + PUBLISH_MAX };
     for _ in 0..LOOKS_MAX {
-        let found = writer.look().await?;
+        let found = writer.read_head().await?;
         let is_done = match PublishPlan::new(&found, publication)? {
             PublishPlan::Leave(published) => return Ok(published),
             PublishPlan::Change(policies) => writer.change(&found, publication, policies).await?,
@@ -313,7 +313,7 @@ struct Writer<'c> {
 }
 
 impl Writer<'_> {
-    async fn look(&self) -> Result<PublishedHead, RedisError> {
+    async fn read_head(&self) -> Result<PublishedHead, RedisError> {
         let mut command = redis::cmd("HMGET");
         command.arg(POLICIES_KEY).arg("#format").arg("#revision");
         PublishedHead::read(&self.call(RequestKind::Plain(command)).await?)

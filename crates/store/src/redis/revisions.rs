@@ -95,7 +95,7 @@ async fn listen(dialer: Dialer, mut whereabouts: ListenTarget, latest: watch::Se
         {
             backoff.reset();
             tokio::select! {
-                () = hear(messages, &latest) => {}
+                () = receive(messages, &latest) => {}
                 () = whereabouts.moved() => {}
             }
         }
@@ -104,7 +104,7 @@ async fn listen(dialer: Dialer, mut whereabouts: ListenTarget, latest: watch::Se
 }
 
 /// Passes on what is said, until the connection is of no use any more.
-async fn hear(messages: PubSub, latest: &watch::Sender<i64>) {
+async fn receive(messages: PubSub, latest: &watch::Sender<i64>) {
     let (mut asking, mut messages) = messages.split();
     let hearing = async {
         while let Some(message) = messages.next().await {

@@ -124,13 +124,13 @@ impl RedisStore {
     ///
     /// # Errors
     /// [`RedisError`] if Redis does not answer within the deadline of a decision.
-    pub async fn note(
+    pub async fn record_presence(
         &self,
         presence: &mut FleetPresence,
         now: Micros,
     ) -> Result<Fleet, RedisError> {
         let now_ms = (self.clock != ScriptClock::Server).then_some(now.get() / 1_000);
-        presence.note(&self.client, now_ms, self.client.deadline()).await
+        presence.record_presence(&self.client, now_ms, self.client.deadline()).await
     }
 
     /// Returns when a connection that was lost has been replaced. Of several waiters one returns each time.
@@ -180,7 +180,8 @@ impl RedisStore {
         // Rules of a later version than the caller's, and those that wrote the state.
         let (mut later, mut before): (Option<RulesBlob>, _) = (None, WriterRules::Unsaid);
         for calls in 0..CALLS_MAX {
-            let question = ScriptRequest { verb, at, clock: self.clock, before: before.told() };
+            let question =
+                ScriptRequest { verb, at, clock: self.clock, before: before.as_previous() };
             let windows = match &later {
                 None => windows_at(rules, at),
                 Some(later) => windows_of(later, &own, at)?,
@@ -189,7 +190,7 @@ impl RedisStore {
                 None => question.encode_with(windows.into_iter()),
                 Some(debt) => {
                     let permits = permits_under(debt, rules, later.as_ref());
-                    question.encode_in_debt((debt.charge, &permits), windows.into_iter())
+                    question.encode_in_debt(debt.charge, &permits, windows.into_iter())
                 }
             };
             let deciding = later.as_ref().unwrap_or(&own);
@@ -216,7 +217,7 @@ impl RedisStore {
                 Ok(ScriptReply::Verdict(verdict)) => return Ok((verdict, charged)),
                 Ok(ScriptReply::Unsupported(unsupported)) => return Err(unsupported.into()),
                 Ok(ScriptReply::Unknown(state)) => {
-                    let wrote = Box::pin(self.wrote(request, &state, deadline)).await;
+                    let wrote = Box::pin(self.writer_rules(request, &state, deadline)).await;
                     let wrote = wrote.map_err(|error| failed(error, calls + 1))?;
                     match wrote {
                         WriterRules::Rules(wrote) if wrote.stamp() > deciding.stamp() => {
@@ -320,7 +321,7 @@ impl RedisStore {
             key = Some(rules_key);
         }
         let blob = known.blob.clone();
-        self.write(|all| all.keep(key, (address, known), deadline + RULES_AGAIN));
+        self.write(|all| all.keep(key, address, known, deadline + RULES_AGAIN));
         Ok(blob)
     }
 
@@ -332,7 +333,7 @@ impl RedisStore {
     }
 
     /// The rules that wrote a state which begins like this.
-    async fn wrote(
+    async fn writer_rules(
         &self,
         request: &StoreRequest<'_>,
         state: &[u8],
@@ -366,7 +367,7 @@ impl RedisStore {
 }
 
 impl KnownRules {
-    fn keep(&mut self, key: Option<String>, (address, set): (usize, KnownSet), until: Instant) {
+    fn keep(&mut self, key: Option<String>, address: usize, set: KnownSet, until: Instant) {
         if let Some(key) = key {
             self.keep_rules(key, &set.blob);
         }
@@ -414,7 +415,7 @@ enum WriterRules {
 }
 
 impl WriterRules {
-    const fn told(&self) -> PreviousRules<'_> {
+    const fn as_previous(&self) -> PreviousRules<'_> {
         match self {
             Self::Unsaid => PreviousRules::Unsaid,
             Self::Rules(blob) => PreviousRules::Rules(blob),

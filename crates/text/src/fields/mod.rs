@@ -98,14 +98,14 @@ impl<'a> RequestFields<'a> {
         self.problem.take().map_or(Ok(()), Err)
     }
 
-    fn note(&mut self, problem: FieldError) {
+    fn keep_first(&mut self, problem: FieldError) {
         self.problem.get_or_insert(problem);
     }
 
     /// Reads the value of `field`.
     fn value<M: MapAccess<'a>>(&mut self, field: Field, map: &mut M) -> Result<(), M::Error> {
         if self.seen & field.bit() != 0 {
-            self.note(FieldError::Twice(field));
+            self.keep_first(FieldError::Twice(field));
             return map.next_value::<IgnoredAny>().map(drop);
         }
         self.seen |= field.bit();
@@ -117,7 +117,7 @@ impl<'a> RequestFields<'a> {
                 (FieldKind::Text { .. }, FieldValue::Text(text)) => self.text(field, text),
                 (FieldKind::Flag, FieldValue::Flag(flag)) => self.atomic = Some(flag),
                 (_, FieldValue::Null) if field.may_be_null() => {}
-                (_, other) => self.note(FieldError::Kind { field, given: other.in_short() }),
+                (_, other) => self.keep_first(FieldError::Kind { field, given: other.in_short() }),
             },
         }
         self.reading = None;
@@ -170,7 +170,7 @@ impl<'a> Visitor<'a> for &mut RequestFields<'a> {
             match name {
                 Ok(field) => self.value(field, &mut map)?,
                 Err(unknown) => {
-                    self.note(FieldError::Unknown { name: unknown, known: self.form.fields });
+                    self.keep_first(FieldError::Unknown { name: unknown, known: self.form.fields });
                     map.next_value::<IgnoredAny>()?;
                 }
             }

@@ -76,7 +76,7 @@ impl BenchTally {
     pub(super) fn failed(&mut self, count: u64, problem: String) {
         self.end = Some(Instant::now());
         self.failed += count;
-        self.note(count, problem);
+        self.record(count, problem);
     }
 
     /// Adds what another thread has counted.
@@ -87,7 +87,7 @@ impl BenchTally {
         self.refused += refused;
         self.failed += failed;
         for (problem, count) in problems {
-            self.note(count, problem);
+            self.record(count, problem);
         }
         self.lost += lost;
         self.end = self.end.max(end);
@@ -99,7 +99,7 @@ impl BenchTally {
         self.passed + self.refused
     }
 
-    fn note(&mut self, count: u64, problem: String) {
+    fn record(&mut self, count: u64, problem: String) {
         let is_known = self.problems.contains_key(&problem);
         let problem =
             if is_known || self.problems.len() < PROBLEMS_MAX { problem } else { OTHERS.into() };

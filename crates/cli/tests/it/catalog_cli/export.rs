@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 use sluicegate_control::access::Scope;
-use sluicegate_control::catalog::PolicyState;
+use sluicegate_control::catalog::{PolicyAt, PolicyState};
 
 use crate::catalog_cli::stage::{Stage, by, document};
 
@@ -58,7 +58,11 @@ fn a_directory_has_a_file_for_each_policy_and_is_applied_as_it_is() {
     // Again, when one has changed.
     stage.wait(async {
         let changed = document("orders", "20/s");
-        stage.catalog.change_policy(&by(), ("shop", "orders"), 1, &changed).await.unwrap()
+        stage
+            .catalog
+            .change_policy(&by(), &PolicyAt::new("shop", "orders", 1), &changed)
+            .await
+            .unwrap()
     });
     assert_eq!(stage.run("policies diff -f policies --app shop").status, Some(1));
     let told = stage.run("policies export --app shop -f policies --output json").json();

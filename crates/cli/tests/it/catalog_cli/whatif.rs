@@ -1,7 +1,7 @@
 //! `sluicegate policies whatif`.
 
 use serde_json::json;
-use sluicegate_control::catalog::PolicyState;
+use sluicegate_control::catalog::{PolicyAt, PolicyState};
 
 use crate::catalog_cli::stage::{Stage, by};
 
@@ -143,7 +143,13 @@ fn todays_policies_may_be_those_of_a_server_and_the_shadow_refuses_nobody() {
         ["refused_today", "refused_new", "newly_refused"].map(|name| told[name].as_u64().unwrap())
     };
     assert_eq!(counts("--app shop"), [3, 7, 4]);
-    stage.wait(catalog.set_policy_state(&by(), ("shop", "site"), 1, PolicyState::Shadow)).unwrap();
+    stage
+        .wait(catalog.set_policy_state(
+            &by(),
+            &PolicyAt::new("shop", "site", 1),
+            PolicyState::Shadow,
+        ))
+        .unwrap();
     assert_eq!(counts("--app shop"), [0, 7, 7]);
     stage.file("new.yaml", &documents(&[policy("site", 2, ", overflow: shadow")]));
     assert_eq!(counts("--app shop"), [0, 0, 0]);

@@ -3,12 +3,14 @@
 
 use axum::http::StatusCode;
 use serde::Deserialize;
+use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::access::Action;
 use crate::api::budgets::Budget;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
+use crate::audit::AuditTarget;
 
 /// Longest key in bytes, as everywhere.
 const KEY_BYTES_MAX: usize = 1_024;
@@ -47,7 +49,7 @@ pub(in crate::api) async fn reset(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    if !note(&ask, Action::ResetKey, &key, None).await? {
+    if !audit(&ask, Action::ResetKey, &key, None).await? {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
     done(&ask, ask.api.budgets.reset(&policy, key.as_bytes()).await).await
@@ -65,7 +67,7 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
-    if !note(&ask, Action::GrantKey, &key, Some(permits)).await? {
+    if !audit(&ask, Action::GrantKey, &key, Some(permits)).await? {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
     }
     done(&ask, ask.api.budgets.grant(&policy, key.as_bytes(), permits).await).await
@@ -81,14 +83,16 @@ async fn found(ask: &ApiRequest, key: &str) -> Result<String, ApiProblem> {
 }
 
 /// Whether it is to be done: not, if it was before, when the same request came.
-async fn note(
+async fn audit(
     ask: &ApiRequest,
     action: Action,
     key: &str,
     permits: Option<u64>,
 ) -> Result<bool, ApiProblem> {
     let (app, policy) = ask.policy();
-    Ok(ask.api.catalog.audit_key_change(&ask.by, action, (app, policy), (key, permits)).await?)
+    let after = json!({ "key": key, "permits": permits });
+    let target = AuditTarget::of(app, policy);
+    Ok(ask.api.catalog.audit_key_change(&ask.by, action, target, &after).await?)
 }
 
 /// The reply to what was noted; what was not done may be asked for again.

@@ -7,6 +7,7 @@ use crate::access::{AccessDenied, Action, Actor};
 use crate::api::Api;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
+use crate::audit::AuditTarget;
 use crate::catalog::{ChangeContext, ExternalIdentity, NewSession, Repeatable};
 use crate::error::Error;
 use crate::identity::{CallbackParams, CompletedLogin, Oidc, Secret, SecretKind, SignInError};
@@ -45,7 +46,7 @@ pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, Api
     // Whoever had a session in this browser has another one now.
     let old: Vec<_> = ended.session.iter().chain(&ask.session).map(String::as_str).collect();
     let session = NewSession { hash: &secret.hash(), spans, instead_of: &old };
-    sign_in(api, (oidc, &ended), session, &ask.by).await?;
+    sign_in(api, oidc, &ended, session, &ask.by).await?;
     let reply = ApiResponse::see(HOME).expect("a path is plain text").cookie(Some(secret.expose()));
     Ok(reply.set_cookie(&format!("{COOKIE}=; Max-Age=0; {ATTRIBUTES}")))
 }
@@ -53,7 +54,8 @@ pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, Api
 /// Signs them in; who has no account, or may not use it, is in the audit: the provider knows them.
 async fn sign_in(
     api: &Api,
-    (oidc, ended): (&Oidc, &CompletedLogin),
+    oidc: &Oidc,
+    ended: &CompletedLogin,
     session: NewSession<'_>,
     by: &ChangeContext,
 ) -> Result<(), ApiProblem> {
@@ -73,7 +75,7 @@ async fn sign_in(
         Err(error) => denied(error, &subject, config.create_accounts)?,
     };
     if let Some(unnoted) = api.refused.turn(&subject) {
-        let target = (None, person.sub.as_str());
+        let target = AuditTarget::alone(&person.sub);
         api.catalog.audit_denied_after(&by, Action::SignInElsewhere, target, unnoted).await?;
     }
     Err(denied)
@@ -112,8 +114,8 @@ fn said(refused: SignInError) -> ApiProblem {
         }
         SignInError::Away(reason) => {
             tracing::warn!("oidc sign-in failed: {detail}: {reason}");
-            ApiProblem::away(detail)
+            ApiProblem::unavailable(detail)
         }
-        SignInError::Busy => ApiProblem::away(detail),
+        SignInError::Busy => ApiProblem::unavailable(detail),
     }
 }

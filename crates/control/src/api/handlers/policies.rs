@@ -70,7 +70,7 @@ pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProb
 
 pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
-    Ok(told(&ask.api.catalog.policy(app, policy).await?))
+    Ok(policy_response(&ask.api.catalog.policy(app, policy).await?))
 }
 
 pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -101,8 +101,9 @@ pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, Api
 
 pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (PolicyDocument { document }, version) = (ask.json()?, ask.version()?);
-    let changed = ask.api.catalog.change_policy(&ask.by, ask.policy(), version, &document).await?;
-    Ok(told(&changed))
+    let changed =
+        ask.api.catalog.change_policy(&ask.by, &ask.policy_at(version), &document).await?;
+    Ok(policy_response(&changed))
 }
 
 pub(in crate::api) async fn activate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -115,14 +116,14 @@ pub(in crate::api) async fn shadow(ask: ApiRequest) -> Result<ApiResponse, ApiPr
 
 pub(in crate::api) async fn delete(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let version = ask.version()?;
-    ask.api.catalog.delete_policy(&ask.by, ask.policy(), version).await?;
+    ask.api.catalog.delete_policy(&ask.by, &ask.policy_at(version)).await?;
     Ok(ApiResponse::done())
 }
 
 pub(in crate::api) async fn roll_back(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (RollBack { to }, version) = (ask.json()?, ask.version()?);
-    let back = ask.api.catalog.roll_back_policy(&ask.by, ask.policy(), version, to).await?;
-    Ok(told(&back))
+    let back = ask.api.catalog.roll_back_policy(&ask.by, &ask.policy_at(version), to).await?;
+    Ok(policy_response(&back))
 }
 
 pub(in crate::api) async fn versions(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -151,10 +152,10 @@ pub(in crate::api) async fn diff(ask: ApiRequest) -> Result<ApiResponse, ApiProb
 
 async fn set_state(ask: &ApiRequest, state: PolicyState) -> Result<ApiResponse, ApiProblem> {
     let version = ask.version()?;
-    let changed = ask.api.catalog.set_policy_state(&ask.by, ask.policy(), version, state).await?;
-    Ok(told(&changed))
+    let changed = ask.api.catalog.set_policy_state(&ask.by, &ask.policy_at(version), state).await?;
+    Ok(policy_response(&changed))
 }
 
-fn told(view: &PolicyView) -> ApiResponse {
+fn policy_response(view: &PolicyView) -> ApiResponse {
     ApiResponse::ok(view).version(view.version)
 }

@@ -13,7 +13,8 @@ const CUT_MAX: u64 = 10;
 pub(super) fn warnings(
     app: &str,
     was: Option<&Policy>,
-    (policy, state): (&Policy, PolicyState),
+    policy: &Policy,
+    state: PolicyState,
 ) -> Vec<String> {
     if state != PolicyState::Active {
         return Vec::new();

@@ -102,8 +102,7 @@ pub(crate) async fn sessions_end_by_themselves(stage: &Stage) {
     begin(stage, "t", at, spans).await;
     assert_eq!(catalog.use_session("t", at + 100_000, spans).await.unwrap(), None, "it was idle");
     begin(stage, "u", at, spans).await;
-    let of = (account.id.as_str(), "ann");
-    catalog.sign_out(&by_account("ann"), of, Some("u")).await.unwrap();
+    catalog.sign_out(&by_account("ann"), &account.id, "ann", Some("u")).await.unwrap();
     assert_eq!(catalog.use_session("u", at, spans).await.unwrap(), None);
 }
 

@@ -1,7 +1,7 @@
 //! Apps and their members.
 
 use serde_json::Value as Json;
-use sluicegate_control::catalog::{Page, PolicyState, Wanted};
+use sluicegate_control::catalog::{Page, PolicyAt, PolicyState, Wanted};
 use sluicegate_control::{ChangeContext, Error, Role};
 
 use crate::catalog::stage::{NOW, Stage, by};
@@ -85,11 +85,11 @@ pub(crate) async fn an_app_that_a_policy_names_stays_and_a_policy_is_deleted_wha
     catalog.delete_app(&by(), "axb", 1).await.unwrap();
     // As somebody does who has the database, or an earlier version of this program did.
     crate::catalog::audit::harm_database(stage, "DELETE FROM apps WHERE name = 'a_b'").await;
-    let at = ("shop", "orders");
-    let changed = catalog.change_policy(&by(), at, 1, &document).await;
+    let at = |version| PolicyAt::new("shop", "orders", version);
+    let changed = catalog.change_policy(&by(), &at(1), &document).await;
     assert!(matches!(changed, Err(Error::Invalid(_))), "{changed:?}");
-    catalog.set_policy_state(&by(), at, 1, PolicyState::Shadow).await.unwrap();
-    catalog.delete_policy(&by(), at, 2).await.unwrap();
+    catalog.set_policy_state(&by(), &at(1), PolicyState::Shadow).await.unwrap();
+    catalog.delete_policy(&by(), &at(2)).await.unwrap();
 }
 
 pub(crate) async fn an_app_is_named_by_what_its_policies_say_now(stage: &Stage) {
@@ -111,17 +111,17 @@ pub(crate) async fn an_app_is_named_by_what_its_policies_say_now(stage: &Stage) 
     };
     let plain = crate::catalog::stage::document("orders", "1/s");
     let naming = with_apps(plain.clone(), &["*", "bank", "shop"]);
-    let at = ("shop", "orders");
+    let at = |version| PolicyAt::new("shop", "orders", version);
     let force = ChangeContext { force: true, ..by() };
     catalog.create_policy(&force, "shop", &naming, PolicyState::Shadow).await.unwrap();
     assert!(is_named("orders").await);
-    catalog.change_policy(&force, at, 1, &plain).await.unwrap();
+    catalog.change_policy(&force, &at(1), &plain).await.unwrap();
     assert!(!is_named("orders").await);
-    catalog.roll_back_policy(&force, at, 2, 1).await.unwrap();
+    catalog.roll_back_policy(&force, &at(2), 1).await.unwrap();
     assert!(is_named("orders").await);
-    catalog.set_policy_state(&force, at, 3, PolicyState::Active).await.unwrap();
+    catalog.set_policy_state(&force, &at(3), PolicyState::Active).await.unwrap();
     assert!(is_named("orders").await);
-    catalog.delete_policy(&by(), at, 4).await.unwrap();
+    catalog.delete_policy(&by(), &at(4)).await.unwrap();
     assert!(!is_named("orders").await);
     catalog.create_policy(&force, "shop", &naming, PolicyState::Shadow).await.unwrap();
     assert!(is_named("orders").await);

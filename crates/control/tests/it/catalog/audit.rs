@@ -1,6 +1,6 @@
 //! The audit and its chain.
 
-use sluicegate_control::audit::AuditFilter;
+use sluicegate_control::audit::{AuditFilter, AuditTarget};
 use sluicegate_control::catalog::Page;
 use sluicegate_control::{Action, Catalog, ChangeContext, Error, Url};
 use sqlx::Executor as _;
@@ -124,7 +124,7 @@ pub(crate) async fn an_entry_behind_the_head_is_damage_and_is_shown_to_nobody(st
 
 pub(crate) async fn looking_changes_nothing_and_sees_what_is_there(stage: &Stage) {
     stage.app("shop", &[]).await;
-    let catalog = Catalog::look(&stage.url).await.unwrap();
+    let catalog = Catalog::open_read_only(&stage.url).await.unwrap();
     let mut seen = Vec::new();
     let verified = catalog.verify_audit_with(|entry| seen.push(entry.action.clone())).await;
     assert_eq!((verified.unwrap().entries, seen), (1, vec!["app.create".to_owned()]));
@@ -142,10 +142,10 @@ async fn who_looks_for_a_catalog_that_is_not_there_makes_none() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("none.db");
     let url: Url = format!("sqlite:{}", path.display()).parse().unwrap();
-    assert!(matches!(Catalog::look(&url).await, Err(Error::Database(_))));
+    assert!(matches!(Catalog::open_read_only(&url).await, Err(Error::Database(_))));
     assert!(!path.exists());
     std::fs::write(&path, "").unwrap();
-    let empty = Catalog::look(&url).await.unwrap_err().to_string();
+    let empty = Catalog::open_read_only(&url).await.unwrap_err().to_string();
     assert!(empty.contains("no catalog in the database"), "{empty}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
@@ -171,7 +171,10 @@ pub(crate) async fn harm_database(stage: &Stage, sql: &'static str) {
 pub(crate) async fn who_was_denied_is_noted(stage: &Stage) {
     let catalog = &stage.catalog;
     let by = by_account("eve");
-    catalog.audit_denied(&by, Action::DeletePolicy, Some("shop"), "orders").await.unwrap();
+    catalog
+        .audit_denied(&by, Action::DeletePolicy, AuditTarget::of("shop", "orders"))
+        .await
+        .unwrap();
     let entries = catalog.audit(&AuditFilter::default(), &Page::default()).await.unwrap();
     let entry = &entries[0];
     assert_eq!((entry.seq, entry.outcome.as_str()), (1, "denied"));
@@ -188,7 +191,9 @@ pub(crate) async fn who_says_too_much_is_noted_all_the_same(stage: &Stage) {
         let by =
             ChangeContext { reason: reason.to_owned(), source: long.clone(), ..by_account("eve") };
         let app = Some(long.as_str());
-        catalog.audit_denied(&by, Action::DeletePolicy, app, &format!("\0{long}")).await.unwrap();
+        let target = format!("\0{long}");
+        let target = AuditTarget::new(app, &target);
+        catalog.audit_denied(&by, Action::DeletePolicy, target).await.unwrap();
     }
     let entries = catalog.audit(&AuditFilter::default(), &Page::default()).await.unwrap();
     assert_eq!((entries[0].reason.as_str(), entries[0].app.as_deref()), ("ab[31m", None));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluicegate_control::access::Account;
 use sluicegate_control::audit::AuditFilter;
-use sluicegate_control::catalog::{Page, PolicyState, Repeatable};
+use sluicegate_control::catalog::{Page, PolicyAt, PolicyState, Repeatable};
 use sluicegate_control::{Actor, ChangeContext, Error, Url};
 use sluicegate_testkit::need;
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -84,7 +84,7 @@ pub(crate) async fn of_two_who_change_the_same_one_is_told(stage: &Stage) {
     let change = |rate: &'static str| {
         let catalog = catalog.clone();
         let changed = async move {
-            catalog.change_policy(&by(), ("shop", "p"), 1, &document("p", rate)).await
+            catalog.change_policy(&by(), &PolicyAt::new("shop", "p", 1), &document("p", rate)).await
         };
         tokio::spawn(changed)
     };

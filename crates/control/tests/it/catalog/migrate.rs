@@ -54,13 +54,13 @@ async fn who_does_not_wait_for_the_tables_does_not_break_them_off() {
     for wait in [1, 5, 20, 40] {
         let url: Url = server.database().unwrap().parse().unwrap();
         let mut follower = Follower::new(url.clone(), "none".into());
-        let looked = tokio::time::timeout(Duration::from_millis(wait), follower.look(1)).await;
+        let looked = tokio::time::timeout(Duration::from_millis(wait), follower.poll(1)).await;
         if looked.is_err() {
             // It had not begun, or goes on by itself.
             let Url::MySql(options) = &url else { panic!("it is MariaDB") };
             let mut connection = options.connect().await.unwrap();
             let begun = connection.execute("SELECT version FROM _sqlx_migrations").await.is_ok();
-            let is_there = async || Catalog::look(&url).await.ok();
+            let is_there = async || Catalog::open_read_only(&url).await.ok();
             if begun {
                 until("the tables were made", Duration::from_secs(30), is_there).await.unwrap();
             }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use sluicegate_control::catalog::{Page, PolicyState, Wanted};
+use sluicegate_control::catalog::{Page, PolicyAt, PolicyState, Wanted};
 use sluicegate_control::limits::POLICIES_OF_APP_MAX;
 use sluicegate_control::{ChangeContext, Error, Url};
 use sluicegate_policy::limits::POLICIES_MAX;
@@ -19,21 +19,21 @@ use crate::catalog::stage::{Stage, by, document};
 pub(crate) async fn a_policy_lives_and_its_versions_stay(stage: &Stage) {
     let catalog = &stage.catalog;
     stage.app("shop", &[]).await;
-    let at = ("shop", "orders");
+    let at = |version| PolicyAt::new("shop", "orders", version);
     let v1 = document("orders", "10/s");
     let made = catalog.create_policy(&by(), "shop", &v1, PolicyState::Shadow).await.unwrap();
     assert_eq!((made.version, made.state), (1, PolicyState::Shadow));
-    let active = catalog.set_policy_state(&by(), at, 1, PolicyState::Active).await.unwrap();
+    let active = catalog.set_policy_state(&by(), &at(1), PolicyState::Active).await.unwrap();
     assert_eq!((active.version, active.state), (2, PolicyState::Active));
     let v3 = document("orders", "20/s");
-    catalog.change_policy(&by(), at, 2, &v3).await.unwrap();
-    let back = catalog.roll_back_policy(&by(), at, 3, 1).await.unwrap();
+    catalog.change_policy(&by(), &at(2), &v3).await.unwrap();
+    let back = catalog.roll_back_policy(&by(), &at(3), 1).await.unwrap();
     assert_eq!((back.version, back.state, &back.document), (4, PolicyState::Active, &v1));
     assert_eq!(catalog.policy("shop", "orders").await.unwrap(), back);
 
-    let unknown = catalog.roll_back_policy(&by(), at, 4, 9).await;
+    let unknown = catalog.roll_back_policy(&by(), &at(4), 9).await;
     assert!(matches!(unknown, Err(Error::NotFound("version"))), "{unknown:?}");
-    catalog.delete_policy(&by(), at, 4).await.unwrap();
+    catalog.delete_policy(&by(), &at(4)).await.unwrap();
     assert!(matches!(catalog.policy("shop", "orders").await, Err(Error::NotFound("policy"))));
     assert!(catalog.policies("shop", &Page::default()).await.unwrap().is_empty());
     let versions = catalog.policy_versions("shop", "orders", &Page::default()).await.unwrap();
@@ -65,14 +65,17 @@ pub(crate) async fn the_latest_versions_stay_and_the_audit_knows_the_others_by_t
     stage.policy("shop", "other", "10/s").await;
     for version in 1..6 {
         let document = document("orders", &format!("{}/s", 10 + version));
-        catalog.change_policy(&by(), ("shop", "orders"), version, &document).await.unwrap();
+        catalog
+            .change_policy(&by(), &PolicyAt::new("shop", "orders", version), &document)
+            .await
+            .unwrap();
     }
     let versions = async |policy| {
         let versions = catalog.policy_versions("shop", policy, &Page::default()).await.unwrap();
         versions.iter().map(|version| version.version).collect::<Vec<_>>()
     };
     assert_eq!((versions("orders").await, versions("other").await), (vec![6, 5, 4], vec![1]));
-    let gone = catalog.roll_back_policy(&by(), ("shop", "orders"), 6, 3).await;
+    let gone = catalog.roll_back_policy(&by(), &PolicyAt::new("shop", "orders", 6), 3).await;
     assert!(matches!(gone, Err(Error::NotFound("version"))), "{gone:?}");
     let entries = catalog.audit_since(3).await.unwrap();
     let told = |text: &Option<String>| -> Json {
@@ -102,12 +105,12 @@ pub(crate) async fn that_every_app_may_use_a_policy_is_warned_of_once(stage: &St
     assert!(own.is_empty(), "{own:?}");
     let made = catalog.create_policy(&by(), "shop", &open("1/s"), PolicyState::Shadow).await;
     assert!(made.is_ok(), "{made:?}");
-    let at = ("shop", "all");
-    let active = catalog.set_policy_state(&by(), at, 1, PolicyState::Active).await;
+    let at = |version| PolicyAt::new("shop", "all", version);
+    let active = catalog.set_policy_state(&by(), &at(1), PolicyState::Active).await;
     assert!(matches!(active, Err(Error::Warned(_))), "{active:?}");
     let forced = ChangeContext { force: true, ..by() };
-    catalog.set_policy_state(&forced, at, 1, PolicyState::Active).await.unwrap();
-    catalog.change_policy(&by(), at, 2, &open("2/s")).await.unwrap();
+    catalog.set_policy_state(&forced, &at(1), PolicyState::Active).await.unwrap();
+    catalog.change_policy(&by(), &at(2), &open("2/s")).await.unwrap();
 }
 
 pub(crate) async fn what_makes_no_sense_changes_nothing(stage: &Stage) {
@@ -132,7 +135,10 @@ pub(crate) async fn what_makes_no_sense_changes_nothing(stage: &Stage) {
         (document("other", "1/s"), "/document/name"),
         (json!(7), "/document"),
     ] {
-        let error = catalog.change_policy(&by(), ("shop", "orders"), 1, &bad).await.unwrap_err();
+        let error = catalog
+            .change_policy(&by(), &PolicyAt::new("shop", "orders", 1), &bad)
+            .await
+            .unwrap_err();
         assert_eq!(pointers(error), [pointer], "{bad}");
     }
     let long = json!({ "name": "orders", "x": "y".repeat(70_000) });
@@ -156,21 +162,27 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     assert!(matches!(&warned, Err(Error::Warned(w)) if w.len() == 1), "{warned:?}");
     // What only tells locks nobody out.
     catalog.create_policy(&by(), "shop", &others, PolicyState::Shadow).await.unwrap();
-    let warned = catalog.set_policy_state(&by(), ("shop", "o"), 1, PolicyState::Active).await;
+    let warned =
+        catalog.set_policy_state(&by(), &PolicyAt::new("shop", "o", 1), PolicyState::Active).await;
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
     let forced = ChangeContext { force: true, ..by() };
-    catalog.set_policy_state(&forced, ("shop", "o"), 1, PolicyState::Active).await.unwrap();
+    catalog
+        .set_policy_state(&forced, &PolicyAt::new("shop", "o", 1), PolicyState::Active)
+        .await
+        .unwrap();
 
     let less = document("orders", "100/s");
-    let warned = catalog.change_policy(&by(), ("shop", "orders"), 1, &less).await.unwrap_err();
+    let warned =
+        catalog.change_policy(&by(), &PolicyAt::new("shop", "orders", 1), &less).await.unwrap_err();
     assert_eq!(warned.to_string(), "the limit drops from 1000 to 100; set `force` to do it anyway");
     catalog
-        .change_policy(&by(), ("shop", "orders"), 1, &document("orders", "101/s"))
+        .change_policy(&by(), &PolicyAt::new("shop", "orders", 1), &document("orders", "101/s"))
         .await
         .unwrap();
     let version = catalog.policy("shop", "orders").await.unwrap().version;
     let in_a_day = document("orders", "101/d");
-    let warned = catalog.change_policy(&by(), ("shop", "orders"), version, &in_a_day).await;
+    let warned =
+        catalog.change_policy(&by(), &PolicyAt::new("shop", "orders", version), &in_a_day).await;
     let told = warned.unwrap_err().to_string();
     assert!(told.contains("it allows 101 a day instead of 8726400"), "{told}");
     let all = json!({ "name": "all", "match": { "path": { "prefix": "/" } }, "rules": [{ "token_bucket": { "rate": "1/s" } }] });
@@ -237,13 +249,13 @@ pub(crate) async fn what_was_changed_meanwhile_is_not_applied_over(stage: &Stage
     let show = ChangeContext { dry_run: true, ..by() };
     let shown = catalog.apply(&show, "shop", &none, None).await.unwrap();
     // Another app's changes are of no concern.
-    catalog.delete_policy(&by(), ("bank", "bank.one"), 1).await.unwrap();
+    catalog.delete_policy(&by(), &PolicyAt::new("bank", "bank.one", 1)).await.unwrap();
     let same = catalog.apply(&show, "shop", &none, Some(shown.version)).await.unwrap();
     assert_eq!(same, shown);
     for step in 0..2 {
         match step {
             0 => stage.policy("shop", "shop.two", "1/s").await,
-            _ => catalog.delete_policy(&by(), ("shop", "shop.two"), 1).await.unwrap(),
+            _ => catalog.delete_policy(&by(), &PolicyAt::new("shop", "shop.two", 1)).await.unwrap(),
         }
         let stale = catalog.apply(&by(), "shop", &none, Some(shown.version)).await;
         assert!(matches!(stale, Err(Error::Stale(_))), "{stale:?}");
@@ -280,18 +292,18 @@ pub(crate) async fn another_apps_policy_is_not_there(stage: &Stage) {
     stage.app("shop", &[]).await;
     stage.app("bank", &[]).await;
     stage.policy("shop", "orders", "10/s").await;
-    let at = ("bank", "orders");
+    let at = |version| PolicyAt::new("bank", "orders", version);
     assert!(matches!(catalog.policy("bank", "orders").await, Err(Error::NotFound(_))));
     let versions = catalog.policy_versions("bank", "orders", &Page::default()).await;
     assert!(matches!(versions, Err(Error::NotFound(_))));
-    assert!(matches!(catalog.delete_policy(&by(), at, 1).await, Err(Error::NotFound(_))));
-    let changed = catalog.change_policy(&by(), at, 1, &document("orders", "1/s")).await;
+    assert!(matches!(catalog.delete_policy(&by(), &at(1)).await, Err(Error::NotFound(_))));
+    let changed = catalog.change_policy(&by(), &at(1), &document("orders", "1/s")).await;
     assert!(matches!(changed, Err(Error::NotFound(_))));
     let taken =
         catalog.create_policy(&by(), "bank", &document("orders", "1/s"), PolicyState::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
     // Nor is the name of a deleted one.
-    catalog.delete_policy(&by(), ("shop", "orders"), 1).await.unwrap();
+    catalog.delete_policy(&by(), &PolicyAt::new("shop", "orders", 1)).await.unwrap();
     let taken =
         catalog.create_policy(&by(), "bank", &document("orders", "1/s"), PolicyState::Active).await;
     assert!(matches!(taken, Err(Error::Taken)), "{taken:?}");
@@ -320,7 +332,7 @@ pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
     }
     assert_eq!(all.len(), most);
     // A deleted one that is made anew takes a place like any other.
-    catalog.delete_policy(&by(), ("shop", "p0"), 1).await.unwrap();
+    catalog.delete_policy(&by(), &PolicyAt::new("shop", "p0", 1)).await.unwrap();
     let create = async |name| {
         catalog.create_policy(&by(), "shop", &document(name, "1/s"), PolicyState::Active).await
     };
@@ -362,7 +374,7 @@ pub(crate) async fn all_apps_have_so_many_policies_and_no_more(stage: &Stage) {
     };
     let more = create("two").await;
     assert!(matches!(more, Err(Error::TooMany(_))), "{more:?}");
-    catalog.delete_policy(&by(), ("shop", "one"), 1).await.unwrap();
+    catalog.delete_policy(&by(), &PolicyAt::new("shop", "one", 1)).await.unwrap();
     create("two").await.unwrap();
     // Also one that was there before takes a place.
     let anew = create("one").await;
@@ -393,8 +405,9 @@ async fn who_only_judges_a_policy_waits_for_nobody() {
     assert_eq!(before.unwrap().version, 1);
     assert_eq!(warnings, ["the limit drops from 100 to 1"]);
     let by = ChangeContext { force: true, ..by() };
-    let change = stage.catalog.change_policy(&by, ("shop", "orders"), 1, &less);
+    let at = PolicyAt::new("shop", "orders", 1);
+    let change = stage.catalog.change_policy(&by, &at, &less);
     assert!(timeout(Duration::from_millis(200), change).await.is_err(), "somebody changes others");
     other.execute("ROLLBACK").await.unwrap();
-    stage.catalog.change_policy(&by, ("shop", "orders"), 1, &less).await.unwrap();
+    stage.catalog.change_policy(&by, &at, &less).await.unwrap();
 }

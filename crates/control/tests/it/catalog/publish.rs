@@ -1,7 +1,7 @@
 //! What nodes are told.
 
 use sluicegate_control::Scope;
-use sluicegate_control::catalog::{NewToken, PolicyState};
+use sluicegate_control::catalog::{NewToken, PolicyAt, PolicyState};
 
 use crate::catalog::stage::{NOW, Stage, by, document};
 
@@ -23,8 +23,11 @@ pub(crate) async fn nodes_are_told_what_changed(stage: &Stage) {
         "it has expired"
     );
 
-    catalog.change_policy(&by(), ("shop", "b"), 1, &document("b", "2/s")).await.unwrap();
-    catalog.delete_policy(&by(), ("shop", "c"), 1).await.unwrap();
+    catalog
+        .change_policy(&by(), &PolicyAt::new("shop", "b", 1), &document("b", "2/s"))
+        .await
+        .unwrap();
+    catalog.delete_policy(&by(), &PolicyAt::new("shop", "c", 1)).await.unwrap();
     catalog.revoke_token(&by(), "shop", &token.id).await.unwrap();
     let news = catalog.published_since(all.revision, NOW).await.unwrap();
     let told: Vec<_> =

@@ -41,7 +41,7 @@ async fn start_wire<F: Future<Output = ()> + Send + 'static>(
     let stopping = stop.clone();
     let serving = tokio::spawn(async move {
         let workers = Workers::start(workers).expect("there is room for a thread");
-        serve(listener, connections_max, (&workers, &stopping), wire).await
+        serve(listener, connections_max, &workers, &stopping, wire).await
     });
     (address, stop, serving)
 }
@@ -152,7 +152,7 @@ async fn who_does_not_finish_its_greeting_is_waited_for_so_long_and_no_longer() 
     let Ok(Listen::Tcp(address)) = listener.address() else { panic!("it is bound") };
     let serving = tokio::spawn(async move {
         let (workers, stop) = (Workers::start(NonZeroU16::MIN).unwrap(), CancellationToken::new());
-        serve(listener, 10, (&workers, &stop), greet).await
+        serve(listener, 10, &workers, &stop, greet).await
     });
     for half in [&b""[..], &[22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3]] {
         let begin = Instant::now();

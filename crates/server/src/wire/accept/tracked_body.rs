@@ -19,11 +19,11 @@ impl<B: Body> TrackedBody<B> {
     /// The one that comes in as `body` on the connection that has this seat.
     pub(crate) fn new(body: B, slot: Arc<ConnectionSlot>) -> Self {
         let asking = Self { body, slot };
-        asking.tell();
+        asking.touch_at_end();
         asking
     }
 
-    fn tell(&self) {
+    fn touch_at_end(&self) {
         if self.body.is_end_stream() {
             self.slot.touched();
         }
@@ -41,7 +41,7 @@ impl<B: Body + Unpin> Body for TrackedBody<B> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
             Poll::Ready(None) => self.slot.touched(),
-            Poll::Ready(Some(Ok(_))) => self.tell(),
+            Poll::Ready(Some(Ok(_))) => self.touch_at_end(),
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
         polled

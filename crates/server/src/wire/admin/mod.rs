@@ -50,10 +50,9 @@ pub(super) async fn serve(wire: Wire, listener: Listener, context: &ServerContex
     let (router, stopping) = (router.with_state(context.clone()), stop.clone());
     let hosts = Hosts::new(listener.address().ok().as_ref(), Arc::clone(&context.allowed_hosts));
     let connections = Arc::clone(context.engine.telemetry().connections(wire));
-    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
+    accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, peer| {
         let router = router.clone().layer(Extension(peer));
-        let serving = (router, hosts.clone());
-        connections.during(http::connection(serving, stream, stopping.clone()))
+        connections.during(http::connection(router, hosts.clone(), stream, stopping.clone()))
     })
     .await
 }
@@ -86,7 +85,7 @@ async fn ready(State(context): State<ServerContext>) -> (StatusCode, &'static st
 }
 
 async fn policies(State(context): State<ServerContext>) -> Response {
-    let policies = context.engine.inner().policies();
+    let policies = context.engine.core().policies();
     let policies = policies.policies().iter().map(|policy| policy.name().to_owned()).collect();
     json(&Policies { status: context.live.status(), policies })
 }

@@ -128,7 +128,7 @@ fn described(operation: Operation) -> Described {
         .operation_id(Some(id))
         .summary(Some(summary))
         .request_body(Some(asked))
-        .response("200", told(operation, answer(operation)))
+        .response("200", with_budget_headers(operation, answer(operation)))
         .response("401", challenged(problem("Missing or invalid token.")))
         .response(
             "400",
@@ -147,7 +147,10 @@ fn described(operation: Operation) -> Described {
         let either = OneOfBuilder::new().item(schema("Refusal")).item(schema("Problem"));
         described = described
             .parameter(deny())
-            .response("429", told(operation, answered(refused, PROBLEM, schema("Refusal"))))
+            .response(
+                "429",
+                with_budget_headers(operation, answered(refused, PROBLEM, schema("Refusal"))),
+            )
             .response("503", answered(nobody, PROBLEM, RefOr::T(either.build().into())));
     } else {
         described = described.response("503", problem("Store unavailable."));
@@ -205,7 +208,7 @@ fn challenged(mut answer: Response) -> Response {
 }
 
 /// The same, with the header fields that tell of the budget.
-fn told(operation: Operation, mut answer: Response) -> Response {
+fn with_budget_headers(operation: Operation, mut answer: Response) -> Response {
     if operation.tells() {
         for (name, what, is_text) in FIELDS {
             let kind = if is_text { Type::String } else { Type::Integer };

@@ -87,9 +87,8 @@ pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize 
     let connections = Arc::clone(engine.telemetry().connections(Wire::Resp));
     let shared = Arc::new(RespServer::new(Arc::clone(engine), listener_auth, password.clone()));
     let stopping = stop.clone();
-    accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, peer| {
-        let client = (stream, peer);
-        connections.during(connection(Arc::clone(&shared), client, stopping.clone()))
+    accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, peer| {
+        connections.during(connection(Arc::clone(&shared), stream, peer, stopping.clone()))
     })
     .await
 }
@@ -97,7 +96,8 @@ pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize 
 /// Answers the commands of one connection.
 async fn connection<S: Store + 'static>(
     shared: Arc<RespServer<S>>,
-    (mut stream, peer): (impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static, Peer),
+    mut stream: impl AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + 'static,
+    peer: Peer,
     stop: CancellationToken,
 ) {
     let mut client = RespSession::new(&shared, peer.into());
@@ -184,8 +184,9 @@ impl<S: Store + 'static> RespSession<'_, S> {
                     rest = self.decide(question, rest, stream).await?;
                 }
                 Ok(Command::Talk(talk)) => {
-                    let entry = (self.shared.entry(self.network), self.now());
-                    next = self.session.talk(talk, entry, &mut self.replies);
+                    let entry = self.shared.entry(self.network);
+                    let now = self.now();
+                    next = self.session.talk(talk, entry, now, &mut self.replies);
                 }
                 Err(refusal) => self.replies.refusal(&refusal),
             }
@@ -217,7 +218,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
         };
         let mut first = first;
         if let Err(refused) = first.asked_by(&caller) {
-            self.replies.refusal(&listener_auth.note(refused).into());
+            self.replies.refusal(&listener_auth.count_refused(refused).into());
             return Ok(rest);
         }
         let (others, rest) = questions(rest, &caller);
@@ -241,7 +242,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
             };
             match decided {
                 Some(decided) => question.reply(&decided, &mut self.replies),
-                None => self.decide_together(&turn, (question, &mut left), stream).await?,
+                None => self.decide_together(&turn, question, &mut left, stream).await?,
             }
             if self.replies.bytes().len() > OUTPUT_BYTES_MAX {
                 self.send(stream).await?;
@@ -255,7 +256,7 @@ impl<S: Store + 'static> RespSession<'_, S> {
     /// clock, unless something was waited for in between.
     #[inline]
     fn now(&mut self) -> Micros {
-        *self.now.get_or_insert_with(|| self.shared.engine.inner().now())
+        *self.now.get_or_insert_with(|| self.shared.engine.core().now())
     }
 
     /// Answers `first` and those at the beginning of `others` that can be decided together with it.
@@ -265,7 +266,8 @@ impl<S: Store + 'static> RespSession<'_, S> {
     async fn decide_together<'q, 'a>(
         &mut self,
         turn: &Turn<'_, S, EngineObserver>,
-        (first, others): (&'q DecisionRequest<'a>, &mut slice::Iter<'q, DecisionRequest<'a>>),
+        first: &'q DecisionRequest<'a>,
+        others: &mut slice::Iter<'q, DecisionRequest<'a>>,
         stream: &impl PeerClosed,
     ) -> io::Result<()> {
         stream.asked();

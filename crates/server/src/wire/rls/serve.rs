@@ -107,8 +107,9 @@ pub(crate) async fn serve(listener: Listener, context: &ServerContext) -> usize 
             health.clear_service_status(service).await;
         }
     };
-    let serving = accept::serve(listener, CONNECTIONS_MAX, (workers, stop), move |stream, _| {
-        connections.during(connection(services.clone(), stream.into_parts(), stopping.clone()))
+    let serving = accept::serve(listener, CONNECTIONS_MAX, workers, stop, move |stream, _| {
+        let (carrier, slot) = stream.into_parts();
+        connections.during(connection(services.clone(), carrier, slot, stopping.clone()))
     });
     join(serving, told_to_stop).await.0
 }
@@ -120,7 +121,8 @@ const HEALTHY: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "
 /// Answers the requests of one connection.
 async fn connection(
     services: Services,
-    (stream, slot): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Arc<ConnectionSlot>),
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    slot: Arc<ConnectionSlot>,
     stop: CancellationToken,
 ) {
     let asked = AtomicBool::new(false);
@@ -319,7 +321,7 @@ mod tests {
         let limits = RateLimits::new(engine, DescriptorTree::default(), BudgetHeaders::default());
         let handler = RlsHandler::new(Arc::new(limits), open_listener(Wire::Rls));
         let services = Services::new(handler, &HealthReporter::new());
-        let serving = tokio::spawn(connection(services, (server, Arc::default()), stop.clone()));
+        let serving = tokio::spawn(connection(services, server, Arc::default(), stop.clone()));
         (client, stop, serving)
     }
 

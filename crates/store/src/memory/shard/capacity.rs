@@ -40,6 +40,13 @@ pub(super) enum Crowded {
     Rules(u16),
 }
 
+/// A key that is to be forgotten, with the part of its budget that is left.
+pub(super) struct Victim<'a> {
+    place: SlotRef<'a>,
+    content: Content,
+    left: Left,
+}
+
 impl Shard {
     /// Makes room for one key more; `false` if that would cost others too much.
     pub(super) fn make_room(
@@ -52,7 +59,7 @@ impl Shard {
         for _ in 0..EVICTIONS_MAX {
             let Some(crowded) = self.crowded(new) else { return true };
             let Some(victim) = self.victim(arena, tag, crowded, now) else { return false };
-            self.evict(arena, tag, victim, now);
+            self.evict(arena, tag, &victim, now);
         }
         self.crowded(new).is_none()
     }
@@ -99,7 +106,7 @@ impl Shard {
         tag: u64,
         crowded: Crowded,
         now: Micros,
-    ) -> Option<(SlotRef<'a>, Content, Left)> {
+    ) -> Option<Victim<'a>> {
         let makes_room = |content: &Content| match crowded {
             Crowded::Quota(quota) => self.rules.quota(content.id) == quota,
             Crowded::Keys | Crowded::Slots => true,
@@ -114,11 +121,11 @@ impl Shard {
             .neighbours(arena, tag, buckets)
             .filter(|(_, content)| content.tag != tag && makes_room(content))
             .take(EVICTION_SAMPLE_MAX);
-        let mut best: Option<(SlotRef<'a>, Content, Left)> = None;
+        let mut best: Option<Victim<'a>> = None;
         for (place, content) in sample {
             let left = self.look(content, |rules, states| rules.left(states, now));
-            if best.is_none_or(|(.., most)| left > most) {
-                best = Some((place, content, left));
+            if best.as_ref().is_none_or(|best| left > best.left) {
+                best = Some(Victim { place, content, left });
             }
             if left == Left::ALL {
                 break;
@@ -128,17 +135,12 @@ impl Shard {
             Crowded::Quota(_) => Left::ALL,
             _ => EVICTION_LEFT_MIN,
         };
-        best.filter(|(.., left)| *left >= least)
+        best.filter(|best| best.left >= least)
     }
 
     /// Forgets a key that was found near `tag`.
-    pub(super) fn evict(
-        &mut self,
-        arena: &Arena,
-        tag: u64,
-        (place, content, left): (SlotRef<'_>, Content, Left),
-        now: Micros,
-    ) {
+    pub(super) fn evict(&mut self, arena: &Arena, tag: u64, victim: &Victim<'_>, now: Micros) {
+        let Victim { place, content, left } = *victim;
         let is_forgettable = self.is_forgettable(content, now);
         self.evictions += u64::from(left < Left::ALL);
         self.remove(place);
@@ -156,8 +158,8 @@ impl Shard {
                 return;
             }
             let Some(victim) = self.victim(arena, tag, Crowded::Bytes, now) else { return };
-            self.remove(victim.0);
-            self.evictions += u64::from(victim.2 < Left::ALL);
+            self.remove(victim.place);
+            self.evictions += u64::from(victim.left < Left::ALL);
         }
     }
 

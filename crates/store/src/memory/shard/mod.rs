@@ -60,10 +60,10 @@ pub(super) struct Shard {
 }
 
 /// A state that is to be written.
-struct NewState<'a> {
-    rules: &'a Arc<RuleSet>,
-    quota: QuotaId,
-    states: States,
+pub(super) struct NewState<'a> {
+    pub(super) rules: &'a Arc<RuleSet>,
+    pub(super) quota: QuotaId,
+    pub(super) states: States,
 }
 
 /// Where in every row of the arena a shard's segment lies.
@@ -163,7 +163,7 @@ impl Shard {
     }
 
     /// Puts down that `used` permits of the rule at `rule` are in use by the key with this tag.
-    pub(super) fn learn(
+    pub(super) fn record_usage(
         &mut self,
         arena: &Arena,
         tag: u64,
@@ -254,15 +254,14 @@ impl Shard {
         &mut self,
         arena: &Arena,
         tag: u64,
-        (quota, rules, states): (&str, &Arc<RuleSet>, States),
+        new: NewState<'_>,
         now: Micros,
     ) -> bool {
         if let Some(place) = self.find(arena, tag) {
             self.remove(place);
         }
-        let is_full = rules.forgettable_at(&states).is_some_and(|at| at <= now);
-        if !is_full && !states.is_empty() {
-            let new = NewState { rules, quota: QuotaId::of(quota), states };
+        let is_full = new.rules.forgettable_at(&new.states).is_some_and(|at| at <= now);
+        if !is_full && !new.states.is_empty() {
             let is_kept = self.insert(arena, tag, new, now);
             self.evictions += u64::from(!is_kept);
         }
@@ -393,7 +392,7 @@ impl Shard {
                 let Some(victim) = self.victim(arena, tag, Crowded::Slots, now) else {
                     return false;
                 };
-                self.evict(arena, tag, victim, now);
+                self.evict(arena, tag, &victim, now);
             }
         }
         let place = place.expect("the loop ends with a place");

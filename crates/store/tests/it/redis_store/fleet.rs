@@ -11,7 +11,7 @@ const NOW: Micros = Micros::from_secs(1_800_000_000);
 async fn note(store: &RedisStore, presence: &mut FleetPresence, seconds: u64) -> (u32, bool) {
     let now = NOW.plus(Micros::from_secs(seconds));
     let Fleet { nodes, has_forgotten } =
-        store.note(presence, now).await.expect("the server of the test is there");
+        store.record_presence(presence, now).await.expect("the server of the test is there");
     (nodes, has_forgotten)
 }
 

@@ -80,15 +80,17 @@ impl Session {
         now: Micros,
     ) -> Result<&Caller, CallerError> {
         let caller = self.caller.as_mut().ok_or(CallerError::Missing);
-        let still = caller.and_then(|caller| listener_auth.still(caller, now).map(|()| &*caller));
-        still.map_err(|refused| listener_auth.note(refused))
+        let still =
+            caller.and_then(|caller| listener_auth.revalidate(caller, now).map(|()| &*caller));
+        still.map_err(|refused| listener_auth.count_refused(refused))
     }
 
     /// Answers what is no request for a decision.
     pub(crate) fn talk(
         &mut self,
         talk: SessionCommand<'_>,
-        (entry, now): (AuthContext<'_>, Micros),
+        entry: AuthContext<'_>,
+        now: Micros,
         replies: &mut Replies,
     ) -> NextStep {
         let answered = match talk {
@@ -103,8 +105,8 @@ impl Session {
                 replies.simple("RESET");
                 Ok(())
             }
-            SessionCommand::Auth(login) => self.log_in(login, (entry, now)).map(|()| replies.ok()),
-            SessionCommand::Hello(hello) => self.greet(&hello, (entry, now), replies),
+            SessionCommand::Auth(login) => self.log_in(login, entry, now).map(|()| replies.ok()),
+            SessionCommand::Hello(hello) => self.greet(&hello, entry, now, replies),
             talk => match self.caller(entry.listener_auth, now) {
                 Ok(_) => self.chat(&talk, replies),
                 Err(refused) => Err(refused.into()),
@@ -140,7 +142,8 @@ impl Session {
     fn log_in(
         &mut self,
         login: LoginCredentials<'_>,
-        (entry, now): (AuthContext<'_>, Micros),
+        entry: AuthContext<'_>,
+        now: Micros,
     ) -> Result<(), ErrorReply> {
         let AuthContext { password, listener_auth, guesses, network } = entry;
         let LoginCredentials { user, password: given } = login;
@@ -168,7 +171,7 @@ impl Session {
                 GuessResult::Later(wait) => refusal = too_many_wrong(wait),
             }
         }
-        listener_auth.note(refused);
+        listener_auth.count_refused(refused);
         self.wrong_passwords += 1;
         if listener_auth.has_tokens() && matches!(self.caller, Some(Caller::Believed(_))) {
             self.caller = None;
@@ -179,7 +182,8 @@ impl Session {
     fn greet(
         &mut self,
         hello: &Hello<'_>,
-        (entry, now): (AuthContext<'_>, Micros),
+        entry: AuthContext<'_>,
+        now: Micros,
         replies: &mut Replies,
     ) -> Result<(), ErrorReply> {
         let protocol = match hello.version {
@@ -196,7 +200,7 @@ impl Session {
             }
         };
         if let Some(login) = hello.login {
-            self.log_in(login, (entry, now))?;
+            self.log_in(login, entry, now)?;
         }
         self.caller(entry.listener_auth, now).map_err(|_| NO_AUTH_HELLO)?;
         if let Some(name) = hello.name {
@@ -282,7 +286,7 @@ fn token(
     if !listener_auth.has_tokens() {
         return Err(CallerError::Unknown);
     }
-    let caller = listener_auth.admit(Some(secret), || now)?;
+    let caller = listener_auth.authenticate(Some(secret), || now)?;
     if let Some(user) = user.filter(|user| !is_default(user)) {
         caller.app(Some(std::str::from_utf8(user).map_err(|_| CallerError::App)?))?;
     }

@@ -89,7 +89,7 @@ impl Connection {
             Ok(Command::Decide(question)) => self.decide(question),
             Ok(Command::Talk(talk)) => {
                 let entry = entry(self.password.as_ref(), &self.listener_auth, &self.guesses);
-                self.next = self.session.talk(talk, (entry, self.now), &mut self.replies);
+                self.next = self.session.talk(talk, entry, self.now, &mut self.replies);
             }
             Err(refusal) => self.replies.refusal(&refusal),
         }

@@ -105,7 +105,7 @@ fn connect_at<S: Store + 'static>(
     let (client, stream) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
     let shared = Arc::new(RespServer::new(Arc::clone(&engine), listener_auth, None));
-    let serving = tokio::spawn(connection(shared, (stream, Peer::Local), stop.clone()));
+    let serving = tokio::spawn(connection(shared, stream, Peer::Local, stop.clone()));
     Server { client, stop, serving, engine }
 }
 
@@ -260,7 +260,7 @@ async fn decisions_that_have_to_wait_wait_together_and_keep_their_order() {
     server.expect("+PONG\r\n").await;
     server.expect(passed(135)).await;
     assert_eq!(begin.elapsed().as_millis(), 1_000 + 936, "the 64 at once, then the last");
-    assert_eq!(server.engine.inner().store().waiting_most.load(Ordering::Relaxed), 64);
+    assert_eq!(server.engine.core().store().waiting_most.load(Ordering::Relaxed), 64);
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +271,7 @@ async fn decisions_that_are_waited_for_are_bounded() {
     for _ in 0..1_000 {
         server.expect(peeked).await;
     }
-    let most = server.engine.inner().store().waiting_most.load(Ordering::Relaxed);
+    let most = server.engine.core().store().waiting_most.load(Ordering::Relaxed);
     assert_eq!(most, DECIDED_TOGETHER_MAX);
 }
 
@@ -282,7 +282,7 @@ async fn what_gives_permits_back_is_decided_in_its_place() {
     server.expect(passed(199)).await;
     server.expect("*8\r\n:1\r\n:200\r\n:200\r\n:0\r\n:0\r\n:0\r\n$1\r\nr\r\n$5\r\nstore\r\n").await;
     server.expect(passed(199)).await;
-    assert_eq!(server.engine.inner().store().waiting_most.load(Ordering::Relaxed), 1);
+    assert_eq!(server.engine.core().store().waiting_most.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,7 +311,7 @@ async fn a_browser_is_let_go_at_once_and_none_of_its_body_is_read() {
     let body = "SG.RESET p k\r\nSG.CHECK p k\r\n";
     server.write(format!("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{body}")).await;
     assert_eq!(server.rest().await, (String::new(), 0));
-    assert!(server.engine.inner().store().is_empty());
+    assert!(server.engine.core().store().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

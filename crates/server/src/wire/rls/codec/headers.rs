@@ -12,7 +12,7 @@ use crate::wire::rls::proto::HeaderValue;
 
 impl BudgetHeaders {
     /// The fields that tell of the limits that were met, in a request that is over them or not.
-    pub(super) fn tell(self, limited: &[Limited<'_>], is_over: bool) -> Vec<HeaderValue> {
+    pub(super) fn values(self, limited: &[Limited<'_>], is_over: bool) -> Vec<HeaderValue> {
         let mut fields = Vec::new();
         if self.ratelimit {
             draft(limited, &mut fields);

@@ -153,7 +153,7 @@ impl<'a> ResponseBuilder<'a> {
         if is_over {
             message.overall_code = Code::OverLimit.into();
         }
-        message.response_headers_to_add.extend(headers.tell(&limited, is_over));
+        message.response_headers_to_add.extend(headers.values(&limited, is_over));
         message
     }
 }

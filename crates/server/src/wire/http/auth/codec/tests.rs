@@ -240,7 +240,7 @@ fn of_too_many_policies_those_are_left_out_that_refuse_nothing_then_the_last_by_
 async fn second(documents: &str, deny: StatusCode) -> Response<axum::body::Body> {
     let document = Document::parse(documents).expect("tests write policies");
     let engine = ServerEngine::in_memory(PolicySet::new(document));
-    let policies = engine.inner().policies();
+    let policies = engine.core().policies();
     let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
     let mut response = None;
     for _ in 0..2 {
@@ -290,7 +290,7 @@ async fn a_refusal_by_one_charges_no_other() {
     let plenty = "{ name: plenty, rules: [ { token_bucket: { rate: 9/h } } ] }";
     let documents = format!("policies: [ {plenty}, {} ]", policy("scarce", "reject"));
     let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
-    let policies = engine.inner().policies();
+    let policies = engine.core().policies();
     for passes in [true, false, false] {
         let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
@@ -333,7 +333,7 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
     let documents = format!("policies: [ {held}, {} ]", policy("scarce", "reject"));
     let documents = documents.replace("rate: 1/h", "rate: 9/h");
     let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(&documents).unwrap()));
-    let policies = engine.inner().policies();
+    let policies = engine.core().policies();
     let ask = async || {
         let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
@@ -349,7 +349,7 @@ async fn what_was_charged_is_given_back_when_the_gateway_goes_away_while_it_is_h
     assert_eq!(left().await, 8);
     let waits = tokio::time::timeout(std::time::Duration::from_secs(1), ask()).await;
     assert!(waits.is_err(), "it is held for five seconds");
-    while engine.inner().held() > 0 || left().await != 8 {
+    while engine.core().held() > 0 || left().await != 8 {
         tokio::task::yield_now().await;
     }
 }
@@ -360,7 +360,7 @@ async fn what_rules_delay_is_held_here() {
     let engine = ServerEngine::in_memory(PolicySet::new(Document::parse(leaky).unwrap()));
     let begin = tokio::time::Instant::now();
     let asking = (0..80).map(|_| async {
-        let policies = engine.inner().policies();
+        let policies = engine.core().policies();
         let budget = |policy: &Arc<Policy>| PolicyKey { policy: Arc::clone(policy), key: None };
         let budgets: Vec<_> = policies.policies().iter().map(budget).collect();
         let turn = engine.turn(Wire::Http);

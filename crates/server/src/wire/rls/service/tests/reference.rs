@@ -307,7 +307,7 @@ async fn what_changes_is_in_force_whole_and_usage_stays() {
         envoy::import([("c.yaml", &*SHOP.replace("requests_per_unit: 2", "requests_per_unit: 5"))])
             .expect("it can be imported");
     let policies = Document::parse(&import.policies).expect("it is a document");
-    let old = subject.service.limits.in_force().engine().inner().policies();
+    let old = subject.service.limits.in_force().engine().core().policies();
     let policies = PolicySet::succeeding(&old, policies);
     let tree = DescriptorTree::parse(&import.descriptors).expect("it is a tree");
     subject.service.limits.in_force().set(Some(policies), Some(tree));
