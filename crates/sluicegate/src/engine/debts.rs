@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_kernel::limits::{COST_MAX, RULES_MAX};
-use sluicegate_kernel::{Micros, Moment, RuleSet, States, Unsupported, Verb, Verdict};
+use sluicegate_kernel::{Micros, Moment, Outcome, RuleSet, States, Unsupported, Verb, Verdict};
 use sluicegate_store::{Charge, Debt, Executed, KeyHash, Permits, StoreRequest};
 
 /// Most accounts: some 400 bytes each, 100 MB in all. A key that finds no place is refused until the
@@ -143,7 +143,7 @@ impl Debts {
         if let Some(account) = accounts.of.get_mut(&key) {
             account.adopt(request.rules, at);
             let Some(verb) = scaled(account.nodes) else { return Ok(None) };
-            let verdict = request.rules.decide(&mut account.used, &verb, at)?;
+            let verdict = account.decide(&verb, at)?;
             if let Some(bill) = &mut account.bill {
                 bill.is_overtaken |= verdict.decision.allowed();
             }
@@ -155,7 +155,7 @@ impl Debts {
         request.rules.first_seen(&mut stored, at);
         let begins = stored != before;
         let mut account = KeyDebt::new(request, nodes, stored);
-        let verdict = request.rules.decide(&mut account.used, &verb, at)?;
+        let verdict = account.decide(&verb, at)?;
         // A refused key needs no account, unless its budget begins to fill now.
         if account.has_debt(at) || begins {
             if !accounts.has_room(at) {
@@ -356,6 +356,22 @@ impl KeyDebt {
             bill: None,
             round: 0,
         }
+    }
+
+    /// Decides `verb`, in which each permit counts as many times as there are nodes, on what is in use
+    /// here. Of `at_most` a part of a permit is not taken, as none is granted.
+    fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
+        let mut verdict = self.rules.decide(&mut self.used, verb, at)?;
+        if let (Verb::AtMost { .. }, Outcome::Allow { granted, .. }) =
+            (verb, &mut verdict.decision.outcome)
+        {
+            let part = *granted % self.nodes;
+            if part > 0 {
+                self.rules.credit(&mut self.used, &[part; RULES_MAX], at);
+                *granted -= part;
+            }
+        }
+        Ok(verdict)
     }
 
     /// Takes what is in use over into other rules of the key.

@@ -3,7 +3,8 @@
 //! **Why that is exact**: what is in use falls only by flowing out, so before `retry_after` has
 //! passed the same request cannot pass, whoever else asks in the meantime. Only a refund, a reset or
 //! another version of the policy can let it pass earlier: one that goes through this engine drops
-//! the entry, and one that goes through another is noticed after [`REMEMBERED_MAX`].
+//! the entry, and one that goes through another is noticed after [`REMEMBERED_MAX`], by the first request
+//! that asks again and passes.
 //!
 //! The span begins when the question was sent, before the store worked out the answer, so it never
 //! ends later than the store's own.
@@ -105,6 +106,8 @@ impl DenyCache {
                 let denial = CachedDenial { rules, cost: cost.get(), at, until, verdict: *verdict };
                 self.entries.insert(key, denial);
             }
+            // Somebody elsewhere has given permits back: it is not refused any more.
+            Verb::Check { .. } if self.holding(key, request, at).is_some() => self.forget(key),
             Verb::Refund { .. } | Verb::Reset => self.forget(key),
             _ => {}
         }

@@ -245,6 +245,8 @@ impl StoreGuard {
                 let otherwise = otherwise.map(deny);
                 self.without_store(GuardedRequest { otherwise, ..question }, error)
             }
+            // It was not asked.
+            Err(error @ StoreError::TooDear(_)) => Err(error),
             Err(error) => {
                 self.breaker.record_success(now);
                 Err(error)
@@ -293,6 +295,7 @@ impl StoreGuard {
         if self.repair.is_due(key, at.now()) {
             Box::pin(self.remind(store, question)).await?;
         }
+        let mut executed = Executed::No;
         for _ in 0..ASKED_MAX {
             let (verdict, _) = match debts.bill(key, request.rules, at) {
                 None => ask_store(store, None, request, at).await?,
@@ -313,8 +316,10 @@ impl StoreGuard {
             if !self.is_unpaid_for(question, &verdict) {
                 return Ok(verdict);
             }
+            // It stays charged.
+            executed = Executed::Perhaps;
         }
-        Err(StoreError::Contended { executed: Executed::No })
+        Err(StoreError::Contended { executed })
     }
 
     /// Has the store raise what is in use of a key to what it said itself.

@@ -201,6 +201,33 @@ fn a_refund_or_a_reset_ends_what_is_remembered() {
 }
 
 #[test]
+fn a_refusal_that_was_lifted_elsewhere_ends_with_the_first_request_that_passes() {
+    let (store, now) = (Shared::new(), 1_000);
+    let (engine, elsewhere) = (store.engine(2), store.engine(2));
+    passed(&engine, "quota", 30, now);
+    ask(&elsewhere, "quota", Verb::Refund { cost: Cost::new(10).expect("a cost") }, now);
+    assert_eq!(passed(&engine, "quota", 5, now + 999), 0, "it is remembered for a second");
+    assert_eq!(passed(&engine, "quota", 15, now + 1_000), 10);
+}
+
+#[test]
+fn a_share_gives_whole_permits_and_keeps_the_parts() {
+    let (store, now) = (Shared::new(), 1_000);
+    let engine = store.engine(4);
+    store.switch(false);
+    // A burst of 20 is 5 permits of each of four.
+    assert_eq!(passed(&engine, "orders", 9, now), 5);
+    let at_most = Verb::AtMost { cost: Cost::new(9).expect("a cost") };
+    for at in 1..=39 {
+        // 10 a second are 2.5 of each: a whole one is there after 400 ms.
+        let answer = ask(&engine, "orders", at_most.clone(), now + 10 * at);
+        assert!(!answer.decision.allowed(), "{at}: {answer:?}");
+    }
+    let answer = ask(&engine, "orders", at_most, now + 400);
+    assert_eq!((answer.decision.allowed(), answer.decision.granted()), (true, 1));
+}
+
+#[test]
 fn of_all_that_ask_for_a_refused_key_one_in_a_while_asks_the_store() {
     let (store, now) = (Shared::new(), 1_000);
     let engine = store.engine(1);
