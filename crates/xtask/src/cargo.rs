@@ -29,6 +29,19 @@ pub fn tidy() -> Result<String> {
     Ok("tidy".to_owned())
 }
 
+/// Writes the script of the Redis store, and its SHA-1, to `spec/redis`.
+///
+/// # Errors
+/// If it cannot be built or written.
+pub fn script() -> Result<String> {
+    let test = "redis_script::published";
+    cargo(
+        &["-p", "sluicegate-store", "--features", "redis", "--test", "it", test],
+        &[("SLUICEGATE_RECORD", "1")],
+    )?;
+    Ok("spec/redis/decide.lua is what servers load".to_owned())
+}
+
 fn cargo(tests: &[&str], env: &[(&str, &str)]) -> Result<()> {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .arg("test")

@@ -6,6 +6,7 @@
 //! | `vectors --check` | fails if they are not what the kernel says |
 //! | `texts` | writes `docs/texts.txt`, every text that users see |
 //! | `texts --check` | fails if it is not what the code says |
+//! | `script` | writes the script of the Redis store, and its SHA-1, to `spec/redis` |
 //! | `soak [DECISIONS]` | so many single decisions at 7/s, in release (10^9 by default) |
 //! | `tidy` | what ARCHITECTURE.md promises (`tests/tidy.rs`): sizes, docs, arrows |
 
@@ -28,9 +29,10 @@ pub fn run(args: &[&str]) -> Result<String> {
         ["texts", "--check"] => texts::check(),
         ["soak"] => cargo::soak(cargo::SOAK_DECISIONS),
         ["soak", decisions] => cargo::soak(decisions.parse()?),
+        ["script"] => cargo::script(),
         ["tidy"] => cargo::tidy(),
         _ => bail!(
-            "usage: cargo xtask vectors [--check] | texts [--check] | soak [DECISIONS] | tidy"
+            "usage: cargo xtask vectors [--check] | texts [--check] | script | soak [DECISIONS] | tidy"
         ),
     }
 }

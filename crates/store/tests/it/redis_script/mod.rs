@@ -6,6 +6,7 @@ mod differential;
 mod exact;
 mod lua;
 mod protocol;
+mod published;
 mod random;
 mod server;
 mod subject;
