@@ -10,7 +10,11 @@ help: ## Show this list
 
 .PHONY: run
 run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examples/policies.yaml)
-	$(CARGO) run --profile fast --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
+	$(CARGO) run --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
+
+.PHONY: release
+release: toolchain ## Build the program as it is to be used: target/release/sluicegate (minutes)
+	$(CARGO) build --release --bin sluicegate
 
 .PHONY: test
 test: deps ## Run every test and lint (what CI runs)
