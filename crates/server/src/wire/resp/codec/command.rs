@@ -58,20 +58,22 @@ impl<'a> Command<'a> {
         let Some(upper) = upper.get_mut(..name.len()) else { return Err(unknown(name, rest)) };
         upper.copy_from_slice(name);
         upper.make_ascii_uppercase();
-        let decide = |operation: PolicyCommand| operation.decode(rest).map(Self::Decide);
-        match &*upper {
-            b"CL.THROTTLE" => throttle::decode(rest).map(Self::Decide),
-            b"SG.CHECK" => decide(PolicyCommand::Check),
-            b"SG.PEEK" => decide(PolicyCommand::Peek),
-            b"SG.REFUND" => decide(PolicyCommand::Refund),
-            b"SG.RESET" => decide(PolicyCommand::Reset),
-            b"SG.ACQUIRE" => decide(PolicyCommand::Acquire),
-            b"SG.RENEW" => decide(PolicyCommand::Renew),
-            b"SG.RELEASE" => decide(PolicyCommand::Release),
-            _ => SessionCommand::decode(upper, rest)?
-                .map(Self::Talk)
-                .ok_or_else(|| unknown(name, rest)),
-        }
+        // One call for all of them, so that a request is made where it is to be and not copied there.
+        let operation = match &*upper {
+            b"CL.THROTTLE" => return Ok(Self::Decide(throttle::decode(rest)?)),
+            b"SG.CHECK" => PolicyCommand::Check,
+            b"SG.PEEK" => PolicyCommand::Peek,
+            b"SG.REFUND" => PolicyCommand::Refund,
+            b"SG.RESET" => PolicyCommand::Reset,
+            b"SG.ACQUIRE" => PolicyCommand::Acquire,
+            b"SG.RENEW" => PolicyCommand::Renew,
+            b"SG.RELEASE" => PolicyCommand::Release,
+            _ => {
+                let command = SessionCommand::decode(upper, rest)?;
+                return command.map(Self::Talk).ok_or_else(|| unknown(name, rest));
+            }
+        };
+        Ok(Self::Decide(operation.decode(rest)?))
     }
 }
 

@@ -29,6 +29,7 @@ struct CommandOptions<'a> {
 
 impl PolicyCommand {
     /// Reads the words behind the command's name.
+    #[inline]
     pub(super) fn decode<'a>(self, words: &[&'a [u8]]) -> Result<DecisionRequest<'a>, ErrorReply> {
         let (policy, key, id, options) = match (self.has_id(), words) {
             (false, [policy, key, options @ ..]) => (policy, key, None, options),
