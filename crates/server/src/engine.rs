@@ -87,11 +87,12 @@ impl<S: Store + 'static> ServerEngine<S> {
             while self.engine.has_fallback()
                 && timeout(DEBTS_EVERY, stop.cancelled()).await.is_err()
             {
-                while !self.engine.is_without_store() {
-                    let before = self.engine.debts();
-                    if before == 0 || self.engine.pay_debts().await >= before {
-                        break;
-                    }
+                // Also while the store is given up: of a server that is asked for nothing, this alone finds
+                // out that the store is back.
+                let mut before = usize::MAX;
+                while (1..before).contains(&self.engine.debts()) {
+                    before = self.engine.debts();
+                    self.engine.pay_debts().await;
                 }
             }
         };

@@ -101,6 +101,30 @@ async fn a_server_that_stops_pays_what_it_let_pass_without_redis() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_asked_for_nothing_pays_once_redis_is_back() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let url = format!("{}?deadline_ms={DEADLINE_MS}", redis.url());
+    let server = Server::start_with(&["--store", &url]);
+    soon("Redis decides", || login(&server, "bob").get("mode").is_none()).await;
+    redis.stop_process().expect("it is there");
+    let mut number = 0;
+    soon("Redis is given up", || {
+        number += 1;
+        login(&server, &format!("key {number}"));
+        number >= 20
+    })
+    .await;
+    for _ in 0..3 {
+        let decision = login(&server, "alice");
+        assert_eq!((&decision["mode"], &decision["allowed"]), (&json!("local"), &json!(true)));
+    }
+    redis.continue_process().expect("it is there");
+    let other = Server::start_with(&["--store", &redis.url()]);
+    let left = || other.post("/v1/peek", &json!({"policy": "login", "key": "alice"})).1;
+    soon("the debt is paid", || left()["remaining"] == 2).await;
+}
+
+#[tokio::test]
 async fn a_permit_whose_name_nobody_has_heard_is_released_and_one_with_a_name_stays_held() {
     let redis = need!(RedisServer::start(Options::default()).await);
     let proxy = FaultProxy::start(redis.address()).await.expect("a free port");
