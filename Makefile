@@ -10,10 +10,10 @@ help: ## Show this list
 
 .PHONY: run
 run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examples/policies.yaml)
-	$(CARGO) run --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
+	$(CARGO) run --profile fast --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
 
 .PHONY: release
-release: toolchain ## Build the program as it is to be used: target/release/sluicegate (minutes)
+release: toolchain ## Build the program with link-time optimisation: target/release/sluicegate (minutes more)
 	$(CARGO) build --release --bin sluicegate
 
 .PHONY: test
