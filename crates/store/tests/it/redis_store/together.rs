@@ -57,7 +57,7 @@ async fn verdicts(
 ) -> Vec<Result<sluicegate_kernel::Verdict, StoreError>> {
     let mut verdicts: Vec<_> = requests.iter().map(|_| None).collect();
     let mut hear = |place: usize, said| {
-        assert!(verdicts[place].replace(said).is_none(), "each is said once");
+        assert!(verdicts[place].replace(said).is_none(), "a verdict comes once");
     };
     store.decide_each(requests, &mut hear).await;
     verdicts.into_iter().map(|said| said.expect("of each")).collect()
