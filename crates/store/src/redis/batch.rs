@@ -258,7 +258,7 @@ impl ServerRequest {
     }
 
     /// The key that is decided on.
-    fn key(&self) -> Option<&Bytes> {
+    pub(super) fn key(&self) -> Option<&Bytes> {
         match &self.what {
             RequestKind::Script(ask) | RequestKind::InDebt(ask, _) => Some(&ask.key),
             RequestKind::Other(..) | RequestKind::Plain(_) => None,

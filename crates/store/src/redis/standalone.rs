@@ -1,4 +1,5 @@
-//! A few lanes to one server, taken in turn.
+//! A few lanes to one server. What is asked about one key takes one lane, so that it is decided in the order
+//! in which it was asked; the rest takes them in turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -60,13 +61,14 @@ impl ConnectionPool {
         result
     }
 
-    /// The reply to `request` over the next lane that serves calls.
+    /// The reply to `request` over the lane of its key, or over the next one if it has none.
     pub(super) async fn call(
         &self,
         request: ServerRequest,
         deadline: Instant,
     ) -> Result<Value, RedisError> {
-        self.pick().call(request, deadline).await
+        let first = request.key().map_or_else(|| self.turn(), |key| lane_of(key));
+        self.pick(first).call(request, deadline).await
     }
 
     /// Tells `said` the reply to each of `requests`, all over the next lane that serves calls.
@@ -76,7 +78,7 @@ impl ConnectionPool {
         deadline: Instant,
         said: &mut (impl FnMut(usize, Result<Value, RedisError>) + Send),
     ) {
-        self.pick().call_each(requests, deadline, said).await;
+        self.pick(self.turn()).call_each(requests, deadline, said).await;
     }
 
     /// Why a call that came now would be refused, if every lane that serves calls is full.
@@ -86,10 +88,20 @@ impl ConnectionPool {
         serving.all(|lane| lane.refuses().is_some()).then_some(first)
     }
 
-    /// The next lane, or the one after it that serves calls. If none does, the next one says why.
-    fn pick(&self) -> &ConnectionHandle {
-        let first = self.next.fetch_add(1, Ordering::Relaxed);
+    /// The number of the next lane, to be counted around.
+    fn turn(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The lane with the number `first`, counted around, or the one after it that serves calls. If none
+    /// does, the first says why.
+    fn pick(&self, first: usize) -> &ConnectionHandle {
         let lane = |offset: usize| &self.lanes[first.wrapping_add(offset) % self.lanes.len()];
         (0..self.lanes.len()).map(lane).find(|lane| lane.is_ready()).unwrap_or_else(|| lane(0))
     }
+}
+
+/// The number of the lane for `key`, to be counted around: keys are hashes, so their sums are spread evenly.
+fn lane_of(key: &[u8]) -> usize {
+    key.iter().map(|&byte| usize::from(byte)).sum()
 }

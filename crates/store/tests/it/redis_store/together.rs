@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sluicegate_kernel::{
     Concurrency, Cost, FixedWindow, Micros, Moment, PermitId, RuleSet, SlidingLog, Verb,
     algorithm::WindowKind,
@@ -113,6 +114,27 @@ async fn what_is_asked_together_is_decided_as_one_after_the_other() {
     others.retain(|(key, ..)| keys.insert(*key));
     let origin = version(2);
     assert_eq!(together(&all, &others, origin).await, in_turn(&one, &others, origin).await);
+}
+
+#[tokio::test]
+async fn requests_for_one_key_that_are_asked_at_once_are_decided_in_their_order() {
+    let server = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&server.url()).await;
+    let bucket = bucket(1, 50);
+    for key in [&b"a"[..], b"b", b"c", b"d"] {
+        let verb = Verb::Check { cost: Cost::ONE };
+        let lines: Vec<Line> = vec![(key, Arc::clone(&bucket), verb); 100];
+        // The rules are known and the state is there.
+        in_turn(&store, &lines[..1], version(1))
+            .await
+            .into_iter()
+            .for_each(|said| drop(said.expect("a verdict")));
+        let requests = requests(&lines[1..], version(1));
+        let said = join_all(requests.iter().map(|(request, at)| store.decide(request, at))).await;
+        let passed = said.iter().map(|said| said.as_ref().expect("a verdict").decision.allowed());
+        let passed: Vec<bool> = passed.collect();
+        assert_eq!(passed, [vec![true; 49], vec![false; 50]].concat());
+    }
 }
 
 #[tokio::test]
