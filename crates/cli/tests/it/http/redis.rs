@@ -144,7 +144,8 @@ async fn a_permit_whose_name_nobody_has_heard_is_released_and_one_with_a_name_st
         left["remaining"].as_u64().expect("a number")
     };
     assert_eq!((left(&slow), left(&other)), (3, 3));
-    let late = Faults::delay(Duration::ZERO, Duration::from_millis(300));
+    // Long enough that both requests are given up before they are answered.
+    let late = Faults::delay(Duration::ZERO, Duration::from_millis(1_500));
     proxy.set(late).await.expect("the proxy is there");
     let ask = |body: &str| {
         let mut client = TcpStream::connect(slow.address).expect("it listens");
@@ -153,9 +154,12 @@ async fn a_permit_whose_name_nobody_has_heard_is_released_and_one_with_a_name_st
         write!(client, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").expect("it reads");
         client
     };
-    let clients = [ask(r#"{"policy":"jobs"}"#), ask(r#"{"policy":"jobs","id":"mine"}"#)];
+    // What is asked about one key goes one after the other: the second once the first was answered.
+    let named = ask(r#"{"policy":"jobs","id":"mine"}"#);
+    soon("one is held", || left(&other) == 2).await;
+    let nameless = ask(r#"{"policy":"jobs"}"#);
     soon("both are held", || left(&other) == 1).await;
-    drop(clients);
+    drop((named, nameless));
     soon("one is released", || left(&other) == 2).await;
     proxy.heal().await.expect("the proxy is there");
     let (_, renewed) = other.post("/v1/renew", &json!({"policy": "jobs", "id": "mine"}));
