@@ -15,11 +15,11 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
-use crate::config::{Config, Listen, Span, StoreConfig, TraceConfig};
+use crate::config::{Config, Listen, PolicyPublishing, Span, StoreConfig, TraceConfig};
 use crate::control::{self, AdminApi, CatalogSync, Subscribers};
 use crate::descriptors::{self, Descriptors};
 use crate::engine::ServerEngine;
-use crate::policies::PolicyManager;
+use crate::policies::{PolicyManager, publish};
 use crate::protocol::Wire;
 use crate::snapshot::{self, Snapshots};
 use crate::store::{self, AnyStore};
@@ -141,6 +141,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         allowed_hosts: config.server.allowed_hosts.as_slice().into(),
         password: config.resp.password.as_ref().and_then(|secret| Password::new(secret.expose())),
         nodes: config.store.nodes,
+        publish: config.store.publish,
         workers: Arc::new(Workers::start(workers)?),
         leaving: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -173,7 +174,7 @@ async fn open(
             Ok((Engine::new(policies, AnyStore::Memory(store), Arc::new(clock)), snapshots))
         }
         StoreName::Redis(redis) => {
-            let store = AnyStore::open(&redis, config.time_source).await?;
+            let store = AnyStore::open(&redis, config.time_source, config.nodes).await?;
             let nodes = config.nodes.unwrap_or(NonZeroU32::MIN);
             let failure = StoreFailure { nodes, ..StoreFailure::default() };
             let engine = Engine::new(policies, store, Arc::new(SteadyClock::new()));
@@ -202,14 +203,23 @@ async fn answer(
     };
     let followed = async {
         if let Some(following) = following {
-            following.run(told, stop).await;
+            following.run(told, context.publish != PolicyPublishing::Off, stop).await;
+        }
+    };
+    let published = async {
+        if context.publish == PolicyPublishing::Files
+            && let (Some(files), Some(store)) =
+                (live.policy_files(), engine.core().store().on_redis())
+        {
+            publish::run(files, live, store, stop).await;
         }
     };
     let watched = live.watch(limits.in_force(), stop);
     let (seen, renewed) = (context.engine.run(&context.stop), renewal.run(&context.stop));
     let counted = store::keep_fleet(context.engine.core(), context.nodes, stop);
-    let (cut_off, (), (), (), (), (), ()) =
-        tokio::join!(wire::serve(bound, context), kept, followed, watched, seen, renewed, counted);
+    let background =
+        async { tokio::join!(kept, followed, published, watched, seen, renewed, counted) };
+    let (cut_off, _) = tokio::join!(wire::serve(bound, context), background);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");

@@ -2,6 +2,7 @@
 
 mod fleet;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -35,13 +36,19 @@ pub(crate) struct RedisBackend {
     store: RedisStore,
     latency: Histogram,
     fleet: FleetStatus,
+    /// Among how many nodes a limit is shared, if that is configured.
+    nodes: Option<NonZeroU32>,
     /// Decisions without an answer: those surely not charged, and those perhaps.
     errors: [AtomicU64; 2],
 }
 
 impl AnyStore {
     /// The store on this Redis. One that cannot be reached yet is told and waited for.
-    pub(crate) async fn open(config: &RedisConfig, time: TimeSource) -> Result<Self> {
+    pub(crate) async fn open(
+        config: &RedisConfig,
+        time: TimeSource,
+        nodes: Option<NonZeroU32>,
+    ) -> Result<Self> {
         let clock = match time {
             TimeSource::Server => ScriptClock::Server,
             TimeSource::Client => ScriptClock::Client,
@@ -56,6 +63,7 @@ impl AnyStore {
             store,
             latency: Histogram::default(),
             fleet: FleetStatus::default(),
+            nodes,
             errors: Default::default(),
         })))
     }
@@ -178,7 +186,8 @@ impl RedisBackend {
         &self,
         publication: &Publication<'_>,
     ) -> Result<PublishOutcome, PublishError> {
-        self.store.publish(publication).await
+        let nodes = self.nodes.map(NonZeroU32::get);
+        self.store.publish(&Publication { nodes, ..*publication }).await
     }
 
     /// The revisions that others publish there.

@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod policies;
 mod program;
+mod published;
 mod replay;
 mod resp;
 mod rls;

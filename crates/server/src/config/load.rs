@@ -15,7 +15,7 @@ use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal::one_line;
 use toml::{Table, Value};
 
-use super::{CatalogConfig, Config, OidcConfig, StoreConfig, reach};
+use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, reach};
 
 /// How often a snapshot may be written: more only wears the disk out.
 const SNAPSHOT_EVERY_MIN: Duration = Duration::from_millis(100);
@@ -174,6 +174,14 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if !(0.0..=1.0).contains(&trace.sample) {
         return wrong("trace.sample", format!("`{}` is outside 0..=1", trace.sample));
+    }
+    if config.store.publish == PolicyPublishing::Files {
+        let is_file = config.policies.path.as_ref().is_some_and(|path| path.as_os_str() != "-");
+        if !is_file || !matches!(name, StoreName::Redis(_)) {
+            let problem =
+                "`files` requires a store on Redis and files (`policies.path`)".to_owned();
+            return wrong("store.publish", problem);
+        }
     }
     reach::check(config, &name)
 }

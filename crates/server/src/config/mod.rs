@@ -23,7 +23,7 @@ use sluicegate_control::{Role, identity};
 
 pub use load::{ConfigError, Flags, load, of_text};
 pub use schema::schema;
-pub(crate) use store::TimeSource;
+pub(crate) use store::{PolicyPublishing, TimeSource};
 pub use value::{ConfigSecret, Listen, Span};
 pub(crate) use value::{Endpoint, HostName, Network, OneOrMany};
 
@@ -104,6 +104,8 @@ pub(crate) struct StoreConfig {
     pub(crate) nodes: Option<NonZeroU32>,
     /// Clock used for decisions in Redis.
     pub(crate) time_source: TimeSource,
+    /// Policies that are published in Redis, for programs that decide there themselves.
+    pub(crate) publish: PolicyPublishing,
     /// Snapshot file of a memory store: read at start, written at shutdown.
     pub(crate) snapshot: Option<PathBuf>,
     /// Interval between snapshots, at least 100ms. Unset: 60s.
@@ -376,6 +378,7 @@ impl Default for StoreConfig {
             state_bytes_max: None,
             nodes: None,
             time_source: TimeSource::Server,
+            publish: PolicyPublishing::Catalog,
             snapshot: None,
             snapshot_every: None,
         }

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate::store::redis::{Publication, PublicationPolicy, PublishOutcome, RevisionDiff};
+use sluicegate::store::redis::{
+    Publication, PublicationPolicy, PublicationSource, PublishOutcome, RevisionDiff,
+};
 use sluicegate_control::catalog::{PolicyState, PublishedPolicy as CatalogPolicy};
 use sluicegate_control::node::CatalogSnapshot;
 use tokio::sync::watch;
@@ -13,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::sync::SyncState;
+use crate::policies::publish::compile;
 use crate::store::RedisBackend;
 
 /// How often it is looked at whether Redis still has the policies: it may have lost its data.
@@ -68,8 +71,9 @@ impl Publisher {
         let changed = there.map(|there| RevisionDiff { since: there.revision(), names: &names });
         let taken_back = self.taken_back(held.revision(), asked_at);
         let instead_of = of_other.map(|there| there.revision()).or(taken_back);
-        let publication =
-            Publication { revision: held.revision(), policies: &policies, changed, instead_of };
+        let source = PublicationSource::Catalog;
+        let publication = Publication::new(held.revision(), &policies, source, compile);
+        let publication = Publication { changed, instead_of, ..publication };
         let problem = match store.publish(&publication).await {
             Ok(PublishOutcome::Written | PublishOutcome::Known) => {
                 (self.there, self.later) = (Some(Arc::clone(&held)), None);
@@ -83,6 +87,8 @@ impl Publisher {
             Ok(PublishOutcome::LaterFormat { format }) => {
                 Some(format!("a later version of Sluicegate wrote them, in format {format}"))
             }
+            // A catalog takes the place of whatever is there.
+            Ok(PublishOutcome::OfCatalog) => None,
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = &problem

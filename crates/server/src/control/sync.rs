@@ -142,13 +142,18 @@ impl CatalogSync {
     }
 
     /// Looks again and again until `stop`, and tells of what is news. What nobody waits for goes on
-    /// beside that, however long it takes.
-    pub(crate) async fn run(self, told: Subscribers<'_>, stop: &CancellationToken) {
+    /// beside that, however long it takes. `publishes` says whether programs find the policies in Redis.
+    pub(crate) async fn run(
+        self,
+        told: Subscribers<'_>,
+        publishes: bool,
+        stop: &CancellationToken,
+    ) {
         let Self { looks, presence, kept } = self;
         let redis = told.engine.core().store().on_redis();
         let (tell, holding) = watch::channel(looks.holding());
         let published = async {
-            if let Some(redis) = redis {
+            if let Some(redis) = redis.filter(|_| publishes) {
                 Publisher::default().run(redis, holding.clone(), stop).await;
             }
         };

@@ -206,6 +206,11 @@ impl PolicyManager {
         }
     }
 
+    /// The files of the policies, if they are in files.
+    pub(crate) const fn policy_files(&self) -> Option<&DocumentSource> {
+        self.files.policies.as_ref()
+    }
+
     /// What is in force.
     pub(crate) fn status(&self) -> PolicyStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -2,6 +2,7 @@
 
 mod in_force;
 mod live;
+pub(crate) mod publish;
 
 pub(crate) use in_force::InForce;
 pub(crate) use live::{PolicyManager, PolicyStatus};

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
-use crate::config::{Config, HostName, Listen, TlsConfig};
+use crate::config::{Config, HostName, Listen, PolicyPublishing, TlsConfig};
 use crate::control::AdminApi;
 use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
@@ -65,6 +65,8 @@ pub(crate) struct ServerContext {
     pub(crate) password: Option<Password>,
     /// How many servers share the store, where that is configured.
     pub(crate) nodes: Option<NonZeroU32>,
+    /// Which policies are published in Redis.
+    pub(crate) publish: PolicyPublishing,
     pub(crate) workers: Arc<Workers>,
     /// The server is told to stop, and does not say any more that it is ready.
     pub(crate) leaving: CancellationToken,

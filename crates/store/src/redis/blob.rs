@@ -21,7 +21,7 @@ use super::cost;
 use crate::RuleOrigin;
 
 /// Version of the format of rules; part of what a generation is the hash of.
-const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 2;
 
 /// The name of the only rule of a caller's limit, which is not written down.
 const BROUGHT: &str = "limit";

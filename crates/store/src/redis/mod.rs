@@ -31,6 +31,7 @@ mod batch;
 mod blob;
 mod cluster;
 pub mod codec;
+mod compiled;
 mod config;
 mod connection;
 mod cost;
@@ -65,6 +66,7 @@ pub use self::acl::{acl, program_acl, sentinel_acl};
 pub use self::batch::ScriptArgs;
 use self::batch::{RequestKind, ServerRequest};
 use self::cluster::Cluster;
+pub use self::compiled::CompiledPolicy;
 pub use self::config::{Address, HOSTS_MAX, RedisConfig, RedisConfigError, Topology};
 use self::connection::Dialer;
 pub use self::cost::{DECISION_US_MAX, affordable};
@@ -72,8 +74,8 @@ pub use self::error::{CallEffect, ConnectError, RedisError, ServerErrorReply};
 pub use self::fleet::{Fleet, FleetPresence};
 use self::handle::ConnectionSetup;
 pub use self::publish::{
-    POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublicationPolicy, PublishError,
-    PublishOutcome, REVISION_MAX, RevisionDiff,
+    POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublicationPolicy,
+    PublicationSource, PublishError, PublishOutcome, REVISION_MAX, RevisionDiff,
 };
 use self::revisions::ListenTarget;
 pub use self::revisions::Revisions;

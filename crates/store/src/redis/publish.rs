@@ -19,6 +19,8 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::batch::RequestKind;
+use super::codec::ScriptClock;
+use super::compiled::CompiledPolicy;
 use super::{LuaScript, RedisClient, RedisError, ServerErrorReply};
 use crate::{Executed, StoreError};
 
@@ -58,7 +60,7 @@ const NEXT_TTL: Duration = Duration::from_secs(5);
 /// that somebody has published.
 const LOOKS_MAX: usize = 4;
 
-/// `#attempt`, `#format` and `#revision`.
+/// Fields that are staged beside the policies: `#attempt`, `#format` and `#revision`.
 const OWN_FIELDS: usize = 3;
 
 const SCRIPT: LuaScript = LuaScript {
@@ -79,6 +81,27 @@ pub struct Publication<'p> {
     /// is told [`PublishOutcome::Later`], and looks at the catalog after that, and finds that it has not got so
     /// far, may say so; and who published that revision of a catalog that is no more.
     pub instead_of: Option<i64>,
+    /// What they come from.
+    pub source: PublicationSource<'p>,
+    /// By which clock servers decide in this Redis.
+    pub clock: ScriptClock,
+    /// Among how many nodes a limit is shared without Redis, if the servers are told.
+    pub nodes: Option<u32>,
+    /// What the rules of a policy come to; `None` for one that this program cannot compile.
+    pub compile: fn(&PublicationPolicy<'_>) -> Option<CompiledPolicy>,
+}
+
+/// What policies come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublicationSource<'p> {
+    /// A catalog, of which every server has the same revisions. It takes the place of files.
+    Catalog,
+    /// Files, which every server reads by itself: the revision is when this one took them over, and
+    /// what is there already is not written again. A catalog's policies stay.
+    Files {
+        /// A hash of all that is in them.
+        digest: &'p str,
+    },
 }
 
 /// What is otherwise in a revision than in an earlier one.
@@ -125,6 +148,8 @@ pub enum PublishOutcome {
         /// Which.
         format: u32,
     },
+    /// A catalog publishes here, and files do not take its place.
+    OfCatalog,
 }
 
 /// Why policies were not published. It may be tried again: what is there already is not written twice.
@@ -149,6 +174,9 @@ pub enum PublishError {
 struct PublishedHead {
     format: String,
     revision: String,
+    files: String,
+    clock: String,
+    nodes: String,
 }
 
 /// What is to be done.
@@ -169,6 +197,8 @@ struct PolicyField<'p> {
     state: &'static str,
     app: &'p str,
     document: &'p RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compiled: Option<CompiledPolicy>,
 }
 
 /// Writes `publication` into the Redis of `client`, if it is not there yet.
@@ -193,6 +223,20 @@ pub(super) async fn publish(
         }
     }
     Err(StoreError::Contended { executed: Executed::No }.into())
+}
+
+impl<'p> Publication<'p> {
+    /// All of `policies`, of whose last revision nothing is known; decided by Redis' clock among any number
+    /// of nodes.
+    pub const fn new(
+        revision: i64,
+        policies: &'p [PublicationPolicy<'p>],
+        source: PublicationSource<'p>,
+        compile: fn(&PublicationPolicy<'_>) -> Option<CompiledPolicy>,
+    ) -> Self {
+        let (changed, instead_of, clock, nodes) = (None, None, ScriptClock::Server, None);
+        Self { revision, policies, changed, instead_of, source, clock, nodes, compile }
+    }
 }
 
 impl Publication<'_> {
@@ -233,7 +277,7 @@ impl Publication<'_> {
         let mut policies = Vec::with_capacity(2 * names.len());
         let mut bytes = 0;
         for name in names {
-            let text = self.policy(name).map_or(Ok(String::new()), PublicationPolicy::field)?;
+            let text = self.policy(name).map_or(Ok(String::new()), |it| it.field(self.compile))?;
             if bytes >= CALL_BYTES_MAX {
                 return Ok(None);
             }
@@ -242,11 +286,28 @@ impl Publication<'_> {
         }
         Ok(Some(policies))
     }
+
+    /// What is said beside the policies: names and texts in turn, and an empty text of what is not said.
+    fn settings(&self) -> [(&'static str, String); 3] {
+        let clock = if self.clock == ScriptClock::Server { "server" } else { "client" };
+        let files = match self.source {
+            PublicationSource::Catalog => "",
+            PublicationSource::Files { digest } => digest,
+        };
+        let nodes = self.nodes.map(|nodes| nodes.to_string()).unwrap_or_default();
+        [("#clock", clock.to_owned()), ("#files", files.to_owned()), ("#nodes", nodes)]
+    }
+
+    /// Whether `found` says the same beside the policies.
+    fn is_set_as(&self, found: &PublishedHead) -> bool {
+        let [(_, clock), (_, files), (_, nodes)] = self.settings();
+        (&clock, &files, &nodes) == (&found.clock, &found.files, &found.nodes)
+    }
 }
 
 impl PublicationPolicy<'_> {
     /// What its field of the hash says.
-    fn field(&self) -> Result<String, PublishError> {
+    fn field(&self, compile: fn(&Self) -> Option<CompiledPolicy>) -> Result<String, PublishError> {
         let Self { name, app, is_shadow, version, document } = *self;
         let field = || format!("policy `{name}`");
         let document: &RawValue =
@@ -255,7 +316,8 @@ impl PublicationPolicy<'_> {
             return Err(unusable(field(), "is not a JSON object"));
         }
         let state = if is_shadow { "shadow" } else { "active" };
-        let text = serde_json::to_string(&PolicyField { version, state, app, document });
+        let compiled = compile(self);
+        let text = serde_json::to_string(&PolicyField { version, state, app, document, compiled });
         Ok(text.expect("texts and numbers are JSON"))
     }
 }
@@ -281,8 +343,14 @@ impl PublishedHead {
             _ => None,
         };
         let Value::Array(values) = reply else { return None };
-        let [format, revision] = &values[..] else { return None };
-        Some(Self { format: text(format)?, revision: text(revision)? })
+        let [format, revision, files, clock, nodes] = &values[..] else { return None };
+        Some(Self {
+            format: text(format)?,
+            revision: text(revision)?,
+            files: text(files)?,
+            clock: text(clock)?,
+            nodes: text(nodes)?,
+        })
     }
 }
 
@@ -296,11 +364,21 @@ impl PublishPlan {
             _ => return Ok(Self::Whole),
         }
         let Ok(there) = found.revision.parse::<i64>() else { return Ok(Self::Whole) };
-        let Publication { revision, instead_of, .. } = *publication;
+        let Publication { revision, instead_of, source, .. } = *publication;
+        let is_known = match source {
+            PublicationSource::Files { .. } if found.files.is_empty() => {
+                return Ok(Self::Leave(PublishOutcome::OfCatalog));
+            }
+            PublicationSource::Files { digest } => found.files == digest,
+            PublicationSource::Catalog if !found.files.is_empty() => return Ok(Self::Whole),
+            PublicationSource::Catalog => there == revision,
+        };
         Ok(match there {
             _ if instead_of == Some(there) => Self::Whole,
-            _ if there == revision => Self::Leave(PublishOutcome::Known),
-            _ if there > revision => Self::Leave(PublishOutcome::Later { revision: there }),
+            _ if is_known && publication.is_set_as(found) => Self::Leave(PublishOutcome::Known),
+            // The policies are there, and what is said beside them is not.
+            _ if is_known => Self::Change(Vec::new()),
+            _ if there >= revision => Self::Leave(PublishOutcome::Later { revision: there }),
             _ => publication.changes(there)?.map_or(Self::Whole, Self::Change),
         })
     }
@@ -315,7 +393,7 @@ struct Writer<'c> {
 impl Writer<'_> {
     async fn read_head(&self) -> Result<PublishedHead, RedisError> {
         let mut command = redis::cmd("HMGET");
-        command.arg(POLICIES_KEY).arg("#format").arg("#revision");
+        command.arg(POLICIES_KEY).arg(&["#format", "#revision", "#files", "#clock", "#nodes"]);
         PublishedHead::read(&self.call(RequestKind::Plain(command)).await?)
             .ok_or(RedisError::Malformed)
     }
@@ -329,7 +407,15 @@ impl Writer<'_> {
     ) -> Result<bool, RedisError> {
         let mut command = script(&[POLICIES_KEY], "change");
         command.arg(&found.format).arg(&found.revision);
-        command.arg(POLICIES_CHANNEL).arg(publication.revision).arg(policies);
+        // Of files that are there already, the revision stays.
+        match publication.source {
+            PublicationSource::Files { .. } => command.arg(POLICIES_CHANNEL).arg(&found.revision),
+            PublicationSource::Catalog => command.arg(POLICIES_CHANNEL).arg(publication.revision),
+        };
+        command.arg(policies);
+        for (name, text) in publication.settings() {
+            command.arg(name).arg(text);
+        }
         self.run(command).await
     }
 
@@ -343,9 +429,15 @@ impl Writer<'_> {
         let mut rest = publication.policies;
         let mut command = stage(&attempt, "");
         command.arg("#format").arg(POLICIES_FORMAT).arg("#revision").arg(publication.revision);
+        let mut fields = publication.policies.len() + OWN_FIELDS;
+        for (name, text) in publication.settings().into_iter().filter(|(_, text)| !text.is_empty())
+        {
+            command.arg(name).arg(text);
+            fields += 1;
+        }
         let mut is_first = true;
         loop {
-            rest = add(&mut command, rest)?;
+            rest = add(&mut command, rest, publication.compile)?;
             if !self.run(command).await? {
                 return Ok((!is_first).then_some(false));
             }
@@ -358,7 +450,7 @@ impl Writer<'_> {
         let mut command = script(&[POLICIES_KEY, NEXT_KEY], "swap");
         command.arg(&found.format).arg(&found.revision);
         command.arg(POLICIES_CHANNEL).arg(publication.revision);
-        command.arg(&attempt).arg(publication.policies.len() + OWN_FIELDS);
+        command.arg(&attempt).arg(fields);
         Ok(Some(self.run(command).await?))
     }
 
@@ -403,13 +495,14 @@ fn stage(attempt: &str, before: &str) -> Cmd {
 fn add<'p>(
     command: &mut Cmd,
     policies: &'p [PublicationPolicy<'p>],
+    compile: fn(&PublicationPolicy<'_>) -> Option<CompiledPolicy>,
 ) -> Result<&'p [PublicationPolicy<'p>], PublishError> {
     let (mut bytes, mut count) = (0, 0);
     for policy in policies.iter().take(CALL_POLICIES_MAX) {
         if bytes >= CALL_BYTES_MAX {
             break;
         }
-        let text = policy.field()?;
+        let text = policy.field(compile)?;
         bytes += text.len();
         count += 1;
         command.arg(policy.name).arg(text);

@@ -143,8 +143,8 @@ impl RedisStore {
         self.client.stats()
     }
 
-    /// Publishes policies: see [`RedisClient::publish`]. They have no namespace: a Redis holds those of
-    /// one catalog.
+    /// Publishes policies: see [`RedisClient::publish`], and that decisions go by the clock of this store.
+    /// They have no namespace: a Redis holds those of one catalog.
     ///
     /// # Errors
     /// [`PublishError`] if they cannot be published or Redis does not answer.
@@ -152,7 +152,7 @@ impl RedisStore {
         &self,
         publication: &Publication<'_>,
     ) -> Result<PublishOutcome, PublishError> {
-        self.client.publish(publication).await
+        self.client.publish(&Publication { clock: self.clock, ..*publication }).await
     }
 
     /// The revisions that are published from now on: see [`RedisClient::revisions`].

@@ -12,8 +12,8 @@ mod written;
 use std::collections::BTreeMap;
 
 use sluicegate_store::redis::{
-    POLICIES_KEY, Publication, PublicationPolicy, PublishError, PublishOutcome, RedisConfig,
-    RedisStore, RevisionDiff,
+    POLICIES_KEY, Publication, PublicationPolicy, PublicationSource, PublishError, PublishOutcome,
+    RedisConfig, RedisStore, RevisionDiff,
 };
 use sluicegate_testkit::{Cluster, RedisServer, Sentinels};
 
@@ -80,14 +80,15 @@ impl Catalog {
         let changed = since.unwrap_or(self.revision) + 1..=self.revision;
         let changed: Vec<_> = changed.map(|revision| name(revision % self.count)).collect();
         let names: Vec<_> = changed.iter().map(String::as_str).collect();
-        let publication = Publication {
-            revision: self.revision,
-            policies: &policies,
-            changed: since.map(|since| RevisionDiff { since, names: &names }),
-            instead_of: None,
-        };
+        let changed = since.map(|since| RevisionDiff { since, names: &names });
+        let publication = Publication { changed, ..of_catalog(self.revision, &policies) };
         store.publish(&publication).await
     }
+}
+
+/// All policies of a catalog, without what their rules come to.
+fn of_catalog<'p>(revision: i64, policies: &'p [PublicationPolicy<'p>]) -> Publication<'p> {
+    Publication::new(revision, policies, PublicationSource::Catalog, |_| None)
 }
 
 fn name(place: i64) -> String {
@@ -105,6 +106,7 @@ async fn there(redis: &RedisServer) -> Option<(i64, BTreeMap<String, i64>)> {
         reply.list().chunks(2).map(|pair| (pair[0].text(), pair[1].text())).collect();
     let revision = fields.remove("#revision")?.parse().expect("a number");
     assert_eq!(fields.remove("#format").as_deref(), Some("1"));
+    fields.retain(|name, _| !name.starts_with('#'));
     let version = |text: &str| {
         let json: serde_json::Value = serde_json::from_str(text).expect("JSON");
         json["version"].as_i64().expect("a version")

@@ -10,8 +10,8 @@ use sluicegate_store::redis::{
 };
 use sluicegate_testkit::{Client, Error, Options, RedisServer, need};
 
-use crate::redis_policies::connect;
 use crate::redis_policies::program::Program;
+use crate::redis_policies::{connect, of_catalog};
 
 #[tokio::test]
 async fn what_is_published_and_what_a_program_holds_is_as_every_vector_says() {
@@ -61,10 +61,9 @@ async fn publish(store: &RedisStore, step: &PolicyStep) -> PublishOutcome {
         policies.map(|((name, spec), document)| policy(name, spec, document)).collect();
     let names: Vec<_> = changed.iter().map(String::as_str).collect();
     let publication = Publication {
-        revision: *revision,
-        policies: &policies,
         changed: since.map(|since| RevisionDiff { since, names: &names }),
         instead_of: *instead_of,
+        ..of_catalog(*revision, &policies)
     };
     store.publish(&publication).await.expect("the server answers")
 }
@@ -85,6 +84,7 @@ fn told(published: PublishOutcome) -> PublishedAs {
         PublishOutcome::Known => PublishedAs::Known,
         PublishOutcome::Later { .. } => PublishedAs::Later,
         PublishOutcome::LaterFormat { .. } => PublishedAs::LaterFormat,
+        PublishOutcome::OfCatalog => panic!("it is a catalog's"),
         PublishOutcome::Busy => panic!("nobody else writes"),
     }
 }

@@ -14,7 +14,9 @@ use sluicegate_testkit::{
 };
 use tokio::task::JoinSet;
 
-use crate::redis_policies::{Catalog, behind_sentinels, connect, in_cluster, start, there};
+use crate::redis_policies::{
+    Catalog, behind_sentinels, connect, in_cluster, of_catalog, start, there,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const NEXT_KEY: &str = "sg:{policies}:next";
@@ -127,8 +129,7 @@ async fn large_policies_travel_few_at_a_time() {
         document: &text,
     });
     let policies: Vec<_> = policies.collect();
-    let publication =
-        Publication { revision: 1, policies: &policies, changed: None, instead_of: None };
+    let publication = of_catalog(1, &policies);
     assert_eq!(store.publish(&publication).await, Ok(PublishOutcome::Written));
     assert!(store.stats().calls >= 6, "{:?}", store.stats());
     let field = redis.cli(&["HGET", POLICIES_KEY, "p9"]).await.expect("it answers").text();
@@ -232,7 +233,7 @@ async fn what_cannot_be_published_is_said_by_its_place() {
         document,
     };
     let check = async |revision, policies: &[PublicationPolicy<'_>], problem: &str| {
-        let publication = Publication { revision, policies, changed: None, instead_of: None };
+        let publication = of_catalog(revision, policies);
         let error = store.publish(&publication).await.expect_err("it cannot be published");
         assert_eq!(error.to_string(), problem);
     };
@@ -241,15 +242,14 @@ async fn what_cannot_be_published_is_said_by_its_place() {
     let twice = [policy("a", "{}"), policy("a", "{}")];
     check(1, &twice, "policies[1].name: `a` is not in name order").await;
     let changed = Some(RevisionDiff { since: 0, names: &["a", "#revision"] });
-    let publication = Publication { revision: 1, policies: &[], changed, instead_of: None };
+    let publication = Publication { changed, ..of_catalog(1, &[]) };
     let error = store.publish(&publication).await.expect_err("it cannot be published");
     assert_eq!(error.to_string(), "changed.names[1]: invalid name `#revision`");
     let redis = need!(RedisServer::start(Options::default()).await);
     let store = connect(&redis.url()).await;
     for (document, problem) in [("{", "is not JSON"), ("[1]", "is not a JSON object")] {
         let policies = [policy("a", document)];
-        let publication =
-            Publication { revision: 1, policies: &policies, changed: None, instead_of: None };
+        let publication = of_catalog(1, &policies);
         let error = store.publish(&publication).await.expect_err("it cannot be published");
         assert_eq!(error.to_string(), format!("policy `a`: {problem}"));
     }

@@ -1,0 +1,164 @@
+//! Has Redis carry the policies of the files, for programs that go to Redis themselves
+//! (`spec/redis-protocol.md`).
+//!
+//! Every server reads files of its own, and no revision says which are the later ones. So a revision is
+//! the instant at which a server took its files over: those of the server that did so last are published,
+//! by whose rules keys that several servers share are decided as well. A server that finds what it would
+//! publish leaves it as it is, however often it is started.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::{Value, json};
+use sluicegate::store::redis::{
+    CompiledPolicy, Publication, PublicationPolicy, PublicationSource, PublishOutcome,
+};
+use sluicegate_policy::Policy;
+use sluicegate_text::documents::DocumentSource;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::PolicyManager;
+use crate::store::RedisBackend;
+
+/// How often it is looked at whether Redis has the policies: it may have lost its data.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// The policies of the files, as they are published.
+#[derive(Debug)]
+struct PublishedFiles {
+    /// When they were taken over, in ms since the Unix epoch.
+    revision: i64,
+    /// Of all that is in them.
+    digest: String,
+    /// In the order of their names.
+    policies: Vec<FilePolicy>,
+}
+
+#[derive(Debug)]
+struct FilePolicy {
+    name: String,
+    document: String,
+}
+
+/// What the rules of `policy` come to; `None` if they cannot be read.
+pub(crate) fn compile(policy: &PublicationPolicy<'_>) -> Option<CompiledPolicy> {
+    let policy = Policy::parse_one(policy.document).ok()?;
+    let overrides = policy.overrides().map(|(key, rules)| (key, &**rules.set()));
+    Some(CompiledPolicy::new(policy.rules().set(), overrides))
+}
+
+/// Publishes the policies of `files` that are in force, and looks now and then whether they are still
+/// there, until `stop`.
+pub(crate) async fn run(
+    files: &DocumentSource,
+    live: &PolicyManager,
+    store: &RedisBackend,
+    stop: &CancellationToken,
+) {
+    let publishing = async {
+        let mut publisher = FilesPublisher::default();
+        loop {
+            publisher.look(files, live, store).await;
+            sleep(LOOK_EVERY).await;
+        }
+    };
+    stop.run_until_cancelled(publishing).await;
+}
+
+#[derive(Debug, Default)]
+struct FilesPublisher {
+    /// What is in force, as far as it could be read once more, and the version that it is of.
+    held: Option<(u64, Arc<PublishedFiles>)>,
+    is_failing: bool,
+}
+
+impl FilesPublisher {
+    async fn look(&mut self, files: &DocumentSource, live: &PolicyManager, store: &RedisBackend) {
+        let looked = async {
+            let held = self.read(files, live).await?;
+            publish(store, &held).await
+        };
+        let problem = looked.await.err().map(|error| format!("{error:#}"));
+        if let Some(problem) = &problem
+            && !self.is_failing
+        {
+            tracing::warn!("cannot publish policies in Redis: {problem}");
+        }
+        self.is_failing = problem.is_some();
+    }
+
+    /// The policies in force.
+    async fn read(
+        &mut self,
+        files: &DocumentSource,
+        live: &PolicyManager,
+    ) -> Result<Arc<PublishedFiles>> {
+        let status = live.status();
+        if let Some((version, held)) = &self.held
+            && *version == status.version
+        {
+            return Ok(Arc::clone(held));
+        }
+        let (files, revision) = (files.clone(), status.read_at_us / 1_000);
+        let read = spawn_blocking(move || PublishedFiles::read(&files, &status.hash, revision));
+        let held = Arc::new(read.await.context("reading files")??);
+        self.held = Some((live.status().version, Arc::clone(&held)));
+        Ok(held)
+    }
+}
+
+async fn publish(store: &RedisBackend, held: &PublishedFiles) -> Result<()> {
+    let policies = held.policies.iter().map(|policy| PublicationPolicy {
+        name: &policy.name,
+        app: "",
+        is_shadow: false,
+        version: held.revision,
+        document: &policy.document,
+    });
+    let policies: Vec<_> = policies.collect();
+    let source = PublicationSource::Files { digest: &held.digest };
+    let published =
+        store.publish(&Publication::new(held.revision, &policies, source, compile)).await?;
+    match published {
+        PublishOutcome::Written
+        | PublishOutcome::Known
+        | PublishOutcome::Later { .. }
+        | PublishOutcome::Busy => Ok(()),
+        PublishOutcome::LaterFormat { format } => {
+            Err(anyhow!("a later version of Sluicegate wrote them, in format {format}"))
+        }
+        PublishOutcome::OfCatalog => Err(anyhow!("those of a catalog are there")),
+    }
+}
+
+impl PublishedFiles {
+    /// What is in `files`, if it is what has this `hash`: they may have changed since.
+    fn read(files: &DocumentSource, hash: &str, revision: u64) -> Result<Self> {
+        let read = || anyhow::Ok((files.load()?.hash, files.written()?));
+        let (found, written) = read()?;
+        if found != hash {
+            return Err(anyhow!("the files are not those in force"));
+        }
+        let written = written.map_err(|_| anyhow!("the files are not those in force"))?;
+        let policies = written.into_iter().flat_map(|(_, policies)| policies).map(FilePolicy::new);
+        let mut policies =
+            policies.collect::<Option<Vec<_>>>().context("a policy without a name")?;
+        policies.sort_by(|one, other| one.name.cmp(&other.name));
+        let revision = i64::try_from(revision).unwrap_or(i64::MAX);
+        Ok(Self { revision, digest: hash.to_owned(), policies })
+    }
+}
+
+impl FilePolicy {
+    /// The policy that `document` is. One that names no app says that it is for every app, as it is in
+    /// a file.
+    fn new(document: Value) -> Option<Self> {
+        let Value::Object(mut members) = document else { return None };
+        members.entry("apps").or_insert_with(|| json!(["*"]));
+        let name = members.get("name")?.as_str()?.to_owned();
+        Some(Self { name, document: Value::Object(members).to_string() })
+    }
+}
