@@ -15,3 +15,4 @@ mod limiter_waiting;
 mod tower;
 mod tower_headers;
 mod tower_keys;
+mod wire_vectors;

@@ -85,7 +85,7 @@ pub struct Publication<'p> {
     pub source: PublicationSource<'p>,
     /// By which clock servers decide in this Redis.
     pub clock: ScriptClock,
-    /// Among how many nodes a limit is shared without Redis, if the servers are told.
+    /// Number of nodes that share a limit without Redis, where it is configured.
     pub nodes: Option<u32>,
     /// What the rules of a policy come to; `None` for one that this program cannot compile.
     pub compile: fn(&PublicationPolicy<'_>) -> Option<CompiledPolicy>,
@@ -287,7 +287,7 @@ impl Publication<'_> {
         Ok(Some(policies))
     }
 
-    /// What is said beside the policies: names and texts in turn, and an empty text of what is not said.
+    /// The fields beside the policies: names and texts. An empty text is no field.
     fn settings(&self) -> [(&'static str, String); 3] {
         let clock = if self.clock == ScriptClock::Server { "server" } else { "client" };
         let files = match self.source {
@@ -298,7 +298,7 @@ impl Publication<'_> {
         [("#clock", clock.to_owned()), ("#files", files.to_owned()), ("#nodes", nodes)]
     }
 
-    /// Whether `found` says the same beside the policies.
+    /// Whether `found` has the same fields beside the policies.
     fn is_set_as(&self, found: &PublishedHead) -> bool {
         let [(_, clock), (_, files), (_, nodes)] = self.settings();
         (&clock, &files, &nodes) == (&found.clock, &found.files, &found.nodes)
@@ -376,7 +376,7 @@ impl PublishPlan {
         Ok(match there {
             _ if instead_of == Some(there) => Self::Whole,
             _ if is_known && publication.is_set_as(found) => Self::Leave(PublishOutcome::Known),
-            // The policies are there, and what is said beside them is not.
+            // The policies are there; only the fields beside them differ.
             _ if is_known => Self::Change(Vec::new()),
             _ if there >= revision => Self::Leave(PublishOutcome::Later { revision: there }),
             _ => publication.changes(there)?.map_or(Self::Whole, Self::Change),
