@@ -23,7 +23,7 @@ pub use files::{
     LoadError, load, load_one, load_policies, schema, schema_path, to_json, vectors_dir,
 };
 pub use policies::{HashFields, Holds, Life, PolicyStep, PublishedAs, PublishedSpec};
-pub use subject::{Kernel, Subject, VectorError, bless, run};
+pub use subject::{Kernel, Subject, VectorError, answers_of, bless, run};
 pub use vector::{
     Answer, Carry, ErrorCode, Expect, Failure, Op, ParamValue, RateSpec, RuleSpec, Step, Vector,
 };

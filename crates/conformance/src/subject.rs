@@ -1,11 +1,12 @@
 //! Who is put to the test, and the test.
 
+use serde::Deserialize;
 use sluicegate_kernel::{
     Cost, Decision, Micros, Moment, PermitId, RuleSet, States, Unsupported, Verb, Verdict, Window,
 };
 
 use crate::rules::rule_set;
-use crate::vector::{Answer, ErrorCode, Expect, Failure, Op, Step, Vector};
+use crate::vector::{Answer, ErrorCode, Expect, Failure, Op, RuleSpec, Step, Vector};
 
 /// Something that decides for one key.
 pub trait Subject {
@@ -116,6 +117,26 @@ pub fn bless(mut vector: Vector) -> Result<Vector, VectorError> {
         step.expect = answer;
     }
     Ok(vector)
+}
+
+/// The kernel's answers to the vector that `line` is, as JSON on one line: `{"answers":[..]}`, one for each
+/// step, or `{"error":".."}`. The vector need not say `name`, `about` and `expect`.
+pub fn answers_of(line: &str) -> String {
+    #[derive(Deserialize)]
+    struct Asked {
+        rules: Vec<RuleSpec>,
+        steps: Vec<Step>,
+    }
+    let answered = serde_json::from_str(line).map_err(|error| error.to_string()).and_then(
+        |Asked { rules, steps }| {
+            let vector = Vector { name: String::new(), about: String::new(), rules, steps };
+            answers(&vector, &mut Kernel::default()).map_err(|error| error.to_string())
+        },
+    );
+    match answered {
+        Ok(answers) => serde_json::json!({ "answers": answers }).to_string(),
+        Err(error) => serde_json::json!({ "error": error }).to_string(),
+    }
 }
 
 fn json(expect: &Option<Expect>) -> String {

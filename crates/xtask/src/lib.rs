@@ -7,10 +7,12 @@
 //! | `texts` | writes `docs/texts.txt`, every text that users see |
 //! | `texts --check` | fails if it is not what the code says |
 //! | `script` | writes the script of the Redis store, and its SHA-1, to `spec/redis` |
+//! | `oracle` | answers vectors that come on standard input, a line each |
 //! | `soak [DECISIONS]` | so many single decisions at 7/s, in release (10^9 by default) |
 //! | `tidy` | what ARCHITECTURE.md promises (`tests/tidy.rs`): sizes, docs, arrows |
 
 pub mod cargo;
+pub mod oracle;
 pub mod seams;
 pub mod texts;
 pub mod vectors;
@@ -29,10 +31,11 @@ pub fn run(args: &[&str]) -> Result<String> {
         ["texts", "--check"] => texts::check(),
         ["soak"] => cargo::soak(cargo::SOAK_DECISIONS),
         ["soak", decisions] => cargo::soak(decisions.parse()?),
+        ["oracle"] => oracle::run(std::io::stdin().lock(), std::io::stdout().lock()),
         ["script"] => cargo::script(),
         ["tidy"] => cargo::tidy(),
         _ => bail!(
-            "usage: cargo xtask vectors [--check] | texts [--check] | script | soak [DECISIONS] | tidy"
+            "usage: cargo xtask vectors [--check] | texts [--check] | script | oracle | soak [DECISIONS] | tidy"
         ),
     }
 }

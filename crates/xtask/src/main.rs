@@ -6,7 +6,9 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     match xtask::run(&args.iter().map(String::as_str).collect::<Vec<_>>()) {
         Ok(said) => {
-            println!("{said}");
+            if !said.is_empty() {
+                println!("{said}");
+            }
             ExitCode::SUCCESS
         }
         Err(problem) => {
