@@ -8,6 +8,7 @@
 //! | a stream held to a rate of bytes | `Throttled` | `tokio` |
 //! | requests to a web service limited | the `tower` module | `tower`, `axum` |
 //! | policies written by operators | `Engine` | `engine` |
+//! | those of a catalog, decided in its Redis | `Engine::following` | `redis` |
 //! | the clock read in half the time | `QuantaClock`, [`CachedClock`] | `quanta`, – |
 //!
 //! Every algorithm is a [`Rule`]: [`TokenBucket`], [`LeakyBucket`], [`SlidingWindow`] and the others
@@ -31,6 +32,8 @@ mod clock;
 mod concurrency;
 #[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "redis")]
+mod following;
 #[cfg(feature = "http")]
 pub mod http;
 mod keyed;
@@ -54,6 +57,8 @@ pub use engine::{
     HELD_MAX, Limits, Mode, Observer, Patience, Request, SettleError, Settled, Settlement,
     StoreFailure, Turn, settled_rules,
 };
+#[cfg(feature = "redis")]
+pub use following::{FollowError, Following, FollowingEngine, PolicyFollower};
 pub use keyed::{KeyedError, KeyedRateLimiter};
 pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};

@@ -2,6 +2,7 @@
 
 mod engine;
 mod engine_debts;
+mod engine_following;
 mod engine_overflow;
 mod engine_settle;
 mod engine_together;

@@ -42,6 +42,7 @@ mod handle;
 mod late;
 mod load;
 mod publish;
+mod published;
 mod revisions;
 pub mod script;
 mod sentinel;
@@ -77,6 +78,7 @@ pub use self::publish::{
     POLICIES_CHANNEL, POLICIES_FORMAT, POLICIES_KEY, Publication, PublicationPolicy,
     PublicationSource, PublishError, PublishOutcome, REVISION_MAX, RevisionDiff,
 };
+pub use self::published::PublishedPolicies;
 use self::revisions::ListenTarget;
 pub use self::revisions::Revisions;
 use self::sentinel::Sentinel;
@@ -293,6 +295,22 @@ impl RedisClient {
         publication: &Publication<'_>,
     ) -> Result<PublishOutcome, PublishError> {
         publish::publish(self, publication).await
+    }
+
+    /// The policies that servers publish here; `None`: there are none in a format that is known.
+    ///
+    /// # Errors
+    /// [`RedisError`] if there is no answer within a second.
+    pub async fn published(&self) -> Result<Option<PublishedPolicies>, RedisError> {
+        published::read(self).await
+    }
+
+    /// The same without the policies: whether there is something new to read.
+    ///
+    /// # Errors
+    /// As [`published`](Self::published).
+    pub async fn published_head(&self) -> Result<Option<PublishedPolicies>, RedisError> {
+        published::read_head(self).await
     }
 
     /// The revisions that are published from now on, as they are told: over a connection of its own,

@@ -46,7 +46,7 @@ const CALL_POLICIES_MAX: usize = 100;
 const CALL_BYTES_MAX: usize = 128 << 10;
 
 /// How long a call may take: decisions have deadlines that are shorter, but nobody waits here.
-const CALL_MAX: Duration = Duration::from_secs(1);
+pub(super) const CALL_MAX: Duration = Duration::from_secs(1);
 
 /// How long one publication may take: ten thousand policies are a hundred calls, of a few
 /// milliseconds each where Redis is far away.

@@ -15,6 +15,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ use super::codec::{
 };
 use super::{
     CallEffect, ConnectError, Fleet, FleetPresence, LuaScript, Publication, PublishError,
-    PublishOutcome, RedisClient, RedisConfig, RedisConfigError, RedisError, Revisions, ScriptArgs,
-    Stats, affordable, script,
+    PublishOutcome, PublishedPolicies, RedisClient, RedisConfig, RedisConfigError, RedisError,
+    Revisions, ScriptArgs, Stats, affordable, script,
 };
 use crate::{Debt, Executed, Permits, RuleOrigin, Store, StoreError, StoreRequest};
 
@@ -57,7 +58,8 @@ const CALLS_MAX: usize = 8;
 #[derive(Debug)]
 pub struct RedisStore {
     client: RedisClient,
-    clock: ScriptClock,
+    /// A [`ScriptClock`].
+    clock: AtomicU8,
     namespace: String,
     rules: RwLock<KnownRules>,
 }
@@ -94,7 +96,7 @@ impl RedisStore {
         let script = LuaScript { text: script::TEXT, sha1: script::SHA1 };
         Ok(Self {
             client: RedisClient::start(config, script)?,
-            clock: ScriptClock::default(),
+            clock: AtomicU8::default(),
             namespace: String::new(),
             rules: RwLock::default(),
         })
@@ -103,7 +105,22 @@ impl RedisStore {
     /// The same store, told the time by `clock`.
     #[must_use]
     pub fn with_clock(self, clock: ScriptClock) -> Self {
-        Self { clock, ..self }
+        self.set_clock(clock);
+        self
+    }
+
+    /// Goes by `clock` from the next decision on.
+    pub fn set_clock(&self, clock: ScriptClock) {
+        self.clock.store(clock as u8, Ordering::Relaxed);
+    }
+
+    /// Whose clock decisions go by.
+    fn clock(&self) -> ScriptClock {
+        match self.clock.load(Ordering::Relaxed) {
+            0 => ScriptClock::Server,
+            1 => ScriptClock::Given,
+            _ => ScriptClock::Client,
+        }
     }
 
     /// The same store with budgets of its own: those of another namespace are not seen.
@@ -129,7 +146,7 @@ impl RedisStore {
         presence: &mut FleetPresence,
         now: Micros,
     ) -> Result<Fleet, RedisError> {
-        let now_ms = (self.clock != ScriptClock::Server).then_some(now.get() / 1_000);
+        let now_ms = (self.clock() != ScriptClock::Server).then_some(now.get() / 1_000);
         presence.record_presence(&self.client, now_ms, self.client.deadline()).await
     }
 
@@ -152,7 +169,23 @@ impl RedisStore {
         &self,
         publication: &Publication<'_>,
     ) -> Result<PublishOutcome, PublishError> {
-        self.client.publish(&Publication { clock: self.clock, ..*publication }).await
+        self.client.publish(&Publication { clock: self.clock(), ..*publication }).await
+    }
+
+    /// The policies that servers publish in this Redis: see [`RedisClient::published`].
+    ///
+    /// # Errors
+    /// [`RedisError`] if Redis does not answer.
+    pub async fn published(&self) -> Result<Option<PublishedPolicies>, RedisError> {
+        self.client.published().await
+    }
+
+    /// The same without the policies: see [`RedisClient::published_head`].
+    ///
+    /// # Errors
+    /// [`RedisError`] if Redis does not answer.
+    pub async fn published_head(&self) -> Result<Option<PublishedPolicies>, RedisError> {
+        self.client.published_head().await
     }
 
     /// The revisions that are published from now on: see [`RedisClient::revisions`].
@@ -181,7 +214,7 @@ impl RedisStore {
         let (mut later, mut before): (Option<RulesBlob>, _) = (None, WriterRules::Unsaid);
         for calls in 0..CALLS_MAX {
             let question =
-                ScriptRequest { verb, at, clock: self.clock, before: before.as_previous() };
+                ScriptRequest { verb, at, clock: self.clock(), before: before.as_previous() };
             let windows = match &later {
                 None => windows_at(rules, at),
                 Some(later) => windows_of(later, &own, at)?,
@@ -283,7 +316,7 @@ impl RedisStore {
         let StoreRequest { policy, key, rules, verb, .. } = *request;
         let own = self.blob(request, deadline).await?;
         let before = PreviousRules::Unsaid;
-        let question = ScriptRequest { verb, at, clock: self.clock, before };
+        let question = ScriptRequest { verb, at, clock: self.clock(), before };
         let ask = question.encode_with(windows_at(rules, at).into_iter());
         let key = Bytes::from(state_key(&self.in_own_namespace(policy), key));
         Ok(ScriptArgs { key, args: [own.to_bytes(), ask.into()] })
@@ -328,7 +361,7 @@ impl RedisStore {
     /// How long rules are kept that nobody uses any more: as long as the last state under them may be
     /// of use.
     fn life_of(&self, blob: &RulesBlob) -> Duration {
-        let apart = if self.clock == ScriptClock::Server { Duration::ZERO } else { CLOCKS_APART };
+        let apart = if self.clock() == ScriptClock::Server { Duration::ZERO } else { CLOCKS_APART };
         Duration::from_micros(blob.life().get()) + apart + 2 * RULES_AGAIN
     }
 

@@ -1,0 +1,310 @@
+//! Policies that servers publish in Redis, followed by an engine that decides there itself
+//! (`spec/redis-protocol.md`, Reading).
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use sluicegate_policy::{Policy, PolicySet};
+use sluicegate_store::redis::{
+    PublishedPolicies, RedisConfig, RedisConfigError, RedisError, RedisStore, Revisions,
+};
+use tokio::task::JoinHandle;
+use tokio::time::{interval, sleep};
+
+use crate::clock::SteadyClock;
+use crate::engine::{Engine, Observer, StoreFailure};
+
+/// How often an engine looks at what is published, each a little sooner or later: messages get lost.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// How often what was admitted without Redis is paid for keys that are not asked for.
+const PAY_EVERY: Duration = Duration::from_millis(100);
+
+/// Most policies whose problems are kept: as many as anybody reads.
+const UNREADABLE_MAX: usize = 1_000;
+
+/// How an engine follows published policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Following {
+    /// Number of servers and programs that share the limits: without Redis each enforces that part of
+    /// them. `None`: what the servers publish, or 1.
+    pub nodes: Option<NonZeroU32>,
+}
+
+/// What an engine holds of the policies that are published.
+///
+/// It is one step at a time, so that whoever tests time need not wait; [`Engine::following`] does both
+/// steps when they are due.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyFollower {
+    options: Following,
+    revision: Option<i64>,
+    /// Whether the look before found an earlier revision than the one that is held.
+    went_back: bool,
+    versions: BTreeMap<String, i64>,
+    unreadable: BTreeMap<String, String>,
+}
+
+/// An engine that follows the policies published in its Redis for as long as it lives.
+#[derive(Debug)]
+pub struct FollowingEngine {
+    engine: Arc<Engine<RedisStore>>,
+    follower: Arc<Mutex<PolicyFollower>>,
+    task: JoinHandle<()>,
+}
+
+/// Why an engine cannot follow.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FollowError {
+    /// The configuration of Redis cannot be used.
+    #[error(transparent)]
+    Config(#[from] RedisConfigError),
+}
+
+impl Engine<RedisStore> {
+    /// An engine that decides in the Redis of `config`, by the policies that servers publish there: those
+    /// of a catalog, or of files with `store.publish = "files"`. An edit is in force within a second.
+    ///
+    /// While Redis does not answer, policies that were read stay in force and decide by
+    /// `on_store_failure`; before they were read once every policy is unknown.
+    ///
+    /// # Errors
+    /// [`FollowError`] if `config` cannot be used. A Redis that does not answer yet is no error.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and IO.
+    pub async fn following(
+        config: &RedisConfig,
+        options: Following,
+    ) -> Result<FollowingEngine, FollowError> {
+        let store = RedisStore::start(config)?;
+        // Whether it answers is seen at the first look.
+        store.ready().await.ok();
+        let engine = Self::new(PolicySet::default(), store, Arc::new(SteadyClock::new()));
+        let engine = Arc::new(engine.with_fallback(StoreFailure::default()));
+        let mut follower = PolicyFollower::new(options);
+        let revisions = engine.store().revisions();
+        follower.look(&engine).await.ok();
+        let follower = Arc::new(Mutex::new(follower));
+        let task = tokio::spawn(follow(Arc::clone(&engine), Arc::clone(&follower), revisions));
+        Ok(FollowingEngine { engine, follower, task })
+    }
+}
+
+impl FollowingEngine {
+    /// The engine, to be shared with tasks.
+    pub const fn engine(&self) -> &Arc<Engine<RedisStore>> {
+        &self.engine
+    }
+
+    /// The revision that is in force; `None`: none was read yet.
+    pub fn revision(&self) -> Option<i64> {
+        self.follower().revision()
+    }
+
+    /// Published policies that could not be read, each with its problem. What is held of them stays.
+    pub fn unreadable(&self) -> BTreeMap<String, String> {
+        self.follower().unreadable.clone()
+    }
+
+    fn follower(&self) -> std::sync::MutexGuard<'_, PolicyFollower> {
+        // It is changed in one step.
+        self.follower.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for FollowingEngine {
+    type Target = Arc<Engine<RedisStore>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.engine
+    }
+}
+
+impl Drop for FollowingEngine {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl PolicyFollower {
+    /// A follower that holds nothing yet.
+    pub fn new(options: Following) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// The revision that is held.
+    pub const fn revision(&self) -> Option<i64> {
+        self.revision
+    }
+
+    /// The policies that are held, with their versions.
+    pub const fn versions(&self) -> &BTreeMap<String, i64> {
+        &self.versions
+    }
+
+    /// Published policies that could not be read when they were looked at last, each with its problem.
+    pub const fn unreadable(&self) -> &BTreeMap<String, String> {
+        &self.unreadable
+    }
+
+    /// Looks at what is published, as an engine does every ten seconds, and puts it in force if it is
+    /// news.
+    ///
+    /// # Errors
+    /// [`RedisError`] if Redis does not answer; what is held stays.
+    pub async fn look<O: Observer>(
+        &mut self,
+        engine: &Engine<RedisStore, O>,
+    ) -> Result<(), RedisError> {
+        let Some(head) = engine.store().published_head().await? else { return Ok(()) };
+        self.set_up(&head, engine);
+        if Some(head.revision) < self.revision && !self.went_back {
+            // A failover loses the last writes, and servers write them again within seconds.
+            self.went_back = true;
+            return Ok(());
+        }
+        if Some(head.revision) == self.revision {
+            self.went_back = false;
+            return Ok(());
+        }
+        let Some(published) = engine.store().published().await? else { return Ok(()) };
+        self.take_over(&published, engine);
+        Ok(())
+    }
+
+    /// Does what is to be done when `revision` is heard on the channel.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub async fn hear<O: Observer>(
+        &mut self,
+        revision: i64,
+        engine: &Engine<RedisStore, O>,
+    ) -> Result<(), RedisError> {
+        if Some(revision) == self.revision {
+            return Ok(());
+        }
+        let Some(published) = engine.store().published().await? else { return Ok(()) };
+        self.set_up(&published, engine);
+        if Some(published.revision) > self.revision {
+            self.take_over(&published, engine);
+        }
+        Ok(())
+    }
+
+    /// Goes by the clock and the number of nodes that servers go by.
+    fn set_up<O: Observer>(&self, head: &PublishedPolicies, engine: &Engine<RedisStore, O>) {
+        engine.store().set_clock(head.clock);
+        let nodes = self.options.nodes.or_else(|| head.nodes.and_then(NonZeroU32::new));
+        engine.set_nodes(nodes.unwrap_or(NonZeroU32::MIN));
+    }
+
+    fn take_over<O: Observer>(
+        &mut self,
+        published: &PublishedPolicies,
+        engine: &Engine<RedisStore, O>,
+    ) {
+        let now = engine.policies();
+        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        self.unreadable.clear();
+        for (name, text) in &published.policies {
+            match PublishedPolicy::read(name, text) {
+                Ok(PublishedPolicy { version, .. })
+                    if self.versions.get(name) == Some(&version) => {}
+                Ok(PublishedPolicy { version, policy }) => {
+                    self.versions.insert(name.clone(), version);
+                    changed.push(policy);
+                }
+                Err(problem) if self.unreadable.len() < UNREADABLE_MAX => {
+                    self.unreadable.insert(name.clone(), problem);
+                }
+                Err(_) => {}
+            }
+        }
+        self.versions.retain(|name, _| {
+            let is_there = published.policies.contains_key(name);
+            if !is_there {
+                gone.push(name.clone());
+            }
+            is_there
+        });
+        match now.changed(changed, &gone) {
+            Ok(policies) => engine.set_policies(policies),
+            Err(problem) => _ = self.unreadable.insert("*".to_owned(), problem.to_string()),
+        }
+        (self.revision, self.went_back) = (Some(published.revision), false);
+    }
+}
+
+/// A policy as it is published.
+struct PublishedPolicy {
+    version: i64,
+    policy: Policy,
+}
+
+impl PublishedPolicy {
+    /// The policy `name` that `text` is, or why it cannot be read.
+    fn read(name: &str, text: &str) -> Result<Self, String> {
+        let field: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let version = field["version"].as_i64().ok_or("version: expected an integer")?;
+        let is_shadow = match field["state"].as_str() {
+            Some("active") => false,
+            Some("shadow") => true,
+            _ => return Err("state: expected `active` or `shadow`".to_owned()),
+        };
+        let document = field["document"].to_string();
+        let policy = Policy::parse_one(&document).map_err(|errors| errors.to_string())?;
+        if policy.name() != name {
+            return Err(format!("document.name: `{}` is another policy", policy.name()));
+        }
+        // Policies of files have no owner.
+        let policy = match field["app"].as_str() {
+            None | Some("") => policy,
+            Some(app) => policy.of_app(app),
+        };
+        Ok(Self { version, policy: if is_shadow { policy.shadowed() } else { policy } })
+    }
+}
+
+/// Looks when it is time, hears what is told, and pays what is owed.
+async fn follow(
+    engine: Arc<Engine<RedisStore>>,
+    follower: Arc<Mutex<PolicyFollower>>,
+    mut revisions: Revisions,
+) {
+    let mut paying = interval(PAY_EVERY);
+    let pause = || sleep(LOOK_EVERY.mul_f64(0.8 + 0.4 * fastrand::f64()));
+    let mut next_look = Box::pin(pause());
+    loop {
+        // A copy is changed, so that nobody who asks waits for Redis.
+        let held = || {
+            let follower = follower.lock().unwrap_or_else(PoisonError::into_inner);
+            follower.clone()
+        };
+        let changed = tokio::select! {
+            () = &mut next_look => {
+                next_look.set(pause());
+                let mut held = held();
+                held.look(&engine).await.map(|()| held)
+            }
+            revision = revisions.next() => {
+                let mut held = held();
+                held.hear(revision, &engine).await.map(|()| held)
+            }
+            _ = paying.tick() => {
+                engine.pay_debts().await;
+                continue;
+            }
+        };
+        // Without an answer what is held stays; the next look is soon.
+        if let Ok(changed) = changed {
+            *follower.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! An engine that follows what servers publish in Redis.
+#![cfg(feature = "redis")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use sluicegate::policy::PolicySet;
+use sluicegate::store::redis::{
+    POLICIES_CHANNEL, POLICIES_KEY, Publication, PublicationPolicy, PublicationSource,
+    PublishOutcome, RedisConfig, RedisStore, RevisionDiff,
+};
+use sluicegate::{
+    Cost, DecideError, Engine, Following, PolicyFollower, Request, SteadyClock, Verb,
+};
+use sluicegate_conformance::{HashFields, Life, PolicyStep, load_policies};
+use sluicegate_testkit::{Options, RedisServer, need, until};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config(redis: &RedisServer) -> RedisConfig {
+    format!("{}?deadline_ms=5000", redis.url()).parse().expect("a URL of the test")
+}
+
+async fn connect(redis: &RedisServer) -> RedisStore {
+    let store = RedisStore::start(&config(redis)).expect("a configuration of the test");
+    store.ready().await.expect("the server of the test is there");
+    store
+}
+
+#[tokio::test]
+async fn it_holds_what_every_vector_says() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    for life in load_policies().expect("the vectors are there") {
+        redis.cli(&["FLUSHALL"]).await.expect("it answers");
+        live(&redis, &life).await;
+    }
+}
+
+async fn live(redis: &RedisServer, life: &Life) {
+    let store = connect(redis).await;
+    let engine = Engine::new(PolicySet::default(), store, Arc::new(SteadyClock::new()));
+    let mut follower = PolicyFollower::default();
+    for (place, step) in life.steps.iter().enumerate() {
+        let holds = match step {
+            PolicyStep::Publish { hash, .. } | PolicyStep::Found { hash } => {
+                put(redis, hash).await;
+                continue;
+            }
+            PolicyStep::Look { holds } => {
+                follower.look(&engine).await.expect("it answers");
+                holds
+            }
+            PolicyStep::Hear { message, holds } => {
+                // What is no number is not heard.
+                if let Ok(revision) = message.parse() {
+                    follower.hear(revision, &engine).await.expect("it answers");
+                }
+                holds
+            }
+        };
+        let at = format!("{}: step {place}", life.name);
+        assert_eq!(
+            (follower.revision(), follower.versions()),
+            (holds.revision, &holds.policies),
+            "{at}"
+        );
+        let in_force: Vec<_> =
+            engine.policies().policies().iter().map(|policy| policy.name().to_owned()).collect();
+        let mut names: Vec<_> = in_force.iter().collect();
+        names.sort();
+        assert_eq!(names, holds.policies.keys().collect::<Vec<_>>(), "{at}");
+    }
+}
+
+/// Makes the hash have what a vector says.
+async fn put(redis: &RedisServer, hash: &HashFields) {
+    redis.cli(&["DEL", POLICIES_KEY]).await.expect("it answers");
+    for (name, value) in hash {
+        let text = match value {
+            Json::String(text) if name.starts_with('#') => text.clone(),
+            value => value.to_string(),
+        };
+        redis.cli(&["HSET", POLICIES_KEY, name, &text]).await.expect("it answers");
+    }
+}
+
+/// Publishes policies of these names and limits, which `shop` owns.
+async fn publish(store: &RedisStore, revision: i64, limits: &BTreeMap<&str, u64>) {
+    let documents: Vec<_> = limits
+        .iter()
+        .map(|(name, limit)| {
+            format!(r#"{{"name":"{name}","apps":["shop"],"rules":[{{"fixed_window":{{"limit":{limit},"window":"1h"}}}}]}}"#)
+        })
+        .collect();
+    let policies = limits.keys().zip(&documents).map(|(name, document)| PublicationPolicy {
+        name,
+        app: "shop",
+        is_shadow: false,
+        version: revision,
+        document,
+    });
+    let policies: Vec<_> = policies.collect();
+    let names: Vec<_> = limits.keys().copied().collect();
+    let changed = (revision > 1).then_some(RevisionDiff { since: revision - 1, names: &names });
+    let publication = Publication {
+        changed,
+        ..Publication::new(revision, &policies, PublicationSource::Catalog, |_| None)
+    };
+    let published = store.publish(&publication).await;
+    assert_eq!(published, Ok(PublishOutcome::Written));
+}
+
+#[tokio::test]
+async fn an_edit_is_in_force_soon_and_the_budget_is_shared_with_a_server() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let server = connect(&redis).await;
+    let engine = Engine::following(&config(&redis), Following::default()).await.expect("it can");
+    let ask = async |app, verb| {
+        let request = Request { app, ..Request::new("orders", Some(b"alice"), verb) };
+        engine.turn().decide(&request).await
+    };
+    let (check, peek) = (Verb::Check { cost: Cost::ONE }, Verb::Peek { cost: Cost::ONE });
+    let unknown = ask(Some("shop"), check.clone()).await;
+    assert!(matches!(unknown, Err(DecideError::UnknownPolicy(_))), "{unknown:?}");
+    assert_eq!(engine.revision(), None);
+    publish(&server, 1, &BTreeMap::from([("orders", 5)])).await;
+    let limit = async |limit| {
+        let asked = async || {
+            let admission = ask(Some("shop"), peek.clone()).await.ok()?;
+            (admission.answer.decision.limit == limit).then_some(())
+        };
+        until("it is in force", PATIENCE, asked).await.expect("it is heard");
+    };
+    limit(5).await;
+    let bank = ask(Some("bank"), check.clone()).await;
+    assert!(matches!(bank, Err(DecideError::Unconfigured { .. })), "{bank:?}");
+    let passed = ask(Some("shop"), check.clone()).await.expect("it is decided");
+    assert_eq!(passed.answer.decision.remaining, 4);
+    publish(&server, 2, &BTreeMap::from([("orders", 7)])).await;
+    limit(7).await;
+    assert_eq!(engine.revision(), Some(2));
+    // Usage was carried over: the checks of both revisions count.
+    let passed = ask(Some("shop"), check).await.expect("it is decided");
+    assert_eq!(passed.answer.decision.remaining, 5);
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_stays_and_is_named() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let server = connect(&redis).await;
+    publish(&server, 1, &BTreeMap::from([("mails", 3), ("orders", 5)])).await;
+    let engine = Engine::following(&config(&redis), Following::default()).await.expect("it can");
+    assert_eq!(engine.revision(), Some(1));
+    let text = r#"{"version":2,"state":"active","app":"shop","document":{"name":"orders","rules":[{"gcra":{}}]}}"#;
+    redis.cli(&["HSET", POLICIES_KEY, "orders", text, "#revision", "2"]).await.expect("it answers");
+    let told = async || {
+        redis.cli(&["PUBLISH", POLICIES_CHANNEL, "2"]).await.expect("it answers");
+        (engine.revision() == Some(2)).then_some(())
+    };
+    until("it is heard", PATIENCE, told).await.expect("it is");
+    let unreadable = engine.unreadable();
+    assert_eq!(unreadable.keys().collect::<Vec<_>>(), ["orders"]);
+    assert!(unreadable["orders"].contains("unknown algorithm `gcra`"), "{unreadable:?}");
+    let policies = engine.policies();
+    let held = policies.resolve("orders").expect("it stays");
+    assert_eq!(held.rules().set().rules()[0].rule.limit(), 5);
+}
