@@ -78,7 +78,7 @@ fn replies_of_the_script_are_read_alike() {
 }
 
 /// A decision as a vector of `spec/vectors` has it.
-fn decision(decision: &Decision, rule: &str) -> Value {
+pub(super) fn decision(decision: &Decision, rule: &str) -> Value {
     let (granted, wait_us) = match decision.outcome {
         Outcome::Allow { granted, wait } => (granted, wait.get()),
         Outcome::Deny { .. } => (0, 0),

@@ -9,6 +9,7 @@ mod answers;
 mod asks;
 mod calendars;
 mod documents;
+mod failure;
 
 use std::fs;
 use std::path::PathBuf;
