@@ -20,6 +20,19 @@ release: toolchain ## Build the program with link-time optimisation: target/rele
 test: deps ## Run every test and lint (what CI runs)
 	scripts/test
 
+.PHONY: sdks
+sdks: ## Test all SDKs, and that they and servers agree on one Redis
+	scripts/deps --sdk
+	scripts/sdk
+
+.PHONY: sdk-go sdk-java sdk-php
+sdk-go: ## Test the SDK for Go
+sdk-java: ## Test the SDK for Java
+sdk-php: ## Test the SDK for PHP
+sdk-go sdk-java sdk-php: sdk-%:
+	sdk/$*/scripts/deps
+	scripts/sdk $*
+
 .PHONY: advisories
 advisories: deps ## Compare the dependencies with the RustSec advisories (needs GitHub)
 	scripts/advisories
