@@ -240,7 +240,8 @@ impl BlobRule<'_> {
     /// From nothing left until the budget is full.
     fn time_to_full(&self) -> Micros {
         let span_us = match self.code {
-            1 | 4 => self.number(3) / self.number(1) * self.number(0),
+            // Permits come with whole ticks: of a bucket that is refilled by interval that is a period.
+            1 | 4 => (self.number(3) / self.number(1)).ceil() * self.number(0),
             2 => self.number(2) * self.number(1) / self.number(0),
             3 => self.number(2) * self.number(4),
             5 if self.has_calendar() => YEAR.get() as f64,
@@ -427,6 +428,7 @@ mod tests {
         let window = WindowKind::Epoch(span);
         vec![
             (TokenBucket::new(rate, 21).expect("a bucket").into(), 180),
+            (TokenBucket::new(rate, 3).expect("a bucket").refilled_by_interval().into(), 60),
             (LeakyBucket::new(rate, 20, Delay::None).expect("a bucket").into(), 180),
             (FixedWindow::new(5, window).expect("a window").into(), hour),
             (SlidingWindow::new(5, span, 10).expect("a window").into(), hour + 360),

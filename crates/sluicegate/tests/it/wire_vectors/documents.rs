@@ -170,6 +170,34 @@ fn documents_come_to_the_same_rules_and_wrong_ones_are_refused() {
     );
 }
 
+#[test]
+fn limits_that_callers_bring_along_are_the_same_bytes() {
+    let mut entries = Vec::new();
+    for rule in RULES.iter().filter(|rule| !rule.contains("calendar")) {
+        let named = rule.replacen('{', "{\"name\":\"limit\",", 1);
+        for rules in [
+            named.clone(),
+            (*rule).to_owned(),
+            format!("{named},{{\"name\":\"x\",{}", &RULES[0][1..]),
+        ] {
+            for carry in ["usage", "reset"] {
+                let text = format!(r#"{{"name":"p","rules":[{rules}],"carry":"{carry}"}}"#);
+                let policy =
+                    Policy::parse_one(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+                let blob = RulesBlob::new(policy.rules().set(), RuleOrigin::Caller);
+                let document: Value = serde_json::from_str(&text).expect("it is JSON");
+                entries.push(json!({ "document": document, "blob_hex": hex(blob.as_bytes()), "head_hex": hex(blob.head()) }));
+            }
+        }
+    }
+    is_fresh(
+        "limits",
+        "The blob of rules that a caller brings along, and the head with which states under them begin: \
+         redis.md, Limits that callers bring along.",
+        &entries,
+    );
+}
+
 fn right(text: &str) -> Value {
     let policy = Policy::parse_one(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let overrides = policy.overrides().map(|(key, rules)| (key, &**rules.set()));

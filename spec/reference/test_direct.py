@@ -1,0 +1,395 @@
+"""Runs the vectors and the wire entries beside this folder through the reference client: `python3 test_direct.py`."""
+
+import collections
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.dont_write_bytecode = True  # The folder stays as it is.
+import direct
+import document
+from rules import YEAR_2026_MS, Rules, blob, compile_document, compile_rules, fnv1a, window_around
+
+SPEC = pathlib.Path(__file__).parent.parent
+MINUTE = {"name": "minute", "fixed_window": {"limit": 10, "window": "1m"}}
+ORDERS = {"name": "orders", "rules": [MINUTE]}
+port = None
+
+
+def setUpModule():
+    """Starts a Redis of its own on a free port."""
+    global port
+    program = shutil.which("redis-server")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            raise RuntimeError("redis-server is not installed")
+        return print("The tests that need Redis are skipped: redis-server is not installed.")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(folder.cleanup)
+    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder.name]
+    server = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL)
+    unittest.addModuleCleanup(server.wait)
+    unittest.addModuleCleanup(server.terminate)
+    for _ in range(100):
+        try:
+            return direct.Redis("127.0.0.1", port).socket.close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    raise RuntimeError("redis-server did not start")
+
+
+def read(file):
+    return json.loads((SPEC / file).read_text())
+
+
+class Wire(unittest.TestCase):
+    """README.md, On the wire. `headers.json` is left out: what it follows is not on the pages of this folder."""
+
+    def compare(self, file, check):
+        """Checks all entries of a file, and prints how many of them were right."""
+        entries, wrong = read(f"wire/{file}")["entries"], []
+        for number, entry in enumerate(entries):
+            try:
+                check(entry)
+            except Exception as problem:
+                wrong.append(f"entry {number}: {type(problem).__name__}: {problem}")
+        print(f"wire/{file}: {len(entries) - len(wrong)} of {len(entries)} entries")
+        self.assertEqual([], wrong[:10])
+
+    def test_keys(self):
+        def check(entry):
+            if "state_key" in entry:
+                key = bytes.fromhex(entry["key_hex"])
+                self.assertEqual(entry["state_key"], direct.state_key(entry["policy"], key))
+            elif "rules_key" in entry:
+                generation = bytes.fromhex(entry["generation"])
+                self.assertEqual(entry["rules_key"], direct.rules_key(entry["policy"], generation))
+            else:
+                permit = fnv1a(entry["permit_id"].encode()).to_bytes(16, "big")
+                self.assertEqual(entry["permit_hex"], permit.hex())
+        self.compare("keys.json", check)
+
+    def test_documents(self):
+        def check(entry):
+            if "text" in entry:
+                with self.assertRaises(document.DocumentError) as raised:
+                    document.read(document.parse(entry["text"]))
+                path, found, _ = entry["errors"][0].partition(": ")
+                return self.assertEqual(path if found else "", raised.exception.path)
+            compiled = compile_document(document.parse(json.dumps(entry["document"])))
+            self.assertEqual(entry["compiled"], compiled)
+            rules = Rules(compiled["rules"], entry["since_us"] // 1000)
+            self.assertEqual(entry["blob_hex"], blob(rules.data, rules.head).hex())
+            self.assertEqual(entry["generation"], rules.generation.hex())
+        self.compare("documents.json", check)
+
+    def test_requests(self):
+        def check(entry):
+            before = {"unsaid": b"", "lost": b"\2"}.get(str(entry["before"]))
+            if before is None:
+                before = b"\1" + bytes.fromhex(entry["before"]["blob_hex"])
+            windows = [window for window in entry["windows"] if window]
+            wait_us = entry.get("max_wait_us")
+            self.assertEqual(entry["request_hex"], direct.request(
+                entry["verb"], entry.get("cost", 1), direct.UNLIMITED if wait_us is None else wait_us,
+                entry.get("id", "").encode(), entry["clock"], entry["at_us"], windows, before).hex())
+        self.compare("requests.json", check)
+
+    def test_replies(self):
+        documents = [entry["document"] for entry in read("wire/documents.json")["entries"] if "document" in entry]
+        policies = {tree["name"]: Rules(compile_document(tree)["rules"], 0) for tree in documents}
+
+        def check(entry):
+            rules = policies[entry["policy"]]
+            try:
+                means = direct.read_reply(bytes.fromhex(entry["reply_hex"]), entry["verb"], rules.data, rules.names)
+                means = {"unknown": means.hex()} if isinstance(means, bytes) else means
+            except direct.Problem as problem:
+                word, malformed, part = str(problem).partition("malformed ")
+                means = {"malformed": part} if malformed else word
+            self.assertEqual(entry["means"], means)
+        self.compare("replies.json", check)
+
+    def test_calendars(self):
+        def check(entry):
+            window = window_around(entry["unit"], entry["zone"], entry["now_us"])
+            self.assertEqual((entry["start_us"], entry["end_us"]), window)
+        self.compare("calendars.json", check)
+
+    def test_attribute_keys(self):
+        """The values are joined as they are: the paths of these entries are not in the spelling of a gateway."""
+        def check(entry):
+            values = {f"header:{name.lower()}": value for name, value in entry["request"]["headers"].items()}
+            values |= entry["request"]
+            key = document.join_key([values.get(name, "") for name in entry["key"]])
+            self.assertEqual(entry["made"].encode(), key)
+        self.compare("attribute-keys.json", check)
+
+    def test_values_of_attributes(self):
+        """document.md, Keys made of attributes, and what it says below the table."""
+        for address, value in {"203.0.113.7": "203.0.113.7", "::ffff:203.0.113.7": "203.0.113.7", "::1": "::/64",
+                               "64:ff9b::cb00:7107": "203.0.113.7",
+                               "2001:DB8:0:1:aaaa::1": "2001:db8:0:1::/64"}.items():
+            self.assertEqual(value, document.one_address(address))
+        self.assertEqual("shop.example", document.one_host("Shop.Example.:8443"))
+        for path, value in {"/a|b": "/a|b", "/x/../a%7Cb?c=1": "/a|b", "http://host/path#f": "/path", "/a/..": "/",
+                            "//a/./b/.": "/a/b/", "/%c3%bc%ff%3f%2fa": "/ü%FF%3F/a"}.items():
+            self.assertEqual(value, document.one_path(path))
+        for path in ["a", "", "/%2", "/a/%2e.", "/a/..%2f", "/a%2F..", "/a//.."]:
+            with self.subTest(path=path), self.assertRaises(ValueError):
+                document.one_path(path)
+        self.assertEqual("ff96bba144f512f610a1026c2595a697c8d53e2b72a7f40b2d59b37bf9aaaa9c90",
+                         document.join_key(["/" + "x" * 1024]).hex())
+        self.assertEqual(b"|", document.join_key(["", ""]))
+
+    def refuse(self, text):
+        """A text is JSON, and no document: a field of it is wrong."""
+        with self.subTest(text=text), self.assertRaises(document.DocumentError) as raised:
+            document.read(document.parse(text))
+        self.assertTrue(raised.exception.path)
+
+    def test_texts_that_are_no_documents(self):
+        """document.md, Reading, and Values: what JSON parsers take for a number or a text."""
+        for change in ['"burst": 5.0', '"burst": -0', '"burst": true', '"burst": "5"', '"initial": null',
+                       '"rate": "1/s\\n"', '"rate": "5GiB/s"', '"rate": "1/367d"', '"rate": "010/s"', '"rate": "1/S"']:
+            text = '{"name": "a", "rules": [{"token_bucket": {"rate": "10/s", %s}}]}' % change
+            self.refuse(text)
+        for factor in ["1e+1", "1.0", "1.00000000000000001", "1000.1", "1e400"]:
+            text = '{"name": "a", "rules": [{"smooth_warmup": {"rate": "1/s", "warmup": "1s", "cold_factor": %s}}]}'
+            text %= factor
+            self.refuse(text)
+        response = '"overflow": {"degrade": {"response": {"status": %s, "body": "", "headers": {%s}}}}'
+        for field in ['"overflow": {"divert": {"target": "\\ud800"}}', '"match": {"method": ["Get"]}', '"match": {}',
+                      '"on_overload": {"wait": "11s"}', '"key": ["path", "path"]', '"apps": ["*", "*"]',
+                      '"overflow": {"reject": {}}', response % (99, ""), response % (200, '"a": "1", "A": "2"')]:
+            text = '{"name": "a", "rules": [{"sliding_log": {"limit": 1, "window": "1s"}}], %s}' % field
+            self.refuse(text)
+        with self.assertRaises(document.DocumentError):
+            document.parse("[" * 100_000)
+
+    def test_the_example(self):
+        """redis-protocol.md, Deciding, and document.md, An example."""
+        rules = Rules(compile_document(ORDERS)["rules"], YEAR_2026_MS + 60_000)
+        self.assertEqual("sg:{WYSeHag-hqRckSRns0jV-w}", direct.state_key("orders", b"alice"))
+        self.assertEqual("060b0002000105050128cdd20eaf134a050000000000002440000000000000000000000000389c8c41"
+                         "000000000000000000000000000000009e5667e13a8860ea000000", blob(rules.data, rules.head).hex())
+        self.assertEqual("sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88", direct.rules_key("orders", rules.generation))
+        self.assertEqual("010001000000", direct.request("check").hex())
+        page = (SPEC / "document.md").read_text()
+        entry = page.partition("```json\n")[2].partition("```")[0]
+        policy = direct.Policy("orders.create", entry, YEAR_2026_MS)
+        self.assertEqual(["burst", "daily"], list(policy.rules.names.values()))
+        self.assertIn(b"203.0.113.7", policy.overrides)
+
+
+class InRedis(unittest.TestCase):
+    """What needs a Redis."""
+
+    def setUp(self):
+        if port is None:
+            self.skipTest("redis-server is not installed")
+        self.redis = self.connect()
+        self.redis.command("FLUSHALL")
+
+    def connect(self):
+        redis = direct.Redis("127.0.0.1", port)
+        self.addCleanup(redis.socket.close)
+        return redis
+
+    def program(self, *rules, since=0, app="shop", compiled=False, **fields):
+        """A program that took the policy `p` over so many ms after 2026 began."""
+        tree = {"name": "p", "rules": rules or [MINUTE], **fields}
+        entry = {"version": 1, "state": "active", "app": "shop", "document": tree}
+        entry |= {"compiled": compile_document(tree)} if compiled else {}
+        program = direct.Program(self.redis, app)
+        program.policies["p"] = direct.Policy("p", json.dumps(entry).encode(), YEAR_2026_MS + since)
+        return program
+
+    def live(self, life):
+        """One key's life, the time given: README.md, The vectors."""
+        program = self.program()
+        program.policies["p"].rules = Rules(compile_rules(life["rules"], "usage"), YEAR_2026_MS)
+        for number, step in enumerate(life["steps"]):
+            if step["op"] == "configure":
+                compiled = compile_rules(step["rules"], step.get("carry", "usage"))
+                program.policies["p"].rules = Rules(compiled, YEAR_2026_MS + 1 + number)
+                continue
+            try:
+                answer = program.decide("p", step["op"], cost=step.get("cost", 1), at_us=step["at_us"],
+                                        max_wait_us=step.get("max_wait_us", direct.UNLIMITED),
+                                        permit=step.get("id", "").encode())
+            except direct.Problem as problem:
+                answer = {"error": str(problem)}
+            self.assertEqual(step["expect"], answer, f"step {number}")
+
+    def test_vectors(self):
+        for folder in sorted(path for path in (SPEC / "vectors").iterdir() if path.is_dir()):
+            files, wrong, steps = sorted(folder.glob("*.json")), [], 0
+            for file in files:
+                self.redis.command("FLUSHDB")
+                life = json.loads(file.read_text())
+                try:
+                    self.live(life)
+                    steps += len(life["steps"])
+                except Exception as problem:
+                    wrong.append(f"{file.name}: {type(problem).__name__}: {problem}")
+            print(f"vectors/{folder.name}: {len(files) - len(wrong)} of {len(files)} lives, {steps} steps")
+            with self.subTest(folder=folder.name):
+                self.assertEqual([], wrong)
+
+    def test_policies(self):
+        """redis-protocol.md, Vectors: what a program holds. What servers write is put there."""
+        steps, right = collections.Counter(), collections.Counter()
+        for life in read("vectors/redis-policies.json"):
+            self.redis.command("FLUSHDB")
+            program = direct.Program(self.redis, "checkout")
+            for number, step in enumerate(life["steps"]):
+                if step["op"] in ("found", "publish"):
+                    self.redis.command("DEL", "sg:{policies}")
+                    for field, value in step["hash"].items():
+                        text = value if field.startswith("#") else json.dumps(value)
+                        self.redis.command("HSET", "sg:{policies}", field, text)
+                    continue
+                if step["op"] == "look":
+                    program.look()
+                else:
+                    program.hear(step["message"].encode())
+                steps[step["op"]] += 1
+                holds = {} if program.revision is None else {"revision": program.revision}
+                holds["policies"] = {name: policy.version for name, policy in program.policies.items()}
+                with self.subTest(life=life["name"], step=number):
+                    self.assertEqual(step["holds"], holds)
+                    right[step["op"]] += 1
+        for op in steps:
+            print(f"vectors/redis-policies.json: {right[op]} of {steps[op]} steps `{op}`")
+
+    def refused(self, word, *asked, program, **more):
+        with self.assertRaises(direct.Problem) as raised:
+            program.decide(*asked, **more)
+        self.assertEqual(word, str(raised.exception))
+
+    def test_published_with_and_without_compiled(self):
+        """redis-protocol.md, Compiled rules; and the script is loaded where it is not known."""
+        for compiled in (False, True):
+            self.redis.command("FLUSHALL")
+            self.redis.command("SCRIPT", "FLUSH")
+            entry = {"version": 1, "state": "active", "app": "shop", "document": ORDERS}
+            entry |= {"compiled": compile_document(ORDERS)} if compiled else {}
+            self.redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "0", "orders", json.dumps(entry))
+            program = direct.Program(self.redis, "shop")
+            program.look()
+            answer = program.decide("orders", "check", key=b"alice", cost=4)
+            self.assertEqual((True, 6, "minute"), (answer["allowed"], answer["remaining"], answer["rule"]))
+            rules = program.policies["orders"].rules
+            place = direct.rules_key("orders", rules.generation)
+            self.assertEqual(rules.data, self.redis.command("GET", place))
+            self.assertAlmostEqual(60_001 + 20 * 60_000, self.redis.command("PTTL", place), delta=1000)
+
+    def test_the_clock_of_callers(self):
+        program = self.program()
+        program.clock = "client"
+        answer = program.decide("p", "check")
+        self.assertEqual(9, answer["remaining"])
+        self.assertLessEqual(answer["reset_after_us"], 60_000_000)
+
+    def test_overrides(self):
+        override = {"key": "vip", "rules": [{"name": "minute", "fixed_window": {"limit": 50, "window": "1m"}}]}
+        for compiled in (False, True):
+            program = self.program(overrides=[override], compiled=compiled)
+            self.assertEqual(50, program.decide("p", "peek", key=b"vip")["limit"])
+            self.assertEqual(10, program.decide("p", "peek", key=b"bob")["limit"])
+
+    def test_permits(self):
+        program = self.program({"concurrency": {"limit": 1, "ttl": "1m"}})
+        self.assertTrue(program.decide("p", "acquire", permit=b"a")["allowed"])
+        self.assertFalse(program.decide("p", "acquire", permit=b"b")["allowed"])
+        self.assertTrue(program.decide("p", "renew", permit=b"a")["allowed"])
+        self.assertTrue(program.decide("p", "release", permit=b"a")["allowed"])
+        self.refused("unsupported", "p", "check", program=program)
+        self.refused("range", "p", "acquire", permit=b"", program=program)
+
+    def test_who_may(self):
+        """redis-protocol.md, What is where."""
+        anybody, named = self.program(app="mail", apps=["*"]), self.program(app="mail", apps=["mail"])
+        self.assertTrue(anybody.decide("p", "check")["allowed"])
+        self.refused("unconfigured", "p", "reset", program=anybody)
+        self.assertTrue(named.decide("p", "reset")["allowed"])
+        self.refused("unconfigured", "p", "check", program=self.program(app="mail"))
+
+    def test_the_later_version_decides(self):
+        """redis.md, Other rules than those that wrote the state."""
+        later = {"name": "minute", "fixed_window": {"limit": 20, "window": "1m"}}
+        old, new = self.program(since=1), self.program({"name": "other", "sliding_log": {"limit": 5, "window": "1s"}},
+                                                       later, since=2)
+        self.assertEqual(7, old.decide("p", "check", cost=3)["remaining"])
+        self.assertEqual(4, new.decide("p", "check")["remaining"])  # Of the log: the window has 16 left.
+        for program in (old, new, old):
+            answer = program.decide("p", "peek", cost=6)
+            self.assertEqual((5, "minute" if program is old else "other"), (answer["limit"], answer["rule"]))
+        state = self.redis.command("GET", direct.state_key("p", b""))
+        self.assertTrue(state.startswith(new.policies["p"].rules.head))
+
+    def test_equal_instants(self):
+        programs = [self.program(), self.program({"name": "minute", "fixed_window": {"limit": 20, "window": "1m"}})]
+        programs.sort(key=lambda program: program.policies["p"].rules.generation)
+        programs[0].decide("p", "check")
+        programs[1].decide("p", "check")
+        self.assertEqual(programs[1].decide("p", "peek")["limit"], programs[0].decide("p", "peek")["limit"])
+
+    def test_rules_that_are_lost(self):
+        self.program(since=2).decide("p", "check")
+        self.redis.command("DEL", *self.redis.command("KEYS", "sg:rules:*"))
+        program = self.program({"name": "minute", "fixed_window": {"limit": 20, "window": "1m"}}, since=1)
+        answer = program.decide("p", "check")
+        self.assertEqual((False, 20, 0), (answer["allowed"], answer["limit"], answer["remaining"]))
+
+    def test_calendars_of_later_rules(self):
+        day = {"name": "minute", "fixed_window": {"limit": 7, "calendar": "day", "time_zone": "Europe/Berlin"}}
+        hour = {"name": "hour", "fixed_window": {"limit": 100, "window": "1h"}}
+        self.program(day, since=2).decide("p", "check")
+        self.assertEqual(5, self.program(hour, {**day, "name": "day"}, since=1).decide("p", "check")["remaining"])
+        self.refused("malformed state", "p", "check", program=self.program(since=1))
+
+    def test_rules_that_take_too_long(self):
+        """redis.md, What it costs."""
+        for algorithm, most in {"sliding_log": 2500, "concurrency": 1000}.items():
+            span = {"sliding_log": "window", "concurrency": "ttl"}[algorithm]
+            self.program({algorithm: {"limit": most, span: "1m"}})
+            with self.assertRaises(ValueError):
+                self.program({algorithm: {"limit": most + 1, span: "1m"}})
+
+    def test_errors_of_redis(self):
+        self.redis.command("HSET", direct.state_key("p", b"hash"), "a", "b")
+        with self.assertRaisesRegex(direct.RedisError, "WRONGTYPE"):
+            self.program().decide("p", "check", key=b"hash")
+        self.assertEqual(9, self.program().decide("p", "check", key=b"other")["remaining"])
+
+    def test_messages(self):
+        """redis-protocol.md, Reading: what is told on the channel is heard."""
+        class Heard(Exception):
+            pass
+
+        def hear(message):
+            raise Heard(message)
+        program, speaker = self.program(), self.connect()
+        program.hear = hear
+        timer = threading.Timer(0.2, lambda: speaker.command("PUBLISH", "sg:policies", "7"))
+        timer.start()
+        with self.assertRaisesRegex(Heard, "b'7'"):
+            program.follow(self.connect())
+        timer.join()
+
+
+if __name__ == "__main__":
+    unittest.main()
