@@ -90,7 +90,7 @@ def state_key(policy, key):
 
 
 def rules_key(policy, generation):
-    """Where *the rules* of a generation are: redis.md, Calendars, at its end."""
+    """Where *the rules* of a generation are: redis.md, Announcing rules."""
     return f"sg:rules:{hash_of(policy.encode())}:{generation.hex()}"
 
 
@@ -218,7 +218,7 @@ class Program:
                 self.policies[name] = policy
 
     def announce(self, name, rules, clock):
-        """Writes *the rules* for others to find, every ten minutes: redis.md, Calendars, at its end."""
+        """Writes *the rules* for others to find, every ten minutes: redis.md, Announcing rules."""
         place, now = (name, rules.generation), time.monotonic()
         if place not in self.announced or now - self.announced[place] >= 600:
             end_ms = rules.life_ms + 20 * 60_000 + (0 if clock == "server" else DAY_MS)
@@ -226,7 +226,7 @@ class Program:
             self.used[place], self.announced[place] = rules.data, now
 
     def rules_of(self, name, generation):
-        """*The rules* of a generation, or None: redis.md, Calendars, at its end."""
+        """*The rules* of a generation, or None: redis.md, Announcing rules."""
         if (name, generation) not in self.used:
             data = self.redis.command("GET", rules_key(name, generation))
             if data is None or hashlib.sha256(data).digest()[:6] != generation:

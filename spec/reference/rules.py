@@ -92,11 +92,9 @@ def limit_of(code, numbers):
 
 
 def full_after_us(code, numbers):
-    """The time from an empty to a full budget: redis.md, Calendars, at its end."""
-    if code == 1 and numbers[6]:  # Refilled by interval, in whole periods.
-        return -(-numbers[3] // numbers[1]) * numbers[0]
+    """The time from an empty to a full budget: redis.md, Announcing rules. A bucket takes whole ticks for it."""
     if code in (1, 4):
-        return -(-numbers[4] * numbers[-1] // numbers[-2])
+        return -(-numbers[3] // numbers[1]) * numbers[0]
     if code == 2:
         return math.ceil(numbers[2] * numbers[1] / numbers[0])
     if code == 3:
@@ -111,7 +109,7 @@ def full_after_us(code, numbers):
 def window_of_headers(code, numbers):
     """The time in which the whole limit comes back, or None: redis-protocol.md, Compiled rules."""
     if code in (1, 4):
-        return min(-(-numbers[3] // numbers[1]) * numbers[0], 2**53 - 1)
+        return min(full_after_us(code, numbers), 2**53 - 1)
     if code == 2:
         return -(-limit_of(code, numbers) * numbers[1] // numbers[0])
     if code == 5:
@@ -174,9 +172,32 @@ def takes_too_long(data):
     return ns > 300_000
 
 
-def blob(data, head):
-    """*The rules* and a policy's head as a call takes them: redis.md, Rules."""
-    return bytes([6]) + len(head).to_bytes(2, "little") + data + head
+def blob(data, head, telling=6):
+    """*The rules* and a head, of which the first bytes tell, or all if 0, as a call takes them: redis.md, Rules."""
+    return bytes([telling]) + len(head).to_bytes(2, "little") + data + head
+
+
+def in_short(data):
+    """The head of *the rules* that a caller brings along: redis.md, Limits that callers bring along."""
+    rules, carry = split(data), data[1]
+    alone = carry == 0 and [name for _, _, name, _ in rules] == [hashlib.sha256(b"limit").digest()[:8]]
+    head = b"" if alone else bytes([128 + 16 * carry + len(rules)])
+    for code, flags, name, numbers in rules:
+        head += bytes([16 * flags + code, len(numbers)]) + (b"" if alone else name)
+        for number in numbers:
+            head += short_number(number)
+    return head
+
+
+def short_number(number):
+    """A number of a rule in short: redis.md, Limits that callers bring along."""
+    if number != int(number):
+        return b"\0" + struct.pack("<d", number)
+    rest, short = int(number) + 1, b""
+    while rest > 127:
+        short += bytes([128 + rest % 128])
+        rest //= 128
+    return short + bytes([rest])
 
 
 class Rules:

@@ -16,7 +16,7 @@ import unittest
 sys.dont_write_bytecode = True  # The folder stays as it is.
 import direct
 import document
-from rules import YEAR_2026_MS, Rules, blob, compile_document, compile_rules, fnv1a, window_around
+from rules import YEAR_2026_MS, Rules, blob, compile_document, compile_rules, fnv1a, in_short, window_around
 
 SPEC = pathlib.Path(__file__).parent.parent
 MINUTE = {"name": "minute", "fixed_window": {"limit": 10, "window": "1m"}}
@@ -93,6 +93,13 @@ class Wire(unittest.TestCase):
             self.assertEqual(entry["blob_hex"], blob(rules.data, rules.head).hex())
             self.assertEqual(entry["generation"], rules.generation.hex())
         self.compare("documents.json", check)
+
+    def test_limits(self):
+        def check(entry):
+            data = Rules(compile_document(entry["document"])["rules"], 0).data
+            self.assertEqual(entry["head_hex"], in_short(data).hex())
+            self.assertEqual(entry["blob_hex"], blob(data, in_short(data), telling=0).hex())
+        self.compare("limits.json", check)
 
     def test_requests(self):
         def check(entry):

@@ -281,6 +281,7 @@ async fn follow(
     let mut paying = interval(PAY_EVERY);
     let pause = || sleep(LOOK_EVERY.mul_f64(0.8 + 0.4 * fastrand::f64()));
     let mut next_look = Box::pin(pause());
+    let subscribed = revisions.subscribed();
     loop {
         // A copy is changed, so that nobody who asks waits for Redis.
         let held = || {
@@ -290,6 +291,11 @@ async fn follow(
         let changed = tokio::select! {
             () = &mut next_look => {
                 next_look.set(pause());
+                let mut held = held();
+                held.look(&engine).await.map(|()| held)
+            }
+            // What was told while nobody listened is seen now.
+            () = subscribed.notified() => {
                 let mut held = held();
                 held.look(&engine).await.map(|()| held)
             }

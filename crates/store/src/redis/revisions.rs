@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redis::Value;
 use redis::aio::PubSub;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::backoff::Backoff;
@@ -34,6 +34,7 @@ const PONG_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Revisions {
     latest: watch::Receiver<i64>,
+    subscribed: Arc<Notify>,
     _listener: Task,
 }
 
@@ -49,7 +50,14 @@ pub(super) enum ListenTarget {
 impl Revisions {
     pub(super) fn start(dialer: Dialer, whereabouts: ListenTarget) -> Self {
         let (sender, latest) = watch::channel(0);
-        Self { latest, _listener: Task::start(listen(dialer, whereabouts, sender)) }
+        let subscribed = Arc::new(Notify::new());
+        let listener = listen(dialer, whereabouts, sender, Arc::clone(&subscribed));
+        Self { latest, subscribed, _listener: Task::start(listener) }
+    }
+
+    /// Tells its waiter of each new connection: what was told before that was not heard.
+    pub fn subscribed(&self) -> Arc<Notify> {
+        Arc::clone(&self.subscribed)
     }
 
     /// The next revision that is told, or the latest of those that were told since the last call. It
@@ -87,13 +95,19 @@ impl ListenTarget {
     }
 }
 
-async fn listen(dialer: Dialer, mut whereabouts: ListenTarget, latest: watch::Sender<i64>) {
+async fn listen(
+    dialer: Dialer,
+    mut whereabouts: ListenTarget,
+    latest: watch::Sender<i64>,
+    subscribed: Arc<Notify>,
+) {
     let mut backoff = Backoff::default();
     loop {
         if let Some(address) = whereabouts.address().await
             && let Ok(messages) = dialer.listen(&address, POLICIES_CHANNEL).await
         {
             backoff.reset();
+            subscribed.notify_one();
             tokio::select! {
                 () = receive(messages, &latest) => {}
                 () = whereabouts.moved() => {}
