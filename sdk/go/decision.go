@@ -1,0 +1,125 @@
+package sluicegate
+
+import "time"
+
+// Mode tells who decided.
+type Mode string
+
+// The modes of a decision.
+const (
+	// ModeStore: Redis decided, or the server did.
+	ModeStore Mode = "store"
+	// ModeRemembered: this process knows from Redis that the request is refused until then.
+	ModeRemembered Mode = "remembered"
+	// ModeLocal: Redis did not answer, and this process decided by its share of the limit.
+	ModeLocal Mode = "local"
+	// ModeAllow: Redis did not answer, and the policy says `on_store_failure: allow`.
+	ModeAllow Mode = "allow"
+	// ModeDeny: Redis did not answer or cannot read the key, and the policy says `deny` (or, for such a key, `local`).
+	ModeDeny Mode = "deny"
+	// ModeShed: Redis answers, but did not come to a decision in time: refused.
+	ModeShed Mode = "shed"
+)
+
+// OverflowKind is how the policy treats a request over the limit.
+type OverflowKind string
+
+// The kinds of overflow.
+const (
+	// OverflowNone: the request is within the limit, or simply refused.
+	OverflowNone OverflowKind = ""
+	// OverflowShadow: the request passes, and would be refused.
+	OverflowShadow OverflowKind = "shadow"
+	// OverflowDegrade: the request does not pass; serve what the tag stands for, or the response.
+	OverflowDegrade OverflowKind = "degrade"
+	// OverflowDivert: the request does not pass; send it to the target.
+	OverflowDivert OverflowKind = "divert"
+)
+
+// Overflow is how a policy treats a request over the limit.
+type Overflow struct {
+	Kind OverflowKind
+	// Tag names what to serve instead, under OverflowDegrade; "" if there is a Response.
+	Tag string
+	// Response is what to answer instead, under OverflowDegrade; nil if there is a Tag. Do not change it.
+	Response *Response
+	// Target is where to send the request, under OverflowDivert.
+	Target string
+}
+
+// Response is an answer to be served instead of a refusal.
+type Response struct {
+	// Status is 200 to 599.
+	Status int
+	// Headers are at most 32, with names in small letters.
+	Headers map[string]string
+	// Body is at most 64 KiB.
+	Body string
+}
+
+// Quota is one rule of the policy, for header fields.
+type Quota struct {
+	Rule  string
+	Limit int64
+	// Window is the time in which Limit comes back; 0 if the rule has none.
+	Window time.Duration
+	// Concurrent says that Limit counts requests at a time.
+	Concurrent bool
+}
+
+// Decision is the answer to a request. It is a value: nothing changes it.
+type Decision struct {
+	// Allowed says whether the request passes, after Wait.
+	Allowed bool
+	// Granted is the permits that were taken, or given back by Refund; 0 if refused.
+	Granted int64
+	// Wait is how long an allowed request must be held back; Held of it is over.
+	Wait time.Duration
+	// Limit is the largest cost that the deciding rule ever lets pass at once.
+	Limit int64
+	// Remaining is the permits left under the deciding rule.
+	Remaining int64
+	// RetryAfter is when a refused request can pass, if CanRetry.
+	RetryAfter time.Duration
+	// CanRetry is false of a refused request that can never pass, and of one that passed.
+	CanRetry bool
+	// ResetAfter is the time until the budget of the deciding rule is full.
+	ResetAfter time.Duration
+	// Policy is the policy or limit that was asked.
+	Policy string
+	// Rule is the name of the rule that decided.
+	Rule string
+	// Mode says who decided.
+	Mode Mode
+	// Overflow is how the policy treats a request over the limit.
+	Overflow Overflow
+	// Held is how long the request was held back already (`overflow: queue`).
+	Held time.Duration
+	// Quotas are the rules of the policy, in its order; of a server those that its header fields say. Do not change it.
+	Quotas []Quota
+}
+
+// Err returns nil if the request is allowed, and else a *LimitedError.
+func (d Decision) Err() error {
+	if d.Allowed {
+		return nil
+	}
+	return &LimitedError{d}
+}
+
+// RetryAfterSeconds returns RetryAfter in whole seconds, rounded up and at least 1; 0 if the request passed or can never
+// pass.
+func (d Decision) RetryAfterSeconds() int64 {
+	if d.Allowed || !d.CanRetry {
+		return 0
+	}
+	return max(seconds(d.RetryAfter), 1)
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// span turns µs into a duration; what is longer than a duration can be is the longest one.
+func span(us int64) time.Duration {
+	return time.Duration(min(us, int64(1<<63-1)/1000)) * time.Microsecond
+}

@@ -1,0 +1,102 @@
+package sluicegate
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Error tells why a request has no decision: a mistake of the caller, or a store that does not answer. A refusal is not an
+// error but a [Decision]. Compare an Error with the variables of this package by errors.Is.
+type Error struct {
+	// Name identifies the error, in all SDKs alike: `unknown_policy`, for example.
+	Name  string
+	text  string
+	cause error
+}
+
+// Error returns the text.
+func (e *Error) Error() string {
+	if e.text == "" {
+		return e.Name
+	}
+	return e.text
+}
+
+// Unwrap returns the cause, such as context.Canceled; nil if there is none.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is reports whether target is an *Error of the same name.
+func (e *Error) Is(target error) bool {
+	other, ok := target.(*Error)
+	return ok && other.Name == e.Name
+}
+
+// The errors of this package, to be compared by errors.Is.
+var (
+	// ErrUnknownPolicy says that the policy is not published, not configured or not in force.
+	ErrUnknownPolicy = &Error{Name: "unknown_policy"}
+	// ErrPolicyNotAvailable says that the policy is for other apps, or the verb for its owner only.
+	ErrPolicyNotAvailable = &Error{Name: "policy_not_available"}
+	// ErrAppMissing says the same, where the program says no app.
+	ErrAppMissing = &Error{Name: "app_missing"}
+	// ErrAppName says that the app is no name.
+	ErrAppName = &Error{Name: "app_name"}
+	// ErrKeyEmpty says that the key is empty; Limiter.Shared is for the budget that all share.
+	ErrKeyEmpty = &Error{Name: "key_empty"}
+	// ErrKeyLength says that the key is longer than 1,024 bytes.
+	ErrKeyLength = &Error{Name: "key_length"}
+	// ErrIDLength says that the id of a permit is empty or longer than 1,024 bytes.
+	ErrIDLength = &Error{Name: "id_length"}
+	// ErrCostRange says that the cost is outside 1..=2^31.
+	ErrCostRange = &Error{Name: "cost_range"}
+	// ErrMaxWaitRange says that the longest wait is negative or above 2^53 - 1 µs.
+	ErrMaxWaitRange = &Error{Name: "max_wait_range"}
+	// ErrNodesRange says that the number of nodes is outside 1..=2^32 - 1.
+	ErrNodesRange = &Error{Name: "nodes_range"}
+	// ErrDeadlineRange says that the deadline is outside 1..=10,000 ms.
+	ErrDeadlineRange = &Error{Name: "deadline_range"}
+	// ErrUnsupportedVerb says that the rules do not know the verb.
+	ErrUnsupportedVerb = &Error{Name: "unsupported_verb"}
+	// ErrNotInDirectMode says that only a server can do this.
+	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode"}
+	// ErrNotCharged says that there is no decision, and that nothing was charged.
+	ErrNotCharged = &Error{Name: "not_charged"}
+	// ErrPerhapsCharged says that there is no decision, and that the request may have been executed.
+	ErrPerhapsCharged = &Error{Name: "perhaps_charged"}
+	// ErrUnreadablePolicy says that the policy is published, but cannot be read, and that no earlier version is held.
+	ErrUnreadablePolicy = &Error{Name: "unreadable_policy"}
+	// ErrRules says that a document, or a limit made in code, is not valid.
+	ErrRules = &Error{Name: "rules"}
+	// ErrServer says that a server answered with a problem that is none of these.
+	ErrServer = &Error{Name: "server"}
+
+	// ErrLimited is what Decision.Err of a refusal is.
+	ErrLimited = errors.New("limited")
+)
+
+func newError(of *Error, cause error, format string, args ...any) *Error {
+	return &Error{Name: of.Name, text: fmt.Sprintf(format, args...), cause: cause}
+}
+
+// LimitedError is a refusal as an error: see [Decision.Err].
+type LimitedError struct{ Decision Decision }
+
+func (e *LimitedError) Error() string {
+	if !e.Decision.CanRetry {
+		return "limited by `" + e.Decision.Rule + "`; the request can never pass"
+	}
+	return fmt.Sprintf("limited by `%s`; retry after %v", e.Decision.Rule, e.Decision.RetryAfter)
+}
+
+// Unwrap returns ErrLimited.
+func (e *LimitedError) Unwrap() error { return ErrLimited }
+
+var errUnsupported = errors.New("unsupported verb")
+
+// storeError is the error of a request that a failure left without a decision.
+func storeError(f *failure) *Error {
+	if f.charged {
+		return newError(ErrPerhapsCharged, f.cause, "store: %v; perhaps charged, not repeated", f.cause)
+	}
+	return newError(ErrNotCharged, f.cause, "store: %v; nothing was charged", f.cause)
+}

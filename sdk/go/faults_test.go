@@ -1,0 +1,476 @@
+package sluicegate
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// relay passes a Redis on, and can swallow a reply and cut the line.
+type relay struct {
+	addr    string
+	swallow atomic.Bool // the next reply to a script
+	down    atomic.Bool
+	calls   atomic.Int64
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	r := &relay{addr: l.Addr().String()}
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.pass(near, to)
+		}
+	}()
+	return r
+}
+
+func (r *relay) pass(near net.Conn, to string) {
+	defer near.Close()
+	far, err := net.Dial("tcp", to)
+	if err != nil || r.down.Load() {
+		return
+	}
+	defer far.Close()
+	var asked atomic.Bool // a call of the script waits for its reply
+	go func() {
+		in := make([]byte, 1<<17)
+		for {
+			n, err := far.Read(in)
+			if err != nil || r.down.Load() || asked.Swap(false) && r.swallow.CompareAndSwap(true, false) {
+				near.Close()
+				return
+			}
+			near.Write(in[:n])
+		}
+	}()
+	in := make([]byte, 1<<17)
+	for {
+		n, err := near.Read(in)
+		if err != nil || r.down.Load() {
+			return
+		}
+		if strings.Contains(string(in[:n]), "evalsha") {
+			r.calls.Add(1)
+			asked.Store(true)
+		}
+		far.Write(in[:n])
+	}
+}
+
+func TestALostReplyIsChargedOnceAndNotRepeated(t *testing.T) {
+	addr := redisAddr(t)
+	publish(t, addr, 1, `{"name":"a","rules":[{"fixed_window":{"limit":100,"window":"1h"}}],"on_store_failure":"deny"}`)
+	relay, ctx := newRelay(t, addr), context.Background()
+	client := redis.NewClient(&redis.Options{Addr: relay.addr, ContextTimeoutEnabled: true, MaxRetries: 3})
+	defer client.Close()
+	gate, err := Direct(client, App("shop"), Deadline(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	a, other := gate.Policy("a"), direct(t, addr).Policy("a")
+	if d, err := a.Allow(ctx, "k"); err != nil || d.Mode != ModeStore {
+		t.Fatal(d, err)
+	}
+	for i := range int64(4) {
+		before := relay.calls.Load()
+		relay.swallow.Store(true)
+		d, err := a.Allow(ctx, "k")
+		if err != nil || d.Allowed || d.Mode != ModeDeny || relay.calls.Load() != before+1 {
+			t.Fatalf("%+v, %v, %d calls", d, err, relay.calls.Load()-before)
+		}
+		if d, _ := other.Peek(ctx, "k", 1); d.Remaining != 98-i {
+			t.Fatalf("%d: %d remain, expected %d", i, d.Remaining, 98-i)
+		}
+		// A success in between keeps the breaker closed.
+		for range 2 {
+			if _, err := a.Peek(ctx, "k", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	relay.swallow.Store(true)
+	_, err = a.Refund(ctx, "k", 1)
+	if !errors.Is(err, ErrPerhapsCharged) {
+		t.Fatal(err)
+	}
+	if d, _ := other.Peek(ctx, "k", 1); d.Remaining != 96 {
+		t.Fatalf("refunded %d times", d.Remaining-95)
+	}
+}
+
+func TestAKeyThatCannotBeReadLeavesOthersAlone(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":100,"window":"1h"}}`))
+	a := direct(t, addr).Policy("a")
+	client := dial(t, addr)
+	if err := client.HSet(ctx, stateKey("a", "bad"), "f", "v").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Set(ctx, stateKey("a", "short"), "\x01", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		d, err := a.Allow(ctx, "bad")
+		if err != nil || d.Allowed || d.Mode != ModeDeny || d.RetryAfter != time.Second {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	if d, err := a.Allow(ctx, "good"); err != nil || d.Mode != ModeStore {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+func TestWithoutRedisTheShareDecidesAndTheDebtIsPaid(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":100,"window":"1h"}}`))
+	relay := newRelay(t, addr)
+	gate := direct(t, relay.addr, Nodes(4), Deadline(100*time.Millisecond))
+	a, other := gate.Policy("a"), direct(t, addr).Policy("a")
+	if d, err := a.AllowN(ctx, "k", 20); err != nil || d.Mode != ModeStore {
+		t.Fatal(d, err)
+	}
+	relay.down.Store(true)
+	admitted := 0
+	for range 40 {
+		d, err := a.Allow(ctx, "k")
+		if err != nil || d.Mode != ModeLocal || d.Limit != 25 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+	if admitted != 20 {
+		t.Errorf("%d passed, expected 20: a quarter of what Redis left", admitted)
+	}
+	if _, err := a.Refund(ctx, "k", 1); !errors.Is(err, ErrNotCharged) {
+		t.Errorf("%v", err)
+	}
+	relay.down.Store(false)
+	eventually(t, "the debt was not paid", func() bool {
+		d, err := other.Peek(ctx, "k", 1)
+		return err == nil && d.Remaining == 60
+	})
+	eventually(t, "the store does not decide again", func() bool {
+		d, err := a.Peek(ctx, "k", 1)
+		return err == nil && d.Mode == ModeStore && d.Remaining == 60
+	})
+}
+
+func TestADebtIsChargedBeforeTheRequest(t *testing.T) {
+	client, ctx := dial(t, redisAddr(t)), context.Background()
+	e := &engine{
+		store:    newRedisStore(redisConn{client}, time.Second, time.Now, func() clock { return clockServer }),
+		policies: newPolicies(nil, nil, time.Now), clock: wallClock{time.Now()}, share: newShare(),
+	}
+	p := planOf(t, 1, `{"fixed_window":{"limit":20,"window":"1h"}}`)
+	now := e.nowUS()
+	q := question{plan: p, key: stateKey("a", "k"), request: request{verb: verbCheck, cost: 10, now: now}}
+	e.share.decide(q, 1)
+	q.cost = 1
+	a, f := e.askOwing(ctx, q)
+	if f != nil || a.remaining != 9 || a.charged[0] != 10 {
+		t.Fatalf("%+v, %v", a, f)
+	}
+	if a, f = e.askOwing(ctx, q); f != nil || a.remaining != 8 || a.charged != nil {
+		t.Fatalf("%+v, %v", a, f)
+	}
+	// The same bill again, as after a reply that was lost, charges nothing.
+	b := newBill([]int64{5}, emptyLife(p.set))
+	for range 2 {
+		q.bill = b
+		if a, f = e.store.ask(ctx, q); f != nil || a.charged[0] != 5 {
+			t.Fatalf("%+v, %v", a, f)
+		}
+	}
+	if a.remaining != 1 {
+		t.Fatalf("%+v", a)
+	}
+}
+
+func TestLimitsMadeInCodeNeedNothingElseInRedis(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	gate := direct(t, addr)
+	mail, err := gate.Limit("mail", FixedWindow(10, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := mail.AllowN(ctx, "k", 4); err != nil || d.Remaining != 6 || d.Rule != "limit" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	other, _ := gate.Limit("mail", FixedWindow(20, time.Hour))
+	if d, err := other.Allow(ctx, "k"); err != nil || d.Remaining != 15 {
+		t.Fatalf("usage was not taken over: %+v, %v", d, err)
+	}
+	keys, _ := dial(t, addr).Keys(ctx, "*").Result()
+	if len(keys) != 1 {
+		t.Errorf("%v, expected one key", keys)
+	}
+}
+
+func TestAScriptThatIsGoneIsLoadedAgain(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	gate := direct(t, addr)
+	mail, _ := gate.Limit("mail", PerHour(10))
+	for range 3 {
+		if err := dial(t, addr).ScriptFlush(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := mail.Allow(ctx, "k"); err != nil || d.Mode != ModeStore {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+}
+
+func TestTheUserOfProgramsHasTheRightsForIt(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	admin := dial(t, addr)
+	rights := "reset on >secret ~sg:* resetchannels &sg:policies -@all +evalsha +script|load +get +set +del +time +ping +hmget +subscribe +hget +hgetall +hscan +hlen +unsubscribe"
+	args := []any{"acl", "setuser", "sluicegate-program"}
+	for start, i := 0, 0; i <= len(rights); i++ {
+		if i == len(rights) || rights[i] == ' ' {
+			args, start = append(args, rights[start:i]), i+1
+		}
+	}
+	if err := admin.Do(ctx, args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":100,"window":"1h"}}`))
+	for _, protocol := range []int{2, 3} {
+		client := redis.NewClient(&redis.Options{Addr: addr, Username: "sluicegate-program", Password: "secret",
+			ContextTimeoutEnabled: true, Protocol: protocol})
+		gate, err := Direct(client, App("shop"), Deadline(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := gate.Policy("a").Allow(ctx, "k"); err != nil || d.Mode != ModeStore {
+			t.Errorf("RESP%d: %+v, %v", protocol, d, err)
+		}
+		gate.Close()
+		client.Close()
+	}
+}
+
+func TestManyGoroutinesNeverExceedTheLimit(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":50,"window":"1h"}}`))
+	a := direct(t, addr, Deadline(5*time.Second)).Policy("a")
+	var passed atomic.Int64
+	var all sync.WaitGroup
+	for range 16 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for range 20 {
+				d, err := a.Allow(ctx, "k")
+				if err != nil {
+					t.Error(err)
+				} else if d.Allowed {
+					passed.Add(1)
+				}
+			}
+		}()
+	}
+	if all.Wait(); passed.Load() != 50 {
+		t.Errorf("%d passed, expected 50", passed.Load())
+	}
+}
+
+func TestWhatWasNotSentIsNotCharged(t *testing.T) {
+	ctx := context.Background()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, addr := range []string{freeAddr(), silent.Addr().String()} {
+		gate := direct(t, addr, Deadline(50*time.Millisecond))
+		mail, _ := gate.Limit("mail", PerHour(10))
+		started := time.Now()
+		_, err := mail.Refund(ctx, "k", 1)
+		if took := time.Since(started); !errors.Is(err, ErrNotCharged) || took > 500*time.Millisecond {
+			t.Errorf("%v after %v", err, took)
+		}
+		if d, err := mail.Allow(ctx, "k"); err != nil || !d.Allowed || d.Mode != ModeLocal {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if d, err := mail.OnStoreFailure(FailDeny).Allow(ctx, "k"); err != nil || d.Allowed || d.Mode != ModeDeny {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if d, err := mail.OnStoreFailure(FailAllow).AllowN(ctx, "k", 99); err != nil || !d.Allowed || d.Mode != ModeAllow {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if _, err := gate.Policy("a").Allow(ctx, "k"); !errors.Is(err, ErrNotCharged) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestACallerThatGoesAwayIsToldWhetherItWasCharged(t *testing.T) {
+	addr := redisAddr(t)
+	stall := newRelay(t, addr)
+	gate := direct(t, stall.addr, Deadline(time.Second))
+	mail, _ := gate.Limit("mail", PerHour(10))
+	if d, err := mail.Allow(context.Background(), "k"); err != nil || d.Mode != ModeStore {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if err := dial(t, addr).Do(context.Background(), "client", "pause", "300", "all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []func() (context.Context, context.CancelFunc){
+		func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), 20*time.Millisecond)
+		},
+		func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return ctx, cancel
+		},
+	} {
+		ctx, cancel := end()
+		_, err := mail.Allow(ctx, "k")
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) ||
+			!errors.Is(err, ErrPerhapsCharged) && !errors.Is(err, ErrNotCharged) {
+			t.Errorf("%v", err)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	if d, err := mail.Allow(context.Background(), "k"); err != nil || d.Mode != ModeStore {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+func TestRedisThatStopsUnderManyCallers(t *testing.T) {
+	addr, ctx := freeAddr(), context.Background()
+	server, err := startRedis(addr)
+	if err != nil {
+		skipOrFail(t, err.Error())
+	}
+	stop := func() { _ = server.Process.Kill(); _ = server.Wait() }
+	gate := direct(t, addr, Deadline(50*time.Millisecond), Nodes(2))
+	mail, _ := gate.Limit("mail", TokenBucket(100, time.Hour))
+	var all sync.WaitGroup
+	var passed, slow atomic.Int64
+	end := time.Now().Add(1200 * time.Millisecond)
+	for range 50 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for time.Now().Before(end) {
+				started := time.Now()
+				d, err := mail.Allow(ctx, "k")
+				if took := time.Since(started); took > 250*time.Millisecond {
+					slow.Add(1)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if d.Allowed {
+					passed.Add(1)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+	}
+	time.Sleep(300 * time.Millisecond)
+	stop()
+	all.Wait()
+	if passed.Load() > 150 || slow.Load() > 0 {
+		t.Errorf("%d passed of a limit of 100 and a share of 50, %d were slow", passed.Load(), slow.Load())
+	}
+	if server, err = startRedis(addr); err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	eventually(t, "the store does not decide again", func() bool {
+		d, err := mail.Peek(ctx, "other", 1)
+		return err == nil && d.Mode == ModeStore
+	})
+}
+
+func TestAClientWithoutTimeoutsIsRefused(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	if _, err := Direct(client); err == nil {
+		t.Error("expected an error")
+	}
+}
+
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	addr := redisAddr(t)
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	before := runtime.NumGoroutine()
+	for range 20 {
+		gate, err := Direct(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mail, _ := gate.Limit("mail", PerHour(10))
+		if _, err := mail.Allow(context.Background(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		if err := gate.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.Close()
+	eventually(t, "goroutines are left", func() bool { return runtime.NumGoroutine() <= before+2 })
+}
+
+func TestVersionsThatAreAskedInTurnLetPassWhatTheLaterOneDoes(t *testing.T) {
+	for name, documents := range map[string][2]string{
+		"reset":        {`{"token_bucket":{"rate":"10/s"}}`, `{"token_bucket":{"rate":"20/s"}}`},
+		"to a window":  {`{"token_bucket":{"rate":"10/s"}}`, `{"fixed_window":{"limit":20,"window":"1s"}}`},
+		"to a counter": {`{"sliding_log":{"limit":10,"window":"1s"}}`, `{"sliding_counter":{"limit":20,"window":"1s"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, ctx := dial(t, redisAddr(t)), context.Background()
+			store := newRedisStore(redisConn{client}, time.Second, time.Now, func() clock { return clockGiven })
+			plans := []*plan{}
+			for i, rule := range documents {
+				d, err := parseDocument(`{"name":"a","carry":"reset","rules":[{"name":"r",` + rule[1:] + `]}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, _ := policyOf(d, int64(1000+i))
+				plans = append(plans, p.plan)
+			}
+			passed := 0
+			for i := range 3000 {
+				q := question{plan: plans[i%2], key: stateKey("a", "k"), request: request{verb: verbCheck, cost: 1, now: year2026US + int64(i)*10_000}}
+				a, f := store.ask(ctx, q)
+				if f != nil {
+					t.Fatal(f)
+				}
+				if a.allowed {
+					passed++
+				}
+			}
+			// 30 seconds of 20 a second, and a burst.
+			if passed < 540 || passed > 620 {
+				t.Errorf("%d passed, expected some 600", passed)
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package sluicegate
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestPoliciesAreFollowedAsTheVectorsSay plays the lives of spec/vectors/redis-policies.json: it writes the hash as they
+// say that servers did, and looks.
+func TestPoliciesAreFollowedAsTheVectorsSay(t *testing.T) {
+	client := dial(t, redisAddr(t))
+	ctx := context.Background()
+	text, err := os.ReadFile(specDir + "/vectors/redis-policies.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lives []struct {
+		Name  string `json:"name"`
+		Steps []struct {
+			Op      string                     `json:"op"`
+			Hash    map[string]json.RawMessage `json:"hash"`
+			Message string                     `json:"message"`
+			Holds   struct {
+				Revision *int64           `json:"revision"`
+				Policies map[string]int64 `json:"policies"`
+			} `json:"holds"`
+		} `json:"steps"`
+	}
+	if err := json.Unmarshal(text, &lives); err != nil {
+		t.Fatal(err)
+	}
+	for _, life := range lives {
+		t.Run(life.Name, func(t *testing.T) {
+			client.Del(ctx, policiesKey)
+			f := newFollower(newPolicies(nil, slog.New(slog.DiscardHandler), time.Now), redisConn{client})
+			for place, step := range life.Steps {
+				switch step.Op {
+				case "found", "publish":
+					client.Del(ctx, policiesKey)
+					for name, raw := range step.Hash {
+						value := string(raw)
+						if name[0] == '#' {
+							_ = json.Unmarshal(raw, &value)
+						}
+						client.HSet(ctx, policiesKey, name, value)
+					}
+					continue
+				case "look":
+					if err := f.look(ctx, false); err != nil {
+						t.Fatal(err)
+					}
+				case "hear":
+					// What the message does to a follower that runs.
+					if n, err := strconv.ParseInt(step.Message, 10, 64); err == nil && n != f.revision {
+						if err := f.look(ctx, true); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				want := int64(-1)
+				if step.Holds.Revision != nil {
+					want = *step.Holds.Revision
+				}
+				ok := f.revision == want && len(f.held) == len(step.Holds.Policies)
+				for name, version := range step.Holds.Policies {
+					ok = ok && f.held[name] != nil && f.held[name].version == version
+				}
+				if !ok {
+					t.Fatalf("step %d: revision %d of %v, expected %+v", place, f.revision, f.held, step.Holds)
+				}
+			}
+		})
+	}
+}
+
+// publish writes policies as a server does.
+func publish(t *testing.T, addr string, revision int64, documents ...string) {
+	t.Helper()
+	client := dial(t, addr)
+	fields := map[string]any{"#format": "1", "#revision": revision, "#clock": "server"}
+	for _, text := range documents {
+		d, err := parseDocument(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields[d.name] = `{"version":` + strconv.FormatInt(revision, 10) + `,"state":"active","app":"shop","document":` + text + `}`
+	}
+	pipe := client.TxPipeline()
+	pipe.Del(context.Background(), policiesKey)
+	pipe.HSet(context.Background(), policiesKey, fields)
+	pipe.Publish(context.Background(), policiesChannel, revision)
+	if _, err := pipe.Exec(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for something for two seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 400 {
+		if ok() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal(what)
+}
+
+func TestAPolicyThatIsEditedHoldsAtOnce(t *testing.T) {
+	addr := redisAddr(t)
+	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":5,"window":"1h"}}`))
+	gate := direct(t, addr)
+	limiter := gate.Policy("a")
+	d, err := limiter.Allow(context.Background(), "k")
+	if err != nil || d.Limit != 5 || d.Remaining != 4 || d.Mode != ModeStore {
+		t.Fatal(d, err)
+	}
+	publish(t, addr, 2, withRule(`{"fixed_window":{"limit":9,"window":"1h"}}`))
+	eventually(t, "the edit did not come", func() bool {
+		d, err = limiter.Peek(context.Background(), "k", 1)
+		return err == nil && d.Limit == 9
+	})
+	if d.Remaining != 8 {
+		t.Errorf("usage was not taken over: %+v", d)
+	}
+}
+
+func TestTheLaterVersionDecides(t *testing.T) {
+	client := dial(t, redisAddr(t))
+	ctx := context.Background()
+	store := newRedisStore(redisConn{client}, time.Second, time.Now, func() clock { return clockServer })
+	old := planOf(t, 1000, `{"fixed_window":{"limit":5,"window":"1h"}}`)
+	edited := planOf(t, 2000, `{"token_bucket":{"rate":"3/h"}}`, "r")
+	check := func(p *plan) answer {
+		t.Helper()
+		a, f := store.ask(ctx, question{plan: p, key: stateKey("a", "k"), request: request{verb: verbCheck, cost: 1}})
+		if f != nil {
+			t.Fatal(f)
+		}
+		return a
+	}
+	if a := check(old); !a.allowed || a.remaining != 4 {
+		t.Fatalf("%+v", a)
+	}
+	if a := check(edited); !a.allowed || a.set.rules[0].limit() != 3 {
+		t.Fatalf("%+v", a)
+	}
+	// Another process that knows the later rules from Redis only.
+	store = newRedisStore(redisConn{client}, time.Second, time.Now, func() clock { return clockServer })
+	left := int64(0)
+	for range 10 {
+		if a := check(old); a.set.rules[0].limit() != 3 {
+			t.Fatalf("the older rules decided: %+v", a)
+		} else if a.allowed {
+			left++
+		}
+	}
+	if left > 2 {
+		t.Errorf("%d more passed, of a limit of 3", left)
+	}
+}
+
+// planOf makes the plan of a policy of one rule.
+func planOf(t *testing.T, instant int64, rule string, _ ...string) *plan {
+	t.Helper()
+	d, err := parseDocument(withRule(rule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policyOf(d, instant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.plan
+}

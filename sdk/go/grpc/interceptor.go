@@ -1,0 +1,154 @@
+// Package sggrpc guards services of gRPC, and makes clients wait for their turn.
+package sggrpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
+)
+
+// Option changes how an interceptor works.
+type Option func(*guard)
+
+type guard struct {
+	limiter *sluicegate.Limiter
+	key     func(ctx context.Context, method string) string
+	cost    int64
+}
+
+// Key sets the function that returns the key of a call; "" selects the shared budget. Default: the full name of the method.
+func Key(of func(ctx context.Context, method string) string) Option {
+	return func(g *guard) { g.key = of }
+}
+
+// Metadata takes the key from the metadata of a call; a call without it takes from the shared budget.
+func Metadata(name string) Option {
+	return Key(func(ctx context.Context, _ string) string {
+		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+			return values[0]
+		}
+		return ""
+	})
+}
+
+// Cost sets the cost of a call in permits. Default: 1.
+func Cost(permits int64) Option { return func(g *guard) { g.cost = permits } }
+
+func guardOf(limiter *sluicegate.Limiter, options []Option) *guard {
+	g := &guard{limiter: limiter, cost: 1, key: func(_ context.Context, method string) string { return method }}
+	for _, option := range options {
+		option(g)
+	}
+	return g
+}
+
+// of gives the limiter and the key of a call.
+func (g *guard) of(ctx context.Context, method string) (*sluicegate.Limiter, string) {
+	key := sghttp.KeyOf(g.key(ctx, method))
+	if key == "" {
+		return g.limiter.Shared(), ""
+	}
+	return g.limiter, key
+}
+
+// pass gives nil if a call passes, after the decision's pause.
+func (g *guard) pass(ctx context.Context, method string) error {
+	limiter, key := g.of(ctx, method)
+	d, err := limiter.AllowN(ctx, key, g.cost)
+	if err != nil {
+		return undecided(ctx, err)
+	}
+	if !d.Allowed {
+		return refused(d)
+	}
+	if d.Pause() <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d.Pause())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// refused gives ResourceExhausted (Unavailable where nobody could decide and the policy denies), with RetryInfo if the
+// call can pass later.
+func refused(d sluicegate.Decision) error {
+	code := codes.ResourceExhausted
+	if d.Mode == sluicegate.ModeDeny {
+		code = codes.Unavailable
+	}
+	s := status.New(code, d.Err().Error())
+	if !d.CanRetry {
+		return s.Err()
+	}
+	if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
+		s = detailed
+	}
+	return s.Err()
+}
+
+// undecided gives the status of a call without a decision. The cause is for the program, not for the client.
+func undecided(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	case errors.Is(err, sluicegate.ErrNotCharged), errors.Is(err, sluicegate.ErrPerhapsCharged), errors.Is(err, sluicegate.ErrServer):
+		return status.Error(codes.Unavailable, "no decision about the rate limit")
+	default:
+		return status.Error(codes.Internal, "no decision about the rate limit")
+	}
+}
+
+// Unary guards calls with one request and one answer: what is refused gets ResourceExhausted and RetryInfo.
+func Unary(limiter *sluicegate.Limiter, options ...Option) grpc.UnaryServerInterceptor {
+	g := guardOf(limiter, options)
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if err := g.pass(ctx, info.FullMethod); err != nil {
+			return nil, err
+		}
+		return handler(ctx, request)
+	}
+}
+
+// Stream guards streams, each once as it begins.
+func Stream(limiter *sluicegate.Limiter, options ...Option) grpc.StreamServerInterceptor {
+	g := guardOf(limiter, options)
+	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if err := g.pass(stream.Context(), info.FullMethod); err != nil {
+			return err
+		}
+		return handler(service, stream)
+	}
+}
+
+// WaitUnary makes the calls of a client wait for their turn, as long as their context lasts. A call that cannot have its
+// turn in time gets ResourceExhausted at once, and is not sent.
+func WaitUnary(limiter *sluicegate.Limiter, options ...Option) grpc.UnaryClientInterceptor {
+	g := guardOf(limiter, options)
+	return func(ctx context.Context, method string, request, answer any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		limiter, key := g.of(ctx, method)
+		err := limiter.WaitN(ctx, key, g.cost)
+		var limited *sluicegate.LimitedError
+		if errors.As(err, &limited) {
+			return refused(limited.Decision)
+		}
+		if err != nil {
+			return undecided(ctx, err)
+		}
+		return invoke(ctx, method, request, answer, connection, opts...)
+	}
+}

@@ -1,0 +1,100 @@
+package sggrpc_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	sggrpc "github.com/sluicegate/sluicegate/sdk/go/grpc"
+	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
+)
+
+// serve starts a service behind interceptors, and gives a client of it.
+func serve(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption) healthpb.HealthClient {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(server...)
+	healthpb.RegisterHealthServer(s, health.NewServer())
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(s.Stop)
+	conn, err := grpc.NewClient(listener.Addr().String(), append(client, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return healthpb.NewHealthClient(conn)
+}
+
+const policy = `{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]}`
+
+func TestCallsAreGuarded(t *testing.T) {
+	orders := sgtest.NewGate(t, sgtest.Policy(policy)).Policy("orders")
+	client := serve(t, []grpc.ServerOption{
+		grpc.UnaryInterceptor(sggrpc.Unary(orders, sggrpc.Metadata("tenant"))),
+		grpc.StreamInterceptor(sggrpc.Stream(orders, sggrpc.Metadata("tenant"))),
+	})
+	for _, c := range []struct {
+		tenant string
+		code   codes.Code
+	}{{"a", codes.OK}, {"a", codes.ResourceExhausted}, {"b", codes.OK}} {
+		ctx := metadata.AppendToOutgoingContext(context.Background(), "tenant", c.tenant)
+		_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
+		s := status.Convert(err)
+		if s.Code() != c.code {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		if c.code == codes.OK {
+			continue
+		}
+		info, ok := s.Details()[0].(*errdetails.RetryInfo)
+		if !ok || info.RetryDelay.AsDuration() != 10*time.Second {
+			t.Errorf("%v", s.Details())
+		}
+	}
+	ctx := metadata.AppendToOutgoingContext(context.Background(), "tenant", "a")
+	stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
+}
+
+func TestAClientWaitsForItsTurn(t *testing.T) {
+	gate := sgtest.NewGate(t, sgtest.Policy(policy))
+	client := serve(t, nil, grpc.WithUnaryInterceptor(sggrpc.WaitUnary(gate.Policy("orders"))))
+	if _, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := client.Check(soon, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{})
+		done <- err
+	}()
+	for gate.Clock.Sleepers() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	gate.Clock.Advance(10 * time.Second)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

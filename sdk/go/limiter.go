@@ -1,0 +1,259 @@
+package sluicegate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Limiter decides requests by one policy, or by one limit made in code. It is safe for concurrent use.
+//
+// A key selects the budget of a request: 1 to 1,024 bytes, compared byte for byte. A cost is 1 to 2^31 permits.
+type Limiter struct {
+	gate   *Gate
+	name   string
+	fixed  *policy // of a limit made in code
+	shared bool
+}
+
+// FailureMode is the way to decide while Redis does not answer.
+type FailureMode int
+
+// The failure modes.
+const (
+	// FailLocal decides by this process' share of the limit.
+	FailLocal FailureMode = iota
+	// FailAllow lets requests pass, and charges them when Redis is back.
+	FailAllow
+	// FailDeny refuses requests.
+	FailDeny
+)
+
+// OnStoreFailure returns a limiter of the same limit with another failure mode; the default is FailLocal. It is for limits
+// made in code: the limiter of a policy is returned unchanged, because the policy sets its mode itself.
+func (l *Limiter) OnStoreFailure(mode FailureMode) *Limiter {
+	if l.fixed == nil {
+		return l
+	}
+	fixed := *l.fixed
+	fixed.onFailure = onStoreFailure(mode)
+	return &Limiter{l.gate, l.name, &fixed, l.shared}
+}
+
+// Shared returns the limiter of the budget that all callers without a key share. Pass "" as its key.
+func (l *Limiter) Shared() *Limiter { return &Limiter{l.gate, l.name, l.fixed, true} }
+
+// Name gives the name of the policy or limit.
+func (l *Limiter) Name() string { return l.name }
+
+// Allow asks for one permit now.
+func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN asks for n permits now. A refusal is a Decision; the error says that there is none.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.ask(ctx, verbCheck, key, n, 0, "")
+}
+
+// AllowAtMost takes as many permits as are left, up to n. Decision.Granted is their number.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.ask(ctx, verbAtMost, key, n, 0, "")
+}
+
+// Peek returns what AllowN would, and changes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.ask(ctx, verbPeek, key, n, 0, "")
+}
+
+// Reserve asks for n permits within maxWait, 0 to 2^53 - 1 µs. If they are granted, wait for the decision's Pause before
+// you go on; that time is booked. Rules that cannot book the future answer as to AllowN.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64, maxWait time.Duration) (Decision, error) {
+	if maxWait < 0 || maxWait.Microseconds() > spanMaxUS {
+		return Decision{}, newError(ErrMaxWaitRange, nil, "max_wait: `%d` is outside 0..=9007199254740991 us", maxWait.Microseconds())
+	}
+	return l.ask(ctx, verbReserve, key, n, maxWait.Microseconds(), "")
+}
+
+// Refund gives n permits back, the newest first and never above full. Decision.Granted is the number that was taken back.
+func (l *Limiter) Refund(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.ask(ctx, verbRefund, key, n, 0, "")
+}
+
+// Reset forgets the key: its budget is full again.
+func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
+	return l.ask(ctx, verbReset, key, 1, 0, "")
+}
+
+// Wait takes one permit and waits for it until the context ends. See WaitN.
+func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
+
+// WaitN takes n permits, and waits for them. It gives a *LimitedError at once if they cannot come before the context's
+// deadline, or never. If the context ends while it waits for permits that it booked, it gives them back.
+func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
+	clock := l.gate.clock()
+	for {
+		left := span(spanMaxUS)
+		if deadline, ok := ctx.Deadline(); ok {
+			left = max(time.Until(deadline), 0)
+		}
+		d, err := l.Reserve(ctx, key, n, left)
+		if err != nil {
+			return err
+		}
+		pause := d.Pause()
+		if !d.Allowed {
+			if !d.CanRetry || d.RetryAfter > left {
+				return d.Err()
+			}
+			pause = d.RetryAfter
+		}
+		err = clock.Sleep(ctx, pause)
+		if err != nil && d.Allowed {
+			// The context has ended, so the refund has a time of its own.
+			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadlineRemoteDefault)
+			_, refused := l.Refund(back, key, n)
+			cancel()
+			return errors.Join(err, refused)
+		}
+		if err != nil || d.Allowed {
+			return err
+		}
+	}
+}
+
+// Pause returns how long to wait before an allowed request goes on: Wait less Held.
+func (d Decision) Pause() time.Duration { return max(d.Wait-d.Held, 0) }
+
+// ask has a request decided, and observed.
+func (l *Limiter) ask(ctx context.Context, v verb, key string, cost, maxWait int64, id string) (Decision, error) {
+	if l.gate.observe == nil {
+		return l.decide(ctx, v, key, cost, maxWait, id)
+	}
+	started := time.Now()
+	d, err := l.decide(ctx, v, key, cost, maxWait, id)
+	l.gate.observe(ctx, Observation{l.name, v.String(), d, err, time.Since(started)})
+	return d, err
+}
+
+// decide checks the values of a request, and has it decided.
+func (l *Limiter) decide(ctx context.Context, v verb, key string, cost, maxWait int64, id string) (Decision, error) {
+	switch {
+	case key == "" && !l.shared:
+		return Decision{}, newError(ErrKeyEmpty, nil, "key: is empty, expected 1..=1024 bytes; omit it for the shared budget")
+	case len(key) > keyMax:
+		return Decision{}, newError(ErrKeyLength, nil, "key: `%d` bytes are outside 1..=1024", len(key))
+	case cost < 1 || cost > CostMax:
+		return Decision{}, newError(ErrCostRange, nil, "cost: `%d` is outside 1..=2147483648", cost)
+	}
+	a := ask{limiter: l, key: key, verb: v, cost: cost, maxWait: maxWait}
+	if v == verbAcquire || v == verbRelease || v == verbRenew {
+		if len(id) < 1 || len(id) > keyMax {
+			return Decision{}, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
+		}
+		a.permit = permitOf(id)
+	}
+	return l.gate.decider.decide(ctx, a, id)
+}
+
+// clock gives the clock of the gate.
+func (g *Gate) clock() Clock {
+	if d, ok := g.decider.(engineDecider); ok {
+		return d.e.clock
+	}
+	return wallClock{time.Now()}
+}
+
+// Permit is a permit of a `concurrency` rule that is held. Release it; one that is neither released nor renewed lapses
+// after the rule's ttl.
+type Permit struct {
+	// ID is the name by which the permit is held.
+	ID string
+	// Decision is the answer that granted it.
+	Decision Decision
+	limiter  *Limiter
+	key      string
+	mu       sync.Mutex
+	stop     func()
+}
+
+// Acquire holds one permit, under an id that nobody can guess. A refusal is a *LimitedError.
+func (l *Limiter) Acquire(ctx context.Context, key string) (*Permit, error) {
+	return l.AcquireN(ctx, key, newID(), 1)
+}
+
+func newID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// AcquireN holds n permits under an id of 1 to 1,024 bytes. An id that is held already is refused for good. If there is
+// no answer, release the id: the permits are perhaps held.
+func (l *Limiter) AcquireN(ctx context.Context, key, id string, n int64) (*Permit, error) {
+	d, err := l.ask(ctx, verbAcquire, key, n, 0, id)
+	if err == nil {
+		err = d.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Permit{ID: id, Decision: d, limiter: l, key: key}, nil
+}
+
+// Release gives back the permits that are held under an id. They were not held any more if the decision refuses.
+func (l *Limiter) Release(ctx context.Context, key, id string) (Decision, error) {
+	return l.ask(ctx, verbRelease, key, 1, 0, id)
+}
+
+// Renew holds the permits of an id for another ttl. They were not held any more if the decision refuses.
+func (l *Limiter) Renew(ctx context.Context, key, id string) (Decision, error) {
+	return l.ask(ctx, verbRenew, key, 1, 0, id)
+}
+
+// Release gives the permit back, and ends Hold. The error says that it is not known to be given back.
+func (p *Permit) Release(ctx context.Context) error {
+	p.mu.Lock()
+	if p.stop != nil {
+		p.stop()
+		p.stop = nil
+	}
+	p.mu.Unlock()
+	_, err := p.limiter.Release(ctx, p.key, p.ID)
+	return err
+}
+
+// Renew holds the permit for another ttl. A *LimitedError says that it is not held any more.
+func (p *Permit) Renew(ctx context.Context) error {
+	d, err := p.limiter.Renew(ctx, p.key, p.ID)
+	if err != nil {
+		return err
+	}
+	return d.Err()
+}
+
+// Hold renews the permit in the background, each time a third of its ttl has passed, until it is released or ctx ends.
+func (p *Permit) Hold(ctx context.Context) {
+	every := p.Decision.ResetAfter / 3
+	if every <= 0 {
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil {
+		p.stop()
+	}
+	p.stop = func() { stop(); <-done }
+	clock := p.limiter.gate.clock()
+	go func() {
+		defer close(done)
+		for clock.Sleep(ctx, every) == nil {
+			_ = p.Renew(ctx)
+		}
+	}()
+}

@@ -1,0 +1,103 @@
+package sluicegate
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net/http"
+	"time"
+)
+
+const (
+	deadlineDefault       = 50 * time.Millisecond
+	deadlineRemoteDefault = 200 * time.Millisecond
+	deadlineMax           = 10 * time.Second
+	nodesMax              = math.MaxUint32
+)
+
+// Option configures a gate. The constructor returns an error if a value is out of range.
+type Option func(*options)
+
+type options struct {
+	app       string
+	appSet    bool
+	nodes     int64
+	nodesSet  bool
+	deadline  time.Duration
+	logger    *slog.Logger
+	clock     Clock
+	names     []string
+	documents []string
+	token     string
+	client    *http.Client
+	observer  func(context.Context, Observation)
+}
+
+// App sets the app of the program: 1 to 128 bytes of `a-z0-9._-`. A policy is available to the apps that it names.
+func App(name string) Option { return func(o *options) { o.app, o.appSet = name, true } }
+
+// Nodes sets among how many nodes a limit is shared while Redis does not answer. Each server and each process of a program
+// on this Redis counts as one. 1 to 2^32 - 1. Default: the number that servers publish, or else 1.
+func Nodes(n int64) Option { return func(o *options) { o.nodes, o.nodesSet = n, true } }
+
+// Deadline sets the longest time of a question to Redis or to the server: 1 ms to 10 s. Default: 50 ms, and 200 ms for
+// [Remote]. A question that takes longer is perhaps charged; it is never repeated.
+func Deadline(d time.Duration) Option { return func(o *options) { o.deadline = d } }
+
+// Logger sets the logger of the gate. Default: none. Keys are never logged.
+func Logger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
+
+// WithClock sets the clock of the gate. For tests.
+func WithClock(clock Clock) Option { return func(o *options) { o.clock = clock } }
+
+// Policies limits which policies the program reads from Redis. Default: all. For [Direct].
+func Policies(names ...string) Option {
+	return func(o *options) { o.names = append(o.names, names...) }
+}
+
+// Document adds a policy document in JSON, as in `policies[]` of a policy file. For [InMemory].
+func Document(text string) Option {
+	return func(o *options) { o.documents = append(o.documents, text) }
+}
+
+// Token sets the bearer token of the app. For [Remote].
+func Token(token string) Option { return func(o *options) { o.token = token } }
+
+// HTTPClient sets the HTTP client, for a TLS configuration of your own, for example. For [Remote].
+func HTTPClient(client *http.Client) Option { return func(o *options) { o.client = client } }
+
+// Observation is a request and its result. It does not contain the key.
+type Observation struct {
+	// Policy is the name of the policy or limit.
+	Policy string
+	// Verb is the kind of request: `check`, `reserve`, `at_most`, `peek`, `refund`, `reset`, `acquire`, `release` or `renew`.
+	Verb string
+	// Decision is the answer, if Err is nil.
+	Decision Decision
+	// Err says why there is no decision.
+	Err error
+	// Took is the duration of the call, including the time in a queue.
+	Took time.Duration
+}
+
+// Observer is called after every request, in its goroutine: for metrics and traces.
+func Observer(observe func(context.Context, Observation)) Option {
+	return func(o *options) { o.observer = observe }
+}
+
+// optionsOf applies options and checks them.
+func optionsOf(deadline time.Duration, list []Option) (*options, error) {
+	o := &options{deadline: deadline, logger: slog.New(slog.DiscardHandler), clock: wallClock{time.Now()}}
+	for _, option := range list {
+		option(o)
+	}
+	switch {
+	case o.appSet && !isName(o.app):
+		return nil, newError(ErrAppName, nil, "app: `%s` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`", short(o.app))
+	case o.nodesSet && (o.nodes < 1 || o.nodes > nodesMax):
+		return nil, newError(ErrNodesRange, nil, "nodes: `%d` is outside 1..=4294967295", o.nodes)
+	case o.deadline < time.Millisecond || o.deadline > deadlineMax:
+		return nil, newError(ErrDeadlineRange, nil, "deadline: `%d` is outside 1..=10000 ms", o.deadline.Milliseconds())
+	}
+	return o, nil
+}

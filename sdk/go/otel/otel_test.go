@@ -1,0 +1,47 @@
+package sgotel_test
+
+import (
+	"context"
+	"testing"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	sgotel "github.com/sluicegate/sluicegate/sdk/go/otel"
+	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
+)
+
+func TestDecisionsAreCountedByPolicyResultAndMode(t *testing.T) {
+	reader, ctx := metric.NewManualReader(), context.Background()
+	option, err := sgotel.New(metric.NewMeterProvider(metric.WithReader(reader)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := sgtest.NewGate(t, option, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]}`))
+	for range 3 {
+		if _, err := gate.Policy("orders").Allow(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = gate.Policy("none").Allow(ctx, "k")
+	var data metricdata.ResourceMetrics
+	if err := reader.Collect(ctx, &data); err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]int64{}
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		if m.Name != "sluicegate.decisions" {
+			continue
+		}
+		for _, point := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			result, _ := point.Attributes.Value("result")
+			mode, _ := point.Attributes.Value("mode")
+			counted[result.AsString()+" "+mode.AsString()] = point.Value
+		}
+	}
+	for what, n := range map[string]int64{"allowed store": 1, "refused store": 1, "refused remembered": 1, "unknown_policy ": 1} {
+		if counted[what] != n {
+			t.Errorf("%s: %d of %v", what, counted[what], counted)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package sluicegate
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// policy is a version of a policy that this process decides by.
+type policy struct {
+	name      string
+	version   int64
+	app       string // the owner; "" if it has none
+	apps      []string
+	overflow  overflow
+	onFailure onStoreFailure
+	waitUS    int64
+	instantMS int64 // at which this process took the version over, in ms since 2026
+	plan      *plan
+	overrides map[string]*plan
+}
+
+// planFor gives the rules of a key.
+func (p *policy) planFor(key string) *plan {
+	if own, ok := p.overrides[key]; ok && key != "" {
+		return own
+	}
+	return p.plan
+}
+
+// allows says why an app may not use the policy with a verb; nil if it may.
+func (p *policy) allows(app string, v verb) *Error {
+	owner := p.app != "" && app == p.app
+	named := app != "" && contains(p.apps, app)
+	may := owner || named || contains(p.apps, "*")
+	if v == verbRefund || v == verbReset {
+		// A policy of files has no owner: every app that may use it may do all of that.
+		may = owner || named || p.app == "" && may
+	}
+	switch {
+	case may:
+		return nil
+	case app == "":
+		return newError(ErrAppMissing, nil, "app: policy `%s` is not available to a caller without an app", p.name)
+	default:
+		return newError(ErrPolicyNotAvailable, nil, "app: policy `%s` is not available to app `%s`", p.name, app)
+	}
+}
+
+// policyOf makes a policy of a document.
+func policyOf(d *document, instantMS int64) (*policy, error) {
+	p := &policy{
+		name: d.name, apps: d.apps, overflow: d.overflow, onFailure: d.onFailure, waitUS: d.waitUS,
+		instantMS: instantMS, overrides: map[string]*plan{},
+	}
+	var err error
+	if p.plan, err = ofPolicy(d.name, d.set, zonesOf(d.rules), instantMS); err != nil {
+		return nil, err
+	}
+	for _, o := range d.overrides {
+		if p.overrides[o.key], err = ofPolicy(d.name, o.set, zonesOf(o.rules), instantMS); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// member gives a member of an object.
+func (v value) member(name string) value {
+	for _, f := range v.fields {
+		if f.name == name {
+			return f.value
+		}
+	}
+	return value{}
+}
+
+// readPolicy reads a field of `sg:{policies}`. Members that it does not know are skipped.
+func readPolicy(name, text string, instantMS int64) (*policy, error) {
+	v, err := parseJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	version, rest, ok := digits(v.member("version").text)
+	state, app := v.member("state"), v.member("app")
+	switch {
+	case v.kind != '{':
+		return nil, errors.New("expected an object")
+	case v.member("version").kind != '0' || !ok || rest != "":
+		return nil, errors.New("version: expected a whole number")
+	case state.kind != '"' || state.text != "active" && state.text != "shadow":
+		return nil, fmt.Errorf("state: unknown value `%s`", short(state.text))
+	case app.kind != '"':
+		return nil, errors.New("app: expected a text")
+	}
+	d, err := readDocument(v.member("document"))
+	if err != nil {
+		return nil, err
+	}
+	if d.name != name {
+		return nil, fmt.Errorf("the document is of policy `%s`", short(d.name))
+	}
+	p, err := policyOf(d, instantMS)
+	if err != nil {
+		return nil, err
+	}
+	p.version, p.app = version, app.text
+	if p.apps == nil && p.app != "" {
+		p.apps = []string{p.app}
+	}
+	if state.text == "shadow" {
+		p.overflow = overflow{kind: "shadow"}
+	}
+	p.useCompiled(v.member("compiled"))
+	return p, nil
+}
+
+// useCompiled takes what the server made of the rules in place of what this process made, if it knows the format.
+func (p *policy) useCompiled(v value) {
+	if v.kind != '{' || v.member("format").text != "2" {
+		return
+	}
+	main, err := p.compiledPlan(v.member("rules"))
+	if err != nil {
+		return
+	}
+	overrides := map[string]*plan{}
+	for _, o := range v.member("overrides").list {
+		made, err := p.compiledPlan(o)
+		if err != nil {
+			return
+		}
+		overrides[o.member("key").text] = made
+	}
+	p.plan, p.overrides = main, overrides
+}
+
+func (p *policy) compiledPlan(v value) (*plan, error) {
+	rules, err := base64.RawURLEncoding.DecodeString(v.member("blob").text)
+	if err != nil {
+		return nil, err
+	}
+	set, err := parseRules(rules)
+	if err != nil {
+		return nil, err
+	}
+	each, zones := v.member("each").list, []string(nil)
+	if len(each) != len(set.rules) {
+		return nil, errBlob
+	}
+	for i, e := range each {
+		if set.rules[i].name = e.member("name").text; hashOfName(set.rules[i].name) != set.rules[i].nameHash {
+			return nil, errBlob
+		}
+		if c := e.member("calendar"); c.kind == '{' {
+			zones = append(zones, c.member("zone").text)
+		}
+	}
+	made, err := ofPolicy(p.name, set, zones, p.instantMS)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range each {
+		made.windowsUS[i], _, _ = digits(e.member("window_us").text)
+	}
+	life, _, ok := digits(v.member("life_ms").text)
+	if !ok || set.tooCostly() {
+		return nil, errBlob
+	}
+	// Rules that are kept for longer than need be do no harm, and rules that are lost cost a wait.
+	made.lifeMS = min(max(life, made.lifeMS), lifeMaxMS)
+	return made, nil
+}

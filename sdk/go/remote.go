@@ -1,0 +1,198 @@
+package sluicegate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// answerMax bounds what is read of an answer: a policy's response has at most 64 KiB, escaped in JSON.
+	answerMax = 1 << 20
+	// idleConnsMax is how many connections are kept to the server.
+	idleConnsMax = 64
+	// idleWithin is how long they are kept: the server closes them after 30 s, and a request that meets that has no answer.
+	idleWithin = 20 * time.Second
+	userAgent  = "sluicegate-go/0.1.0"
+)
+
+// Remote returns a gate that asks a server at an address such as `https://gate:8080`, with JSON over HTTP. The server
+// follows the policies, and decides also while its store does not answer. If the server does not answer, the request gets
+// an error that tells whether it was perhaps charged.
+func Remote(address string, opts ...Option) (*Gate, error) {
+	o, err := optionsOf(deadlineRemoteDefault, opts)
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(address)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, fmt.Errorf("server: `%s` is not an http or https address", short(address))
+	}
+	client := o.client
+	if client == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConnsPerHost = idleConnsMax
+		transport.IdleConnTimeout = idleWithin
+		client = &http.Client{Transport: transport}
+	}
+	own := *client
+	// A redirect would send the request twice.
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Gate{&remote{strings.TrimSuffix(base.String(), "/") + "/v1/", &own, o}, false, o.observer}, nil
+}
+
+type remote struct {
+	base   string
+	client *http.Client
+	*options
+}
+
+type remoteAsk struct {
+	Policy    string  `json:"policy"`
+	Key       *string `json:"key,omitempty"`
+	App       string  `json:"app,omitempty"`
+	Cost      int64   `json:"cost,omitempty"`
+	MaxWaitMS *int64  `json:"max_wait_ms,omitempty"`
+	ID        string  `json:"id,omitempty"`
+}
+
+type remoteAnswer struct {
+	Allowed   bool            `json:"allowed"`
+	Granted   int64           `json:"granted"`
+	WaitUS    int64           `json:"wait_us"`
+	Limit     int64           `json:"limit"`
+	Remaining int64           `json:"remaining"`
+	RetryUS   *int64          `json:"retry_after_us"`
+	ResetUS   int64           `json:"reset_after_us"`
+	Rule      string          `json:"rule"`
+	Mode      Mode            `json:"mode"`
+	HeldUS    int64           `json:"held_us"`
+	Overflow  OverflowKind    `json:"overflow"`
+	Tag       string          `json:"tag"`
+	Target    string          `json:"target"`
+	Response  *remoteResponse `json:"response"`
+}
+
+type remoteResponse struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+var errNotUTF8 = errors.New("the key or id is not UTF-8, which JSON cannot carry")
+
+func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error) {
+	if !utf8.ValidString(a.key) || !utf8.ValidString(id) {
+		return Decision{}, storeError(&failure{classCaller, false, errNotUTF8})
+	}
+	body := remoteAsk{Policy: a.limiter.name, App: r.app, ID: id}
+	if a.key != "" {
+		body.Key = &a.key
+	}
+	path := a.verb.String()
+	switch a.verb {
+	case verbReserve:
+		path = "check"
+		ms := a.maxWait / 1000
+		body.MaxWaitMS = &ms
+		body.Cost = a.cost
+	case verbReset, verbRelease, verbRenew:
+	default:
+		body.Cost = a.cost
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return Decision{}, storeError(&failure{classCaller, false, err})
+	}
+	limited, cancel := context.WithTimeout(ctx, r.deadline)
+	defer cancel()
+	request, err := http.NewRequestWithContext(limited, http.MethodPost, r.base+path, bytes.NewReader(text))
+	if err != nil {
+		return Decision{}, storeError(&failure{classCaller, false, err})
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", userAgent)
+	if r.token != "" {
+		request.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	// A POST is not sent again by the transport, unless nothing of it was written.
+	answer, err := r.client.Do(request)
+	if err != nil {
+		return Decision{}, storeError(&failure{classNoAnswer, !isDial(err), errors.Unwrap(err)})
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(answer.Body, answerMax))
+	if err != nil {
+		return Decision{}, storeError(&failure{classNoAnswer, true, err})
+	}
+	if answer.StatusCode != http.StatusOK {
+		return Decision{}, r.problem(answer.StatusCode, said, a)
+	}
+	var got remoteAnswer
+	if err := json.Unmarshal(said, &got); err != nil {
+		return Decision{}, storeError(&failure{classNoAnswer, true, err})
+	}
+	return got.decision(a.limiter.name, parseQuotas(answer.Header.Get("RateLimit-Policy"))), nil
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+func (got remoteAnswer) decision(policy string, quotas []Quota) Decision {
+	d := Decision{
+		Allowed: got.Allowed, Granted: got.Granted, Wait: span(got.WaitUS), Limit: got.Limit, Remaining: got.Remaining,
+		ResetAfter: span(got.ResetUS), Policy: policy, Rule: got.Rule, Mode: got.Mode, Held: span(got.HeldUS),
+		Overflow: Overflow{Kind: got.Overflow, Tag: got.Tag, Target: got.Target}, Quotas: quotas,
+	}
+	if d.Mode == "" {
+		d.Mode = ModeStore
+	}
+	if !got.Allowed && got.RetryUS != nil {
+		d.CanRetry, d.RetryAfter = true, span(*got.RetryUS)
+	}
+	if got.Response != nil {
+		d.Overflow.Response = &Response{got.Response.Status, got.Response.Headers, got.Response.Body}
+	}
+	return d
+}
+
+// problem gives the error of an answer that is none.
+func (r *remote) problem(status int, said []byte, a ask) error {
+	var problem struct {
+		Type   string `json:"type"`
+		Detail string `json:"detail"`
+	}
+	_ = json.Unmarshal(said, &problem) // what is no problem has no detail
+	of := ErrServer
+	switch {
+	case problem.Type == "urn:sluicegate:problem:unknown-policy":
+		of = ErrUnknownPolicy
+	case problem.Type == "urn:sluicegate:problem:not-configured" && r.app == "" && r.token == "":
+		of = ErrAppMissing
+	case problem.Type == "urn:sluicegate:problem:not-configured":
+		of = ErrPolicyNotAvailable
+	case status == http.StatusBadRequest && strings.HasPrefix(problem.Detail, "op:"):
+		return unsupported(a.verb, a.limiter.name)
+	case status == http.StatusBadRequest && strings.HasPrefix(problem.Detail, "max_wait"):
+		of = ErrMaxWaitRange
+	default:
+		return newError(ErrServer, nil, "server: %d %s", status, problem.Detail)
+	}
+	return newError(of, nil, "%s", problem.Detail)
+}
+
+func (r *remote) close() error {
+	r.client.CloseIdleConnections()
+	return nil
+}

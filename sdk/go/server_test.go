@@ -1,0 +1,318 @@
+package sluicegate
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const serverPolicies = `{"policies":[
+ {"name":"window","rules":[{"fixed_window":{"limit":100,"window":"1h"}}]},
+ {"name":"month","rules":[{"name":"m","fixed_window":{"limit":100,"calendar":"month","time_zone":"america/New_york"}},{"name":"l","sliding_log":{"limit":50,"window":"1h"}}]},
+ {"name":"jobs","rules":[{"concurrency":{"limit":2,"ttl":"1h"}}]},
+ {"name":"bucket","rules":[{"token_bucket":{"rate":"1/h","burst":5}}],"overrides":[{"key":"big","rules":[{"token_bucket":{"rate":"1/h","burst":50}}]}]},
+ {"name":"degrade","rules":[{"token_bucket":{"rate":"1/h","burst":1}}],"overflow":{"degrade":{"response":{"status":203,"body":"less"}}}},
+ {"name":"import","apps":["partner"],"rules":[{"fixed_window":{"limit":100,"window":"1h"}}]}
+]}`
+
+// startServer starts a server on a Redis, which publishes its policies there, and gives its address.
+func startServer(t *testing.T, redisAddr, policies string) string {
+	t.Helper()
+	program := os.Getenv("SLUICEGATE_BIN")
+	if program == "" {
+		program = "../../target/debug/sluicegate"
+	}
+	if _, err := os.Stat(program); err != nil {
+		skipOrFail(t, "no server program at SLUICEGATE_BIN or target/debug/sluicegate")
+	}
+	file := filepath.Join(t.TempDir(), "policies.json")
+	if err := os.WriteFile(file, []byte(policies), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := freeAddr()
+	cmd := exec.Command(program, "serve", "--policies", file, "--listen", addr, "--store", "redis://"+redisAddr+"?deadline_ms=5000")
+	for _, listener := range []string{"RESP", "RLS", "ADMIN"} {
+		cmd.Env = append(cmd.Environ(), "SLUICEGATE__"+listener+"__LISTEN=127.0.0.1:0")
+	}
+	cmd.Env = append(cmd.Env, "SLUICEGATE__STORE__PUBLISH=files")
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan string, 1)
+	go func() {
+		var lines []string
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			if len(lines) < 20 {
+				lines = append(lines, scan.Text())
+			}
+		}
+		said <- strings.Join(lines, "\n")
+	}()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for range 500 {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			conn.Close()
+			return addr
+		}
+		select {
+		case text := <-said:
+			if strings.Contains(text, "publish") {
+				skipOrFail(t, "the server program does not publish policies of files")
+			}
+			t.Fatal(text)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	t.Fatal("the server does not listen")
+	return ""
+}
+
+func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
+	redisAddr, ctx := redisAddr(t), context.Background()
+	server := startServer(t, redisAddr, serverPolicies)
+	asked, err := Remote("http://"+server, Deadline(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asked.Close()
+	var own *Gate
+	eventually(t, "the server did not publish", func() bool {
+		if own != nil {
+			own.Close()
+		}
+		own = direct(t, redisAddr)
+		_, err := own.Policy("window").Peek(ctx, "k", 1)
+		return err == nil
+	})
+	for _, name := range []string{"window", "month", "bucket"} {
+		key := "big"
+		last := int64(-1)
+		for i := range 20 {
+			gate := []*Gate{own, asked}[i%2]
+			d, err := gate.Policy(name).Allow(ctx, key)
+			if err != nil || d.Mode != ModeStore || !d.Allowed {
+				t.Fatalf("%s: %+v, %v", name, d, err)
+			}
+			if last >= 0 && d.Remaining != last-1 {
+				t.Fatalf("%s: %d remain after %d", name, d.Remaining, last)
+			}
+			last = d.Remaining
+			if len(d.Quotas) == 0 || d.Quotas[0].Limit < d.Limit && len(d.Quotas) == 1 {
+				t.Errorf("%s: %+v", name, d.Quotas)
+			}
+		}
+	}
+	a, _ := own.Policy("month").Peek(ctx, "big", 1)
+	b, _ := asked.Policy("month").Peek(ctx, "big", 1)
+	if a.Rule != b.Rule || a.Limit != b.Limit || a.Headers()["RateLimit-Policy"] != b.Headers()["RateLimit-Policy"] ||
+		a.ResetAfter-b.ResetAfter > time.Second || b.ResetAfter-a.ResetAfter > time.Second {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	for i := range 4 {
+		first, second := []*Gate{own, asked}[i%2], []*Gate{asked, own}[i%2]
+		permit, err := first.Policy("jobs").AcquireN(ctx, "tenant", "job-7", 1)
+		if err != nil || permit.Decision.Remaining != 1 {
+			t.Fatal(err)
+		}
+		if _, err := second.Policy("jobs").AcquireN(ctx, "tenant", "job-7", 1); !errors.Is(err, ErrLimited) {
+			t.Fatal(err)
+		}
+		if d, err := second.Policy("jobs").Renew(ctx, "tenant", "job-7"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		if d, err := second.Policy("jobs").Release(ctx, "tenant", "job-7"); err != nil || !d.Allowed || d.Remaining != 2 {
+			t.Fatal(d, err)
+		}
+	}
+}
+
+// randomDocument gives a policy document of one to eight rules.
+func randomDocument(r *rand.Rand, name string) string {
+	one := func(words ...string) string { return words[r.IntN(len(words))] }
+	permits := func() string { return one("1", "2", "3", "7", "10", "100", "999", "65536", "4294967295", "4294967296") }
+	small := func() string { return fmt.Sprint(1 + r.IntN(100)) }
+	span := func() string {
+		return one("1us", "3us", "999us", "1ms", "200ms", "1s", "7sec", "90second", "1m", "5min", "1minute", "1h", "36hour", "1d", "31day", "366d")
+	}
+	rate := func() string {
+		return one("1", "3", "7", "100", "1000", "64KiB", "5MB", "1GiB", "4294967295", "4294967296") + "/" +
+			one("us", "ms", "s", "sec", "m", "h", "d", "7us", "3s", "90m", "366d", "31622399999999us")
+	}
+	rule := func() string {
+		switch r.IntN(9) {
+		case 0:
+			burst := 1 + r.IntN(1000)
+			more := one("", fmt.Sprintf(`,"initial":%d`, r.IntN(burst+1)), `,"refill":"interval"`, `,"refill":"smooth"`)
+			return fmt.Sprintf(`"token_bucket":{"rate":"%s","burst":%d%s}`, rate(), burst, more)
+		case 1:
+			return fmt.Sprintf(`"token_bucket":{"rate":"%s"%s}`, rate(), one("", `,"burst":4294967296`, `,"burst":`+permits()))
+		case 2:
+			burst := r.IntN(1000)
+			more := one("", `,"delay":"all"`, `,"delay":"none"`, fmt.Sprintf(`,"delay":%d`, r.IntN(burst+1)))
+			return fmt.Sprintf(`"leaky_bucket":{"rate":"%s","burst":%d%s}`, rate(), burst, more)
+		case 3:
+			return fmt.Sprintf(`"smooth_bursty":{"rate":"%s"%s}`, rate(), one("", `,"max_burst":"`+span()+`"`))
+		case 4:
+			return fmt.Sprintf(`"smooth_warmup":{"rate":"%s","warmup":"%s"%s}`, rate(), span(), one("", `,"cold_factor":1.5`, `,"cold_factor":3e2`))
+		case 5:
+			if r.IntN(2) == 0 {
+				zone := one("", `,"time_zone":"Europe/Berlin"`, `,"time_zone":"asia/KOLKATA"`, `,"time_zone":"EST5EDT"`)
+				return fmt.Sprintf(`"fixed_window":{"limit":%s,"calendar":"%s"%s}`, permits(), one(unitNames[:]...), zone)
+			}
+			return fmt.Sprintf(`"fixed_window":{"limit":%s,"window":"%s"%s}`, permits(), span(), one("", `,"align":"first"`, `,"align":"epoch"`))
+		case 6:
+			return fmt.Sprintf(`"sliding_window":{"limit":%s,"window":"%s","buckets":%d}`, permits(), one("7ms", "1s", "90s", "1d"), 1+r.IntN(100))
+		case 7:
+			return fmt.Sprintf(`"sliding_counter":{"limit":%s,"window":"%s"}`, one("1", "7", "1000", "4294967295"), span())
+		default:
+			return fmt.Sprintf(`"%s":{"limit":%s,"%s":"%s"}`, one("sliding_log"), small(), "window", span())
+		}
+	}
+	rules := func() string {
+		list := make([]string, 1+r.IntN(4)*r.IntN(2))
+		for i := range list {
+			list[i] = fmt.Sprintf(`{"name":"r%d",%s}`, i, rule())
+		}
+		if len(list) == 1 && r.IntN(2) == 0 {
+			list[0] = "{" + rule() + "}"
+		}
+		return "[" + strings.Join(list, ",") + "]"
+	}
+	more := one("", `,"carry":"proportional"`, `,"carry":"reset"`)
+	if r.IntN(3) == 0 {
+		more += `,"overrides":[{"key":"k","rules":` + rules() + `},{"key":"ä","rules":` + rules() + `}]`
+	}
+	return `{"name":"` + name + `","rules":` + rules() + more + `}`
+}
+
+func TestRandomDocumentsCompileAsByAServer(t *testing.T) {
+	redisAddr := redisAddr(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r, list := rand.New(rand.NewPCG(seed, 2)), []string(nil)
+	const policies = 500
+	for i := range policies {
+		list = append(list, randomDocument(r, fmt.Sprintf("p%d", i)))
+	}
+	startServer(t, redisAddr, `{"policies":[`+strings.Join(list, ",")+`]}`)
+	client, compared := dial(t, redisAddr), 0
+	var fields map[string]string
+	eventually(t, "the server did not publish", func() bool {
+		fields, _ = client.HGetAll(context.Background(), policiesKey).Result()
+		return len(fields) > policies
+	})
+	for name, text := range fields {
+		if strings.HasPrefix(name, "#") {
+			continue
+		}
+		v, err := parseJSON(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := readDocument(v.member("document"))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		own, err := policyOf(d, 7)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		theirs := &policy{name: name, instantMS: 7}
+		if theirs.useCompiled(v.member("compiled")); theirs.plan == nil {
+			t.Fatalf("%s: compiled rules cannot be read", text)
+		}
+		for _, key := range []string{"", "k", "ä"} {
+			a, b := own.planFor(key), theirs.planFor(key)
+			if compared++; !bytes.Equal(a.blob, b.blob) || a.lifeMS != b.lifeMS || !slices.Equal(a.windowsUS, b.windowsUS) {
+				t.Fatalf("%s, key %s: %x %d %v, expected %x %d %v", text, key, a.rules, a.lifeMS, a.windowsUS, b.rules, b.lifeMS, b.windowsUS)
+			}
+		}
+	}
+	t.Logf("%d rule sets compared", compared)
+}
+
+func TestAServerIsAskedOverHTTP(t *testing.T) {
+	ctx := context.Background()
+	server := startServer(t, redisAddr(t), serverPolicies)
+	gate, err := Remote("http://"+server, Deadline(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	bucket := gate.Policy("bucket")
+	if d, err := bucket.AllowN(ctx, "k", 4); err != nil || d.Remaining != 1 || d.Granted != 4 || d.Policy != "bucket" {
+		t.Fatal(d, err)
+	}
+	if d, err := bucket.AllowN(ctx, "k", 4); err != nil || d.Allowed || !d.CanRetry || d.RetryAfter > 3*time.Hour || d.RetryAfter < 2*time.Hour {
+		t.Fatal(d, err)
+	}
+	if d, err := bucket.AllowN(ctx, "k", 9); err != nil || d.Allowed || d.CanRetry {
+		t.Fatal(d, err)
+	}
+	if d, err := bucket.AllowAtMost(ctx, "k", 9); err != nil || d.Granted != 1 {
+		t.Fatal(d, err)
+	}
+	if d, err := bucket.Reserve(ctx, "k", 1, 2*time.Hour); err != nil || !d.Allowed || d.Pause() < 59*time.Minute {
+		t.Fatal(d, err)
+	}
+	if d, err := bucket.Refund(ctx, "k", 2); err != nil || d.Granted != 2 {
+		t.Fatal(d, err)
+	}
+	if _, err := bucket.Reset(ctx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := bucket.Peek(ctx, "k", 1); err != nil || d.Remaining != 5 && d.Remaining != 4 {
+		t.Fatal(d, err)
+	}
+	if d, err := bucket.Shared().Allow(ctx, ""); err != nil || d.Remaining != 4 {
+		t.Fatal(d, err)
+	}
+	for range 2 {
+		d, err := gate.Policy("degrade").Allow(ctx, "k")
+		if err != nil || !d.Allowed && (d.Overflow.Response == nil || d.Overflow.Response.Status != 203 || d.Overflow.Response.Body != "less") {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	ask := func(l *Limiter, key string) error { _, err := l.Allow(ctx, key); return err }
+	partner, _ := Remote("http://"+server, App("web"))
+	for want, err := range map[*Error]error{
+		ErrUnknownPolicy:      ask(gate.Policy("none"), "k"),
+		ErrAppMissing:         ask(gate.Policy("import"), "k"),
+		ErrPolicyNotAvailable: ask(partner.Policy("import"), "k"),
+		ErrUnsupportedVerb:    ask(gate.Policy("jobs"), "k"),
+		ErrNotCharged:         ask(bucket, "\xff"),
+		ErrRules:              func() error { _, err := gate.Limit("mail", PerSecond(1)); return err }(),
+	} {
+		if !errors.Is(err, want) {
+			t.Errorf("%v, expected %s", err, want.Name)
+		}
+	}
+	gone, _ := Remote("http://" + freeAddr())
+	if err := ask(gone.Policy("bucket"), "k"); !errors.Is(err, ErrNotCharged) {
+		t.Error(err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	gone, _ = Remote("http://" + silent.Addr().String())
+	if err := ask(gone.Policy("bucket"), "k"); !errors.Is(err, ErrPerhapsCharged) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}

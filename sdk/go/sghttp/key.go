@@ -1,0 +1,109 @@
+package sghttp
+
+import (
+	"crypto/sha256"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// keyMax is the longest key in bytes.
+const keyMax = 1024
+
+// forwardedMax is how many addresses of X-Forwarded-For are looked at: no request passes more proxies.
+const forwardedMax = 32
+
+// KeyOf returns the key for a text: itself, or its hash (33 bytes) if it is longer than 1,024 bytes.
+func KeyOf(text string) string {
+	if len(text) <= keyMax {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "\xff" + string(sum[:])
+}
+
+// JoinKey joins several attributes of a request to one key, as gateways do: with `|` between them, and `\` before each
+// `|` and `\` in them. One attribute is the key as it is.
+func JoinKey(values ...string) string {
+	if len(values) == 1 {
+		return KeyOf(values[0])
+	}
+	escape := strings.NewReplacer(`\`, `\\`, `|`, `\|`)
+	escaped := make([]string, len(values))
+	for i, value := range values {
+		escaped[i] = escape.Replace(value)
+	}
+	return KeyOf(strings.Join(escaped, "|"))
+}
+
+// RemoteIP returns the client's address as a key: IPv4 (also inside IPv6) as four numbers, other IPv6 as its first 64 bits
+// and `/64`; "" if the request has none. X-Forwarded-For is accepted from trusted addresses only: the client is the last
+// address in it that is not trusted.
+func RemoteIP(r *http.Request, trusted ...netip.Prefix) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	client, err := netip.ParseAddr(host)
+	if err != nil {
+		return ""
+	}
+	list := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for looked := 0; len(list) > 0 && looked < forwardedMax && isTrusted(client, trusted); looked++ {
+		next, err := netip.ParseAddr(strings.TrimSpace(list[len(list)-1]))
+		if err != nil {
+			break
+		}
+		client, list = next, list[:len(list)-1]
+	}
+	return AddressKey(client)
+}
+
+func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
+	for _, prefix := range trusted {
+		if prefix.Contains(plain(address)) {
+			return true
+		}
+	}
+	return false
+}
+
+// nat64 is where IPv6 has the addresses of IPv4, besides ::ffff:0:0/96.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// plain gives an address without its zone, and the IPv4 address that is inside an IPv6 address.
+func plain(address netip.Addr) netip.Addr {
+	address = address.Unmap().WithZone("")
+	if nat64.Contains(address) {
+		bytes := address.As16()
+		return netip.AddrFrom4([4]byte(bytes[12:]))
+	}
+	return address
+}
+
+// AddressKey returns the key of an address, as RemoteIP does.
+func AddressKey(address netip.Addr) string {
+	address = plain(address)
+	if address.Is4() {
+		return address.String()
+	}
+	return netip.PrefixFrom(address, 64).Masked().String()
+}
+
+// mustPrefix reads a prefix or an address.
+func mustPrefix(text string) netip.Prefix {
+	if address, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(address, address.BitLen())
+	}
+	return netip.MustParsePrefix(text).Masked()
+}
+
+// Prefixes reads addresses and prefixes such as `10.0.0.0/8`, for RemoteIP. It panics if one is neither.
+func Prefixes(texts ...string) []netip.Prefix {
+	list := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		list[i] = mustPrefix(text)
+	}
+	return list
+}

@@ -1,0 +1,144 @@
+// Package sghttp guards net/http handlers, and those of routers that take its middlewares, such as chi.
+package sghttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+)
+
+// Option changes how a middleware works.
+type Option func(*guard)
+
+type guard struct {
+	limiter *sluicegate.Limiter
+	key     func(*http.Request) string
+	cost    func(*http.Request) int64
+	trusted []netip.Prefix
+	styles  []sluicegate.HeaderStyle
+	over    func(http.ResponseWriter, *http.Request, sluicegate.Decision) bool
+	failed  func(http.ResponseWriter, *http.Request, error)
+}
+
+// Key sets the function that returns the key of a request; "" selects the shared budget. Default: the client's address, as
+// [RemoteIP] gives it. A key of more than 1,024 bytes becomes its hash.
+func Key(of func(*http.Request) string) Option { return func(g *guard) { g.key = of } }
+
+// Header takes the key from a header field; a request without it takes from the shared budget.
+func Header(name string) Option {
+	return Key(func(r *http.Request) string { return r.Header.Get(name) })
+}
+
+// Cost sets the function that returns the cost of a request in permits. Default: 1.
+func Cost(of func(*http.Request) int64) Option { return func(g *guard) { g.cost = of } }
+
+// TrustedProxies sets the addresses, such as `10.0.0.0/8`, from which X-Forwarded-For is accepted. Default: none. It panics
+// if an argument is neither a prefix nor an address.
+func TrustedProxies(prefixes ...string) Option {
+	list := Prefixes(prefixes...)
+	return func(g *guard) { g.trusted = append(g.trusted, list...) }
+}
+
+// Headers chooses the header fields of answers. Default: RateLimitHeaders.
+func Headers(styles ...sluicegate.HeaderStyle) Option { return func(g *guard) { g.styles = styles } }
+
+// OnOverflow serves requests over the limit that the policy degrades by a tag, or diverts: see Decision.Overflow. It
+// gives false for what it does not serve, which is refused then.
+func OnOverflow(serve func(http.ResponseWriter, *http.Request, sluicegate.Decision) bool) Option {
+	return func(g *guard) { g.over = serve }
+}
+
+// OnError answers requests without a decision: an unknown policy, for example, or a server that does not answer. Default:
+// 503 if there was no answer, and 500 for other errors, each with a problem that does not say the cause.
+func OnError(answer func(http.ResponseWriter, *http.Request, error)) Option {
+	return func(g *guard) { g.failed = answer }
+}
+
+// Middleware guards handlers by a limiter. What passes reaches the handler, after the decision's pause; what is refused
+// gets 429 (503 where nobody could decide and the policy denies), or the response that the policy degrades to. Both have
+// the header fields.
+func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handler) http.Handler {
+	g := &guard{limiter: limiter, cost: func(*http.Request) int64 { return 1 }, failed: fail}
+	g.key = func(r *http.Request) string { return RemoteIP(r, g.trusted...) }
+	for _, option := range options {
+		option(g)
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if g.pass(w, r) {
+				next.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// pass says whether a request passes, and answers it otherwise.
+func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
+	limiter, key := g.limiter, KeyOf(g.key(r))
+	if key == "" {
+		limiter = limiter.Shared()
+	}
+	d, err := limiter.AllowN(r.Context(), key, g.cost(r))
+	if err == nil && d.Allowed {
+		err = pause(r.Context(), d.Pause())
+	}
+	if err != nil {
+		g.failed(w, r, err)
+		return false
+	}
+	for name, value := range d.Headers(g.styles...) {
+		w.Header().Set(name, value)
+	}
+	if d.Allowed {
+		return true
+	}
+	if response := d.Overflow.Response; response != nil {
+		for name, value := range response.Headers {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(response.Status)
+		_, _ = w.Write([]byte(response.Body)) // a client that is gone hears nothing
+		return false
+	}
+	if d.Overflow.Kind != sluicegate.OverflowNone && g.over != nil && g.over(w, r, d) {
+		return false
+	}
+	status, body := d.Problem()
+	answer(w, status, body)
+	return false
+}
+
+func answer(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", sluicegate.ProblemType)
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone hears nothing
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fail answers a request without a decision. The cause is for the program, not for the client.
+func fail(w http.ResponseWriter, _ *http.Request, err error) {
+	status := http.StatusInternalServerError
+	if errors.Is(err, sluicegate.ErrNotCharged) || errors.Is(err, sluicegate.ErrPerhapsCharged) || errors.Is(err, sluicegate.ErrServer) {
+		status = http.StatusServiceUnavailable
+	}
+	body, _ := json.Marshal(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status})
+	answer(w, status, body)
+}

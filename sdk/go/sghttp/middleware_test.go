@@ -1,0 +1,165 @@
+package sghttp_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
+	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
+)
+
+var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+
+func get(h http.Handler, remote string, fields ...string) *http.Response {
+	r := httptest.NewRequest("GET", "/orders", nil)
+	r.RemoteAddr = remote
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Add(fields[i], fields[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func gateOf(t *testing.T, overflow string) *sgtest.Gate {
+	return sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s","burst":1}}]`+overflow+`}`))
+}
+
+func TestARequestPassesAndTheNextIsRefused(t *testing.T) {
+	gate := gateOf(t, "")
+	h := sghttp.Middleware(gate.Policy("orders"), sghttp.Headers(sluicegate.RateLimitHeaders, sluicegate.XRateLimitHeaders))(hello)
+	first := get(h, "203.0.113.7:1")
+	if first.StatusCode != 200 || first.Header.Get("RateLimit") != `"token_bucket";r=0;t=10` ||
+		first.Header.Get("RateLimit-Policy") != `"token_bucket";q=1;w=10` || first.Header.Get("Retry-After") != "" {
+		t.Fatal(first.StatusCode, first.Header)
+	}
+	second := get(h, "203.0.113.7:2")
+	body, _ := io.ReadAll(second.Body)
+	var problem struct {
+		Type, Detail string
+		Status       int
+	}
+	if err := json.Unmarshal(body, &problem); err != nil {
+		t.Fatal(err)
+	}
+	if second.StatusCode != 429 || second.Header.Get("Retry-After") != "10" || problem.Status != 429 ||
+		second.Header.Get("Content-Type") != "application/problem+json" || problem.Detail != "retry in 10 s" ||
+		second.Header.Get("X-RateLimit-Reset") != "10" || !strings.HasSuffix(problem.Type, "#quota-exceeded") {
+		t.Fatal(second.StatusCode, second.Header, string(body))
+	}
+	gate.Clock.Advance(10 * time.Second)
+	if third := get(h, "203.0.113.7:3"); third.StatusCode != 200 {
+		t.Fatal(third.StatusCode)
+	}
+}
+
+func TestAnAddressThatIsNotTrustedDoesNotChangeTheKey(t *testing.T) {
+	for _, c := range []struct {
+		remote    string
+		forwarded []string
+		key       string
+	}{
+		{"203.0.113.7:1", nil, "203.0.113.7"},
+		{"203.0.113.7:1", []string{"198.51.100.1"}, "203.0.113.7"},
+		{"10.0.0.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"192.0.2.66, 198.51.100.1, 10.0.0.2"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"192.0.2.66", "198.51.100.1"}, "198.51.100.1"},
+		{"10.0.0.1:1", []string{"nonsense"}, "10.0.0.1"},
+		{"[::ffff:10.0.0.1]:1", []string{"2001:DB8:0:1:aaaa::1"}, "2001:db8:0:1::/64"},
+		{"[::ffff:203.0.113.7]:1", nil, "203.0.113.7"},
+		{"[64:ff9b::cb00:7107]:1", nil, "203.0.113.7"},
+		{"[::1]:1", nil, "::/64"},
+		{"@", nil, ""},
+	} {
+		seen := ""
+		var r *http.Request
+		mux := http.HandlerFunc(func(_ http.ResponseWriter, in *http.Request) { r = in })
+		fields := []string{}
+		for _, f := range c.forwarded {
+			fields = append(fields, "X-Forwarded-For", f)
+		}
+		get(mux, c.remote, fields...)
+		seen = sghttp.RemoteIP(r, sghttp.Prefixes("10.0.0.0/8")...)
+		if seen != c.key {
+			t.Errorf("%s of %v: %s, expected %s", c.remote, c.forwarded, seen, c.key)
+		}
+	}
+}
+
+func TestKeysOfSeveralAttributesAreJoinedAsGatewaysDo(t *testing.T) {
+	for want, values := range map[string][]string{
+		`/a|b`: {`/a|b`}, `203.0.113.7|/a\|b`: {"203.0.113.7", "/a|b"}, `a\\b|GET`: {`a\b`, "GET"}, `|GET`: {"", "GET"}, `|`: {"", ""},
+		"\xff\x96\xbb\xa1\x44\xf5\x12\xf6\x10\xa1\x02\x6c\x25\x95\xa6\x97\xc8\xd5\x3e\x2b\x72\xa7\xf4\x0b\x2d\x59\xb3\x7b\xf9\xaa\xaa\x9c\x90": {"/" + strings.Repeat("x", 1024)},
+	} {
+		if got := sghttp.JoinKey(values...); got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+}
+
+func TestOverTheLimit(t *testing.T) {
+	second := func(overflow string, options ...sghttp.Option) (*http.Response, string) {
+		h := sghttp.Middleware(gateOf(t, overflow).Policy("orders"), options...)(hello)
+		get(h, "203.0.113.7:1")
+		r := get(h, "203.0.113.7:1")
+		body, _ := io.ReadAll(r.Body)
+		return r, string(body)
+	}
+	if r, body := second(`,"overflow":"shadow"`); r.StatusCode != 200 || body != "hello" {
+		t.Error(r.StatusCode, body)
+	}
+	if r, body := second(`,"overflow":{"degrade":{"response":{"status":203,"body":"less","headers":{"X-A":"b"}}}}`); r.StatusCode != 203 ||
+		body != "less" || r.Header.Get("X-A") != "b" || r.Header.Get("Retry-After") != "10" {
+		t.Error(r.StatusCode, body)
+	}
+	if r, _ := second(`,"overflow":{"degrade":{"tag":"small"}}`); r.StatusCode != 429 {
+		t.Error(r.StatusCode)
+	}
+	serve := sghttp.OnOverflow(func(w http.ResponseWriter, _ *http.Request, d sluicegate.Decision) bool {
+		_, _ = io.WriteString(w, d.Overflow.Tag)
+		return true
+	})
+	if r, body := second(`,"overflow":{"degrade":{"tag":"small"}}`, serve); r.StatusCode != 200 || body != "small" {
+		t.Error(r.StatusCode, body)
+	}
+}
+
+func TestWithoutADecision(t *testing.T) {
+	gate := gateOf(t, "")
+	if r := get(sghttp.Middleware(gate.Policy("none"))(hello), "203.0.113.7:1"); r.StatusCode != 500 {
+		t.Error(r.StatusCode)
+	}
+	remote, err := sluicegate.Remote("http://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := get(sghttp.Middleware(remote.Policy("orders"))(hello), "203.0.113.7:1"); r.StatusCode != 503 {
+		t.Error(r.StatusCode)
+	}
+	denied := sluicegate.Decision{Mode: sluicegate.ModeDeny, CanRetry: true, RetryAfter: time.Second, Rule: "r"}
+	if status, body := denied.Problem(); status != 503 || !strings.Contains(string(body), "temporary-reduced-capacity") {
+		t.Error(status, string(body))
+	}
+}
+
+func TestKeysAndCosts(t *testing.T) {
+	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"fixed_window":{"limit":5,"window":"1m"}}]}`))
+	h := sghttp.Middleware(gate.Policy("orders"), sghttp.Header("X-Tenant"), sghttp.Cost(func(*http.Request) int64 { return 3 }))(hello)
+	for _, tenant := range []string{"a", "b", ""} {
+		fields := []string{"X-Tenant", tenant}
+		if tenant == "" {
+			fields = nil
+		}
+		for _, want := range []int{200, 429} {
+			if r := get(h, "203.0.113.7:1", fields...); r.StatusCode != want {
+				t.Errorf("%s: %d", tenant, r.StatusCode)
+			}
+		}
+	}
+}

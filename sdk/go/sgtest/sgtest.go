@@ -1,0 +1,106 @@
+// Package sgtest provides a gate for tests. It decides in memory, with the arithmetic of servers, on a clock that only the
+// test moves.
+package sgtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+)
+
+// Gate is a gate in memory, and its clock.
+type Gate struct {
+	*sluicegate.Gate
+	// Clock is the clock of the gate.
+	Clock *Clock
+}
+
+// Policy is a policy document in JSON for NewGate, as in `policies[]` of a policy file.
+func Policy(document string) sluicegate.Option { return sluicegate.Document(document) }
+
+// NewGate makes a gate of the given policies and options. It fails the test if one of them is not valid, and closes the
+// gate when the test ends.
+func NewGate(t testing.TB, options ...sluicegate.Option) *Gate {
+	t.Helper()
+	clock := &Clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	gate, err := sluicegate.InMemory(append([]sluicegate.Option{sluicegate.WithClock(clock)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gate.Close() })
+	return &Gate{gate, clock}
+}
+
+// Clock is a clock that stands until Advance moves it. It begins when 2026 does.
+type Clock struct {
+	mu       sync.Mutex
+	now      time.Time
+	sleepers []sleeper
+}
+
+type sleeper struct {
+	until time.Time
+	wake  chan struct{}
+}
+
+// Now gives the time of the clock.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock and wakes all sleepers whose time has come.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	var left []sleeper
+	for _, s := range c.sleepers {
+		if s.until.After(c.now) {
+			left = append(left, s)
+		} else {
+			close(s.wake)
+		}
+	}
+	c.sleepers = left
+}
+
+// Sleepers returns how many goroutines wait for the clock: in Wait, in Hold, and in a queue.
+func (c *Clock) Sleepers() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.sleepers)
+}
+
+// Sleep waits until Advance has moved the clock by d, or gives the context's error if that ends before.
+func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	wake := make(chan struct{})
+	c.mu.Lock()
+	c.sleepers = append(c.sleepers, sleeper{c.now.Add(d), wake})
+	c.mu.Unlock()
+	select {
+	case <-wake:
+		return nil
+	case <-ctx.Done():
+		c.forget(wake)
+		return ctx.Err()
+	}
+}
+
+func (c *Clock) forget(wake chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range c.sleepers {
+		if s.wake == wake {
+			c.sleepers = append(c.sleepers[:i], c.sleepers[i+1:]...)
+			return
+		}
+	}
+}
