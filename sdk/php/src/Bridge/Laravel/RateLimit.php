@@ -1,0 +1,59 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Bridge\Laravel;
+
+use Closure;
+use Illuminate\Http\Exceptions\HttpResponseException;
+use Illuminate\Http\Response;
+use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Gate;
+use Sluicegate\Http\Address;
+use Sluicegate\Http\Headers;
+use Sluicegate\Http\Refusal;
+
+/**
+ * The middleware `sluicegate:POLICY,BY`: `by` is `user` (the address, if nobody is logged in), `ip`, or `all`.
+ *
+ * The address is that of Laravel's `$request->ip()`, so its trusted proxies hold.
+ */
+final class RateLimit
+{
+    public function __construct(private readonly Gate $gate)
+    {
+    }
+
+    /**
+     * @param \Illuminate\Http\Request $request
+     * @return \Symfony\Component\HttpFoundation\Response
+     */
+    public function handle($request, Closure $next, string $policy, string $by = 'user')
+    {
+        $user = $by === 'user' ? $request->user() : null;
+        $key = match (true) {
+            $user !== null => 'user:' . $user->getAuthIdentifier(),
+            $by === 'all' => null,
+            default => Address::asKey((string) $request->ip()) ?: null,
+        };
+        try {
+            $decision = $this->gate->policy($policy)->check($key);
+        } catch (StoreUnavailable) {
+            throw self::exception(Refusal::unavailable());
+        }
+        if (!$decision->allowed) {
+            throw self::exception(Refusal::of($decision));
+        }
+        if ($decision->waitUs > $decision->heldUs) {
+            usleep($decision->waitUs - $decision->heldUs);
+        }
+        $response = $next($request);
+        $response->headers->add(Headers::of($decision));
+        return $response;
+    }
+
+    private static function exception(Refusal $refusal): HttpResponseException
+    {
+        return new HttpResponseException(new Response($refusal->body, $refusal->status, $refusal->headers));
+    }
+}

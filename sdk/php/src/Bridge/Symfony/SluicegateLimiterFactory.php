@@ -1,0 +1,24 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Bridge\Symfony;
+
+use Sluicegate\Limiter;
+use Symfony\Component\RateLimiter\LimiterInterface;
+
+/**
+ * Makes limiters of Symfony of the budgets of a policy: register it as the service `limiter.NAME`.
+ */
+final class SluicegateLimiterFactory
+{
+    public function __construct(private readonly Limiter $limiter)
+    {
+    }
+
+    /** The limiter of a key; null or an empty text: the budget that all share. */
+    public function create(?string $key = null): LimiterInterface
+    {
+        return new SluicegateLimiter($this->limiter, $key === '' ? null : $key);
+    }
+}

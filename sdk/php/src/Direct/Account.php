@@ -1,0 +1,149 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Direct;
+
+use Sluicegate\Kernel\Num;
+use Sluicegate\Rules\Rule;
+
+/**
+ * What this host admitted under a key while Redis did not answer, and what Redis knows of it.
+ */
+final class Account
+{
+    /** The most permits of a rule that one debt charges. */
+    private const DEBT_MAX = 2147483648;
+
+    /**
+     * @param int $nodes by how many each permit counts
+     * @param list<array<mixed>|null> $stored what Redis knows to be in use
+     * @param list<array<mixed>|null> $used the same, with what was admitted here
+     * @param array{string, list<int>, list<array<mixed>|null>}|null $bill the id of a debt that was sent, its permits,
+     *   and `used` when it was made
+     */
+    public function __construct(
+        public readonly Budget $budget,
+        public readonly int $nodes,
+        public array $stored,
+        public array $used,
+        public int $latest,
+        public ?array $bill = null,
+        public bool $isQueued = false,
+    ) {
+    }
+
+    /** The same account under the rules that hold now. */
+    public function under(Budget $budget, int $now): self
+    {
+        $old = $this->budget->rules->set;
+        $set = $budget->rules->set;
+        if ($old->bytes === $set->bytes) {
+            return $this;
+        }
+        $over = static fn (array $states): array => $set->kernel()->takeOver(
+            $old->kernel(),
+            $states,
+            $now,
+            $set->windowsAround($now),
+            $old->windowsAround($now),
+        );
+        return new self(
+            $budget,
+            $this->nodes,
+            $over($this->stored),
+            $over($this->used),
+            $this->latest,
+            null,
+            $this->isQueued,
+        );
+    }
+
+    /**
+     * The permits that Redis is owed, of each rule.
+     *
+     * @return list<int>
+     */
+    public function owed(int $now): array
+    {
+        $set = $this->budget->rules->set;
+        $windows = $set->windowsAround($now);
+        $stored = $set->kernel()->used($this->stored, $now, $windows);
+        $used = $set->kernel()->used($this->used, $now, $windows);
+        $n = $this->nodes;
+        return array_map(
+            static fn (int $has, int $knows): int => min(Num::divCeil(max($has - $knows, 0), $n), self::DEBT_MAX),
+            $used,
+            $stored,
+        );
+    }
+
+    /** The bill that is to be sent now; one that was perhaps charged is sent again as it was. */
+    public function bill(int $now): ?string
+    {
+        if ($this->bill === null) {
+            $owed = $this->owed($now);
+            if (max($owed) > 0) {
+                $this->bill = [random_bytes(16), $owed, $this->used];
+            }
+        }
+        return $this->bill[0] ?? null;
+    }
+
+    /**
+     * Redis charged the bill.
+     *
+     * @param string $id of the bill
+     * @param list<int> $charged of each rule
+     */
+    public function paid(string $id, array $charged, int $now): void
+    {
+        if ($this->bill === null || $this->bill[0] !== $id) {
+            return;
+        }
+        [, $permits, $used] = $this->bill;
+        $set = $this->budget->rules->set;
+        $windows = $set->windowsAround($now);
+        foreach ($permits as $place => $sent) {
+            if (($charged[$place] ?? 0) >= $sent) {
+                $this->stored[$place] = $used[$place];
+            } else {
+                $count = ($charged[$place] ?? 0) * $this->nodes;
+                $this->stored = $set->kernel()->charged($this->stored, $place, $count, $now, $windows);
+            }
+        }
+        $this->bill = null;
+    }
+
+    /** An answer that says more to be in use than Redis was known to have raises both states to it. */
+    public function raise(?int $place, int $said, int $now): void
+    {
+        $set = $this->budget->rules->set;
+        $kernel = $set->kernel();
+        $windows = $set->windowsAround($now);
+        $more = $place === null ? 0 : $said - $kernel->used($this->stored, $now, $windows)[$place];
+        if ($place !== null && $more > 0) {
+            $this->stored = $kernel->charged($this->stored, $place, $more, $now, $windows);
+            $more = $said - $kernel->used($this->used, $now, $windows)[$place];
+            if ($more > 0) {
+                $this->used = $kernel->charged($this->used, $place, $more, $now, $windows);
+            }
+        }
+    }
+
+    /** Whether it is needed no more: nothing is owed, no permit is held, and no budget fills. */
+    public function isOver(int $now): bool
+    {
+        if ($this->bill !== null || max($this->owed($now)) > 0) {
+            return false;
+        }
+        $set = $this->budget->rules->set;
+        foreach ($set->rules as $place => $rule) {
+            $fills = $rule->code === 1 && !($rule->flags & Rule::FULL_IS_FRESH);
+            if (($fills || $rule->flags & Rule::HOLDS_PERMITS) && $this->used[$place] !== null) {
+                return $set->kernel()->isFull($this->used, $now, $set->windowsAround($now));
+            }
+        }
+        return true;
+    }
+}

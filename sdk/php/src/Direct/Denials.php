@@ -1,0 +1,90 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Direct;
+
+use Sluicegate\Kernel\Outcome;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Redis\Answer;
+
+/**
+ * Checks that Redis refused stay refused until their retry, so they need not be asked.
+ */
+final class Denials
+{
+    /** After how long a refusal is asked again all the same: somebody may have given something back. */
+    private const ASK_AGAIN_US = 1_000_000;
+
+    /** For how long others get the old refusal while one asks. */
+    private const ASKING_US = 50_000;
+
+    /** How long a refusal is kept at most, in s; it is asked again each second anyway. */
+    private const KEPT_MAX_S = 86_400;
+
+    public function __construct(private readonly Memory $memory)
+    {
+    }
+
+    /** The refusal that holds for this check at `$now`, or null: then Redis is asked. */
+    public function find(Budget $budget, int $cost, int $now): ?Answer
+    {
+        $slot = $this->slot($budget->stateKey);
+        $kept = $this->memory->get($slot);
+        if ($kept === null || $kept[0] !== $budget->stateKey || $kept[1] !== $budget->rules->head) {
+            return null;
+        }
+        [, , $keptCost, $at, $retry, $reset, $remaining, $place, $limit, $askedAt] = $kept;
+        $elapsed = $now - $at;
+        if ($keptCost !== $cost || $elapsed < 0 || ($retry !== null && $elapsed >= $retry)) {
+            return null;
+        }
+        if ($elapsed >= self::ASK_AGAIN_US && !($now >= $askedAt && $now < $askedAt + self::ASKING_US)) {
+            $kept[9] = $now;
+            $this->keep($slot, $kept, $retry);
+            return null;
+        }
+        $left = $retry === null ? null : $retry - $elapsed;
+        $outcome = new Outcome(false, $place ?? 0, 0, 0, $left, $remaining, max($reset - $elapsed, 0));
+        return new Answer($outcome, $place, $limit, []);
+    }
+
+    /** Remembers what Redis said to a check, or forgets what an allowed one shows to be over. */
+    public function note(Budget $budget, int $cost, int $now, Answer $answer): void
+    {
+        $slot = $this->slot($budget->stateKey);
+        $outcome = $answer->outcome;
+        if ($outcome->allowed) {
+            $kept = $this->memory->get($slot);
+            if ($kept !== null && $kept[0] === $budget->stateKey && $kept[2] === $cost) {
+                $this->memory->delete($slot);
+            }
+            return;
+        }
+        $this->keep($slot, [
+            $budget->stateKey, $budget->rules->head, $cost, $now, $outcome->retryAfterUs, $outcome->resetAfterUs,
+            $outcome->remaining, $answer->place, $answer->limit, 0,
+        ], $outcome->retryAfterUs);
+    }
+
+    /** Forgets what is known of a key that was given something back. */
+    public function forget(Budget $budget): void
+    {
+        $slot = $this->slot($budget->stateKey);
+        if (($this->memory->get($slot)[0] ?? null) === $budget->stateKey) {
+            $this->memory->delete($slot);
+        }
+    }
+
+    /** @param list<mixed> $kept */
+    private function keep(string $slot, array $kept, ?int $retry): void
+    {
+        $seconds = $retry === null ? self::KEPT_MAX_S : intdiv($retry, 1_000_000) + 1;
+        $this->memory->set($slot, $kept, min($seconds, self::KEPT_MAX_S));
+    }
+
+    private function slot(string $stateKey): string
+    {
+        return 'denial:' . crc32($stateKey) % $this->memory->slots();
+    }
+}

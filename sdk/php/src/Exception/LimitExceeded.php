@@ -1,0 +1,19 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Exception;
+
+use RuntimeException;
+use Sluicegate\Decision;
+
+/**
+ * A refusal, for callers that asked for an exception. It is none of the errors: it has a decision.
+ */
+final class LimitExceeded extends RuntimeException
+{
+    public function __construct(public readonly Decision $decision)
+    {
+        parent::__construct("limit exceeded: policy `$decision->policy`, rule `$decision->rule`");
+    }
+}

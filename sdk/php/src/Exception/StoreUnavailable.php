@@ -1,0 +1,22 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Exception;
+
+/**
+ * Nobody decided: Redis or the server did not answer, and no policy says what to do without it.
+ */
+final class StoreUnavailable extends SluicegateException
+{
+    /**
+     * @param string $cause what happened
+     * @param bool $perhapsCharged whether the request may have been executed; it was not repeated
+     */
+    public function __construct(string $cause, public readonly bool $perhapsCharged, ?\Throwable $previous = null)
+    {
+        $name = $perhapsCharged ? 'perhaps_charged' : 'not_charged';
+        $what = $perhapsCharged ? 'perhaps charged, not repeated' : 'nothing was charged';
+        parent::__construct($name, "store: $cause; $what", $previous);
+    }
+}

@@ -1,0 +1,159 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate;
+
+use InvalidArgumentException;
+use Psr\Log\LoggerInterface;
+use Sluicegate\Direct\Accounts;
+use Sluicegate\Direct\Breaker;
+use Sluicegate\Direct\Denials;
+use Sluicegate\Direct\DirectDecider;
+use Sluicegate\Direct\Known;
+use Sluicegate\Direct\Share;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Memory\Apcu;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\Policy\Policies;
+use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Redis\Runner;
+use Sluicegate\Redis\Store;
+use Sluicegate\Remote\Http;
+use Sluicegate\Remote\HttpDecider;
+use Sluicegate\Remote\RespDecider;
+
+/**
+ * Where limiters come from: the policies of one Redis or of one server.
+ */
+final class Gate
+{
+    /** How long `close` pays debts at most, in s. */
+    private const CLOSE_S = 1.0;
+
+    /** Debts of other keys that are paid beside a decision: some 0.2 ms for the request that pays. */
+    private const PAY_MAX = 4;
+
+    public function __construct(private readonly Decider $decider)
+    {
+    }
+
+    /**
+     * Decides in Redis, without a server between.
+     *
+     * @param string $app the program's app, by which policies know it; empty: none
+     * @param Memory|null $memory what the host keeps for itself. Null: APCu, apart for each Redis (a host with several
+     *   clusters gives each an `Apcu` with a prefix of its own); without it, on command lines the process'
+     *   own memory, and elsewhere that of the request, and then `on_store_failure: local` is decided as `deny`
+     * @param int|null $nodes among how many hosts and servers a limit is shared while Redis does not answer; null: as
+     *   servers publish it, else 1
+     * @param int $deadlineMs how long a question to Redis may take, 1 to 10,000 ms
+     * @param int $maxHoldMs how long `overflow: queue` holds a request (and this process) at most
+     * @param int $accountsMax keys at a time that are decided without Redis; each takes some 2 KB of memory
+     * @throws InvalidRequest if an option is out of its range
+     */
+    public static function direct(
+        Runner $redis,
+        string $app = '',
+        ?Memory $memory = null,
+        ?int $nodes = null,
+        int $deadlineMs = 50,
+        int $maxHoldMs = 1000,
+        int $accountsMax = 10_000,
+        ?LoggerInterface $logger = null,
+        ?Clock $clock = null,
+    ): self {
+        if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
+            throw InvalidRequest::appName($app);
+        }
+        if ($nodes !== null && ($nodes < 1 || $nodes > 4294967295)) {
+            throw InvalidRequest::nodesRange($nodes);
+        }
+        if ($deadlineMs < 1 || $deadlineMs > 10_000) {
+            throw InvalidRequest::deadlineRange($deadlineMs);
+        }
+        $hasShare = $memory !== null || Apcu::isAvailable() || PHP_SAPI === 'cli';
+        $memory ??= Apcu::isAvailable() ? new Apcu('sg:' . $redis->endpoint() . ':') : new ProcessMemory();
+        $clock ??= new SystemClock();
+        $store = new Store($redis, $memory, 1000 * $deadlineMs);
+        $known = new Known($memory);
+        $accounts = new Accounts($memory, $accountsMax);
+        return new self(new DirectDecider(
+            new Policies($store, $memory, $clock, $logger),
+            $store,
+            $memory,
+            new Breaker($memory),
+            new Denials($memory),
+            $known,
+            $accounts,
+            new Share($accounts, $known),
+            $clock,
+            $app,
+            $nodes,
+            1000 * $maxHoldMs,
+            self::PAY_MAX,
+            $hasShare,
+        ));
+    }
+
+    /**
+     * Decides by a server.
+     *
+     * `http://` and `https://` ask with JSON; `resp://HOST:PORT`, `resps://` (TLS) and `unix:/PATH` (or
+     * `http+unix:/PATH`) are for servers nearby. RESP keeps its connection between requests of a worker; it has times
+     * in ms, and neither `at_most` nor the time that header fields report for a rule.
+     *
+     * @param string|null $token of the app; it needs the scope `check`, and `refund` to give back
+     * @param string $app the program's app, for servers without tokens
+     * @param int|null $timeoutMs how long an answer is awaited: by default 200 ms over HTTP and 50 ms over RESP. A
+     *   policy with `overflow: queue` holds its answers back for as long as it says
+     */
+    public static function remote(
+        string $url,
+        ?string $token = null,
+        string $app = '',
+        ?int $timeoutMs = null,
+    ): self {
+        if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
+            throw InvalidRequest::appName($app);
+        }
+        if (preg_match('~^(https?://|http\+unix:)~', $url)) {
+            return new self(new HttpDecider(new Http($url, $token, $timeoutMs ?? 200), $app));
+        }
+        if (!preg_match('~^(?:unix:(?<path>/.+)|resp(?<tls>s?)://(?<host>[^/]+):(?<port>\d+))$~', $url, $part)) {
+            throw new InvalidArgumentException('the URL of a server begins with http:, https:, resp:, resps: or unix:');
+        }
+        $host = $part['path'] !== '' ? $part['path'] : ($part['tls'] === 's' ? 'tls://' : '') . $part['host'];
+        $runner = PhpRedis::persistent($host, (int) ($part['port'] ?? 0), $token);
+        return new self(new RespDecider($runner, $app, $timeoutMs ?? 50));
+    }
+
+    /** The budgets of a policy that is published. Whether there is one shows when it is asked. */
+    public function policy(string $name): Limiter
+    {
+        return new Limiter($this->decider, $name);
+    }
+
+    /**
+     * The budgets of a limit that is made in code. Programs that name it alike share them.
+     *
+     * @param string $name 1 to 128 bytes of `[a-z0-9._-]`
+     */
+    public function limit(string $name, Limit $limit): Limiter
+    {
+        if (!preg_match('/^[a-z0-9._-]{1,128}$/D', $name)) {
+            throw InvalidRequest::rules("name: `$name` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`");
+        }
+        return new Limiter($this->decider, $name, $limit);
+    }
+
+    /**
+     * Pays what this host owes Redis, for a second at most. A worker calls it before it ends; with APCu what is left
+     * is paid beside later decisions of the host.
+     */
+    public function close(): void
+    {
+        $this->decider->close(self::CLOSE_S);
+    }
+}

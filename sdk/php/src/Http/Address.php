@@ -1,0 +1,73 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Http;
+
+/**
+ * Addresses of clients.
+ */
+final class Address
+{
+    /** The most entries of `X-Forwarded-For` that are looked at; more are no chain of proxies. */
+    private const HOPS_MAX = 32;
+
+    /**
+     * The client's address: the last of `X-Forwarded-For` that no trusted proxy added, or the connection's other end.
+     *
+     * @param list<string> $trusted networks of proxies, such as `10.0.0.0/8`; a field of others is not believed
+     */
+    public static function ofClient(RequestFacts $request, array $trusted): string
+    {
+        $address = $request->peer;
+        $hops = explode(',', implode(',', $request->headers['x-forwarded-for'] ?? []));
+        foreach (array_slice(array_reverse($hops), 0, self::HOPS_MAX) as $hop) {
+            $hop = trim($hop);
+            if (!self::isIn($address, $trusted) || @inet_pton($hop) === false) {
+                break;
+            }
+            $address = $hop;
+        }
+        return $address;
+    }
+
+    /**
+     * An address as a key: IPv4 in decimal, also inside IPv6; of other IPv6 the first 64 bits and `/64`.
+     */
+    public static function asKey(string $address): string
+    {
+        $bytes = @inet_pton($address);
+        if ($bytes === false) {
+            return '';
+        }
+        if (strlen($bytes) === 16) {
+            $prefix = substr($bytes, 0, 12);
+            if ($prefix !== hex2bin('00000000000000000000ffff') && $prefix !== hex2bin('0064ff9b0000000000000000')) {
+                return inet_ntop(substr($bytes, 0, 8) . str_repeat("\0", 8)) . '/64';
+            }
+            $bytes = substr($bytes, 12);
+        }
+        return (string) inet_ntop($bytes);
+    }
+
+    /** @param list<string> $networks */
+    private static function isIn(string $address, array $networks): bool
+    {
+        $bytes = @inet_pton($address);
+        foreach ($bytes === false ? [] : $networks as $network) {
+            [$base, $length] = explode('/', $network, 2) + [1 => null];
+            $base = @inet_pton($base);
+            if ($base === false || strlen($base) !== strlen($bytes)) {
+                continue;
+            }
+            $bits = $length === null ? 8 * strlen($base) : (int) $length;
+            $whole = intdiv($bits, 8);
+            $mask = 0xff & (0xff << (8 - $bits % 8));
+            $same = substr($bytes, 0, $whole) === substr($base, 0, $whole);
+            if ($same && ($bits % 8 === 0 || (ord($bytes[$whole]) & $mask) === (ord($base[$whole]) & $mask))) {
+                return true;
+            }
+        }
+        return false;
+    }
+}

@@ -1,0 +1,39 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Http;
+
+use Sluicegate\Decision;
+
+/**
+ * The header fields that tell clients what is left.
+ */
+final class Headers
+{
+    /**
+     * `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` on refusals that
+     * can pass later.
+     *
+     * @param bool $withOld whether to add `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now)
+     * @return array<string, string>
+     */
+    public static function of(Decision $decision, bool $withOld = false): array
+    {
+        $retry = $decision->allowed ? null : $decision->retryAfterSeconds();
+        $reset = $retry ?? $decision->resetAfterSeconds();
+        $headers = [
+            'RateLimit-Policy' => $decision->quotas ?: "\"$decision->rule\";q=$decision->limit",
+            'RateLimit' => "\"$decision->rule\";r=$decision->remaining;t=$reset",
+        ];
+        if ($withOld) {
+            $headers['X-RateLimit-Limit'] = (string) $decision->limit;
+            $headers['X-RateLimit-Remaining'] = (string) $decision->remaining;
+            $headers['X-RateLimit-Reset'] = (string) $reset;
+        }
+        if ($retry !== null) {
+            $headers['Retry-After'] = (string) $retry;
+        }
+        return $headers;
+    }
+}

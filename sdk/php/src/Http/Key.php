@@ -1,0 +1,138 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Http;
+
+use Closure;
+use Sluicegate\Limiter;
+
+/**
+ * What makes the key of a request.
+ */
+final class Key
+{
+    private const KEY_MAX = 1024;
+
+    /**
+     * @param list<string>|null $attributes null: those of the policy
+     * @param list<string> $trusted
+     * @param Closure(object|null): (string|null)|null $by
+     */
+    private function __construct(
+        private readonly ?array $attributes,
+        private readonly array $trusted,
+        private readonly ?Closure $by = null,
+    ) {
+    }
+
+    /**
+     * The client's address; IPv6 as its /64.
+     *
+     * @param list<string> $trusted networks of proxies whose `X-Forwarded-For` is believed
+     */
+    public static function remoteIp(array $trusted = []): self
+    {
+        return new self(['remote_ip'], $trusted);
+    }
+
+    /** A header field, such as `X-Tenant`: of requests that somebody has authenticated. */
+    public static function header(string $name): self
+    {
+        return new self(['header:' . strtolower($name)], []);
+    }
+
+    /**
+     * Attributes as in `key` of a policy: `remote_ip`, `path`, `method`, `host`, `user_agent`, `header:NAME`.
+     *
+     * @param list<string> $attributes
+     * @param list<string> $trusted
+     */
+    public static function attributes(array $attributes, array $trusted = []): self
+    {
+        return new self($attributes, $trusted);
+    }
+
+    /**
+     * What the policy itself says (`key`), as gateways do it. Only in direct mode.
+     *
+     * @param list<string> $trusted
+     */
+    public static function ofPolicy(array $trusted = []): self
+    {
+        return new self(null, $trusted);
+    }
+
+    /**
+     * What a function makes of the request of the framework; null or an empty text: the budget that all share.
+     *
+     * @param callable(object|null): (string|null) $by
+     */
+    public static function by(callable $by): self
+    {
+        return new self([], [], $by(...));
+    }
+
+    /**
+     * The key of a request, null for the budget that all share.
+     *
+     * @param object|null $request the request of the framework, for `by`
+     * @throws BadRequest if none can be made
+     */
+    public function of(RequestFacts $facts, Limiter $limiter, ?object $request = null): ?string
+    {
+        if ($this->by !== null) {
+            $key = (string) ($this->by)($request);
+            return $key === '' ? null : $key;
+        }
+        $attributes = $this->attributes ?? $limiter->keyAttributes() ?? [];
+        $values = array_map(fn (string $attribute): string => $this->value($attribute, $facts), $attributes);
+        return self::joined($values);
+    }
+
+    /**
+     * The key that values of attributes make; null for the budget that all share.
+     *
+     * @param list<string> $values
+     */
+    public static function joined(array $values): ?string
+    {
+        if (count($values) > 1) {
+            $values = array_map(static fn (string $value): string => addcslashes($value, '\\|'), $values);
+        }
+        $key = implode('|', $values);
+        if ($key === '') {
+            return null;
+        }
+        // Gateways do not choose how long requests are.
+        return strlen($key) > self::KEY_MAX ? "\xff" . hash('sha256', $key, true) : $key;
+    }
+
+    private function value(string $attribute, RequestFacts $facts): string
+    {
+        return match ($attribute) {
+            'remote_ip' => Address::asKey(Address::ofClient($facts, $this->trusted)),
+            'path' => Path::of($facts->target),
+            'method' => $facts->method,
+            'host' => self::host(self::field($facts, 'host')),
+            'user_agent' => Path::scrub($facts->headers['user-agent'][0] ?? ''),
+            'status' => '',
+            default => Path::scrub(self::field($facts, substr($attribute, 7))),
+        };
+    }
+
+    private static function field(RequestFacts $facts, string $name): string
+    {
+        $values = $facts->headers[strtolower($name)] ?? [];
+        if (count($values) > 1) {
+            throw new BadRequest("header:$name: is there twice");
+        }
+        return $values[0] ?? '';
+    }
+
+    private static function host(string $host): string
+    {
+        $host = (string) preg_replace('/:\d*$/', '', $host);
+        return Path::scrub(rtrim(strtolower($host), '.'));
+    }
+}

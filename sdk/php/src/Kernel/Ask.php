@@ -1,0 +1,38 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Kernel;
+
+use Sluicegate\Verb;
+
+/**
+ * One question about a key: a verb and its numbers.
+ */
+final readonly class Ask
+{
+    /** The longest wait that a reserve may name, in µs; it means "whatever it takes". */
+    public const MAX_WAIT_US = 9007199254740991;
+
+    /** The largest cost of a question. */
+    public const COST_MAX = 2147483648;
+
+    /**
+     * @param int $cost 1 to 2^31
+     * @param int|null $maxWaitUs of a reserve, 0 to 2^53 - 1; null for other verbs
+     * @param string $permit of acquire, release and renew: the 16 bytes of the permit's name; else empty
+     */
+    public function __construct(
+        public Verb $verb,
+        public int $cost = 1,
+        public ?int $maxWaitUs = null,
+        public string $permit = '',
+    ) {
+    }
+
+    /** The same question with another cost. */
+    public function withCost(int $cost): self
+    {
+        return new self($this->verb, $cost, $this->maxWaitUs, $this->permit);
+    }
+}

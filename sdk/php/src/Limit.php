@@ -1,0 +1,101 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate;
+
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Policy\Document;
+use Sluicegate\Rules\RuleSet;
+
+/**
+ * A limit that is made in code. Rates and spans are texts as in policies, such as `10/min` and `1h`.
+ */
+final readonly class Limit
+{
+    private function __construct(public RuleSet $rules, public OnStoreFailure $onStoreFailure)
+    {
+    }
+
+    /**
+     * A burst at once, and what the rate brings.
+     *
+     * @param int|null $burst permits, 1 to 2^32; null: those of the rate
+     * @param int|null $initial permits of a new key; null: the burst
+     * @throws InvalidRequest if it is not valid; so do all these functions
+     */
+    public static function tokenBucket(string $rate, ?int $burst = null, ?int $initial = null): self
+    {
+        return self::one('token_bucket', ['rate' => $rate, 'burst' => $burst, 'initial' => $initial]);
+    }
+
+    /** Requests one after the other at the rate; up to `$burst` wait. */
+    public static function leakyBucket(string $rate, int $burst = 0): self
+    {
+        return self::one('leaky_bucket', ['rate' => $rate, 'burst' => $burst]);
+    }
+
+    /**
+     * At most `$limit` permits in each window.
+     *
+     * @param bool $fromFirst whether a window begins with a key's first request; else windows are those of the clock
+     */
+    public static function fixedWindow(int $limit, string $window, bool $fromFirst = false): self
+    {
+        $align = $fromFirst ? 'first' : 'epoch';
+        return self::one('fixed_window', ['limit' => $limit, 'window' => $window, 'align' => $align]);
+    }
+
+    /** At most `$limit` permits in every window, by counters. */
+    public static function slidingWindow(int $limit, string $window, int $buckets = 10): self
+    {
+        return self::one('sliding_window', ['limit' => $limit, 'window' => $window, 'buckets' => $buckets]);
+    }
+
+    /** About `$limit` permits in every window, by two counters. */
+    public static function slidingCounter(int $limit, string $window): self
+    {
+        return self::one('sliding_counter', ['limit' => $limit, 'window' => $window]);
+    }
+
+    /** At most `$limit` permits (to 10,000) in every window, by an entry for each grant. */
+    public static function slidingLog(int $limit, string $window): self
+    {
+        return self::one('sliding_log', ['limit' => $limit, 'window' => $window]);
+    }
+
+    /** At most `$limit` permits (to 10,000) held at once; one that is not released lapses after `$ttl`. */
+    public static function concurrency(int $limit, string $ttl): self
+    {
+        return self::one('concurrency', ['limit' => $limit, 'ttl' => $ttl]);
+    }
+
+    /**
+     * Rules as in `rules` of a policy document, decided together.
+     *
+     * @param list<array<string, mixed>> $rules such as `[['name' => 'burst', 'token_bucket' => ['rate' => '10/s']]]`
+     * @param string $carry what becomes of usage when the rules change: `usage`, `proportional` or `reset`
+     */
+    public static function rules(array $rules, string $carry = 'usage'): self
+    {
+        $document = ['name' => 'limit', 'rules' => $rules, 'carry' => $carry];
+        $set = Document::parse((string) json_encode($document, JSON_PRESERVE_ZERO_FRACTION))->rules;
+        if ($set->isTooCostly()) {
+            throw InvalidRequest::rules('rules: one decision could take Redis longer than 0.3 ms');
+        }
+        return new self($set, OnStoreFailure::Local);
+    }
+
+    /** The same limit with another decision while Redis does not answer; by default `Local`. */
+    public function onStoreFailure(OnStoreFailure $decision): self
+    {
+        return new self($this->rules, $decision);
+    }
+
+    /** @param array<string, mixed> $parameters */
+    private static function one(string $algorithm, array $parameters): self
+    {
+        $parameters = array_filter($parameters, static fn (mixed $value): bool => $value !== null);
+        return self::rules([['name' => 'limit', $algorithm => $parameters]]);
+    }
+}

@@ -1,0 +1,137 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate;
+
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\LimitExceeded;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Redis\PermitId;
+
+/**
+ * The budgets of a policy, or of a limit that is made in code.
+ *
+ * A key is 1 to 1,024 bytes; null is the budget that all share. A cost is 1 to 2^31 permits. A refusal is a decision;
+ * all methods throw a SluicegateException where there is none, such as for a policy that is not known.
+ */
+final class Limiter
+{
+    private const KEY_MAX = 1024;
+
+    /**
+     * @param string $name the policy, or the name of the limit
+     * @param Limit|null $limit null for a policy
+     */
+    public function __construct(
+        private readonly Decider $decider,
+        public readonly string $name,
+        private readonly ?Limit $limit = null,
+    ) {
+    }
+
+    /** Takes `$cost` permits, or is refused. */
+    public function check(?string $key, int $cost = 1): Decision
+    {
+        return $this->decide(Verb::Check, $key, $cost);
+    }
+
+    /**
+     * Takes `$cost` permits, or throws.
+     *
+     * @throws LimitExceeded if it is refused; the exception has the decision
+     */
+    public function ensure(?string $key, int $cost = 1): Decision
+    {
+        return $this->check($key, $cost)->orThrow();
+    }
+
+    /**
+     * Takes `$cost` permits, if they are there within `$maxWaitUs` µs. The caller waits `waitUs` by itself.
+     *
+     * @param int $maxWaitUs 0 to 2^53 - 1, which means whatever it takes
+     */
+    public function reserve(?string $key, int $cost = 1, int $maxWaitUs = Ask::MAX_WAIT_US): Decision
+    {
+        if ($maxWaitUs < 0 || $maxWaitUs > Ask::MAX_WAIT_US) {
+            throw InvalidRequest::maxWaitRange($maxWaitUs);
+        }
+        return $this->decide(Verb::Reserve, $key, $cost, $maxWaitUs);
+    }
+
+    /** Takes what there is, up to `$cost`; `granted` says how much. */
+    public function atMost(?string $key, int $cost): Decision
+    {
+        return $this->decide(Verb::AtMost, $key, $cost);
+    }
+
+    /** What a check would say. Takes nothing. */
+    public function peek(?string $key, int $cost = 1): Decision
+    {
+        return $this->decide(Verb::Peek, $key, $cost);
+    }
+
+    /** Gives permits back, never above full; `granted` says how many. */
+    public function refund(?string $key, int $cost = 1): Decision
+    {
+        return $this->decide(Verb::Refund, $key, $cost);
+    }
+
+    /** Forgets what is in use of the key. */
+    public function reset(?string $key): Decision
+    {
+        return $this->decide(Verb::Reset, $key, 1);
+    }
+
+    /**
+     * Holds `$cost` permits of a `concurrency` rule; look at `isHeld()`.
+     *
+     * @param string|null $id a name of 1 to 1,024 bytes; null: one that nobody can guess
+     */
+    public function acquire(?string $key, int $cost = 1, ?string $id = null): Permit
+    {
+        $id ??= PermitId::random();
+        return new Permit($this, $key, $id, $this->decide(Verb::Acquire, $key, $cost, null, $id));
+    }
+
+    /** Gives a permit back by its name. */
+    public function release(?string $key, string $id): Decision
+    {
+        return $this->decide(Verb::Release, $key, 1, null, $id);
+    }
+
+    /** Holds a permit for another time to live. */
+    public function renew(?string $key, string $id): Decision
+    {
+        return $this->decide(Verb::Renew, $key, 1, null, $id);
+    }
+
+    /**
+     * The attributes of a request that make the key, as the policy says (`key`); null where that is not known.
+     *
+     * @return list<string>|null
+     */
+    public function keyAttributes(): ?array
+    {
+        return $this->limit === null ? $this->decider->keyOf($this->name) : null;
+    }
+
+    /** @throws SluicegateException */
+    private function decide(Verb $verb, ?string $key, int $cost, ?int $maxWaitUs = null, ?string $id = null): Decision
+    {
+        if ($key === '') {
+            throw InvalidRequest::keyEmpty();
+        }
+        if ($key !== null && strlen($key) > self::KEY_MAX) {
+            throw InvalidRequest::keyLength(strlen($key));
+        }
+        if ($cost < 1 || $cost > Ask::COST_MAX) {
+            throw InvalidRequest::costRange($cost);
+        }
+        if ($id !== null && ($id === '' || strlen($id) > self::KEY_MAX)) {
+            throw InvalidRequest::idLength(strlen($id));
+        }
+        return $this->decider->decide($this->name, $this->limit, $verb, $key ?? '', $cost, $maxWaitUs, $id ?? '');
+    }
+}

@@ -1,0 +1,60 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Memory;
+
+/**
+ * The memory that all processes of a host share, by the extension APCu.
+ *
+ * APCu forgets everything when it is full, unless `apc.ttl` is set; then limits begin anew where Redis is silent, and
+ * debts are lost. 20,000 slots take some 20 MB: give `apc.shm_size` 64 MB, or fewer slots.
+ */
+final class Apcu implements Memory
+{
+    /**
+     * @param string $prefix apart from what else is in APCu, and for each Redis its own; the same for all programs that
+     *   share
+     * @param int $slots keys of callers of each kind
+     */
+    public function __construct(private readonly string $prefix = 'sg:', private readonly int $slots = 20_000)
+    {
+    }
+
+    /** Whether this process can use APCu; on command lines it needs `apc.enable_cli=1`. */
+    public static function isAvailable(): bool
+    {
+        return function_exists('apcu_enabled') && apcu_enabled();
+    }
+
+    public function get(string $key): mixed
+    {
+        $value = apcu_fetch($this->prefix . $key, $found);
+        return $found ? $value : null;
+    }
+
+    public function set(string $key, mixed $value, int $ttlS): bool
+    {
+        return apcu_store($this->prefix . $key, $value, $ttlS);
+    }
+
+    public function add(string $key, mixed $value, int $ttlS): bool
+    {
+        return apcu_add($this->prefix . $key, $value, $ttlS);
+    }
+
+    public function increment(string $key, int $by, int $ttlS): int
+    {
+        return (int) apcu_inc($this->prefix . $key, $by, $found, $ttlS);
+    }
+
+    public function delete(string $key): void
+    {
+        apcu_delete($this->prefix . $key);
+    }
+
+    public function slots(): int
+    {
+        return $this->slots;
+    }
+}

@@ -1,0 +1,26 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate;
+
+/**
+ * What happens over the limit, and with what.
+ */
+final readonly class Overflow
+{
+    /**
+     * @param int $maxWaitUs of a queue: how long a check is held back at most
+     * @param string|null $tag of degrade: the name of what the caller has for it
+     * @param FallbackResponse|null $response of degrade: what the caller answers, in place of a tag
+     * @param string|null $target of divert: where the caller sends the request
+     */
+    public function __construct(
+        public OverflowKind $kind,
+        public int $maxWaitUs = 0,
+        public ?string $tag = null,
+        public ?FallbackResponse $response = null,
+        public ?string $target = null,
+    ) {
+    }
+}

@@ -1,0 +1,57 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate;
+
+use Sluicegate\Exception\SluicegateException;
+
+/**
+ * A permit that was asked for: held if the decision allows, until it is released or its time to live ends.
+ */
+final class Permit
+{
+    private bool $isHeld;
+
+    /**
+     * @param Decision $decision whether it was granted
+     * @param string $id by which anybody can release or renew it
+     */
+    public function __construct(
+        private readonly Limiter $limiter,
+        private readonly ?string $key,
+        public readonly string $id,
+        public readonly Decision $decision,
+    ) {
+        $this->isHeld = $decision->allowed;
+    }
+
+    /** Whether it was granted, and not released since. */
+    public function isHeld(): bool
+    {
+        return $this->isHeld;
+    }
+
+    /**
+     * Gives it back; nothing happens the second time, or if it was refused.
+     *
+     * @throws SluicegateException if Redis does not answer: then it lapses by itself
+     */
+    public function release(): void
+    {
+        if ($this->isHeld) {
+            $this->isHeld = false;
+            $this->limiter->release($this->key, $this->id);
+        }
+    }
+
+    /**
+     * Holds it for another time to live; false if it has lapsed.
+     *
+     * @throws SluicegateException if Redis does not answer
+     */
+    public function renew(): bool
+    {
+        return $this->isHeld = $this->isHeld && $this->limiter->renew($this->key, $this->id)->allowed;
+    }
+}

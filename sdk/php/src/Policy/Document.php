@@ -1,0 +1,233 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Policy;
+
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\FallbackResponse;
+use Sluicegate\OnStoreFailure;
+use Sluicegate\Overflow;
+use Sluicegate\OverflowKind;
+use Sluicegate\Rules\Carry;
+use Sluicegate\Rules\RuleSet;
+
+/**
+ * A policy as its document says it.
+ */
+final readonly class Document
+{
+    /** The longest document that is read, in bytes. */
+    public const BYTES_MAX = 8_388_608;
+
+    private const FIELDS = [
+        'name', 'rules', 'apps', 'overrides', 'carry', 'overflow', 'on_store_failure', 'on_overload', 'on_key_quota',
+        'match', 'key',
+    ];
+
+    private const ATTRIBUTES = ['remote_ip', 'path', 'method', 'host', 'user_agent', 'status'];
+
+    /**
+     * @param string $name the policy's name
+     * @param array<string, RuleSet> $overrides by the key that has rules of its own
+     * @param list<string>|null $apps the apps that may use it; null if the document does not say
+     * @param list<string> $key the attributes of a request that make its key
+     */
+    private function __construct(
+        public string $name,
+        public RuleSet $rules,
+        public array $overrides,
+        public ?array $apps,
+        public Overflow $overflow,
+        public OnStoreFailure $onStoreFailure,
+        public array $key,
+    ) {
+    }
+
+    /**
+     * The document of a JSON text.
+     *
+     * @throws InvalidRequest if it cannot be read; the message has the path of what is wrong
+     */
+    public static function parse(string $json): self
+    {
+        if (strlen($json) > self::BYTES_MAX) {
+            throw InvalidRequest::rules('the document is longer than ' . self::BYTES_MAX . ' bytes');
+        }
+        try {
+            $value = json_decode($json, false, 17, JSON_THROW_ON_ERROR);
+        } catch (\JsonException $e) {
+            throw InvalidRequest::rules(lcfirst($e->getMessage()));
+        }
+        return self::read(new Node($value, ''), $json);
+    }
+
+    /**
+     * The document of a decoded value.
+     *
+     * @param string $json the text from which it was decoded
+     */
+    public static function read(Node $node, string $json): self
+    {
+        // The only number that need not be whole: JSON takes `1e+1`, and documents do not.
+        if (preg_match('/(?<!\\\\)"cold_factor"\s*:\s*-?[0-9.]+[eE]\+/', $json)) {
+            throw $node->error('`cold_factor` has a `+`');
+        }
+        $fields = $node->fields(self::FIELDS);
+        $need = static fn (string $name): Node => $fields[$name] ?? throw $node->missing($name);
+        $name = $need('name')->name();
+        $words = ['usage', 'proportional', 'reset'];
+        $carry = isset($fields['carry']) ? $fields['carry']->word($words) : 'usage';
+        $carry = Carry::from((int) array_search($carry, $words, true));
+        $rules = RuleSet::of(RuleReader::rules($need('rules')), $carry);
+        if (isset($fields['on_overload']) && $fields['on_overload']->value !== 'refuse') {
+            $wait = $fields['on_overload']->fields(['wait']);
+            ($wait['wait'] ?? throw $fields['on_overload']->missing('wait'))->duration(10_000_000);
+        }
+        if (isset($fields['on_key_quota'])) {
+            $fields['on_key_quota']->word(['share', 'deny']);
+        }
+        if (isset($fields['match'])) {
+            self::checkMatch($fields['match']);
+        }
+        $onStoreFailure = isset($fields['on_store_failure'])
+            ? $fields['on_store_failure']->word(['local', 'allow', 'deny'])
+            : 'local';
+        return new self(
+            $name,
+            $rules,
+            isset($fields['overrides']) ? self::overrides($fields['overrides'], $carry) : [],
+            isset($fields['apps']) ? self::apps($fields['apps']) : null,
+            isset($fields['overflow']) ? self::overflow($fields['overflow']) : new Overflow(OverflowKind::Reject),
+            OnStoreFailure::from($onStoreFailure),
+            isset($fields['key']) ? self::key($fields['key']) : [],
+        );
+    }
+
+    /** @return array<string, RuleSet> */
+    private static function overrides(Node $node, Carry $carry): array
+    {
+        $overrides = [];
+        foreach ($node->items(0, 1000) as $item) {
+            $fields = $item->fields(['key', 'rules']);
+            $key = ($fields['key'] ?? throw $item->missing('key'))->text(1, 1024);
+            if (isset($overrides[$key])) {
+                throw $fields['key']->error('another override has the same key');
+            }
+            $rules = RuleReader::rules($fields['rules'] ?? throw $item->missing('rules'));
+            $overrides[$key] = RuleSet::of($rules, $carry);
+        }
+        return $overrides;
+    }
+
+    /** @return list<string> */
+    private static function apps(Node $node): array
+    {
+        $apps = [];
+        foreach ($node->items(1, 1000) as $item) {
+            $app = $item->value === '*' ? '*' : $item->name();
+            if (isset($apps[$app])) {
+                throw $item->error("`$app` is there twice");
+            }
+            $apps[$app] = $app;
+        }
+        return array_map(strval(...), array_values($apps));
+    }
+
+    private static function overflow(Node $node): Overflow
+    {
+        if (is_string($node->value)) {
+            return new Overflow(OverflowKind::from($node->word(['reject', 'shadow'])));
+        }
+        $fields = $node->fields(['queue', 'degrade', 'divert']);
+        if (count($fields) !== 1) {
+            throw $node->error('expected one of `queue`, `degrade`, `divert`');
+        }
+        $kind = OverflowKind::from((string) array_key_first($fields));
+        $at = $fields[$kind->value];
+        if ($kind === OverflowKind::Queue) {
+            $wait = $at->fields(['max_wait'])['max_wait'] ?? throw $at->missing('max_wait');
+            return new Overflow($kind, $wait->duration());
+        }
+        if ($kind === OverflowKind::Divert) {
+            $target = $at->fields(['target'])['target'] ?? throw $at->missing('target');
+            return new Overflow($kind, target: $target->plainText(1, 4096));
+        }
+        $what = $at->fields(['tag', 'response']);
+        if (count($what) !== 1) {
+            throw $at->error('expected `tag` or `response`');
+        }
+        return isset($what['tag'])
+            ? new Overflow($kind, tag: $what['tag']->name())
+            : new Overflow($kind, response: self::response($what['response']));
+    }
+
+    private static function response(Node $node): FallbackResponse
+    {
+        $fields = $node->fields(['status', 'body', 'headers']);
+        $need = static fn (string $name): Node => $fields[$name] ?? throw $node->missing($name);
+        $headers = [];
+        if (isset($fields['headers'])) {
+            $at = $fields['headers'];
+            $given = $at->value instanceof \stdClass ? get_object_vars($at->value) : throw $at->error('no object');
+            if (count($given) > 32) {
+                throw $at->error('more than 32 fields');
+            }
+            foreach ($given as $name => $value) {
+                $field = new Node($value, "$at->path.$name");
+                $lower = strtolower((new Node((string) $name, $field->path))->token());
+                if (isset($headers[$lower])) {
+                    throw $field->error("`$lower` is there twice");
+                }
+                $text = $field->plainText(1, 4096);
+                $headers[$lower] = preg_match('/[^\x20-\x7e]/', $text) ? throw $field->error('is not ASCII') : $text;
+            }
+        }
+        return new FallbackResponse($need('status')->wholeNumber(200, 599), $headers, $need('body')->text(0, 65536));
+    }
+
+    private static function checkMatch(Node $node): void
+    {
+        $fields = $node->fields(['path', 'method']);
+        if ($fields === []) {
+            throw $node->error('expected `path` or `method`');
+        }
+        if (isset($fields['path'])) {
+            $path = $fields['path']->fields(['exact', 'prefix']);
+            if (count($path) !== 1) {
+                throw $fields['path']->error('expected `exact` or `prefix`');
+            }
+            $text = current($path)->plainText(1, 4096);
+            if ($text[0] !== '/' || strpbrk($text, '?#') !== false) {
+                throw current($path)->error('is not a path');
+            }
+        }
+        $seen = [];
+        foreach (isset($fields['method']) ? $fields['method']->items(1, 40) : [] as $item) {
+            $method = $item->token();
+            if (preg_match('/[a-z]/', $method) || isset($seen[$method])) {
+                throw $item->error('is there twice, or has small letters');
+            }
+            $seen[$method] = true;
+        }
+    }
+
+    /** @return list<string> */
+    private static function key(Node $node): array
+    {
+        $key = [];
+        foreach ($node->items(1, 8) as $item) {
+            $attribute = is_string($item->value) ? $item->value : '';
+            if (str_starts_with($attribute, 'header:')) {
+                $attribute = 'header:' . strtolower((new Node(substr($attribute, 7), $item->path))->token());
+            } elseif (!in_array($attribute, self::ATTRIBUTES, true)) {
+                throw $item->error('is not an attribute');
+            }
+            if (in_array($attribute, $key, true)) {
+                throw $item->error("`$attribute` is there twice");
+            }
+            $key[] = $attribute;
+        }
+        return $key;
+    }
+}

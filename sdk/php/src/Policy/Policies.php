@@ -1,0 +1,224 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Policy;
+
+use Psr\Log\LoggerInterface;
+use Sluicegate\Clock;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Exception\UnreadablePolicy;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Redis\Keys;
+use Sluicegate\Redis\Store;
+use Sluicegate\Redis\StoreFailure;
+use Sluicegate\Redis\WhoseTime;
+
+/**
+ * Follows the policies that are published in Redis: one process of a host looks for all, every ten seconds.
+ *
+ * @phpstan-type Held array{revision: int|null, time: WhoseTime, nodes: int|null, next: int, looked: int,
+ *   earlier: bool, stamp: int}
+ */
+final class Policies
+{
+    /** The format of what is published that this package reads. */
+    private const FORMAT = '1';
+
+    private const LOOK_EVERY_US = 10_000_000;
+
+    /** How much sooner or later than that each look is, so that hosts do not look at once. */
+    private const JITTER_US = 1_000_000;
+
+    /** The most policies that a host uses; as many as servers hold. */
+    private const NAMES_MAX = 10_000;
+
+    private const NONE = [
+        'revision' => null, 'time' => WhoseTime::Server, 'nodes' => null, 'next' => 0, 'looked' => 0,
+        'earlier' => false, 'stamp' => 0,
+    ];
+
+    /** @var array<string, Policy> */
+    private array $policies = [];
+    private int $stamp = -1;
+
+    public function __construct(
+        private readonly Store $store,
+        private readonly Memory $memory,
+        private readonly Clock $clock,
+        private readonly ?LoggerInterface $logger,
+    ) {
+    }
+
+    /**
+     * The policy of a name, as it is held.
+     *
+     * @throws InvalidRequest if it is not published
+     * @throws UnreadablePolicy if it cannot be read, and no earlier version is held
+     * @throws StoreUnavailable if nothing is held, and Redis does not answer
+     */
+    public function get(string $name): Policy
+    {
+        $held = $this->held();
+        $now = $this->clock->nowUs();
+        $isDue = $now >= $held['next'] || $now < $held['looked'];
+        if ($isDue && ($held['revision'] === null || $this->memory->add('looking', 1, 2))) {
+            $this->use($name);
+            $this->look();
+            $this->memory->delete('looking');
+            $held = $this->held();
+        }
+        if ($this->stamp !== $held['stamp']) {
+            [$this->policies, $this->stamp] = [[], $held['stamp']];
+        }
+        return $this->policies[$name] ??= $this->find($name);
+    }
+
+    /** By which clock servers decide. */
+    public function whoseTime(): WhoseTime
+    {
+        return $this->held()['time'];
+    }
+
+    /** Among how many nodes servers share limits without Redis; null if they do not say it. */
+    public function nodes(): ?int
+    {
+        return $this->held()['nodes'];
+    }
+
+    /**
+     * Looks at what is published, whether it is time or not.
+     *
+     * @return bool whether Redis answered
+     */
+    public function look(): bool
+    {
+        $names = array_map(strval(...), array_keys($this->memory->get('names') ?? []));
+        $now = $this->clock->nowUs();
+        $held = $this->held();
+        $held['looked'] = $now;
+        $held['next'] = $now + self::LOOK_EVERY_US + random_int(-self::JITTER_US, self::JITTER_US);
+        $fields = ['#format', '#revision', '#clock', '#nodes', ...$names];
+        try {
+            $values = $this->store->read(Keys::POLICIES, ['HMGET', Keys::POLICIES, ...$fields]);
+        } catch (StoreFailure $e) {
+            $this->say('policies', "policies: {$e->getMessage()}; going on with those that are held");
+            $this->memory->set('policies', $held, 0);
+            return false;
+        }
+        $found = is_array($values) ? array_combine($fields, $values) : [];
+        $this->memory->set('policies', $this->after($held, $found, $names), 0);
+        return true;
+    }
+
+    /** Names a policy that this host uses. */
+    public function use(string $name): void
+    {
+        $names = $this->memory->get('names') ?? [];
+        if (!isset($names[$name]) && count($names) < self::NAMES_MAX) {
+            $this->memory->set('names', $names + [$name => true], 0);
+        }
+    }
+
+    /** @return Held */
+    private function held(): array
+    {
+        return $this->memory->get('policies') ?? self::NONE;
+    }
+
+    private function find(string $name): Policy
+    {
+        $policy = $this->memory->get("policy:$name");
+        if ($policy === null && $this->memory->add("sought:$name", 1, 1)) {
+            $this->use($name);
+            $answered = $this->look();
+            $policy = $this->memory->get("policy:$name");
+            if ($policy === null && !$answered) {
+                $this->memory->set("silent:$name", 1, 1);
+            }
+        }
+        if ($policy === null && $this->memory->get("silent:$name") !== null) {
+            throw new StoreUnavailable("Redis does not answer, and policy `$name` is not held", false);
+        }
+        return match (true) {
+            $policy instanceof Policy => $policy,
+            is_string($policy) => throw new UnreadablePolicy($name, $policy),
+            default => throw InvalidRequest::unknownPolicy($name),
+        };
+    }
+
+    /**
+     * What is held after a look.
+     *
+     * @param Held $held
+     * @param array<string, mixed> $found
+     * @param list<string> $names
+     * @return Held
+     */
+    private function after(array $held, array $found, array $names): array
+    {
+        $revision = self::decimal($found['#revision'] ?? null);
+        if ($revision === null) {
+            return $held;
+        }
+        if (($found['#format'] ?? null) !== self::FORMAT) {
+            $this->say('format', 'policies: published in an unknown format; going on with those that are held');
+            return $held;
+        }
+        $held['time'] = ($found['#clock'] ?? 'server') === 'client' ? WhoseTime::Caller : WhoseTime::Server;
+        $held['nodes'] = self::decimal($found['#nodes'] ?? null) ?: null;
+        if ($held['revision'] !== null && $revision < $held['revision'] && !$held['earlier']) {
+            // A failover loses the last writes, and servers write them again within seconds.
+            $held['earlier'] = true;
+            return $held;
+        }
+        foreach ($names as $name) {
+            $text = $found[$name] ?? null;
+            if ($revision === $held['revision'] && $this->memory->get("policy:$name") !== null) {
+                continue;
+            }
+            $this->takeOver($name, is_string($text) ? $text : null);
+        }
+        return ['revision' => $revision, 'earlier' => false, 'stamp' => $held['stamp'] + 1] + $held;
+    }
+
+    private function takeOver(string $name, ?string $text): void
+    {
+        if ($text === null) {
+            $this->memory->delete("policy:$name");
+            return;
+        }
+        $before = $this->memory->get("policy:$name");
+        $before = $before instanceof Policy ? $before : null;
+        if ($before?->textHash === hash('xxh128', $text)) {
+            return;
+        }
+        $takenOverMs = max(intdiv($this->clock->nowUs(), 1000), ($before?->takenOverMs ?? 0) + 1);
+        try {
+            $this->memory->set("policy:$name", Policy::read($name, $text, $takenOverMs), 0);
+        } catch (UnreadablePolicy $e) {
+            $this->say($name, $e->getMessage());
+            if ($before === null) {
+                $this->memory->set("policy:$name", $e->getMessage(), 0);
+            }
+        }
+    }
+
+    /** Says something at most once a minute. */
+    private function say(string $about, string $what): void
+    {
+        if ($this->logger !== null && $this->memory->add("said:$about", 1, 60)) {
+            $this->logger->warning("sluicegate: $what");
+        }
+    }
+
+    private static function decimal(mixed $text): ?int
+    {
+        if (!is_string($text) || !preg_match('/^[0-9]{1,16}$/D', $text)) {
+            return null;
+        }
+        $number = (int) $text;
+        return $number <= 9007199254740991 ? $number : null;
+    }
+}

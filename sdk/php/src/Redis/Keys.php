@@ -1,0 +1,38 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+/**
+ * Where things are in Redis.
+ */
+final class Keys
+{
+    public const POLICIES = 'sg:{policies}';
+
+    /** The state of a caller's key under a policy; an empty key is the budget that all share. */
+    public static function state(string $policy, string $key): string
+    {
+        $hash = hash('sha256', pack('P', strlen($policy)) . $policy . pack('P', strlen($key)) . $key, true);
+        return 'sg:{' . self::base64(substr($hash, 0, 16)) . '}';
+    }
+
+    /** The rules of a generation of a policy. */
+    public static function rules(string $policy, string $generation): string
+    {
+        $hash = hash('sha256', pack('P', strlen($policy)) . $policy, true);
+        return 'sg:rules:' . self::base64(substr($hash, 0, 16)) . ':' . bin2hex($generation);
+    }
+
+    /** Where the script notes that a debt was charged. */
+    public static function noted(string $stateKey, string $id): string
+    {
+        return $stateKey . ':' . self::base64($id);
+    }
+
+    private static function base64(string $bytes): string
+    {
+        return rtrim(strtr(base64_encode($bytes), '+/', '-_'), '=');
+    }
+}

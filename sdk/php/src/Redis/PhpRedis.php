@@ -1,0 +1,172 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+use LogicException;
+use Redis;
+use RedisCluster;
+use RedisException;
+
+/**
+ * Redis by the extension phpredis (5.3.7 or later). Key prefixes and serializers of the client do not matter.
+ */
+final class PhpRedis implements Runner
+{
+    private bool $connected = false;
+    private int $timeoutMs = 0;
+
+    /**
+     * @param array{string, int, string|null, array<mixed>|null, float}|null $address host, port, persistent id,
+     *   credentials, connect timeout; null for a client that somebody else connected
+     */
+    private function __construct(private readonly Redis|RedisCluster $client, private readonly ?array $address)
+    {
+    }
+
+    /**
+     * A connection that stays open between requests of a worker (`pconnect`): the choice for FPM.
+     *
+     * @param string $host a host, `tls://host`, or the path of a unix socket (with port 0)
+     * @param array<mixed>|string|null $auth a password, or a user and a password
+     * @param float $timeout seconds that connecting may take
+     */
+    public static function persistent(
+        string $host,
+        int $port = 6379,
+        array|string|null $auth = null,
+        float $timeout = 0.1,
+    ): self {
+        $auth = $auth === null ? null : (array) $auth;
+        // Connections of other credentials are other connections.
+        $id = 'sluicegate:' . hash('xxh64', serialize([$host, $port, $auth]));
+        return new self(new Redis(), [$host, $port, $id, $auth, $timeout]);
+    }
+
+    /**
+     * A connection of this object alone. Parameters as of `persistent`.
+     *
+     * @param array<mixed>|string|null $auth
+     */
+    public static function connect(
+        string $host,
+        int $port = 6379,
+        array|string|null $auth = null,
+        float $timeout = 0.1,
+    ): self {
+        return new self(new Redis(), [$host, $port, null, $auth === null ? null : (array) $auth, $timeout]);
+    }
+
+    /**
+     * A client that is connected already. Its read timeout is set for each call, and its retries are switched off.
+     * Those of a `RedisCluster` are not, so construct it with the deadline as its read timeout.
+     */
+    public static function of(Redis|RedisCluster $client): self
+    {
+        if ($client instanceof Redis) {
+            self::withoutRetries($client);
+        }
+        return new self($client, null);
+    }
+
+    public function run(string $key, array $command, int $leftUs): mixed
+    {
+        $client = $this->client;
+        try {
+            $this->prepare($leftUs);
+        } catch (RedisException $e) {
+            $this->connected = false;
+            throw new ConnectionFailure($e->getMessage(), false, $e);
+        }
+        try {
+            if ($client instanceof RedisCluster) {
+                $client->clearLastError();
+                $reply = $client->rawCommand($key, ...$command);
+            } else {
+                $client->clearLastError();
+                $reply = $client->rawCommand(...$command);
+            }
+        } catch (RedisException $e) {
+            return $this->failed($e);
+        } catch (\RedisClusterException $e) {
+            return $this->failed($e);
+        }
+        if ($reply === $client) {
+            throw new LogicException('the client of Redis is in a transaction or a pipeline');
+        }
+        if ($reply !== false) {
+            return $reply;
+        }
+        $error = $client->getLastError();
+        return $error === null ? null : new ErrorReply($error);
+    }
+
+    /**
+     * Keeps the extension from connecting anew in the middle of a reply: it would wait for the rest of it for ever.
+     */
+    private static function withoutRetries(Redis $client): void
+    {
+        if (defined('Redis::OPT_MAX_RETRIES')) {
+            $client->setOption(Redis::OPT_MAX_RETRIES, 0);
+        }
+    }
+
+    public function endpoint(): string
+    {
+        if ($this->client instanceof RedisCluster) {
+            return 'cluster';
+        }
+        return $this->address === null
+            ? "{$this->client->getHost()}:{$this->client->getPort()}/{$this->client->getDbNum()}"
+            : "{$this->address[0]}:{$this->address[1]}/0";
+    }
+
+    /** Connects, and sets how long a reply is awaited. */
+    private function prepare(int $leftUs): void
+    {
+        $client = $this->client;
+        if (!$client instanceof Redis) {
+            return;
+        }
+        if ($this->address !== null && !$this->connected) {
+            [$host, $port, $id, $auth, $timeout] = $this->address;
+            $timeout = min($timeout, max($leftUs, 1000) / 1e6);
+            $connected = $id === null
+                ? @$client->connect($host, $port, $timeout, null, 0, $timeout)
+                : @$client->pconnect($host, $port, $timeout, $id, 0, $timeout);
+            if (!$connected) {
+                throw new RedisException("cannot connect to $host:$port");
+            }
+            self::withoutRetries($client);
+            if ($auth !== null && !$client->auth($auth)) {
+                throw new RedisException('invalid credentials');
+            }
+            $this->connected = true;
+            $this->timeoutMs = 0;
+        }
+        $timeoutMs = max(intdiv($leftUs + 999, 1000), 1);
+        if ($timeoutMs !== $this->timeoutMs) {
+            $client->setOption(Redis::OPT_READ_TIMEOUT, $timeoutMs / 1000);
+            $this->timeoutMs = $timeoutMs;
+        }
+    }
+
+    /** The error that an exception stands for; throws if it was not Redis that said it. */
+    private function failed(\Exception $e): ErrorReply
+    {
+        // An error of Redis begins with a word in capitals; what the client itself says does not.
+        if (preg_match('/^-?[A-Z]{2,}( |$)/', $e->getMessage())) {
+            return new ErrorReply($e->getMessage());
+        }
+        // A late reply must never be read as that of the next command.
+        try {
+            $this->client->close();
+        } catch (\Exception) {
+            // It is closed.
+        }
+        $this->connected = false;
+        $this->timeoutMs = 0;
+        throw new ConnectionFailure($e->getMessage(), true, $e);
+    }
+}

@@ -1,0 +1,28 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+/**
+ * A connection to Redis, by whatever client. This is all that the package needs of one.
+ */
+interface Runner
+{
+    /**
+     * Sends a command once, and reads its reply.
+     *
+     * A client that sends a command again by itself, after a lost connection for instance, must not do so here. On a
+     * cluster the command goes to the node of `$key`, and redirections are followed.
+     *
+     * @param string $key the key by which a node is chosen; on a single Redis it does not matter
+     * @param non-empty-list<string|int> $command
+     * @param int $leftUs the µs after which the reply is not awaited any more
+     * @return mixed a text, an integer, null, a list of such, or an ErrorReply
+     * @throws ConnectionFailure if there is no reply
+     */
+    public function run(string $key, array $command, int $leftUs): mixed;
+
+    /** Which Redis this is, such as `10.0.0.5:6379`: what a host knows of one is not believed of another. */
+    public function endpoint(): string;
+}

@@ -1,0 +1,20 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+/**
+ * The script that decides in Redis.
+ */
+final class Script
+{
+    /** The SHA-1 of its text. The text itself is read only where a Redis does not have it. */
+    public const SHA1 = '84bc36fbb7d7eab19ccf6dee698886aa695d9578';
+
+    /** Its text, to the byte. */
+    public static function text(): string
+    {
+        return (string) file_get_contents(dirname(__DIR__, 2) . '/resources/decide.lua');
+    }
+}

@@ -1,0 +1,273 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Rules\Calendar;
+use Sluicegate\Rules\Rule;
+use Sluicegate\Rules\RuleSet;
+
+/**
+ * Has Redis decide. Nothing is ever sent twice but what Redis refused without beginning it.
+ */
+final class Store
+{
+    /** Calls of the script for one question; more means that others convert the key each time in between. */
+    private const CALLS_MAX = 8;
+
+    /** Times that a call is sent again after NOSCRIPT or TRYAGAIN, neither of which began it. */
+    private const REPEATS_MAX = 3;
+
+    /** How often rules that are in use are written again, in s. */
+    private const ANNOUNCE_EVERY_S = 600;
+
+    private const DAY_MS = 86_400_000;
+    private const GRACE_MS = 1_200_000;
+
+    private int $endsNs = 0;
+    private bool $answered = false;
+
+    /**
+     * @param int $deadlineUs for all calls of a question together
+     */
+    public function __construct(
+        private readonly Runner $runner,
+        private readonly Memory $memory,
+        private readonly int $deadlineUs,
+    ) {
+    }
+
+    /**
+     * Redis' decision.
+     *
+     * @throws StoreFailure if Redis does not decide
+     * @throws InvalidRequest if the rules do not know the verb, or cost Redis too much
+     */
+    public function ask(Question $question): Answer
+    {
+        if ($question->rules->set->isTooCostly()) {
+            throw InvalidRequest::rules('one decision could take Redis longer than 0.3 ms');
+        }
+        $this->endsNs = hrtime(true) + 1000 * $this->deadlineUs;
+        $this->answered = false;
+        $this->announce($question);
+        [$rules, $before] = [$question->rules, ''];
+        for ($call = 0; $call < self::CALLS_MAX; $call++) {
+            $reply = $this->call($question, $rules, $before);
+            if ($reply->kind !== Reply::UNKNOWN_RULES) {
+                return $this->answer($question, $rules, $reply);
+            }
+            [$rules, $before] = $this->rulesFor($question, $reply->text);
+        }
+        throw new StoreFailure(FailureKind::Contended, false, 'the rules of the key changed with every call');
+    }
+
+    /**
+     * A command beside decisions, within a deadline of its own.
+     *
+     * @param non-empty-list<string|int> $command
+     * @throws StoreFailure if Redis does not answer
+     */
+    public function read(string $key, array $command): mixed
+    {
+        $this->endsNs = hrtime(true) + 1000 * $this->deadlineUs;
+        $this->answered = false;
+        $reply = $this->run($key, $command);
+        return $reply instanceof ErrorReply ? throw StoreFailure::of($reply) : $reply;
+    }
+
+    private function announce(Question $question): void
+    {
+        $key = $question->rules->key();
+        if ($key === null) {
+            return;
+        }
+        $last = $this->memory->get("announced:$key");
+        $since = $last === null ? -1 : $question->nowUs - $last;
+        if ($since >= 0 && $since < 1_000_000 * self::ANNOUNCE_EVERY_S) {
+            return;
+        }
+        $this->memory->set("announced:$key", $question->nowUs, self::ANNOUNCE_EVERY_S);
+        $set = $question->rules->set;
+        $life = $set->lifeMs + self::GRACE_MS + ($question->time === WhoseTime::Server ? 0 : self::DAY_MS);
+        try {
+            $reply = $this->run($key, ['SET', $key, $set->bytes, 'PX', min($life, RuleSet::LIFE_MAX_MS)]);
+            if ($reply instanceof ErrorReply) {
+                throw StoreFailure::of($reply);
+            }
+        } catch (StoreFailure $failure) {
+            $this->memory->delete("announced:$key");
+            // The rules are not the key's state: whatever happened to them, nothing was charged.
+            $kind = $failure->kind === FailureKind::ThisKey ? FailureKind::ThisKey : FailureKind::NoAnswer;
+            throw new StoreFailure($kind, false, $failure->getMessage(), $failure);
+        }
+    }
+
+    private function call(Question $question, SealedRules $rules, string $before): Reply
+    {
+        $windows = $this->windows($question, $rules->set);
+        $count = count($rules->set->rules);
+        $withDebt = $question->debtId !== '';
+        if ($withDebt) {
+            // Where others' rules decide, each of them is charged the most that any rule owes.
+            $debts = $rules->set === $question->rules->set
+                ? $question->debts
+                : array_fill(0, $count, max($question->debts));
+            $request = Request::withDebt($debts, $question->ask, $question->time, $question->nowUs, $windows, $before);
+            $keys = [2, $question->key, Keys::noted($question->key, $question->debtId)];
+        } else {
+            $request = Request::encode($question->ask, $question->time, $question->nowUs, $windows, $before);
+            $keys = [1, $question->key];
+        }
+        $bytes = $this->evaluate($question->key, [...$keys, $rules->blob, $request]);
+        $isSupported = $rules->set->kernel()->supports($question->ask->verb);
+        $reply = is_string($bytes) ? Reply::decode($bytes, $count, $withDebt, $isSupported) : null;
+        if ($reply === null) {
+            $kind = is_string($bytes) ? FailureKind::ThisKey : FailureKind::NoAnswer;
+            throw new StoreFailure($kind, !is_string($bytes), 'not a reply of the script');
+        }
+        return $reply;
+    }
+
+    /** @param list<string|int> $arguments */
+    private function evaluate(string $key, array $arguments): mixed
+    {
+        for ($repeat = 0;; $repeat++) {
+            $reply = $this->run($key, ['EVALSHA', Script::SHA1, ...$arguments]);
+            if (!$reply instanceof ErrorReply) {
+                return $reply;
+            }
+            $code = $repeat < self::REPEATS_MAX ? $reply->code() : '';
+            if ($code === 'NOSCRIPT') {
+                $this->run($key, ['SCRIPT', 'LOAD', Script::text()]);
+            } elseif ($code === 'TRYAGAIN') {
+                usleep(1000);
+            } else {
+                throw StoreFailure::of($reply);
+            }
+        }
+    }
+
+    private function answer(Question $question, SealedRules $rules, Reply $reply): Answer
+    {
+        if ($reply->kind === Reply::UNSUPPORTED) {
+            throw InvalidRequest::unsupportedVerb(
+                $question->ask->verb->text(),
+                $question->rules->policy ?? 'limit',
+            );
+        }
+        if ($reply->outcome === null) {
+            throw new StoreFailure(FailureKind::ThisKey, false, "malformed $reply->text");
+        }
+        $own = $question->rules->set;
+        $place = $reply->outcome->place;
+        $limit = $rules->set->rules[$place]->limit;
+        if ($rules->set === $own) {
+            return new Answer($reply->outcome, $place, $limit, $reply->charged);
+        }
+        $nameHash = $rules->set->rules[$place]->nameHash;
+        $named = array_search($nameHash, array_column($own->rules, 'nameHash'), true);
+        // Each rule has paid the least that one of those that decided was charged.
+        $charged = $reply->charged === [] ? [] : array_fill(0, count($own->rules), min($reply->charged));
+        return new Answer($reply->outcome, $named === false ? null : $named, $limit, $charged);
+    }
+
+    /**
+     * With which rules to call next, given how the state begins.
+     *
+     * @return array{SealedRules, string} the rules to decide by, and what a request says of those before
+     */
+    private function rulesFor(Question $question, string $state): array
+    {
+        $own = $question->rules;
+        if ($own->policy === null) {
+            $wrote = SealedRules::atBeginOf($state);
+            return [$own, $wrote === null ? "\2" : "\1" . $wrote->blob];
+        }
+        $head = substr($state, 0, 11);
+        $wrote = strlen($head) === 11 ? $this->find($question, $own->policy, $head) : null;
+        if ($wrote === null) {
+            return [$own, "\2"];
+        }
+        return self::isLater($head, $own->head) ? [$wrote, ''] : [$own, "\1" . $wrote->blob];
+    }
+
+    /** The rules of a generation, among those that this process has used, or at their key. */
+    private function find(Question $question, string $policy, string $head): ?SealedRules
+    {
+        $generation = substr($head, 0, 6);
+        $key = Keys::rules($policy, $generation);
+        $bytes = $this->memory->get("rules:$key");
+        if (!is_string($bytes)) {
+            $bytes = $this->run($question->key, ['GET', $key]);
+            if ($bytes instanceof ErrorReply) {
+                throw StoreFailure::of($bytes);
+            }
+            if (is_string($bytes)) {
+                $this->memory->set("rules:$key", $bytes, self::ANNOUNCE_EVERY_S);
+            }
+        }
+        $set = is_string($bytes) ? RuleSet::read($bytes) : null;
+        if ($set === null || $set->generation() !== $generation) {
+            return null;
+        }
+        return SealedRules::underHead($policy, $set, $head);
+    }
+
+    private static function isLater(string $head, string $own): bool
+    {
+        $instant = strrev(substr($head, 6, 5)) <=> strrev(substr($own, 6, 5));
+        return ($instant ?: strcmp(substr($head, 0, 6), substr($own, 0, 6))) > 0;
+    }
+
+    /**
+     * The calendar windows around now; later rules take those of the asker's rules with the same unit and zone.
+     *
+     * @return list<array{int, int}|null>
+     */
+    private function windows(Question $question, RuleSet $set): array
+    {
+        $own = $question->rules->set;
+        if ($set === $own) {
+            return $set->windowsAround($question->nowUs);
+        }
+        return array_map(static function (Rule $rule) use ($own, $question): ?array {
+            if (!($rule->flags & Rule::HAS_CALENDAR)) {
+                return null;
+            }
+            foreach ($own->rules as $known) {
+                $same = array_slice($known->numbers, 3) === array_slice($rule->numbers, 3);
+                if ($known->calendar instanceof Calendar && $same) {
+                    return $known->calendar->windowAround($question->nowUs);
+                }
+            }
+            throw new StoreFailure(FailureKind::ThisKey, false, 'later rules have another calendar');
+        }, $set->rules);
+    }
+
+    /** @param non-empty-list<string|int> $command */
+    private function run(string $key, array $command): mixed
+    {
+        $leftUs = intdiv($this->endsNs - hrtime(true), 1000);
+        if ($leftUs <= 0) {
+            throw new StoreFailure($this->silenceIs(), false, 'the deadline has passed');
+        }
+        try {
+            $reply = $this->runner->run($key, $command, $leftUs);
+        } catch (ConnectionFailure $e) {
+            throw new StoreFailure($this->silenceIs(), $e->sent, $e->getMessage(), $e);
+        }
+        $this->answered = true;
+        return $reply;
+    }
+
+    /** What it is that a call has no answer: contended, if Redis answered another call of the question. */
+    private function silenceIs(): FailureKind
+    {
+        $passed = hrtime(true) >= $this->endsNs - 1_000_000;
+        return $this->answered && $passed ? FailureKind::Contended : FailureKind::NoAnswer;
+    }
+}

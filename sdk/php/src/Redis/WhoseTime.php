@@ -1,0 +1,15 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+/**
+ * By which clock the script decides. The value is its code in a request.
+ */
+enum WhoseTime: int
+{
+    case Server = 0;
+    case Given = 1;
+    case Caller = 2;
+}

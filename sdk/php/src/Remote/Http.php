@@ -1,0 +1,129 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Remote;
+
+use Sluicegate\Exception\StoreUnavailable;
+
+/**
+ * Sends JSON to a server, once. With the extension curl connections stay open.
+ */
+final class Http
+{
+    /** Errors of curl before anything is sent: no proxy, no host, no connection, no TLS. */
+    private const NOT_SENT = [5, 6, 7, 35, 58, 60, 77];
+
+    private readonly string $base;
+    private readonly ?string $socket;
+    private ?\CurlHandle $curl = null;
+
+    /**
+     * @param string $url `http://…`, `https://…`, or `http+unix:/PATH`
+     * @param int $timeoutMs for the connection and the answer together
+     */
+    public function __construct(
+        string $url,
+        private readonly ?string $token,
+        private readonly int $timeoutMs,
+    ) {
+        $this->socket = str_starts_with($url, 'http+unix:') ? substr($url, 10) : null;
+        $this->base = $this->socket === null ? rtrim($url, '/') : 'http://localhost';
+    }
+
+    /**
+     * The answer to a request.
+     *
+     * @return array{int, array<string, string>, string} status, header fields in small letters, body
+     * @throws StoreUnavailable if there is none
+     */
+    public function post(string $path, string $json): array
+    {
+        $headers = ['Content-Type: application/json', 'Accept: application/json', 'User-Agent: sluicegate-php/0.1'];
+        if ($this->token !== null) {
+            $headers[] = "Authorization: Bearer $this->token";
+        }
+        return function_exists('curl_init')
+            ? $this->byCurl($path, $json, $headers)
+            : $this->byStream($path, $json, $headers);
+    }
+
+    /**
+     * @param list<string> $headers
+     * @return array{int, array<string, string>, string}
+     */
+    private function byCurl(string $path, string $json, array $headers): array
+    {
+        $fields = [];
+        $sent = 0;
+        $curl = $this->curl ??= curl_init() ?: throw new \RuntimeException('curl');
+        $options = [
+            CURLOPT_URL => $this->base . $path,
+            CURLOPT_UPLOAD => true,
+            CURLOPT_CUSTOMREQUEST => 'POST',
+            CURLOPT_INFILESIZE => strlen($json),
+            // A body that cannot be rewound keeps curl from sending the request again on a new connection.
+            CURLOPT_READFUNCTION => static function ($handle, $file, int $length) use ($json, &$sent): string {
+                $part = substr($json, $sent, $length);
+                $sent += strlen($part);
+                return $part;
+            },
+            CURLOPT_HTTPHEADER => [...$headers, 'Expect:'],
+            CURLOPT_RETURNTRANSFER => true,
+            CURLOPT_TIMEOUT_MS => $this->timeoutMs,
+            CURLOPT_NOSIGNAL => true,
+            CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
+            CURLOPT_HEADERFUNCTION => static function ($handle, string $line) use (&$fields): int {
+                self::field($fields, $line);
+                return strlen($line);
+            },
+        ];
+        if ($this->socket !== null) {
+            $options[CURLOPT_UNIX_SOCKET_PATH] = $this->socket;
+        }
+        curl_setopt_array($curl, $options);
+        $body = curl_exec($curl);
+        if (!is_string($body)) {
+            $error = curl_errno($curl);
+            $message = curl_error($curl) ?: "curl error $error";
+            $this->curl = null;
+            throw new StoreUnavailable($message, !in_array($error, self::NOT_SENT, true));
+        }
+        return [(int) curl_getinfo($curl, CURLINFO_RESPONSE_CODE), $fields, $body];
+    }
+
+    /**
+     * @param list<string> $headers
+     * @return array{int, array<string, string>, string}
+     */
+    private function byStream(string $path, string $json, array $headers): array
+    {
+        if ($this->socket !== null) {
+            throw new StoreUnavailable('http+unix: needs the extension curl', false);
+        }
+        $context = stream_context_create(['http' => [
+            'method' => 'POST', 'header' => [...$headers, 'Connection: close'], 'content' => $json,
+            'timeout' => $this->timeoutMs / 1000, 'ignore_errors' => true, 'follow_location' => 0,
+        ]]);
+        $body = @file_get_contents($this->base . $path, false, $context);
+        $lines = $http_response_header ?? [];
+        if ($body === false || !preg_match('~^HTTP/\S+ (\d{3})~', $lines[0] ?? '', $found)) {
+            $message = error_get_last()['message'] ?? 'no answer';
+            throw new StoreUnavailable($message, !str_contains($message, 'Connection refused'));
+        }
+        $fields = [];
+        foreach ($lines as $line) {
+            self::field($fields, $line);
+        }
+        return [(int) $found[1], $fields, $body];
+    }
+
+    /** @param array<string, string> $fields */
+    private static function field(array &$fields, string $line): void
+    {
+        $parts = explode(':', $line, 2);
+        if (isset($parts[1])) {
+            $fields[strtolower($parts[0])] = trim($parts[1]);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Remote;
+
+use Sluicegate\Decider;
+use Sluicegate\Decision;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\ServerProblem;
+use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\FallbackResponse;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Limit;
+use Sluicegate\Mode;
+use Sluicegate\Overflow;
+use Sluicegate\OverflowKind;
+use Sluicegate\Redis\ConnectionFailure;
+use Sluicegate\Redis\ErrorReply;
+use Sluicegate\Redis\Runner;
+use Sluicegate\Verb;
+
+/**
+ * Asks a server by the protocol of Redis: the shortest way to one on the same host.
+ */
+final class RespDecider implements Decider
+{
+    private const MAX_WAIT_MS = 9_007_199_254_740;
+
+    public function __construct(
+        private readonly Runner $runner,
+        private readonly string $app,
+        private readonly int $timeoutMs,
+    ) {
+    }
+
+    public function decide(
+        string $policy,
+        ?Limit $limit,
+        Verb $verb,
+        string $key,
+        int $cost,
+        ?int $maxWaitUs,
+        string $id,
+    ): Decision {
+        if ($limit !== null) {
+            throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
+        }
+        if ($verb === Verb::AtMost) {
+            throw new ServerProblem(0, 'op: `at_most` is not available over RESP; ask over HTTP');
+        }
+        $name = $verb === Verb::Reserve ? 'CHECK' : strtoupper($verb->text());
+        $command = ["SG.$name", $policy, $key, ...($id === '' ? [] : [$id])];
+        if (!in_array($verb, [Verb::Reset, Verb::Release, Verb::Renew], true)) {
+            array_push($command, 'COST', $cost);
+        }
+        if ($this->app !== '') {
+            array_push($command, 'APP', $this->app);
+        }
+        if ($verb === Verb::Reserve) {
+            $waitMs = min(intdiv($maxWaitUs ?? Ask::MAX_WAIT_US, 1000), self::MAX_WAIT_MS);
+            array_push($command, 'MAXWAIT', $waitMs);
+        }
+        try {
+            $reply = $this->runner->run('', $command, 1000 * $this->timeoutMs);
+        } catch (ConnectionFailure $e) {
+            throw new StoreUnavailable($e->getMessage(), $e->sent, $e);
+        }
+        if ($reply instanceof ErrorReply) {
+            throw self::error($policy, $verb, $reply);
+        }
+        if (!is_array($reply) || count($reply) < 8) {
+            throw new ServerProblem(0, 'the reply is no decision');
+        }
+        if ($reply[0] === 0) {
+            // Or it is not available to this app: this protocol does not tell the two apart.
+            throw InvalidRequest::unknownPolicy($policy);
+        }
+        return self::decision($policy, $verb, $cost, $reply);
+    }
+
+    public function keyOf(string $policy): ?array
+    {
+        return null;
+    }
+
+    public function close(float $seconds): void
+    {
+    }
+
+    /** @param list<mixed> $reply */
+    private static function decision(string $policy, Verb $verb, int $cost, array $reply): Decision
+    {
+        [$code, $limit, $remaining, $retryMs, $resetMs, $waitMs, $rule, $mode] = $reply;
+        $kind = is_string($reply[8] ?? null) ? OverflowKind::tryFrom($reply[8]) : null;
+        $what = $reply[9] ?? null;
+        $status = $reply[10] ?? null;
+        $overflow = $kind === null ? null : new Overflow(
+            $kind,
+            tag: $kind === OverflowKind::Degrade && $status === null ? $what : null,
+            response: $status === null ? null : new FallbackResponse($status, [], (string) $what),
+            target: $kind === OverflowKind::Divert ? $what : null,
+        );
+        $granted = $code === 1 && $kind === null && $verb !== Verb::Reset ? $cost : 0;
+        return new Decision(
+            $code === 1,
+            $granted,
+            1000 * $waitMs,
+            $limit,
+            $remaining,
+            $retryMs < 0 ? null : 1000 * $retryMs,
+            1000 * $resetMs,
+            $policy,
+            (string) $rule,
+            Mode::tryFrom((string) $mode) ?? Mode::Store,
+            $overflow,
+        );
+    }
+
+    private static function error(
+        string $policy,
+        Verb $verb,
+        ErrorReply $reply,
+    ): InvalidRequest|StoreUnavailable|ServerProblem {
+        $text = (string) preg_replace('/^-?ERR /', '', $reply->message);
+        return match (true) {
+            str_starts_with($text, 'op: ') => InvalidRequest::unsupportedVerb($verb->text(), $policy),
+            str_starts_with($text, 'store: ') => new StoreUnavailable(substr($text, 7), str_contains($text, 'perhaps')),
+            default => new ServerProblem(0, $text),
+        };
+    }
+}

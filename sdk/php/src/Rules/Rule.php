@@ -1,0 +1,100 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Rules;
+
+use Sluicegate\Kernel\Algorithm;
+use Sluicegate\Kernel\Concurrency;
+use Sluicegate\Kernel\FixedWindow;
+use Sluicegate\Kernel\Flow;
+use Sluicegate\Kernel\LeakyBucket;
+use Sluicegate\Kernel\SlidingCounter;
+use Sluicegate\Kernel\SlidingLog;
+use Sluicegate\Kernel\SlidingWindow;
+use Sluicegate\Kernel\SmoothBursty;
+use Sluicegate\Kernel\SmoothWarmup;
+use Sluicegate\Kernel\TokenBucket;
+
+/**
+ * One rule as the script gets it: a code, flags and numbers. And what answers need beside them.
+ */
+final readonly class Rule
+{
+    /** A full budget is the same as a new key. */
+    public const FULL_IS_FRESH = 1;
+    /** It hands out permits by name. */
+    public const HOLDS_PERMITS = 2;
+    /** Its window comes with the request. */
+    public const HAS_CALENDAR = 4;
+
+    /**
+     * @param int $code of the algorithm, 1 to 9
+     * @param int $flags a sum of the constants above
+     * @param string $nameHash the first 8 bytes of the SHA-256 of its name
+     * @param list<float> $numbers
+     * @param string $name empty if only the hash is known
+     * @param int $limit the largest cost that passes at once, as answers report it
+     * @param int|null $windowUs the time that header fields report for it; null: none
+     */
+    public function __construct(
+        public int $code,
+        public int $flags,
+        public string $nameHash,
+        public array $numbers,
+        public string $name,
+        public int $limit,
+        public ?int $windowUs,
+        public ?Calendar $calendar,
+    ) {
+    }
+
+    /** The rule's arithmetic in this process. */
+    public function algorithm(): Algorithm
+    {
+        $n = $this->numbers;
+        $int = static fn (int $place): int => (int) $n[$place];
+        return match ($this->code) {
+            1 => new TokenBucket(
+                new Flow($int(0), $int(1), $int(2), $int(3), $n[6] === 1.0),
+                $int(4),
+                $int(5),
+            ),
+            2 => new SmoothBursty($n[0], $n[1], $n[2]),
+            3 => new SmoothWarmup($n[0], $n[1], $n[2], $n[3], $n[4]),
+            4 => new LeakyBucket(
+                new Flow($int(0), $int(1), $int(2), $int(3), false),
+                $int(4),
+                $n[5] === 1.0,
+                $int(7),
+            ),
+            5 => new FixedWindow($int(0), $int(1), $int(2), [$int(3), $int(4)]),
+            6 => new SlidingWindow($int(0), $int(1), $int(2), $int(3)),
+            7 => new SlidingCounter($int(0), $int(1), $int(2), $int(3)),
+            8 => new SlidingLog($int(0), $int(1)),
+            default => new Concurrency($int(0), $int(1)),
+        };
+    }
+
+    /** What header fields say of it, such as `"tokens";q=1000;w=86400`: a time only in whole seconds. */
+    public function quota(): string
+    {
+        $quota = "\"$this->name\";q=$this->limit";
+        if ($this->flags & self::HOLDS_PERMITS) {
+            return $quota . ';qu="concurrent-requests"';
+        }
+        $hasTime = $this->windowUs !== null && $this->windowUs % 1_000_000 === 0;
+        return $hasTime ? $quota . ';w=' . intdiv($this->windowUs, 1_000_000) : $quota;
+    }
+
+    /** ns of Redis that one decision by this rule costs at most, beside the call. */
+    public function costNs(): int
+    {
+        return 5000 + match ($this->code) {
+            6 => 285 * (int) $this->numbers[3],
+            8 => 114 * (int) $this->numbers[0],
+            9 => 285 * (int) $this->numbers[0],
+            default => 0,
+        };
+    }
+}

@@ -1,0 +1,45 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate;
+
+/**
+ * What is asked of a budget. The value is its code in a request to the script.
+ */
+enum Verb: int
+{
+    case Check = 1;
+    case Reserve = 2;
+    case AtMost = 3;
+    case Peek = 4;
+    case Refund = 5;
+    case Reset = 6;
+    case Acquire = 7;
+    case Release = 8;
+    case Renew = 9;
+
+    /** Its name in messages and on wires, such as `at_most`. */
+    public function text(): string
+    {
+        return match ($this) {
+            self::AtMost => 'at_most',
+            default => strtolower($this->name),
+        };
+    }
+
+    /** Whether it names a permit. */
+    public function namesPermit(): bool
+    {
+        return $this->value >= self::Acquire->value;
+    }
+
+    /** Whether only the store can answer it: what it gives back or holds is nowhere else. */
+    public function isForStoreOnly(): bool
+    {
+        return match ($this) {
+            self::Refund, self::Reset, self::Release, self::Renew => true,
+            default => false,
+        };
+    }
+}

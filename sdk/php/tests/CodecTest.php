@@ -1,0 +1,79 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Policy\Document;
+use Sluicegate\Redis\Keys;
+use Sluicegate\Redis\Reply;
+use Sluicegate\Redis\Request;
+use Sluicegate\Redis\SealedRules;
+use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Rules\Fnv;
+use Sluicegate\Verb;
+
+final class CodecTest extends TestCase
+{
+    /** The example of redis-protocol.md. */
+    public function testTheExampleOfTheProtocolIsEqualToTheByte(): void
+    {
+        $document = Document::parse(
+            '{"name":"orders","rules":[{"name":"minute","fixed_window":{"limit":10,"window":"1m"}}]}'
+        );
+        $rules = SealedRules::ofPolicy('orders', $document->rules, 1_767_225_600_000 + 60_000);
+        self::assertSame('sg:{WYSeHag-hqRckSRns0jV-w}', Keys::state('orders', 'alice'));
+        self::assertSame(
+            '060b0002000105050128cdd20eaf134a050000000000002440000000000000000000000000389c8c4100000000000000000000'
+            . '0000000000009e5667e13a8860ea000000',
+            bin2hex($rules->blob),
+        );
+        self::assertSame('sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88', $rules->key());
+        $ask = new Ask(Verb::Check);
+        self::assertSame('010001000000', bin2hex(Request::encode($ask, WhoseTime::Server, 0, [null])));
+    }
+
+    public function testKeysAreThoseOfThePage(): void
+    {
+        self::assertSame('sg:{z2q2E-OUI5H4jtaYVX4WgA}', Keys::state('a', 'b'));
+    }
+
+    /** The published values of the 128-bit FNV-1a hash. */
+    public function testIdsAreBigEndianHashes(): void
+    {
+        self::assertSame('6c62272e07bb014262b821756295c58d', bin2hex(Fnv::hash128('')));
+        self::assertSame('d228cb696f1a8caf78912b704e4a8964', bin2hex(Fnv::hash128('a')));
+        self::assertSame('343e1662793c64bf6f0d3597ba446f18', bin2hex(Fnv::hash128('foobar')));
+    }
+
+    public function testLimitsOfCallersComeBackFromTheirStates(): void
+    {
+        $rules = '[{"name":"a","token_bucket":{"rate":"7/3s","burst":11,"initial":3}},'
+            . '{"name":"b","smooth_bursty":{"rate":"1/3s"}},'
+            . '{"name":"c","fixed_window":{"limit":4294967296,"window":"1d"}}]';
+        foreach ([$rules, '[{"name":"limit","token_bucket":{"rate":"10/s"}}]'] as $text) {
+            $set = Document::parse('{"name":"x","rules":' . $text . '}')->rules;
+            $sealed = SealedRules::ofCaller($set);
+            $read = SealedRules::atBeginOf($sealed->head . 'a state');
+            self::assertSame(bin2hex($sealed->blob), bin2hex($read->blob ?? ''));
+        }
+    }
+
+    public function testRepliesOfAnotherLengthAreNone(): void
+    {
+        $reply = "\1\0" . pack('V', 1) . str_repeat("\0", 21);
+        self::assertNotNull(Reply::decode($reply, 1));
+        self::assertNull(Reply::decode($reply . 'x', 1));
+        self::assertNull(Reply::decode(substr($reply, 1), 1));
+        self::assertNull(Reply::decode("\1\1" . substr($reply, 2), 1));
+        self::assertNull(Reply::decode('', 1));
+        self::assertNull(Reply::decode("\2x", 1, isSupported: false));
+        self::assertNull(Reply::decode("\2", 1));
+        self::assertNull(Reply::decode("\7", 1));
+        $never = Reply::decode("\0\0" . pack('V', 0) . str_repeat("\xff", 7) . str_repeat("\0", 14), 1);
+        self::assertNull($never?->outcome?->retryAfterUs);
+        self::assertSame([5], Reply::decode($reply . pack('V', 5), 1, true)?->charged);
+    }
+}

@@ -1,0 +1,466 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Predis\Client;
+use Sluicegate\Exception\LimitExceeded;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Exception\UnreadablePolicy;
+use Sluicegate\Gate;
+use Sluicegate\Limit;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\Mode;
+use Sluicegate\OnStoreFailure;
+use Sluicegate\OverflowKind;
+use Sluicegate\Redis\Keys;
+use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Redis\Predis;
+use Sluicegate\Redis\Runner;
+use Sluicegate\Tests\Support\Proxy;
+use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\RedisServer;
+
+final class DirectTest extends TestCase
+{
+    private RedisServer $redis;
+
+    protected function setUp(): void
+    {
+        $this->redis = RedisServer::shared();
+    }
+
+    private function gate(?Memory $memory = null, string $app = '', ?int $port = null): Gate
+    {
+        return Gate::direct(
+            PhpRedis::connect('127.0.0.1', $port ?? $this->redis->port),
+            app: $app,
+            memory: $memory ?? new ProcessMemory(),
+        );
+    }
+
+    /** @param array<string, mixed> ...$policies */
+    private function publish(int $revision, array ...$policies): void
+    {
+        Published::in($this->redis->client(), $revision, ...$policies);
+    }
+
+    private const ORDERS = ['name' => 'orders', 'rules' => [['name' => 'minute', 'sliding_log' => [
+        'limit' => 3, 'window' => '1h',
+    ]]]];
+
+    public function testAPolicyIsFoundAndDecided(): void
+    {
+        $this->publish(1, self::ORDERS);
+        $orders = $this->gate()->policy('orders');
+        $first = $orders->check('alice');
+        self::assertTrue($first->allowed);
+        self::assertSame([1, 3, 2, 0], [$first->granted, $first->limit, $first->remaining, $first->retryAfterUs]);
+        self::assertSame(['orders', 'minute', Mode::Store], [$first->policy, $first->rule, $first->mode]);
+        self::assertSame('"minute";q=3;w=3600', $first->quotas);
+        self::assertSame(2, $orders->atMost('alice', 5)->granted);
+        $refused = $orders->check('alice');
+        self::assertFalse($refused->allowed);
+        self::assertGreaterThan(3_599_000_000, $refused->retryAfterUs);
+        self::assertSame(Mode::Remembered, $orders->check('alice')->mode);
+        self::assertSame(Mode::Store, $orders->peek('alice')->mode);
+        self::assertSame(1, $orders->refund('alice')->granted);
+        self::assertTrue($orders->check('alice')->allowed);
+        $orders->reset('alice');
+        self::assertSame(2, $orders->check('alice')->remaining);
+        self::assertSame(2, $orders->check(null)->remaining);
+        $orders->ensure('alice', 2);
+        $this->expectException(LimitExceeded::class);
+        $orders->ensure('alice');
+    }
+
+    public function testPredisDecidesTheSameBudget(): void
+    {
+        if (!class_exists(Client::class)) {
+            @include_once 'Predis/autoload.php';
+        }
+        $this->publish(1, self::ORDERS);
+        $this->gate()->policy('orders')->check('p');
+        $client = new Client(['host' => '127.0.0.1', 'port' => $this->redis->port]);
+        $gate = Gate::direct(new Predis($client), memory: new ProcessMemory());
+        self::assertSame(1, $gate->policy('orders')->check('p')->remaining);
+    }
+
+    public function testWhatIsKnownOfOneRedisIsNotBelievedOfAnother(): void
+    {
+        $port = $this->redis->port;
+        $own = new \Redis();
+        $own->connect('127.0.0.1', $port);
+        $own->select(3);
+        self::assertSame("127.0.0.1:$port/0", PhpRedis::persistent('127.0.0.1', $port)->endpoint());
+        self::assertSame("127.0.0.1:$port/3", PhpRedis::of($own)->endpoint());
+        $client = new Client(['host' => '127.0.0.1', 'port' => $port, 'database' => 3]);
+        self::assertSame("127.0.0.1:$port/3", (new Predis($client))->endpoint());
+    }
+
+    public function testAScriptThatIsGoneIsLoadedAgain(): void
+    {
+        $this->publish(1, self::ORDERS);
+        $orders = $this->gate()->policy('orders');
+        $this->redis->client()->script('flush');
+        self::assertSame(2, $orders->check('a')->remaining);
+        $this->redis->client()->script('flush');
+        self::assertSame(1, $orders->check('a')->remaining);
+    }
+
+    public function testRulesAreAnnouncedAndLaterRulesDecide(): void
+    {
+        $this->publish(1, self::ORDERS);
+        $early = $this->gate()->policy('orders');
+        $early->check('a');
+        self::assertCount(1, $this->redis->client()->keys('sg:rules:*'));
+        $changed = self::ORDERS;
+        $changed['rules'][0]['sliding_log']['limit'] = 5;
+        usleep(2000);
+        $this->publish(2, $changed);
+        $late = $this->gate()->policy('orders');
+        self::assertSame([5, 3], [$late->check('a')->limit, $late->peek('a')->remaining]);
+        // A program that has not heard of the change decides by the later version, too.
+        $decision = $early->check('a');
+        self::assertSame([5, 2, 'minute'], [$decision->limit, $decision->remaining, $decision->rule]);
+        self::assertSame(2, $late->peek('a')->remaining);
+    }
+
+    public function testOverridesAppsAndShadowHold(): void
+    {
+        $own = ['#app' => 'shop', 'apps' => ['shop', 'web', '*'], 'overrides' => [
+            ['key' => '203.0.113.7', 'rules' => [['fixed_window' => ['limit' => 9, 'window' => '1h']]]],
+        ]] + self::ORDERS;
+        $shadow = ['name' => 'seen', '#state' => 'shadow', 'rules' => [['sliding_log' => [
+            'limit' => 1, 'window' => '1h',
+        ]]]];
+        $closed = ['name' => 'closed', 'apps' => ['shop']] + self::ORDERS;
+        $this->publish(1, $own, $shadow, $closed);
+        $gate = $this->gate(app: 'web');
+        self::assertSame(9, $gate->policy('orders')->check('203.0.113.7')->limit);
+        self::assertSame(3, $gate->policy('orders')->check('203.0.113.8')->limit);
+        $gate->policy('seen')->check('a');
+        $over = $gate->policy('seen')->check('a');
+        self::assertSame([true, 0, OverflowKind::Shadow], [$over->allowed, $over->granted, $over->overflow?->kind]);
+        $this->assertError('policy_not_available', fn () => $gate->policy('closed')->check('a'));
+        $this->assertError('app_missing', fn () => $this->gate()->policy('closed')->check('a'));
+        $this->assertError('unknown_policy', fn () => $gate->policy('none')->check('a'));
+        self::assertSame(0, $gate->policy('orders')->refund('b')->granted);
+        $this->assertError('policy_not_available', fn () => $this->gate(app: 'x')->policy('orders')->refund('b'));
+    }
+
+    public function testWhatMakesNoSenseIsAnError(): void
+    {
+        $this->publish(1, self::ORDERS);
+        $orders = $this->gate()->policy('orders');
+        $this->assertError('key_empty', fn () => $orders->check(''));
+        $this->assertError('key_length', fn () => $orders->check(str_repeat('k', 1025)));
+        $this->assertError('cost_range', fn () => $orders->check('a', 0));
+        $this->assertError('cost_range', fn () => $orders->check('a', 2147483649));
+        $this->assertError('max_wait_range', fn () => $orders->reserve('a', 1, -1));
+        $this->assertError('unsupported_verb', fn () => $orders->acquire('a'));
+        $this->assertError('id_length', fn () => $orders->acquire('a', 1, ''));
+        $this->assertError('rules', fn () => Limit::tokenBucket('10'));
+        $this->assertError('app_name', fn () => $this->gate(app: 'A'));
+        $runner = PhpRedis::connect('127.0.0.1', $this->redis->port);
+        $this->assertError('nodes_range', fn () => Gate::direct($runner, nodes: 0));
+        $this->assertError('deadline_range', fn () => Gate::direct($runner, deadlineMs: 0));
+    }
+
+    public function testDegradeDivertAndQueue(): void
+    {
+        $rules = [['token_bucket' => ['rate' => '20/s', 'burst' => 1]]];
+        $this->publish(
+            1,
+            ['name' => 'a', 'rules' => $rules, 'overflow' => ['degrade' => ['tag' => 'cached']]],
+            ['name' => 'b', 'rules' => $rules, 'overflow' => ['divert' => ['target' => 'https://b']]],
+            ['name' => 'c', 'rules' => $rules, 'overflow' => ['queue' => ['max_wait' => '80ms']]],
+            ['name' => 'd', 'rules' => $rules, 'overflow' => ['degrade' => ['response' => [
+                'status' => 203, 'body' => 'old', 'headers' => ['X-A' => 'b'],
+            ]]]],
+        );
+        $gate = $this->gate();
+        foreach (['a', 'b', 'd'] as $name) {
+            $gate->policy($name)->check('k');
+        }
+        self::assertSame('cached', $gate->policy('a')->check('k')->overflow?->tag);
+        self::assertSame('https://b', $gate->policy('b')->check('k')->overflow?->target);
+        $response = $gate->policy('d')->check('k')->overflow?->response;
+        self::assertSame([203, 'old', ['x-a' => 'b']], [$response?->status, $response?->body, $response?->headers]);
+        $queue = $gate->policy('c');
+        self::assertSame(0, $queue->check('k')->heldUs);
+        $begin = microtime(true);
+        $held = $queue->check('k');
+        self::assertTrue($held->allowed);
+        self::assertGreaterThan(30_000, $held->heldUs);
+        self::assertGreaterThan(0.03, microtime(true) - $begin);
+        self::assertFalse($queue->check('k', 2)->allowed);
+    }
+
+    public function testPermitsAreHeldAndGivenBack(): void
+    {
+        $this->publish(1, ['name' => 'jobs', 'rules' => [['concurrency' => ['limit' => 2, 'ttl' => '1m']]]]);
+        $jobs = $this->gate()->policy('jobs');
+        $one = $jobs->acquire('t');
+        $two = $jobs->acquire('t', id: 'job-2');
+        self::assertTrue($one->isHeld() && $two->isHeld());
+        self::assertFalse($jobs->acquire('t')->isHeld());
+        self::assertNull($jobs->acquire('t', id: 'job-2')->decision->retryAfterUs);
+        self::assertTrue($two->renew());
+        $one->release();
+        $one->release();
+        self::assertSame(1, $jobs->peek('t')->remaining);
+        self::assertTrue($jobs->release('t', 'job-2')->allowed);
+        self::assertFalse($jobs->release('t', 'job-2')->allowed);
+    }
+
+    public function testLimitsInCodeDoNotMeetPolicies(): void
+    {
+        $this->publish(1, self::ORDERS);
+        $gate = $this->gate();
+        $limit = Limit::tokenBucket('10/h', burst: 2);
+        $gate->policy('orders')->check('a');
+        self::assertSame(1, $gate->limit('orders', $limit)->check('a')->remaining);
+        self::assertSame(0, $this->gate()->limit('orders', $limit)->check('a')->remaining);
+        // Another limit takes the usage over.
+        $more = $gate->limit('orders', Limit::tokenBucket('10/h', burst: 20));
+        self::assertSame(17, $more->check('a')->remaining);
+        self::assertCount(1, $this->redis->client()->keys('sg:rules:*'));
+    }
+
+    /** @return iterable<string, array{callable(int): Runner}> */
+    public static function runners(): iterable
+    {
+        yield 'phpredis' => [static fn (int $port): Runner => PhpRedis::connect('127.0.0.1', $port)];
+        yield 'phpredis, persistent' => [static fn (int $port): Runner => PhpRedis::persistent('127.0.0.1', $port)];
+        yield 'phpredis of the program' => [static function (int $port): Runner {
+            $client = new \Redis();
+            $client->connect('127.0.0.1', $port);
+            return PhpRedis::of($client);
+        }];
+        yield 'Predis' => [static fn (int $port): Runner =>
+            new Predis(new Client(['host' => '127.0.0.1', 'port' => $port]))];
+    }
+
+    /**
+     * @dataProvider runners
+     * @param callable(int): Runner $runner
+     */
+    public function testAReplyThatIsLostIsChargedOnce(callable $runner): void
+    {
+        $faults = ['loseNextReply' => OnStoreFailure::Deny, 'holdNextReply' => OnStoreFailure::Local];
+        foreach ($faults as $fault => $way) {
+            $proxy = new Proxy($this->redis->port);
+            $limit = Limit::slidingLog(100, '1h')->onStoreFailure($way);
+            $gate = Gate::direct($runner($proxy->port), memory: new ProcessMemory());
+            $limiter = $gate->limit(strtolower($fault), $limit);
+            self::assertSame(99, $limiter->check('a')->remaining);
+            $proxy->$fault();
+            $decision = $limiter->check('a');
+            self::assertSame($way === OnStoreFailure::Deny ? Mode::Deny : Mode::Local, $decision->mode, $fault);
+            usleep(350_000);
+            $plain = $this->gate()->limit(strtolower($fault), $limit);
+            self::assertSame(98, $plain->peek('a')->remaining, $fault);
+            // A late reply is not read as that of the next command.
+            $next = $limiter->peek('b');
+            self::assertSame([100, Mode::Store], [$next->remaining, $next->mode], $fault);
+        }
+    }
+
+    /**
+     * @dataProvider runners
+     * @param callable(int): Runner $runner
+     */
+    public function testAReplyThatEndsAtAnyByteIsChargedOnce(callable $runner): void
+    {
+        $proxy = new Proxy($this->redis->port);
+        $limit = Limit::slidingLog(1000, '1h')->onStoreFailure(OnStoreFailure::Deny);
+        $plain = $this->gate()->limit('bytes', $limit);
+        $plain->check('a');
+        // A reply has 34 bytes: its length, 27, and the ends of lines.
+        for ($bytes = 0; $bytes < 34; $bytes++) {
+            $limiter = Gate::direct($runner($proxy->port), memory: new ProcessMemory())->limit('bytes', $limit);
+            $proxy->loseNextReply($bytes);
+            self::assertSame(Mode::Deny, $limiter->check('a')->mode, "after $bytes bytes");
+            self::assertSame(998 - $bytes, $plain->peek('a')->remaining, "after $bytes bytes");
+        }
+    }
+
+    public function testALostReplyToARefundSaysPerhapsCharged(): void
+    {
+        $proxy = new Proxy($this->redis->port);
+        $limiter = $this->gate(port: $proxy->port)->limit('lost', Limit::slidingLog(100, '1h'));
+        $limiter->check('a', 5);
+        $proxy->loseNextReply();
+        try {
+            $limiter->refund('a', 2);
+            self::fail('no error');
+        } catch (StoreUnavailable $e) {
+            self::assertTrue($e->perhapsCharged);
+            self::assertStringEndsWith('; perhaps charged, not repeated', $e->getMessage());
+        }
+        self::assertSame(97, $limiter->peek('a')->remaining);
+    }
+
+    public function testAKeyThatCannotBeReadLeavesOthersAlone(): void
+    {
+        $this->publish(1, self::ORDERS);
+        $orders = $this->gate()->policy('orders');
+        $this->redis->client()->hSet(Keys::state('orders', 'bad'), 'a', 'b');
+        for ($number = 0; $number < 30; $number++) {
+            $decision = $orders->check('bad');
+            self::assertSame([false, Mode::Deny], [$decision->allowed, $decision->mode]);
+            self::assertSame(Mode::Store, $orders->check("good$number")->mode);
+        }
+    }
+
+    public function testWithoutRedisTheShareHoldsAndDebtsArePaid(): void
+    {
+        $redis = new RedisServer();
+        $memory = new ProcessMemory();
+        $runner = PhpRedis::connect('127.0.0.1', $redis->port);
+        $gate = Gate::direct($runner, memory: $memory, nodes: 2);
+        $limiter = $gate->limit('api', Limit::slidingLog(20, '1h'));
+        self::assertSame(16, $limiter->check('a', 4)->remaining);
+        $redis->stop();
+        $allowed = 0;
+        for ($number = 0; $number < 20; $number++) {
+            $decision = $limiter->check('a');
+            self::assertSame(Mode::Local, $decision->mode);
+            $allowed += $decision->allowed ? 1 : 0;
+        }
+        self::assertSame(8, $allowed);
+        $this->assertError('not_charged', fn () => $limiter->refund('a'));
+        $deny = $gate->limit('deny', Limit::slidingLog(20, '1h')->onStoreFailure(OnStoreFailure::Deny))->check('a');
+        self::assertSame([false, Mode::Deny, 1_000_000], [$deny->allowed, $deny->mode, $deny->retryAfterUs]);
+        $allow = $gate->limit('allow', Limit::slidingLog(20, '1h')->onStoreFailure(OnStoreFailure::Allow));
+        self::assertSame(Mode::Allow, $allow->check('a', 7)->mode);
+        // The breaker is open: nobody waits for Redis.
+        $begin = microtime(true);
+        $limiter->check('b');
+        self::assertLessThan(0.02, microtime(true) - $begin);
+        $redis->start();
+        $redis->client()->eval("return 1");
+        usleep(350_000);
+        $back = $limiter->peek('b');
+        self::assertSame(Mode::Store, $back->mode);
+        $gate->close();
+        $other = Gate::direct(PhpRedis::connect('127.0.0.1', $redis->port), memory: new ProcessMemory());
+        // Redis has lost its data, so only what was admitted here is known: 8 and 7 permits.
+        self::assertSame(12, $other->limit('api', Limit::slidingLog(20, '1h'))->peek('a')->remaining);
+        self::assertSame(13, $other->limit('allow', Limit::slidingLog(20, '1h'))->peek('a')->remaining);
+    }
+
+    public function testADebtIsChargedBeforeTheNextDecisionOfTheKey(): void
+    {
+        $redis = new RedisServer();
+        $gate = Gate::direct(PhpRedis::connect('127.0.0.1', $redis->port), memory: new ProcessMemory());
+        $limiter = $gate->limit('api', Limit::slidingLog(20, '1h'));
+        $limiter->check('a', 5);
+        $redis->stop();
+        for ($number = 0; $number < 10; $number++) {
+            $limiter->check('a');
+        }
+        $redis->start();
+        usleep(350_000);
+        $decision = $limiter->check('a');
+        // Redis began anew: 10 that were owed, and this one.
+        self::assertSame([Mode::Store, 9], [$decision->mode, $decision->remaining]);
+        self::assertSame(8, $limiter->check('a')->remaining);
+    }
+
+    public function testAnUnreadablePolicyKeepsItsVersionAndIsAnErrorWithoutOne(): void
+    {
+        $this->publish(1, ['name' => 'odd', 'rules' => [['gcar' => ['rate' => '1/s']]]]);
+        $this->expectException(UnreadablePolicy::class);
+        $this->expectExceptionMessage('policy: `odd` cannot be read: rules: rules[0]: unknown algorithm `gcar`');
+        $this->gate()->policy('odd')->check('a');
+    }
+
+    public function testNobodyWaitsLongForARedisThatIsSilent(): void
+    {
+        $redis = new RedisServer();
+        $gate = Gate::direct(PhpRedis::connect('127.0.0.1', $redis->port), memory: new ProcessMemory());
+        $limiter = $gate->limit('silent', Limit::slidingLog(100, '1h'));
+        $limiter->check('a');
+        $redis->signal(SIGSTOP);
+        $slow = 0;
+        for ($number = 0; $number < 20; $number++) {
+            $begin = hrtime(true);
+            self::assertSame(Mode::Local, $limiter->check('a')->mode);
+            $took = (hrtime(true) - $begin) / 1e6;
+            // The deadline is 50 ms; the rest is for a machine that is busy.
+            self::assertLessThan(150, $took);
+            $slow += $took > 40 ? 1 : 0;
+        }
+        // Five until the breaker opens, and a probe or two.
+        self::assertLessThanOrEqual(8, $slow);
+        $redis->signal(SIGCONT);
+        usleep(350_000);
+        self::assertSame(Mode::Store, $limiter->check('b')->mode);
+    }
+
+    public function testTheRightsOfAProgramSuffice(): void
+    {
+        $redis = new RedisServer();
+        // As `sluicegate redis-acl` prints them.
+        $rights = 'reset on >secret ~sg:* resetchannels &sg:policies -@all +evalsha +script|load +get +set +del +time '
+            . '+ping +hmget +subscribe +hget +hgetall +hscan +hlen +unsubscribe';
+        $redis->client()->rawCommand('ACL', 'SETUSER', 'sluicegate-program', ...explode(' ', $rights));
+        Published::in($redis->client(), 1, self::ORDERS);
+        foreach (['connect', 'persistent'] as $way) {
+            $runner = PhpRedis::$way('127.0.0.1', $redis->port, ['sluicegate-program', 'secret']);
+            $orders = Gate::direct($runner, memory: new ProcessMemory())->policy('orders');
+            self::assertSame(Mode::Store, $orders->check($way)->mode);
+            self::assertSame(1, $orders->refund($way)->granted);
+        }
+        $wrong = PhpRedis::connect('127.0.0.1', $redis->port, ['sluicegate-program', 'wrong']);
+        $gate = Gate::direct($wrong, memory: new ProcessMemory());
+        $this->assertError('not_charged', fn () => $gate->policy('orders')->check('a'));
+        $limit = Limit::slidingLog(3, '1h')->onStoreFailure(OnStoreFailure::Deny);
+        self::assertSame(Mode::Deny, $gate->limit('l', $limit)->check('a')->mode);
+    }
+
+    public function testMemoryDoesNotGrowWithDecisions(): void
+    {
+        $gate = $this->gate(new ProcessMemory(100));
+        $limiter = $gate->limit('many', Limit::tokenBucket('1000/s', burst: 5));
+        $decide = static function (int $count) use ($limiter): int {
+            for ($number = 0; $number < $count; $number++) {
+                $limiter->check('k' . $number % 1000);
+            }
+            return memory_get_usage();
+        };
+        $before = $decide(3_000);
+        self::assertLessThan(1_048_576, $decide(12_000) - $before);
+    }
+
+    public function testOneNodeOfAClusterFollows(): void
+    {
+        $config = 'sg-nodes-' . getmypid() . '.conf';
+        $redis = new RedisServer('--cluster-enabled', 'yes', '--cluster-config-file', $config);
+        $redis->client()->rawCommand('CLUSTER', 'ADDSLOTSRANGE', 0, 16383);
+        usleep(300_000);
+        $cluster = new \RedisCluster(null, ["127.0.0.1:$redis->port"], 0.2, 0.2);
+        $gate = Gate::direct(PhpRedis::of($cluster), memory: new ProcessMemory());
+        $limiter = $gate->limit('c', Limit::slidingLog(20, '1h'));
+        self::assertSame(19, $limiter->check('a')->remaining);
+        self::assertSame(18, $limiter->check('a')->remaining);
+        $redis->stop();
+        @unlink(sys_get_temp_dir() . "/$config");
+    }
+
+    private function assertError(string $name, callable $act): void
+    {
+        try {
+            $act();
+            self::fail("no error `$name`");
+        } catch (SluicegateException $e) {
+            self::assertSame($name, $e->errorName, $e->getMessage());
+        }
+    }
+}

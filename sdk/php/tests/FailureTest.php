@@ -1,0 +1,161 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Direct\Accounts;
+use Sluicegate\Direct\Breaker;
+use Sluicegate\Direct\Denials;
+use Sluicegate\Direct\DirectDecider;
+use Sluicegate\Direct\Known;
+use Sluicegate\Direct\Share;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Gate;
+use Sluicegate\Memory\Apcu;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\OverflowKind;
+use Sluicegate\Policy\Policies;
+use Sluicegate\Redis\ConnectionFailure;
+use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Redis\Runner;
+use Sluicegate\Redis\Script;
+use Sluicegate\Redis\Store;
+use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\RedisServer;
+use Sluicegate\Tests\Support\Vectors;
+
+/**
+ * The lives of `spec/wire/failure.json`: what a process answers with and without Redis.
+ */
+final class FailureTest extends TestCase
+{
+    /** @return iterable<string, array{\stdClass, bool}> */
+    public static function lives(): iterable
+    {
+        $text = (string) file_get_contents(Vectors::DIR . '/wire/failure.json');
+        foreach (json_decode($text, false, 64, JSON_THROW_ON_ERROR)->entries as $number => $life) {
+            $rule = implode(',', array_keys((array) $life->policy->rules[0]));
+            yield "$number $rule, nodes $life->nodes, process" => [$life, false];
+            if (Apcu::isAvailable()) {
+                yield "$number $rule, nodes $life->nodes, APCu" => [$life, true];
+            }
+        }
+    }
+
+    /** @dataProvider lives */
+    public function testALifeIsAsTheVectorsSay(\stdClass $life, bool $inApcu): void
+    {
+        $redis = RedisServer::shared();
+        $client = $redis->client();
+        $document = json_decode((string) json_encode($life->policy, JSON_PRESERVE_ZERO_FRACTION), true);
+        Published::in($client, 1, $document);
+        $client->hSet('sg:{policies}', '#clock', 'client');
+        $client->script('load', Script::text());
+        if ($inApcu) {
+            apcu_clear_cache();
+        }
+        $runner = self::runner($redis->port);
+        $clock = new ManualClock($life->steps[0]->at_us - 1000);
+        $gate = self::gate($runner, $inApcu ? new Apcu() : new ProcessMemory(), $clock, $life->nodes);
+        $gate->policy('p')->keyAttributes();
+        foreach ($life->steps as $number => $step) {
+            $clock->setTo($step->at_us);
+            $runner->isAway = $step->redis === 'away';
+            $runner->asked = 0;
+            $answer = self::answer($gate, $step);
+            self::assertEquals((array) $step->expect, $answer, "step $number: " . json_encode($step));
+            self::assertSame($step->asked, $runner->asked, "step $number: " . json_encode($step));
+        }
+    }
+
+    /** @return array<string, mixed> */
+    private static function answer(Gate $gate, \stdClass $step): array
+    {
+        $p = $gate->policy('p');
+        try {
+            $d = match ($step->op) {
+                'check' => $p->check($step->key, $step->cost),
+                'reserve' => $p->reserve($step->key, $step->cost, $step->max_wait_us),
+                'at_most' => $p->atMost($step->key, $step->cost),
+                'peek' => $p->peek($step->key, $step->cost),
+                'refund' => $p->refund($step->key, $step->cost),
+                'reset' => $p->reset($step->key),
+                'acquire' => $p->acquire($step->key, $step->cost, $step->id)->decision,
+                'release' => $p->release($step->key, $step->id),
+                'renew' => $p->renew($step->key, $step->id),
+            };
+        } catch (SluicegateException $e) {
+            return ['error' => $e->errorName];
+        }
+        $answer = [
+            'allowed' => $d->allowed && $d->overflow === null,
+            'granted' => $d->granted,
+            'wait_us' => $d->waitUs,
+            'limit' => $d->limit,
+            'remaining' => $d->remaining,
+            'retry_after_us' => $d->retryAfterUs,
+            'reset_after_us' => $d->resetAfterUs,
+            'rule' => $d->rule,
+            'mode' => $d->mode->value,
+        ];
+        $way = match ($d->overflow?->kind) {
+            OverflowKind::Shadow => 'shadowed',
+            OverflowKind::Divert => 'diverted',
+            default => null,
+        };
+        return $way === null ? $answer : $answer + ['way' => $way];
+    }
+
+    private static function gate(Runner $runner, Memory $memory, ManualClock $clock, int $nodes): Gate
+    {
+        $store = new Store($runner, $memory, 5_000_000);
+        $known = new Known($memory);
+        $accounts = new Accounts($memory, 100);
+        return new Gate(new DirectDecider(
+            new Policies($store, $memory, $clock, null),
+            $store,
+            $memory,
+            new Breaker($memory),
+            new Denials($memory),
+            $known,
+            $accounts,
+            new Share($accounts, $known),
+            $clock,
+            '',
+            $nodes,
+            1_000_000,
+            0,
+            true,
+        ));
+    }
+
+    /** @return Runner&object{isAway: bool, asked: int} */
+    private static function runner(int $port): Runner
+    {
+        return new class (PhpRedis::connect('127.0.0.1', $port)) implements Runner {
+            public bool $isAway = false;
+            public int $asked = 0;
+
+            public function __construct(private readonly PhpRedis $redis)
+            {
+            }
+
+            public function run(string $key, array $command, int $leftUs): mixed
+            {
+                $this->asked += $command[0] === 'EVALSHA' ? 1 : 0;
+                return $this->isAway
+                    ? throw new ConnectionFailure('away', false)
+                    : $this->redis->run($key, $command, $leftUs);
+            }
+
+            public function endpoint(): string
+            {
+                return $this->redis->endpoint();
+            }
+        };
+    }
+}

@@ -1,0 +1,131 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\RedisServer;
+
+/**
+ * The example under FPM, driven by `cgi-fcgi`: workers share policies and the breaker by APCu, and keep connections.
+ */
+final class FpmTest extends TestCase
+{
+    private const WORKERS = 3;
+
+    private string $dir;
+    /** @var resource|null */
+    private $fpm;
+
+    protected function tearDown(): void
+    {
+        if ($this->fpm) {
+            proc_terminate($this->fpm, SIGQUIT);
+            proc_close($this->fpm);
+            array_map(unlink(...), glob("$this->dir/*") ?: []);
+            rmdir($this->dir);
+        }
+    }
+
+    public function testWorkersShareWhatTheyKnow(): void
+    {
+        $redis = new RedisServer();
+        $this->start($redis->port);
+        $client = $redis->client();
+        Published::in($client, 1, ['name' => 'orders', 'on_store_failure' => 'deny', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 20, 'window' => '1h']],
+        ]]);
+        $before = (int) $client->info('stats')['total_connections_received'];
+        for ($number = 0; $number < 30; $number++) {
+            $answer = $this->get('192.0.2.1');
+            $status = $number < 20 ? '' : '429 Too Many Requests';
+            self::assertSame($status, self::field($answer, 'Status'), $answer);
+            self::assertSame('"hour";q=20;w=3600', self::field($answer, 'RateLimit-Policy'), $answer);
+            self::assertDoesNotMatchRegularExpression('/Warning|Notice|Deprecated|Fatal/', $answer);
+        }
+        self::assertStringContainsString('quota-exceeded', $this->get('192.0.2.1'));
+        self::assertStringContainsString('an order, decided by store', $this->get('192.0.2.2'));
+        $stats = $client->info('commandstats');
+        $calls = static fn (string $name): int =>
+            (int) preg_replace('/^calls=(\d+).*/', '$1', $stats["cmdstat_$name"] ?? 'calls=0');
+        // One process looked for all, once when a policy was first named; refusals were remembered by all.
+        self::assertLessThanOrEqual(2, $calls('hmget'));
+        self::assertLessThanOrEqual(24, $calls('evalsha'));
+        // The states of 21 requests that passed, and the rules.
+        self::assertSame(22, $calls('set'));
+        $connections = (int) $client->info('stats')['total_connections_received'] - $before;
+        self::assertLessThanOrEqual(self::WORKERS, $connections);
+        $redis->stop();
+        for ($number = 0; $number < 10; $number++) {
+            $answer = $this->get('192.0.2.3');
+            self::assertSame('503 Service Unavailable', self::field($answer, 'Status'), $answer);
+        }
+        $redis->start();
+        usleep(400_000);
+        self::assertStringContainsString('decided by store', $this->get('192.0.2.3'));
+    }
+
+    private function start(int $redisPort): void
+    {
+        $fpm = self::program('php-fpm' . PHP_MAJOR_VERSION . '.' . PHP_MINOR_VERSION);
+        self::program('cgi-fcgi');
+        RedisServer::require();
+        $this->dir = sys_get_temp_dir() . '/sgfpm' . getmypid();
+        mkdir($this->dir);
+        $workers = self::WORKERS;
+        $user = posix_geteuid() === 0 ? "user = root\ngroup = root\n" : '';
+        file_put_contents("$this->dir/fpm.conf", <<<CONF
+            [global]
+            error_log = $this->dir/log
+            daemonize = no
+            [www]
+            {$user}listen = $this->dir/socket
+            pm = static
+            pm.max_children = $workers
+            env[REDIS_PORT] = $redisPort
+            php_admin_value[error_reporting] = 32767
+            php_admin_value[display_errors] = 1
+            CONF);
+        $command = [$fpm, '-F', '-y', "$this->dir/fpm.conf", ...(posix_geteuid() === 0 ? ['-R'] : [])];
+        $null = ['file', '/dev/null', 'w'];
+        $this->fpm = proc_open($command, [['file', '/dev/null', 'r'], $null, $null], $pipes)
+            ?: throw new \RuntimeException('php-fpm');
+        for ($try = 0; $try < 100 && !file_exists("$this->dir/socket"); $try++) {
+            usleep(20_000);
+        }
+    }
+
+    private function get(string $address): string
+    {
+        $env = [
+            'SCRIPT_FILENAME' => dirname(__DIR__) . '/examples/fpm.php', 'REQUEST_METHOD' => 'GET',
+            'REQUEST_URI' => '/', 'REMOTE_ADDR' => $address, 'SERVER_PROTOCOL' => 'HTTP/1.1',
+            'PATH' => (string) getenv('PATH'),
+        ];
+        $command = ['cgi-fcgi', '-bind', '-connect', "$this->dir/socket"];
+        $out = ['pipe', 'w'];
+        $process = proc_open($command, [['file', '/dev/null', 'r'], $out, $out], $pipes, null, $env)
+            ?: throw new \RuntimeException('cgi-fcgi');
+        $answer = (string) stream_get_contents($pipes[1]);
+        proc_close($process);
+        return $answer;
+    }
+
+    private static function field(string $answer, string $name): string
+    {
+        return preg_match("/^$name: (.*?)\r$/mi", $answer, $found) ? $found[1] : '';
+    }
+
+    private static function program(string $name): string
+    {
+        foreach (['/usr/sbin', '/usr/bin', '/usr/local/sbin', '/usr/local/bin'] as $dir) {
+            if (is_executable("$dir/$name")) {
+                return "$dir/$name";
+            }
+        }
+        $reason = "$name is not installed";
+        getenv('CI') === 'true' ? self::fail($reason) : self::markTestSkipped($reason);
+    }
+}

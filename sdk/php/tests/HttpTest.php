@@ -1,0 +1,181 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use Nyholm\Psr7\Factory\Psr17Factory;
+use Nyholm\Psr7\Response;
+use Nyholm\Psr7\ServerRequest;
+use PHPUnit\Framework\TestCase;
+use Psr\Http\Message\ResponseInterface;
+use Psr\Http\Message\ServerRequestInterface;
+use Psr\Http\Server\RequestHandlerInterface;
+use Sluicegate\Decision;
+use Sluicegate\Gate;
+use Sluicegate\Http\BadRequest;
+use Sluicegate\Http\Headers;
+use Sluicegate\Http\Key;
+use Sluicegate\Http\Path;
+use Sluicegate\Http\RateLimitMiddleware;
+use Sluicegate\Http\Refusal;
+use Sluicegate\Http\RequestFacts;
+use Sluicegate\Limiter;
+use Sluicegate\Mode;
+use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Testing\InMemoryGate;
+use Sluicegate\Testing\ManualClock;
+
+final class HttpTest extends TestCase
+{
+    public function testTheFieldsAreThoseOfAServer(): void
+    {
+        $d = new Decision(false, 0, 0, 1, 0, 412_954, 9_412_954, 'a', 't');
+        self::assertSame([
+            'RateLimit-Policy' => '"t";q=1', 'RateLimit' => '"t";r=0;t=1', 'X-RateLimit-Limit' => '1',
+            'X-RateLimit-Remaining' => '0', 'X-RateLimit-Reset' => '1', 'Retry-After' => '1',
+        ], Headers::of($d, true));
+        $d = new Decision(false, 0, 0, 1, 0, 1_000_000, 0, 'a', 't', Mode::Deny);
+        self::assertSame(503, Refusal::of($d)->status);
+        self::assertSame('"t";r=0;t=1', Refusal::of($d)->headers['RateLimit']);
+    }
+
+    /** @return iterable<int, array{list<string>, RequestFacts, string|null}> */
+    public static function keys(): iterable
+    {
+        $of = static fn (string $peer, string $target = '/', array $headers = [], string $method = 'GET') =>
+            new RequestFacts($peer, $method, $target, $headers);
+        yield [['remote_ip'], $of('203.0.113.7'), '203.0.113.7'];
+        yield [['remote_ip'], $of('::ffff:203.0.113.7'), '203.0.113.7'];
+        yield [['remote_ip'], $of('64:ff9b::cb00:7107'), '203.0.113.7'];
+        yield [['remote_ip'], $of('2001:DB8:0:1:aaaa::1'), '2001:db8:0:1::/64'];
+        yield [['remote_ip'], $of('::1'), '::/64'];
+        yield [['path'], $of('', '/a|b'), '/a|b'];
+        yield [['path'], $of('', '/x/../a%7Cb?c=1'), '/a|b'];
+        yield [['remote_ip', 'path'], $of('203.0.113.7', '/a|b'), '203.0.113.7|/a\\|b'];
+        yield [['header:x-tenant', 'method'], $of('', '/', ['x-tenant' => ['a\\b']]), 'a\\\\b|GET'];
+        yield [['header:x-tenant', 'method'], $of(''), '|GET'];
+        yield [['header:x-tenant'], $of(''), null];
+        yield [['header:x-tenant', 'header:x-user'], $of(''), '|'];
+        yield [['host'], $of('', '/', ['host' => ['Shop.Example.:8443']]), 'shop.example'];
+        yield [['path'], $of('', '/' . str_repeat('x', 1024)), "\xff" . hex2bin(
+            '96bba144f512f610a1026c2595a697c8d53e2b72a7f40b2d59b37bf9aaaa9c90',
+        )];
+    }
+
+    /**
+     * @dataProvider keys
+     * @param list<string> $attributes
+     */
+    public function testKeysAreThoseOfTheTable(array $attributes, RequestFacts $facts, ?string $expected): void
+    {
+        self::assertSame($expected, Key::attributes($attributes)->of($facts, $this->limiter()));
+    }
+
+    public function testPathsHaveOneSpelling(): void
+    {
+        $same = [
+            '/' => '/', '/a/' => '/a/', '/a//b' => '/a/b', '/a/./b' => '/a/b', '/a/b/..' => '/a/', '/a/b/.' => '/a/b/',
+            '/%61' => '/a', '/a%2Fb' => '/a/b', '/a%2fb' => '/a/b', '/%25' => '/%25', '/a%3Fb' => '/a%3Fb',
+            '/%c3%a9' => '/é', '/%ff' => '/%FF', '/%0a' => '/%0A', '/..' => '/', '/../a' => '/a', '/a#b' => '/a',
+            'http://host/a?b' => '/a', '/%2e/a' => '/a',
+        ];
+        foreach ($same as $target => $path) {
+            self::assertSame($path, Path::of($target), $target);
+        }
+        $bad = ['a', '', '*', '/%', '/%4', '/%zz', '/a/%2e%2e', '/a/.%2e/b', '/a/..%2fb', '/a//../b', '/a%2f../b'];
+        foreach ($bad as $target) {
+            try {
+                self::fail("$target is " . Path::of($target));
+            } catch (BadRequest) {
+                continue;
+            }
+        }
+    }
+
+    public function testForwardedAddressesAreBelievedOfTrustedProxiesOnly(): void
+    {
+        $facts = static fn (string $peer, string ...$hops): RequestFacts =>
+            new RequestFacts($peer, 'GET', '/', ['x-forwarded-for' => $hops]);
+        $key = Key::remoteIp(['10.0.0.0/8', 'fd00::/9']);
+        $limiter = $this->limiter();
+        self::assertSame('203.0.113.9', $key->of($facts('203.0.113.9', '198.51.100.1'), $limiter));
+        self::assertSame('198.51.100.1', $key->of($facts('10.1.2.3', '1.1.1.1, 198.51.100.1'), $limiter));
+        self::assertSame('198.51.100.1', $key->of($facts('10.1.2.3', '1.1.1.1, 198.51.100.1', '10.9.9.9'), $limiter));
+        self::assertSame('10.1.2.3', $key->of($facts('10.1.2.3', '1.1.1.1, nonsense'), $limiter));
+        self::assertSame('198.51.100.1', $key->of($facts('fd00::1', '198.51.100.1'), $limiter));
+        self::assertSame('10.1.2.3', Key::remoteIp()->of($facts('10.1.2.3', '1.1.1.1'), $limiter));
+    }
+
+    public function testTheMiddlewareLimits(): void
+    {
+        $clock = new ManualClock();
+        $log = static fn (string $name, array $more = []): array => ['name' => $name, 'rules' => [
+            ['name' => 'tries', 'sliding_log' => ['limit' => 1, 'window' => '1m']],
+        ]] + $more;
+        $gate = InMemoryGate::with(
+            $clock,
+            $log('plain', ['key' => ['remote_ip']]),
+            $log('seen', ['overflow' => 'shadow']),
+            $log('old', ['overflow' => ['degrade' => ['response' => ['status' => 203, 'body' => 'cached']]]]),
+            $log('other', ['overflow' => ['divert' => ['target' => 'b']]]),
+        );
+        $ask = fn (string $policy, string $ip = '192.0.2.1', array $headers = [], ?callable $fallback = null) =>
+            (new RateLimitMiddleware(
+                $gate->policy($policy),
+                Key::ofPolicy(),
+                new Psr17Factory(),
+                fallback: $fallback,
+            ))->process(
+                new ServerRequest('GET', '/', $headers, null, '1.1', ['REMOTE_ADDR' => $ip]),
+                $this->handler(),
+            );
+        $ok = $ask('plain');
+        self::assertSame([200, '"tries";q=1;w=60', '"tries";r=0;t=60'], [
+            $ok->getStatusCode(), $ok->getHeaderLine('RateLimit-Policy'), $ok->getHeaderLine('RateLimit'),
+        ]);
+        $clock->advance(10.5);
+        $refused = $ask('plain', headers: ['X-Forwarded-For' => '203.0.113.1']);
+        self::assertSame([429, '50', 'application/problem+json'], [
+            $refused->getStatusCode(), $refused->getHeaderLine('Retry-After'), $refused->getHeaderLine('Content-Type'),
+        ]);
+        self::assertSame(['tries'], json_decode((string) $refused->getBody(), true)['violated-policies']);
+        self::assertSame(200, $ask('plain', '192.0.2.2')->getStatusCode());
+        foreach (['seen' => 200, 'old' => 203, 'other' => 429] as $policy => $status) {
+            $ask($policy);
+            self::assertSame($status, $ask($policy)->getStatusCode(), $policy);
+        }
+        $divert = static fn (Decision $d): ResponseInterface =>
+            new Response(302, ['Location' => $d->overflow?->target]);
+        self::assertSame(302, $ask('other', fallback: $divert)->getStatusCode());
+    }
+
+    public function testWithoutRedisTheMiddlewareAnswersAsThePolicySays(): void
+    {
+        $gate = Gate::remote('http://127.0.0.1:1');
+        $middleware = static fn (bool $pass): RateLimitMiddleware => new RateLimitMiddleware(
+            $gate->policy('p'),
+            Key::remoteIp(),
+            new Psr17Factory(),
+            passUnavailable: $pass,
+        );
+        $request = new ServerRequest('GET', '/');
+        self::assertSame(503, $middleware(false)->process($request, $this->handler())->getStatusCode());
+        self::assertSame(200, $middleware(true)->process($request, $this->handler())->getStatusCode());
+    }
+
+    private function limiter(): Limiter
+    {
+        return Gate::direct(PhpRedis::connect('127.0.0.1', 1))->policy('p');
+    }
+
+    private function handler(): RequestHandlerInterface
+    {
+        return new class implements RequestHandlerInterface {
+            public function handle(ServerRequestInterface $request): ResponseInterface
+            {
+                return new Response(200);
+            }
+        };
+    }
+}

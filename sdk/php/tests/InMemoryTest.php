@@ -1,0 +1,53 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Limit;
+use Sluicegate\OverflowKind;
+use Sluicegate\Testing\InMemoryGate;
+use Sluicegate\Testing\ManualClock;
+
+final class InMemoryTest extends TestCase
+{
+    public function testTimeFlowsAsTheClockSays(): void
+    {
+        $clock = new ManualClock();
+        $gate = InMemoryGate::with($clock, '{"name":"a","rules":[{"token_bucket":{"rate":"10/s","burst":2}}]}');
+        $a = $gate->policy('a');
+        self::assertSame(1, $a->check('k')->remaining);
+        self::assertSame(0, $a->check('k')->remaining);
+        self::assertSame(100_000, $a->check('k')->retryAfterUs);
+        $clock->advance(0.1);
+        self::assertTrue($a->check('k')->allowed);
+        self::assertSame(50_000, $a->reserve('k')->waitUs - 50_000);
+        self::assertSame(1, $a->refund('k')->granted);
+        $this->expectException(InvalidRequest::class);
+        $gate->policy('b')->check('k');
+    }
+
+    public function testQueuesOverridesAndCalendarsWork(): void
+    {
+        $clock = new ManualClock();
+        $gate = InMemoryGate::with(
+            $clock,
+            ['name' => 'q', 'rules' => [['token_bucket' => ['rate' => '10/s', 'burst' => 1]]], 'overflow' => [
+                'queue' => ['max_wait' => '150ms'],
+            ]],
+            ['name' => 'd', 'rules' => [['fixed_window' => ['limit' => 1, 'calendar' => 'day']]], 'overrides' => [
+                ['key' => '7', 'rules' => [['fixed_window' => ['limit' => 3, 'calendar' => 'day']]]],
+            ], 'overflow' => 'shadow'],
+        );
+        $q = $gate->policy('q');
+        self::assertSame([0, 100_000], [$q->check('k')->heldUs, $q->check('k')->heldUs]);
+        self::assertFalse($q->check('k', 2)->allowed);
+        $d = $gate->policy('d');
+        self::assertSame(86_399_800_000, $d->check('k')->resetAfterUs - 100_000);
+        self::assertSame(OverflowKind::Shadow, $d->check('k')->overflow?->kind);
+        self::assertSame(2, $d->check('7')->remaining);
+        self::assertSame(4, $gate->limit('l', Limit::slidingCounter(5, '1m'))->check('k')->remaining);
+    }
+}

@@ -1,0 +1,153 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use Illuminate\Cache\ArrayStore;
+use Illuminate\Cache\RateLimiter;
+use Illuminate\Cache\RateLimiting\Limit;
+use Illuminate\Cache\Repository;
+use Illuminate\Config\Repository as Config;
+use Illuminate\Container\Container;
+use Illuminate\Http\Exceptions\HttpResponseException;
+use Illuminate\Http\Exceptions\ThrottleRequestsException;
+use Illuminate\Http\Request;
+use Illuminate\Http\Response;
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Laravel\RateLimit;
+use Sluicegate\Bridge\Laravel\SluicegateServiceProvider;
+use Sluicegate\Bridge\Laravel\ThrottleRequests;
+use Sluicegate\Gate;
+use Sluicegate\Testing\InMemoryGate;
+use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\RedisServer;
+
+/**
+ * Run on Laravel 8.83.
+ */
+final class LaravelTest extends TestCase
+{
+    private ManualClock $clock;
+    private RateLimiter $limiter;
+
+    protected function setUp(): void
+    {
+        $this->clock = new ManualClock();
+        $this->limiter = new RateLimiter(new Repository(new ArrayStore()));
+    }
+
+
+    private function through(Gate $gate, mixed ...$arguments): Response
+    {
+        $request = Request::create('/', 'GET', [], [], [], ['REMOTE_ADDR' => '192.0.2.1']);
+        $request->setRouteResolver(static fn (): object => new class {
+            public function getDomain(): string
+            {
+                return 'shop';
+            }
+        });
+        $middleware = new ThrottleRequests($this->limiter, $gate);
+        return $middleware->handle($request, static fn (): Response => new Response('ok'), ...$arguments);
+    }
+
+    public function testThrottleByNumbersHasLaravelsHeaders(): void
+    {
+        $gate = InMemoryGate::with($this->clock);
+        $response = $this->through($gate, 2, 1);
+        self::assertSame(['2', '1'], [
+            (string) $response->headers->get('X-RateLimit-Limit'),
+            (string) $response->headers->get('X-RateLimit-Remaining'),
+        ]);
+        $this->through($gate, 2, 1);
+        $this->clock->advance(20);
+        try {
+            $this->through($gate, 2, 1);
+            self::fail('no exception');
+        } catch (ThrottleRequestsException $e) {
+            self::assertSame(429, $e->getStatusCode());
+            self::assertSame([2, 0, 40], [
+                $e->getHeaders()['X-RateLimit-Limit'],
+                $e->getHeaders()['X-RateLimit-Remaining'],
+                $e->getHeaders()['Retry-After'],
+            ]);
+            self::assertEqualsWithDelta(time() + 40, $e->getHeaders()['X-RateLimit-Reset'], 2);
+        }
+        $this->clock->advance(40);
+        self::assertSame(200, $this->through($gate, 2, 1)->getStatusCode());
+    }
+
+    public function testNamedLimitsOfOneKeyAreDecidedTogether(): void
+    {
+        $this->limiter->for('api', static fn (): array => [
+            Limit::perMinute(3)->by('u'),
+            Limit::perHour(2)->by('u')->response(static fn ($request, array $headers): Response =>
+                new Response('slow down', 429, $headers)),
+        ]);
+        $gate = InMemoryGate::with($this->clock);
+        self::assertSame('1', (string) $this->through($gate, 'api')->headers->get('X-RateLimit-Remaining'));
+        $this->through($gate, 'api');
+        try {
+            $this->through($gate, 'api');
+            self::fail('no exception');
+        } catch (HttpResponseException $e) {
+            self::assertSame('slow down', $e->getResponse()->getContent());
+        }
+        $this->limiter->for('none', static fn (): Limit => Limit::perMinute(0));
+        $this->expectException(ThrottleRequestsException::class);
+        $this->through($gate, 'none');
+    }
+
+    public function testThrottleThroughRedisIsOneCall(): void
+    {
+        $redis = RedisServer::shared();
+        $gate = Gate::direct(
+            \Sluicegate\Redis\PhpRedis::connect('127.0.0.1', $redis->port),
+            memory: new \Sluicegate\Memory\ProcessMemory(),
+        );
+        $this->through($gate, 60, 1);
+        $calls = static fn (): int => (int) preg_replace('/^calls=(\d+).*/', '$1', (string)
+            ($redis->client()->info('commandstats')['cmdstat_evalsha'] ?? 'calls=0'));
+        $before = $calls();
+        self::assertSame('58', (string) $this->through($gate, 60, 1)->headers->get('X-RateLimit-Remaining'));
+        self::assertSame(1, $calls() - $before);
+    }
+
+    public function testTheMiddlewareOfPolicies(): void
+    {
+        $gate = InMemoryGate::with($this->clock, '{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1m"}}]}');
+        $request = Request::create('/', 'GET', [], [], [], ['REMOTE_ADDR' => '192.0.2.1']);
+        $next = static fn (): Response => new Response('ok');
+        $ok = (new RateLimit($gate))->handle($request, $next, 'a', 'ip');
+        self::assertSame('"sliding_log";q=1;w=60', $ok->headers->get('RateLimit-Policy'));
+        try {
+            (new RateLimit($gate))->handle($request, $next, 'a', 'ip');
+            self::fail('no exception');
+        } catch (HttpResponseException $e) {
+            self::assertSame(429, $e->getResponse()->getStatusCode());
+            self::assertSame('60', $e->getResponse()->headers->get('Retry-After'));
+        }
+    }
+
+    public function testTheProviderRegistersAGateAndTheMiddlewares(): void
+    {
+        $app = new Container();
+        $app->instance('config', new Config(['sluicegate' => ['app' => 'shop']]));
+        $router = new class {
+            /** @var array<string, string> */
+            public array $aliases = [];
+
+            public function aliasMiddleware(string $name, string $class): void
+            {
+                $this->aliases[$name] = $class;
+            }
+        };
+        $app->instance('router', $router);
+        // @phpstan-ignore-next-line: a container is all that the provider needs of an application
+        $provider = new SluicegateServiceProvider($app);
+        $provider->register();
+        $provider->boot();
+        self::assertInstanceOf(Gate::class, $app->make(Gate::class));
+        self::assertSame(['sluicegate' => RateLimit::class, 'throttle' => ThrottleRequests::class], $router->aliases);
+    }
+}

@@ -1,0 +1,169 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Direct\Accounts;
+use Sluicegate\Direct\Breaker;
+use Sluicegate\Direct\Budget;
+use Sluicegate\Direct\Denials;
+use Sluicegate\Direct\Known;
+use Sluicegate\Direct\Share;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Kernel\Outcome;
+use Sluicegate\Limit;
+use Sluicegate\Memory\Apcu;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\OnStoreFailure;
+use Sluicegate\Overflow;
+use Sluicegate\OverflowKind;
+use Sluicegate\Redis\Answer;
+use Sluicegate\Redis\SealedRules;
+use Sluicegate\Verb;
+
+/**
+ * The examples of failure.md, in each memory.
+ */
+final class ShareTest extends TestCase
+{
+    private const NOW = 1_800_000_000_000_000;
+
+    /** @return iterable<string, array{Memory}> */
+    public static function memories(): iterable
+    {
+        yield 'process' => [new ProcessMemory()];
+        if (Apcu::isAvailable()) {
+            yield 'APCu' => [new Apcu('sg-test:' . getmypid() . ':')];
+        }
+    }
+
+    protected function setUp(): void
+    {
+        if (Apcu::isAvailable()) {
+            apcu_clear_cache();
+        }
+    }
+
+    /** @dataProvider memories */
+    public function testTheExampleOfTheLocalShare(Memory $memory): void
+    {
+        $budget = self::budget(Limit::tokenBucket('100/s', burst: 50));
+        $known = new Known($memory);
+        $known->note($budget, self::answer(true, 10, 50), self::NOW);
+        $accounts = new Accounts($memory, 10);
+        $share = new Share($accounts, $known);
+        $rows = [
+            [0, 1, true, 1, 0, 440_000, 1],
+            [0, 1, true, 0, 0, 480_000, 2],
+            [0, 1, false, 0, 20_000, 480_000, 2],
+            [0, 13, false, 0, 1_000_000, 480_000, 2],
+            [0, 51, false, 0, null, 480_000, 2],
+            [20_000, 1, true, 0, 0, 500_000, 3],
+        ];
+        foreach ($rows as $number => [$after, $cost, $allowed, $remaining, $retry, $reset, $owed]) {
+            $now = self::NOW + $after;
+            $d = $share->decide($budget, new Ask(Verb::Check, $cost), $now, 4);
+            self::assertSame(
+                [$allowed, 12, $remaining, $retry, $reset],
+                [$d->allowed, $d->limit, $d->remaining, $d->retryAfterUs, $d->resetAfterUs],
+                "row $number",
+            );
+            $accounts->with($budget->stateKey, $now, function ($account) use ($owed, $now, $number): array {
+                self::assertSame([$owed], $account->owed($now), "row $number");
+                return [$account, true];
+            });
+        }
+        $atMost = $share->decide($budget, new Ask(Verb::AtMost, 9), self::NOW + 110_000, 4);
+        self::assertSame([true, 2, 0], [$atMost->allowed, $atMost->granted, $atMost->remaining]);
+        $none = $share->decide($budget, new Ask(Verb::AtMost, 9), self::NOW + 120_000, 4);
+        self::assertSame([false, 0, 1_000_000], [$none->allowed, $none->granted, $none->retryAfterUs]);
+    }
+
+    /** @dataProvider memories */
+    public function testTheExampleOfRememberedRefusals(Memory $memory): void
+    {
+        $budget = self::budget(Limit::tokenBucket('10/s', burst: 20));
+        $denials = new Denials($memory);
+        $denials->note($budget, 1, self::NOW, self::answer(false, 0, 20, 100_000, 2_000_000));
+        $found = $denials->find($budget, 1, self::NOW + 40_000);
+        self::assertSame([60_000, 1_960_000], [$found?->outcome->retryAfterUs, $found?->outcome->resetAfterUs]);
+        self::assertNull($denials->find($budget, 2, self::NOW + 40_000));
+        self::assertNull($denials->find($budget, 1, self::NOW + 100_000));
+        self::assertNull($denials->find($budget, 1, self::NOW - 1));
+        $denials->note($budget, 1, self::NOW, self::answer(false, 0, 20, null, 2_000_000));
+        self::assertNotNull($denials->find($budget, 1, self::NOW + 999_999));
+        self::assertNull($denials->find($budget, 1, self::NOW + 1_000_000));
+        self::assertNotNull($denials->find($budget, 1, self::NOW + 1_049_999));
+        self::assertNull($denials->find($budget, 1, self::NOW + 1_050_000));
+        $denials->forget($budget);
+        self::assertNull($denials->find($budget, 1, self::NOW));
+    }
+
+    /** @dataProvider memories */
+    public function testTheBreakerOpensByHalfAndClosesWithASuccess(Memory $memory): void
+    {
+        $breaker = new Breaker($memory);
+        $breaker->failed(self::NOW);
+        for ($number = 0; $number < 2; $number++) {
+            $breaker->succeeded(self::NOW);
+            $breaker->failed(self::NOW);
+        }
+        self::assertFalse($breaker->allows(self::NOW + 99_999));
+        self::assertTrue($breaker->allows(self::NOW + 300_000));
+        self::assertFalse($breaker->allows(self::NOW + 300_001));
+        $breaker->failed(self::NOW + 300_001);
+        self::assertTrue($breaker->allows(self::NOW + 600_001));
+        $breaker->succeeded(self::NOW + 600_001);
+        self::assertTrue($breaker->allows(self::NOW + 600_002));
+        for ($number = 0; $number < 4; $number++) {
+            $breaker->succeeded(self::NOW + 2_000_000);
+            $breaker->failed(self::NOW + 2_000_000 + ($number === 3 ? -1_500_000 : 0));
+        }
+        self::assertTrue($breaker->allows(self::NOW + 2_000_001));
+    }
+
+    /** @dataProvider memories */
+    public function testPermitsOfTheShareAreReleasedHere(Memory $memory): void
+    {
+        $budget = self::budget(Limit::concurrency(4, '1m'));
+        $share = new Share(new Accounts($memory, 10), new Known($memory));
+        $one = new Ask(Verb::Acquire, 1, null, str_repeat('1', 16));
+        $two = new Ask(Verb::Acquire, 1, null, str_repeat('2', 16));
+        self::assertTrue($share->decide($budget, $one, self::NOW, 2)->allowed);
+        self::assertTrue($share->decide($budget, $two, self::NOW, 2)->allowed);
+        self::assertFalse($share->decide($budget, new Ask(Verb::Acquire, 1, null, 'x'), self::NOW, 2)->allowed);
+        self::assertSame(1_000_000, $share->decide($budget, $one, self::NOW, 2)->retryAfterUs);
+        $release = new Ask(Verb::Release, 1, null, str_repeat('1', 16));
+        self::assertSame(2, $share->onPermit($budget, $release, self::NOW)?->granted);
+        self::assertNull($share->onPermit($budget, $release, self::NOW));
+    }
+
+    /** @dataProvider memories */
+    public function testWithoutAPlaceARequestIsRefused(Memory $memory): void
+    {
+        $share = new Share(new Accounts($memory, 1), new Known($memory));
+        $limit = Limit::slidingLog(9, '1h');
+        self::assertTrue($share->decide(self::budget($limit, 'a'), new Ask(Verb::Check), self::NOW, 1)->allowed);
+        self::assertFalse($share->decide(self::budget($limit, 'b'), new Ask(Verb::Check), self::NOW, 1)->allowed);
+        self::assertTrue($share->decide(self::budget($limit, 'a'), new Ask(Verb::Check), self::NOW, 1)->allowed);
+    }
+
+    private static function budget(Limit $limit, string $key = 'sg:{k}'): Budget
+    {
+        $rules = SealedRules::ofCaller($limit->rules);
+        return new Budget('p', $key, $rules, new Overflow(OverflowKind::Reject), OnStoreFailure::Local);
+    }
+
+    private static function answer(
+        bool $allowed,
+        int $remaining,
+        int $limit,
+        ?int $retry = 0,
+        int $reset = 0,
+    ): Answer {
+        return new Answer(new Outcome($allowed, 0, $allowed ? 1 : 0, 0, $retry, $remaining, $reset), 0, $limit, []);
+    }
+}

@@ -1,0 +1,68 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
+use Sluicegate\Testing\InMemoryGate;
+use Sluicegate\Testing\ManualClock;
+use Symfony\Component\RateLimiter\CompoundLimiter;
+use Symfony\Component\RateLimiter\Exception\MaxWaitDurationExceededException;
+use Symfony\Component\RateLimiter\Exception\RateLimitExceededException;
+use Symfony\Component\RateLimiter\Exception\ReserveNotSupportedException;
+
+/**
+ * Run on Symfony 5.4.
+ */
+final class SymfonyTest extends TestCase
+{
+    private ManualClock $clock;
+
+    private function factory(string $rules): SluicegateLimiterFactory
+    {
+        $this->clock = new ManualClock();
+        $gate = InMemoryGate::with($this->clock, '{"name":"api","rules":[' . $rules . ']}');
+        return new SluicegateLimiterFactory($gate->policy('api'));
+    }
+
+    public function testConsumeTakesAndRefuses(): void
+    {
+        $limiter = $this->factory('{"token_bucket":{"rate":"10/s","burst":3}}')->create('k');
+        $taken = $limiter->consume(2);
+        self::assertSame([true, 1, 3], [$taken->isAccepted(), $taken->getRemainingTokens(), $taken->getLimit()]);
+        self::assertTrue($limiter->consume(0)->isAccepted());
+        $refused = $limiter->consume(2);
+        self::assertFalse($refused->isAccepted());
+        $after = (float) $refused->getRetryAfter()->format('U.u') - microtime(true);
+        self::assertEqualsWithDelta(0.1, $after, 0.05);
+        $limiter->reset();
+        self::assertSame(2, (new CompoundLimiter([$limiter]))->consume()->getRemainingTokens());
+        $this->expectException(RateLimitExceededException::class);
+        $limiter->consume(4)->ensureAccepted();
+    }
+
+    public function testReserveBooksOrThrows(): void
+    {
+        $limiter = $this->factory('{"token_bucket":{"rate":"10/s","burst":1}}')->create('k');
+        self::assertEqualsWithDelta(0.0, $limiter->reserve()->getWaitDuration(), 0.01);
+        self::assertEqualsWithDelta(0.1, $limiter->reserve(1, 0.2)->getWaitDuration(), 0.02);
+        try {
+            $limiter->reserve(1, 0.1);
+            self::fail('no exception');
+        } catch (MaxWaitDurationExceededException $e) {
+            self::assertFalse($e->getRateLimit()->isAccepted());
+        }
+        $log = $this->factory('{"sliding_log":{"limit":1,"window":"1m"}}')->create('k');
+        $log->reserve();
+        try {
+            $log->reserve();
+            self::fail('no exception');
+        } catch (ReserveNotSupportedException) {
+            self::assertTrue(true);
+        }
+        $this->expectException(\InvalidArgumentException::class);
+        $log->reserve(2);
+    }
+}

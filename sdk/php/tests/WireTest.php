@@ -1,0 +1,233 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Decision;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Http\Headers;
+use Sluicegate\Http\Key;
+use Sluicegate\Http\Refusal;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Policy\Document;
+use Sluicegate\Redis\Keys;
+use Sluicegate\Redis\PermitId;
+use Sluicegate\Redis\Reply;
+use Sluicegate\Redis\Request;
+use Sluicegate\Redis\SealedRules;
+use Sluicegate\Redis\WhoseTime;
+use Sluicegate\Rules\Calendar;
+use Sluicegate\Tests\Support\Vectors;
+use Sluicegate\Verb;
+
+/**
+ * The bytes and texts of `spec/wire`.
+ */
+final class WireTest extends TestCase
+{
+    public function testKeys(): void
+    {
+        foreach (self::entries('keys') as $entry) {
+            if (isset($entry->state_key)) {
+                $key = (string) hex2bin($entry->key_hex);
+                self::assertSame($entry->state_key, Keys::state($entry->policy, $key));
+            } elseif (isset($entry->rules_key)) {
+                $generation = (string) hex2bin($entry->generation);
+                self::assertSame($entry->rules_key, Keys::rules($entry->policy, $generation));
+            } else {
+                self::assertSame($entry->permit_hex, bin2hex(PermitId::hash($entry->permit_id)));
+            }
+        }
+    }
+
+    public function testDocumentsComeToTheirRules(): void
+    {
+        foreach (self::entries('documents') as $entry) {
+            if (isset($entry->errors)) {
+                continue;
+            }
+            $json = self::json($entry->document);
+            $document = Document::parse($json);
+            $sealed = SealedRules::ofPolicy($document->name, $document->rules, intdiv($entry->since_us, 1000));
+            self::assertSame($entry->blob_hex, bin2hex($sealed->blob), $json);
+            self::assertSame($entry->generation, bin2hex($document->rules->generation()), $json);
+            self::assertEquals(self::plain($entry->compiled->rules), self::compiled($document->rules), $json);
+            foreach ($entry->compiled->overrides ?? [] as $override) {
+                $set = $document->overrides[$override->key];
+                self::assertEquals(self::plain($override), self::compiled($set), $json);
+            }
+            self::assertCount(count($entry->compiled->overrides ?? []), $document->overrides, $json);
+        }
+    }
+
+    public function testTextsThatAreNoPoliciesAreRefusedWithTheirPath(): void
+    {
+        foreach (self::entries('documents') as $entry) {
+            if (!isset($entry->errors)) {
+                continue;
+            }
+            try {
+                Document::parse($entry->text);
+                self::fail("read: $entry->text");
+            } catch (InvalidRequest $e) {
+                $path = substr($e->getMessage(), strlen('rules: '));
+                self::assertSame(self::path($entry->errors[0]), self::path($path), $entry->text);
+            }
+        }
+    }
+
+    public function testRequests(): void
+    {
+        foreach (self::entries('requests') as $entry) {
+            $verb = Vectors::verb($entry->verb);
+            $wait = $verb === Verb::Reserve ? $entry->max_wait_us ?? Ask::MAX_WAIT_US : null;
+            $ask = new Ask($verb, $entry->cost ?? 1, $wait, isset($entry->id) ? PermitId::hash($entry->id) : '');
+            $before = match ($entry->before) {
+                'unsaid' => '',
+                'lost' => "\2",
+                default => "\1" . hex2bin($entry->before->blob_hex),
+            };
+            $time = ['server' => WhoseTime::Server, 'given' => WhoseTime::Given, 'client' => WhoseTime::Caller];
+            $request = Request::encode($ask, $time[$entry->clock], $entry->at_us, $entry->windows, $before);
+            self::assertSame($entry->request_hex, bin2hex($request), self::json($entry));
+        }
+    }
+
+    public function testReplies(): void
+    {
+        $policies = [];
+        foreach (self::entries('documents') as $entry) {
+            if (isset($entry->document)) {
+                $policies[$entry->document->name] ??= Document::parse(self::json($entry->document))->rules;
+            }
+        }
+        foreach (self::entries('replies') as $entry) {
+            $set = $policies[$entry->policy];
+            $isSupported = $set->kernel()->supports(Vectors::verb($entry->verb));
+            $bytes = (string) hex2bin($entry->reply_hex);
+            $reply = Reply::decode($bytes, count($set->rules), isSupported: $isSupported);
+            $about = self::json($entry);
+            if ($entry->means === 'foreign') {
+                self::assertNull($reply, $about);
+                continue;
+            }
+            self::assertNotNull($reply, $about);
+            if ($reply->outcome === null) {
+                self::assertFalse(isset($entry->means->allowed), $about);
+                continue;
+            }
+            $rule = $set->rules[$reply->outcome->place];
+            self::assertEquals((array) $entry->means, [
+                'allowed' => $reply->outcome->allowed,
+                'granted' => $reply->outcome->granted,
+                'wait_us' => $reply->outcome->waitUs,
+                'limit' => $rule->limit,
+                'remaining' => $reply->outcome->remaining,
+                'retry_after_us' => $reply->outcome->retryAfterUs,
+                'reset_after_us' => $reply->outcome->resetAfterUs,
+                'rule' => $rule->name,
+            ], $about);
+        }
+    }
+
+    public function testCalendars(): void
+    {
+        foreach (self::entries('calendars') as $entry) {
+            $window = (new Calendar($entry->unit, $entry->zone))->windowAround($entry->now_us);
+            self::assertSame([$entry->start_us, $entry->end_us], $window, self::json($entry));
+        }
+    }
+
+    public function testKeysOfAttributes(): void
+    {
+        foreach (self::entries('attribute-keys') as $entry) {
+            $request = (array) $entry->request;
+            $headers = array_change_key_case((array) $entry->request->headers);
+            $values = array_map(static fn (string $attribute): string => str_starts_with($attribute, 'header:')
+                ? $headers[substr($attribute, 7)] ?? ''
+                : $request[$attribute] ?? '', $entry->key);
+            self::assertSame($entry->made, (string) Key::joined($values), self::json($entry));
+        }
+    }
+
+    public function testHeaders(): void
+    {
+        foreach (self::entries('headers') as $entry) {
+            $d = $entry->decision;
+            $decision = new Decision(
+                $d->allowed,
+                $d->granted,
+                $d->wait_us,
+                $d->limit,
+                $d->remaining,
+                $d->retry_after_us,
+                $d->reset_after_us,
+                $entry->document->name,
+                $d->rule,
+                quotas: Document::parse(self::json($entry->document))->rules->quotas,
+            );
+            $headers = Headers::of($decision);
+            self::assertSame(
+                [$entry->{'ratelimit-policy'}, $entry->ratelimit, $entry->{'retry-after'}],
+                [$headers['RateLimit-Policy'], $headers['RateLimit'], $headers['Retry-After'] ?? null],
+                self::json($entry),
+            );
+            if ($entry->problem !== null) {
+                self::assertEquals($entry->problem, json_decode(Refusal::of($decision)->body), self::json($entry));
+            }
+        }
+    }
+
+    public function testLimitsThatCallersBringAlong(): void
+    {
+        if (!is_file(Vectors::DIR . '/wire/limits.json')) {
+            self::markTestSkipped('there is no spec/wire/limits.json');
+        }
+        foreach (self::entries('limits') as $entry) {
+            $json = self::json($entry->document);
+            $sealed = SealedRules::ofCaller(Document::parse($json)->rules);
+            $read = SealedRules::atBeginOf($sealed->head . "\0\1\2");
+            self::assertSame($entry->blob_hex, bin2hex($read->blob ?? ''), $json);
+            self::assertSame($entry->blob_hex, bin2hex($sealed->blob), $json);
+            self::assertSame($entry->head_hex, bin2hex($sealed->head), $json);
+        }
+    }
+
+    /** @return list<\stdClass> */
+    private static function entries(string $file): array
+    {
+        $text = (string) file_get_contents(Vectors::DIR . "/wire/$file.json");
+        return json_decode($text, false, 64, JSON_THROW_ON_ERROR)->entries;
+    }
+
+    private static function json(mixed $value): string
+    {
+        return (string) json_encode($value, JSON_PRESERVE_ZERO_FRACTION | JSON_UNESCAPED_UNICODE);
+    }
+
+    private static function path(string $error): string
+    {
+        return str_contains($error, ': ') ? substr($error, 0, (int) strpos($error, ': ')) : '';
+    }
+
+    /** @return array<mixed> */
+    private static function plain(\stdClass $compiled): array
+    {
+        $each = array_map(static fn (\stdClass $rule): array => [
+            $rule->name, $rule->limit, $rule->window_us ?? null, (array) ($rule->calendar ?? null),
+        ], $compiled->each);
+        return [bin2hex((string) base64_decode(strtr($compiled->blob, '-_', '+/'), true)), $compiled->life_ms, $each];
+    }
+
+    /** @return array<mixed> */
+    private static function compiled(\Sluicegate\Rules\RuleSet $set): array
+    {
+        $each = [];
+        foreach ($set->rules as $rule) {
+            $each[] = [$rule->name, $rule->limit, $rule->windowUs, (array) $rule->calendar];
+        }
+        return [bin2hex($set->bytes), $set->lifeMs, $each];
+    }
+}
