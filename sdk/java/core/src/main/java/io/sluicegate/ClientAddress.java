@@ -1,0 +1,122 @@
+package io.sluicegate;
+
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Finds the address of a client behind trusted proxies, as a key: IPv4 as it is written, IPv6 as its first 64 bits. What
+ * an untrusted client says about itself in {@code X-Forwarded-For} is not believed.
+ */
+public final class ClientAddress {
+    private final List<Network> trusted;
+
+    private record Network(byte[] address, int bits) {
+        boolean contains(byte[] other) {
+            if (other.length != address.length) {
+                return false;
+            }
+            for (int bit = 0; bit < bits; bit++) {
+                int mask = 0x80 >> bit % 8;
+                if ((address[bit / 8] & mask) != (other[bit / 8] & mask)) {
+                    return false;
+                }
+            }
+            return true;
+        }
+    }
+
+    private ClientAddress(List<Network> trusted) {
+        this.trusted = List.copyOf(trusted);
+    }
+
+    /**
+     * Trusts proxies.
+     *
+     * @param proxies networks such as {@code 10.0.0.0/8}, or single addresses
+     * @return the finder
+     * @throws IllegalArgumentException if one is not a network
+     */
+    public static ClientAddress behind(String... proxies) {
+        List<Network> networks = new ArrayList<>();
+        for (String proxy : proxies) {
+            int slash = proxy.indexOf('/');
+            byte[] address = parse(slash < 0 ? proxy : proxy.substring(0, slash));
+            int bits = address == null ? -1 : slash < 0 ? address.length * 8 : Integer.parseInt(proxy.substring(slash + 1));
+            if (bits < 0 || bits > address.length * 8) {
+                throw new IllegalArgumentException("`" + proxy + "` is not a network");
+            }
+            networks.add(new Network(address, bits));
+        }
+        return new ClientAddress(networks);
+    }
+
+    /**
+     * The key of a client.
+     *
+     * @param peer the address at the other end of the connection
+     * @param forwardedFor the values of {@code X-Forwarded-For}, joined by commas; may be null
+     * @return the last address that no trusted proxy has, as a key
+     */
+    public String key(String peer, String forwardedFor) {
+        byte[] address = parse(peer);
+        if (address == null) {
+            return peer;
+        }
+        String[] hops = forwardedFor == null ? new String[0] : forwardedFor.split(",");
+        for (int place = hops.length - 1; place >= 0 && isTrusted(address); place--) {
+            byte[] hop = parse(hops[place].trim());
+            if (hop == null) {
+                break;
+            }
+            address = hop;
+        }
+        return text(address);
+    }
+
+    private boolean isTrusted(byte[] address) {
+        return trusted.stream().anyMatch(network -> network.contains(address));
+    }
+
+    // No name is looked up: a text that is not an address is none.
+    private static byte[] parse(String text) {
+        String bare = text.startsWith("[") && text.endsWith("]") ? text.substring(1, text.length() - 1) : text;
+        int scope = bare.indexOf('%');
+        bare = scope < 0 ? bare : bare.substring(0, scope);
+        boolean v4 = bare.matches("(0|[1-9][0-9]{0,2})(\\.(0|[1-9][0-9]{0,2})){3}");
+        boolean v6 = bare.indexOf(':') >= 0 && bare.matches("[0-9a-fA-F:.]{2,45}");
+        if (!v4 && !v6) {
+            return null;
+        }
+        try {
+            byte[] address = InetAddress.getByName(bare).getAddress();
+            return v4InNat64(address) ? Arrays.copyOfRange(address, 12, 16) : address;
+        } catch (UnknownHostException e) {
+            return null;
+        }
+    }
+
+    // 64:ff9b::/96; what is inside ::ffff:0:0/96 Java gives as IPv4 already.
+    private static boolean v4InNat64(byte[] address) {
+        byte[] prefix = {0, 0x64, (byte) 0xff, (byte) 0x9b, 0, 0, 0, 0, 0, 0, 0, 0};
+        return address.length == 16 && Arrays.equals(address, 0, 12, prefix, 0, 12);
+    }
+
+    private static String text(byte[] address) {
+        if (address.length == 4) {
+            return (address[0] & 0xff) + "." + (address[1] & 0xff) + "." + (address[2] & 0xff) + "." + (address[3] & 0xff);
+        }
+        int groups = 4;
+        while (groups > 0 && address[2 * groups - 2] == 0 && address[2 * groups - 1] == 0) {
+            groups--;
+        }
+        StringBuilder out = new StringBuilder();
+        for (int group = 0; group < groups; group++) {
+            int value = (address[2 * group] & 0xff) << 8 | address[2 * group + 1] & 0xff;
+            out.append(group > 0 ? ":" : "").append(Integer.toHexString(value));
+        }
+        return out.append("::/64").toString();
+    }
+}

@@ -1,0 +1,116 @@
+package io.sluicegate;
+
+import io.sluicegate.internal.Checks;
+import io.sluicegate.internal.engine.Engine;
+import io.sluicegate.internal.engine.Options;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.Map;
+
+/**
+ * Decides in Redis itself. It follows the policies that servers publish there, and takes limits of the program's own.
+ * It has one daemon thread, and more for calls whose callers do not wait.
+ */
+public final class DirectGate implements Gate {
+    private final Engine engine;
+
+    private DirectGate(Engine engine) {
+        this.engine = engine;
+    }
+
+    @Override
+    public Limiter policy(String name) {
+        return new Limiter(name, engine);
+    }
+
+    /**
+     * A limit of the program's own. It stands in place of a published policy of that name. All programs that name the same
+     * limit alike share its budgets; where they say different limits, the program that said it last decides.
+     *
+     * @param name its name, as that of a policy
+     * @param limit the limit
+     * @return the limiter
+     */
+    public Limiter limit(String name, Limit limit) {
+        engine.putLimit(limit.policy(name));
+        return policy(name);
+    }
+
+    @Override
+    public void close() {
+        engine.close();
+    }
+
+    /** What a program says of itself. */
+    public static final class Builder {
+        private static final long NODES_MAX = (1L << 32) - 1;
+        private static final long DEADLINE_MAX_MS = 10_000;
+
+        private final RedisPort port;
+        private String app;
+        private long nodes;
+        private Duration deadline = Duration.ofMillis(50);
+        private Clock clock = Clock.systemUTC();
+
+        Builder(RedisPort port) {
+            this.port = port;
+        }
+
+        /**
+         * The program's app, which policies name in {@code apps}. Nobody checks it: it keeps mistakes apart, not enemies.
+         *
+         * @param app a name
+         * @return this builder
+         */
+        public Builder app(String app) {
+            this.app = Checks.app(app);
+            return this;
+        }
+
+        /**
+         * Among how many servers and processes a limit is shared while Redis does not answer. Unset, it is what servers
+         * publish, or 1.
+         *
+         * @param nodes 1 to 2^32 - 1
+         * @return this builder
+         */
+        public Builder nodes(long nodes) {
+            if (nodes < 1 || nodes > NODES_MAX) {
+                throw ErrorCode.NODES_RANGE.with(Map.of("value", nodes));
+            }
+            this.nodes = nodes;
+            return this;
+        }
+
+        /**
+         * How long Redis may take for a decision; 50 ms unless it is said.
+         *
+         * @param deadline 1 ms to 10 s
+         * @return this builder
+         */
+        public Builder deadline(Duration deadline) {
+            long ms = deadline.toMillis();
+            if (ms < 1 || ms > DEADLINE_MAX_MS) {
+                throw ErrorCode.DEADLINE_RANGE.with(Map.of("value", ms));
+            }
+            this.deadline = deadline;
+            return this;
+        }
+
+        /**
+         * The process' own clock; that of the system unless it is said. It should not jump.
+         *
+         * @param clock the clock
+         * @return this builder
+         */
+        public Builder clock(Clock clock) {
+            this.clock = clock;
+            return this;
+        }
+
+        /** {@return the gate, which owns the port and closes it} */
+        public DirectGate build() {
+            return new DirectGate(new Engine(port, new Options(app, nodes, deadline.toNanos(), clock)));
+        }
+    }
+}

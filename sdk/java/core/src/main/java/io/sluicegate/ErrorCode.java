@@ -1,0 +1,68 @@
+package io.sluicegate;
+
+import java.util.Map;
+
+/** Why there is no decision. Names and texts are the same in all SDKs; the names are these in small letters. */
+public enum ErrorCode {
+    /** The policy is not published, not configured or not in force. */
+    UNKNOWN_POLICY("policy: unknown policy `{policy}`"),
+    /** The policy is for other apps, or the verb is for its owner only. */
+    POLICY_NOT_AVAILABLE("app: policy `{policy}` is not available to app `{app}`"),
+    /** The same, and the program says no app. */
+    APP_MISSING("app: policy `{policy}` is not available to a caller without an app"),
+    /** The option is not a name. */
+    APP_NAME("app: `{value}` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`"),
+    /** An empty text is given as the key. */
+    KEY_EMPTY("key: is empty, expected 1..=1024 bytes; omit it for the shared budget"),
+    /** The key has too many bytes. */
+    KEY_LENGTH("key: `{value}` bytes are outside 1..=1024"),
+    /** The id of a permit has none or too many bytes. */
+    ID_LENGTH("id: `{value}` bytes are outside 1..=1024"),
+    /** The cost is not in its range. */
+    COST_RANGE("cost: `{value}` is outside 1..=2147483648"),
+    /** A wait is negative or too long. */
+    MAX_WAIT_RANGE("max_wait: `{value}` is outside 0..=9007199254740991 us"),
+    /** The number of nodes is not in its range. */
+    NODES_RANGE("nodes: `{value}` is outside 1..=4294967295"),
+    /** The deadline is not in its range. */
+    DEADLINE_RANGE("deadline: `{value}` is outside 1..=10000 ms"),
+    /** The rules do not know the verb. */
+    UNSUPPORTED_VERB("op: `{verb}` is not supported by policy `{policy}`"),
+    /** Only a server can do this. */
+    NOT_IN_DIRECT_MODE("op: `{verb}` is not available in direct mode; ask a server"),
+    /** There is no decision, and the request was certainly not executed. */
+    NOT_CHARGED("store: {cause}; nothing was charged"),
+    /** There is no decision, and the request may have been executed. */
+    PERHAPS_CHARGED("store: {cause}; perhaps charged, not repeated"),
+    /** A published policy cannot be read, and none is held. */
+    UNREADABLE_POLICY("policy: `{policy}` cannot be read: {cause}"),
+    /** A limit made in code, or a document, is not valid. */
+    RULES("rules: {cause}"),
+    /** A server answers with a problem that is none of these. */
+    SERVER("server: {status} {detail}");
+
+    private final String text;
+
+    ErrorCode(String text) {
+        this.text = text;
+    }
+
+    /** {@return the text, with the names of its parts in braces} */
+    public String text() {
+        return text;
+    }
+
+    /**
+     * Makes the exception of this error.
+     *
+     * @param parts what stands for each name in braces
+     * @return the exception
+     */
+    public SluicegateException with(Map<String, ?> parts) {
+        String message = text;
+        for (Map.Entry<String, ?> part : parts.entrySet()) {
+            message = message.replace("{" + part.getKey() + "}", String.valueOf(part.getValue()));
+        }
+        return new SluicegateException(this, message);
+    }
+}

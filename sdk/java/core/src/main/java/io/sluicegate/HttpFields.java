@@ -1,0 +1,81 @@
+package io.sluicegate;
+
+import io.sluicegate.internal.json.Json;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/**
+ * What an HTTP service answers: the header fields of draft-ietf-httpapi-ratelimit-headers-10 and, for a refusal, a status
+ * and a problem (RFC 9457). {@code r} is rounded down, times up to whole seconds.
+ */
+public final class HttpFields {
+    private static final String TYPES = "https://iana.org/assignments/http-problem-types#";
+    private static final long SECOND_US = 1_000_000;
+
+    private HttpFields() {}
+
+    /**
+     * The header fields of a decision: {@code RateLimit-Policy}, {@code RateLimit}, and {@code Retry-After} on a refusal
+     * that can pass later. Where nobody decided by the limit ({@link Mode#ALLOW}, {@link Mode#DENY}, {@link Mode#SHED}),
+     * nothing is said of it.
+     *
+     * @param decision the decision
+     * @return names and values, in order
+     */
+    public static Map<String, String> of(Decision decision) {
+        Map<String, String> fields = new LinkedHashMap<>();
+        boolean known = decision.mode() == Mode.STORE || decision.mode() == Mode.REMEMBERED || decision.mode() == Mode.LOCAL;
+        if (known) {
+            boolean canRetry = !decision.allowed() && decision.retryAfterUs() != Decision.NEVER;
+            long untilUs = canRetry ? decision.retryAfterUs() : decision.resetAfterUs();
+            if (!decision.quotas().isEmpty()) {
+                fields.put("RateLimit-Policy", decision.quotas().stream().map(HttpFields::quota).collect(Collectors.joining(", ")));
+            }
+            fields.put("RateLimit", "\"" + decision.rule() + "\";r=" + decision.remaining() + ";t=" + seconds(untilUs));
+        }
+        if (!decision.allowed() && decision.retryAfterUs() != Decision.NEVER) {
+            fields.put("Retry-After", Long.toString(Math.max(seconds(decision.retryAfterUs()), 1)));
+        }
+        return fields;
+    }
+
+    // A window of less than a second is not said, as the field has whole seconds.
+    private static String quota(Quota quota) {
+        String window = quota.windowUs() >= SECOND_US ? ";w=" + seconds(quota.windowUs()) : "";
+        return "\"" + quota.rule() + "\";q=" + quota.limit() + window + (quota.concurrent() ? ";qu=\"concurrent-requests\"" : "");
+    }
+
+    private static long seconds(long us) {
+        return us / SECOND_US + (us % SECOND_US > 0 ? 1 : 0);
+    }
+
+    /**
+     * The status of a refusal.
+     *
+     * @param decision the refusal
+     * @return 503 where nobody could decide, else 429
+     */
+    public static int status(Decision decision) {
+        return decision.mode() == Mode.DENY || decision.mode() == Mode.SHED ? 503 : 429;
+    }
+
+    /**
+     * The body of a refusal, of type {@code application/problem+json}. It says no key.
+     *
+     * @param decision the refusal
+     * @return the text of a JSON object
+     */
+    public static String problem(Decision decision) {
+        int status = status(decision);
+        String type = status == 503 ? "temporary-reduced-capacity" : "quota-exceeded";
+        String title = status == 503
+            ? "Request cannot be satisfied due to temporary server capacity constraints"
+            : "Request cannot be satisfied as assigned quota has been exceeded";
+        String detail = decision.retryAfterUs() == Decision.NEVER
+            ? "the cost exceeds the limit of " + decision.limit()
+            : "retry in " + Math.max(seconds(decision.retryAfterUs()), 1) + " s";
+        return "{\"type\":" + Json.quote(TYPES + type) + ",\"title\":" + Json.quote(title) + ",\"status\":" + status
+            + ",\"detail\":" + Json.quote(detail) + ",\"violated-policies\":[" + Json.quote(decision.rule()) + "]}";
+    }
+}

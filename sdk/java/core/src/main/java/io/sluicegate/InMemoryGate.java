@@ -1,0 +1,133 @@
+package io.sluicegate;
+
+import io.sluicegate.internal.AsyncPool;
+import io.sluicegate.internal.Call;
+import io.sluicegate.internal.Transport;
+import io.sluicegate.internal.kernel.Answer;
+import io.sluicegate.internal.kernel.PermitId;
+import io.sluicegate.internal.kernel.Rule;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Usage;
+import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.internal.policy.Key;
+import io.sluicegate.internal.policy.Policy;
+import io.sluicegate.internal.policy.PolicyException;
+import io.sluicegate.internal.policy.PolicyReader;
+import java.nio.charset.StandardCharsets;
+import java.time.Clock;
+import java.time.Instant;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * Decides in the memory of this process. It never blocks: under {@code overflow: queue} a check that could wait is
+ * refused, or allowed with a wait that the caller takes on itself.
+ */
+public final class InMemoryGate implements Gate {
+    /** Keys that are remembered; the one that was not asked for longest falls out. */
+    private static final int KEYS_MAX = 100_000;
+
+    private final Clock clock;
+    private final Map<String, Policy> policies = new ConcurrentHashMap<>();
+    private final AsyncPool pool = new AsyncPool();
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Map<Place, Usage> usages = new LinkedHashMap<>(16, 0.75f, true) {
+        private static final long serialVersionUID = 1;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Place, Usage> eldest) {
+            return size() > KEYS_MAX;
+        }
+    };
+
+    private record Place(String policy, Key key) {}
+
+    InMemoryGate(Clock clock) {
+        this.clock = clock;
+    }
+
+    /**
+     * Puts a policy in place, or another in its place.
+     *
+     * @param json the document, as in {@code policies[]} of a policy file
+     * @return the limiter of the policy
+     * @throws SluicegateException with {@link ErrorCode#RULES} if it cannot be read
+     */
+    public Limiter document(String json) {
+        try {
+            Policy policy = PolicyReader.document(json);
+            policies.put(policy.name(), policy);
+            return policy(policy.name());
+        } catch (PolicyException e) {
+            throw ErrorCode.RULES.with(Map.of("cause", e.getMessage()));
+        }
+    }
+
+    /**
+     * Puts a limit in place, or another in its place.
+     *
+     * @param name its name
+     * @param limit the limit
+     * @return the limiter
+     */
+    public Limiter limit(String name, Limit limit) {
+        policies.put(name, limit.policy(name));
+        return policy(name);
+    }
+
+    @Override
+    public Limiter policy(String name) {
+        return new Limiter(name, new Memory());
+    }
+
+    @Override
+    public void close() {
+        pool.close();
+    }
+
+    private final class Memory implements Transport {
+        @Override
+        public Executor executor() {
+            return pool;
+        }
+
+        @Override
+        public Decision decide(Call call) {
+            Policy policy = policies.get(call.policy());
+            if (policy == null) {
+                throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", call.policy()));
+            }
+            Key key = Key.of(call.key() == null ? "" : call.key());
+            RuleSet rules = policy.rulesOf(key);
+            if (!call.verb().isSupportedBy(rules)) {
+                throw ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", call.verb().text(), "policy", policy.name()));
+            }
+            boolean queued = call.verb() == Verb.CHECK && policy.over().queueMaxWaitUs() > 0;
+            Verb verb = queued ? Verb.RESERVE : call.verb();
+            long maxWaitUs = queued ? policy.over().queueMaxWaitUs() : call.maxWaitUs();
+            Instant instant = clock.instant();
+            long now = instant.getEpochSecond() * 1_000_000 + instant.getNano() / 1000;
+            PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
+            Usage.Ask ask = new Usage.Ask(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
+            lock.lock();
+            try {
+                Usage usage = usages.computeIfAbsent(new Place(policy.name(), key), place -> new Usage());
+                return decision(policy, rules, call.verb(), usage.decide(rules, ask));
+            } finally {
+                lock.unlock();
+            }
+        }
+
+        private Decision decision(Policy policy, RuleSet rules, Verb verb, Answer answer) {
+            Rule rule = rules.rules().get(answer.rule());
+            boolean over = !answer.allowed() && (verb == Verb.CHECK || verb == Verb.RESERVE);
+            boolean shadow = over && policy.over().isShadow();
+            return new Decision(answer.allowed() || shadow, answer.granted(), answer.waitUs(), answer.limit(), answer.remaining(),
+                shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), policy.name(), rule.name(), rules.quotas(), Mode.STORE,
+                over ? policy.over().result() : null, 0);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+package io.sluicegate;
+
+/** Who decided. */
+public enum Mode {
+    /** Redis, or the server's store. */
+    STORE,
+    /** The process: it knows from Redis that this is refused until then. */
+    REMEMBERED,
+    /** The process by its share of the limit, while Redis does not answer. */
+    LOCAL,
+    /** Nobody: Redis does not answer or cannot read the key, and the policy lets requests pass then. */
+    ALLOW,
+    /** Nobody: Redis does not answer or cannot read the key, and the policy refuses requests then. */
+    DENY,
+    /** Nobody: Redis answers, but did not come to a decision in time. The request is refused. */
+    SHED
+}

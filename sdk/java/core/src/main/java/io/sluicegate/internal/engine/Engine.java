@@ -1,0 +1,411 @@
+package io.sluicegate.internal.engine;
+
+import io.sluicegate.Decision;
+import io.sluicegate.ErrorCode;
+import io.sluicegate.Mode;
+import io.sluicegate.OnStoreFailure;
+import io.sluicegate.RedisPort;
+import io.sluicegate.internal.AsyncPool;
+import io.sluicegate.internal.Call;
+import io.sluicegate.internal.Transport;
+import io.sluicegate.internal.kernel.Answer;
+import io.sluicegate.internal.kernel.Numbers;
+import io.sluicegate.internal.kernel.PermitId;
+import io.sluicegate.internal.kernel.Rule;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.internal.policy.Key;
+import io.sluicegate.internal.policy.Policy;
+import io.sluicegate.internal.redis.Head;
+import io.sluicegate.internal.redis.Keys;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.ThreadLocalRandom;
+
+/** Decides in Redis, and what holds while Redis does not decide: the order of the page "When Redis does not decide". */
+public final class Engine implements Transport, AutoCloseable {
+    /** Questions of one decision of a key that owes. */
+    private static final int QUESTIONS_MAX = 4;
+    /** Requests that are held back at a time. */
+    private static final int HELD_MAX = 10_000;
+    /** How often a request that is held back is asked about. */
+    private static final int QUEUE_TRIES_MAX = 64;
+    /** Debts that are paid in one go beside requests. */
+    private static final int PAID_AT_ONCE_MAX = 64;
+    private static final long SHED_RETRY_US = 100_000;
+
+    private final Options options;
+    private final RedisStore store;
+    private final Policies policies;
+    private final Breaker breaker = new Breaker(() -> ThreadLocalRandom.current().nextLong(100_000, 300_001));
+    private final Refusals refusals = new Refusals();
+    private final Shares shares = new Shares();
+    private final Semaphore places = new Semaphore(HELD_MAX);
+    private final Vacancies vacancies = new Vacancies();
+    private final AsyncPool pool = new AsyncPool();
+    private final Housekeeper housekeeper;
+
+    /** Begins to follow the policies. */
+    public Engine(RedisPort port, Options options) {
+        this(port, options, true);
+    }
+
+    /** In a test nothing is done beside the calls. */
+    Engine(RedisPort port, Options options, boolean background) {
+        this.options = options;
+        this.store = new RedisStore(port, options.deadlineNanos());
+        this.policies = new Policies(store, options);
+        this.housekeeper = background ? new Housekeeper(policies, this::payDebts) : null;
+        if (background) {
+            port.subscribe(Keys.CHANNEL, housekeeper::heard);
+        }
+    }
+
+    /** Puts a limit of the program's own in place. */
+    public void putLimit(Policy policy) {
+        policies.putOwn(policy);
+    }
+
+    @Override
+    public Executor executor() {
+        return pool;
+    }
+
+    @Override
+    public void close() {
+        if (housekeeper != null) {
+            housekeeper.close();
+        }
+        long until = System.nanoTime() + 1_000_000_000L;
+        try {
+            while (System.nanoTime() < until && payDebts()) {
+                Thread.sleep(10);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        pool.close();
+        store.port().close();
+    }
+
+    /** A call with what was found for it. */
+    private record Found(Call call, Policy policy, Question question) {
+        Rule rule(int place) {
+            return question.rules().rules().get(place);
+        }
+    }
+
+    /** An answer and who gave it. */
+    private record Said(Answer answer, Mode mode) {
+        /** {@return the same, with the wait behind it} */
+        Said waited() {
+            return new Said(new Answer(answer.allowed(), answer.granted(), 0, answer.limit(), answer.remaining(), answer.retryAfterUs(),
+                answer.resetAfterUs(), answer.rule()), mode);
+        }
+    }
+
+    @Override
+    public Decision decide(Call call) throws InterruptedException {
+        Found found = find(call, call.verb(), call.maxWaitUs());
+        if (call.verb() == Verb.CHECK && found.policy.over().queueMaxWaitUs() > 0) {
+            return queued(call, found);
+        }
+        return decision(found, once(found), 0);
+    }
+
+    private Found find(Call call, Verb verb, long maxWaitUs) throws InterruptedException {
+        PolicyBook.Held held = policies.find(call.policy());
+        Policy policy = held.policy();
+        checkApp(policy, verb);
+        Key key = call.key() == null ? Key.of("") : Key.of(call.key());
+        RuleSet rules = policy.rulesOf(key);
+        if (!verb.isSupportedBy(rules)) {
+            throw unsupported(verb, policy);
+        }
+        PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
+        return new Found(call, policy, new Question(policy.name(), rules, Head.of(rules, held.takenOverMs()), key, verb, call.cost(),
+            maxWaitUs, permit, policies.clock(), options.nowUs(), null));
+    }
+
+    private static RuntimeException unsupported(Verb verb, Policy policy) {
+        return ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", verb.text(), "policy", policy.name()));
+    }
+
+    private void checkApp(Policy policy, Verb verb) {
+        String app = options.app();
+        boolean owners = verb == Verb.REFUND || verb == Verb.RESET;
+        if (owners ? policy.isOwnedBy(app) : policy.isFor(app)) {
+            return;
+        }
+        throw app == null
+            ? ErrorCode.APP_MISSING.with(Map.of("policy", policy.name()))
+            : ErrorCode.POLICY_NOT_AVAILABLE.with(Map.of("policy", policy.name(), "app", app));
+    }
+
+    // The first that says something decides.
+    private Said once(Found found) throws InterruptedException {
+        Question question = found.question;
+        Refusals.Place place = new Refusals.Place(question.policy(), question.key());
+        Shares.Place share = new Shares.Place(question.policy(), question.key());
+        if (question.verb() == Verb.CHECK) {
+            Answer known = refusals.find(place, question.cost(), question.rules(), found.policy.version(), question.nowUs());
+            if (known != null) {
+                return new Said(known, Mode.REMEMBERED);
+            }
+        }
+        if (question.verb() == Verb.RELEASE || question.verb() == Verb.RENEW) {
+            Answer here = shares.onPermit(share, question);
+            if (here != null) {
+                return new Said(here, Mode.LOCAL);
+            }
+        }
+        Result result = breaker.allows(question.nowUs())
+            ? counted(question.nowUs(), askWithDebts(question, share))
+            : new Result.NoAnswer("redis does not answer", false);
+        return said(found, share, place, result);
+    }
+
+    private Result counted(long nowUs, Result result) {
+        if (result instanceof Result.NoAnswer) {
+            breaker.failed(nowUs);
+        } else {
+            breaker.succeeded(nowUs);
+        }
+        return result;
+    }
+
+    /** Asks, and has what is owed charged before. */
+    private Result askWithDebts(Question question, Shares.Place place) throws InterruptedException {
+        Shares.Account account = shares.account(place);
+        if (account == null) {
+            return store.ask(question);
+        }
+        for (int questions = 0; questions < QUESTIONS_MAX; questions++) {
+            Question asked = withBill(question, account);
+            Result result;
+            try {
+                result = store.ask(asked);
+            } catch (InterruptedException e) {
+                settle(place, account, asked, new Result.NoAnswer("the thread was interrupted", true));
+                throw e;
+            }
+            boolean owes = settle(place, account, asked, result);
+            if (!(result instanceof Result.Decided decided)) {
+                return result;
+            }
+            boolean grants = decided.answer().allowed() && decided.answer().granted() > 0 && question.verb() != Verb.PEEK;
+            if (asked.verb() == question.verb() && !(grants && owes)) {
+                return result;
+            }
+        }
+        return new Result.Shed("more is owed than could be paid", true);
+    }
+
+    // A bill that Redis may have charged goes again as it is, and alone if more passed here since it was made.
+    private Question withBill(Question question, Shares.Account account) {
+        account.lock.lock();
+        try {
+            Question asked = chooseBill(question, account);
+            account.carriers += asked.bill() == null ? 0 : 1;
+            return asked;
+        } finally {
+            account.lock.unlock();
+        }
+    }
+
+    private static Question chooseBill(Question question, Shares.Account account) {
+        RuleSet rules = question.rules();
+        if (account.bill != null && account.bill.permits().length != rules.rules().size()) {
+            account.bill = null;
+        }
+        if (account.bill == null) {
+            long[] owed = account.owed(rules, question.nowUs());
+            boolean owes = java.util.Arrays.stream(owed).anyMatch(permits -> permits > 0);
+            account.bill = owes ? Bill.of(owed, account.used) : null;
+            return question.with(account.bill);
+        }
+        long[] now = account.used.used(rules, question.nowUs());
+        long[] then = account.bill.used().used(rules, question.nowUs());
+        boolean more = false;
+        for (int place = 0; place < now.length; place++) {
+            more |= now[place] > then[place];
+        }
+        return more ? question.peek().with(account.bill) : question.with(account.bill);
+    }
+
+    /** Writes down what became of a bill; returns whether the key still owes. */
+    private boolean settle(Shares.Place place, Shares.Account account, Question asked, Result result) {
+        account.lock.lock();
+        try {
+            long nowUs = asked.nowUs();
+            account.carriers -= asked.bill() == null ? 0 : 1;
+            if (result instanceof Result.Decided decided) {
+                if (asked.bill() != null && asked.bill() == account.bill) {
+                    account.paid(asked.rules(), decided.charged(), nowUs);
+                }
+                Answer said = decided.answer();
+                account.raise(asked.rules(), said.rule(), Math.max(said.limit() - said.remaining(), 0), nowUs);
+                boolean owes = account.bill != null || account.owes(asked.rules(), nowUs);
+                shares.close(place, account, nowUs);
+                return owes;
+            }
+            if (asked.bill() != null && asked.bill() == account.bill) {
+                account.billSent |= result.perhapsCharged();
+                account.bill = account.billSent || account.carriers > 0 ? account.bill : null;
+            }
+            return true;
+        } finally {
+            account.lock.unlock();
+        }
+    }
+
+    private Said said(Found found, Shares.Place share, Refusals.Place place, Result result) {
+        Question question = found.question;
+        boolean changesUsage = question.verb() == Verb.REFUND || question.verb() == Verb.RESET || question.verb() == Verb.RELEASE
+            || question.verb() == Verb.RENEW;
+        if (changesUsage) {
+            refusals.forget(place);
+        }
+        if (result instanceof Result.Decided decided) {
+            Answer answer = decided.answer();
+            shares.learn(share, question.rules(), answer, question.nowUs());
+            if (question.verb() == Verb.CHECK && answer.allowed()) {
+                refusals.allowed(place, question.cost(), question.rules());
+            } else if (question.verb() == Verb.CHECK) {
+                refusals.remember(place, answer, question.cost(), question.rules(), found.policy.version(), question.nowUs());
+            }
+            return new Said(answer, Mode.STORE);
+        }
+        if (result instanceof Result.Unsupported) {
+            throw unsupported(question.verb(), found.policy);
+        }
+        if (changesUsage) {
+            throw noDecision(result);
+        }
+        if (result instanceof Result.Shed) {
+            Answer refused = Shares.refusal(question.rules());
+            return new Said(new Answer(false, 0, 0, refused.limit(), 0, SHED_RETRY_US, 0, 0), Mode.SHED);
+        }
+        return withoutRedis(found, share, result instanceof Result.ThisKey);
+    }
+
+    private static RuntimeException noDecision(Result result) {
+        String cause = result instanceof Result.NoAnswer silent ? silent.cause()
+            : result instanceof Result.Shed shed ? shed.cause()
+            : "the key cannot be read: " + ((Result.ThisKey) result).cause();
+        return (result.perhapsCharged() ? ErrorCode.PERHAPS_CHARGED : ErrorCode.NOT_CHARGED).with(Map.of("cause", cause));
+    }
+
+    private Said withoutRedis(Found found, Shares.Place share, boolean thisKey) {
+        Question question = found.question;
+        OnStoreFailure how = found.policy.onStoreFailure();
+        if (how == OnStoreFailure.ALLOW) {
+            if (!thisKey && (question.verb().code() <= Verb.AT_MOST.code())) {
+                shares.noteAdmitted(share, question, nodes());
+            }
+            return new Said(new Answer(true, question.cost(), 0, found.rule(0).limit(), 0, 0, 0, 0), Mode.ALLOW);
+        }
+        if (how == OnStoreFailure.DENY || thisKey) {
+            return new Said(Shares.refusal(question.rules()), Mode.DENY);
+        }
+        return new Said(shares.decide(share, question, nodes()), Mode.LOCAL);
+    }
+
+    private long nodes() {
+        return options.nodes() > 0 ? options.nodes() : Math.max(policies.nodes(), 1);
+    }
+
+    private Decision decision(Found found, Said said, long heldUs) {
+        Answer answer = said.answer;
+        Rule rule = found.rule(answer.rule());
+        Verb verb = found.call.verb();
+        boolean over = !answer.allowed() && (verb == Verb.CHECK || verb == Verb.RESERVE);
+        boolean shadow = over && found.policy.over().isShadow();
+        return new Decision(answer.allowed() || shadow, answer.granted(), Math.max(answer.waitUs() - heldUs, 0), answer.limit(),
+            answer.remaining(), shadow ? 0 : answer.retryAfterUs(), answer.resetAfterUs(), found.policy.name(), rule.name(),
+            found.question.rules().quotas(), said.mode, over ? found.policy.over().result() : null, heldUs);
+    }
+
+    // A queue holds a check back until its turn, or until the rules say that it can pass.
+    private Decision queued(Call call, Found first) throws InterruptedException {
+        boolean hasPlace = places.tryAcquire();
+        try {
+            long maxWaitUs = hasPlace ? first.policy.over().queueMaxWaitUs() : 0;
+            long heldUs = 0;
+            Found found = first;
+            for (int tries = 1; ; tries++) {
+                long left = Math.max(maxWaitUs - heldUs, 0);
+                found = find(call, Verb.RESERVE, left);
+                Vacancies.Place place = new Vacancies.Place(found.policy.name(), found.question.key(), call.cost());
+                Vacancies.Turn vacant = vacancies.take(place, found.question.nowUs(), left);
+                Said said = vacant == null ? once(found) : new Said(vacant.answer(), Mode.STORE);
+                Answer answer = said.answer;
+                if (answer.allowed()) {
+                    long dueUs = vacant == null ? found.question.nowUs() + answer.waitUs() : vacant.dueUs();
+                    long waitUs = hasPlace ? dueUs - found.question.nowUs() : 0;
+                    holdTurn(place, said, dueUs, waitUs);
+                    return decision(found, hasPlace ? said.waited() : said, heldUs + waitUs);
+                }
+                boolean asksAgain = hasPlace && answer.retryAfterUs() != Numbers.NEVER && answer.retryAfterUs() <= left && tries < QUEUE_TRIES_MAX;
+                if (!asksAgain) {
+                    return decision(found, said, heldUs);
+                }
+                sleep(answer.retryAfterUs());
+                heldUs += Math.max(answer.retryAfterUs(), 1);
+                if (find(call, Verb.CHECK, 0).policy.over().queueMaxWaitUs() == 0) {
+                    Found plain = find(call, Verb.CHECK, Numbers.NO_WAIT_GIVEN);
+                    return decision(plain, once(plain), heldUs);
+                }
+            }
+        } finally {
+            if (hasPlace) {
+                places.release();
+            }
+        }
+    }
+
+    // The turn of a caller that gives up is vacant.
+    private void holdTurn(Vacancies.Place place, Said said, long dueUs, long waitUs) throws InterruptedException {
+        try {
+            sleep(waitUs);
+        } catch (InterruptedException e) {
+            if (said.mode == Mode.STORE) {
+                vacancies.put(place, new Vacancies.Turn(said.answer, dueUs), options.nowUs());
+            }
+            throw e;
+        }
+    }
+
+    private static void sleep(long us) throws InterruptedException {
+        if (us > 0) {
+            Thread.sleep(us / 1000, (int) (us % 1000) * 1000);
+        }
+    }
+
+    /** Pays what is owed for keys that nobody asks for; returns whether Redis answered and something is still owed. */
+    private boolean payDebts() throws InterruptedException {
+        long nowUs = options.nowUs();
+        var owing = shares.owing(PAID_AT_ONCE_MAX, nowUs);
+        for (var each : owing) {
+            Question last = each.getValue().asked;
+            PolicyBook.Held held = policies.held(last.policy());
+            if (held == null || held.policy() == null) {
+                shares.drop(each.getKey());
+                continue;
+            }
+            RuleSet rules = held.policy().rulesOf(last.key());
+            Question peek = new Question(last.policy(), rules, Head.of(rules, held.takenOverMs()), last.key(), Verb.PEEK, 1, 0, null,
+                policies.clock(), options.nowUs(), null);
+            if (!breaker.allows(nowUs)) {
+                return false;
+            }
+            Result result = counted(nowUs, askWithDebts(peek, each.getKey()));
+            if (result instanceof Result.NoAnswer) {
+                return false;
+            }
+        }
+        return !owing.isEmpty();
+    }
+}

@@ -1,0 +1,80 @@
+package io.sluicegate.internal.engine;
+
+import io.sluicegate.RedisPort;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/** The one thread of a gate: it looks at the policies and pays debts, every 100 ms if there are any. */
+final class Housekeeper implements AutoCloseable {
+    private static final long TICK_MS = 100;
+    private static final long LOOK_NANOS = 10_000_000_000L;
+
+    private final Policies policies;
+    private final Callable<Boolean> payDebts;
+    private final AtomicBoolean heard = new AtomicBoolean(true);
+    private final Thread thread;
+    private volatile boolean closed;
+
+    Housekeeper(Policies policies, Callable<Boolean> payDebts) {
+        this.policies = policies;
+        this.payDebts = payDebts;
+        this.thread = new Thread(this::run, "sluicegate");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /** Takes a message of the channel; an empty one says that earlier ones may have been missed. */
+    void heard(String message) {
+        if (message.isEmpty()) {
+            heard.set(true);
+        } else if (message.matches("[0-9]{1,16}") && Long.parseLong(message) != policies.revision()) {
+            heard.set(true);
+        }
+    }
+
+    private void run() {
+        long lookAt = System.nanoTime() + untilNextLook();
+        while (!closed) {
+            try {
+                if (heard.compareAndSet(true, false)) {
+                    look(true);
+                }
+                if (System.nanoTime() - lookAt >= 0) {
+                    lookAt = System.nanoTime() + untilNextLook();
+                    look(false);
+                }
+                payDebts.call();
+                Thread.sleep(TICK_MS);
+            } catch (InterruptedException e) {
+                return;
+            } catch (Exception e) {
+                System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, "following the policies failed", e);
+            }
+        }
+    }
+
+    private void look(boolean heard) throws InterruptedException {
+        try {
+            policies.look(heard);
+        } catch (RedisPort.Failure failure) {
+            System.getLogger("io.sluicegate").log(System.Logger.Level.DEBUG, "the policies were not looked at", failure);
+        }
+    }
+
+    // Each look is a little sooner or later, so that programs do not look together.
+    private static long untilNextLook() {
+        return (long) (LOOK_NANOS * ThreadLocalRandom.current().nextDouble(0.9, 1.1));
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        thread.interrupt();
+        try {
+            thread.join(1000);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

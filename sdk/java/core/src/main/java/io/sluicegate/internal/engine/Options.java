@@ -1,0 +1,23 @@
+package io.sluicegate.internal.engine;
+
+import java.time.Clock;
+import java.time.Instant;
+
+/**
+ * What a program says of itself.
+ *
+ * @param app its name; null for none
+ * @param nodes among how many a limit is shared without Redis; 0 for as many as servers publish, or 1
+ * @param deadlineNanos of one question to Redis
+ * @param clock the process' own clock
+ */
+public record Options(String app, long nodes, long deadlineNanos, Clock clock) {
+    long nowUs() {
+        Instant now = clock.instant();
+        return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
+    }
+
+    long nowMs() {
+        return clock.millis();
+    }
+}

@@ -1,0 +1,140 @@
+package io.sluicegate.internal.engine;
+
+import io.sluicegate.internal.policy.Policy;
+import io.sluicegate.internal.policy.PolicyException;
+import io.sluicegate.internal.policy.PolicyReader;
+import io.sluicegate.internal.redis.Request.Clock;
+import java.nio.charset.StandardCharsets;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.BiConsumer;
+
+/**
+ * The policies that a program holds, and what it makes of each look at Redis. One thread looks at a time; all read.
+ */
+final class PolicyBook {
+    private static final String FORMAT = "1";
+    private static final long NONE = -1;
+
+    private final BiConsumer<String, String> unreadable;
+    private volatile Map<String, Held> policies = Map.of();
+    private volatile long revision = NONE;
+    private volatile Clock clock = Clock.SERVER;
+    private volatile long nodes;
+    private boolean earlierBefore;
+
+    /**
+     * A policy that is held.
+     *
+     * @param policy the policy; null if none could be read
+     * @param takenOverMs when it was taken over, in ms since 1970
+     * @param problem why the published version cannot be read; null if it can
+     */
+    record Held(Policy policy, long takenOverMs, String problem) {}
+
+    /** {@code unreadable} is told the name of a policy and why it cannot be read. */
+    PolicyBook(BiConsumer<String, String> unreadable) {
+        this.unreadable = unreadable;
+    }
+
+    Held get(String name) {
+        return policies.get(name);
+    }
+
+    /** {@return the revision that is held, or -1} */
+    long revision() {
+        return revision;
+    }
+
+    Clock clock() {
+        return clock;
+    }
+
+    /** {@return among how many nodes limits are shared, as published; 0 if it is not} */
+    long nodes() {
+        return nodes;
+    }
+
+    /** {@return the version of each policy that is held} */
+    Map<String, Long> versions() {
+        Map<String, Long> versions = new TreeMap<>();
+        policies.forEach((name, held) -> {
+            if (held.policy != null) {
+                versions.put(name, held.policy.version());
+            }
+        });
+        return versions;
+    }
+
+    /**
+     * Takes over what a look found.
+     *
+     * @param fields the fields of the hash
+     * @param wanted the names of the policies that were asked for; null for all
+     * @param heard whether a message was the reason to look
+     */
+    void look(Map<String, byte[]> fields, Collection<String> wanted, boolean heard, long nowMs) {
+        long found = number(fields.get("#revision"));
+        if (found < 0) {
+            earlierBefore &= heard;
+            return;
+        }
+        if (!FORMAT.equals(text(fields.get("#format")))) {
+            unreadable.accept("*", "unknown format " + text(fields.get("#format")));
+            return;
+        }
+        clock = "client".equals(text(fields.get("#clock"))) ? Clock.CLIENT : Clock.SERVER;
+        nodes = Math.max(number(fields.get("#nodes")), 0);
+        if (found < revision) {
+            if (heard) {
+                return;
+            }
+            if (!earlierBefore) {
+                earlierBefore = true;
+                return;
+            }
+        }
+        earlierBefore &= heard && found == revision;
+        boolean same = found == revision;
+        Map<String, Held> next = new HashMap<>(same || wanted != null ? policies : Map.of());
+        for (String name : wanted == null ? fields.keySet() : wanted) {
+            if (!name.startsWith("#") && !(same && next.containsKey(name))) {
+                take(next, name, fields.get(name), nowMs);
+            }
+        }
+        policies = Map.copyOf(next);
+        revision = found;
+    }
+
+    private void take(Map<String, Held> next, String name, byte[] value, long nowMs) {
+        Held before = policies.get(name);
+        if (value == null) {
+            next.remove(name);
+            return;
+        }
+        try {
+            Policy policy = PolicyReader.published(name, value);
+            boolean unchanged = before != null && before.policy != null && before.policy.version() == policy.version()
+                && before.policy.equals(policy);
+            next.put(name, unchanged ? new Held(before.policy, before.takenOverMs, null) : new Held(policy, after(before, nowMs), null));
+        } catch (PolicyException e) {
+            unreadable.accept(name, e.getMessage());
+            next.put(name, new Held(before == null ? null : before.policy, before == null ? 0 : before.takenOverMs, e.getMessage()));
+        }
+    }
+
+    private static long after(Held before, long nowMs) {
+        return before == null ? nowMs : Math.max(nowMs, before.takenOverMs + 1);
+    }
+
+    private static String text(byte[] value) {
+        return value == null ? "" : new String(value, StandardCharsets.UTF_8);
+    }
+
+    private static long number(byte[] value) {
+        String text = text(value);
+        return text.matches("[0-9]{1,16}") ? Long.parseLong(text) : NONE;
+    }
+}

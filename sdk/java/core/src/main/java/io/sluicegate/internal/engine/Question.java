@@ -1,0 +1,35 @@
+package io.sluicegate.internal.engine;
+
+import io.sluicegate.internal.kernel.PermitId;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.internal.policy.Key;
+import io.sluicegate.internal.redis.Head;
+import io.sluicegate.internal.redis.Request.Clock;
+
+/**
+ * What Redis is asked about one key.
+ *
+ * @param policy the policy's name
+ * @param rules the rules of the key
+ * @param head their head
+ * @param key the caller's key
+ * @param verb what is wanted
+ * @param cost 1 to 2^31
+ * @param maxWaitUs of a reserve
+ * @param permit of the verbs that name one; else null
+ * @param clock by which clock
+ * @param nowUs the process' own time
+ * @param bill what is charged before; else null
+ */
+record Question(String policy, RuleSet rules, Head head, Key key, Verb verb, long cost, long maxWaitUs, PermitId permit,
+                Clock clock, long nowUs, Bill bill) {
+    Question with(Bill bill) {
+        return new Question(policy, rules, head, key, verb, cost, maxWaitUs, permit, clock, nowUs, bill);
+    }
+
+    /** The same key, and nothing taken. */
+    Question peek() {
+        return new Question(policy, rules, head, key, Verb.PEEK, 1, 0, null, clock, nowUs, bill);
+    }
+}

@@ -1,0 +1,325 @@
+package io.sluicegate.internal.engine;
+
+import io.sluicegate.internal.kernel.Answer;
+import io.sluicegate.internal.kernel.Numbers;
+import io.sluicegate.internal.kernel.Rule;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Usage;
+import io.sluicegate.internal.kernel.Usage.Ask;
+import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.internal.policy.Key;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * What the process knows of budgets and decides by its share of them, while Redis does not answer. Among n nodes each
+ * permit counts n times against the whole limit. Times are µs.
+ */
+final class Shares {
+    /** Keys of which is known what Redis last said; of others nothing is known. */
+    private static final int NOTES_MAX = 1_000_000;
+    /** Keys with permits that were admitted here. */
+    private static final int ACCOUNTS_MAX = 250_000;
+    /** Within this time an answer that says less may be an older one. */
+    private static final long OLDER_ANSWERS_US = 2_000_000;
+    private static final long ROOM_AGAIN_US = 1_000_000;
+    private static final long CLOCK_BEHIND_US = 1_000_000;
+    /** The retry of what may pass when Redis is back. */
+    static final long RETRY_US = 1_000_000;
+
+    private final Map<Place, Note> notes = new ConcurrentHashMap<>();
+    private final Map<Place, Account> accounts = new ConcurrentHashMap<>();
+    private final AtomicLong newest = new AtomicLong();
+    private final AtomicLong madeRoomAt = new AtomicLong(Long.MIN_VALUE / 2);
+
+    record Place(String policy, Key key) {}
+
+    /** What Redis last said of one key; guarded by itself. */
+    private static final class Note {
+        final Usage usage = new Usage();
+        RuleSet rules;
+        long saidAt = Long.MIN_VALUE / 2;
+    }
+
+    /** What was admitted here for one key; guarded by its lock. */
+    static final class Account {
+        final ReentrantLock lock = new ReentrantLock();
+        final Usage stored;
+        final Usage used;
+        final long nodes;
+        Question asked;
+        Bill bill;
+        /** Whether Redis may have charged the bill. */
+        boolean billSent;
+        /** Questions under way that carry the bill. */
+        int carriers;
+
+        Account(Usage known, long nodes, Question asked) {
+            this.stored = known.copy();
+            this.used = known.copy();
+            this.nodes = nodes;
+            this.asked = asked;
+        }
+
+        /** {@return the permits owed of each rule} */
+        long[] owed(RuleSet rules, long nowUs) {
+            long[] inUse = used.used(rules, nowUs);
+            long[] known = stored.used(rules, nowUs);
+            long[] owed = new long[inUse.length];
+            for (int place = 0; place < owed.length; place++) {
+                boolean permits = rules.rules().get(place).handsOutPermits();
+                long more = permits ? 0 : Math.max(inUse[place] - known[place], 0);
+                owed[place] = Math.min(Numbers.ceilDiv(more, nodes), Numbers.COST_MAX);
+            }
+            return owed;
+        }
+
+        boolean owes(RuleSet rules, long nowUs) {
+            for (long owed : owed(rules, nowUs)) {
+                if (owed > 0) {
+                    return true;
+                }
+            }
+            return false;
+        }
+
+        /** Redis charged so much of the bill. */
+        void paid(RuleSet rules, long[] charged, long nowUs) {
+            boolean whole = java.util.Arrays.equals(charged, bill.permits());
+            long[] counted = new long[charged.length];
+            for (int place = 0; place < charged.length; place++) {
+                counted[place] = charged[place] * nodes;
+            }
+            long[] before = stored.used(rules, nowUs);
+            long[] then = bill.used().used(rules, nowUs);
+            for (int place = 0; place < counted.length; place++) {
+                long most = Math.max(then[place] - before[place], 0);
+                counted[place] = whole ? most : Math.min(counted[place], most);
+            }
+            stored.charge(rules, counted, nowUs);
+            bill = null;
+            billSent = false;
+        }
+
+        /** An answer that says more is in use than is known raises both states to it. */
+        void raise(RuleSet rules, int place, long said, long nowUs) {
+            if (rules.rules().get(place).handsOutPermits()) {
+                return;
+            }
+            long more = said - stored.used(rules, nowUs)[place];
+            if (more > 0) {
+                long[] permits = new long[rules.rules().size()];
+                permits[place] = more;
+                stored.charge(rules, permits, nowUs);
+                used.charge(rules, permits, nowUs);
+            }
+        }
+    }
+
+    Account account(Place place) {
+        return accounts.get(place);
+    }
+
+    /** {@return accounts that owe something, at most so many} */
+    List<Map.Entry<Place, Account>> owing(int most, long nowUs) {
+        List<Map.Entry<Place, Account>> owing = new ArrayList<>();
+        for (Map.Entry<Place, Account> each : accounts.entrySet()) {
+            if (owing.size() >= most) {
+                break;
+            }
+            Account account = each.getValue();
+            account.lock.lock();
+            try {
+                if (account.bill != null || account.owes(account.asked.rules(), nowUs)) {
+                    owing.add(each);
+                }
+            } finally {
+                account.lock.unlock();
+            }
+        }
+        return owing;
+    }
+
+    /** Notes what Redis said of the rule that decided. */
+    void learn(Place place, RuleSet rules, Answer said, long nowUs) {
+        Rule rule = rules.rules().get(said.rule());
+        Note note = notes.get(place);
+        if (note == null) {
+            if (notes.size() >= NOTES_MAX && !makeRoom(nowUs)) {
+                return;
+            }
+            note = notes.computeIfAbsent(place, at -> new Note());
+        }
+        if (rule.handsOutPermits()) {
+            return;
+        }
+        long inUse = Math.max(said.limit() - said.remaining(), 0);
+        synchronized (note) {
+            note.rules = rules;
+            long known = note.usage.used(rules, nowUs)[said.rule()];
+            if (inUse >= known) {
+                note.usage.putDown(rules, said.rule(), inUse, nowUs);
+                note.saidAt = nowUs;
+            } else if (Math.abs(nowUs - note.saidAt) >= OLDER_ANSWERS_US) {
+                note.usage.putDown(rules, said.rule(), inUse, nowUs);
+            } else if (!rule.isBucket()) {
+                note.usage.putDown(rules, said.rule(), known, nowUs);
+            }
+        }
+    }
+
+    // Once a second, what is full again makes room.
+    private boolean makeRoom(long nowUs) {
+        long last = madeRoomAt.get();
+        if (nowUs - last >= ROOM_AGAIN_US && madeRoomAt.compareAndSet(last, nowUs)) {
+            notes.values().removeIf(note -> {
+                synchronized (note) {
+                    return note.rules == null || note.usage.isFull(note.rules, nowUs);
+                }
+            });
+            accounts.values().removeIf(account -> {
+                if (!account.lock.tryLock()) {
+                    return false;
+                }
+                try {
+                    RuleSet rules = account.asked.rules();
+                    return account.bill == null && !rules.hasCalendars() && account.used.isFull(rules, nowUs);
+                } finally {
+                    account.lock.unlock();
+                }
+            });
+        }
+        return notes.size() < NOTES_MAX;
+    }
+
+    private Usage known(Place place) {
+        Note note = notes.get(place);
+        if (note == null) {
+            return new Usage();
+        }
+        synchronized (note) {
+            return note.usage.copy();
+        }
+    }
+
+    private long instant(long nowUs) {
+        long latest = newest.accumulateAndGet(nowUs, (held, now) -> now > held || held - now > CLOCK_BEHIND_US ? now : held);
+        return Math.max(latest, nowUs);
+    }
+
+    /** Decides by the share of n nodes. */
+    Answer decide(Place place, Question question, long nodes) {
+        RuleSet rules = question.rules();
+        long now = instant(question.nowUs());
+        Account account = accounts.get(place);
+        if (account == null) {
+            makeRoom(now);
+            if (accounts.size() >= ACCOUNTS_MAX) {
+                return refusal(rules);
+            }
+            account = new Account(known(place), nodes, question);
+        }
+        account.lock.lock();
+        try {
+            if (question.cost() * account.nodes > Numbers.COST_MAX) {
+                return refusal(rules);
+            }
+            Answer answer = question.verb() == Verb.AT_MOST
+                ? atMost(account, question, now)
+                : scaled(account, question, account.used.decide(rules, ask(question, question.verb(), question.cost() * account.nodes, now)));
+            account.asked = question.with(null);
+            boolean keeps = account.owes(rules, now) || !account.used.isFull(rules, now);
+            if (question.verb() != Verb.PEEK && keeps) {
+                Account other = accounts.putIfAbsent(place, account);
+                if (other != null && other != account) {
+                    // Another thread opened the account first: what was decided here is decided there.
+                    return decide(place, question, nodes);
+                }
+            }
+            return answer;
+        } finally {
+            account.lock.unlock();
+        }
+    }
+
+    private static Ask ask(Question question, Verb verb, long cost, long now) {
+        long maxWait = verb == Verb.RESERVE ? question.maxWaitUs() : Numbers.NO_WAIT_GIVEN;
+        return new Ask(verb, cost, maxWait, question.permit(), now, question.rules().windowsAround(now));
+    }
+
+    // Takes and is granted multiples of n.
+    private static Answer atMost(Account account, Question question, long now) {
+        RuleSet rules = question.rules();
+        Answer most = account.used.copy().decide(rules, ask(question, Verb.AT_MOST, question.cost() * account.nodes, now));
+        long granted = most.granted() / account.nodes;
+        if (most.allowed() && granted > 0) {
+            return scaled(account, question, account.used.decide(rules, ask(question, Verb.AT_MOST, granted * account.nodes, now)));
+        }
+        // What is left is said as if the part of a permit had been taken.
+        Answer shown = scaled(account, question, most);
+        return new Answer(false, 0, 0, shown.limit(), shown.remaining(), RETRY_US, shown.resetAfterUs(), shown.rule());
+    }
+
+    private static Answer scaled(Account account, Question question, Answer said) {
+        long n = account.nodes;
+        long retry = said.retryAfterUs();
+        if (retry == Numbers.NEVER && mayEverPass(question)) {
+            retry = RETRY_US;
+        }
+        return new Answer(said.allowed(), said.granted() / n, said.waitUs(), said.limit() / n, said.remaining() / n, retry,
+            said.resetAfterUs(), said.rule());
+    }
+
+    private static boolean mayEverPass(Question question) {
+        return question.rules().rules().stream().allMatch(rule -> rule.takesAnyCost() || question.cost() <= rule.limit());
+    }
+
+    /** {@return the refusal of a request of which nothing is known} */
+    static Answer refusal(RuleSet rules) {
+        return new Answer(false, 0, 0, rules.rules().get(0).limit(), 0, RETRY_US, 0, 0);
+    }
+
+    /** Takes of the budget what passes all the same, as far as that goes. */
+    void noteAdmitted(Place place, Question question, long nodes) {
+        Question most = new Question(question.policy(), question.rules(), question.head(), question.key(), Verb.AT_MOST, question.cost(),
+            0, null, question.clock(), question.nowUs(), null);
+        decide(place, most, accounts.containsKey(place) ? nodes : 1);
+    }
+
+    /** {@return what a release or renew of a permit comes to that was handed out here, or null if none was} */
+    Answer onPermit(Place place, Question question) {
+        Account account = accounts.get(place);
+        if (account == null) {
+            return null;
+        }
+        account.lock.lock();
+        try {
+            Answer answer = account.used.copy().decide(question.rules(), ask(question, Verb.RENEW, 1, instant(question.nowUs())));
+            if (!answer.allowed()) {
+                return null;
+            }
+            return account.used.decide(question.rules(), ask(question, question.verb(), 1, instant(question.nowUs())));
+        } finally {
+            account.lock.unlock();
+        }
+    }
+
+    /** Drops an account that neither owes nor holds anything. */
+    void close(Place place, Account account, long nowUs) {
+        RuleSet rules = account.asked.rules();
+        boolean holds = rules.handsOutPermits() && !account.used.isFull(rules, nowUs);
+        if (account.bill == null && !holds && !account.owes(rules, nowUs)) {
+            accounts.remove(place, account);
+        }
+    }
+
+    /** Drops the accounts of a policy that is gone. */
+    void drop(Place place) {
+        accounts.remove(place);
+    }
+
+}

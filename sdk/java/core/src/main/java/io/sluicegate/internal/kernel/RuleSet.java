@@ -1,0 +1,217 @@
+package io.sluicegate.internal.kernel;
+
+import io.sluicegate.Quota;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HexFormat;
+import java.util.List;
+
+/** The rules that decide together, and their bytes as the script takes them. */
+public final class RuleSet {
+    /** The version of the bytes. */
+    public static final int FORMAT = 2;
+    /** Rules of one set; the script takes no more. */
+    public static final int RULES_MAX = 8;
+    /** What one decision may cost Redis, since every key waits for every other. */
+    public static final long COST_MAX_NS = 300_000;
+
+    private static final long DAY_MS = 86_400_000;
+    private static final long LIFE_MAX_MS = 400 * DAY_MS;
+    private static final long NOT_FRESH_MS = 30 * DAY_MS;
+
+    private final Carry carry;
+    private final List<Rule> rules;
+    private final byte[] bytes;
+    private final byte[] generation;
+    private final String generationHex;
+    private final List<Quota> quotas;
+    private final boolean permits;
+    private final boolean calendars;
+
+    /**
+     * Puts rules together.
+     *
+     * @param carry what becomes of usage when these rules replace others
+     * @param rules 1 to 8
+     */
+    public RuleSet(Carry carry, List<Rule> rules) {
+        if (rules.isEmpty() || rules.size() > RULES_MAX) {
+            throw new IllegalArgumentException("a set has 1 to 8 rules");
+        }
+        this.carry = carry;
+        this.rules = List.copyOf(rules);
+        this.bytes = pack(carry, rules);
+        this.generation = Arrays.copyOf(Rule.sha256(bytes), 6);
+        this.generationHex = HexFormat.of().formatHex(generation);
+        this.quotas = rules.stream().map(rule -> new Quota(rule.name(), rule.limit(), rule.windowUs(), rule.handsOutPermits())).toList();
+        this.permits = rules.stream().anyMatch(Rule::handsOutPermits);
+        this.calendars = rules.stream().anyMatch(Rule::hasCalendar);
+    }
+
+    private static byte[] pack(Carry carry, List<Rule> rules) {
+        int size = 3;
+        for (Rule rule : rules) {
+            size += 11 + 8 * rule.numbers().length;
+        }
+        ByteBuffer out = ByteBuffer.allocate(size).order(ByteOrder.LITTLE_ENDIAN);
+        out.put((byte) FORMAT).put((byte) carry.ordinal()).put((byte) rules.size());
+        for (Rule rule : rules) {
+            double[] numbers = rule.numbers();
+            out.put((byte) rule.code()).put((byte) numbers.length).put((byte) rule.flags()).put(rule.nameHash());
+            for (double number : numbers) {
+                out.putDouble(number);
+            }
+        }
+        return out.array();
+    }
+
+    /**
+     * {@return the set of these bytes; its rules have no names, windows and calendars}
+     *
+     * @throws IllegalArgumentException if they are no rules of this format
+     */
+    public static RuleSet read(byte[] bytes) {
+        try {
+            ByteBuffer in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+            int format = in.get();
+            int carry = in.get();
+            int count = in.get();
+            if (format != FORMAT || carry < 0 || carry > 2) {
+                throw new IllegalArgumentException("unknown format of rules");
+            }
+            List<Rule> rules = new ArrayList<>();
+            for (int place = 0; place < count; place++) {
+                int code = in.get();
+                double[] numbers = new double[in.get() & 0xff];
+                int flags = in.get();
+                byte[] name = new byte[8];
+                in.get(name);
+                for (int i = 0; i < numbers.length; i++) {
+                    numbers[i] = in.getDouble();
+                }
+                rules.add(Rule.read(name, code, flags, numbers));
+            }
+            if (in.hasRemaining()) {
+                throw new IllegalArgumentException("bytes after the rules");
+            }
+            return new RuleSet(Carry.values()[carry], rules);
+        } catch (java.nio.BufferUnderflowException e) {
+            throw new IllegalArgumentException("rules are cut off", e);
+        }
+    }
+
+    /** {@return these rules with what a server says about each} */
+    public RuleSet described(List<Description> each) {
+        if (each.size() != rules.size()) {
+            throw new IllegalArgumentException("as many descriptions as rules are needed");
+        }
+        List<Rule> described = new ArrayList<>();
+        for (int place = 0; place < rules.size(); place++) {
+            Description says = each.get(place);
+            Rule rule = rules.get(place);
+            if (!Arrays.equals(Rule.hashOf(says.name), rule.nameHash()) || (says.calendar != null) != rule.hasCalendar()) {
+                throw new IllegalArgumentException("the description of rule " + place + " is another's");
+            }
+            described.add(rule.described(says.name, says.limit, says.windowUs, says.calendar));
+        }
+        return new RuleSet(carry, described);
+    }
+
+    /**
+     * What a server says about a rule beside its bytes.
+     *
+     * @param name its name
+     * @param limit the limit that answers report
+     * @param windowUs the time that header fields report, or 0
+     * @param calendar its calendar, or null
+     */
+    public record Description(String name, long limit, long windowUs, Calendar calendar) {}
+
+    /** {@return what becomes of usage when these rules replace others} */
+    public Carry carry() {
+        return carry;
+    }
+
+    /** {@return the rules, in the policy's order} */
+    public List<Rule> rules() {
+        return rules;
+    }
+
+    /** {@return what each rule permits} */
+    public List<Quota> quotas() {
+        return quotas;
+    }
+
+    /** {@return a copy of the bytes between the length of the head and the head} */
+    public byte[] bytes() {
+        return bytes.clone();
+    }
+
+    /** {@return the 6 bytes that tell these rules from others of the policy} */
+    public byte[] generation() {
+        return generation.clone();
+    }
+
+    /** {@return the generation in hex} */
+    public String generationHex() {
+        return generationHex;
+    }
+
+    /** {@return whether one of the rules hands out permits} */
+    public boolean handsOutPermits() {
+        return permits;
+    }
+
+    /** {@return whether the window of one of the rules comes with the request} */
+    public boolean hasCalendars() {
+        return calendars;
+    }
+
+    /** {@return the windows around {@code now}, one for each rule; null for a rule without a calendar} */
+    public long[][] windowsAround(long now) {
+        long[][] windows = new long[rules.size()][];
+        for (int place = 0; calendars && place < windows.length; place++) {
+            Calendar calendar = rules.get(place).calendar();
+            windows[place] = calendar == null ? null : calendar.windowAround(now);
+        }
+        return windows;
+    }
+
+    /** {@return the place of the rule called like {@code other}, or 0} */
+    public int placeOf(Rule other) {
+        for (int place = 0; place < rules.size(); place++) {
+            if (rules.get(place).isCalledLike(other)) {
+                return place;
+            }
+        }
+        return 0;
+    }
+
+    /** {@return how long a state under these rules is of use at most, in ms} */
+    public long lifeMs() {
+        long fillUs = 0;
+        boolean fresh = true;
+        for (Rule rule : rules) {
+            fillUs = Math.max(fillUs, rule.algorithm().fillUs());
+            fresh &= rule.fullIsFresh();
+        }
+        return Math.min(fillUs / 1000 + 1 + (fresh ? 0 : NOT_FRESH_MS), LIFE_MAX_MS);
+    }
+
+    /** {@return whether one decision may take Redis longer than it is given} */
+    public boolean costsTooMuch() {
+        return 10_000 + rules.stream().mapToLong(Rule::costNs).sum() > COST_MAX_NS;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof RuleSet set && Arrays.equals(bytes, set.bytes);
+    }
+
+    @Override
+    public int hashCode() {
+        return Arrays.hashCode(bytes);
+    }
+}

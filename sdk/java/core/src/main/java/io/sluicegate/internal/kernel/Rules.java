@@ -1,0 +1,118 @@
+package io.sluicegate.internal.kernel;
+
+/** Makes rules of the parameters of a document, as "How the numbers are made" of the specification says. */
+public final class Rules {
+    private static final long[] FACTORS = {2, 3, 5, 7};
+
+    private Rules() {}
+
+    /**
+     * Permits each so many µs, as written.
+     *
+     * @param permits 1 to 2^32
+     * @param periodUs 1 µs to 366 days
+     */
+    public record Rate(long permits, long periodUs) {}
+
+    private record Units(long tickUs, long perTick, long perPermit) {
+        static Units of(Rate rate, long depth) {
+            long divisor = gcd(rate.permits, rate.periodUs);
+            long perTick = rate.permits / divisor;
+            long perPermit = rate.periodUs / divisor;
+            long tickUs = 1;
+            long heaviest = Numbers.DEPTH_MAX / depth;
+            for (long factor : FACTORS) {
+                while (perPermit > heaviest && perPermit % factor == 0) {
+                    perPermit /= factor;
+                    tickUs *= factor;
+                }
+            }
+            return perPermit > heaviest ? new Units(tickUs * perPermit, perTick, 1) : new Units(tickUs, perTick, perPermit);
+        }
+    }
+
+    private static long gcd(long a, long b) {
+        return b == 0 ? a : gcd(b, a % b);
+    }
+
+    /** {@return a token bucket} */
+    public static Rule tokenBucket(String name, Rate rate, long burst, long initial, boolean byInterval) {
+        Units units = byInterval ? new Units(rate.periodUs, rate.permits, 1) : Units.of(rate, burst);
+        Rule rule = Rule.made(name, 1, initial < burst ? 0 : Rule.FULL_IS_FRESH, 0, null,
+            units.tickUs, units.perTick, units.perPermit, burst * units.perPermit, burst,
+            (burst - initial) * units.perPermit, byInterval ? 1 : 0, rate.permits, rate.periodUs);
+        return timed(rule);
+    }
+
+    /** {@return a leaky bucket; {@code delay} is below 0 for `none`} */
+    public static Rule leakyBucket(String name, Rate rate, long burst, long delay) {
+        Units units = Units.of(rate, burst + 1);
+        Rule rule = Rule.made(name, 4, Rule.FULL_IS_FRESH, 0, null,
+            units.tickUs, units.perTick, units.perPermit, (burst + 1) * units.perPermit, burst + 1,
+            delay < 0 ? 0 : 1, 0, Math.max(delay, 0) * units.perPermit, rate.permits, rate.periodUs);
+        return timed(rule);
+    }
+
+    /** {@return Guava's SmoothBursty} */
+    public static Rule smoothBursty(String name, Rate rate, long maxBurstUs) {
+        double stored = (double) rate.permits * maxBurstUs / rate.periodUs;
+        Rule rule = Rule.made(name, 2, 0, 0, null, rate.permits, rate.periodUs, Math.min(stored, 0x1p52));
+        return timed(rule);
+    }
+
+    /** {@return Guava's SmoothWarmingUp} */
+    public static Rule smoothWarmup(String name, Rate rate, long warmupUs, double coldFactor) {
+        double stable = (double) rate.periodUs / rate.permits;
+        double cold = stable * coldFactor;
+        double threshold = 0.5 * warmupUs / stable;
+        double maxStored = threshold + 2.0 * warmupUs / (stable + cold);
+        double slope = (cold - stable) / (maxStored - threshold);
+        double cooldown = warmupUs / maxStored;
+        return Rule.made(name, 3, Rule.FULL_IS_FRESH, 0, null, stable, threshold, maxStored, slope, cooldown);
+    }
+
+    /** {@return a fixed window, which begins with the first request or at multiples of its length} */
+    public static Rule fixedWindow(String name, long limit, long windowUs, boolean fromFirst) {
+        return Rule.made(name, 5, Rule.FULL_IS_FRESH, windowUs, null, limit, fromFirst ? 1 : 0, windowUs, 0, 0);
+    }
+
+    /** {@return a fixed window of a calendar} */
+    public static Rule calendarWindow(String name, long limit, Calendar calendar) {
+        byte[] hash = PermitId.fnv128(calendar.zoneName().getBytes(java.nio.charset.StandardCharsets.UTF_8));
+        long zone = 0;
+        for (int i = 10; i < 16; i++) {
+            zone = zone << 8 | hash[i] & 0xff;
+        }
+        return Rule.made(name, 5, Rule.FULL_IS_FRESH | Rule.CALENDAR, 0, calendar, limit, 2, 0,
+            calendar.unit().ordinal(), zone);
+    }
+
+    /** {@return a sliding window of buckets} */
+    public static Rule slidingWindow(String name, long limit, long windowUs, long buckets) {
+        return Rule.made(name, 6, Rule.FULL_IS_FRESH, 0, null, limit, windowUs, Numbers.ceilDiv(windowUs, buckets), buckets);
+    }
+
+    /** {@return a sliding window of two counters} */
+    public static Rule slidingCounter(String name, long limit, long windowUs) {
+        long step = Numbers.ceilDiv(windowUs, (1L << 51) / limit);
+        return Rule.made(name, 7, Rule.FULL_IS_FRESH, windowUs, null, limit, windowUs, step, windowUs / step);
+    }
+
+    /** {@return a log of what was granted} */
+    public static Rule slidingLog(String name, long limit, long windowUs) {
+        return Rule.made(name, 8, Rule.FULL_IS_FRESH, windowUs, null, limit, windowUs);
+    }
+
+    /** {@return permits that are held by name} */
+    public static Rule concurrency(String name, long limit, long ttlUs) {
+        return Rule.made(name, 9, Rule.FULL_IS_FRESH | Rule.PERMITS, 0, null, limit, ttlUs, 0);
+    }
+
+    // The time that header fields report: until a budget is full again of which the whole limit was used.
+    private static Rule timed(Rule rule) {
+        At start = new At(0, 0);
+        Algorithm algorithm = rule.algorithm();
+        State usedUp = algorithm.withUsed(start, rule.limit());
+        return rule.described(rule.name(), rule.limit(), algorithm.status(usedUp, start).resetAfterUs(), null);
+    }
+}

@@ -1,0 +1,49 @@
+package io.sluicegate.internal.policy;
+
+import io.sluicegate.OnStoreFailure;
+import io.sluicegate.internal.kernel.RuleSet;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A policy as it can be decided.
+ *
+ * @param name its name
+ * @param version which grows with every change
+ * @param app whose it is; empty if it is nobody's
+ * @param apps which apps may use it; null if the document does not say it
+ * @param rules the rules of keys without an override
+ * @param overrides the rules of others
+ * @param over what becomes of requests over the limit
+ * @param onStoreFailure what is decided while Redis does not answer
+ * @param overloadWaitUs how long a request may be asked again while Redis is busy, in µs; 0: not at all
+ */
+public record Policy(String name, long version, String app, List<String> apps, RuleSet rules, Map<Key, RuleSet> overrides,
+                     Over over, OnStoreFailure onStoreFailure, long overloadWaitUs) {
+    /** {@return the rules of a key} */
+    public RuleSet rulesOf(Key key) {
+        RuleSet own = overrides.isEmpty() ? null : overrides.get(key);
+        return own == null ? rules : own;
+    }
+
+    /** {@return whether an app may check it; {@code app} may be null} */
+    public boolean isFor(String app) {
+        if (apps == null) {
+            return this.app.isEmpty() || this.app.equals(app);
+        }
+        return apps.contains("*") || app != null && apps.contains(app);
+    }
+
+    /** {@return whether an app may refund, reset and settle} */
+    public boolean isOwnedBy(String app) {
+        if (this.app.isEmpty()) {
+            return isFor(app);
+        }
+        return this.app.equals(app) || apps != null && app != null && apps.contains(app);
+    }
+
+    /** {@return whether Redis would take too long for it} */
+    boolean costsTooMuch() {
+        return rules.costsTooMuch() || overrides.values().stream().anyMatch(RuleSet::costsTooMuch);
+    }
+}

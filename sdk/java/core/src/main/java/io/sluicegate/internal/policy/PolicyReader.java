@@ -1,0 +1,315 @@
+package io.sluicegate.internal.policy;
+
+import io.sluicegate.OnStoreFailure;
+import io.sluicegate.Overflow;
+import io.sluicegate.internal.json.Json;
+import io.sluicegate.internal.json.JsonException;
+import io.sluicegate.internal.kernel.Calendar;
+import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.internal.kernel.RuleSet;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+
+/** Reads policies: documents, and what is published of them. Whatever is wrong is a {@link PolicyException}. */
+public final class PolicyReader {
+    private static final int DOCUMENT_BYTES_MAX = 8_388_608;
+    private static final long OVERLOAD_WAIT_MAX_US = 10_000_000;
+
+    private PolicyReader() {}
+
+    /** {@return the policy of a document that has no version, app and state beside it} */
+    public static Policy document(String json) {
+        Object document = json(json.getBytes(java.nio.charset.StandardCharsets.UTF_8));
+        return read("", document, null, 0, "", false);
+    }
+
+    /** {@return the policy of a field of the hash of the policies} */
+    public static Policy published(String name, byte[] value) {
+        if (!(json(value) instanceof Map<?, ?> members)) {
+            throw new PolicyException("", "expected an object");
+        }
+        String state = Fields.text("state", need(members, "state"));
+        if (!state.equals("active") && !state.equals("shadow")) {
+            throw new PolicyException("state", "unknown state `" + state + "`");
+        }
+        long version = Fields.whole("version", need(members, "version"), 0, (1L << 53) - 1);
+        Object app = members.get("app");
+        Object document = need(members, "document");
+        Policy policy = read("document", document, members.get("compiled"), version, app == null ? "" : Fields.text("app", app),
+            state.equals("shadow"));
+        if (!policy.name().equals(name)) {
+            throw new PolicyException("document.name", "`" + policy.name() + "` is another policy's");
+        }
+        if (policy.costsTooMuch()) {
+            throw new PolicyException("document.rules", "one decision could take Redis too long");
+        }
+        return policy;
+    }
+
+    private static Object need(Map<?, ?> members, String name) {
+        Object value = members.get(name);
+        if (value == null) {
+            throw new PolicyException("", "missing field `" + name + "`");
+        }
+        return value;
+    }
+
+    private static Object json(byte[] bytes) {
+        if (bytes.length > DOCUMENT_BYTES_MAX) {
+            throw new PolicyException("", "is longer than " + DOCUMENT_BYTES_MAX + " bytes");
+        }
+        try {
+            return Json.read(bytes);
+        } catch (JsonException e) {
+            throw new PolicyException("", e.getMessage());
+        }
+    }
+
+    private static Policy read(String path, Object document, Object compiled, long version, String app, boolean shadow) {
+        Fields fields = new Fields(path, document);
+        String name = RulesReader.name(fields.at("name"), fields.need("name"));
+        List<String> apps = apps(fields);
+        Carry carry = Carry.valueOf(RulesReader.word(fields, "carry", "usage", "usage", "proportional", "reset").toUpperCase(Locale.ROOT));
+        RuleSet rules;
+        Map<Key, RuleSet> overrides;
+        fields.need("rules");
+        fields.has("overrides");
+        if (compiled instanceof Map<?, ?> known && isKnown(known)) {
+            rules = compiledRules(known.get("rules"));
+            overrides = compiledOverrides(known.get("overrides"));
+        } else {
+            rules = RulesReader.read(fields.at("rules"), fields.need("rules"), carry);
+            overrides = overrides(fields, carry);
+        }
+        Over over = over(fields);
+        OnStoreFailure onFailure = OnStoreFailure.valueOf(
+            RulesReader.word(fields, "on_store_failure", "local", "local", "allow", "deny").toUpperCase(Locale.ROOT));
+        long overloadWaitUs = overloadWait(fields);
+        RulesReader.word(fields, "on_key_quota", "share", "share", "deny");
+        checkMatch(fields);
+        checkKey(fields);
+        fields.done();
+        return new Policy(name, version, app, apps, rules, overrides, shadow ? Over.SHADOW : over, onFailure, overloadWaitUs);
+    }
+
+    private static List<String> apps(Fields fields) {
+        if (!fields.has("apps")) {
+            return null;
+        }
+        List<String> apps = new ArrayList<>();
+        for (Object app : Fields.list(fields.at("apps"), fields.get("apps"), 1, 1000)) {
+            apps.add("*".equals(app) ? "*" : RulesReader.name(fields.at("apps"), app));
+        }
+        if (new HashSet<>(apps).size() < apps.size()) {
+            throw new PolicyException(fields.at("apps"), "an app is named twice");
+        }
+        return List.copyOf(apps);
+    }
+
+    private static Map<Key, RuleSet> overrides(Fields fields, Carry carry) {
+        Map<Key, RuleSet> overrides = new HashMap<>();
+        if (!fields.has("overrides")) {
+            return overrides;
+        }
+        List<?> list = Fields.list(fields.at("overrides"), fields.get("overrides"), 0, 1000);
+        for (int place = 0; place < list.size(); place++) {
+            String path = fields.at("overrides") + "[" + place + "]";
+            Fields each = new Fields(path, list.get(place));
+            String key = each.text("key");
+            int length = Fields.bytes(key);
+            if (length < 1 || length > 1024) {
+                throw new PolicyException(each.at("key"), "`" + length + "` bytes are outside 1..=1024");
+            }
+            RuleSet rules = RulesReader.read(each.at("rules"), each.need("rules"), carry);
+            each.done();
+            if (overrides.put(Key.of(key), rules) != null) {
+                throw new PolicyException(each.at("key"), "is another override's");
+            }
+        }
+        return overrides;
+    }
+
+    private static Over over(Fields fields) {
+        if (!fields.has("overflow")) {
+            return Over.REJECT;
+        }
+        String path = fields.at("overflow");
+        Object value = fields.get("overflow");
+        if ("reject".equals(value)) {
+            return Over.REJECT;
+        }
+        if ("shadow".equals(value)) {
+            return Over.SHADOW;
+        }
+        Fields kinds = new Fields(path, value);
+        if (kinds.names().size() != 1) {
+            throw new PolicyException(path, "expected one field");
+        }
+        Over over;
+        if (kinds.has("queue")) {
+            Fields queue = new Fields(kinds.at("queue"), kinds.get("queue"));
+            over = new Over(null, RulesReader.duration(queue, "max_wait"));
+            queue.done();
+        } else if (kinds.has("divert")) {
+            Fields divert = new Fields(kinds.at("divert"), kinds.get("divert"));
+            over = new Over(new Overflow.Divert(Fields.plain(divert.at("target"), divert.need("target"), 4096)), 0);
+            divert.done();
+        } else {
+            over = new Over(degrade(new Fields(kinds.at("degrade"), kinds.need("degrade"))), 0);
+        }
+        kinds.done();
+        return over;
+    }
+
+    private static Overflow degrade(Fields fields) {
+        if (fields.names().size() != 1) {
+            throw new PolicyException(fields.at("degrade"), "expected either `tag` or `response`");
+        }
+        Overflow overflow = fields.has("tag")
+            ? new Overflow.Tag(RulesReader.name(fields.at("tag"), fields.get("tag")))
+            : response(new Fields(fields.at("response"), fields.need("response")));
+        fields.done();
+        return overflow;
+    }
+
+    private static Overflow response(Fields fields) {
+        int status = (int) fields.whole("status", 200, 599);
+        String body = fields.text("body");
+        if (Fields.bytes(body) > 65_536) {
+            throw new PolicyException(fields.at("body"), "is longer than 65536 bytes");
+        }
+        Map<String, String> headers = new HashMap<>();
+        if (fields.has("headers")) {
+            Fields given = new Fields(fields.at("headers"), fields.get("headers"));
+            if (given.names().size() > 32) {
+                throw new PolicyException(fields.at("headers"), "more than 32 fields");
+            }
+            for (String name : given.names()) {
+                String text = Fields.plain(given.at(name), given.get(name), 4096);
+                boolean ascii = text.chars().allMatch(c -> c < 0x7f);
+                if (!Values.isToken(name) || !ascii || headers.put(name.toLowerCase(Locale.ROOT), text) != null) {
+                    throw new PolicyException(given.at(name), "expected a token, once, and ASCII");
+                }
+            }
+        }
+        fields.done();
+        return new Overflow.Response(status, Map.copyOf(headers), body);
+    }
+
+    private static long overloadWait(Fields fields) {
+        if (!fields.has("on_overload") || "refuse".equals(fields.get("on_overload"))) {
+            return 0;
+        }
+        Fields overload = new Fields(fields.at("on_overload"), fields.get("on_overload"));
+        long waitUs = RulesReader.duration(overload, "wait");
+        overload.done();
+        if (waitUs > OVERLOAD_WAIT_MAX_US) {
+            throw new PolicyException(overload.at("wait"), "is longer than 10s");
+        }
+        return waitUs;
+    }
+
+    private static void checkMatch(Fields fields) {
+        if (!fields.has("match")) {
+            return;
+        }
+        Fields match = new Fields(fields.at("match"), fields.get("match"));
+        if (!match.has("path") & !match.has("method")) {
+            throw new PolicyException(fields.at("match"), "expected `path` or `method`");
+        }
+        if (match.has("path")) {
+            Fields path = new Fields(match.at("path"), match.get("path"));
+            if (path.names().size() != 1) {
+                throw new PolicyException(match.at("path"), "expected either `exact` or `prefix`");
+            }
+            String field = path.has("exact") ? "exact" : "prefix";
+            String text = Fields.plain(path.at(field), path.need(field), 4096);
+            if (!text.startsWith("/") || text.indexOf('?') >= 0 || text.indexOf('#') >= 0) {
+                throw new PolicyException(path.at(field), "`" + text + "` is not a path");
+            }
+            path.done();
+        }
+        if (match.has("method")) {
+            Set<Object> methods = new HashSet<>();
+            for (Object method : Fields.list(match.at("method"), match.get("method"), 1, 40)) {
+                String text = Fields.text(match.at("method"), method);
+                if (!Values.isToken(text) || !text.equals(text.toUpperCase(Locale.ROOT)) || !methods.add(text)) {
+                    throw new PolicyException(match.at("method"), "`" + text + "` is not a method, or is there twice");
+                }
+            }
+        }
+        match.done();
+    }
+
+    private static void checkKey(Fields fields) {
+        if (!fields.has("key")) {
+            return;
+        }
+        Set<String> attributes = new HashSet<>();
+        for (Object attribute : Fields.list(fields.at("key"), fields.get("key"), 1, 8)) {
+            String text = Fields.text(fields.at("key"), attribute);
+            boolean known = Set.of("remote_ip", "path", "method", "host", "user_agent", "status").contains(text)
+                || text.startsWith("header:") && Values.isToken(text.substring(7));
+            if (!known || !attributes.add(text.toLowerCase(Locale.ROOT))) {
+                throw new PolicyException(fields.at("key"), "`" + text + "` is not an attribute, or is there twice");
+            }
+        }
+    }
+
+    private static boolean isKnown(Map<?, ?> compiled) {
+        return compiled.get("format") instanceof Json.Num format && format.text().equals(Integer.toString(RuleSet.FORMAT));
+    }
+
+    private static Map<Key, RuleSet> compiledOverrides(Object value) {
+        Map<Key, RuleSet> overrides = new HashMap<>();
+        if (value != null) {
+            for (Object each : Fields.list("compiled.overrides", value, 0, 1000)) {
+                String key = each instanceof Map<?, ?> members ? Fields.text("compiled.overrides", members.get("key")) : "";
+                overrides.put(Key.of(key), compiledRules(each));
+            }
+        }
+        return overrides;
+    }
+
+    private static RuleSet compiledRules(Object value) {
+        if (!(value instanceof Map<?, ?> members)) {
+            throw new PolicyException("compiled.rules", "expected an object");
+        }
+        List<RuleSet.Description> each = new ArrayList<>();
+        for (Object rule : Fields.list("compiled.each", members.get("each"), 1, RuleSet.RULES_MAX)) {
+            each.add(description(rule));
+        }
+        try {
+            byte[] blob = Base64.getUrlDecoder().decode(Fields.text("compiled.blob", members.get("blob")));
+            return RuleSet.read(blob).described(each);
+        } catch (IllegalArgumentException e) {
+            throw new PolicyException("compiled.rules", e.getMessage());
+        }
+    }
+
+    private static RuleSet.Description description(Object value) {
+        if (!(value instanceof Map<?, ?> members)) {
+            throw new PolicyException("compiled.each", "expected an object");
+        }
+        Calendar calendar = null;
+        if (members.get("calendar") instanceof Map<?, ?> named) {
+            Calendar.Unit unit = Calendar.Unit.of(Fields.text("compiled.each.calendar.unit", named.get("unit")));
+            String zone = Fields.text("compiled.each.calendar.zone", named.get("zone"));
+            if (unit == null || Calendar.zoneOf(zone) == null) {
+                throw new PolicyException("compiled.each.calendar", "unknown unit or zone `" + zone + "`");
+            }
+            calendar = new Calendar(unit, Calendar.zoneOf(zone), zone);
+        }
+        long most = (1L << 53) - 1;
+        Object window = members.get("window_us");
+        return new RuleSet.Description(Fields.text("compiled.each.name", members.get("name")),
+            Fields.whole("compiled.each.limit", members.get("limit"), 0, most + 1),
+            window == null ? 0 : Fields.whole("compiled.each.window_us", window, 0, most), calendar);
+    }
+}

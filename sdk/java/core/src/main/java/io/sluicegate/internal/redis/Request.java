@@ -1,0 +1,104 @@
+package io.sluicegate.internal.redis;
+
+import io.sluicegate.internal.kernel.Numbers;
+import io.sluicegate.internal.kernel.PermitId;
+import io.sluicegate.internal.kernel.Verb;
+import java.io.ByteArrayOutputStream;
+import java.util.Objects;
+
+/** Writes what the script is asked. */
+public final class Request {
+    /** By which clock a decision is made; the ordinal is the byte of a request. */
+    public enum Clock {
+        /** That of Redis. */
+        SERVER,
+        /** The instant of the request alone. */
+        GIVEN,
+        /** The later of the request's and what the state has seen. */
+        CLIENT
+    }
+
+    private static final int DEBIT = 11;
+    private static final int AND_THEN = 12;
+
+    private Request() {}
+
+    /**
+     * What every request ends with.
+     *
+     * @param clock by which clock
+     * @param nowUs the instant, in µs since 1970
+     * @param windows of each rule, null for a rule without a calendar
+     * @param before the blob of the rules that wrote the state, empty if they are lost, null if nobody asked for them
+     */
+    public record End(Clock clock, long nowUs, long[][] windows, byte[] before) {
+        /** {@return the same end with what is known of the rules that wrote the state} */
+        public End with(byte[] before) {
+            return new End(clock, nowUs, windows, before);
+        }
+
+        void write(ByteArrayOutputStream out) {
+            if (clock != Clock.SERVER) {
+                integer(out, nowUs, 7);
+            }
+            for (long[] window : windows) {
+                if (window != null) {
+                    integer(out, window[0], 7);
+                    integer(out, window[1], 7);
+                }
+            }
+            if (before != null) {
+                out.write(before.length > 0 ? 1 : 2);
+                out.writeBytes(before);
+            }
+        }
+    }
+
+    /**
+     * {@return the bytes of a request}
+     *
+     * @param verb what is wanted
+     * @param cost 1 to 2^31
+     * @param maxWaitUs of a reserve, in µs; above 2^53 - 1 is unlimited
+     * @param permit of the verbs that name one; else null
+     * @param end what it ends with
+     */
+    public static byte[] of(Verb verb, long cost, long maxWaitUs, PermitId permit, End end) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream(32);
+        out.write(verb.code());
+        out.write(end.clock.ordinal());
+        integer(out, cost, 4);
+        if (verb == Verb.RESERVE) {
+            integer(out, Math.min(maxWaitUs, Numbers.SPAN_MAX_US), 7);
+        }
+        if (verb.namesPermit()) {
+            out.writeBytes(Objects.requireNonNull(permit).bytes());
+        }
+        end.write(out);
+        return out.toByteArray();
+    }
+
+    /** {@return a request that is decided after a debt of so many permits of each rule was charged} */
+    public static byte[] afterDebt(long[] permits, byte[] request, End end) {
+        ByteArrayOutputStream debit = new ByteArrayOutputStream(32);
+        debit.write(DEBIT);
+        debit.write(end.clock.ordinal());
+        integer(debit, 1, 4);
+        for (long owed : permits) {
+            integer(debit, owed, 4);
+        }
+        end.write(debit);
+        ByteArrayOutputStream out = new ByteArrayOutputStream(debit.size() + request.length + 3);
+        out.write(AND_THEN);
+        integer(out, debit.size(), 2);
+        out.writeBytes(debit.toByteArray());
+        out.writeBytes(request);
+        return out.toByteArray();
+    }
+
+    private static void integer(ByteArrayOutputStream out, long value, int bytes) {
+        for (int i = 0; i < bytes; i++) {
+            out.write((int) (value >>> 8 * i));
+        }
+    }
+}

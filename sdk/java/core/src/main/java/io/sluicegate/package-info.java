@@ -1,0 +1,2 @@
+/** Rate limits that many programs share, decided in Redis or by a Sluicegate server. */
+package io.sluicegate;

@@ -1,0 +1,1567 @@
+local function mul_div(a, b, c)
+local left = a % c
+local quotient, rest, low, bit = (a - left) / c * b, 0, 0, 4503599627370496
+while bit >= 1 do
+rest, low = rest * 2, low * 2
+if rest >= c then rest, low = rest - c, low + 1 end
+if b >= bit then
+b, rest = b - bit, rest + left
+if rest >= c then rest, low = rest - c, low + 1 end
+end
+bit = bit / 2
+end
+return quotient + low, rest
+end
+local function make(what)
+if what == 1 then
+local function flow(act, rule, used, at, now, units)
+if act == 'drain' then
+local ticks, tick_us = now - at, rule[1]
+if ticks < 0 then ticks = 0 end
+if tick_us ~= 1 then ticks = (ticks - ticks % tick_us) / tick_us end
+local carried = ticks * rule[2]
+if carried >= used then return 0, now end
+return used - carried, at + ticks * tick_us
+elseif act == 'fill' then
+local tick_us, per_tick = rule[1], rule[2]
+if tick_us == 1 or rule[7] == 1 or used >= per_tick then return used + units, at end
+local emptied = mul_div(used, tick_us, per_tick)
+if now - emptied > at then at = now - emptied end
+return used + units, at
+elseif act == 'time_to_drain' then
+if used <= 0 then return 0 end
+local ticks, tick_us = used / rule[2], rule[1]
+ticks = ticks + -ticks % 1
+local span = (ticks - 1) * tick_us + (tick_us - (now > at and now - at or 0))
+if span < 0 then return 0 end
+return span < 9007199254740991 and span or 9007199254740991
+elseif act == 'convert' then
+local old = now
+local converted, left = mul_div(used, rule[3], old[3])
+if left > 0 then converted = converted + 1 end
+local same = rule[1] == old[1] and rule[2] == old[2]
+and rule[3] == old[3] and rule[7] == old[7]
+return converted < 9007199254740992 and converted or 9007199254740992, same and at or units
+elseif act == 'pack' then
+local since = at - 1767225600000000
+if since < 0 or since >= 281474976710656 then
+return rule .. struct.pack('<I7I7', at, used)
+elseif used < 16777216 then
+return struct.pack('<c0I6I3', rule, since, used)
+elseif used < 4294967296 then
+return struct.pack('<c0I6I4', rule, since, used)
+elseif used < 1099511627776 then
+return struct.pack('<c0I6I5', rule, since, used)
+elseif used < 281474976710656 then
+return struct.pack('<c0I6I6', rule, since, used)
+end
+return struct.pack('<c0I6I7', rule, since, used)
+elseif act == 'unpack' then
+local text, pos, length = rule, used, #rule - used + 1
+if length == 14 then
+at, used = struct.unpack('<I7I7', text, pos)
+return { used = used, at = at }, pos + 14
+elseif length < 9 or length > 14 then
+return nil
+end
+local format = length == 9 and '<I6I3' or length == 10 and '<I6I4' or length == 11 and '<I6I5'
+or length == 12 and '<I6I6' or '<I6I7'
+at, used = struct.unpack(format, text, pos)
+return { used = used, at = at + 1767225600000000 }, pos + length
+end
+end
+return function(act, rule, state, now, cost, more)
+if act == 'rewind' then
+if state.at <= now then return false end
+state.at = now
+return true
+elseif act == 'new' then
+if now ~= 9 then return nil end
+rule = { struct.unpack('<ddddddd', rule, state) }
+local depth = rule[4]
+if rule[1] >= 1 and rule[2] >= 1 and rule[3] >= 1 and rule[5] >= 1
+and rule[6] >= 0 and depth >= rule[6] and depth >= rule[3]
+and rule[7] >= 0 and rule[7] <= 1
+and rule[1] + rule[2] + depth + rule[5] <= 9007199254740992 then
+return rule
+end
+return nil
+elseif act == 'limit' then
+return rule[5]
+elseif act == 'unpack' then
+if more then return flow('unpack', state, now) end
+if #state < now + 13 then return nil end
+local at, used = struct.unpack('<I7I7', state, now)
+return { used = used, at = at }, now + 14
+elseif act == 'pack' then
+if more then return flow('pack', now, state.used, state.at) end
+return now .. struct.pack('<I7I7', state.at, state.used)
+end
+local used, at = rule[6], now
+if state then
+used, at = state.used, state.at
+if at ~= now then used, at = flow('drain', rule, used, at, now) end
+end
+if act == 'check' then
+if cost > rule[5] then return nil, -1 end
+local units = cost * rule[3]
+local excess = used - rule[4] + units
+if excess <= 0 then return 0 end
+local wait = flow('time_to_drain', rule, excess, at, now)
+local retry = wait - (more or 0)
+local too_deep = flow('time_to_drain', rule, used - 9007199254740992 + units, at, now)
+if too_deep > retry then retry = too_deep end
+if retry <= 0 then return wait end
+return nil, retry
+elseif act == 'charge' then
+local units = cost * rule[3]
+if rule[1] == 1 then
+used = used + units
+else
+used, at = flow('fill', rule, used, at, now, units)
+end
+if state then
+state.used, state.at = used, at
+else
+state = { used = used, at = at }
+end
+local left = rule[4] - used
+return state, left > 0 and (left - left % rule[3]) / rule[3] or 0,
+flow('time_to_drain', rule, used, at, now)
+elseif act == 'first_seen' then
+if rule[6] > 0 then return { used = used, at = at } end
+elseif act == 'available' then
+local left = rule[4] - used
+return left > 0 and (left - left % rule[3]) / rule[3] or 0
+elseif act == 'status' then
+local left = rule[4] - used
+return left > 0 and (left - left % rule[3]) / rule[3] or 0,
+flow('time_to_drain', rule, used, at, now)
+elseif act == 'refund' then
+local back = cost * rule[3]
+if back > used then back = used end
+state.used, state.at = used - back, at
+back = back / rule[3]
+return back + -back % 1
+elseif act == 'latest' then
+return state.at
+elseif act == 'used' then
+used = used / rule[3]
+return used + -used % 1
+elseif act == 'with_used' then
+local units = cost * rule[3]
+return { used = units < 9007199254740992 and units or 9007199254740992, at = now }
+elseif act == 'convert' then
+local old = more
+used, at = flow('drain', old, state.used, state.at, now)
+used, at = flow('convert', rule, used, at, old, now)
+return { used = used, at = at }
+end
+end
+elseif what == 2 then
+local function ceil_f64(x)
+if not (x > 0) then return 0 end
+return x < 9007199254740992 and x + -x % 1 or x
+end
+local function round_f64(x)
+if not (x > -2^52 and x < 2^52) then return x end
+local up = x + 0.5
+return up - up % 1
+end
+local function balance_at(rule, state, now, wait)
+if not state then return 0 end
+local elapsed = (now > state.at and now - state.at or 0) + wait
+local units = round_f64(state.balance * rule.period_us) + elapsed * rule.permits
+local balance = units / rule.period_us
+return balance < rule.max_stored and balance or rule.max_stored
+end
+local function time_for(rule, permits)
+local span = ceil_f64(permits * rule.period_us / rule.permits)
+return span < 9007199254740991 and span or 9007199254740991
+end
+local function wait_for(rule, state, now)
+local balance = balance_at(rule, state, now, 0)
+if balance >= 0 then return 0 end
+local wait = time_for(rule, -balance)
+while wait < 9007199254740991 and balance_at(rule, state, now, wait) < 0 do wait = wait + 1 end
+while balance_at(rule, state, now, wait - 1) >= 0 do wait = wait - 1 end
+return wait
+end
+return function(act, rule, state, now, cost, more)
+if act == 'new' then
+if now ~= 3 then return nil end
+local permits, period_us, max_stored = struct.unpack('<ddd', rule, state)
+if not (permits >= 1 and period_us >= 1 and max_stored > 0
+and permits + period_us + max_stored <= 9007199254740992) then
+return nil
+end
+local limit = max_stored - max_stored % 1
+return {
+permits = permits, period_us = period_us, max_stored = max_stored,
+limit = limit > 1 and limit or 1,
+}
+elseif act == 'limit' then
+return rule.limit
+elseif act == 'unpack' then
+if #state < now + 14 then return nil end
+local balance, at = struct.unpack('<dI7', state, now)
+if not (balance <= 9007199254740992 and balance >= -340282366920938463463374607431768211456) then return nil end
+return { balance = balance, at = at }, now + 15
+elseif act == 'pack' then
+return now .. struct.pack('<dI7', state.balance, state.at)
+elseif act == 'check' then
+local wait = wait_for(rule, state, now)
+if wait > (more or 0) then return nil, wait - (more or 0) end
+return wait
+elseif act == 'charge' then
+return { balance = balance_at(rule, state, now, 0) - cost, at = now }
+elseif act == 'available' then
+return balance_at(rule, state, now, 0) < 0 and 0 or 9007199254740992
+elseif act == 'status' then
+local balance = balance_at(rule, state, now, 0)
+return balance > 0 and balance - balance % 1 or 0, time_for(rule, rule.max_stored - balance)
+elseif act == 'refund' then
+local balance = balance_at(rule, state, now, 0)
+local refunded = balance + cost
+if refunded > rule.max_stored then refunded = rule.max_stored end
+state.balance, state.at = refunded, now
+return ceil_f64(refunded - balance)
+elseif act == 'rewind' then
+if state.at <= now then return false end
+state.at = now
+return true
+elseif act == 'latest' then
+return state.at
+elseif act == 'used' then
+local used = ceil_f64(rule.max_stored - balance_at(rule, state, now, 0))
+return used < 9007199254740992 and used or 9007199254740992
+elseif act == 'with_used' then
+return { balance = rule.max_stored - cost, at = now }
+elseif act == 'convert' then
+local old = more
+local balance = balance_at(old, state, now, 0)
+if balance >= 0 then
+balance = balance * rule.max_stored / old.max_stored
+else
+balance = (balance * old.period_us / old.permits) * rule.permits / rule.period_us
+end
+return { balance = balance, at = now }
+end
+end
+elseif what == 3 then
+local function ceil_f64(x)
+if not (x > 0) then return 0 end
+return x < 9007199254740992 and x + -x % 1 or x
+end
+local function as_of(rule, state, now)
+if not state then return { stored = rule.max_stored, debt_us = 0, at = now } end
+local elapsed = now > state.at and now - state.at or 0
+if elapsed < state.debt_us then
+return { stored = state.stored, debt_us = state.debt_us - elapsed, at = now }
+end
+local idle = elapsed - state.debt_us
+local stored = state.stored + idle / rule.cooldown
+return { stored = stored < rule.max_stored and stored or rule.max_stored, debt_us = 0, at = now }
+end
+local function interval(rule, above)
+return rule.stable + above * rule.slope
+end
+local function time_to_hand_out(rule, stored, cost)
+local from_stored = cost < stored and cost or stored
+local above = stored - rule.threshold
+if not (above > 0) then above = 0 end
+local slow = from_stored < above and from_stored or above
+local trapezoid = slow * (interval(rule, above) + interval(rule, above - slow)) / 2
+return trapezoid + (from_stored - slow) * rule.stable + (cost - from_stored) * rule.stable
+end
+local function full_after(rule, state)
+local span = ceil_f64(state.debt_us + (rule.max_stored - state.stored) * rule.cooldown)
+return span < 9007199254740991 and span or 9007199254740991
+end
+return function(act, rule, state, now, cost, more)
+if act == 'new' then
+if now ~= 5 then return nil end
+local stable, threshold, max_stored, slope, cooldown = struct.unpack('<ddddd', rule, state)
+if not (stable > 0 and threshold > 0 and max_stored > threshold and slope > 0 and cooldown > 0
+and stable + max_stored + slope + cooldown <= 340282366920938463463374607431768211456) then
+return nil
+end
+local limit = max_stored < 4503599627370496 and max_stored - max_stored % 1 or 4503599627370496
+return {
+stable = stable, threshold = threshold, max_stored = max_stored, slope = slope,
+cooldown = cooldown, limit = limit > 1 and limit or 1,
+}
+elseif act == 'limit' then
+return rule.limit
+elseif act == 'unpack' then
+if #state < now + 22 then return nil end
+local stored, debt_us, at = struct.unpack('<ddI7', state, now)
+if not (stored >= 0 and debt_us >= 0 and stored + debt_us <= 340282366920938463463374607431768211456) then return nil end
+return { stored = stored, debt_us = debt_us, at = at }, now + 23
+elseif act == 'pack' then
+return now .. struct.pack('<ddI7', state.stored, state.debt_us, state.at)
+elseif act == 'check' then
+local wait = ceil_f64(as_of(rule, state, now).debt_us)
+if wait > 9007199254740991 then wait = 9007199254740991 end
+if wait > (more or 0) then return nil, wait - (more or 0) end
+return wait
+elseif act == 'charge' then
+local next_state = as_of(rule, state, now)
+local stored = next_state.stored
+next_state.debt_us = next_state.debt_us + time_to_hand_out(rule, stored, cost)
+next_state.stored = stored - (cost < stored and cost or stored)
+return next_state
+elseif act == 'available' then
+return as_of(rule, state, now).debt_us > 0 and 0 or 9007199254740992
+elseif act == 'status' then
+state = as_of(rule, state, now)
+local remaining = 0
+if not (state.debt_us > 0) then
+local stored = state.stored
+remaining = stored < 4503599627370496 and stored - stored % 1 or 4503599627370496
+end
+return remaining, full_after(rule, state)
+elseif act == 'refund' then
+local next_state = as_of(rule, state, now)
+local paid_us = cost * rule.stable
+if next_state.debt_us < paid_us then paid_us = next_state.debt_us end
+next_state.debt_us = next_state.debt_us - paid_us
+local left, room = cost - paid_us / rule.stable, rule.max_stored - next_state.stored
+if room < left then left = room end
+if not (left > 0) then left = 0 end
+state.stored, state.debt_us, state.at = next_state.stored + left, next_state.debt_us, now
+local back = ceil_f64(paid_us / rule.stable + left)
+return back < cost and back or cost
+elseif act == 'rewind' then
+if state.at <= now then return false end
+state.at = now
+return true
+elseif act == 'latest' then
+return state.at
+elseif act == 'used' then
+state = as_of(rule, state, now)
+local used = ceil_f64(rule.max_stored - state.stored + state.debt_us / rule.stable)
+return used < 9007199254740992 and used or 9007199254740992
+elseif act == 'with_used' then
+local spent = cost < rule.max_stored and cost or rule.max_stored
+return { stored = rule.max_stored - spent, debt_us = (cost - spent) * rule.stable, at = now }
+elseif act == 'convert' then
+local old = more
+state = as_of(old, state, now)
+state.stored = state.stored * rule.max_stored / old.max_stored
+return state
+end
+end
+elseif what == 4 then
+local function flow(act, rule, used, at, now, units)
+if act == 'drain' then
+local ticks, tick_us = now - at, rule[1]
+if ticks < 0 then ticks = 0 end
+if tick_us ~= 1 then ticks = (ticks - ticks % tick_us) / tick_us end
+local carried = ticks * rule[2]
+if carried >= used then return 0, now end
+return used - carried, at + ticks * tick_us
+elseif act == 'fill' then
+local tick_us, per_tick = rule[1], rule[2]
+if tick_us == 1 or rule[7] == 1 or used >= per_tick then return used + units, at end
+local emptied = mul_div(used, tick_us, per_tick)
+if now - emptied > at then at = now - emptied end
+return used + units, at
+elseif act == 'time_to_drain' then
+if used <= 0 then return 0 end
+local ticks, tick_us = used / rule[2], rule[1]
+ticks = ticks + -ticks % 1
+local span = (ticks - 1) * tick_us + (tick_us - (now > at and now - at or 0))
+if span < 0 then return 0 end
+return span < 9007199254740991 and span or 9007199254740991
+elseif act == 'convert' then
+local old = now
+local converted, left = mul_div(used, rule[3], old[3])
+if left > 0 then converted = converted + 1 end
+local same = rule[1] == old[1] and rule[2] == old[2]
+and rule[3] == old[3] and rule[7] == old[7]
+return converted < 9007199254740992 and converted or 9007199254740992, same and at or units
+elseif act == 'pack' then
+local since = at - 1767225600000000
+if since < 0 or since >= 281474976710656 then
+return rule .. struct.pack('<I7I7', at, used)
+elseif used < 16777216 then
+return struct.pack('<c0I6I3', rule, since, used)
+elseif used < 4294967296 then
+return struct.pack('<c0I6I4', rule, since, used)
+elseif used < 1099511627776 then
+return struct.pack('<c0I6I5', rule, since, used)
+elseif used < 281474976710656 then
+return struct.pack('<c0I6I6', rule, since, used)
+end
+return struct.pack('<c0I6I7', rule, since, used)
+elseif act == 'unpack' then
+local text, pos, length = rule, used, #rule - used + 1
+if length == 14 then
+at, used = struct.unpack('<I7I7', text, pos)
+return { used = used, at = at }, pos + 14
+elseif length < 9 or length > 14 then
+return nil
+end
+local format = length == 9 and '<I6I3' or length == 10 and '<I6I4' or length == 11 and '<I6I5'
+or length == 12 and '<I6I6' or '<I6I7'
+at, used = struct.unpack(format, text, pos)
+return { used = used, at = at + 1767225600000000 }, pos + length
+end
+end
+return function(act, rule, state, now, cost, more)
+if act == 'rewind' then
+if state.at <= now then return false end
+state.at = now
+return true
+elseif act == 'new' then
+if now ~= 10 then return nil end
+rule = { struct.unpack('<dddddddd', rule, state) }
+local depth = rule[4]
+if rule[1] >= 1 and rule[2] >= 1 and rule[3] >= 1 and rule[5] >= 1
+and rule[6] >= 0 and rule[6] <= 1 and rule[8] >= 0
+and depth >= rule[8] and depth >= rule[3] and rule[7] == 0
+and rule[1] + rule[2] + depth + rule[5] <= 9007199254740992 then
+return rule
+end
+return nil
+elseif act == 'limit' then
+return rule[5]
+elseif act == 'unpack' then
+if more then return flow('unpack', state, now) end
+if #state < now + 13 then return nil end
+local at, used = struct.unpack('<I7I7', state, now)
+return { used = used, at = at }, now + 14
+elseif act == 'pack' then
+if more then return flow('pack', now, state.used, state.at) end
+return now .. struct.pack('<I7I7', state.at, state.used)
+end
+local used, at = 0, now
+if state then
+used, at = state.used, state.at
+if at ~= now then used, at = flow('drain', rule, used, at, now) end
+end
+if act == 'check' then
+if cost > rule[5] then return nil, -1 end
+local spilled = used - rule[4] + cost * rule[3]
+local retry = flow('time_to_drain', rule, spilled, at, now)
+local wait = rule[6] == 1 and flow('time_to_drain', rule, used - rule[8], at, now) or 0
+if more and wait - more > retry then retry = wait - more end
+if retry <= 0 then return wait end
+return nil, retry
+elseif act == 'charge' then
+local units = cost * rule[3]
+if rule[1] == 1 then
+used = used + units
+else
+used, at = flow('fill', rule, used, at, now, units)
+end
+if state then
+state.used, state.at = used, at
+else
+state = { used = used, at = at }
+end
+local left = rule[4] - used
+return state, left > 0 and (left - left % rule[3]) / rule[3] or 0,
+flow('time_to_drain', rule, used, at, now)
+elseif act == 'available' then
+local left = rule[4] - used
+return left > 0 and (left - left % rule[3]) / rule[3] or 0
+elseif act == 'status' then
+local left = rule[4] - used
+return left > 0 and (left - left % rule[3]) / rule[3] or 0,
+flow('time_to_drain', rule, used, at, now)
+elseif act == 'refund' then
+local back = cost * rule[3]
+if back > used then back = used end
+state.used, state.at = used - back, at
+back = back / rule[3]
+return back + -back % 1
+elseif act == 'latest' then
+return state.at
+elseif act == 'used' then
+used = used / rule[3]
+return used + -used % 1
+elseif act == 'with_used' then
+local units = cost * rule[3]
+return { used = units < 9007199254740992 and units or 9007199254740992, at = now }
+elseif act == 'convert' then
+local old = more
+used, at = flow('drain', old, state.used, state.at, now)
+used, at = flow('convert', rule, used, at, old, now)
+return { used = used, at = at }
+end
+end
+elseif what == 5 then
+local function window_end(rule, state, now)
+if rule.kind == 0 then return now - now % rule.span_us + rule.span_us end
+if rule.kind == 2 then return rule.till end
+if state and now < state.till and state.count > 0 then return state.till end
+return now + rule.span_us
+end
+local function count_at(state, now)
+return state and now < state.till and state.count or 0
+end
+return function(act, rule, state, now, cost, more)
+if act == 'new' then
+if now ~= 5 then return nil end
+local limit, kind, span_us = struct.unpack('<ddd', rule, state)
+if not (limit >= 1 and limit <= 9007199254740992 and kind >= 0 and kind <= 2
+and span_us >= (kind == 2 and 0 or 1) and span_us <= 9007199254740992) then
+return nil
+end
+return {
+limit = limit, kind = kind, span_us = span_us,
+window = rule:sub(state + 8, state + 39),
+}
+elseif act == 'limit' then
+return rule.limit
+elseif act == 'unpack' then
+if #state < now + 13 then return nil end
+local count, till = struct.unpack('<I7I7', state, now)
+return { count = count, till = till }, now + 14
+elseif act == 'pack' then
+return now .. struct.pack('<I7I7', state.count, state.till)
+elseif act == 'check' then
+if cost > rule.limit then return nil, -1 end
+if count_at(state, now) + cost <= rule.limit then return 0 end
+return nil, window_end(rule, state, now) - now
+elseif act == 'charge' then
+return { count = count_at(state, now) + cost, till = window_end(rule, state, now) }
+elseif act == 'available' then
+local left = rule.limit - count_at(state, now)
+return left > 0 and left or 0
+elseif act == 'status' then
+local count = count_at(state, now)
+local left = rule.limit - count
+return left > 0 and left or 0, count > 0 and window_end(rule, state, now) - now or 0
+elseif act == 'refund' then
+local back = count_at(state, now)
+if cost < back then back = cost end
+state.count = state.count - back
+return back
+elseif act == 'rewind' then
+local till = window_end(rule, nil, now)
+if state.till <= till then return false end
+state.till = till
+return true
+elseif act == 'latest' then
+if rule.kind < 2 then return state.till - rule.span_us end
+if state.till <= rule.till then return 0 end
+local latest = rule.till
+rule.till = state.till
+return latest
+elseif act == 'used' then
+return count_at(state, now)
+elseif act == 'with_used' then
+return { count = cost, till = window_end(rule, nil, now) }
+elseif act == 'convert' then
+local old = more
+if rule.window == old.window then return state end
+return { count = count_at(state, now), till = window_end(rule, nil, now) }
+elseif act == 'rescale' then
+local scaled, old = cost, more
+if rule.window == old.window then
+return { count = scaled(state.count), till = state.till }
+end
+end
+end
+elseif what == 6 then
+local function oldest(rule, now)
+local since = now + 1 - rule.window_us
+if since < 0 then since = 0 end
+return (since - since % rule.bucket_us) / rule.bucket_us
+end
+local function time_to_end(rule, bucket, now)
+local span = (bucket + 1) * rule.bucket_us - now + rule.window_us - 1
+return span > 0 and span or 0
+end
+local function oldest_remembered(rule, state)
+return state.newest + 1 > rule.len and state.newest + 1 - rule.len or 0
+end
+local function first_live(rule, state, now)
+local remembered, bucket = oldest_remembered(rule, state), oldest(rule, now)
+return bucket > remembered and bucket or remembered
+end
+local function sum_at(rule, state, now)
+local sum = 0
+if state then
+local counts, len = state.counts, rule.len
+for bucket = first_live(rule, state, now), state.newest do
+sum = sum + counts[bucket % len + 1]
+end
+end
+return sum
+end
+local function empty(rule, now)
+local counts = {}
+for slot = 1, rule.len do counts[slot] = 0 end
+return { newest = (now - now % rule.bucket_us) / rule.bucket_us, counts = counts }
+end
+local function advance(rule, state, now)
+local bucket = (now - now % rule.bucket_us) / rule.bucket_us
+local steps = bucket - state.newest
+if steps > rule.len then steps = rule.len end
+for pushed = 0, steps - 1 do
+state.counts[(bucket - pushed) % rule.len + 1] = 0
+end
+if bucket > state.newest then state.newest = bucket end
+end
+return function(act, rule, state, now, cost, more)
+if act == 'new' then
+if now ~= 4 then return nil end
+local limit, window_us, bucket_us, buckets = struct.unpack('<dddd', rule, state)
+if not (limit >= 1 and limit <= 9007199254740992 and window_us >= 1 and window_us <= 9007199254740992
+and bucket_us >= 1 and bucket_us <= window_us and buckets >= 1 and buckets <= 1000
+and buckets % 1 == 0) then
+return nil
+end
+return {
+limit = limit, window_us = window_us, bucket_us = bucket_us, len = buckets + 1,
+}
+elseif act == 'limit' then
+return rule.limit
+elseif act == 'unpack' then
+if #state < now + 7 then return nil end
+local newest, width = struct.unpack('<I7B', state, now)
+local pos, len = now + 8, rule.len
+if (width ~= 4 and width ~= 7) or #state < pos + width * len - 1 then return nil end
+local counts = { struct.unpack('<' .. ('I' .. width):rep(len), state, pos) }
+counts[len + 1] = nil
+return { newest = newest, counts = counts }, pos + width * len
+elseif act == 'pack' then
+local width = 4
+for slot = 1, rule.len do
+if state.counts[slot] >= 4294967296 then width = 7 end
+end
+local format = '<I7B' .. ('I' .. width):rep(rule.len)
+return now .. struct.pack(format, state.newest, width, unpack(state.counts))
+elseif act == 'check' then
+if cost > rule.limit then return nil, -1 end
+local wanted = sum_at(rule, state, now) + cost
+if wanted <= rule.limit or not state then return 0 end
+local retry = 0
+for bucket = first_live(rule, state, now), state.newest do
+if wanted <= rule.limit then break end
+wanted = wanted - state.counts[bucket % rule.len + 1]
+retry = time_to_end(rule, bucket, now)
+end
+return nil, retry
+elseif act == 'charge' then
+state = state or empty(rule, now)
+advance(rule, state, now)
+local slot = state.newest % rule.len + 1
+state.counts[slot] = state.counts[slot] + cost
+return state
+elseif act == 'available' then
+local left = rule.limit - sum_at(rule, state, now)
+return left > 0 and left or 0
+elseif act == 'status' then
+local left, reset_after = rule.limit - sum_at(rule, state, now), 0
+if state then
+for bucket = state.newest, oldest_remembered(rule, state), -1 do
+if state.counts[bucket % rule.len + 1] > 0 then
+reset_after = time_to_end(rule, bucket, now)
+break
+end
+end
+end
+return left > 0 and left or 0, reset_after
+elseif act == 'refund' then
+local left = cost
+for bucket = state.newest, first_live(rule, state, now), -1 do
+local slot = bucket % rule.len + 1
+local back = state.counts[slot]
+if left < back then back = left end
+state.counts[slot], left = state.counts[slot] - back, left - back
+end
+return cost - left
+elseif act == 'rewind' then
+local earlier = empty(rule, now)
+local bucket = earlier.newest
+if bucket >= state.newest then return false end
+local back = state.newest - bucket - 1
+for old = oldest_remembered(rule, state), state.newest do
+local moved = old > back and old - back or 0
+if moved > bucket then moved = bucket end
+local slot = moved % rule.len + 1
+earlier.counts[slot] = earlier.counts[slot] + state.counts[old % rule.len + 1]
+end
+state.newest, state.counts = earlier.newest, earlier.counts
+return true
+elseif act == 'latest' then
+return state.newest * rule.bucket_us
+elseif act == 'used' then
+return sum_at(rule, state, now)
+elseif act == 'with_used' then
+state = empty(rule, now)
+state.counts[state.newest % rule.len + 1] = cost
+return state
+elseif act == 'convert' then
+local old = more
+if rule.window_us == old.window_us and rule.len == old.len then return state end
+local used = sum_at(old, state, now)
+state = empty(rule, now)
+state.counts[state.newest % rule.len + 1] = used
+return state
+elseif act == 'rescale' then
+local scaled, old = cost, more
+if rule.window_us ~= old.window_us or rule.len ~= old.len then return nil end
+local counts, sum, before = {}, 0, 0
+for slot = 1, rule.len do counts[slot] = 0 end
+for bucket = state.newest, oldest_remembered(rule, state), -1 do
+local slot = bucket % rule.len + 1
+local count = state.counts[slot]
+if count > 0 then
+sum = sum + count
+local after = scaled(sum)
+counts[slot], before = after - before, after
+end
+end
+return { newest = state.newest, counts = counts }
+end
+end
+elseif what == 7 then
+local function view(rule, state, now)
+local elapsed_us = now % rule.window_us
+local window = (now - elapsed_us) / rule.window_us
+if not state then return window, elapsed_us, 0, 0 end
+if window < state.window then
+local sum = state.previous + state.current
+return window, elapsed_us, 0, sum < rule.limit and sum or rule.limit
+end
+if window == state.window then return window, elapsed_us, state.previous, state.current end
+return window, elapsed_us, window == state.window + 1 and state.current or 0, 0
+end
+local function estimate(rule, elapsed_us, previous, current)
+local weight = (rule.window_us - elapsed_us) / rule.step_us
+weight = weight + -weight % 1
+if weight > rule.steps then weight = rule.steps end
+return previous * weight + current * rule.steps
+end
+local function free(rule, elapsed_us, previous, current)
+local left = rule.limit * rule.steps - estimate(rule, elapsed_us, previous, current)
+return left > 0 and (left - left % rule.steps) / rule.steps or 0
+end
+local function elapsed_until(rule, previous, room)
+if previous == 0 then return 0 end
+local weight = (room * rule.steps - room * rule.steps % previous) / previous
+return weight < rule.steps and rule.window_us - weight * rule.step_us or 0
+end
+return function(act, rule, state, now, cost, more)
+if act == 'new' then
+if now ~= 4 then return nil end
+local limit, window_us, step_us, steps = struct.unpack('<dddd', rule, state)
+if not (limit >= 1 and limit < 4294967296 and window_us >= 1 and window_us <= 9007199254740992
+and step_us >= 1 and step_us <= window_us and steps >= 1 and steps <= window_us) then
+return nil
+end
+return { limit = limit, window_us = window_us, step_us = step_us, steps = steps }
+elseif act == 'limit' then
+return rule.limit
+elseif act == 'unpack' then
+if #state < now + 14 then return nil end
+local window, previous, current = struct.unpack('<I7I4I4', state, now)
+return { window = window, previous = previous, current = current }, now + 15
+elseif act == 'pack' then
+return now .. struct.pack('<I7I4I4', state.window, state.previous, state.current)
+elseif act == 'latest' then
+return state.window * rule.window_us
+elseif act == 'with_used' then
+local window = (now - now % rule.window_us) / rule.window_us
+local current = cost < rule.limit and cost or rule.limit
+return { window = window, previous = 0, current = current }
+elseif act == 'convert' then
+local old, limit = more, rule.limit
+if rule.window_us == old.window_us then
+return {
+window = state.window,
+previous = state.previous < limit and state.previous or limit,
+current = state.current < limit and state.current or limit,
+}
+end
+local _, elapsed_us, previous, current = view(old, state, now)
+local used = estimate(old, elapsed_us, previous, current) / old.steps
+used = used + -used % 1
+local window = (now - now % rule.window_us) / rule.window_us
+return { window = window, previous = 0, current = used < limit and used or limit }
+elseif act == 'rescale' then
+local scaled, old, limit = cost, more, rule.limit
+if rule.window_us ~= old.window_us then return nil end
+local current = scaled(state.current)
+local previous = scaled(state.previous + state.current) - current
+return {
+window = state.window,
+previous = previous < limit and previous or limit,
+current = current < limit and current or limit,
+}
+end
+local window, elapsed_us, previous, current = view(rule, state, now)
+if act == 'check' then
+if cost > rule.limit then return nil, -1 end
+if cost <= free(rule, elapsed_us, previous, current) then return 0 end
+local room, at_us = rule.limit - current - cost, nil
+if room >= 0 then
+at_us = elapsed_until(rule, previous, room)
+else
+at_us = rule.window_us + elapsed_until(rule, current, rule.limit - cost)
+end
+return nil, at_us > elapsed_us and at_us - elapsed_us or 0
+elseif act == 'charge' then
+return { window = window, previous = previous, current = current + cost }
+elseif act == 'available' then
+return free(rule, elapsed_us, previous, current)
+elseif act == 'status' then
+local full_after = current > 0 and 2 * rule.window_us or previous > 0 and rule.window_us or 0
+return free(rule, elapsed_us, previous, current),
+full_after > elapsed_us and full_after - elapsed_us or 0
+elseif act == 'refund' then
+local from_current = current < cost and current or cost
+local from_previous = cost - from_current
+if previous < from_previous then from_previous = previous end
+state.window, state.previous = window, previous - from_previous
+state.current = current - from_current
+return from_current + from_previous
+elseif act == 'rewind' then
+if window >= state.window then return false end
+state.window, state.previous, state.current = window, previous, current
+return true
+elseif act == 'used' then
+local used = estimate(rule, elapsed_us, previous, current) / rule.steps
+return used + -used % 1
+end
+end
+elseif what == 8 then
+local function gone(rule, at, now)
+return at + rule.window_us <= now
+end
+local function eight(entries, pos)
+local _, a, _, b, _, c, _, d, _, e, _, f, _, g, _, h =
+struct.unpack('<I7I4I7I4I7I4I7I4I7I4I7I4I7I4I7I4', entries, pos)
+return a + b + c + d + e + f + g + h
+end
+local function first_live(rule, state, now)
+local entries, pos, sum = state.entries, 1, 0
+if state.now == now then return state.first, state.gone end
+while #entries - pos >= 87 and gone(rule, struct.unpack('<I7', entries, pos + 77), now) do
+pos, sum = pos + 88, sum + eight(entries, pos)
+end
+while pos < #entries do
+local at, cost = struct.unpack('<I7I4', entries, pos)
+if not gone(rule, at, now) then break end
+pos, sum = pos + 11, sum + cost
+end
+state.now, state.first, state.gone = now, pos, sum
+return pos, sum
+end
+local function sum_at(rule, state, now)
+if not state then return 0 end
+local _, sum = first_live(rule, state, now)
+return state.sum - sum
+end
+local function forget_gone(rule, state, now)
+local pos, sum = first_live(rule, state, now)
+if pos > 1 then
+state.entries, state.sum, state.first, state.gone = state.entries:sub(pos), state.sum - sum, 1, 0
+end
+end
+return function(act, rule, state, now, cost, more)
+if act == 'new' then
+if now ~= 2 then return nil end
+local limit, window_us = struct.unpack('<dd', rule, state)
+if not (limit >= 1 and limit <= 10000 and window_us >= 1 and window_us <= 9007199254740992) then
+return nil
+end
+return { limit = limit, window_us = window_us }
+elseif act == 'limit' then
+return rule.limit
+elseif act == 'unpack' then
+if #state < now + 7 then return nil end
+local pos, entries = now + 8, 0
+local sum, count = struct.unpack('<I4I4', state, now)
+if #state < pos + count * 11 - 1 then return nil end
+return { sum = sum, entries = state:sub(pos, pos + count * 11 - 1) }, pos + count * 11
+elseif act == 'pack' then
+return now .. struct.pack('<I4I4', state.sum, #state.entries / 11) .. state.entries
+elseif act == 'check' then
+if cost > rule.limit then return nil, -1 end
+local wanted = sum_at(rule, state, now) + cost
+if wanted <= rule.limit or not state then return 0 end
+local entries, pos, retry = state.entries, first_live(rule, state, now), 0
+while #entries - pos >= 87 do
+local costs = eight(entries, pos)
+if wanted - costs <= rule.limit then break end
+wanted, pos = wanted - costs, pos + 88
+end
+while pos < #entries and wanted > rule.limit do
+local at, granted = struct.unpack('<I7I4', entries, pos)
+wanted, retry, pos = wanted - granted, at + rule.window_us - now, pos + 11
+end
+return nil, retry
+elseif act == 'charge' then
+state = state or { sum = 0, entries = '' }
+forget_gone(rule, state, now)
+state.entries = state.entries .. struct.pack('<I7I4', now, cost)
+state.sum = state.sum + cost
+return state
+elseif act == 'available' then
+local left = rule.limit - sum_at(rule, state, now)
+return left > 0 and left or 0
+elseif act == 'status' then
+local left, reset_after = rule.limit - sum_at(rule, state, now), 0
+if state and #state.entries > 0 then
+reset_after = struct.unpack('<I7', state.entries, #state.entries - 10) + rule.window_us - now
+end
+return left > 0 and left or 0, reset_after > 0 and reset_after or 0
+elseif act == 'refund' then
+forget_gone(rule, state, now)
+local entries, left = state.entries, cost
+while left > 0 and #entries > 0 do
+local at, granted = struct.unpack('<I7I4', entries, #entries - 10)
+local back = granted < left and granted or left
+entries, left = entries:sub(1, -12), left - back
+if granted > back then entries = entries .. struct.pack('<I7I4', at, granted - back) end
+end
+state.entries, state.sum = entries, state.sum - (cost - left)
+return cost - left
+elseif act == 'rewind' then
+local entries = state.entries
+local pos, moved = #entries - 10, {}
+while pos > 0 do
+local at, granted = struct.unpack('<I7I4', entries, pos)
+if at <= now then break end
+table.insert(moved, struct.pack('<I7I4', now, granted))
+pos = pos - 11
+end
+if #moved == 0 then return false end
+for place = 1, #moved / 2 do
+local other = #moved + 1 - place
+moved[place], moved[other] = moved[other], moved[place]
+end
+state.entries = entries:sub(1, pos + 10) .. table.concat(moved)
+return true
+elseif act == 'latest' then
+return #state.entries > 0 and (struct.unpack('<I7', state.entries, #state.entries - 10)) or 0
+elseif act == 'used' then
+return sum_at(rule, state, now)
+elseif act == 'with_used' then
+local used = cost < rule.limit and cost or rule.limit
+return { sum = used, entries = used > 0 and struct.pack('<I7I4', now, used) or '' }
+elseif act == 'convert' then
+forget_gone(more, state, now)
+state.now = nil
+return state
+elseif act == 'rescale' then
+local scaled, old, entries = cost, more, state.entries
+if rule.window_us ~= old.window_us then return nil end
+local kept, sum, before = {}, 0, 0
+for pos = #entries - 10, 1, -11 do
+local at, granted = struct.unpack('<I7I4', entries, pos)
+sum = sum + granted
+local after = scaled(sum)
+if after > rule.limit then after = rule.limit end
+if after > before then kept[#kept + 1] = struct.pack('<I7I4', at, after - before) end
+before = after
+end
+for place = 1, #kept / 2 do
+local other = #kept + 1 - place
+kept[place], kept[other] = kept[other], kept[place]
+end
+return { sum = before, entries = table.concat(kept) }
+end
+end
+elseif what == 9 then
+local function eight(ends, pos)
+local _, a, _, b, _, c, _, d, _, e, _, f, _, g, _, h =
+struct.unpack('<I7I4I7I4I7I4I7I4I7I4I7I4I7I4I7I4', ends, pos)
+return a + b + c + d + e + f + g + h
+end
+local function first_held(state, now)
+if state.now ~= now then
+local ends, pos, lapsed = state.ends, 1, 0
+while #ends - pos >= 87 and struct.unpack('<I7', ends, pos + 77) <= now do
+pos, lapsed = pos + 88, lapsed + eight(ends, pos)
+end
+while pos < #ends do
+local lapses, cost = struct.unpack('<I7I4', ends, pos)
+if lapses > now then break end
+pos, lapsed = pos + 11, lapsed + cost
+end
+state.now, state.first, state.lapsed = now, pos, lapsed
+end
+return state.first, state.lapsed
+end
+local function held_at(state, now)
+if not state then return 0 end
+local _, lapsed = first_held(state, now)
+return state.sum - lapsed
+end
+local function latest(state)
+return #state.ends > 0 and (struct.unpack('<I7', state.ends, #state.ends - 10)) or 0
+end
+local function retry_after(state, excess, now)
+local ends, pos, retry = state.ends, first_held(state, now), 0
+while #ends - pos >= 87 do
+local costs = eight(ends, pos)
+if costs >= excess then break end
+pos, excess = pos + 88, excess - costs
+end
+while pos < #ends and excess > 0 do
+local lapses, cost = struct.unpack('<I7I4', ends, pos)
+pos, excess, retry = pos + 11, excess - cost, lapses - now
+end
+return retry
+end
+local function forget_lapsed(state, now)
+local pos, lapsed = first_held(state, now)
+if pos > 1 then
+state.permits, state.ends = state.permits:sub((pos - 1) / 11 * 16 + 1), state.ends:sub(pos)
+state.sum, state.first, state.lapsed = state.sum - lapsed, 1, 0
+end
+end
+local function add(state, permit, lapses, cost)
+state.permits = state.permits .. permit
+state.ends = state.ends .. struct.pack('<I7I4', lapses, cost)
+state.sum = state.sum + cost
+end
+local function place_of(state, permit, now)
+local permits, pos = state.permits, 0
+while true do
+pos = permits:find(permit, pos + 1, true)
+if not pos then return nil end
+if pos % 16 == 1 then
+local place = (pos - 1) / 16
+local lapses, cost = struct.unpack('<I7I4', state.ends, place * 11 + 1)
+if lapses > now then return place, cost end
+end
+end
+end
+local function remove(state, place, cost)
+local permits, ends = state.permits, state.ends
+state.permits = permits:sub(1, place * 16) .. permits:sub(place * 16 + 17)
+state.ends = ends:sub(1, place * 11) .. ends:sub(place * 11 + 12)
+state.sum, state.now = state.sum - cost, nil
+end
+local function shorten(rule, state, now)
+local last, ends = now + rule.ttl_us, state.ends
+local from = #ends + 1
+while from > 11 and struct.unpack('<I7', ends, from - 11) > last do from = from - 11 end
+if from > #ends then return false end
+local shortened, lapses = { ends:sub(1, from - 1) }, struct.pack('<I7', last)
+for pos = from, #ends, 11 do
+shortened[#shortened + 1] = lapses .. ends:sub(pos + 7, pos + 10)
+end
+state.ends, state.now = table.concat(shortened), nil
+return true
+end
+return function(act, rule, state, now, cost, more)
+if act == 'new' then
+if now ~= 3 then return nil end
+local limit, ttl_us = struct.unpack('<dd', rule, state)
+if not (limit >= 1 and limit <= 10000 and ttl_us >= 1 and ttl_us <= 9007199254740992) then
+return nil
+end
+return { limit = limit, ttl_us = ttl_us }
+elseif act == 'limit' then
+return rule.limit
+elseif act == 'unpack' then
+if #state < now + 7 then return nil end
+local sum, count, pos = struct.unpack('<I4I4', state, now)
+local ends, after = pos + count * 16, pos + count * 27
+if #state < after - 1 then return nil end
+return { sum = sum, permits = state:sub(pos, ends - 1), ends = state:sub(ends, after - 1) }, after
+elseif act == 'pack' then
+return now .. struct.pack('<I4I4', state.sum, #state.ends / 11) .. state.permits .. state.ends
+elseif act == 'check' then
+if cost > rule.limit then return nil, -1 end
+local excess = held_at(state, now) + cost - rule.limit
+if state and excess > 0 then return nil, retry_after(state, excess, now) end
+return 0
+elseif act == 'charge' then
+state = state or { sum = 0, permits = '', ends = '' }
+forget_lapsed(state, now)
+add(state, more, now + rule.ttl_us, cost)
+return state
+elseif act == 'available' then
+local left = rule.limit - held_at(state, now)
+return left > 0 and left or 0
+elseif act == 'status' then
+local left, reset_after = rule.limit - held_at(state, now), state and latest(state) - now or 0
+return left > 0 and left or 0, reset_after > 0 and reset_after or 0
+elseif act == 'refund' then
+return 0
+elseif act == 'rewind' then
+return shorten(rule, state, now)
+elseif act == 'latest' then
+local last = latest(state)
+return last > rule.ttl_us and last - rule.ttl_us or 0
+elseif act == 'used' then
+return held_at(state, now)
+elseif act == 'with_used' then
+return nil
+elseif act == 'convert' then
+shorten(rule, state, now)
+return state
+elseif act == 'release' then
+local place, released = place_of(state, more, now)
+if not place then return nil end
+remove(state, place, released)
+forget_lapsed(state, now)
+return released, state
+elseif act == 'renew' then
+local place, granted = place_of(state, more, now)
+if not place then return nil end
+remove(state, place, granted)
+add(state, more, now + rule.ttl_us, granted)
+return granted, state
+elseif act == 'holds' then
+return place_of(state, more, now) ~= nil
+end
+end
+end
+if what == 'take_over' then
+return function(text, rules, twins, flags, carry, old_text, old_rules, old_twins, old_states, now)
+local states = { nil }
+if carry == 2 then return states end
+local function scale(limit, old_limit)
+return function(used)
+if used > 9007199254740992 then used = 9007199254740992 end
+local product, left = used * limit, nil
+if product < 9007199254740992 then
+left = product % old_limit
+product = (product - left) / old_limit
+else
+product, left = mul_div(used, limit, old_limit)
+end
+if left > 0 then product = product + 1 end
+return product < 9007199254740992 and product or 9007199254740992
+end
+end
+local function carried(rule, twin, proportional, old_rule, old_twin, state, alike)
+if proportional then
+local scaled = scale(twin('limit', rule), old_twin('limit', old_rule))
+local kept = alike and twin('rescale', rule, state, now, scaled, old_rule)
+if kept then return kept end
+return twin('with_used', rule, nil, now, scaled(old_twin('used', old_rule, state, now)))
+end
+if alike then return twin('convert', rule, state, now, nil, old_rule) end
+return twin('with_used', rule, nil, now, old_twin('used', old_rule, state, now))
+end
+local start = 7
+for place = 1, #rules do
+local stop = start + 11 + 8 * text:byte(start + 1)
+local code, name = text:byte(start), text:sub(start + 3, start + 10)
+local proportional = carry == 1 and flags[place] % 4 < 2
+local old_start = 7
+for other = 1, #old_rules do
+local old_stop, state = old_start + 11 + 8 * old_text:byte(old_start + 1), old_states[other]
+if state and old_text:sub(old_start + 3, old_start + 10) == name then
+local alike = code == old_text:byte(old_start)
+if alike and text:sub(start + 11, stop - 1) == old_text:sub(old_start + 11, old_stop - 1) then
+states[place] = state
+else
+states[place] = carried(rules[place], twins[place], proportional, old_rules[other],
+old_twins[other], state, alike)
+end
+end
+old_start = old_stop
+end
+start = stop
+end
+return states
+end
+elseif what == 'use_up' then
+return function(rules, twins, flags, now)
+local states = {}
+for place = 1, #rules do
+local rule, twin, act = rules[place], twins[place], 'with_used'
+if flags[place] % 4 >= 2 then act = 'charge' end
+states[place] = twin(act, rule, nil, now, twin('limit', rule), ('\0'):rep(16)) or nil
+end
+return states
+end
+elseif what == 'refund' then
+return function(rules, twins, flags, states, now, cost)
+local granted, touched = nil, false
+for place = 1, #rules do
+if flags[place] % 4 < 2 then
+local state, back = states[place], 0
+if state then
+back, touched = twins[place]('refund', rules[place], state, now, cost), true
+end
+if not granted or back < granted then granted = back end
+end
+end
+return granted or 0, touched
+end
+elseif what == 'debit' then
+return function(rules, twins, flags, states, now, debts, raise)
+local touched = false
+for place = 1, #rules do
+local rule, twin, state, charged = rules[place], twins[place], states[place], 0
+if raise and state then debts[place] = debts[place] - twin('used', rule, state, now) end
+if flags[place] % 4 < 2 then
+charged = twin('available', rule, state, now)
+if debts[place] < charged then charged = debts[place] end
+end
+if charged >= 1 then
+states[place], touched = twin('charge', rule, state, now, charged), true
+end
+debts[place] = struct.pack('<I4', charged > 0 and charged or 0)
+end
+return touched
+end
+elseif what == 'on_permit' then
+return function(act, rules, twins, flags, states, now, permit)
+local granted, refused_by
+for place = 1, #rules do
+if flags[place] % 4 >= 2 then
+local state, back = states[place], nil
+if state then back, state = twins[place](act, rules[place], state, now, nil, permit) end
+if back then
+states[place], granted, refused_by = state, back, nil
+elseif not granted and not refused_by then
+refused_by = place
+end
+end
+end
+return granted, refused_by
+end
+elseif what == 'after_debt' then
+return function(decide_any, noted_key, value, text, ask)
+if #ask < 3 or ask:byte(1) ~= 12 then return '\4ask' end
+local request = 4 + struct.unpack('<I2', ask, 2)
+local charged = redis.pcall('GET', noted_key)
+if charged and charged.err then return charged end
+local charged_now, reply, packed, full_after, full_is_fresh, clock, ahead
+if not charged then
+reply, packed, full_after, full_is_fresh, clock, ahead =
+decide_any(value, text, ask:sub(4, request - 1))
+if reply:byte(1) ~= 5 then return reply, packed, full_after, full_is_fresh, clock, ahead end
+charged = reply:sub(2)
+if packed then
+charged_now, value = charged, not (full_is_fresh and full_after <= 0) and packed
+end
+end
+local decided = { decide_any(value, text, ask:sub(request)) }
+reply = decided[1]
+if reply:byte(1) > 1 then return reply end
+if decided[2] then packed, full_after, full_is_fresh, clock, ahead = unpack(decided, 2, 6) end
+return reply .. charged, packed, full_after, full_is_fresh, clock, ahead, charged_now
+end
+end
+end
+local keys, args, try = KEYS, ARGV, redis.pcall
+local now_us, decide_any, replies
+local last_text, last_ask, rule, twin, head, same, cost, starts_full
+local first, goes_on, value, state, touched
+for place = 1, #args / 2 do
+local key, text, ask = keys[place], args[2 * place - 1], args[2 * place]
+local reply
+local packed, full_after, full_is_fresh, clock, ahead
+local charged_now
+if not goes_on then first, value, state, touched = place, try('GET', key), nil, nil end
+if text ~= last_text or ask ~= last_ask then
+last_text, last_ask, rule = text, ask, nil
+if #ask == 6 and #text > 17 then
+local own, low, high, version, _, count, code, numbers, flags = text:byte(1, 9)
+local verb, clock, c1, c2, c3, c4 = ask:byte(1, 6)
+cost = c1 + c2 * 256 + c3 * 65536 + c4 * 16777216
+local tail = 18 + 8 * numbers
+if version == 2 and count == 1 and verb == 1 and clock == 0
+and cost >= 1 and cost <= 2147483648 and #text == tail - 1 + low + 256 * high
+and #text >= tail and flags < 2 then
+head, same, twin = text:sub(tail), own > 0 and own or #text, make(code)
+rule = twin and twin('new', text, 18, numbers)
+starts_full = flags == 1
+end
+end
+end
+local failed, begin = value and value.err, head
+if rule and value and not failed then begin = value:sub(1, #head) end
+if failed then
+reply = value
+elseif rule and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
+if not now_us then
+local time = redis.call('TIME')
+now_us = time[1] * 1000000 + time[2]
+end
+local malformed = false
+if value and not goes_on then
+local pos
+state, pos = twin('unpack', rule, value, #head + 1, nil, true)
+malformed = pos ~= #value + 1
+touched = not malformed and twin('rewind', rule, state, now_us)
+end
+if malformed then
+reply = '\4state'
+else
+local wait, retry = twin('check', rule, state, now_us, cost)
+local remaining
+if wait then
+state, remaining, full_after = twin('charge', rule, state, now_us, cost)
+touched = true
+elseif not state then
+state = twin('first_seen', rule, nil, now_us)
+touched = state
+end
+if not remaining then remaining, full_after = twin('status', rule, state, now_us) end
+goes_on = keys[place + 1] == key and args[2 * place + 1] == text and args[2 * place + 2] == ask
+if touched and not goes_on then
+packed = twin('pack', rule, state, begin, nil, true)
+full_is_fresh, ahead = starts_full, 0
+end
+reply = struct.pack('<BBI4I7I7I7', wait and 1 or 0, 0, wait and cost or 0, wait or retry,
+remaining, full_after)
+end
+else
+if not decide_any then
+local function parse(text)
+if #text < 6 then return nil end
+local same, length, version, carry, count = struct.unpack('<BI2BBB', text)
+if version ~= 2 or carry > 2 or count < 1 or count > 8 then return nil end
+local pos, rules, twins, flags, known = 7, { nil }, { nil }, { nil }, {}
+for place = 1, count do
+if #text < pos + 10 then return nil end
+local code, numbers, flag = text:byte(pos, pos + 2)
+local last = pos + 10 + 8 * numbers
+if #text < last or flag > 7 then return nil end
+local twin = known[code] or make(code)
+local rule = twin and twin('new', text, pos + 11, numbers)
+if not rule then return nil end
+rules[place], twins[place], flags[place], pos = rule, twin, flag, last + 1
+if count > 1 then known[code] = twin end
+end
+if #text ~= pos - 1 + length or #text < pos or same > length then return nil end
+return rules, twins, flags, carry, text:sub(pos), same > 0 and same or length
+end
+local function recall(rules, twins, value, pos)
+local states = { nil }
+if #rules == 1 then
+states[1], pos = twins[1]('unpack', rules[1], value, pos, nil, true)
+return pos == #value + 1 and states or nil
+end
+local present = value:byte(pos) or 256
+pos = pos + 1
+for place = 1, #rules do
+if present % 2 == 1 then
+states[place], pos = twins[place]('unpack', rules[place], value, pos)
+if not pos then return nil end
+end
+present = (present - present % 2) / 2
+end
+return present == 0 and pos == #value + 1 and states or nil
+end
+local function read_ask(ask, rules, flags)
+if #ask < 6 then return nil end
+local verb, clock, cost = struct.unpack('<BBI4', ask)
+if verb < 1 or verb > 9 and verb ~= 11 and verb ~= 13 or clock > 2 or cost < 1
+or cost > 2147483648 then
+return nil
+end
+local pos, max_wait, permit, now, debts = 7, nil, nil, now_us, nil
+if verb > 9 then
+if #ask < pos + 4 * #rules - 1 then return nil end
+debts = { struct.unpack('<' .. ('I4'):rep(#rules), ask, pos) }
+pos = pos + 4 * #rules
+elseif verb == 2 then
+if #ask < pos + 6 then return nil end
+max_wait, pos = struct.unpack('<I7', ask, pos)
+elseif verb >= 7 then
+if #ask < pos + 15 then return nil end
+permit, pos = struct.unpack('<c16', ask, pos)
+end
+if clock ~= 0 then
+if #ask < pos + 6 then return nil end
+now, pos = struct.unpack('<I7', ask, pos)
+if now > 4503599627370496 then return nil end
+elseif not now then
+local time = redis.call('TIME')
+now = time[1] * 1000000 + time[2]
+now_us = now
+end
+local holds_permits = false
+for place = 1, #rules do
+local flag = flags[place]
+if flag % 4 >= 2 then holds_permits = true end
+if flag >= 4 then
+if #ask < pos + 13 then return nil end
+local from, till
+from, till, pos = struct.unpack('<I7I7', ask, pos)
+if from >= till or till > 9007199254740992 then return nil end
+if now < from then
+till = from
+elseif now >= till then
+till = now + (till - from) - (now - till) % (till - from)
+end
+rules[place].till = till
+end
+end
+local how = ask:byte(pos)
+if how and (how > 2 or how < 1 or how == 2 and #ask > pos) then return nil end
+return verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts
+end
+function decide_any(value, text, ask)
+local rules, twins, flags, carry, head, same = parse(text)
+if not rules then return '\4rules' end
+local verb, clock, cost, now, how, pos, holds_permits, max_wait, permit, debts =
+read_ask(ask, rules, flags)
+if not verb then return '\4ask' end
+if verb >= 7 and verb < 11 and not holds_permits
+or verb < 4 and holds_permits then
+return '\2'
+end
+local states, touched = nil, false
+local begin = value and value:sub(1, #head)
+if value and (begin == head or begin:sub(1, same) == head:sub(1, same)) then
+head = begin
+states = recall(rules, twins, value, #head + 1)
+if not states then return '\4state' end
+elseif value and how == 1 then
+local old_text = ask:sub(pos + 1)
+local old_rules, old_twins, _, _, old_head, old_same = parse(old_text)
+if not old_rules then return '\4ask' end
+if value:sub(1, old_same) ~= old_head:sub(1, old_same) then
+return '\3' .. value:sub(1, 1024)
+end
+local before = recall(old_rules, old_twins, value, #old_head + 1)
+if not before then return '\4state' end
+states, touched = make('take_over')(text, rules, twins, flags, carry, old_text, old_rules, old_twins,
+before, now), true
+elseif value and how == 2 then
+states, touched = make('use_up')(rules, twins, flags, now), true
+elseif value then
+return '\3' .. value:sub(1, 1024)
+else
+states = { nil }
+end
+local asked_at = now
+if clock == 2 then
+for place = 1, #rules do
+local state = states[place]
+local latest = state and twins[place]('latest', rules[place], state, now) or 0
+if latest > now then now = latest end
+end
+end
+for place = 1, #rules do
+local state = states[place]
+if state and twins[place]('rewind', rules[place], state, now) then touched = true end
+end
+local refused_by, retry, granted = nil, 0, cost
+local asks = verb <= 4 or verb == 7
+if verb == 7 then
+for place = #rules, 1, -1 do
+local state = states[place]
+if state and flags[place] % 4 >= 2
+and twins[place]('holds', rules[place], state, now, nil, permit) then
+refused_by, retry, asks = place, -1, false
+end
+end
+elseif verb == 3 then
+for place = 1, #rules do
+local left = twins[place]('available', rules[place], states[place], now)
+if left < granted then granted = left end
+end
+if granted < 1 then granted = 1 end
+elseif verb == 5 then
+local given_back
+granted, given_back = make('refund')(rules, twins, flags, states, now, cost)
+touched = touched or given_back
+elseif verb == 6 then
+states, touched, granted = {}, true, 0
+elseif verb == 8 or verb == 9 then
+local act = verb == 8 and 'release' or 'renew'
+granted, refused_by = make('on_permit')(act, rules, twins, flags, states, now, permit)
+if granted then touched = true else retry = -1 end
+elseif debts then
+local charged = make('debit')(rules, twins, flags, states, now, debts, verb == 13)
+touched = touched or charged
+end
+local wait, slowest = 0, nil
+if asks then
+for place = 1, #rules do
+local pause, after = twins[place]('check', rules[place], states[place], now, granted, max_wait)
+if not pause then
+if not refused_by or (retry ~= -1 and (after == -1 or after > retry)) then
+refused_by, retry = place, after
+end
+elseif pause > wait then
+wait, slowest = pause, place
+end
+end
+end
+local takes = asks and verb ~= 4
+local decider = refused_by or slowest
+local deciding, remaining, reset_after
+local full_is_fresh, full_after = true, 0
+for place = 1, #rules do
+local rule, twin, state, left, after = rules[place], twins[place], states[place], nil, nil
+if takes and not refused_by then
+state, left, after = twin('charge', rule, state, now, granted, permit)
+states[place], touched = state, true
+elseif takes and not state then
+state = twin('first_seen', rule, nil, now)
+states[place], touched = state, touched or state
+end
+if not left then left, after = twin('status', rule, state, now) end
+if place == decider or not decider and (not remaining or left < remaining) then
+deciding, remaining, reset_after = place, left, after
+end
+if after > full_after then full_after = after end
+full_is_fresh = full_is_fresh and flags[place] % 2 == 1
+end
+local packed
+if touched and verb ~= 4 then
+local present, bit = 0, 1
+packed = #rules == 1 and head or ''
+for place = 1, #rules do
+local state = states[place]
+if state then
+packed = twins[place]('pack', rules[place], state, packed, nil, #rules == 1)
+present = present + bit
+end
+bit = bit * 2
+end
+if #rules > 1 then packed = head .. string.char(present) .. packed end
+if present == 0 then full_is_fresh, full_after = true, 0 end
+end
+local ahead = now - asked_at
+if debts then
+return '\5' .. table.concat(debts, '', 1, #rules), packed, full_after, full_is_fresh, clock, ahead
+end
+if refused_by then wait, granted = retry, 0 end
+local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
+reset_after)
+return reply, packed, full_after, full_is_fresh, clock, ahead
+end
+end
+if #args ~= #keys then
+reply, packed, full_after, full_is_fresh, clock, ahead = decide_any(value, text, ask)
+else
+reply, packed, full_after, full_is_fresh, clock, ahead, charged_now =
+make('after_debt')(decide_any, keys[2], value, text, ask)
+end
+end
+if packed and packed ~= value then
+local written
+if full_is_fresh and full_after <= 0 then
+written = value and try('DEL', key)
+else
+local span = full_after + ahead
+local ttl = (span - span % 1000) / 1000 + 1
+if not full_is_fresh then ttl = ttl + 2592000000 end
+if clock == 1 then ttl = ttl + 86400000 end
+if clock == 2 then ttl = ttl + 60000 end
+written = try('SET', key, packed, 'PX', ttl)
+end
+if type(written) == 'table' and written.err then
+reply, charged_now = written, nil
+for before = first, place - 1 do replies[before] = written end
+end
+end
+if charged_now then try('SET', keys[2], charged_now, 'PX', 3600000) end
+if #args == 2 then return reply end
+replies = replies or {}
+replies[place] = reply
+end
+return replies

@@ -1,0 +1,51 @@
+package io.sluicegate;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class HttpFieldsTest {
+    private static Decision decision(boolean allowed, long retryUs, Mode mode) {
+        return new Decision(allowed, allowed ? 1 : 0, 0, 1000, 999, retryUs, 86_400_001, "llm", "tokens",
+            List.of(new Quota("tokens", 1000, 86_400_000_000L, false)), mode, null, 0);
+    }
+
+    @Test
+    void what_is_left_is_said_in_the_head() {
+        assertEquals("{RateLimit-Policy=\"tokens\";q=1000;w=86400, RateLimit=\"tokens\";r=999;t=87}",
+            HttpFields.of(decision(true, 0, Mode.STORE)).toString());
+        assertEquals("1", HttpFields.of(decision(false, 1, Mode.STORE)).get("Retry-After"));
+        assertEquals("2", HttpFields.of(decision(false, 1_000_001, Mode.LOCAL)).get("Retry-After"));
+        assertEquals("{Retry-After=1}", HttpFields.of(decision(false, 1_000_000, Mode.DENY)).toString());
+        assertEquals(null, HttpFields.of(decision(false, Decision.NEVER, Mode.STORE)).get("Retry-After"));
+    }
+
+    @Test
+    void a_refusal_is_a_problem() {
+        Decision never = decision(false, Decision.NEVER, Mode.STORE);
+        assertEquals(429, HttpFields.status(never));
+        assertEquals("{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Request cannot be satisfied as"
+            + " assigned quota has been exceeded\",\"status\":429,\"detail\":\"the cost exceeds the limit of 1000\",\"violated-policies\":[\"tokens\"]}",
+            HttpFields.problem(never));
+        assertTrue(HttpFields.problem(decision(false, 1_000_000, Mode.DENY)).contains("temporary-reduced-capacity"));
+        assertEquals(503, HttpFields.status(decision(false, 1_000_000, Mode.DENY)));
+    }
+
+    @Test
+    void only_trusted_proxies_are_believed() {
+        ClientAddress address = ClientAddress.behind("10.0.0.0/8", "::1");
+        assertEquals("203.0.113.7", address.key("203.0.113.7", "1.2.3.4"));
+        assertEquals("1.2.3.4", address.key("10.1.2.3", "1.2.3.4"));
+        assertEquals("198.51.100.1", address.key("10.1.2.3", "1.2.3.4, 198.51.100.1, 10.9.9.9"));
+        assertEquals("10.1.2.3", address.key("10.1.2.3", "not an address"));
+        assertEquals("2001:db8:0:1::/64", address.key("2001:DB8:0:1:aaaa::1", null));
+        assertEquals("::/64", ClientAddress.behind().key("::1", "1.2.3.4"));
+        assertEquals("203.0.113.7", address.key("::ffff:203.0.113.7", null));
+        assertEquals("203.0.113.7", address.key("64:ff9b::cb00:7107", null));
+        assertThrows(IllegalArgumentException.class, () -> ClientAddress.behind("10.0.0.0/33"));
+        assertThrows(IllegalArgumentException.class, () -> ClientAddress.behind("example.com"));
+    }
+}

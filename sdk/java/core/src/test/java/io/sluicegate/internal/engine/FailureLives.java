@@ -1,0 +1,132 @@
+package io.sluicegate.internal.engine;
+
+import io.sluicegate.Decision;
+import io.sluicegate.RedisPort;
+import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.Call;
+import io.sluicegate.internal.json.Json;
+import io.sluicegate.internal.kernel.Numbers;
+import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.testing.Checkout;
+import io.sluicegate.testing.TestRedis;
+import java.time.Clock;
+import java.time.Instant;
+import java.time.ZoneId;
+import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/** Runs the lives of spec/wire/failure.json. */
+public final class FailureLives {
+    private FailureLives() {}
+
+    private static final class ManualClock extends Clock {
+        private Instant now = Instant.EPOCH;
+
+        @Override
+        public ZoneId getZone() {
+            return ZoneOffset.UTC;
+        }
+
+        @Override
+        public Clock withZone(ZoneId zone) {
+            return this;
+        }
+
+        @Override
+        public Instant instant() {
+            return now;
+        }
+    }
+
+    /** A port whose Redis can go away, and which counts the calls of the script. */
+    private static final class Port implements RedisPort {
+        private final RedisPort port;
+        private boolean away;
+
+        Port(RedisPort port) {
+            this.port = port;
+        }
+
+        @Override
+        public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+            if (away) {
+                throw new Failure("there is no connection", false, false);
+            }
+            return port.call(timeoutNanos, command);
+        }
+
+        @Override
+        public void subscribe(String channel, Consumer<String> listener) {
+            port.subscribe(channel, listener);
+        }
+
+        @Override
+        public void close() {
+            // The test closes it.
+        }
+    }
+
+    /** Runs all lives and returns what differed. */
+    public static List<String> run(RedisPort redisPort, TestRedis redis) throws InterruptedException {
+        List<String> wrong = new ArrayList<>();
+        Map<?, ?> all = (Map<?, ?>) Json.read(Checkout.bytes("spec/wire/failure.json"));
+        int life = 0;
+        for (Object each : (List<?>) all.get("entries")) {
+            redis.command("FLUSHDB");
+            String said = live((Map<?, ?>) each, redisPort, redis);
+            if (said != null) {
+                wrong.add("life " + life + " " + said);
+            }
+            life++;
+        }
+        return wrong;
+    }
+
+    private static String live(Map<?, ?> life, RedisPort redisPort, TestRedis redis) throws InterruptedException {
+        redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "#clock", "client", "p",
+            "{\"version\":1,\"state\":\"active\",\"app\":\"\",\"document\":" + PolicyBookTest.write(life.get("policy")) + "}");
+        ManualClock clock = new ManualClock();
+        Port port = new Port(redisPort);
+        Engine engine = new Engine(port, new Options(null, Long.parseLong(life.get("nodes").toString()), 2_000_000_000L, clock), false);
+        int place = 0;
+        for (Object each : (List<?>) life.get("steps")) {
+            Map<?, ?> step = (Map<?, ?>) each;
+            long at = Long.parseLong(step.get("at_us").toString());
+            clock.now = Instant.ofEpochSecond(at / 1_000_000, at % 1_000_000 * 1000);
+            // The policy is known before Redis goes.
+            port.away = place > 0 && "away".equals(step.get("redis"));
+            String wanted = wanted((Map<?, ?>) step.get("expect"));
+            String said = ask(engine, step);
+            if (!said.equals(wanted)) {
+                return "step " + place + " " + PolicyBookTest.write(life.get("policy")) + " n " + life.get("nodes") + " " + step.get("op") + " "
+                    + step.get("redis") + " wanted " + wanted + " said " + said;
+            }
+            place++;
+        }
+        return null;
+    }
+
+    private static String ask(Engine engine, Map<?, ?> step) throws InterruptedException {
+        Verb verb = Verb.valueOf(((String) step.get("op")).toUpperCase(Locale.ROOT));
+        long cost = step.get("cost") instanceof Json.Num given ? Long.parseLong(given.text()) : 1;
+        long maxWait = step.get("max_wait_us") instanceof Json.Num given ? Long.parseLong(given.text())
+            : verb == Verb.RESERVE ? Numbers.SPAN_MAX_US : Numbers.NO_WAIT_GIVEN;
+        try {
+            Decision d = engine.decide(new Call("p", (String) step.get("key"), verb, cost, maxWait, (String) step.get("id")));
+            boolean passed = d.allowed() && !(d.overflow() instanceof io.sluicegate.Overflow.Shadow);
+            return passed + " " + d.granted() + " " + d.waitUs() + " " + d.limit() + " " + d.remaining() + " " + d.resetAfterUs() + " "
+                + d.rule() + " " + d.mode().name().toLowerCase(Locale.ROOT);
+        } catch (SluicegateException e) {
+            return e.code().name().toLowerCase(Locale.ROOT);
+        }
+    }
+
+    private static String wanted(Map<?, ?> e) {
+        return e.get("error") != null ? e.get("error").toString() : e.get("allowed") + " " + e.get("granted") + " " + e.get("wait_us") + " "
+            + e.get("limit") + " " + e.get("remaining") + " " + e.get("reset_after_us") + " " + e.get("rule") + " " + e.get("mode");
+    }
+}

@@ -1,0 +1,77 @@
+package io.sluicegate.internal.engine;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.sluicegate.internal.json.Json;
+import io.sluicegate.testing.Checkout;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.TestFactory;
+
+class PolicyBookTest {
+    @TestFactory
+    Stream<DynamicTest> policies_are_followed_as_the_lives_say() {
+        List<?> lives = (List<?>) Json.read(Checkout.bytes("spec/vectors/redis-policies.json"));
+        return lives.stream().map(each -> (Map<?, ?>) each)
+            .map(life -> DynamicTest.dynamicTest((String) life.get("name"), () -> live((List<?>) life.get("steps"))));
+    }
+
+    private static void live(List<?> steps) {
+        PolicyBook book = new PolicyBook((name, problem) -> { });
+        Map<String, byte[]> hash = new HashMap<>();
+        int place = 0;
+        for (Object each : steps) {
+            Map<?, ?> step = (Map<?, ?>) each;
+            if (step.get("hash") != null) {
+                hash = fields((Map<?, ?>) step.get("hash"));
+            }
+            if (step.get("op").equals("look")) {
+                book.look(hash, null, false, 1);
+            } else if (step.get("op").equals("hear") && isNews((String) step.get("message"), book)) {
+                book.look(hash, null, true, 1);
+            }
+            if (step.get("holds") != null) {
+                assertEquals(holds((Map<?, ?>) step.get("holds")), book.revision() + " " + book.versions(), "step " + place);
+            }
+            place++;
+        }
+    }
+
+    private static boolean isNews(String message, PolicyBook book) {
+        return message.matches("[0-9]{1,16}") && Long.parseLong(message) != book.revision();
+    }
+
+    private static String holds(Map<?, ?> holds) {
+        Map<String, Long> versions = new TreeMap<>();
+        ((Map<?, ?>) holds.get("policies")).forEach((name, version) -> versions.put((String) name, Long.parseLong(version.toString())));
+        Object revision = holds.get("revision");
+        return (revision == null ? "-1" : revision) + " " + versions;
+    }
+
+    private static Map<String, byte[]> fields(Map<?, ?> hash) {
+        Map<String, byte[]> fields = new HashMap<>();
+        hash.forEach((name, value) ->
+            fields.put((String) name, (value instanceof String text ? text : write(value)).getBytes(StandardCharsets.UTF_8)));
+        return fields;
+    }
+
+    /** Writes JSON. */
+    static String write(Object value) {
+        if (value instanceof Map<?, ?> map) {
+            StringBuilder out = new StringBuilder("{");
+            map.forEach((name, each) -> out.append(out.length() > 1 ? "," : "").append(Json.quote((String) name)).append(":").append(write(each)));
+            return out.append("}").toString();
+        }
+        if (value instanceof List<?> list) {
+            StringBuilder out = new StringBuilder("[");
+            list.forEach(each -> out.append(out.length() > 1 ? "," : "").append(write(each)));
+            return out.append("]").toString();
+        }
+        return value instanceof String text ? Json.quote(text) : value.toString();
+    }
+}

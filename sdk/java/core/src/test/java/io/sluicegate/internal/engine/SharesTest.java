@@ -1,0 +1,92 @@
+package io.sluicegate.internal.engine;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import io.sluicegate.internal.kernel.Answer;
+import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.internal.kernel.Numbers;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Rules;
+import io.sluicegate.internal.kernel.Verb;
+import io.sluicegate.internal.policy.Key;
+import io.sluicegate.internal.redis.Head;
+import io.sluicegate.internal.redis.Request.Clock;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** The examples of the page "When Redis does not decide". */
+class SharesTest {
+    private static final long T = 1_800_000_000_000_000L;
+    private static final Shares.Place PLACE = new Shares.Place("p", Key.of("k"));
+
+    private final Shares shares = new Shares();
+
+    private static Question question(RuleSet rules, Verb verb, long cost, long nowUs) {
+        return new Question("p", rules, Head.of(rules, 0), PLACE.key(), verb, cost, 0, null, Clock.SERVER, nowUs, null);
+    }
+
+    private static String text(Answer a) {
+        return (a.allowed() ? "passes" : "refused") + " limit " + a.limit() + " remaining " + a.remaining() + " retry " + a.retryAfterUs()
+            + " reset " + a.resetAfterUs();
+    }
+
+    @Test
+    void a_share_is_the_nth_part_of_the_limit() {
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(100, 1_000_000), 50, 50, false)));
+        shares.learn(PLACE, rules, new Answer(true, 1, 0, 50, 10, 0, 400_000, 0), T);
+        assertEquals("passes limit 12 remaining 1 retry 0 reset 440000", text(decide(rules, 1, T)));
+        assertEquals("passes limit 12 remaining 0 retry 0 reset 480000", text(decide(rules, 1, T)));
+        assertEquals("refused limit 12 remaining 0 retry 20000 reset 480000", text(decide(rules, 1, T)));
+        assertEquals("refused limit 12 remaining 0 retry 1000000 reset 480000", text(decide(rules, 13, T)));
+        assertEquals("refused limit 12 remaining 0 retry -1 reset 480000", text(decide(rules, 51, T)));
+        assertEquals("passes limit 12 remaining 0 retry 0 reset 500000", text(decide(rules, 1, T + 20_000)));
+        assertArrayEquals(new long[] {3}, shares.account(PLACE).owed(rules, T + 20_000));
+    }
+
+    private Answer decide(RuleSet rules, long cost, long nowUs) {
+        return shares.decide(PLACE, question(rules, Verb.CHECK, cost, nowUs), 4);
+    }
+
+    @Test
+    void what_flows_out_is_not_owed_any_more() {
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(10, 1_000_000), 20, 20, false)));
+        shares.learn(PLACE, rules, new Answer(true, 5, 0, 20, 15, 0, 500_000, 0), T);
+        for (int i = 0; i < 10; i++) {
+            shares.decide(PLACE, question(rules, Verb.CHECK, 1, T), 1);
+        }
+        assertArrayEquals(new long[] {10}, shares.account(PLACE).owed(rules, T + 400_000));
+        Shares.Account account = shares.account(PLACE);
+        account.bill = Bill.of(new long[] {10}, account.used);
+        account.paid(rules, new long[] {10}, T + 400_000);
+        assertArrayEquals(new long[] {0}, account.owed(rules, T + 400_000));
+        shares.close(PLACE, account, T + 400_000);
+        assertNull(shares.account(PLACE));
+    }
+
+    @Test
+    void an_older_answer_does_not_lower_what_a_bucket_has_in_use() {
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("r", 10, 3_600_000_000L, false)));
+        shares.learn(PLACE, rules, new Answer(true, 5, 0, 10, 5, 0, 1, 0), T);
+        shares.learn(PLACE, rules, new Answer(true, 1, 0, 10, 9, 0, 1, 0), T + 1_000_000);
+        assertEquals(4, decide1(rules, T + 1_000_000).remaining());
+        Shares fresh = new Shares();
+        fresh.learn(PLACE, rules, new Answer(true, 5, 0, 10, 5, 0, 1, 0), T);
+        fresh.learn(PLACE, rules, new Answer(true, 1, 0, 10, 9, 0, 1, 0), T + 2_000_000);
+        assertEquals(8, fresh.decide(PLACE, question(rules, Verb.CHECK, 1, T + 2_000_000), 1).remaining());
+    }
+
+    private Answer decide1(RuleSet rules, long nowUs) {
+        return shares.decide(PLACE, question(rules, Verb.CHECK, 1, nowUs), 1);
+    }
+
+    @Test
+    void at_most_grants_multiples_and_a_huge_cost_is_refused() {
+        RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("r", 10, 3_600_000_000L, false)));
+        assertEquals(2, shares.decide(PLACE, question(rules, Verb.AT_MOST, 5, T), 4).granted());
+        Answer none = shares.decide(PLACE, question(rules, Verb.AT_MOST, 5, T), 4);
+        assertEquals("refused limit 2 remaining 0 retry 1000000", text(none).replaceAll(" reset.*", ""));
+        assertEquals("refused limit 10 remaining 0 retry 1000000 reset 0", text(decide(rules, Numbers.COST_MAX, T)));
+    }
+}

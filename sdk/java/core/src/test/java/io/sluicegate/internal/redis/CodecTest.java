@@ -1,0 +1,72 @@
+package io.sluicegate.internal.redis;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+
+import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.internal.kernel.PermitId;
+import io.sluicegate.internal.kernel.Rule;
+import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.kernel.Rules;
+import io.sluicegate.internal.kernel.Verb;
+import java.nio.charset.StandardCharsets;
+import java.util.HexFormat;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class CodecTest {
+    private static final RuleSet ORDERS = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("minute", 10, 60_000_000, false)));
+
+    private static byte[] utf8(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    @Test
+    void the_example_of_the_specification_is_equal_to_the_byte() {
+        assertEquals("sg:{WYSeHag-hqRckSRns0jV-w}", new String(Keys.state("orders", utf8("alice")), StandardCharsets.US_ASCII));
+        assertEquals("sg:{z2q2E-OUI5H4jtaYVX4WgA}", new String(Keys.state("a", utf8("b")), StandardCharsets.US_ASCII));
+        Head head = Head.of(ORDERS, 1_767_225_600_000L + 60_000);
+        assertEquals("060b0002000105050128cdd20eaf134a050000000000002440000000000000000000000000389c8c41000000000000000000000000"
+            + "000000009e5667e13a8860ea000000", HexFormat.of().formatHex(head.blob(ORDERS)));
+        assertEquals("sg:rules:amVe8lwjHh50SFePmz7I3w:9e5667e13a88",
+            new String(Keys.rules("orders", ORDERS.generationHex()), StandardCharsets.US_ASCII));
+        Request.End end = new Request.End(Request.Clock.SERVER, 0, ORDERS.windowsAround(0), null);
+        assertEquals("010001000000", HexFormat.of().formatHex(Request.of(Verb.CHECK, 1, 0, null, end)));
+    }
+
+    @Test
+    void rules_survive_their_bytes() {
+        List<Rule> rules = List.of(
+            Rules.tokenBucket("a", new Rules.Rate(7, 3_000_000), 100, 3, false),
+            Rules.smoothWarmup("b", new Rules.Rate(5, 1_000_000), 3_000_000, 2.5),
+            Rules.concurrency("c", 5, 1_000_000));
+        RuleSet set = new RuleSet(Carry.PROPORTIONAL, rules);
+        assertArrayEquals(set.bytes(), RuleSet.read(set.bytes()).bytes());
+    }
+
+    @Test
+    void a_permit_is_named_by_the_big_endian_hash_of_its_id() {
+        assertEquals("d228cb696f1a8caf78912b704e4a8964", HexFormat.of().formatHex(PermitId.of(utf8("a")).bytes()));
+    }
+
+    @Test
+    void a_later_head_is_the_one_taken_over_later() {
+        Head early = Head.of(ORDERS, 1_767_225_600_000L + 5);
+        Head late = Head.of(ORDERS, 1_767_225_600_000L + 300);
+        assertEquals(-1, Integer.signum(early.compareTo(late)));
+        assertEquals(early, Head.ofState(early.bytes()));
+    }
+
+    @Test
+    void a_reply_of_another_length_is_none() {
+        assertInstanceOf(Reply.Malformed.class, Reply.read(new byte[26], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Reply.Malformed.class, Reply.read(new byte[28], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Reply.Malformed.class, Reply.read(new byte[0], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Reply.Decided.class, Reply.read(new byte[27], ORDERS, Verb.CHECK, false));
+        assertInstanceOf(Reply.Unsupported.class, Reply.read(new byte[] {2}, ORDERS, Verb.ACQUIRE, false));
+        byte[] otherRule = new byte[27];
+        otherRule[1] = 1;
+        assertInstanceOf(Reply.Malformed.class, Reply.read(otherRule, ORDERS, Verb.CHECK, false));
+    }
+}

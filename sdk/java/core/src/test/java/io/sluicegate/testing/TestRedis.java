@@ -1,0 +1,164 @@
+package io.sluicegate.testing;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Assumptions;
+
+/** A Redis of a test's own, and the simplest client for it. */
+public final class TestRedis implements AutoCloseable {
+    private Process process;
+    private final int port;
+
+    private TestRedis(int port) {
+        this.port = port;
+    }
+
+    /** A free port of this machine. */
+    public static int freePort() {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Starts one; skips the test where there is no redis-server, but not in CI. */
+    public static TestRedis start() {
+        TestRedis redis = new TestRedis(freePort());
+        try {
+            redis.restart();
+            return redis;
+        } catch (IOException e) {
+            String reason = "skipped: redis-server cannot be started: " + e.getMessage();
+            System.out.println(reason);
+            if ("true".equals(System.getenv("CI"))) {
+                throw new UncheckedIOException(e);
+            }
+            Assumptions.abort(reason);
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** Starts it on the same port, empty. */
+    public void restart() throws IOException {
+        process = new ProcessBuilder("redis-server", "--port", Integer.toString(port), "--save", "", "--bind", "127.0.0.1")
+            .redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
+        for (int tries = 0; ; tries++) {
+            try {
+                command("PING");
+                return;
+            } catch (UncheckedIOException e) {
+                if (tries > 100) {
+                    throw e.getCause();
+                }
+                pause(20);
+            }
+        }
+    }
+
+    public static void pause(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    public int port() {
+        return port;
+    }
+
+    public String uri() {
+        return "redis://127.0.0.1:" + port;
+    }
+
+    /** Sends a command of texts and returns the reply: a text, a number, a list or null; errors as texts. */
+    public Object command(String... parts) {
+        byte[][] bytes = new byte[parts.length][];
+        for (int place = 0; place < parts.length; place++) {
+            bytes[place] = parts[place].getBytes(StandardCharsets.UTF_8);
+        }
+        try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
+            ByteArrayOutputStream out = new ByteArrayOutputStream();
+            out.writeBytes(("*" + bytes.length + "\r\n").getBytes(StandardCharsets.US_ASCII));
+            for (byte[] part : bytes) {
+                out.writeBytes(("$" + part.length + "\r\n").getBytes(StandardCharsets.US_ASCII));
+                out.writeBytes(part);
+                out.writeBytes("\r\n".getBytes(StandardCharsets.US_ASCII));
+            }
+            socket.getOutputStream().write(out.toByteArray());
+            return reply(socket.getInputStream());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static Object reply(InputStream in) throws IOException {
+        String line = line(in);
+        String rest = line.substring(1);
+        switch (line.charAt(0)) {
+            case ':':
+                return Long.parseLong(rest);
+            case '$': {
+                int length = Integer.parseInt(rest);
+                if (length < 0) {
+                    return null;
+                }
+                byte[] bytes = in.readNBytes(length);
+                in.readNBytes(2);
+                return new String(bytes, StandardCharsets.ISO_8859_1);
+            }
+            case '*': {
+                List<Object> list = new ArrayList<>();
+                for (int place = Integer.parseInt(rest); place > 0; place--) {
+                    list.add(reply(in));
+                }
+                return list;
+            }
+            default:
+                return rest;
+        }
+    }
+
+    private static String line(InputStream in) throws IOException {
+        StringBuilder line = new StringBuilder();
+        int c;
+        while ((c = in.read()) != '\n') {
+            if (c < 0) {
+                throw new IOException("the connection ended");
+            }
+            if (c != '\r') {
+                line.append((char) c);
+            }
+        }
+        return line.toString();
+    }
+
+    /** Sends it a signal, such as STOP. */
+    public void signal(String name) throws IOException, InterruptedException {
+        new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start().waitFor();
+    }
+
+    /** Ends it, and waits for that. */
+    public void stop() {
+        process.destroyForcibly();
+        try {
+            process.waitFor();
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Override
+    public void close() {
+        stop();
+    }
+}

@@ -1,0 +1,2 @@
+/** Asks a Sluicegate server. */
+package io.sluicegate.http;

@@ -1,0 +1,2 @@
+/** Decides in Redis through Jedis. */
+package io.sluicegate.jedis;

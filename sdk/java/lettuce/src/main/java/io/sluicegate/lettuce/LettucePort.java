@@ -1,0 +1,222 @@
+package io.sluicegate.lettuce;
+
+import io.lettuce.core.ClientOptions;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisException;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.SocketOptions;
+import io.lettuce.core.TimeoutOptions;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.protocol.AsyncCommand;
+import io.lettuce.core.protocol.Command;
+import io.lettuce.core.protocol.CommandArgs;
+import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.sluicegate.RedisPort;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+
+/**
+ * Reaches Redis through Lettuce, with one connection that all threads share and one that listens. The connections are its
+ * own, since a connection with Lettuce's defaults sends a command again after it was lost, and would charge twice.
+ */
+public final class LettucePort implements RedisPort {
+    private static final Duration CONNECT = Duration.ofMillis(100);
+    /** How often a connection is tried that could not be made at first. */
+    private static final long TRY_AGAIN_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+
+    private final RedisClient client;
+    private final RedisURI uri;
+    private final ReentrantLock connecting = new ReentrantLock();
+    private volatile CompletableFuture<StatefulRedisConnection<byte[], byte[]>> attempt;
+    private boolean listening;
+    private volatile boolean closed;
+    private long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
+    private Subscription subscription;
+
+    private record Subscription(String channel, Consumer<String> listener) {}
+
+    private LettucePort(RedisURI uri) {
+        this.uri = uri;
+        this.client = RedisClient.create(uri);
+        client.setOptions(options());
+    }
+
+    /** The options of its connections: nothing that was under way when a connection was lost is sent again. */
+    private static ClientOptions options() {
+        return ClientOptions.builder()
+            .autoReconnect(true)
+            .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS)
+            .requestQueueSize(4096)
+            .socketOptions(SocketOptions.builder().connectTimeout(CONNECT).build())
+            .timeoutOptions(TimeoutOptions.create())
+            .build();
+    }
+
+    /**
+     * Opens a port. Redis need not answer yet: it is tried again until it does.
+     *
+     * @param uri where Redis is, as {@code redis://HOST:PORT/DATABASE}, {@code rediss://..} or {@code redis-sentinel://..}
+     * @return the port, which a gate closes
+     */
+    public static LettucePort connect(String uri) {
+        return connect(RedisURI.create(uri));
+    }
+
+    /**
+     * Opens a port. Redis need not answer yet: it is tried again until it does.
+     *
+     * @param uri where Redis is, with credentials and the like
+     * @return the port, which a gate closes
+     */
+    public static LettucePort connect(RedisURI uri) {
+        LettucePort port = new LettucePort(uri);
+        try {
+            port.tryAgain();
+        } catch (Failure failure) {
+            System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, "redis does not answer yet");
+        }
+        return port;
+    }
+
+    /** {@return the connection; while the first is being made, calls wait for it} */
+    private StatefulRedisConnection<byte[], byte[]> connection(long timeoutNanos) throws Failure, InterruptedException {
+        CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
+        if (made == null || made.isCompletedExceptionally()) {
+            made = tryAgain();
+        }
+        try {
+            return made.get(timeoutNanos, TimeUnit.NANOSECONDS);
+        } catch (TimeoutException e) {
+            throw new Failure("there is no connection", false, true);
+        } catch (ExecutionException e) {
+            throw new Failure("there is no connection", false, false);
+        }
+    }
+
+    private CompletableFuture<StatefulRedisConnection<byte[], byte[]>> tryAgain() throws Failure {
+        connecting.lock();
+        try {
+            boolean failed = attempt == null || attempt.isCompletedExceptionally();
+            if (failed && (closed || System.nanoTime() - triedAt < TRY_AGAIN_NANOS)) {
+                throw new Failure("there is no connection", false, false);
+            }
+            if (failed) {
+                triedAt = System.nanoTime();
+                attempt = client.connectAsync(ByteArrayCodec.INSTANCE, uri).toCompletableFuture();
+                attempt.thenRun(this::listen);
+            }
+            return attempt;
+        } catch (RedisException e) {
+            throw new Failure("there is no connection", false, false);
+        } finally {
+            connecting.unlock();
+        }
+    }
+
+    @Override
+    public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+        CommandArgs<byte[], byte[]> args = new CommandArgs<>(ByteArrayCodec.INSTANCE);
+        for (int place = 1; place < command.length; place++) {
+            args.add(command[place]);
+        }
+        AsyncCommand<byte[], byte[], Object> sent =
+            new AsyncCommand<>(new Command<>(new Name(command[0]), new AnyOutput(), args));
+        long until = System.nanoTime() + timeoutNanos;
+        StatefulRedisConnection<byte[], byte[]> made = connection(timeoutNanos);
+        if (!made.isOpen()) {
+            throw new Failure("there is no connection", false, false);
+        }
+        try {
+            made.dispatch(sent);
+            return sent.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
+        } catch (TimeoutException e) {
+            // Not cancelled: a command that is on its way still has a reply, which Lettuce has to read.
+            throw new Failure("the deadline passed", true, true);
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof RedisCommandExecutionException refused) {
+                return new ReplyError(refused.getMessage());
+            }
+            throw lost(e.getCause());
+        } catch (RedisException e) {
+            throw lost(e);
+        }
+    }
+
+    private static Failure lost(Throwable cause) {
+        String text = String.valueOf(cause.getMessage());
+        boolean rejected = text.contains("Commands are rejected") || text.contains("queue size exceeded");
+        return new Failure(rejected ? "there is no connection" : "the connection was lost", !rejected, false);
+    }
+
+    private record Name(byte[] bytes) implements ProtocolKeyword {
+        @Override
+        public byte[] getBytes() {
+            return bytes;
+        }
+
+        @Override
+        public String toString() {
+            return new String(bytes, StandardCharsets.US_ASCII);
+        }
+    }
+
+    @Override
+    public void subscribe(String channel, Consumer<String> listener) {
+        connecting.lock();
+        try {
+            subscription = new Subscription(channel, listener);
+        } finally {
+            connecting.unlock();
+        }
+        CompletableFuture<?> made = attempt;
+        if (made != null && made.isDone() && !made.isCompletedExceptionally()) {
+            listen();
+        }
+    }
+
+    // Lettuce subscribes again by itself when the connection comes back.
+    private void listen() {
+        connecting.lock();
+        try {
+            if (subscription == null || listening || closed) {
+                return;
+            }
+            listening = true;
+            Subscription wanted = subscription;
+            client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri).thenAccept(made -> listen(made, wanted));
+        } finally {
+            connecting.unlock();
+        }
+    }
+
+    private static void listen(StatefulRedisPubSubConnection<byte[], byte[]> made, Subscription wanted) {
+        made.addListener(new RedisPubSubAdapter<>() {
+            @Override
+            public void message(byte[] channel, byte[] message) {
+                wanted.listener().accept(new String(message, StandardCharsets.UTF_8));
+            }
+
+            @Override
+            public void subscribed(byte[] channel, long count) {
+                wanted.listener().accept("");
+            }
+        });
+        made.async().subscribe(wanted.channel().getBytes(StandardCharsets.UTF_8));
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        client.shutdown(Duration.ZERO, Duration.ofSeconds(1));
+    }
+}

@@ -1,0 +1,2 @@
+/** Decides in Redis through Lettuce. */
+package io.sluicegate.lettuce;

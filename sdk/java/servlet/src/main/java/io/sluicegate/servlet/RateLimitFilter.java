@@ -1,0 +1,127 @@
+package io.sluicegate.servlet;
+
+import io.sluicegate.ClientAddress;
+import io.sluicegate.Decision;
+import io.sluicegate.HttpFields;
+import io.sluicegate.Limiter;
+import io.sluicegate.Overflow;
+import jakarta.servlet.Filter;
+import jakarta.servlet.FilterChain;
+import jakarta.servlet.ServletException;
+import jakarta.servlet.ServletRequest;
+import jakarta.servlet.ServletResponse;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.Map;
+import java.util.function.Function;
+import java.util.function.ToLongFunction;
+
+/**
+ * Checks each request by a policy. What passes goes on with {@code RateLimit} fields; what is refused is answered with 429
+ * (503 where nobody could decide) and a problem, or with the response that the policy says. A request that has to wait is
+ * held back on its thread.
+ */
+public final class RateLimitFilter implements Filter {
+    private static final int KEY_BYTES_MAX = 1024;
+
+    private final Limiter limiter;
+    private final Function<HttpServletRequest, String> key;
+    private final ToLongFunction<HttpServletRequest> cost;
+
+    private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, ToLongFunction<HttpServletRequest> cost) {
+        this.limiter = limiter;
+        this.key = key;
+        this.cost = cost;
+    }
+
+    /**
+     * Limits clients by their address.
+     *
+     * @param limiter the limiter of a policy
+     * @param address which proxies are trusted
+     * @return the filter
+     */
+    public static RateLimitFilter byAddress(Limiter limiter, ClientAddress address) {
+        return byKey(limiter, request -> {
+            String forwarded = String.join(",", Collections.list(request.getHeaders("X-Forwarded-For")));
+            return address.key(request.getRemoteAddr(), forwarded.isEmpty() ? null : forwarded);
+        });
+    }
+
+    /**
+     * Limits by a key of the program's own.
+     *
+     * @param limiter the limiter of a policy
+     * @param key the key of a request; null or an empty text for the budget that all share
+     * @return the filter
+     */
+    public static RateLimitFilter byKey(Limiter limiter, Function<HttpServletRequest, String> key) {
+        return new RateLimitFilter(limiter, key, request -> 1);
+    }
+
+    /**
+     * The same filter with costs.
+     *
+     * @param cost the cost of a request, 1 to 2^31
+     * @return the filter
+     */
+    public RateLimitFilter costing(ToLongFunction<HttpServletRequest> cost) {
+        return new RateLimitFilter(limiter, key, cost);
+    }
+
+    @Override
+    public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain) throws IOException, ServletException {
+        if (!(request instanceof HttpServletRequest asked) || !(response instanceof HttpServletResponse answer)) {
+            chain.doFilter(request, response);
+            return;
+        }
+        Decision decision = limiter.check(usable(key.apply(asked)), cost.applyAsLong(asked));
+        if (!decision.allowed()) {
+            refuse(decision, answer);
+            return;
+        }
+        HttpFields.of(decision).forEach(answer::setHeader);
+        hold(decision);
+        chain.doFilter(request, response);
+    }
+
+    // Keys that come with requests may be empty or too long, which is no mistake of the program.
+    private static String usable(String key) {
+        if (key == null || key.isEmpty()) {
+            return null;
+        }
+        byte[] bytes = key.getBytes(StandardCharsets.UTF_8);
+        return bytes.length <= KEY_BYTES_MAX ? key : LongKeys.shorten(bytes);
+    }
+
+    private static void hold(Decision decision) throws IOException {
+        if (decision.waitUs() <= 0) {
+            return;
+        }
+        try {
+            Thread.sleep(decision.waitUs() / 1000, (int) (decision.waitUs() % 1000) * 1000);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new InterruptedIOException("interrupted while the request was held back");
+        }
+    }
+
+    private static void refuse(Decision decision, HttpServletResponse answer) throws IOException {
+        Map<String, String> fields = HttpFields.of(decision);
+        if (decision.overflow() instanceof Overflow.Response fallback) {
+            answer.setStatus(fallback.status());
+            fields.forEach(answer::setHeader);
+            fallback.headers().forEach(answer::setHeader);
+            answer.getOutputStream().write(fallback.body().getBytes(StandardCharsets.UTF_8));
+            return;
+        }
+        answer.setStatus(HttpFields.status(decision));
+        fields.forEach(answer::setHeader);
+        answer.setContentType("application/problem+json");
+        answer.getOutputStream().write(HttpFields.problem(decision).getBytes(StandardCharsets.UTF_8));
+    }
+}

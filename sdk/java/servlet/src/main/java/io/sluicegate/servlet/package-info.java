@@ -1,0 +1,2 @@
+/** Limits requests to servlets. */
+package io.sluicegate.servlet;
