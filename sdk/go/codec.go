@@ -153,8 +153,8 @@ const (
 	neverBits   = 1<<56 - 1
 )
 
-// decodeReply reads a reply of the script to a request under so many rules, of which so many owed a debt (0: none).
-func decodeReply(text string, rules, debts int) (reply, error) {
+// decodeReply reads a reply of the script to a request under these rules, of which so many owed a debt (0: none).
+func decodeReply(text string, set *ruleSet, v verb, debts int) (reply, error) {
 	in := []byte(text)
 	if len(in) == 0 {
 		return reply{}, errReply
@@ -162,27 +162,29 @@ func decodeReply(text string, rules, debts int) (reply, error) {
 	out := reply{kind: replyKind(in[0])}
 	switch out.kind {
 	case replyUnsupported:
-		if len(in) != 1 {
+		if len(in) != 1 || set.supports(v) {
 			return reply{}, errReply
 		}
 	case replyUnknown:
-		out.head = in[1:]
+		if out.head = in[1:]; len(out.head) == 0 {
+			return reply{}, errReply
+		}
 	case replyMalformed:
 		out.part = string(in[1:])
 	case replyRefused, replyAllowed:
-		if len(in) != decisionLen+4*debts || int(in[1]) >= rules {
+		if len(in) != decisionLen+4*debts || int(in[1]) >= len(set.rules) {
 			return reply{}, errReply
 		}
-		v := verdict{
+		said := verdict{
 			allowed: out.kind == replyAllowed, rule: int(in[1]), granted: readInt(in[2:6]),
 			remaining: readInt(in[13:20]), resetAfter: readInt(in[20:27]),
 		}
-		if span := readInt(in[6:13]); v.allowed {
-			v.wait = span
-		} else if v.retry = span; span == neverBits {
-			v.retry = never
+		if span := readInt(in[6:13]); said.allowed {
+			said.wait = span
+		} else if said.retry = span; span == neverBits {
+			said.retry = never
 		}
-		out.verdict = v
+		out.verdict = said
 		for i := range debts {
 			out.charged = append(out.charged, readInt(in[decisionLen+4*i:][:4]))
 		}

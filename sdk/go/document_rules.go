@@ -26,7 +26,14 @@ var parametersOf = [...]string{
 
 func (r *reader) rule(path string, v value) Rule {
 	out := Rule{cold: 3, buckets: 10}
-	fields := r.fields(path, v, append([]string{"name"}, algorithmNames[1:]...)...)
+	known := append([]string{"name"}, algorithmNames[1:]...)
+	for _, f := range v.fields {
+		if !contains(known, f.name) {
+			r.add(path, "unknown algorithm `%s`, expected one of `%s`", short(f.name), strings.Join(algorithmNames[1:], "`, `"))
+			return out
+		}
+	}
+	fields := r.fields(path, v, known...)
 	if name, ok := fields["name"]; ok {
 		out.name = r.name(path+".name", name)
 	}
@@ -65,8 +72,10 @@ func (r *reader) parameters(path string, v value, out *Rule) {
 	_, hasZone := fields["time_zone"]
 	_, hasAlign := fields["align"]
 	switch {
-	case out.calendar && (hasWindow || hasAlign):
-		r.add(path, "`window` and `align` do not go with `calendar`")
+	case out.calendar && hasWindow:
+		r.add(path+".window", "does not go with `calendar`")
+	case out.calendar && hasAlign:
+		r.add(path+".align", "does not go with `calendar`")
 	case !out.calendar && !hasWindow:
 		r.add(path+".window", "missing field")
 	case !out.calendar && hasZone:

@@ -3,6 +3,7 @@ package sluicegate
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -86,7 +87,7 @@ func TestWhatCannotBeReadIsSaidWithItsPath(t *testing.T) {
 		`{"name":"a","rules":[` + window + `],"key":["cookie"]}`:                                  "key[0]",
 		`{"name":"a","rules":[` + window + `,` + window + `]}`:                                    "rules[0].name",
 		withRule(`{}`):          "rules[0]: 0 algorithms",
-		withRule(`{"gcar":{}}`): "rules[0].gcar",
+		withRule(`{"gcar":{}}`): "rules[0]: unknown algorithm `gcar`",
 		withRule(`{"fixed_window":{"limit":5.0,"window":"1m"}}`):                       "rules[0].fixed_window.limit",
 		withRule(`{"fixed_window":{"limit":"5","window":"1m"}}`):                       "rules[0].fixed_window.limit",
 		withRule(`{"fixed_window":{"limit":-0,"window":"1m"}}`):                        "rules[0].fixed_window.limit",
@@ -99,13 +100,36 @@ func TestWhatCannotBeReadIsSaidWithItsPath(t *testing.T) {
 		withRule(`{"smooth_warmup":{"rate":"1/s","warmup":"1s","cold_factor":1}}`):     "rules[0].smooth_warmup.cold_factor",
 		withRule(`{"smooth_warmup":{"rate":"1/s","warmup":"1s","cold_factor":1e+1}}`):  "rules[0].smooth_warmup.cold_factor",
 		withRule(`{"sliding_window":{"limit":1,"window":"5us"}}`):                      "rules[0].sliding_window.window",
-		withRule(`{"sliding_log":{"limit":2501,"window":"5s"}}`):                       "rules: one decision",
 		withRule(`{"concurrency":{"limit":1,"ttl":"5s","queue":1}}`):                   "rules[0].concurrency.queue",
 	} {
 		_, err := parseDocument(text)
 		if err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, expected %s", text, err, path)
 		}
+	}
+}
+
+func TestCostlyRulesCanBeReadAndAreNotDecided(t *testing.T) {
+	for rule, costly := range map[string]bool{
+		`{"sliding_log":{"limit":2500,"window":"5s"}}`: false, `{"sliding_log":{"limit":2501,"window":"5s"}}`: true,
+		`{"concurrency":{"limit":1000,"ttl":"5s"}}`: false, `{"concurrency":{"limit":1001,"ttl":"5s"}}`: true,
+	} {
+		cheap := `{"fixed_window":{"limit":5,"window":"1m"}}`
+		for _, text := range []string{withRule(rule), `{"name":"a","rules":[` + cheap + `],"overrides":[{"key":"k","rules":[` + rule + `]}]}`} {
+			if _, err := parseDocument(text); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+			_, err := readPolicy("a", `{"version":1,"state":"active","app":"","document":`+text+`}`, 1)
+			if errors.Is(err, errCostly) != costly {
+				t.Errorf("%s: %v", text, err)
+			}
+			if _, err := InMemory(Document(text)); errors.Is(err, ErrRules) != costly {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+	if _, err := inMemory(t, newManual()).Limit("a", SlidingLog(2501, time.Second)); !errors.Is(err, ErrRules) {
+		t.Error(err)
 	}
 }
 
@@ -177,8 +201,10 @@ func FuzzDocument(f *testing.F) {
 
 func FuzzReply(f *testing.F) {
 	f.Add("\x00", 1, 0)
-	f.Fuzz(func(t *testing.T, text string, rules, debts int) {
-		_, _ = decodeReply(text, min(max(rules, 1), 8), min(max(debts, 0), 8))
+	var p problems
+	set := compileRules("rules", []Rule{PerSecond(1).Named("a"), PerHour(9).Named("b")}, "", carryUsage, &p)
+	f.Fuzz(func(t *testing.T, text string, v, debts int) {
+		_, _ = decodeReply(text, set, verb(min(max(v, 1), 9)), min(max(debts, 0), 8))
 		_, _, _ = parseCallerHead([]byte(text))
 		_, _ = parseRules([]byte(text))
 	})

@@ -89,6 +89,9 @@ func InMemory(opts ...Option) (*Gate, error) {
 			return nil, err
 		}
 		p, err := policyOf(d, instantOf(o.clock.Now()))
+		if err == nil {
+			err = p.check()
+		}
 		if err != nil {
 			return nil, newError(ErrRules, err, "rules: %v", err)
 		}
@@ -127,6 +130,9 @@ func (g *Gate) Limit(name string, rules ...Rule) (*Limiter, error) {
 		p.add("name", "`%s` is not a name; expected 1..=%d bytes of `[a-z0-9._-]`", short(name), nameMax)
 	}
 	set := compileRules("rules", rules, callerRule, carryUsage, &p)
+	if len(p) == 0 && set.tooCostly() {
+		p.add("rules", "%v", errCostly)
+	}
 	if len(p) > 0 {
 		return nil, newError(ErrRules, nil, "rules: %s", p[0])
 	}

@@ -47,6 +47,19 @@ func (p *policy) allows(app string, v verb) *Error {
 	}
 }
 
+// check finds rules by which nothing is decided, as one decision could take Redis too long.
+func (p *policy) check() error {
+	if p.plan.set.tooCostly() {
+		return fmt.Errorf("rules: %w", errCostly)
+	}
+	for key, own := range p.overrides {
+		if own.set.tooCostly() {
+			return fmt.Errorf("rules of key `%s`: %w", short(key), errCostly)
+		}
+	}
+	return nil
+}
+
 // policyOf makes a policy of a document.
 func policyOf(d *document, instantMS int64) (*policy, error) {
 	p := &policy{
@@ -102,6 +115,9 @@ func readPolicy(name, text string, instantMS int64) (*policy, error) {
 	}
 	p, err := policyOf(d, instantMS)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
 		return nil, err
 	}
 	p.version, p.app = version, app.text

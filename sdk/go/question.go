@@ -138,7 +138,7 @@ func (s *redisStore) askWithin(ctx context.Context, q question, calls *int) (ans
 			return answer{}, classOf(err)
 		}
 		*calls++
-		got, err := decodeReply(said, len(set.rules), len(debts))
+		got, err := decodeReply(said, set, r.verb, len(debts))
 		if err != nil {
 			return answer{}, &failure{classThisKey, false, err}
 		}

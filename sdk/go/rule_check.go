@@ -220,12 +220,7 @@ func compileRules(path string, list []Rule, unnamed string, c carry, p *problems
 	if len(*p) > before {
 		return nil
 	}
-	set := newRuleSet(rules, c)
-	if set.tooCostly() {
-		p.add(path, "one decision could take Redis longer than %d us", decisionNSMax/1000)
-		return nil
-	}
-	return set
+	return newRuleSet(rules, c)
 }
 
 func isName(text string) bool {

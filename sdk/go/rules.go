@@ -309,6 +309,8 @@ func (s *ruleSet) lifeMS() int64 {
 // decisionNSMax is the longest that a decision may take in Redis, where every key waits for every other.
 const decisionNSMax = 300_000
 
+var errCostly = errors.New("one decision could take Redis longer than 300 us")
+
 // tooCostly says whether one decision by these rules could take Redis too long.
 func (s *ruleSet) tooCostly() bool {
 	ns := 10_000.0

@@ -170,15 +170,25 @@ func (s *share) decide(q question, n int64) answer {
 	}
 	before := c.used.clone()
 	r := q.request
-	r.cost, r.unit, r.now, r.windows = q.cost*n, n, now, q.plan.windows(now)
+	r.cost, r.now, r.windows = q.cost*n, now, q.plan.windows(now)
 	v := c.used.decide(q.plan.set, r)
+	if part := v.granted % n; q.verb == verbAtMost && part > 0 {
+		// Only whole permits of this node are taken: less than one is refused, as the kernel saw it.
+		c.used = before.clone()
+		if v.granted > part {
+			r.cost = v.granted - part
+			v = c.used.decide(q.plan.set, r)
+		} else {
+			v.allowed, v.granted, v.wait, v.retry = false, 0, 0, laterUS
+		}
+	}
 	if q.verb != verbPeek {
 		c.latest = max(now, c.latest)
 		if (v.allowed || began(before, c.used)) && !s.keep(q.key, c, there) {
 			return refusedFor(q.plan, laterUS)
 		}
 	}
-	if !v.allowed && q.verb == verbAtMost || v.retry == never && q.fitsEvery() {
+	if v.retry == never && q.fitsEvery() {
 		v.retry = laterUS
 	}
 	v.granted, v.remaining = v.granted/n, v.remaining/n
@@ -323,7 +333,20 @@ func (s *share) settle(key string, b *bill, p *plan, a answer, f *failure, now i
 		c.bill = nil
 	}
 	_, any := c.owed(at)
+	if !any && c.bill == nil {
+		s.dropIdle(key, c, at)
+	}
 	return any
+}
+
+func (s *share) dropIdle(key string, c *account, at []moment) {
+	for i, rule := range c.plan.set.rules {
+		if rule.flags&flagPermits != 0 && c.used.usedOf(i, at[i]) > 0 {
+			return
+		}
+	}
+	delete(s.accounts, key)
+	delete(s.owing, key)
 }
 
 // debtors gives up to so many keys that may owe something, with the rules of their accounts.
