@@ -89,7 +89,6 @@ type request struct {
 	permit  permitID
 	now     int64    // in µs since 1970
 	windows []window // one for each rule of a calendar, in order
-	unit    int64    // at_most takes multiples of this; 0 means 1
 }
 
 // verdict is what the kernel and the script answer.
@@ -213,11 +212,10 @@ func (l *life) answer(r request, at []moment) (v verdict, changed bool, fullAfte
 			}
 		}
 	case verbAtMost:
-		unit := max(r.unit, 1)
 		for i, rule := range set.rules {
 			granted = min(granted, rule.available(l.states[i], at[i]))
 		}
-		granted = max(granted-granted%unit, unit)
+		granted = max(granted, 1)
 	case verbRefund:
 		granted, changed = l.refund(r.cost, at)
 	case verbReset:

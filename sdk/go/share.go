@@ -169,19 +169,7 @@ func (s *share) decide(q question, n int64) answer {
 		return refusedFor(q.plan, laterUS)
 	}
 	before := c.used.clone()
-	r := q.request
-	r.cost, r.now, r.windows = q.cost*n, now, q.plan.windows(now)
-	v := c.used.decide(q.plan.set, r)
-	if part := v.granted % n; q.verb == verbAtMost && part > 0 {
-		// Only whole permits of this node are taken: less than one is refused, as the kernel saw it.
-		c.used = before.clone()
-		if v.granted > part {
-			r.cost = v.granted - part
-			v = c.used.decide(q.plan.set, r)
-		} else {
-			v.allowed, v.granted, v.wait, v.retry = false, 0, 0, laterUS
-		}
-	}
+	v := c.take(q, now)
 	if q.verb != verbPeek {
 		c.latest = max(now, c.latest)
 		if (v.allowed || began(before, c.used)) && !s.keep(q.key, c, there) {
@@ -193,6 +181,24 @@ func (s *share) decide(q question, n int64) answer {
 	}
 	v.granted, v.remaining = v.granted/n, v.remaining/n
 	return answer{verdict: v, set: divided(q.plan.set, n)}
+}
+
+// take decides a request at an instant on what is in use here: each permit counts n times.
+func (c *account) take(q question, now int64) verdict {
+	r, before := q.request, c.used.clone()
+	r.cost, r.now, r.windows = q.cost*c.n, now, q.plan.windows(now)
+	v := c.used.decide(q.plan.set, r)
+	part := v.granted % c.n
+	if q.verb != verbAtMost || part == 0 {
+		return v
+	}
+	// Only whole permits are taken. Where there is not one, the rest of the answer is as if its part had been taken.
+	c.used = before
+	if r.cost = v.granted - part; r.cost > 0 {
+		return c.used.decide(q.plan.set, r)
+	}
+	v.allowed, v.granted, v.wait, v.retry = false, 0, 0, laterUS
+	return v
 }
 
 // began says whether a budget has begun to fill.
@@ -244,8 +250,8 @@ func (s *share) admit(q question) {
 	if q.cost > CostMax/c.n {
 		return
 	}
-	r := request{verb: verbAtMost, cost: q.cost * c.n, unit: c.n, now: now, windows: q.plan.windows(now)}
-	if v := c.used.decide(q.plan.set, r); v.allowed {
+	q.verb = verbAtMost
+	if c.take(q, now).allowed {
 		c.latest = max(now, c.latest)
 		s.keep(q.key, c, there)
 	}
@@ -333,20 +339,7 @@ func (s *share) settle(key string, b *bill, p *plan, a answer, f *failure, now i
 		c.bill = nil
 	}
 	_, any := c.owed(at)
-	if !any && c.bill == nil {
-		s.dropIdle(key, c, at)
-	}
 	return any
-}
-
-func (s *share) dropIdle(key string, c *account, at []moment) {
-	for i, rule := range c.plan.set.rules {
-		if rule.flags&flagPermits != 0 && c.used.usedOf(i, at[i]) > 0 {
-			return
-		}
-	}
-	delete(s.accounts, key)
-	delete(s.owing, key)
 }
 
 // debtors gives up to so many keys that may owe something, with the rules of their accounts.

@@ -1,7 +1,10 @@
 <?php
 
 /**
- * Plain PHP under FPM: one policy, by the client's address.
+ * Plain PHP under FPM: one policy, by the client's address. examples/nginx.conf is for nginx in front.
+ *
+ * The environment of the pool says where Redis is (REDIS_PORT), and which proxies are believed (TRUSTED, such as
+ * `10.0.0.0/8,fd00::/8`; none by default).
  */
 
 declare(strict_types=1);
@@ -17,7 +20,8 @@ require __DIR__ . '/../autoload.php';
 
 $gate = Gate::direct(PhpRedis::persistent('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)));
 $orders = $gate->policy('orders');
-$decision = $orders->check(Key::remoteIp()->of(RequestFacts::ofGlobals(), $orders));
+$key = Key::remoteIp(trusted: explode(',', (string) getenv('TRUSTED')));
+$decision = $orders->check($key->of(RequestFacts::ofGlobals(), $orders));
 if (!$decision->allowed) {
     Refusal::of($decision)->send();
     return;

@@ -5,26 +5,31 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 
 /**
- * The example under FPM, driven by `cgi-fcgi`: workers share policies and the breaker by APCu, and keep connections.
+ * The example under FPM, driven by `cgi-fcgi` and behind nginx: workers share policies and the breaker by APCu, and
+ * keep connections.
  */
 final class FpmTest extends TestCase
 {
     private const WORKERS = 3;
 
     private string $dir;
-    /** @var resource|null */
-    private $fpm;
+    /** @var list<resource> */
+    private array $processes = [];
 
     protected function tearDown(): void
     {
-        if ($this->fpm) {
-            proc_terminate($this->fpm, SIGQUIT);
-            proc_close($this->fpm);
-            array_map(unlink(...), glob("$this->dir/*") ?: []);
+        foreach (array_reverse($this->processes) as $process) {
+            proc_terminate($process, SIGQUIT);
+            proc_close($process);
+        }
+        if ($this->processes !== []) {
+            array_map(unlink(...), array_filter(glob("$this->dir/*") ?: [], is_file(...)));
+            array_map(rmdir(...), glob("$this->dir/*") ?: []);
             rmdir($this->dir);
         }
     }
@@ -67,7 +72,53 @@ final class FpmTest extends TestCase
         self::assertStringContainsString('decided by store', $this->get('192.0.2.3'));
     }
 
-    private function start(int $redisPort): void
+    public function testBehindNginxTheAddressIsThatOfTheClient(): void
+    {
+        $redis = RedisServer::shared();
+        $this->start($redis->port, '127.0.0.0/8');
+        $port = $this->startNginx();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 2, 'window' => '1h']],
+        ]]);
+        foreach ([200, 200, 429] as $status) {
+            $answer = HttpServer::get("http://127.0.0.1:$port/orders?page=2", 'X-Forwarded-For: 192.0.2.1');
+            self::assertSame($status, $answer->status, $answer->text);
+        }
+        self::assertSame('application/problem+json', $answer->headers['content-type']);
+        self::assertSame('3600', $answer->headers['retry-after']);
+        self::assertSame('"hour";q=2;w=3600', $answer->headers['ratelimit-policy']);
+        self::assertStringContainsString('quota-exceeded', $answer->body);
+        // Another client of the proxy; and what a client writes itself is not believed.
+        $other = HttpServer::get("http://127.0.0.1:$port/", 'X-Forwarded-For: 192.0.2.9');
+        self::assertSame([200, "an order, decided by store\n"], [$other->status, $other->body]);
+        $lies = HttpServer::get("http://127.0.0.1:$port/", 'X-Forwarded-For: 192.0.2.8, 192.0.2.1');
+        self::assertSame(429, $lies->status);
+    }
+
+    private function startNginx(): int
+    {
+        $nginx = self::program('nginx');
+        $port = RedisServer::freePort();
+        $conf = strtr((string) file_get_contents(dirname(__DIR__) . '/examples/nginx.conf'), [
+            'SOCKET' => "$this->dir/socket", 'ROOT' => dirname(__DIR__), 'PORT' => (string) $port, 'DIR' => $this->dir,
+        ]);
+        file_put_contents("$this->dir/nginx.conf", (posix_geteuid() === 0 ? "user root;\n" : '') . $conf);
+        $this->spawn([$nginx, '-e', "$this->dir/nginx.log", '-c', "$this->dir/nginx.conf"]);
+        for ($try = 0; $try < 100 && !@fsockopen('127.0.0.1', $port, $code, $message, 1); $try++) {
+            usleep(20_000);
+        }
+        return $port;
+    }
+
+    /** @param list<string> $command */
+    private function spawn(array $command): void
+    {
+        $null = ['file', '/dev/null', 'w'];
+        $this->processes[] = proc_open($command, [['file', '/dev/null', 'r'], $null, $null], $pipes)
+            ?: throw new \RuntimeException($command[0]);
+    }
+
+    private function start(int $redisPort, string $trusted = ''): void
     {
         $fpm = self::program('php-fpm' . PHP_MAJOR_VERSION . '.' . PHP_MINOR_VERSION);
         self::program('cgi-fcgi');
@@ -75,6 +126,7 @@ final class FpmTest extends TestCase
         $this->dir = sys_get_temp_dir() . '/sgfpm' . getmypid();
         mkdir($this->dir);
         $workers = self::WORKERS;
+        $environment = $trusted === '' ? '' : "env[TRUSTED] = \"$trusted\"";
         $user = posix_geteuid() === 0 ? "user = root\ngroup = root\n" : '';
         file_put_contents("$this->dir/fpm.conf", <<<CONF
             [global]
@@ -85,13 +137,11 @@ final class FpmTest extends TestCase
             pm = static
             pm.max_children = $workers
             env[REDIS_PORT] = $redisPort
+            {$environment}
             php_admin_value[error_reporting] = 32767
             php_admin_value[display_errors] = 1
             CONF);
-        $command = [$fpm, '-F', '-y', "$this->dir/fpm.conf", ...(posix_geteuid() === 0 ? ['-R'] : [])];
-        $null = ['file', '/dev/null', 'w'];
-        $this->fpm = proc_open($command, [['file', '/dev/null', 'r'], $null, $null], $pipes)
-            ?: throw new \RuntimeException('php-fpm');
+        $this->spawn([$fpm, '-F', '-y', "$this->dir/fpm.conf", ...(posix_geteuid() === 0 ? ['-R'] : [])]);
         for ($try = 0; $try < 100 && !file_exists("$this->dir/socket"); $try++) {
             usleep(20_000);
         }

@@ -16,7 +16,10 @@ spl_autoload_register(static function (string $class): void {
 });
 
 // Debian installs libraries beside each other; with Composer `vendor/autoload.php` has them.
-$libraries = ['Predis', 'Psr/Log', 'Nyholm/Psr7', 'Symfony/Component/RateLimiter', 'Illuminate'];
+$libraries = [
+    'Predis', 'Psr/Log', 'Psr/SimpleCache', 'Nyholm/Psr7', 'Symfony/Component/RateLimiter',
+    'Symfony/Bundle/FrameworkBundle', 'Symfony/Component/Yaml', 'Illuminate',
+];
 foreach ($libraries as $library) {
     @include_once "$library/autoload.php";
 }

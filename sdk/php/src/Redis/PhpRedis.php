@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Redis;
 
+use InvalidArgumentException;
 use LogicException;
 use Redis;
 use RedisCluster;
@@ -56,6 +57,35 @@ final class PhpRedis implements Runner
         float $timeout = 0.1,
     ): self {
         return new self(new Redis(), [$host, $port, null, $auth === null ? null : (array) $auth, $timeout]);
+    }
+
+    /**
+     * A persistent connection by a URL: `redis://[user:password@]host[:port]`, `rediss://…` (TLS) or `unix:/path`.
+     *
+     * @param float $timeout seconds that connecting may take
+     * @throws InvalidArgumentException if it is not such a URL; programs and servers share database 0
+     */
+    public static function ofUrl(string $url, float $timeout = 0.1): self
+    {
+        if (preg_match('~^unix:(?://)?(/.+)$~D', $url, $path)) {
+            return self::persistent($path[1], 0, null, $timeout);
+        }
+        $part = parse_url($url) ?: [];
+        $isTls = ($part['scheme'] ?? '') === 'rediss';
+        $isKnown = array_diff_key($part, array_flip(['scheme', 'host', 'port', 'user', 'pass', 'path'])) === [];
+        $isDatabase0 = in_array($part['path'] ?? '', ['', '/', '/0'], true);
+        if (!in_array($part['scheme'] ?? '', ['redis', 'rediss'], true) || !isset($part['host']) || !$isKnown) {
+            throw new InvalidArgumentException('the URL of Redis is redis://, rediss:// or unix:, without a query');
+        }
+        if (!$isDatabase0) {
+            throw new InvalidArgumentException('the URL of Redis names a database; expected none, or 0');
+        }
+        $auth = array_map(rawurldecode(...), array_values(array_filter(
+            [$part['user'] ?? '', $part['pass'] ?? ''],
+            static fn (string $text): bool => $text !== '',
+        )));
+        $host = ($isTls ? 'tls://' : '') . trim($part['host'], '[]');
+        return self::persistent($host, $part['port'] ?? 6379, $auth ?: null, $timeout);
     }
 
     /**

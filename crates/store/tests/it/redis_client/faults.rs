@@ -94,7 +94,7 @@ async fn replies_that_are_lost_leave_the_outcome_unknown_and_nothing_is_done_twi
             sent += 1;
         }
     }
-    assert!(sent >= 2, "one call or more on each connection was sent");
+    assert!(sent >= 1, "one call or more was sent on the connection of their key");
     until("the connections were given up", async || {
         matches!(count(&client, "c").await, Err(RedisError::Unavailable { .. }))
     })

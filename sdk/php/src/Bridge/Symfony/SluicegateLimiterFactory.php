@@ -8,9 +8,9 @@ use Sluicegate\Limiter;
 use Symfony\Component\RateLimiter\LimiterInterface;
 
 /**
- * Makes limiters of Symfony of the budgets of a policy: register it as the service `limiter.NAME`.
+ * Makes limiters of Symfony of the budgets of a policy: the service `limiter.NAME` of the bundle.
  */
-final class SluicegateLimiterFactory
+class SluicegateLimiterFactory
 {
     public function __construct(private readonly Limiter $limiter)
     {

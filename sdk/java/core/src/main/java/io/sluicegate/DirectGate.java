@@ -24,16 +24,17 @@ public final class DirectGate implements Gate {
     }
 
     /**
-     * A limit of the program's own. It stands in place of a published policy of that name. All programs that name the same
-     * limit alike share its budgets; where they say different limits, the program that said it last decides.
+     * A limit of the program's own. All programs that name a limit alike share its budgets, in any language. It has nothing
+     * to do with a policy of that name. Where programs say different limits, each decides by its own: what is in use is
+     * taken over each time.
      *
      * @param name its name, as that of a policy
      * @param limit the limit
      * @return the limiter
+     * @throws SluicegateException with {@link ErrorCode#RULES} if the limit or its name is not valid
      */
     public Limiter limit(String name, Limit limit) {
-        engine.putLimit(limit.policy(name));
-        return policy(name);
+        return new Limiter(name, engine.limit(limit.policy(name)));
     }
 
     @Override

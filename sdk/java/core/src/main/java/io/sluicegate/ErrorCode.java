@@ -38,6 +38,12 @@ public enum ErrorCode {
     UNREADABLE_POLICY("policy: `{policy}` cannot be read: {cause}"),
     /** A limit made in code, or a document, is not valid. */
     RULES("rules: {cause}"),
+    /** A key of bytes that a wire of text cannot carry. */
+    KEY_TEXT("key: is not UTF-8"),
+    /** The wire of the server has no such verb. */
+    NOT_ON_THIS_WIRE("op: `{verb}` is not available over {wire}"),
+    /** The caller gave up while a request was under way. */
+    INTERRUPTED("interrupted: {cause}; perhaps charged, not repeated"),
     /** A server answers with a problem that is none of these. */
     SERVER("server: {status} {detail}");
 

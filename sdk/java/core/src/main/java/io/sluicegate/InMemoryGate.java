@@ -13,6 +13,7 @@ import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.policy.PolicyException;
 import io.sluicegate.internal.policy.PolicyReader;
+import io.sluicegate.internal.redis.Keys;
 import java.nio.charset.StandardCharsets;
 import java.time.Clock;
 import java.time.Instant;
@@ -67,20 +68,20 @@ public final class InMemoryGate implements Gate {
     }
 
     /**
-     * Puts a limit in place, or another in its place.
+     * A limit of the program's own, which has nothing to do with a policy of that name.
      *
-     * @param name its name
+     * @param name its name, as that of a policy
      * @param limit the limit
      * @return the limiter
+     * @throws SluicegateException with {@link ErrorCode#RULES} if the limit or its name is not valid
      */
     public Limiter limit(String name, Limit limit) {
-        policies.put(name, limit.policy(name));
-        return policy(name);
+        return new Limiter(name, new Memory(limit.policy(name), Keys.LIMIT + name));
     }
 
     @Override
     public Limiter policy(String name) {
-        return new Limiter(name, new Memory());
+        return new Limiter(name, new Memory(null, name));
     }
 
     @Override
@@ -89,6 +90,15 @@ public final class InMemoryGate implements Gate {
     }
 
     private final class Memory implements Transport {
+        private final Policy limit;
+        private final String place;
+
+        /** {@code limit} is null for a policy, which may change. */
+        Memory(Policy limit, String place) {
+            this.limit = limit;
+            this.place = place;
+        }
+
         @Override
         public Executor executor() {
             return pool;
@@ -96,7 +106,7 @@ public final class InMemoryGate implements Gate {
 
         @Override
         public Decision decide(Call call) {
-            Policy policy = policies.get(call.policy());
+            Policy policy = limit == null ? policies.get(call.policy()) : limit;
             if (policy == null) {
                 throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", call.policy()));
             }
@@ -114,7 +124,7 @@ public final class InMemoryGate implements Gate {
             Usage.Ask ask = new Usage.Ask(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
             lock.lock();
             try {
-                Usage usage = usages.computeIfAbsent(new Place(policy.name(), key), place -> new Usage());
+                Usage usage = usages.computeIfAbsent(new Place(place, key), at -> new Usage());
                 return decision(policy, rules, call.verb(), usage.decide(rules, ask));
             } finally {
                 lock.unlock();

@@ -1,82 +1,143 @@
 package io.sluicegate;
 
-import io.sluicegate.internal.Checks;
-import io.sluicegate.internal.kernel.Carry;
-import io.sluicegate.internal.kernel.Rule;
-import io.sluicegate.internal.kernel.RuleSet;
-import io.sluicegate.internal.kernel.Rules;
-import io.sluicegate.internal.kernel.Rules.Rate;
-import io.sluicegate.internal.policy.Over;
+import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.policy.Policy;
+import io.sluicegate.internal.policy.PolicyException;
+import io.sluicegate.internal.policy.PolicyReader;
 import io.sluicegate.internal.policy.Values;
 import java.time.Duration;
+import java.time.ZoneId;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
-import java.util.function.Function;
 
 /**
- * A limit that a program makes itself. It is never changed: each method gives another limit. Permits are 1 to 2^32, times
- * 1 µs to 366 days; what is outside is a {@link SluicegateException} with the code {@link ErrorCode#RULES}.
+ * A limit that a program makes itself, of one rule or, by {@link #and}, of several. It is never changed: each method gives
+ * another limit. Permits are 1 to 2^32 and times 1 µs to 366 days, unless it is said otherwise. Whether all of it is valid
+ * is found out where a gate takes it, with a {@link SluicegateException} of the code {@link ErrorCode#RULES}.
  */
 public final class Limit {
-    private final List<Rule> rules;
-    private final Function<Long, Rule> withBurst;
+    /** How long a window of the calendar is. */
+    public enum Every {
+        /** From midnight to midnight. */
+        DAY,
+        /** From Monday to Monday. */
+        WEEK,
+        /** From the first of a month on. */
+        MONTH,
+        /** From the first of January on. */
+        YEAR
+    }
+
+    /** The name of a rule that is alone. */
+    private static final String ALONE = "limit";
+
+    private final List<One> rules;
+    private final Carry carry;
     private final OnStoreFailure onStoreFailure;
 
-    private Limit(List<Rule> rules, Function<Long, Rule> withBurst, OnStoreFailure onStoreFailure) {
+    /** One rule as a document has it; the name may be null. */
+    private record One(String name, String algorithm, Map<String, Object> parameters) {
+        One with(String parameter, Object value) {
+            Map<String, Object> more = new LinkedHashMap<>(parameters);
+            more.put(parameter, value);
+            return new One(name, algorithm, more);
+        }
+
+        Map<String, Object> document(String otherwise) {
+            Map<String, Object> rule = new LinkedHashMap<>();
+            String called = name == null ? otherwise : name;
+            if (called != null) {
+                rule.put("name", called);
+            }
+            rule.put(algorithm, parameters);
+            return rule;
+        }
+    }
+
+    private Limit(List<One> rules, Carry carry, OnStoreFailure onStoreFailure) {
         this.rules = List.copyOf(rules);
-        this.withBurst = withBurst;
+        this.carry = carry;
         this.onStoreFailure = onStoreFailure;
     }
 
-    private static Limit of(Rule rule) {
-        return new Limit(List.of(rule), null, OnStoreFailure.LOCAL);
-    }
-
-    private static SluicegateException wrong(String cause) {
-        return ErrorCode.RULES.with(Map.of("cause", cause));
-    }
-
-    private static long permits(String what, long value, long most) {
-        if (value < 1 || value > most) {
-            throw wrong(what + ": `" + value + "` is outside 1..=" + most);
+    private static Limit of(String algorithm, Object... parameters) {
+        One one = new One(null, algorithm, Map.of());
+        for (int place = 0; place < parameters.length; place += 2) {
+            one = one.with((String) parameters[place], parameters[place + 1]);
         }
-        return value;
+        return new Limit(List.of(one), Carry.USAGE, OnStoreFailure.LOCAL);
     }
 
-    private static long span(String what, Duration span) {
-        long us = Checks.maxWaitUs(span);
-        if (us < 1 || us > Values.DURATION_MAX_US) {
-            throw wrong(what + ": `" + span + "` is outside 1us..=366d");
+    private Limit with(String parameter, Object value) {
+        return onlyRule(parameter, rules.get(0).with(parameter, value));
+    }
+
+    private Limit onlyRule(String what, One rule) {
+        if (rules.size() > 1) {
+            throw ErrorCode.RULES.with(Map.of("cause", what + ": belongs to one rule, and must be said before `and`"));
         }
-        return us;
+        return new Limit(List.of(rule), carry, onStoreFailure);
+    }
+
+    private static Object number(long value) {
+        return new Json.Num(Long.toString(value));
+    }
+
+    private static String span(Duration span) {
+        boolean countable = !span.isNegative() && span.getSeconds() <= Values.DURATION_MAX_US / 1_000_000;
+        return countable ? span.getSeconds() * 1_000_000 + span.getNano() / 1000 + "us" : span.getSeconds() + "s";
+    }
+
+    private static String rate(long permits, Duration period) {
+        return permits + "/" + span(period);
     }
 
     /**
-     * Permits flow back at a rate, up to as many as the rate has.
+     * Permits flow back at a rate, up to a burst.
      *
-     * @param permits that flow back
+     * @param permits that flow back; also the {@linkplain #burst burst}, unless that is said
      * @param period in which they do
-     * @return the limit, whose burst can be {@linkplain #burst set}
-     */
-    public static Limit tokenBucket(long permits, Duration period) {
-        Rate rate = new Rate(permits("rate", permits, Values.PERMITS_MAX), span("rate", period));
-        Function<Long, Rule> withBurst = burst -> Rules.tokenBucket("token_bucket", rate, burst, burst, false);
-        return new Limit(List.of(withBurst.apply(permits)), withBurst, OnStoreFailure.LOCAL);
-    }
-
-    /**
-     * The same token bucket with another depth.
-     *
-     * @param burst the permits that are there at most
      * @return the limit
      */
-    public Limit burst(long burst) {
-        if (withBurst == null) {
-            throw wrong("burst: is for a token bucket");
-        }
-        return new Limit(List.of(withBurst.apply(permits("burst", burst, Values.PERMITS_MAX))), withBurst, onStoreFailure);
+    public static Limit tokenBucket(long permits, Duration period) {
+        return of("token_bucket", "rate", rate(permits, period));
+    }
+
+    /**
+     * Requests go on one after the other, at a rate: a check is allowed with a wait.
+     *
+     * @param permits that go on
+     * @param period in which they do
+     * @return the limit, in which none wait unless a {@linkplain #burst burst} is said
+     */
+    public static Limit leakyBucket(long permits, Duration period) {
+        return of("leaky_bucket", "rate", rate(permits, period));
+    }
+
+    /**
+     * Guava's SmoothBursty: any cost passes, and the next request pays for it.
+     *
+     * @param permits of the rate
+     * @param period of the rate
+     * @return the limit, which saves permits for a second unless {@link #maxBurst} is said
+     */
+    public static Limit smoothBursty(long permits, Duration period) {
+        return of("smooth_bursty", "rate", rate(permits, period));
+    }
+
+    /**
+     * Guava's SmoothWarmingUp: any cost passes, the next request pays for it, and after idle times permits come slower.
+     *
+     * @param permits of the rate
+     * @param period of the rate
+     * @param warmup how long it takes to get to the rate
+     * @return the limit, whose factor is 3 unless {@link #coldFactor} is said
+     */
+    public static Limit smoothWarmup(long permits, Duration period, Duration warmup) {
+        return of("smooth_warmup", "rate", rate(permits, period), "warmup", span(warmup));
     }
 
     /**
@@ -87,7 +148,31 @@ public final class Limit {
      * @return the limit
      */
     public static Limit fixedWindow(long limit, Duration window) {
-        return of(Rules.fixedWindow("fixed_window", permits("limit", limit, Values.PERMITS_MAX), span("window", window), false));
+        return of("fixed_window", "limit", number(limit), "window", span(window));
+    }
+
+    /**
+     * So many permits in each day, week, month or year of a time zone.
+     *
+     * @param limit how many
+     * @param every what has so many
+     * @param zone whose midnight it is, by a name of the IANA database such as {@code Europe/Berlin}
+     * @return the limit
+     */
+    public static Limit calendarWindow(long limit, Every every, ZoneId zone) {
+        String name = zone.getId().equals("Z") ? "UTC" : zone.getId();
+        return of("fixed_window", "limit", number(limit), "calendar", every.name().toLowerCase(Locale.ROOT), "time_zone", name);
+    }
+
+    /**
+     * So many permits in every window, by counters.
+     *
+     * @param limit how many
+     * @param window how long
+     * @return the limit, of 10 counters unless {@link #buckets} is said
+     */
+    public static Limit slidingWindow(long limit, Duration window) {
+        return of("sliding_window", "limit", number(limit), "window", span(window));
     }
 
     /**
@@ -98,29 +183,150 @@ public final class Limit {
      * @return the limit
      */
     public static Limit slidingCounter(long limit, Duration window) {
-        return of(Rules.slidingCounter("sliding_counter", permits("limit", limit, Values.PERMITS_MAX - 1), span("window", window)));
+        return of("sliding_counter", "limit", number(limit), "window", span(window));
     }
 
     /**
      * So many permits in every window, exactly.
      *
-     * @param limit how many, at most 2,500
+     * @param limit how many, at most some 2,500: a decision must not take Redis too long
      * @param window how long
      * @return the limit
      */
     public static Limit slidingLog(long limit, Duration window) {
-        return of(Rules.slidingLog("sliding_log", permits("limit", limit, 2_500), span("window", window)));
+        return of("sliding_log", "limit", number(limit), "window", span(window));
     }
 
     /**
      * So many permits that are held at a time.
      *
-     * @param limit how many, at most 1,000
+     * @param limit how many, at most some 1,000: a decision must not take Redis too long
      * @param ttl after which one that is neither released nor renewed comes back
      * @return the limit
      */
     public static Limit concurrency(long limit, Duration ttl) {
-        return of(Rules.concurrency("concurrency", permits("limit", limit, 1_000), span("ttl", ttl)));
+        return of("concurrency", "limit", number(limit), "ttl", span(ttl));
+    }
+
+    /**
+     * How much passes at once, of a token bucket, or waits, of a leaky bucket.
+     *
+     * @param burst permits, of a leaky bucket from 0
+     * @return the limit
+     */
+    public Limit burst(long burst) {
+        return with("burst", number(burst));
+    }
+
+    /**
+     * What a new key has of a token bucket; its burst unless it is said.
+     *
+     * @param initial permits, 0 to the burst
+     * @return the limit
+     */
+    public Limit initial(long initial) {
+        return with("initial", number(initial));
+    }
+
+    /**
+     * The permits of a token bucket come back all at once, at the end of each period.
+     *
+     * @return the limit
+     */
+    public Limit refillByInterval() {
+        return with("refill", "interval");
+    }
+
+    /**
+     * How many requests of a leaky bucket go on at once before others wait; 0 unless it is said.
+     *
+     * @param delay permits, 0 to the burst
+     * @return the limit
+     */
+    public Limit delay(long delay) {
+        return with("delay", number(delay));
+    }
+
+    /**
+     * No request of a leaky bucket waits: what fits goes on at once.
+     *
+     * @return the limit
+     */
+    public Limit noDelay() {
+        return with("delay", "none");
+    }
+
+    /**
+     * For how long {@link #smoothBursty} saves permits.
+     *
+     * @param maxBurst how long
+     * @return the limit
+     */
+    public Limit maxBurst(Duration maxBurst) {
+        return with("max_burst", span(maxBurst));
+    }
+
+    /**
+     * By how much {@link #smoothWarmup} is slower when it is cold.
+     *
+     * @param factor above 1, at most 1,000
+     * @return the limit
+     */
+    public Limit coldFactor(double factor) {
+        return with("cold_factor", new Json.Num(Double.toString(factor)));
+    }
+
+    /**
+     * The window of {@link #fixedWindow} begins with the first request of a key.
+     *
+     * @return the limit
+     */
+    public Limit fromFirst() {
+        return with("align", "first");
+    }
+
+    /**
+     * Of how many counters {@link #slidingWindow} is made.
+     *
+     * @param buckets 1 to 1,000
+     * @return the limit
+     */
+    public Limit buckets(long buckets) {
+        return with("buckets", number(buckets));
+    }
+
+    /**
+     * Names the rule, which decisions report. One that is alone is called {@code limit} unless it is said; of several each
+     * needs a name.
+     *
+     * @param name 1 to 128 bytes of {@code [a-z0-9._-]}
+     * @return the limit
+     */
+    public Limit named(String name) {
+        One rule = rules.get(0);
+        return onlyRule("name", new One(name, rule.algorithm, rule.parameters));
+    }
+
+    /**
+     * Both limits at once: a request passes if all their rules agree, at most 8.
+     *
+     * @param other the other limit
+     * @return the limit
+     */
+    public Limit and(Limit other) {
+        List<One> both = new ArrayList<>(rules);
+        both.addAll(other.rules);
+        return new Limit(both, carry, onStoreFailure);
+    }
+
+    /**
+     * What becomes of usage where this limit meets another of its name; {@link Carry#USAGE} unless it is said.
+     *
+     * @param carry what becomes of it
+     * @return the limit
+     */
+    public Limit carry(Carry carry) {
+        return new Limit(rules, carry, onStoreFailure);
     }
 
     /**
@@ -130,32 +336,17 @@ public final class Limit {
      * @return the limit
      */
     public Limit onStoreFailure(OnStoreFailure how) {
-        return new Limit(rules, withBurst, how);
-    }
-
-    /**
-     * Both limits at once: a request passes if both agree. They must be of different algorithms.
-     *
-     * @param other the other limit
-     * @return the limit
-     */
-    public Limit and(Limit other) {
-        List<Rule> both = new ArrayList<>(rules);
-        both.addAll(other.rules);
-        if (both.size() > RuleSet.RULES_MAX || both.stream().map(Rule::name).distinct().count() < both.size()) {
-            throw wrong("at most 8 limits, of different algorithms");
-        }
-        return new Limit(both, null, onStoreFailure);
+        return new Limit(rules, carry, how);
     }
 
     Policy policy(String name) {
-        if (!Values.isName(name)) {
-            throw wrong("name: `" + name + "` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`");
+        String otherwise = rules.size() == 1 ? ALONE : null;
+        Map<String, Object> document = Map.of("name", name, "carry", carry.name().toLowerCase(Locale.ROOT),
+            "rules", rules.stream().map(rule -> rule.document(otherwise)).toList());
+        try {
+            return PolicyReader.limit(document, onStoreFailure);
+        } catch (PolicyException e) {
+            throw ErrorCode.RULES.with(Map.of("cause", e.getMessage()));
         }
-        RuleSet set = new RuleSet(Carry.USAGE, rules);
-        if (set.costsTooMuch()) {
-            throw wrong("one decision could take Redis too long");
-        }
-        return new Policy(name, 0, "", null, set, Map.of(), Over.REJECT, onStoreFailure, 0);
     }
 }

@@ -45,7 +45,7 @@ public final class Limiter {
             return transport.decide(call);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the thread was interrupted"));
+            throw ErrorCode.INTERRUPTED.with(Map.of("cause", "the thread was interrupted"));
         }
     }
 

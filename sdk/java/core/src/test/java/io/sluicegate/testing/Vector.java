@@ -3,7 +3,7 @@ package io.sluicegate.testing;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Calendar;
-import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;

@@ -63,9 +63,22 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    /** Puts a limit of the program's own in place. */
-    public void putLimit(Policy policy) {
-        policies.putOwn(policy);
+    /** {@return who decides by a limit that the program brings along} */
+    public Transport limit(Policy limit) {
+        String place = Keys.LIMIT + limit.name();
+        Head head = Head.broughtAlong(limit.rules());
+        return new Transport() {
+            @Override
+            public Decision decide(Call call) throws InterruptedException {
+                Found found = found(call, call.verb(), call.maxWaitUs(), limit, place, head);
+                return decision(found, once(found), 0);
+            }
+
+            @Override
+            public Executor executor() {
+                return pool;
+            }
+        };
     }
 
     @Override
@@ -119,14 +132,23 @@ public final class Engine implements Transport, AutoCloseable {
         PolicyBook.Held held = policies.find(call.policy());
         Policy policy = held.policy();
         checkApp(policy, verb);
-        Key key = call.key() == null ? Key.of("") : Key.of(call.key());
+        Head head = Head.of(policy.rulesOf(keyOf(call)), held.takenOverMs());
+        return found(call, verb, maxWaitUs, policy, policy.name(), head);
+    }
+
+    private static Key keyOf(Call call) {
+        return Key.of(call.key() == null ? "" : call.key());
+    }
+
+    private Found found(Call call, Verb verb, long maxWaitUs, Policy policy, String place, Head head) {
+        Key key = keyOf(call);
         RuleSet rules = policy.rulesOf(key);
         if (!verb.isSupportedBy(rules)) {
             throw unsupported(verb, policy);
         }
         PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
-        return new Found(call, policy, new Question(policy.name(), rules, Head.of(rules, held.takenOverMs()), key, verb, call.cost(),
-            maxWaitUs, permit, policies.clock(), options.nowUs(), null));
+        return new Found(call, policy, new Question(place, rules, head, key, verb, call.cost(), maxWaitUs, permit, policies.clock(),
+            options.nowUs(), null));
     }
 
     private static RuntimeException unsupported(Verb verb, Policy policy) {
@@ -390,14 +412,19 @@ public final class Engine implements Transport, AutoCloseable {
         var owing = shares.owing(PAID_AT_ONCE_MAX, nowUs);
         for (var each : owing) {
             Question last = each.getValue().asked;
-            PolicyBook.Held held = policies.held(last.policy());
-            if (held == null || held.policy() == null) {
-                shares.drop(each.getKey());
-                continue;
+            RuleSet rules = last.rules();
+            Head head = last.head();
+            if (!head.isBroughtAlong()) {
+                PolicyBook.Held held = policies.held(last.policy());
+                if (held == null || held.policy() == null) {
+                    shares.drop(each.getKey());
+                    continue;
+                }
+                rules = held.policy().rulesOf(last.key());
+                head = Head.of(rules, held.takenOverMs());
             }
-            RuleSet rules = held.policy().rulesOf(last.key());
-            Question peek = new Question(last.policy(), rules, Head.of(rules, held.takenOverMs()), last.key(), Verb.PEEK, 1, 0, null,
-                policies.clock(), options.nowUs(), null);
+            Question peek = new Question(last.policy(), rules, head, last.key(), Verb.PEEK, 1, 0, null, policies.clock(), options.nowUs(),
+                null);
             if (!breaker.allows(nowUs)) {
                 return false;
             }

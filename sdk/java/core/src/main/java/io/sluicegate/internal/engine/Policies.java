@@ -4,7 +4,6 @@ import static io.sluicegate.internal.redis.Keys.ascii;
 
 import io.sluicegate.ErrorCode;
 import io.sluicegate.RedisPort;
-import io.sluicegate.internal.policy.Policy;
 import io.sluicegate.internal.redis.Keys;
 import io.sluicegate.internal.redis.Request.Clock;
 import java.nio.charset.StandardCharsets;
@@ -15,7 +14,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.ReentrantLock;
 
-/** The policies that the program uses: those that are published, and limits of its own. */
+/** The published policies that the program uses. */
 final class Policies {
     /** Policies that a program may use; a server holds no more. */
     private static final int POLICIES_MAX = 10_000;
@@ -29,7 +28,6 @@ final class Policies {
     private final ReentrantLock looking = new ReentrantLock();
     private final Set<String> names = ConcurrentHashMap.newKeySet();
     private final Set<String> looked = ConcurrentHashMap.newKeySet();
-    private final Map<String, PolicyBook.Held> own = new ConcurrentHashMap<>();
     private final Map<String, Long> saidAt = new ConcurrentHashMap<>();
 
     Policies(RedisStore store, Options options) {
@@ -48,19 +46,8 @@ final class Policies {
         }
     }
 
-    void putOwn(Policy policy) {
-        own.compute(policy.name(), (name, before) -> {
-            if (before != null && before.policy().equals(policy)) {
-                return before;
-            }
-            long nowMs = options.nowMs();
-            return new PolicyBook.Held(policy, before == null ? nowMs : Math.max(nowMs, before.takenOverMs() + 1), null);
-        });
-    }
-
     PolicyBook.Held held(String name) {
-        PolicyBook.Held limit = own.get(name);
-        return limit != null ? limit : book.get(name);
+        return book.get(name);
     }
 
     Clock clock() {

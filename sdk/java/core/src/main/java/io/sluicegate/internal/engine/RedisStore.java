@@ -180,6 +180,9 @@ final class RedisStore {
 
         // The rules are put where others find them, before they are used and every ten minutes while they are.
         private Result announce() throws RedisPort.Failure, InterruptedException {
+            if (question.head().isBroughtAlong()) {
+                return null;
+            }
             String place = question.policy() + "#" + question.rules().generationHex();
             Announced last = announced.get(place);
             long now = System.nanoTime();
@@ -279,6 +282,12 @@ final class RedisStore {
 
         /** Finds the rules that wrote the state; the later version decides. */
         private void meet(byte[] state) throws RedisPort.Failure, InterruptedException {
+            if (question.head().isBroughtAlong()) {
+                // It always decides, whatever was there before.
+                RuleSet rules = Head.rulesOfState(state);
+                before = rules == null ? new byte[0] : Head.broughtAlong(rules).blob(rules);
+                return;
+            }
             Head wrote = Head.ofState(state);
             RuleSet rules = wrote == null ? null : find(wrote.generationHex());
             if (rules == null) {

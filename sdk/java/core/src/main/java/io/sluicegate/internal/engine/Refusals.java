@@ -25,7 +25,7 @@ final class Refusals {
     /** {@return the refusal of this check as it is now, or null} */
     Answer find(Place place, long cost, RuleSet rules, long version, long nowUs) {
         Refusal refusal = refusals.get(place);
-        if (refusal == null || refusal.cost != cost || refusal.rules != rules || refusal.version != version) {
+        if (refusal == null || refusal.cost != cost || !refusal.rules.equals(rules) || refusal.version != version) {
             return null;
         }
         long elapsed = nowUs - refusal.at;
@@ -61,6 +61,6 @@ final class Refusals {
 
     /** Forgets the refusal of a check that was allowed now. */
     void allowed(Place place, long cost, RuleSet rules) {
-        refusals.computeIfPresent(place, (at, refusal) -> refusal.cost == cost && refusal.rules == rules ? null : refusal);
+        refusals.computeIfPresent(place, (at, refusal) -> refusal.cost == cost && refusal.rules.equals(rules) ? null : refusal);
     }
 }

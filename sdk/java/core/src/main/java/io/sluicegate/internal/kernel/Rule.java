@@ -42,7 +42,7 @@ public final class Rule {
     }
 
     /** {@return a rule of a set that was read} */
-    static Rule read(byte[] nameHash, int code, int flags, double[] numbers) {
+    public static Rule read(byte[] nameHash, int code, int flags, double[] numbers) {
         return new Rule("", nameHash, code, flags, numbers, -1, 0, null);
     }
 
@@ -83,7 +83,7 @@ public final class Rule {
     }
 
     /** {@return the 8 bytes by which rules know their names} */
-    static byte[] hashOf(String name) {
+    public static byte[] hashOf(String name) {
         return Arrays.copyOf(sha256(name.getBytes(StandardCharsets.UTF_8)), 8);
     }
 

@@ -1,5 +1,6 @@
 package io.sluicegate.internal.kernel;
 
+import io.sluicegate.Carry;
 import io.sluicegate.Quota;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -207,7 +208,7 @@ public final class RuleSet {
 
     @Override
     public boolean equals(Object other) {
-        return other instanceof RuleSet set && Arrays.equals(bytes, set.bytes);
+        return this == other || other instanceof RuleSet set && Arrays.equals(bytes, set.bytes);
     }
 
     @Override

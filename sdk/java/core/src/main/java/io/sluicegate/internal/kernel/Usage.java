@@ -2,6 +2,7 @@ package io.sluicegate.internal.kernel;
 
 import static io.sluicegate.internal.kernel.Numbers.NEVER;
 
+import io.sluicegate.Carry;
 import java.util.Arrays;
 import java.util.function.LongUnaryOperator;
 

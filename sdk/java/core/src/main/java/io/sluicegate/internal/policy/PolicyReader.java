@@ -5,7 +5,7 @@ import io.sluicegate.Overflow;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
 import io.sluicegate.internal.kernel.Calendar;
-import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.RuleSet;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -27,6 +27,15 @@ public final class PolicyReader {
     public static Policy document(String json) {
         Object document = json(json.getBytes(java.nio.charset.StandardCharsets.UTF_8));
         return read("", document, null, 0, "", false);
+    }
+
+    /** {@return the policy of a limit that a program makes, of the members that a document has} */
+    public static Policy limit(Map<String, ?> document, OnStoreFailure onStoreFailure) {
+        Policy policy = read("", document, null, 0, "", false);
+        if (policy.costsTooMuch()) {
+            throw new PolicyException("rules", "one decision could take Redis too long");
+        }
+        return new Policy(policy.name(), 0, "", null, policy.rules(), Map.of(), Over.REJECT, onStoreFailure, 0);
     }
 
     /** {@return the policy of a field of the hash of the policies} */

@@ -4,7 +4,7 @@ import static io.sluicegate.internal.policy.Values.PERMITS_MAX;
 
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Calendar;
-import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;

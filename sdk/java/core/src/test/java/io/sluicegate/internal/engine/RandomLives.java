@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.sluicegate.RedisPort;
 import io.sluicegate.internal.kernel.Calendar;
-import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
 import io.sluicegate.internal.kernel.Rule;

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
 import io.sluicegate.internal.kernel.Answer;
-import io.sluicegate.internal.kernel.Carry;
+import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
