@@ -255,6 +255,28 @@ class InRedis(unittest.TestCase):
             with self.subTest(folder=folder.name):
                 self.assertEqual([], wrong)
 
+    def test_versions(self):
+        """Programs with two versions in turn, and states that nobody wrote: wire/versions.json."""
+        entries = read("wire/versions.json")["entries"]
+        for entry in entries:
+            self.redis.command("FLUSHALL")
+            state = direct.state_key("p", b"k")
+            if "state_hex" in entry:
+                self.redis.command("SET", state, bytes.fromhex(entry["state_hex"]))
+            programs = []
+            for one, since_us in zip(entry["documents"], entry["since_us"]):
+                program = direct.Program(self.redis, "")
+                text = json.dumps({"version": 1, "state": "active", "app": "", "document": one})
+                program.policies["p"] = direct.Policy("p", text.encode(), since_us // 1000)
+                programs.append(program)
+            for step in entry["steps"]:
+                asked = {"cost": step["cost"], "at_us": step["at_us"]}
+                answer = programs[step["by"]].decide("p", step["op"], b"k", **asked)
+                stored = self.redis.command("GET", state)
+                self.assertEqual(step["expect"], answer, step)
+                self.assertEqual(step["stored_hex"], stored and stored.hex(), step)
+        print(f"wire/versions.json: {len(entries)} of {len(entries)} entries")
+
     def test_policies(self):
         """redis-protocol.md, Vectors: what a program holds. What servers write is put there."""
         steps, right = collections.Counter(), collections.Counter()

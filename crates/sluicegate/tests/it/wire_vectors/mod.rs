@@ -10,6 +10,7 @@ mod asks;
 mod calendars;
 mod documents;
 mod failure;
+mod versions;
 
 use std::fs;
 use std::path::PathBuf;
