@@ -17,7 +17,7 @@ const (
 	ModeAllow Mode = "allow"
 	// ModeDeny: Redis did not answer or cannot read the key, and the policy says `deny` (or, for such a key, `local`).
 	ModeDeny Mode = "deny"
-	// ModeShed: Redis answers, but did not come to a decision in time: refused.
+	// ModeShed: Redis answers, or the server does, but came to no decision in time: refused.
 	ModeShed Mode = "shed"
 )
 

@@ -33,7 +33,6 @@ type document struct {
 	carry     carry
 	overflow  overflow
 	onFailure onStoreFailure
-	waitUS    int64 // of on_overload; 0: refuse
 }
 
 type override struct {
@@ -102,7 +101,7 @@ func (r *reader) document(v value) *document {
 	given("on_store_failure", func(path string, v value) {
 		d.onFailure = onStoreFailure(r.word(path, v, failureNames[:]...))
 	})
-	given("on_overload", func(path string, v value) { d.waitUS = r.onOverload(path, v) })
+	given("on_overload", r.onOverload)
 	given("on_key_quota", func(path string, v value) { r.word(path, v, "share", "deny") })
 	given("match", r.match)
 	given("key", r.key)
@@ -151,21 +150,20 @@ func (r *reader) overrides(path string, v value, c carry) (out []override) {
 	return out
 }
 
-func (r *reader) onOverload(path string, v value) int64 {
+// onOverload checks what is done while Redis is busy, which this process cannot tell from a Redis that is silent.
+func (r *reader) onOverload(path string, v value) {
 	if v.kind == '"' {
 		r.word(path, v, "refuse")
-		return 0
+		return
 	}
 	wait, ok := r.fields(path, v, "wait")["wait"]
 	if !ok {
 		r.add(path, "expected `refuse` or `{\"wait\": DURATION}`")
-		return 0
+		return
 	}
-	us := r.duration(path+".wait", wait)
-	if us > overloadMaxUS {
+	if r.duration(path+".wait", wait) > overloadMaxUS {
 		r.add(path+".wait", "more than 10s")
 	}
-	return us
 }
 
 func (r *reader) overflow(path string, v value) overflow {

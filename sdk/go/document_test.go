@@ -57,7 +57,7 @@ func TestTheExampleOfTheDocumentPageCanBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.version != 7 || p.app != "shop" || p.waitUS != 200_000 || p.overflow.queueUS != 500_000 ||
+	if p.version != 7 || p.app != "shop" || p.overflow.queueUS != 500_000 ||
 		p.planFor("203.0.113.7") == p.plan || len(p.plan.set.rules) != 2 {
 		t.Errorf("%+v", p)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -22,9 +21,6 @@ const (
 	payLastWithin = time.Second
 	payLastEvery  = 10 * time.Millisecond
 	sweepEvery    = time.Second
-	// Pauses before a question is asked again that Redis was too busy for.
-	overloadPauseMin = 10 * time.Millisecond
-	overloadPauseMax = 30 * time.Millisecond
 )
 
 // engine decides: by the store, and by what surrounds it while the store does not answer.
@@ -164,7 +160,7 @@ func (e *engine) answer(ctx context.Context, p *policy, a ask) (answer, Mode, er
 	if !pl.set.supports(a.verb) {
 		return answer{}, "", unsupported(a.verb, p.name)
 	}
-	q := question{plan: pl, key: stateKey(p.name, a.key), request: request{
+	q := question{plan: pl, key: stateKey(pl.policy, a.key), request: request{
 		verb: a.verb, cost: a.cost, maxWait: a.maxWait, permit: a.permit, now: now, windows: pl.windows(now),
 	}}
 	if a.verb == verbCheck {
@@ -180,7 +176,7 @@ func (e *engine) answer(ctx context.Context, p *policy, a ask) (answer, Mode, er
 	f := &failure{classNoAnswer, false, errOpen}
 	if e.breaker.allows(now) {
 		var got answer
-		if got, f = e.askStore(ctx, p, q); f == nil || f.class != classCaller || f.cause == errUnsupported {
+		if got, f = e.askOwing(ctx, q); f == nil || f.class != classCaller || f.cause == errUnsupported {
 			e.breaker.count(now, f != nil && f.class == classNoAnswer)
 		}
 		if f == nil {
@@ -210,24 +206,6 @@ func (e *engine) learn(q question, a answer) {
 	}
 	if _, memory := e.store.(*memoryStore); !memory {
 		e.share.learn(q.key, q.plan, a, q.now)
-	}
-}
-
-// askStore asks the store, with what is owed for the key; and again while it is busy, if the policy says so.
-func (e *engine) askStore(ctx context.Context, p *policy, q question) (answer, *failure) {
-	first := time.Now()
-	for {
-		a, f := e.askOwing(ctx, q)
-		if f == nil || f.class != classOverloaded || f.charged || p.waitUS == 0 {
-			return a, f
-		}
-		pause := overloadPauseMin + rand.N(overloadPauseMax-overloadPauseMin)
-		if time.Since(first)+pause > span(p.waitUS) {
-			return a, f
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return a, &failure{classCaller, false, err}
-		}
 	}
 }
 
@@ -272,7 +250,7 @@ func (e *engine) without(p *policy, q question, f *failure) (answer, Mode, error
 	if q.verb == verbRefund || q.verb == verbReset || q.verb == verbRelease || q.verb == verbRenew {
 		return answer{}, "", storeError(f)
 	}
-	if f.class == classOverloaded || f.class == classContended {
+	if f.class == classContended {
 		return refusedFor(q.plan, shedRetryUS), ModeShed, nil
 	}
 	e.logger.Debug("redis did not decide", "policy", p.name, "error", f.cause, "perhaps_charged", f.charged)
@@ -317,6 +295,10 @@ func (e *engine) pay(ctx context.Context) {
 		}
 		before = len(debtors)
 		for key, pl := range debtors {
+			if p, _ := e.policies.get(pl.policy); p == nil && pl.rulesKey != "" {
+				e.share.forget(key) // a policy that is gone takes its debts along
+				continue
+			}
 			now := e.nowUS()
 			if !e.breaker.allows(now) {
 				return

@@ -45,6 +45,8 @@ var (
 	ErrKeyEmpty = &Error{Name: "key_empty"}
 	// ErrKeyLength says that the key is longer than 1,024 bytes.
 	ErrKeyLength = &Error{Name: "key_length"}
+	// ErrKeyText says that the key, or the id of a permit, is not UTF-8, which a server needs; Redis takes any bytes.
+	ErrKeyText = &Error{Name: "key_text"}
 	// ErrIDLength says that the id of a permit is empty or longer than 1,024 bytes.
 	ErrIDLength = &Error{Name: "id_length"}
 	// ErrCostRange says that the cost is outside 1..=2^31.
@@ -59,10 +61,14 @@ var (
 	ErrUnsupportedVerb = &Error{Name: "unsupported_verb"}
 	// ErrNotInDirectMode says that only a server can do this.
 	ErrNotInDirectMode = &Error{Name: "not_in_direct_mode"}
+	// ErrNotOnThisWire says that the protocol by which a server is asked cannot do this.
+	ErrNotOnThisWire = &Error{Name: "not_on_this_wire"}
 	// ErrNotCharged says that there is no decision, and that nothing was charged.
 	ErrNotCharged = &Error{Name: "not_charged"}
 	// ErrPerhapsCharged says that there is no decision, and that the request may have been executed.
 	ErrPerhapsCharged = &Error{Name: "perhaps_charged"}
+	// ErrInterrupted says that the context ended while the request was under way: it may have been executed.
+	ErrInterrupted = &Error{Name: "interrupted"}
 	// ErrUnreadablePolicy says that the policy is published, but cannot be read, and that no earlier version is held.
 	ErrUnreadablePolicy = &Error{Name: "unreadable_policy"}
 	// ErrRules says that a document, or a limit made in code, is not valid.
@@ -95,8 +101,16 @@ var errUnsupported = errors.New("unsupported verb")
 
 // storeError is the error of a request that a failure left without a decision.
 func storeError(f *failure) *Error {
+	if f.charged && f.class == classCaller {
+		return interrupted(f.cause)
+	}
 	if f.charged {
 		return newError(ErrPerhapsCharged, f.cause, "store: %v; perhaps charged, not repeated", f.cause)
 	}
 	return newError(ErrNotCharged, f.cause, "store: %v; nothing was charged", f.cause)
+}
+
+// interrupted is the error of a caller that went away while its request was under way.
+func interrupted(cause error) *Error {
+	return newError(ErrInterrupted, cause, "interrupted: %v; perhaps charged, not repeated", cause)
 }

@@ -19,7 +19,7 @@ func TestErrorsHaveTheNamesOfTheSpecification(t *testing.T) {
 	for _, e := range []*Error{
 		ErrUnknownPolicy, ErrPolicyNotAvailable, ErrAppMissing, ErrAppName, ErrKeyEmpty, ErrKeyLength, ErrIDLength,
 		ErrCostRange, ErrMaxWaitRange, ErrNodesRange, ErrDeadlineRange, ErrUnsupportedVerb, ErrNotInDirectMode,
-		ErrNotCharged, ErrPerhapsCharged, ErrUnreadablePolicy, ErrRules, ErrServer,
+		ErrKeyText, ErrNotOnThisWire, ErrInterrupted, ErrNotCharged, ErrPerhapsCharged, ErrUnreadablePolicy, ErrRules, ErrServer,
 	} {
 		own[e.Name] = true
 	}

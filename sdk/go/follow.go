@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -211,7 +213,7 @@ func (f *follower) lookFor(ctx context.Context, within time.Duration) error {
 func (f *follower) run(ctx context.Context) {
 	messages := f.conn.client.Subscribe(ctx, policiesChannel)
 	defer messages.Close()
-	channel := messages.Channel()
+	channel := messages.ChannelWithSubscriptions()
 	timer := time.NewTimer(jittered(lookEvery))
 	defer timer.Stop()
 	failed := false
@@ -227,12 +229,7 @@ func (f *follower) run(ctx context.Context) {
 				channel = nil // closed with the client; looks go on
 				continue
 			}
-			heard = true
-			revision, rest, ok := digits(message.Payload)
-			f.policies.mu.RLock()
-			known := !ok || rest != "" || revision == f.revision
-			f.policies.mu.RUnlock()
-			if known {
+			if heard = true; !f.isNews(message) {
 				continue
 			}
 		}
@@ -245,6 +242,20 @@ func (f *follower) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// isNews says whether a message is a reason to look: another revision, or a subscription that is confirmed, for what was
+// told before it was not heard.
+func (f *follower) isNews(message any) bool {
+	said, ok := message.(*redis.Message)
+	if !ok {
+		confirmed, ok := message.(*redis.Subscription)
+		return ok && confirmed.Kind == "subscribe"
+	}
+	revision, rest, ok := digits(said.Payload)
+	f.policies.mu.RLock()
+	defer f.policies.mu.RUnlock()
+	return ok && rest == "" && revision != f.revision
 }
 
 // jittered gives a time up to a tenth shorter or longer.

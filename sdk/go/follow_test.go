@@ -178,3 +178,27 @@ func planOf(t *testing.T, instant int64, rule string, _ ...string) *plan {
 	}
 	return p.plan
 }
+
+func TestAConfirmedSubscriptionLooksOnceMore(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	publish(t, addr, 1, withRule(`{"fixed_window":{"limit":5,"window":"1h"}}`))
+	gate, client := direct(t, addr), dial(t, addr)
+	held := func() int64 {
+		p := gate.decider.(engineDecider).e.policies
+		p.mu.RLock()
+		defer p.mu.RUnlock()
+		return p.revision
+	}
+	eventually(t, "the program does not subscribe", func() bool {
+		listeners, err := client.PubSubNumSub(ctx, policiesChannel).Result()
+		return err == nil && listeners[policiesChannel] == 1
+	})
+	// Nobody says this on the channel.
+	if err := client.HSet(ctx, policiesKey, "#revision", 2).Err(); err != nil || held() == 2 {
+		t.Fatal(err, held())
+	}
+	if err := client.Do(ctx, "client", "kill", "type", "pubsub").Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the program does not look", func() bool { return held() == 2 })
+}

@@ -120,7 +120,7 @@ func (d engineDecider) close() error { return d.e.close() }
 func (g *Gate) Policy(name string) *Limiter { return &Limiter{gate: g, name: name} }
 
 // Limit returns a limiter of 1 to 8 rules made in code; several rules need a name each. Programs that use the same limit
-// name share its budgets. The rules are stored with the budgets and nowhere else. A gate made by Remote returns an error.
+// name share its budgets, which are those of no policy. The rules are stored with the budgets and nowhere else. A gate made by Remote returns an error.
 func (g *Gate) Limit(name string, rules ...Rule) (*Limiter, error) {
 	if !g.local {
 		return nil, newError(ErrRules, nil, "rules: limits made in code are not available through a server")

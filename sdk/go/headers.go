@@ -101,7 +101,8 @@ func (d Decision) Problem() (status int, body []byte) {
 		Violated []string `json:"violated-policies,omitempty"`
 	}{
 		"https://iana.org/assignments/http-problem-types#quota-exceeded",
-		"Request cannot be satisfied as assigned quota has been exceeded", 429, "this request can never pass",
+		"Request cannot be satisfied as assigned quota has been exceeded", 429,
+		fmt.Sprintf("the cost exceeds the limit of %d", d.Limit),
 		[]string{d.Rule},
 	}
 	if d.CanRetry {

@@ -8,7 +8,7 @@ import (
 
 // plan is the rules of a policy, of one of its overrides, or of a limit made in code, ready to be sent.
 type plan struct {
-	policy    string
+	policy    string // by which states are found: the policy's name, or `limit:` and that of a limit made in code
 	set       *ruleSet
 	rules     []byte // as they are stored at rulesKey
 	blob      []byte // as they are sent
@@ -91,9 +91,12 @@ func ofPolicy(policy string, set *ruleSet, zones []string, instantMS int64) (*pl
 	return p, p.zones(zones)
 }
 
+// limitPrefix comes before the name of a limit made in code, where its states are: no policy is called so.
+const limitPrefix = "limit:"
+
 // ofCaller makes the plan of a limit made in code, which needs no place in Redis.
 func ofCaller(name string, set *ruleSet, zones []string) (*plan, error) {
-	p, err := ofPolicy(name, set, zones, 0)
+	p, err := ofPolicy(limitPrefix+name, set, zones, 0)
 	p.head = callerHead(set)
 	p.blob, p.rulesKey = blobOf(p.rules, 0, p.head), ""
 	return p, err

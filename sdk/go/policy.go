@@ -14,7 +14,6 @@ type policy struct {
 	apps      []string
 	overflow  overflow
 	onFailure onStoreFailure
-	waitUS    int64
 	instantMS int64 // at which this process took the version over, in ms since 2026
 	plan      *plan
 	overrides map[string]*plan
@@ -63,7 +62,7 @@ func (p *policy) check() error {
 // policyOf makes a policy of a document.
 func policyOf(d *document, instantMS int64) (*policy, error) {
 	p := &policy{
-		name: d.name, apps: d.apps, overflow: d.overflow, onFailure: d.onFailure, waitUS: d.waitUS,
+		name: d.name, apps: d.apps, overflow: d.overflow, onFailure: d.onFailure,
 		instantMS: instantMS, overrides: map[string]*plan{},
 	}
 	var err error

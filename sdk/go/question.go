@@ -45,7 +45,6 @@ type redisStore struct {
 	clock    func() clock
 	deadline time.Duration
 	now      func() time.Time
-	pulse    pulse
 
 	mu    sync.Mutex
 	known map[string][]byte // rules by where they are announced
@@ -67,20 +66,18 @@ func (s *redisStore) remember(key string, rules []byte) {
 	s.known[key] = rules
 }
 
-// ask has one deadline for all the calls that a question takes.
+// ask has one deadline for all the calls that a question takes. A connection has one call at a time, so a Redis that lets
+// the deadline pass is silent, and never only busy.
 func (s *redisStore) ask(ctx context.Context, q question) (answer, *failure) {
 	limited, cancel := context.WithTimeout(ctx, s.deadline)
 	defer cancel()
-	s.pulse.begin(s.now())
 	calls := 0
 	a, f := s.askWithin(limited, q, &calls)
 	if f == nil {
-		s.pulse.end(s.now(), true, false)
 		return a, nil
 	}
 	said := errorName(f.cause) != ""
 	late := !said && (limited.Err() != nil || isTimeout(f.cause))
-	s.pulse.end(s.now(), said, late)
 	switch {
 	case !said && gone(ctx, late):
 		cause := ctx.Err()
@@ -90,8 +87,6 @@ func (s *redisStore) ask(ctx context.Context, q question) (answer, *failure) {
 		return a, &failure{classCaller, f.charged, cause}
 	case f.class != classNoAnswer || !late:
 		return a, f
-	case s.pulse.busy(s.now(), s.deadline):
-		return a, &failure{classOverloaded, f.charged, errBusy}
 	case calls > 0:
 		return a, &failure{classContended, f.charged, f.cause}
 	default:
@@ -112,7 +107,6 @@ func gone(ctx context.Context, late bool) bool {
 }
 
 var (
-	errBusy      = errors.New("redis is busy")
 	errContended = errors.New("no decision after 8 calls")
 	errCalendar  = errors.New("later rules have a calendar that this program does not know")
 )
@@ -237,45 +231,4 @@ func (s *redisStore) writer(ctx context.Context, p *plan, begin []byte) (rules, 
 func later(head, own []byte) bool {
 	a, b := readInt(head[generationLen:]), readInt(own[generationLen:])
 	return a > b || a == b && bytes.Compare(head[:generationLen], own[:generationLen]) > 0
-}
-
-// pulse tells a Redis that is busy from one that is silent.
-type pulse struct {
-	mu       sync.Mutex
-	under    int       // questions under way
-	since    time.Time // when something was sent after nothing was under way
-	reply    time.Time // the last reply
-	timeouts int       // on end
-}
-
-// timeoutsMax is how many questions on end may pass their deadline while Redis still counts as busy.
-const timeoutsMax = 3
-
-func (p *pulse) begin(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.under++; p.under == 1 {
-		p.since = now
-	}
-}
-
-func (p *pulse) end(now time.Time, replied, late bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.under--
-	if replied {
-		p.reply, p.timeouts = now, 0
-	} else if late {
-		p.timeouts++
-	}
-}
-
-func (p *pulse) busy(now time.Time, deadline time.Duration) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	heard := p.reply
-	if heard.Before(p.since) {
-		heard = p.since
-	}
-	return now.Sub(heard) < deadline && p.timeouts < timeoutsMax
 }

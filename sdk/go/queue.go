@@ -167,7 +167,7 @@ func (e *engine) hold(ctx context.Context, t turn, due, us int64) error {
 	}
 	if due != noTurn {
 		e.queue.give(t, due, e.nowUS())
-		return newError(ErrPerhapsCharged, err, "store: %v; perhaps charged, not repeated", err)
+		return interrupted(err)
 	}
 	return newError(ErrNotCharged, err, "store: %v; nothing was charged", err)
 }

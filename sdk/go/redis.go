@@ -151,12 +151,11 @@ func (e notSent) Unwrap() error { return e.error }
 type class int
 
 const (
-	classNone       class = iota
-	classNoAnswer         // Redis does not answer
-	classOverloaded       // Redis answers, but not in time
-	classContended        // Redis answers, but came to no decision
-	classThisKey          // Redis cannot decide this key; others are not affected
-	classCaller           // a mistake of the caller's, or a caller that went away
+	classNone      class = iota
+	classNoAnswer        // Redis does not answer
+	classContended       // Redis answers, but came to no decision
+	classThisKey         // Redis cannot decide this key; others are not affected
+	classCaller          // a mistake of the caller's, or a caller that went away
 )
 
 // failure is why a question got no decision.

@@ -88,11 +88,9 @@ type remoteResponse struct {
 	Body    string            `json:"body"`
 }
 
-var errNotUTF8 = errors.New("the key or id is not UTF-8, which JSON cannot carry")
-
 func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error) {
 	if !utf8.ValidString(a.key) || !utf8.ValidString(id) {
-		return Decision{}, storeError(&failure{classCaller, false, errNotUTF8})
+		return Decision{}, newError(ErrKeyText, nil, "key: is not UTF-8")
 	}
 	body := remoteAsk{Policy: a.limiter.name, App: r.app, ID: id}
 	if a.key != "" {
@@ -126,6 +124,9 @@ func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error)
 	}
 	// A POST is not sent again by the transport, unless nothing of it was written.
 	answer, err := r.client.Do(request)
+	if err != nil && ctx.Err() != nil {
+		return Decision{}, storeError(&failure{classCaller, !isDial(err), ctx.Err()})
+	}
 	if err != nil {
 		return Decision{}, storeError(&failure{classNoAnswer, !isDial(err), errors.Unwrap(err)})
 	}

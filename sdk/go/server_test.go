@@ -26,8 +26,8 @@ const serverPolicies = `{"policies":[
  {"name":"import","apps":["partner"],"rules":[{"fixed_window":{"limit":100,"window":"1h"}}]}
 ]}`
 
-// startServer starts a server on a Redis, which publishes its policies there, and gives its address.
-func startServer(t *testing.T, redisAddr, policies string) string {
+// serverProgram gives the path of the server.
+func serverProgram(t *testing.T) string {
 	t.Helper()
 	program := os.Getenv("SLUICEGATE_BIN")
 	if program == "" {
@@ -36,6 +36,13 @@ func startServer(t *testing.T, redisAddr, policies string) string {
 	if _, err := os.Stat(program); err != nil {
 		skipOrFail(t, "no server program at SLUICEGATE_BIN or target/debug/sluicegate")
 	}
+	return program
+}
+
+// startServer starts a server on a Redis, which publishes its policies there, and gives its address.
+func startServer(t *testing.T, redisAddr, policies string) string {
+	t.Helper()
+	program := serverProgram(t)
 	file := filepath.Join(t.TempDir(), "policies.json")
 	if err := os.WriteFile(file, []byte(policies), 0o600); err != nil {
 		t.Fatal(err)
@@ -295,7 +302,7 @@ func TestAServerIsAskedOverHTTP(t *testing.T) {
 		ErrAppMissing:         ask(gate.Policy("import"), "k"),
 		ErrPolicyNotAvailable: ask(partner.Policy("import"), "k"),
 		ErrUnsupportedVerb:    ask(gate.Policy("jobs"), "k"),
-		ErrNotCharged:         ask(bucket, "\xff"),
+		ErrKeyText:            ask(bucket, "\xff"),
 		ErrRules:              func() error { _, err := gate.Limit("mail", PerSecond(1)); return err }(),
 	} {
 		if !errors.Is(err, want) {
@@ -314,5 +321,25 @@ func TestAServerIsAskedOverHTTP(t *testing.T) {
 	gone, _ = Remote("http://" + silent.Addr().String())
 	if err := ask(gone.Policy("bucket"), "k"); !errors.Is(err, ErrPerhapsCharged) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
+	}
+}
+
+func TestStepsAreDecidedAsByAServerAlone(t *testing.T) {
+	server := serverProgram(t)
+	for _, program := range []string{"python3", "cc", "bash"} {
+		if _, err := exec.LookPath(program); err != nil {
+			skipOrFail(t, program+" is not installed")
+		}
+	}
+	redisAddr(t) // skips without redis-server
+	own, err := filepath.Abs("scripts/agree")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "python3", "../agree/agree.py", server, "--steps", "1000", "server", own).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte(": 0 differ ")) {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -361,6 +361,14 @@ func (s *share) debtors(most int) map[string]*plan {
 	return out
 }
 
+// forget drops the account of a key.
+func (s *share) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.accounts, key)
+	delete(s.owing, key)
+}
+
 // sweep makes room: accounts go that owe nothing, hold no permit and have neither a bill nor a calendar.
 func (s *share) sweep(now int64) {
 	s.mu.Lock()

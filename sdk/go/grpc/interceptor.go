@@ -106,7 +106,7 @@ func undecided(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, sluicegate.ErrNotCharged), errors.Is(err, sluicegate.ErrPerhapsCharged), errors.Is(err, sluicegate.ErrServer):
+	case errors.Is(err, sluicegate.ErrNotCharged), errors.Is(err, sluicegate.ErrPerhapsCharged), errors.Is(err, sluicegate.ErrInterrupted), errors.Is(err, sluicegate.ErrServer):
 		return status.Error(codes.Unavailable, "no decision about the rate limit")
 	default:
 		return status.Error(codes.Internal, "no decision about the rate limit")

@@ -136,7 +136,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // fail answers a request without a decision. The cause is for the program, not for the client.
 func fail(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusInternalServerError
-	if errors.Is(err, sluicegate.ErrNotCharged) || errors.Is(err, sluicegate.ErrPerhapsCharged) || errors.Is(err, sluicegate.ErrServer) {
+	if errors.Is(err, sluicegate.ErrNotCharged) || errors.Is(err, sluicegate.ErrPerhapsCharged) || errors.Is(err, sluicegate.ErrInterrupted) || errors.Is(err, sluicegate.ErrServer) {
 		status = http.StatusServiceUnavailable
 	}
 	body, _ := json.Marshal(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status})

@@ -5,7 +5,9 @@ declare(strict_types=1);
 namespace Sluicegate;
 
 use InvalidArgumentException;
+use Psr\Clock\ClockInterface;
 use Psr\Log\LoggerInterface;
+use Psr\SimpleCache\CacheInterface;
 use Sluicegate\Direct\Accounts;
 use Sluicegate\Direct\Breaker;
 use Sluicegate\Direct\Denials;
@@ -15,6 +17,7 @@ use Sluicegate\Direct\Share;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Memory\Memory;
+use Sluicegate\Memory\PolicyCache;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Policy\Policies;
 use Sluicegate\Redis\PhpRedis;
@@ -51,6 +54,8 @@ final class Gate
      * @param int $deadlineMs how long a question to Redis may take, 1 to 10,000 ms
      * @param int $maxHoldMs how long `overflow: queue` holds a request (and this process) at most
      * @param int $accountsMax keys at a time that are decided without Redis; each takes some 2 KB of memory
+     * @param Clock|ClockInterface|null $clock null: the machine's; a clock of PSR-20 will do
+     * @param CacheInterface|null $cache of PSR-16, which keeps policies in place of `$memory`; the rest stays there
      * @throws InvalidRequest if an option is out of its range
      */
     public static function direct(
@@ -62,7 +67,8 @@ final class Gate
         int $maxHoldMs = 1000,
         int $accountsMax = 10_000,
         ?LoggerInterface $logger = null,
-        ?Clock $clock = null,
+        Clock|ClockInterface|null $clock = null,
+        ?CacheInterface $cache = null,
     ): self {
         if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
             throw InvalidRequest::appName($app);
@@ -75,12 +81,13 @@ final class Gate
         }
         $hasShare = $memory !== null || Apcu::isAvailable() || PHP_SAPI === 'cli';
         $memory ??= Apcu::isAvailable() ? new Apcu('sg:' . $redis->endpoint() . ':') : new ProcessMemory();
-        $clock ??= new SystemClock();
+        $clock = PsrClock::of($clock ?? new SystemClock());
         $store = new Store($redis, $memory, 1000 * $deadlineMs);
+        $ofPolicies = $cache === null ? $memory : new PolicyCache($cache, $memory, $redis->endpoint());
         $known = new Known($memory);
         $accounts = new Accounts($memory, $accountsMax);
         return new self(new DirectDecider(
-            new Policies($store, $memory, $clock, $logger),
+            new Policies($store, $ofPolicies, $clock, $logger),
             $store,
             $memory,
             new Breaker($memory),

@@ -21,6 +21,7 @@ use Sluicegate\Bridge\Laravel\ThrottleRequests;
 use Sluicegate\Gate;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 
 /**
@@ -93,6 +94,8 @@ final class LaravelTest extends TestCase
         } catch (HttpResponseException $e) {
             self::assertSame('slow down', $e->getResponse()->getContent());
         }
+        $this->limiter->for('free', static fn (): Limit => Limit::none());
+        self::assertNull($this->through($gate, 'free')->headers->get('X-RateLimit-Limit'));
         $this->limiter->for('none', static fn (): Limit => Limit::perMinute(0));
         $this->expectException(ThrottleRequestsException::class);
         $this->through($gate, 'none');
@@ -127,6 +130,32 @@ final class LaravelTest extends TestCase
             self::assertSame(429, $e->getResponse()->getStatusCode());
             self::assertSame('60', $e->getResponse()->headers->get('Retry-After'));
         }
+    }
+
+    public function testTheProviderKeepsPoliciesInACacheStore(): void
+    {
+        $redis = RedisServer::shared();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['sliding_log' => ['limit' => 2, 'window' => '1h']],
+        ]]);
+        $app = new Container();
+        $config = ['host' => '127.0.0.1', 'port' => $redis->port, 'cache' => 'file'];
+        $app->instance('config', new Config(['sluicegate' => $config]));
+        $cache = new class {
+            /** @var array<string, Repository> */
+            public array $stores = [];
+
+            public function store(string $name): Repository
+            {
+                return $this->stores[$name] ??= new Repository(new ArrayStore());
+            }
+        };
+        $app->instance('cache', $cache);
+        // @phpstan-ignore-next-line: a container is all that the provider needs of an application
+        (new SluicegateServiceProvider($app))->register();
+        self::assertSame(1, $app->make(Gate::class)->policy('orders')->check('a')->remaining);
+        $stored = (new \ReflectionProperty(ArrayStore::class, 'storage'))->getValue($cache->store('file')->getStore());
+        self::assertCount(3, $stored);
     }
 
     public function testTheProviderRegistersAGateAndTheMiddlewares(): void

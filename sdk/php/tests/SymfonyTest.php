@@ -8,10 +8,14 @@ use PHPUnit\Framework\TestCase;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Symfony\Component\HttpFoundation\RateLimiter\AbstractRequestRateLimiter;
+use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\RateLimiter\CompoundLimiter;
 use Symfony\Component\RateLimiter\Exception\MaxWaitDurationExceededException;
 use Symfony\Component\RateLimiter\Exception\RateLimitExceededException;
 use Symfony\Component\RateLimiter\Exception\ReserveNotSupportedException;
+use Symfony\Component\RateLimiter\RateLimiterFactory;
+use Symfony\Component\RateLimiter\Storage\InMemoryStorage;
 
 /**
  * Run on Symfony 5.4.
@@ -64,5 +68,57 @@ final class SymfonyTest extends TestCase
         }
         $this->expectException(\InvalidArgumentException::class);
         $log->reserve(2);
+    }
+
+    public function testALimiterOfRequestsLimitsLogins(): void
+    {
+        $factory = $this->factory('{"sliding_log":{"limit":1,"window":"1m"}}');
+        $limiter = new class ($factory) extends AbstractRequestRateLimiter {
+            public function __construct(private readonly SluicegateLimiterFactory $loginLimiter)
+            {
+            }
+
+            protected function getLimiters(Request $request): array
+            {
+                return [$this->loginLimiter->create($request->getClientIp())];
+            }
+        };
+        $request = static fn (string $ip): Request => Request::create('/', server: ['REMOTE_ADDR' => $ip]);
+        self::assertTrue($limiter->consume($request('192.0.2.1'))->isAccepted());
+        self::assertFalse($limiter->consume($request('192.0.2.1'))->isAccepted());
+        self::assertTrue($limiter->consume($request('192.0.2.2'))->isAccepted());
+        $limiter->reset($request('192.0.2.1'));
+        self::assertTrue($limiter->consume($request('192.0.2.1'))->isAccepted());
+    }
+
+    /** The table "Coming from Symfony RateLimiter": both say the same of the same requests. */
+    public function testLimitersOfSymfonyHaveTheirLike(): void
+    {
+        $pairs = [
+            [
+                ['policy' => 'fixed_window', 'limit' => 3, 'interval' => '1 hour'],
+                '{"fixed_window":{"limit":3,"window":"1h","align":"first"}}',
+            ],
+            [
+                ['policy' => 'sliding_window', 'limit' => 3, 'interval' => '1 hour'],
+                '{"sliding_counter":{"limit":3,"window":"1h"}}',
+            ],
+            [
+                ['policy' => 'token_bucket', 'limit' => 3, 'rate' => ['interval' => '15 minutes', 'amount' => 2]],
+                '{"token_bucket":{"rate":"2/15m","burst":3,"refill":"interval"}}',
+            ],
+        ];
+        foreach ($pairs as [$config, $rule]) {
+            $theirs = (new RateLimiterFactory(['id' => 'x'] + $config, new InMemoryStorage()))->create('k');
+            $ours = $this->factory($rule)->create('k');
+            foreach ([1, 2, 1, 1] as $tokens) {
+                [$expected, $actual] = [$theirs->consume($tokens), $ours->consume($tokens)];
+                self::assertSame(
+                    [$expected->isAccepted(), $expected->getRemainingTokens(), $expected->getLimit()],
+                    [$actual->isAccepted(), $actual->getRemainingTokens(), $actual->getLimit()],
+                    $rule,
+                );
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use PHPUnit\Framework\TestCase;
 use Sluicegate\Direct\Breaker;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
+use Sluicegate\Limiter;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Memory\Memory;
 use Sluicegate\Memory\ProcessMemory;
@@ -39,17 +40,12 @@ final class TogetherTest extends TestCase
         for ($try = 0; $try < 200 && !$client->hExists('sg:{policies}', '#revision'); $try++) {
             usleep(50_000);
         }
-        $memory = new ProcessMemory();
-        $direct = Gate::direct(PhpRedis::connect('127.0.0.1', $redis->port), memory: $memory);
-        $remote = Gate::remote('http://' . $server->address('http'));
-        for ($left = 50; $left > 0; $left -= 2) {
-            $own = $direct->policy('all')->check('k');
-            self::assertSame([$left - 1, 'day', Mode::Store], [$own->remaining, $own->rule, $own->mode]);
-            $other = $remote->policy('all')->check('k');
-            self::assertSame([$left - 2, 'day'], [$other->remaining, $other->rule]);
+        $direct = $this->gate($redis->port, new ProcessMemory());
+        $remote = Gate::remote('http://' . $server->address('http'), timeoutMs: 2000);
+        // A server on a busy machine may miss its deadline: then this says nothing, and another key is tried.
+        for ($try = 1; !$this->areOneInTurn($direct->policy('all'), $remote->policy('all'), "k$try"); $try++) {
+            self::assertLessThan(10, $try, 'the server decides without Redis');
         }
-        self::assertFalse($direct->policy('all')->check('k')->allowed);
-        self::assertFalse($remote->policy('all')->check('k')->allowed);
         $direct->policy('jobs')->acquire('k', 2, 'mine');
         $remote->policy('jobs')->acquire('k', 3, 'other');
         self::assertSame(3, $direct->policy('jobs')->release('k', 'other')->granted);
@@ -89,6 +85,24 @@ final class TogetherTest extends TestCase
         self::assertCount(5_000, $values);
         (new Breaker($memory))->succeeded(1);
         self::assertTrue((new Breaker($memory))->allows(2));
+    }
+
+    /** Asks both in turn; false if one did not decide in Redis. */
+    private function areOneInTurn(Limiter $direct, Limiter $remote, string $key): bool
+    {
+        for ($left = 50; $left > 0; $left -= 2) {
+            $own = $direct->check($key);
+            $other = $remote->check($key);
+            if ([$own->mode, $other->mode] !== [Mode::Store, Mode::Store]) {
+                return false;
+            }
+            self::assertSame([$left - 1, 'day', $left - 2, 'day'], [
+                $own->remaining, $own->rule, $other->remaining, $other->rule,
+            ]);
+        }
+        self::assertFalse($direct->check($key)->allowed);
+        self::assertFalse($remote->check($key)->allowed);
+        return true;
     }
 
     /** A deadline that a busy machine keeps, too. */

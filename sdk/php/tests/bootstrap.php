@@ -26,3 +26,4 @@ foreach ($libraries as $library) {
 if (interface_exists(Psr\Http\Message\ServerRequestInterface::class)) {
     require __DIR__ . '/stubs/psr15.php';
 }
+require __DIR__ . '/stubs/psr20.php';

@@ -4,9 +4,11 @@ declare(strict_types=1);
 
 namespace Sluicegate\Testing;
 
+use Psr\Clock\ClockInterface;
 use Sluicegate\Clock;
 use Sluicegate\Gate;
 use Sluicegate\Policy\Document;
+use Sluicegate\PsrClock;
 
 /**
  * A gate for tests: the same decisions, in this process, without Redis.
@@ -16,10 +18,10 @@ final class InMemoryGate
     /**
      * A gate with policies.
      *
-     * @param Clock $clock usually a ManualClock
+     * @param Clock|ClockInterface $clock usually a ManualClock; a clock of PSR-20 will do
      * @param array<string, mixed>|string ...$policies documents, as JSON or as what it decodes to
      */
-    public static function with(Clock $clock, array|string ...$policies): Gate
+    public static function with(Clock|ClockInterface $clock, array|string ...$policies): Gate
     {
         $documents = [];
         foreach ($policies as $policy) {
@@ -27,6 +29,6 @@ final class InMemoryGate
             $document = Document::parse(is_string($policy) ? $policy : json_encode($policy, $flags));
             $documents[$document->name] = $document;
         }
-        return new Gate(new InMemoryDecider($documents, $clock));
+        return new Gate(new InMemoryDecider($documents, PsrClock::of($clock)));
     }
 }

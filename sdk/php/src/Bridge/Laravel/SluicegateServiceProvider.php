@@ -12,7 +12,8 @@ use Sluicegate\Redis\PhpRedis;
  * Registers a `Gate`, and the middlewares `throttle` and `sluicegate`.
  *
  * `config/sluicegate.php`: `server` (the URL of a server, with `token`), or else `host`, `port` and `auth` of Redis;
- * `app`, `nodes`; and `throttle` (false: Laravel's own stays).
+ * `app`, `nodes`; `cache`, the name of a cache store that keeps policies in place of APCu; and `throttle` (false:
+ * Laravel's own stays).
  */
 final class SluicegateServiceProvider extends ServiceProvider
 {
@@ -29,7 +30,13 @@ final class SluicegateServiceProvider extends ServiceProvider
                 $config['auth'] ?? null,
             );
             $logger = $app->bound('log') ? $app->make('log') : null;
-            return Gate::direct($redis, $config['app'] ?? '', nodes: $config['nodes'] ?? null, logger: $logger);
+            return Gate::direct(
+                $redis,
+                $config['app'] ?? '',
+                nodes: $config['nodes'] ?? null,
+                logger: $logger,
+                cache: isset($config['cache']) ? $app->make('cache')->store($config['cache']) : null,
+            );
         });
     }
 

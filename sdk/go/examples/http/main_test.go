@@ -1,0 +1,20 @@
+package main
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
+)
+
+func TestATenantHasABudget(t *testing.T) {
+	gate := sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/m","burst":2}}]}`))
+	handler := routes(gate.Gate)
+	for i, want := range []int{200, 200, 429} {
+		r, w := httptest.NewRequest("GET", "/orders", nil), httptest.NewRecorder()
+		r.Header.Set("X-Tenant", "acme")
+		if handler.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("request %d: %d, expected %d", i, w.Code, want)
+		}
+	}
+}

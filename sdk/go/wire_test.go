@@ -1,0 +1,543 @@
+package sluicegate
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// loadWire reads the entries of a file of spec/wire, of which there are so many or more.
+func loadWire[T any](t *testing.T, file string, most int) []T {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(specDir, "wire", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		Entries []T `json:"entries"`
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if len(all.Entries) < most {
+		t.Fatalf("%s: %d entries, expected %d or more", file, len(all.Entries), most)
+	}
+	return all.Entries
+}
+
+func unhex(t *testing.T, text string) []byte {
+	t.Helper()
+	out, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestKeysAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[struct {
+		Policy, Generation string
+		KeyHex             *string `json:"key_hex"`
+		StateKey           string  `json:"state_key"`
+		RulesKey           string  `json:"rules_key"`
+		PermitID           string  `json:"permit_id"`
+		PermitHex          string  `json:"permit_hex"`
+	}](t, "keys.json", 48) {
+		got, want := "", ""
+		switch {
+		case e.KeyHex != nil:
+			got, want = stateKey(e.Policy, string(unhex(t, *e.KeyHex))), e.StateKey
+		case e.Generation != "":
+			got, want = rulesKey(e.Policy, unhex(t, e.Generation)), e.RulesKey
+		default:
+			got, want = hex.EncodeToString(permitID.bytes(permitOf(e.PermitID))), e.PermitHex
+		}
+		if got != want || want == "" {
+			t.Errorf("%+v: %s", e, got)
+		}
+	}
+}
+
+type wireRules struct {
+	Blob   string
+	LifeMS int64 `json:"life_ms"`
+	Key    string
+	Each   []struct {
+		Name     string
+		Limit    int64
+		WindowUS int64 `json:"window_us"`
+		Calendar *struct{ Unit, Zone string }
+	}
+}
+
+// compare fails unless the plan's rules are these.
+func (w wireRules) compare(t *testing.T, document string, p *plan, zones []string) {
+	t.Helper()
+	if got := base64.RawURLEncoding.EncodeToString(p.rules); got != w.Blob || p.lifeMS != w.LifeMS || len(p.set.rules) != len(w.Each) {
+		t.Errorf("%s: rules %s, life %d, expected %s, %d", document, got, p.lifeMS, w.Blob, w.LifeMS)
+		return
+	}
+	for i, e := range w.Each {
+		rule := p.set.rules[i]
+		if rule.name != e.Name || rule.limit() != e.Limit || p.windowsUS[i] != e.WindowUS || (rule.flags&flagCalendar != 0) != (e.Calendar != nil) {
+			t.Errorf("%s: rule %d is %s, %d, %d us, expected %+v", document, i, rule.name, rule.limit(), p.windowsUS[i], e)
+		}
+		if e.Calendar != nil {
+			if unit := unitNames[int(rule.numbers[3])]; unit != e.Calendar.Unit || zones[0] != e.Calendar.Zone {
+				t.Errorf("%s: rule %d: %s of %s, expected %+v", document, i, unit, zones[0], *e.Calendar)
+			}
+			zones = zones[1:]
+		}
+	}
+}
+
+type wireDocument struct {
+	Text       *string
+	Errors     []string
+	Document   json.RawMessage
+	Generation string
+	SinceUS    int64  `json:"since_us"`
+	BlobHex    string `json:"blob_hex"`
+	Compiled   struct {
+		Format    int
+		Rules     wireRules
+		Overrides []wireRules
+	}
+}
+
+func TestDocumentsAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[wireDocument](t, "documents.json", 528) {
+		if e.Text != nil {
+			_, err := parseDocument(*e.Text)
+			if err == nil {
+				t.Errorf("%s: was read, expected %s", *e.Text, e.Errors[0])
+				continue
+			}
+			first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "rules: "), "; ")
+			got, want := pathOf(first), pathOf(e.Errors[0])
+			if got != want {
+				t.Errorf("%s: first `%s`, expected `%s`", *e.Text, first, e.Errors[0])
+			}
+			continue
+		}
+		text := string(e.Document)
+		d, err := parseDocument(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		p, err := policyOf(d, instantOf(time.UnixMicro(e.SinceUS)))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := hex.EncodeToString(p.plan.blob); got != e.BlobHex || hex.EncodeToString(generationOf(p.plan.rules)) != e.Generation {
+			t.Errorf("%s: blob %s, expected %s", text, got, e.BlobHex)
+		}
+		e.Compiled.Rules.compare(t, text, p.plan, zonesOf(d.rules))
+		if len(e.Compiled.Overrides) != len(d.overrides) {
+			t.Errorf("%s: %d overrides, expected %d", text, len(d.overrides), len(e.Compiled.Overrides))
+		}
+		for _, o := range e.Compiled.Overrides {
+			for _, own := range d.overrides {
+				if own.key == o.Key {
+					o.compare(t, text, p.planFor(o.Key), zonesOf(own.rules))
+				}
+			}
+		}
+	}
+}
+
+// pathOf gives the path of a problem.
+func pathOf(problem string) string {
+	path, _, ok := strings.Cut(problem, ": ")
+	if !ok {
+		return ""
+	}
+	return path
+}
+
+// wirePlan gives the rules of a policy of documents.json.
+func wirePlan(t *testing.T, name string) *plan {
+	t.Helper()
+	for _, e := range loadWire[wireDocument](t, "documents.json", 1) {
+		d, err := parseDocument(string(e.Document))
+		if err == nil && d.name == name {
+			p, err := policyOf(d, instantOf(time.UnixMicro(e.SinceUS)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.plan
+		}
+	}
+	t.Fatalf("no policy `%s`", name)
+	return nil
+}
+
+func TestLimitsAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[struct {
+		Document json.RawMessage
+		BlobHex  string `json:"blob_hex"`
+		HeadHex  string `json:"head_hex"`
+	}](t, "limits.json", 222) {
+		d, err := parseDocument(string(e.Document))
+		if err != nil {
+			t.Errorf("%s: %v", e.Document, err)
+			continue
+		}
+		p, err := ofCaller(d.name, d.set, zonesOf(d.rules))
+		if err != nil || hex.EncodeToString(p.blob) != e.BlobHex || hex.EncodeToString(p.head) != e.HeadHex {
+			t.Errorf("%s: %x, %v", e.Document, p.blob, err)
+		}
+		_, blob, err := parseCallerHead(append(unhex(t, e.HeadHex), 0, 1, 2, 255))
+		if err != nil || hex.EncodeToString(blob) != e.BlobHex {
+			t.Errorf("%s: read back as %x, %v", e.Document, blob, err)
+		}
+	}
+}
+
+func TestRequestsAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[struct {
+		Policy, Verb, Clock, ID string
+		AtUS                    int64 `json:"at_us"`
+		Cost                    int64
+		MaxWait                 *int64 `json:"max_wait_us"`
+		Windows                 [][]int64
+		Before                  json.RawMessage
+		RequestHex              string `json:"request_hex"`
+	}](t, "requests.json", 154) {
+		step := vectorStep{AtUS: e.AtUS, Op: e.Verb, MaxWait: e.MaxWait, ID: e.ID, Windows: e.Windows}
+		if e.Cost > 0 {
+			step.Cost = &e.Cost
+		}
+		plan, r, before := wirePlan(t, e.Policy), step.request(), foreign{}
+		if string(e.Before) == `"lost"` {
+			before.lost = true
+		} else if e.Before[0] == '{' {
+			var said struct {
+				BlobHex string `json:"blob_hex"`
+			}
+			_ = json.Unmarshal(e.Before, &said)
+			before.blob = unhex(t, said.BlobHex)
+		}
+		if own := plan.windows(e.AtUS); fmt.Sprint(own) != fmt.Sprint(r.windows) {
+			t.Errorf("%s: windows %v, expected %v", e.Policy, own, r.windows)
+		}
+		by := map[string]clock{"server": clockServer, "given": clockGiven, "client": clockClient}[e.Clock]
+		if got := hex.EncodeToString(encodeRequest(by, r, before)); got != e.RequestHex {
+			t.Errorf("%+v: %s", e, got)
+		}
+	}
+}
+
+// wireDecision is a decision as the files of spec/wire have it.
+type wireDecision struct {
+	Allowed    bool   `json:"allowed"`
+	Granted    int64  `json:"granted"`
+	Wait       int64  `json:"wait_us"`
+	Limit      int64  `json:"limit"`
+	Remaining  int64  `json:"remaining"`
+	Retry      *int64 `json:"retry_after_us"`
+	ResetAfter int64  `json:"reset_after_us"`
+	Rule       string `json:"rule"`
+	Mode       string `json:"mode,omitempty"`
+	Way        string `json:"way,omitempty"`
+	Error      string `json:"error,omitempty"`
+}
+
+func (d wireDecision) String() string {
+	text, _ := json.Marshal(d)
+	return string(text)
+}
+
+func TestRepliesAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[struct {
+		Policy, Verb string
+		ReplyHex     string `json:"reply_hex"`
+		Means        json.RawMessage
+	}](t, "replies.json", 84) {
+		set := wirePlan(t, e.Policy).set
+		got, err := decodeReply(string(unhex(t, e.ReplyHex)), set, verbs[e.Verb], 0)
+		said := ""
+		switch {
+		case err != nil:
+			said = `"foreign"`
+		case got.kind == replyUnsupported:
+			said = `"unsupported"`
+		case got.kind == replyUnknown:
+			said = fmt.Sprintf(`{"unknown":"%x"}`, got.head)
+		case got.kind == replyMalformed:
+			said = fmt.Sprintf(`{"malformed":%q}`, got.part)
+		default:
+			v, retry := got.verdict, &got.verdict.retry
+			if v.retry == never {
+				retry = nil
+			}
+			rule := set.rules[v.rule]
+			said = wireDecision{Allowed: v.allowed, Granted: v.granted, Wait: v.wait, Limit: rule.limit(), Remaining: v.remaining,
+				Retry: retry, ResetAfter: v.resetAfter, Rule: rule.name}.String()
+		}
+		var want bytes.Buffer
+		_ = json.Compact(&want, e.Means)
+		var decision wireDecision
+		if json.Unmarshal(e.Means, &decision) == nil && decision.Rule != "" {
+			want.Reset()
+			want.WriteString(decision.String())
+		}
+		if said != want.String() {
+			t.Errorf("%s of %s: %s means %s, expected %s", e.Verb, e.Policy, e.ReplyHex, said, want.String())
+		}
+	}
+}
+
+func TestCalendarsAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[struct {
+		Unit, Zone string
+		Now        int64 `json:"now_us"`
+		Start      int64 `json:"start_us"`
+		End        int64 `json:"end_us"`
+	}](t, "calendars.json", 440) {
+		zone, err := loadZone(e.Zone)
+		if err != nil {
+			t.Errorf("%s: %v", e.Zone, err)
+			continue
+		}
+		for unit, name := range unitNames {
+			if name != e.Unit {
+				continue
+			}
+			if got := windowAround(unit, zone, e.Now); got != (window{e.Start, e.End}) {
+				t.Errorf("%+v: %v", e, got)
+			}
+		}
+	}
+}
+
+func TestHeadersAreThoseOfTheWire(t *testing.T) {
+	for _, e := range loadWire[struct {
+		Document json.RawMessage
+		Decision wireDecision
+		Policy   *string `json:"ratelimit-policy"`
+		Limit    *string `json:"ratelimit"`
+		Retry    *string `json:"retry-after"`
+		Problem  any
+	}](t, "headers.json", 28) {
+		parsed, err := parseDocument(string(e.Document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := policyOf(parsed, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := verdict{allowed: e.Decision.Allowed, granted: e.Decision.Granted, wait: e.Decision.Wait, retry: never,
+			remaining: e.Decision.Remaining, resetAfter: e.Decision.ResetAfter}
+		if e.Decision.Retry != nil {
+			v.retry = *e.Decision.Retry
+		}
+		d := decisionOf(p, p.plan, verbCheck, answer{verdict: v, set: p.plan.set}, ModeStore)
+		headers := d.Headers()
+		for name, want := range map[string]*string{"RateLimit-Policy": e.Policy, "RateLimit": e.Limit, "Retry-After": e.Retry} {
+			if got, there := headers[name]; there != (want != nil) || there && got != *want {
+				t.Errorf("%s of %v: %s: %s", e.Document, e.Decision, name, got)
+			}
+		}
+		var problem any
+		if !d.Allowed {
+			_, body := d.Problem()
+			_ = json.Unmarshal(body, &problem)
+		}
+		if fmt.Sprint(problem) != fmt.Sprint(e.Problem) {
+			t.Errorf("%s of %v: %v, expected %v", e.Document, e.Decision, problem, e.Problem)
+		}
+	}
+}
+
+// line is a connection to Redis that can be away: then a call fails, and is not sent.
+type line struct {
+	away  atomic.Bool
+	asked atomic.Int64
+}
+
+var errAway = errors.New("redis is away")
+
+func (*line) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			l.asked.Add(1)
+		}
+		if l.away.Load() {
+			cmd.SetErr(errAway)
+			return errAway
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+type failureStep struct {
+	vectorStep
+	Key    string       `json:"key"`
+	Redis  string       `json:"redis"`
+	Asked  int64        `json:"asked"`
+	Expect wireDecision `json:"expect"`
+}
+
+func TestLivesWithoutRedisAreThoseOfTheWire(t *testing.T) {
+	for place, e := range loadWire[struct {
+		Nodes  int64
+		Policy json.RawMessage
+		Steps  []failureStep
+	}](t, "failure.json", 27) {
+		t.Run(fmt.Sprint(place), func(t *testing.T) {
+			addr, ctx := redisAddr(t), context.Background()
+			publish(t, addr, 1, string(e.Policy))
+			client, line := dial(t, addr), &line{}
+			if err := client.HSet(ctx, policiesKey, "#clock", "client").Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.ScriptLoad(ctx, script).Err(); err != nil {
+				t.Fatal(err)
+			}
+			client.AddHook(line)
+			clock := &manual{now: time.UnixMicro(e.Steps[0].AtUS)}
+			gate, err := Direct(client, App("shop"), WithClock(clock), Nodes(e.Nodes), Deadline(5*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Between steps room is made; debts are paid with requests only.
+			engine := gate.decider.(engineDecider).e
+			engine.stop()
+			engine.done.Wait()
+			swept := int64(0)
+			for number, step := range e.Steps {
+				clock.set(step.AtUS)
+				if step.AtUS-swept >= sweepEvery.Microseconds() {
+					engine.share.sweep(step.AtUS)
+					swept = step.AtUS
+				}
+				line.away.Store(step.Redis == "away")
+				line.asked.Store(0)
+				got := wireAnswer(step.ask(ctx, gate.Policy("p")))
+				if asked := line.asked.Load(); got.String() != step.Expect.String() || asked != step.Asked {
+					text, _ := json.Marshal(step)
+					t.Fatalf("step %d: %s: %v, asked %d", number, text, got, asked)
+				}
+			}
+		})
+	}
+}
+
+func (c *manual) set(us int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = time.UnixMicro(us)
+}
+
+// ask asks for what a step says.
+func (s failureStep) ask(ctx context.Context, l *Limiter) (Decision, error) {
+	r := s.request()
+	return l.ask(ctx, r.verb, s.Key, r.cost, r.maxWait, s.ID)
+}
+
+// wireAnswer says a decision as the files of spec/wire do.
+func wireAnswer(d Decision, err error) wireDecision {
+	if err != nil {
+		var said *Error
+		errors.As(err, &said)
+		return wireDecision{Error: said.Name}
+	}
+	out := wireDecision{Allowed: d.Allowed, Granted: d.Granted, Wait: d.Wait.Microseconds(), Limit: d.Limit,
+		Remaining: d.Remaining, ResetAfter: d.ResetAfter.Microseconds(), Rule: d.Rule, Mode: string(d.Mode),
+		Way: map[OverflowKind]string{OverflowShadow: "shadowed", OverflowDivert: "diverted"}[d.Overflow.Kind]}
+	out.Allowed = d.Allowed && d.Overflow.Kind != OverflowShadow
+	if retry := d.RetryAfter.Microseconds(); out.Allowed || d.CanRetry {
+		out.Retry = &retry
+	}
+	return out
+}
+
+func TestVersionsInTurnAreThoseOfTheWire(t *testing.T) {
+	for place, e := range loadWire[struct {
+		Documents []json.RawMessage
+		SinceUS   []int64 `json:"since_us"`
+		StateHex  *string `json:"state_hex"`
+		Steps     []struct {
+			vectorStep
+			By        int             `json:"by"`
+			Expect    json.RawMessage `json:"expect"`
+			StoredHex *string         `json:"stored_hex"`
+		}
+	}](t, "versions.json", 30) {
+		t.Run(fmt.Sprint(place), func(t *testing.T) {
+			client, ctx, key := dial(t, redisAddr(t)), context.Background(), stateKey("p", "k")
+			var stores []*redisStore
+			var plans []*plan
+			for i, text := range e.Documents {
+				d, err := parseDocument(string(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := policyOf(d, instantOf(time.UnixMicro(e.SinceUS[i])))
+				if err != nil {
+					t.Fatal(err)
+				}
+				plans = append(plans, p.planFor("k"))
+				stores = append(stores, newRedisStore(redisConn{client}, 5*time.Second, time.Now, func() clock { return clockGiven }))
+			}
+			if e.StateHex != nil {
+				if err := client.Set(ctx, key, unhex(t, *e.StateHex), 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for number, step := range e.Steps {
+				plan, r := plans[step.By], step.request()
+				r.windows = plan.windows(r.now)
+				a, f := stores[step.By].ask(ctx, question{plan: plan, key: key, request: r})
+				said := ""
+				switch {
+				case f != nil && f.class == classThisKey:
+					said = `"this_key"`
+				case f != nil:
+					t.Fatalf("step %d: %v", number, f)
+				default:
+					d := decisionOf(&policy{name: "p", plan: plan}, plan, r.verb, a, "")
+					said = wireAnswer(d, nil).String()
+				}
+				want := string(step.Expect)
+				var decision wireDecision
+				if json.Unmarshal(step.Expect, &decision) == nil {
+					want = decision.String()
+				}
+				if said != want {
+					t.Fatalf("step %d: %s, expected %s", number, said, want)
+				}
+				stored, err := client.Get(ctx, key).Bytes()
+				if step.StoredHex == nil {
+					if !errors.Is(err, redis.Nil) {
+						t.Fatalf("step %d: %x is stored, expected nothing", number, stored)
+					}
+				} else if hex.EncodeToString(stored) != *step.StoredHex {
+					t.Fatalf("step %d: %x is stored, expected %s", number, stored, *step.StoredHex)
+				}
+			}
+		})
+	}
+}

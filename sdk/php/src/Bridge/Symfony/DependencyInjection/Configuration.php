@@ -1,0 +1,76 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Bridge\Symfony\DependencyInjection;
+
+use Symfony\Component\Config\Definition\Builder\TreeBuilder;
+use Symfony\Component\Config\Definition\ConfigurationInterface;
+
+/**
+ * The configuration `sluicegate`.
+ */
+final class Configuration implements ConfigurationInterface
+{
+    public function getConfigTreeBuilder(): TreeBuilder
+    {
+        $tree = new TreeBuilder('sluicegate');
+        $tree->getRootNode()
+            ->validate()
+                ->ifTrue(static fn (array $c): bool => count(array_filter([
+                    $c['redis'] ?? null, $c['runner'] ?? null, $c['server'] ?? null,
+                ])) !== 1)
+                ->thenInvalid('expected one of "redis", "runner" and "server"')
+            ->end()
+            ->validate()
+                ->ifTrue(static fn (array $c): bool => isset($c['server'])
+                    && array_filter($c['limiters'], static fn (array $l): bool => isset($l['rules'])) !== [])
+                ->thenInvalid('limiters with "rules" need "redis" or "runner"; a server decides by its policies')
+            ->end()
+            ->children()
+                ->scalarNode('redis')
+                    ->info('The URL of Redis: redis://[user:password@]host[:port], rediss://… or unix:/path.')
+                ->end()
+                ->scalarNode('runner')->info('The service id of a Sluicegate\Redis\Runner, such as Predis.')->end()
+                ->scalarNode('server')->info('The URL of a Sluicegate server that decides instead.')->end()
+                ->scalarNode('token')->info('The token of the app at the server.')->defaultNull()->end()
+                ->integerNode('timeout_ms')->info('How long an answer of the server is awaited.')->defaultNull()->end()
+                ->scalarNode('app')->info('The app, by which policies know this program.')->defaultValue('')->end()
+                ->integerNode('nodes')
+                    ->info('Among how many hosts limits are shared without Redis; null: as servers publish it.')
+                    ->defaultNull()
+                ->end()
+                ->integerNode('deadline_ms')->defaultValue(50)->end()
+                ->integerNode('max_hold_ms')->defaultValue(1000)->end()
+                ->integerNode('accounts_max')->defaultValue(10_000)->end()
+                ->scalarNode('cache')
+                    ->info('The service id of a cache of PSR-16 for policies, in place of APCu.')
+                    ->defaultNull()
+                ->end()
+                ->scalarNode('clock')->info('The service id of a clock of PSR-20, for tests.')->defaultNull()->end()
+                ->arrayNode('limiters')
+                    ->info('The services limiter.NAME: each the name of a policy, or rules that are made here.')
+                    ->normalizeKeys(false)
+                    ->useAttributeAsKey('name')
+                    ->arrayPrototype()
+                        ->beforeNormalization()
+                            ->ifString()->then(static fn (string $policy): array => ['policy' => $policy])
+                        ->end()
+                        ->validate()
+                            ->ifTrue(static fn (array $l): bool => isset($l['policy']) === isset($l['rules']))
+                            ->thenInvalid('expected one of "policy" and "rules"')
+                        ->end()
+                        ->children()
+                            ->scalarNode('policy')->cannotBeEmpty()->end()
+                            ->variableNode('rules')->info('A list of rules, as in a policy document.')->end()
+                            ->enumNode('on_store_failure')->values(['local', 'allow', 'deny'])
+                                ->info('What is decided while Redis does not answer; for "rules".')
+                                ->defaultValue('local')
+                            ->end()
+                        ->end()
+                    ->end()
+                ->end()
+            ->end();
+        return $tree;
+    }
+}

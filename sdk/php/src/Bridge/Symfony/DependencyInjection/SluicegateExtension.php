@@ -1,0 +1,92 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Bridge\Symfony\DependencyInjection;
+
+use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
+use Sluicegate\Bridge\Symfony\SluicegateRateLimiterFactory;
+use Sluicegate\Gate;
+use Sluicegate\Limit;
+use Sluicegate\Limiter;
+use Sluicegate\OnStoreFailure;
+use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Redis\Runner;
+use Symfony\Component\DependencyInjection\ContainerBuilder;
+use Symfony\Component\DependencyInjection\ContainerInterface;
+use Symfony\Component\DependencyInjection\Definition;
+use Symfony\Component\DependencyInjection\Extension\Extension;
+use Symfony\Component\DependencyInjection\Reference;
+use Symfony\Component\RateLimiter\RateLimiterFactoryInterface;
+
+/**
+ * Registers `Sluicegate\Gate` and, for each limiter, these services.
+ *
+ * `limiter.NAME` makes limiters of Symfony, by `SluicegateLimiterFactory $nameLimiter` or, from Symfony 7.3 on,
+ * `RateLimiterFactoryInterface $nameLimiter`; `sluicegate.limiter.NAME` is the `Sluicegate\Limiter $nameLimiter`.
+ */
+final class SluicegateExtension extends Extension
+{
+    /** @param array<mixed> $configs */
+    public function load(array $configs, ContainerBuilder $container): void
+    {
+        $config = $this->processConfiguration(new Configuration(), $configs);
+        $container->setDefinition(Gate::class, self::gate($config, $container));
+        // Symfony 7.3 has an interface for factories.
+        $hasInterface = interface_exists(RateLimiterFactoryInterface::class);
+        $factory = $hasInterface ? SluicegateRateLimiterFactory::class : SluicegateLimiterFactory::class;
+        foreach ($config['limiters'] as $name => $limiter) {
+            $name = (string) $name;
+            $container->setDefinition("sluicegate.limiter.$name", self::limiter($name, $limiter));
+            $container->register("limiter.$name", $factory)->addArgument(new Reference("sluicegate.limiter.$name"));
+            $container->registerAliasForArgument("sluicegate.limiter.$name", Limiter::class, "$name.limiter");
+            $container->registerAliasForArgument("limiter.$name", SluicegateLimiterFactory::class, "$name.limiter");
+            if ($hasInterface) {
+                $interface = RateLimiterFactoryInterface::class;
+                $container->registerAliasForArgument("limiter.$name", $interface, "$name.limiter");
+            }
+        }
+    }
+
+    /** @param array<string, mixed> $config */
+    private static function gate(array $config, ContainerBuilder $container): Definition
+    {
+        $gate = new Definition(Gate::class);
+        if (isset($config['server'])) {
+            return $gate->setFactory([Gate::class, 'remote'])->setArguments([
+                $config['server'], $config['token'], $config['app'], $config['timeout_ms'],
+            ]);
+        }
+        if (isset($config['redis'])) {
+            $container->register('sluicegate.redis', Runner::class)
+                ->setFactory([PhpRedis::class, 'ofUrl'])
+                ->addArgument($config['redis']);
+        }
+        $service = static fn (?string $id): ?Reference => $id === null ? null : new Reference($id);
+        return $gate->setFactory([Gate::class, 'direct'])->setArguments([
+            '$redis' => new Reference($config['runner'] ?? 'sluicegate.redis'),
+            '$app' => $config['app'],
+            '$nodes' => $config['nodes'],
+            '$deadlineMs' => $config['deadline_ms'],
+            '$maxHoldMs' => $config['max_hold_ms'],
+            '$accountsMax' => $config['accounts_max'],
+            '$logger' => new Reference('logger', ContainerInterface::NULL_ON_INVALID_REFERENCE),
+            '$clock' => $service($config['clock']),
+            '$cache' => $service($config['cache']),
+        ]);
+    }
+
+    /** @param array<string, mixed> $config */
+    private static function limiter(string $name, array $config): Definition
+    {
+        $limiter = new Definition(Limiter::class);
+        if (isset($config['policy'])) {
+            return $limiter->setFactory([new Reference(Gate::class), 'policy'])->addArgument($config['policy']);
+        }
+        $limit = (new Definition(Limit::class))
+            ->setFactory([Limit::class, 'rules'])
+            ->addArgument($config['rules'])
+            ->addMethodCall('onStoreFailure', [OnStoreFailure::from($config['on_store_failure'])], true);
+        return $limiter->setFactory([new Reference(Gate::class), 'limit'])->setArguments([$name, $limit]);
+    }
+}

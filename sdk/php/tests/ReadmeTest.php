@@ -1,0 +1,95 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Symfony\DependencyInjection\Configuration;
+use Sluicegate\Limit;
+use Symfony\Component\Config\Definition\Processor;
+use Symfony\Component\Yaml\Yaml;
+
+/**
+ * What the README shows is code, and the same in both languages.
+ */
+final class ReadmeTest extends TestCase
+{
+    private const DIR = __DIR__ . '/..';
+
+    /** @return iterable<string, array{string}> */
+    public static function readmes(): iterable
+    {
+        yield 'English' => ['README.md'];
+        yield 'Chinese' => ['README.zh.md'];
+    }
+
+    /** @dataProvider readmes */
+    public function testPhpAndYamlCanBeRead(string $file): void
+    {
+        foreach (self::blocks($file) as [$language, $code]) {
+            if ($language === 'php') {
+                $code = str_starts_with($code, 'public function') ? "class C {\n$code}" : $code;
+                self::assertNotEmpty(token_get_all("<?php\n$code", TOKEN_PARSE));
+            } elseif ($language === 'yaml') {
+                $config = Yaml::parse($code);
+                self::assertIsArray($config);
+                if (isset($config['sluicegate'])) {
+                    (new Processor())->processConfiguration(new Configuration(), $config);
+                }
+            }
+        }
+    }
+
+    /** @dataProvider readmes */
+    public function testTheRulesOfTheTablesAreRules(string $file): void
+    {
+        preg_match_all('/`((?:token_bucket|fixed_window|sliding_\w+): \{[^`]*\})`/', self::text($file), $found);
+        self::assertCount(3, $found[1]);
+        foreach ($found[1] as $rule) {
+            self::assertCount(1, Limit::rules([Yaml::parse($rule)])->rules->rules);
+        }
+    }
+
+    public function testBothLanguagesHaveTheSameCode(): void
+    {
+        $code = static fn (array $block): string =>
+            $block[0] . "\n" . preg_replace('~[ \t]*(//|#) .*$~m', '', $block[1]);
+        self::assertSame(array_map($code, self::blocks('README.md')), array_map($code, self::blocks('README.zh.md')));
+        $rows = static fn (string $file): int => (int) preg_match_all('/^\|/m', self::text($file));
+        self::assertSame($rows('README.md'), $rows('README.zh.md'));
+        $sections = static fn (string $file): int => (int) preg_match_all('/^## /m', self::text($file));
+        self::assertSame($sections('README.md'), $sections('README.zh.md'));
+    }
+
+    /** @dataProvider readmes */
+    public function testLinksLead(string $file): void
+    {
+        $text = self::text($file);
+        preg_match_all('/^#+ (.*)$/m', $text, $headings);
+        $anchors = array_map(static fn (string $heading): string => str_replace(
+            ' ',
+            '-',
+            (string) preg_replace('/[^\p{L}\p{N} _-]/u', '', mb_strtolower($heading)),
+        ), $headings[1]);
+        preg_match_all('/\]\(([^)]+)\)/', $text, $links);
+        self::assertGreaterThan(15, count($links[1]));
+        foreach ($links[1] as $link) {
+            $link[0] === '#'
+                ? self::assertContains(substr($link, 1), $anchors)
+                : self::assertFileExists(self::DIR . "/$link");
+        }
+    }
+
+    private static function text(string $file): string
+    {
+        return (string) file_get_contents(self::DIR . "/$file");
+    }
+
+    /** @return list<array{string, string}> the language and the code of each block */
+    private static function blocks(string $file): array
+    {
+        preg_match_all('/^```(\w+)\n(.*?)^```$/ms', self::text($file), $found, PREG_SET_ORDER);
+        return array_map(static fn (array $block): array => [$block[1], $block[2]], $found);
+    }
+}

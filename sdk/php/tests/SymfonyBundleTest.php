@@ -1,0 +1,237 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use InvalidArgumentException;
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Symfony\SluicegateBundle;
+use Sluicegate\Memory\Apcu;
+use Sluicegate\Mode;
+use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\RedisServer;
+use Sluicegate\Tests\Support\Server;
+use Sluicegate\Tests\Support\Symfony7Consumer;
+use Sluicegate\Tests\Support\SymfonyConsumer;
+use Symfony\Component\Cache\Adapter\ArrayAdapter;
+use Symfony\Component\Cache\Psr16Cache;
+use Symfony\Component\Config\Definition\Exception\InvalidConfigurationException;
+use Symfony\Component\DependencyInjection\ContainerBuilder;
+use Symfony\Component\DependencyInjection\ContainerInterface;
+use Symfony\Component\DependencyInjection\Dumper\PhpDumper;
+use Symfony\Component\DependencyInjection\Reference;
+use Symfony\Component\RateLimiter\LimiterInterface;
+use Symfony\Component\RateLimiter\RateLimiterFactoryInterface;
+use Symfony\Component\Yaml\Yaml;
+
+/**
+ * Builds containers with the bundle, on Symfony 5.4.
+ */
+final class SymfonyBundleTest extends TestCase
+{
+    protected function setUp(): void
+    {
+        !Apcu::isAvailable() ?: apcu_clear_cache();
+    }
+
+    public function testLimitersOfTheConfigurationDecideInRedis(): void
+    {
+        $redis = RedisServer::shared();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'apps' => ['shop'], 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 2, 'window' => '1h']],
+        ]]);
+        putenv("SG_TEST_REDIS=redis://127.0.0.1:$redis->port");
+        $_ENV['SG_TEST_REDIS'] = (string) getenv('SG_TEST_REDIS');
+        $container = self::container(<<<'YAML'
+            redis: '%env(SG_TEST_REDIS)%'
+            app: shop
+            deadline_ms: 500
+            limiters:
+                api: orders
+                sign-up:
+                    rules: [ { name: first, fixed_window: { limit: 3, window: 1h, align: first } } ]
+                    on_store_failure: deny
+            YAML);
+        $user = $container->get(SymfonyConsumer::class);
+        self::assertSame([true, 1, 2], self::summary($user->byId->create('alice')));
+        self::assertSame([true, 0, 2], self::summary($user->apiLimiter->create('alice')));
+        self::assertSame([false, 0, 2], self::summary($user->byId->create('alice')));
+        self::assertSame([true, 1, 2], self::summary($user->byId->create('bob')));
+        $decision = $user->signUpLimiter->check('bob');
+        self::assertSame([2, 'first', Mode::Store], [$decision->remaining, $decision->rule, $decision->mode]);
+        self::assertSame(1, $user->gate->policy('orders')->peek('bob')->remaining);
+    }
+
+    public function testWithoutRedisALimiterDecidesAsItSays(): void
+    {
+        $container = self::container(<<<'YAML'
+            redis: redis://127.0.0.1:1
+            limiters:
+                api: { rules: [ { token_bucket: { rate: 1/s, burst: 2 } } ] }
+                sign-up: { rules: [ { token_bucket: { rate: 1/s, burst: 2 } } ], on_store_failure: deny }
+            YAML);
+        $user = $container->get(SymfonyConsumer::class);
+        self::assertTrue($user->byId->create('a')->consume()->isAccepted());
+        self::assertSame(Mode::Deny, $user->signUpLimiter->check('a')->mode);
+    }
+
+    public function testARunnerOfTheProgramIsUsed(): void
+    {
+        $redis = RedisServer::shared();
+        $container = self::container(<<<'YAML'
+            runner: app.runner
+            limiters:
+                api: { rules: [ { token_bucket: { rate: 1/h, burst: 2 } } ] }
+                sign-up: { rules: [ { token_bucket: { rate: 1/h, burst: 2 } } ] }
+            YAML, static fn (ContainerBuilder $builder) => $builder->register('app.runner', PhpRedis::class)
+                ->setFactory([PhpRedis::class, 'connect'])->setArguments(['127.0.0.1', $redis->port]));
+        self::assertSame([true, 1, 2], self::summary($container->get(SymfonyConsumer::class)->byId->create('a')));
+        self::assertGreaterThan(0, $redis->client()->dbSize());
+    }
+
+    public function testAServerDecidesInstead(): void
+    {
+        Server::require();
+        $server = new Server([['name' => 'orders', 'rules' => [['sliding_log' => ['limit' => 2, 'window' => '1h']]]]]);
+        $container = self::container(<<<YAML
+            server: http://{$server->address('http')}
+            timeout_ms: 2000
+            limiters: { api: orders, sign-up: orders }
+            YAML);
+        $limiter = $container->get(SymfonyConsumer::class)->byId->create('a');
+        self::assertSame([true, 1, 2], self::summary($limiter));
+        self::assertSame([true, 0, 2], self::summary($limiter));
+        self::assertSame([false, 0, 2], self::summary($limiter));
+    }
+
+    public function testACacheAndAClockOfTheProgramAreUsed(): void
+    {
+        $redis = RedisServer::shared();
+        Published::in($redis->client(), 1, ['name' => 'orders', 'rules' => [
+            ['sliding_log' => ['limit' => 2, 'window' => '1h']],
+        ]]);
+        $services = static function (ContainerBuilder $builder): void {
+            $builder->register('app.pool', ArrayAdapter::class);
+            $builder->register('app.cache', Psr16Cache::class)->addArgument(new Reference('app.pool'))
+                ->setPublic(true);
+            $builder->register('app.clock', ManualClock::class);
+        };
+        $container = self::container(<<<YAML
+            redis: redis://127.0.0.1:$redis->port
+            cache: app.cache
+            clock: app.clock
+            limiters: { api: orders, sign-up: orders }
+            YAML, $services);
+        self::assertSame([true, 1, 2], self::summary($container->get(SymfonyConsumer::class)->byId->create('a')));
+        $values = (new \ReflectionProperty(Psr16Cache::class, 'pool'))->getValue($container->get('app.cache'));
+        self::assertCount(3, $values->getValues());
+    }
+
+    /** @return iterable<string, array{string, string}> */
+    public static function mistakes(): iterable
+    {
+        yield 'no Redis' => ['limiters: { api: orders }', 'expected one of "redis", "runner" and "server"'];
+        yield 'two' => ['{ redis: "redis://a", server: "http://b" }', 'expected one of "redis", "runner" and "server"'];
+        yield 'rules at a server' => [
+            '{ server: "http://b", limiters: { api: { rules: [ { token_bucket: { rate: 1/s } } ] } } }',
+            'limiters with "rules" need "redis"',
+        ];
+        yield 'neither' => ['{ redis: "redis://a", limiters: { api: {} } }', 'expected one of "policy" and "rules"'];
+        yield 'both' => [
+            '{ redis: "redis://a", limiters: { api: { policy: a, rules: [] } } }',
+            'expected one of "policy" and "rules"',
+        ];
+        yield 'unknown' => ['{ redis: "redis://a", limits: {} }', 'Unrecognized option "limits"'];
+    }
+
+    /** @dataProvider mistakes */
+    public function testMistakesAreFoundWhenTheContainerIsBuilt(string $yaml, string $message): void
+    {
+        $this->expectException(InvalidConfigurationException::class);
+        $this->expectExceptionMessage($message);
+        self::container($yaml);
+    }
+
+    /**
+     * @runInSeparateProcess
+     * @preserveGlobalState disabled
+     */
+    public function testFactoriesHaveTheInterfaceOfSymfony7(): void
+    {
+        require __DIR__ . '/stubs/symfony7.php';
+        $container = self::container(<<<'YAML'
+            redis: redis://127.0.0.1:1
+            limiters:
+                api: { rules: [ { token_bucket: { rate: 1/s, burst: 2 } } ] }
+                sign-up: orders
+            YAML, static fn (ContainerBuilder $builder) => $builder
+                ->register(Symfony7Consumer::class)->setAutowired(true)->setPublic(true));
+        $factory = $container->get(Symfony7Consumer::class)->apiLimiter;
+        self::assertInstanceOf(RateLimiterFactoryInterface::class, $factory);
+        self::assertTrue($factory->create('a')->consume()->isAccepted());
+    }
+
+    public function testAUrlOfRedisSaysWhereItIs(): void
+    {
+        $endpoints = [
+            'redis://cache' => 'cache:6379/0', 'redis://user:p%40ss@10.0.0.5:7000/0' => '10.0.0.5:7000/0',
+            'rediss://:secret@cache' => 'tls://cache:6379/0', 'redis://[::1]:7000' => '::1:7000/0',
+            'unix:/run/redis.sock' => '/run/redis.sock:0/0', 'unix:///run/redis.sock' => '/run/redis.sock:0/0',
+        ];
+        foreach ($endpoints as $url => $endpoint) {
+            self::assertSame($endpoint, PhpRedis::ofUrl($url)->endpoint());
+        }
+        foreach (['', 'cache:6379', 'http://cache', 'redis://cache/1', 'redis://cache?x=1', 'unix:run'] as $url) {
+            try {
+                PhpRedis::ofUrl($url);
+                self::fail("`$url` is a URL");
+            } catch (InvalidArgumentException) {
+                continue;
+            }
+        }
+    }
+
+    public function testTheUserOfAUrlLogsIn(): void
+    {
+        $redis = RedisServer::shared();
+        $redis->client()->rawCommand('ACL', 'SETUSER', 'shop', 'on', '>p@ss', '~*', '+@all');
+        $run = static fn (string $user): mixed =>
+            PhpRedis::ofUrl("redis://$user@127.0.0.1:$redis->port", 2.0)->run('', ['ACL', 'WHOAMI'], 1_000_000);
+        self::assertSame('shop', $run('shop:p%40ss'));
+        $redis->client()->rawCommand('ACL', 'DELUSER', 'shop');
+    }
+
+    /** The compiled container of a program with the bundle, as Symfony caches it. */
+    private static function container(string $yaml, ?callable $more = null): ContainerInterface
+    {
+        $builder = new ContainerBuilder();
+        $bundle = new SluicegateBundle();
+        $extension = $bundle->getContainerExtension();
+        self::assertNotNull($extension);
+        self::assertSame('sluicegate', $extension->getAlias());
+        $builder->registerExtension($extension);
+        $builder->loadFromExtension('sluicegate', Yaml::parse($yaml));
+        $bundle->build($builder);
+        $builder->register(SymfonyConsumer::class)->setAutowired(true)->setPublic(true)
+            ->setArgument('$byId', new Reference('limiter.api'));
+        if ($more !== null) {
+            $more($builder);
+        }
+        $builder->compile();
+        $class = 'SluicegateContainer' . bin2hex(random_bytes(4));
+        $code = (new PhpDumper($builder))->dump(['class' => $class]);
+        self::assertIsString($code);
+        eval(substr($code, strlen('<?php')));
+        return new $class();
+    }
+
+    /** @return array{bool, int, int} */
+    private static function summary(LimiterInterface $limiter): array
+    {
+        $taken = $limiter->consume();
+        return [$taken->isAccepted(), $taken->getRemainingTokens(), $taken->getLimit()];
+    }
+}
