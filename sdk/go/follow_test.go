@@ -102,7 +102,7 @@ func publish(t *testing.T, addr string, revision int64, documents ...string) {
 // eventually waits for something for two seconds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 400 {
+	for range 4000 { // 20 s: nothing takes so long on a quiet machine
 		if ok() {
 			return
 		}
