@@ -22,6 +22,7 @@ import java.util.function.Supplier;
 public final class Limiter {
     private final String policy;
     private final Transport transport;
+    private final Observer observer;
 
     /**
      * Made by gates.
@@ -30,8 +31,23 @@ public final class Limiter {
      * @param transport who decides
      */
     public Limiter(String policy, Transport transport) {
+        this(policy, transport, null);
+    }
+
+    private Limiter(String policy, Transport transport, Observer observer) {
         this.policy = policy;
         this.transport = transport;
+        this.observer = observer;
+    }
+
+    /**
+     * The same limiter, of which somebody is told each decision.
+     *
+     * @param observer who is told; another one is no longer
+     * @return the limiter
+     */
+    public Limiter observedBy(Observer observer) {
+        return new Limiter(policy, transport, observer);
     }
 
     /** {@return the policy's name} */
@@ -41,6 +57,22 @@ public final class Limiter {
 
     private Decision decide(Verb verb, String key, long cost, long maxWaitUs, String id) {
         Call call = new Call(policy, Checks.key(key), verb, Checks.cost(cost), maxWaitUs, id == null ? null : Checks.id(id));
+        if (observer == null) {
+            return ask(call);
+        }
+        long began = System.nanoTime();
+        Decision decision;
+        try {
+            decision = ask(call);
+        } catch (SluicegateException e) {
+            observer.failed(policy, verb.text(), e, System.nanoTime() - began);
+            throw e;
+        }
+        observer.decided(verb.text(), decision, System.nanoTime() - began);
+        return decision;
+    }
+
+    private Decision ask(Call call) {
         try {
             return transport.decide(call);
         } catch (InterruptedException e) {

@@ -61,13 +61,14 @@ class InMemoryGateTest {
 
     @Test
     void several_limits_decide_together() {
-        Limiter both = gate.limit("both", Limit.fixedWindow(5, Duration.ofHours(1)).and(Limit.concurrency(1, Duration.ofMinutes(1))));
+        Limiter both = gate.limit("both", Limit.fixedWindow(5, Duration.ofHours(1)).named("hour")
+            .and(Limit.concurrency(1, Duration.ofMinutes(1)).named("held")));
         try (Permit permit = both.acquire("k").orElseThrow()) {
             assertTrue(permit.decision().allowed());
             assertFalse(both.acquire("k").decision().allowed());
         }
         assertEquals(ErrorCode.RULES, assertThrows(SluicegateException.class,
-            () -> Limit.fixedWindow(5, Duration.ofHours(1)).and(Limit.fixedWindow(1, Duration.ofHours(1)))).code());
+            () -> gate.limit("same", Limit.fixedWindow(5, Duration.ofHours(1)).and(Limit.fixedWindow(1, Duration.ofHours(1))))).code());
         assertEquals(ErrorCode.COST_RANGE, assertThrows(SluicegateException.class, () -> both.peek("k", 0)).code());
     }
 }

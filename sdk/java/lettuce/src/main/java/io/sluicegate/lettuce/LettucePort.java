@@ -1,6 +1,7 @@
 package io.sluicegate.lettuce;
 
 import io.lettuce.core.ClientOptions;
+import io.lettuce.core.LettuceVersion;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisException;
@@ -56,6 +57,7 @@ public final class LettucePort implements RedisPort {
         return ClientOptions.builder()
             .autoReconnect(true)
             .disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS)
+            .replayFilter(command -> true)
             .requestQueueSize(4096)
             .socketOptions(SocketOptions.builder().connectTimeout(CONNECT).build())
             .timeoutOptions(TimeoutOptions.create())
@@ -77,8 +79,13 @@ public final class LettucePort implements RedisPort {
      *
      * @param uri where Redis is, with credentials and the like
      * @return the port, which a gate closes
+     * @throws IllegalStateException if Lettuce is older than 7: it sends calls again, which would charge twice
      */
     public static LettucePort connect(RedisURI uri) {
+        String version = LettuceVersion.getVersion();
+        if (version.matches("[1-6]\\..*")) {
+            throw new IllegalStateException("Lettuce " + version + " sends calls again; 7 or later is needed");
+        }
         LettucePort port = new LettucePort(uri);
         try {
             port.tryAgain();

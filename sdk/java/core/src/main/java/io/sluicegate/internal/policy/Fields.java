@@ -37,7 +37,7 @@ final class Fields {
 
     Object need(String field) {
         if (!has(field)) {
-            throw new PolicyException(path, "missing field `" + field + "`");
+            throw new PolicyException(at(field), "is missing");
         }
         return values.get(field);
     }
@@ -50,7 +50,7 @@ final class Fields {
     void done() {
         for (String name : values.keySet()) {
             if (!asked.contains(name)) {
-                throw new PolicyException(path, "unknown field `" + name + "`");
+                throw new PolicyException(at(name), "unknown field");
             }
         }
     }
@@ -98,6 +98,15 @@ final class Fields {
         return has(field) ? whole(field, least, most) : otherwise;
     }
 
+    /** {@return a permit count that another one bounds} */
+    long within(String field, long most, long otherwise) {
+        long value = whole(field, 0, Values.PERMITS_MAX, otherwise);
+        if (value > most) {
+            throw new PolicyException(at(field), "`" + value + "` is outside 0..=" + most);
+        }
+        return value;
+    }
+
     static long whole(String path, Object value, long least, long most) {
         if (value instanceof Json.Num number && number.isWhole()) {
             long whole = Values.digits(number.text());
@@ -105,6 +114,6 @@ final class Fields {
                 return whole;
             }
         }
-        throw new PolicyException(path, "`" + value + "` is outside " + least + "..=" + most);
+        throw new PolicyException(path, "`" + value + "` is not a whole number from " + least + " to " + most);
     }
 }

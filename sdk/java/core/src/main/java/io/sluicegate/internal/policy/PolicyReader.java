@@ -112,11 +112,13 @@ public final class PolicyReader {
             return null;
         }
         List<String> apps = new ArrayList<>();
+        Set<String> named = new HashSet<>();
         for (Object app : Fields.list(fields.at("apps"), fields.get("apps"), 1, 1000)) {
-            apps.add("*".equals(app) ? "*" : RulesReader.name(fields.at("apps"), app));
-        }
-        if (new HashSet<>(apps).size() < apps.size()) {
-            throw new PolicyException(fields.at("apps"), "an app is named twice");
+            String at = fields.at("apps") + "[" + apps.size() + "]";
+            apps.add("*".equals(app) ? "*" : RulesReader.name(at, app));
+            if (!named.add(apps.get(apps.size() - 1))) {
+                throw new PolicyException(at, "is there twice");
+            }
         }
         return List.copyOf(apps);
     }
@@ -247,9 +249,10 @@ public final class PolicyReader {
         if (match.has("method")) {
             Set<Object> methods = new HashSet<>();
             for (Object method : Fields.list(match.at("method"), match.get("method"), 1, 40)) {
-                String text = Fields.text(match.at("method"), method);
+                String at = match.at("method") + "[" + methods.size() + "]";
+                String text = Fields.text(at, method);
                 if (!Values.isToken(text) || !text.equals(text.toUpperCase(Locale.ROOT)) || !methods.add(text)) {
-                    throw new PolicyException(match.at("method"), "`" + text + "` is not a method, or is there twice");
+                    throw new PolicyException(at, "`" + text + "` is not a method, or is there twice");
                 }
             }
         }
@@ -262,11 +265,12 @@ public final class PolicyReader {
         }
         Set<String> attributes = new HashSet<>();
         for (Object attribute : Fields.list(fields.at("key"), fields.get("key"), 1, 8)) {
-            String text = Fields.text(fields.at("key"), attribute);
+            String at = fields.at("key") + "[" + attributes.size() + "]";
+            String text = Fields.text(at, attribute);
             boolean known = Set.of("remote_ip", "path", "method", "host", "user_agent", "status").contains(text)
                 || text.startsWith("header:") && Values.isToken(text.substring(7));
             if (!known || !attributes.add(text.toLowerCase(Locale.ROOT))) {
-                throw new PolicyException(fields.at("key"), "`" + text + "` is not an attribute, or is there twice");
+                throw new PolicyException(at, "`" + text + "` is not an attribute, or is there twice");
             }
         }
     }

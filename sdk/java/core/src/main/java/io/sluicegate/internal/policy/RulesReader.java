@@ -30,7 +30,7 @@ final class RulesReader {
             String at = path + "[" + place + "]";
             Rule rule = rule(at, new Fields(at, list.get(place)), list.size() > 1);
             if (!names.add(rule.name())) {
-                throw new PolicyException(at, "the name `" + rule.name() + "` is another rule's");
+                throw new PolicyException(at + ".name", "two rules are named `" + rule.name() + "`");
             }
             rules.add(rule);
         }
@@ -55,7 +55,10 @@ final class RulesReader {
             throw new PolicyException(path, "missing algorithm");
         }
         String name = algorithm;
-        if (needsName || fields.has("name")) {
+        if (needsName && !fields.has("name")) {
+            throw new PolicyException(fields.at("name"), "is missing: with several rules, each needs a name");
+        }
+        if (fields.has("name")) {
             name = name(fields.at("name"), fields.need("name"));
         }
         Fields params = new Fields(fields.at(algorithm), fields.need(algorithm));
@@ -118,7 +121,7 @@ final class RulesReader {
     private static Rule tokenBucket(String name, Fields fields) {
         Rate rate = rate(fields);
         long burst = fields.whole("burst", 1, PERMITS_MAX, rate.permits());
-        long initial = fields.whole("initial", 0, burst, burst);
+        long initial = fields.within("initial", burst, burst);
         boolean interval = word(fields, "refill", "smooth", "smooth", "interval").equals("interval");
         return Rules.tokenBucket(name, rate, burst, initial, interval);
     }
@@ -130,7 +133,7 @@ final class RulesReader {
         if (fields.get("delay") instanceof String) {
             delay = word(fields, "delay", "all", "all", "none").equals("none") ? -1 : 0;
         } else {
-            delay = fields.whole("delay", 0, burst, 0);
+            delay = fields.within("delay", burst, 0);
         }
         return Rules.leakyBucket(name, rate, burst, delay);
     }

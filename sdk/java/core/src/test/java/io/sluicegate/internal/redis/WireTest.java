@@ -2,8 +2,10 @@ package io.sluicegate.internal.redis;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.sluicegate.AttributeKey;
 import io.sluicegate.Decision;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Mode;
@@ -119,9 +121,56 @@ class WireTest {
     }
 
     @Test
-    void what_is_no_policy_is_refused() {
-        entries("documents").filter(each -> each.containsKey("text")).forEach(each ->
-            assertThrows(PolicyException.class, () -> PolicyReader.document((String) each.get("text")), (String) each.get("text")));
+    void limits_that_callers_bring_along_are_alike() {
+        entries("limits").forEach(each -> {
+            // The name of a rule without one is its algorithm's, as in a document.
+            RuleSet rules = policy(each.get("document")).rules();
+            Head head = Head.broughtAlong(rules);
+            assertEquals(each.get("head_hex"), HEX.formatHex(head.bytes()));
+            assertEquals(each.get("blob_hex"), HEX.formatHex(head.blob(rules)));
+            byte[] state = java.util.Arrays.copyOf(head.bytes(), head.bytes().length + 9);
+            assertEquals(rules, Head.rulesOfState(state), each.get("head_hex").toString());
+            for (int length = 0; length < head.bytes().length; length++) {
+                assertNull(Head.rulesOfState(java.util.Arrays.copyOf(state, length)));
+            }
+        });
+    }
+
+    @Test
+    void what_is_no_policy_is_refused_with_its_path() {
+        List<String> others = new java.util.ArrayList<>();
+        entries("documents").filter(each -> each.containsKey("text")).forEach(each -> {
+            String text = (String) each.get("text");
+            String message = assertThrows(PolicyException.class, () -> PolicyReader.document(text), text).getMessage();
+            String wanted = path((String) ((List<?>) each.get("errors")).get(0));
+            if (!path(message).equals(wanted)) {
+                others.add(text + " wanted " + wanted + " said " + message);
+            }
+        });
+        assertEquals(List.of(), others);
+    }
+
+    private static String path(String message) {
+        int end = message.indexOf(": ");
+        return end < 0 ? "" : message.substring(0, end);
+    }
+
+    @Test
+    void keys_of_attributes_are_alike() {
+        entries("attribute-keys").forEach(each -> {
+            Map<?, ?> request = (Map<?, ?>) each.get("request");
+            Map<String, String> values = new java.util.HashMap<>();
+            request.forEach((name, value) -> {
+                if (value instanceof Map<?, ?> headers) {
+                    headers.forEach((header, field) -> values.put("header:" + header, (String) field));
+                } else {
+                    values.put((String) name, (String) value);
+                }
+            });
+            List<String> attributes = ((List<?>) each.get("key")).stream().map(String.class::cast).toList();
+            String made = (String) each.get("made");
+            assertEquals(made.isEmpty() ? null : made, AttributeKey.of(attributes, values));
+        });
     }
 
     @Test

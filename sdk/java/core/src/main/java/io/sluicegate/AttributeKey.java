@@ -1,0 +1,35 @@
+package io.sluicegate;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/**
+ * Keys made of attributes of a request, as gateways make them by the {@code key} of a policy. The values come in the
+ * spelling of the page "Keys made of attributes"; {@link ClientAddress} spells addresses so.
+ */
+public final class AttributeKey {
+    private AttributeKey() {}
+
+    /**
+     * Makes a key.
+     *
+     * @param attributes 1 to 8 names, such as {@code remote_ip}, {@code method} or {@code header:x-tenant}, in any case
+     * @param values the value of each attribute, by its name in any case; one that is missing is empty
+     * @return the key, or null for the budget that all share, where the whole key would be empty
+     */
+    public static String of(List<String> attributes, Map<String, String> values) {
+        Map<String, String> known = new HashMap<>();
+        values.forEach((name, value) -> known.put(name.toLowerCase(Locale.ROOT), value));
+        String key;
+        if (attributes.size() == 1) {
+            key = known.getOrDefault(attributes.get(0).toLowerCase(Locale.ROOT), "");
+        } else {
+            key = attributes.stream().map(attribute -> known.getOrDefault(attribute.toLowerCase(Locale.ROOT), ""))
+                .map(value -> value.replace("\\", "\\\\").replace("|", "\\|")).collect(Collectors.joining("|"));
+        }
+        return key.isEmpty() ? null : key;
+    }
+}

@@ -1,0 +1,26 @@
+package io.sluicegate;
+
+/**
+ * Is told what limiters decide, by the thread that asked, after each decision. It must not block, and what it throws goes
+ * to the caller.
+ */
+public interface Observer {
+    /**
+     * There is a decision.
+     *
+     * @param verb what was asked, such as {@code check} or {@code at_most}
+     * @param decision the decision
+     * @param nanos how long it took, with the time that a request was held back
+     */
+    void decided(String verb, Decision decision, long nanos);
+
+    /**
+     * There is no decision.
+     *
+     * @param policy the policy's name
+     * @param verb what was asked
+     * @param failure why not
+     * @param nanos how long it took
+     */
+    void failed(String policy, String verb, SluicegateException failure, long nanos);
+}

@@ -1,0 +1,2 @@
+/** Decisions as metrics of Micrometer. */
+package io.sluicegate.micrometer;

@@ -1,0 +1,48 @@
+package io.sluicegate.spring;
+
+import java.lang.annotation.Documented;
+import java.lang.annotation.ElementType;
+import java.lang.annotation.Repeatable;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
+import java.lang.annotation.Target;
+
+/**
+ * Limits the calls of a method of a bean, from outside of the bean. A call that is refused throws a
+ * {@link io.sluicegate.RateLimitExceededException}, or goes to the fallback. A method that returns a {@code CompletionStage}
+ * does not block its caller. One that returns a {@code Publisher} cannot be limited so, which its first call says.
+ *
+ * <p>Of several on one method each is asked in their order; what one has taken stays taken if a later one refuses.
+ */
+@Documented
+@Repeatable(RateLimit.All.class)
+@Retention(RetentionPolicy.RUNTIME)
+@Target(ElementType.METHOD)
+public @interface RateLimit {
+    /** {@return the name of the policy} */
+    String policy();
+
+    /**
+     * {@return whose budget it is: an expression of Spring (SpEL) over the parameters, such as {@code #user.id}; empty, or
+     * with the value null, it is the one that all share}
+     */
+    String key() default "";
+
+    /** {@return how many permits a call costs: an expression likewise} */
+    String cost() default "1";
+
+    /**
+     * {@return the name of a method of the bean that answers in place of a call that is refused, with the same parameters
+     * and, if it likes, a {@code RateLimitExceededException} behind them; empty: none}
+     */
+    String fallback() default "";
+
+    /** Several on one method. */
+    @Documented
+    @Retention(RetentionPolicy.RUNTIME)
+    @Target(ElementType.METHOD)
+    @interface All {
+        /** {@return them in their order} */
+        RateLimit[] value();
+    }
+}

@@ -1,0 +1,75 @@
+package io.sluicegate.spring;
+
+import io.micrometer.core.instrument.MeterRegistry;
+import io.sluicegate.DirectGate;
+import io.sluicegate.Gate;
+import io.sluicegate.Observer;
+import io.sluicegate.Sluicegate;
+import io.sluicegate.http.HttpGate;
+import io.sluicegate.lettuce.LettucePort;
+import io.sluicegate.micrometer.DecisionMeters;
+import org.springframework.boot.autoconfigure.AutoConfiguration;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnWebApplication;
+import org.springframework.boot.context.properties.EnableConfigurationProperties;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.http.ResponseEntity;
+
+/** A gate by {@code sluicegate.*}, unless the application has a bean of its own, and what {@link RateLimit} needs. */
+@AutoConfiguration(afterName = "org.springframework.boot.actuate.autoconfigure.metrics.CompositeMeterRegistryAutoConfiguration")
+@EnableConfigurationProperties(SluicegateProperties.class)
+public class SluicegateAutoConfiguration {
+    /** Made by Spring. */
+    public SluicegateAutoConfiguration() {
+        // It has no state.
+    }
+
+    @Bean(destroyMethod = "close")
+    @ConditionalOnMissingBean
+    Gate sluicegateGate(SluicegateProperties says) {
+        if (says.mode() == SluicegateProperties.Mode.REMOTE) {
+            HttpGate.Builder remote = HttpGate.remote(says.server().url()).timeout(says.server().timeout());
+            if (says.server().token() != null) {
+                remote.token(says.server().token());
+            }
+            return (says.app() == null ? remote : remote.app(says.app())).build();
+        }
+        DirectGate.Builder direct = Sluicegate.direct(LettucePort.connect(says.redis().url())).deadline(says.deadline());
+        if (says.nodes() != null) {
+            direct.nodes(says.nodes());
+        }
+        return (says.app() == null ? direct : direct.app(says.app())).build();
+    }
+
+    @Bean
+    static RateLimitPostProcessor sluicegatePostProcessor() {
+        return new RateLimitPostProcessor();
+    }
+
+    /** Times what {@link RateLimit} asks. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass({MeterRegistry.class, DecisionMeters.class})
+    static class Meters {
+        @Bean
+        @ConditionalOnBean(MeterRegistry.class)
+        @ConditionalOnMissingBean
+        Observer sluicegateMeters(MeterRegistry registry) {
+            return new DecisionMeters(registry);
+        }
+    }
+
+    /** Answers what is refused. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnWebApplication(type = ConditionalOnWebApplication.Type.SERVLET)
+    @ConditionalOnClass(ResponseEntity.class)
+    static class Web {
+        @Bean
+        @ConditionalOnMissingBean
+        RateLimitAdvice sluicegateAdvice() {
+            return new RateLimitAdvice();
+        }
+    }
+}

@@ -1,0 +1,2 @@
+/** Sluicegate in applications of Spring Boot. */
+package io.sluicegate.spring;

@@ -1,0 +1,2 @@
+/** Gates for tests. */
+package io.sluicegate.test;
