@@ -283,7 +283,7 @@ async fn follow(
     let mut next_look = Box::pin(pause());
     let subscribed = revisions.subscribed();
     loop {
-        // A copy is changed, so that nobody who asks waits for Redis.
+        // A copy is changed, so that a caller of `revision` does not wait for Redis.
         let held = || {
             let follower = follower.lock().unwrap_or_else(PoisonError::into_inner);
             follower.clone()
@@ -294,7 +294,7 @@ async fn follow(
                 let mut held = held();
                 held.look(&engine).await.map(|()| held)
             }
-            // What was told while nobody listened is seen now.
+            // Messages before the subscription were not heard.
             () = subscribed.notified() => {
                 let mut held = held();
                 held.look(&engine).await.map(|()| held)

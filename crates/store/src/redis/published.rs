@@ -17,7 +17,7 @@ pub struct PublishedPolicies {
     pub revision: i64,
     /// The clock that servers decide by.
     pub clock: ScriptClock,
-    /// Number of nodes that share a limit without Redis, where servers are told.
+    /// Number of nodes that share a limit without Redis, where it is configured.
     pub nodes: Option<u32>,
     /// The text of each policy by its name: a JSON object of `version`, `state`, `app`, `document`.
     /// Empty where only the head was read.

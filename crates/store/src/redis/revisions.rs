@@ -55,7 +55,7 @@ impl Revisions {
         Self { latest, subscribed, _listener: Task::start(listener) }
     }
 
-    /// Tells its waiter of each new connection: what was told before that was not heard.
+    /// Notifies of each new connection. Messages before it were not heard.
     pub fn subscribed(&self) -> Arc<Notify> {
         Arc::clone(&self.subscribed)
     }

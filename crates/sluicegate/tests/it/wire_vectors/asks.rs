@@ -115,7 +115,7 @@ fn requests_are_the_bytes_that_the_script_reads() {
     );
 }
 
-/// Each verb, and what is said of it.
+/// Each verb, and its fields in the file.
 fn verbs() -> Vec<(Verb, Value)> {
     let cost = |permits| Cost::new(permits).expect("a cost");
     let permit = PermitId::named("mine");

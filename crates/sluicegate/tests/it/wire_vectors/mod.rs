@@ -1,8 +1,8 @@
 //! `spec/wire`: the bytes and texts that every language must make alike, as data.
 //!
 //! The files are what this code says. `SLUICEGATE_WRITE=1 cargo test --workspace --all-features --test it
-//! wire_vectors` writes them; read the diff, for what differs here differs between a server and the
-//! programs that share its budgets.
+//! wire_vectors` writes them; read the diff: a change here is a
+//! difference between a server and programs of an earlier version.
 #![cfg(all(feature = "redis", feature = "http"))]
 
 mod answers;
