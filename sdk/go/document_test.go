@@ -148,7 +148,7 @@ func TestRatesAndDurations(t *testing.T) {
 	}
 	for _, text := range []string{"0s", "60", "1.5s", "5 s", "5S", "1week", "367d", "s", "01s", "-1s", ""} {
 		if us, ok := parseDuration(text); ok {
-			t.Errorf("%s is no duration, but %d us", text, us)
+			t.Errorf("%s is read as %d us, but it is not a duration", text, us)
 		}
 	}
 }

@@ -39,7 +39,7 @@ var (
 	ErrPolicyNotAvailable = &Error{Name: "policy_not_available"}
 	// ErrAppMissing says the same, where the program says no app.
 	ErrAppMissing = &Error{Name: "app_missing"}
-	// ErrAppName says that the app is no name.
+	// ErrAppName says that the app is not a valid name.
 	ErrAppName = &Error{Name: "app_name"}
 	// ErrKeyEmpty says that the key is empty; Limiter.Shared is for the budget that all share.
 	ErrKeyEmpty = &Error{Name: "key_empty"}

@@ -37,8 +37,8 @@ pub struct Following {
 
 /// What an engine holds of the policies that are published.
 ///
-/// It is one step at a time, so that whoever tests time need not wait; [`Engine::following`] does both
-/// steps when they are due.
+/// Each step is a call, so that tests need not wait; [`Engine::following`] makes both calls when they are
+/// due.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyFollower {
     options: Following,
@@ -272,7 +272,7 @@ impl PublishedPolicy {
     }
 }
 
-/// Looks when it is time, hears what is told, and pays what is owed.
+/// Looks every ten seconds, follows messages, and pays debts.
 async fn follow(
     engine: Arc<Engine<RedisStore>>,
     follower: Arc<Mutex<PolicyFollower>>,

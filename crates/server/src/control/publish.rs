@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluicegate::store::redis::{
     Publication, PublicationPolicy, PublicationSource, PublishOutcome, RevisionDiff,
@@ -15,11 +14,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::sync::SyncState;
-use crate::policies::publish::compile;
+use crate::policies::publish::{LOOK_EVERY, PublishFailure, compile, later_format};
 use crate::store::RedisBackend;
-
-/// How often it is looked at whether Redis still has the policies: it may have lost its data.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// What is known of the policies in Redis.
 #[derive(Debug, Default)]
@@ -29,7 +25,7 @@ pub(super) struct Publisher {
     /// A later revision that was found there, and when. If the catalog is asked after that and has not
     /// got so far, it was taken back.
     later: Option<(i64, Instant)>,
-    is_failing: bool,
+    failure: PublishFailure,
 }
 
 impl Publisher {
@@ -84,19 +80,12 @@ impl Publisher {
                 self.later = Some((revision, Instant::now()));
                 None
             }
-            Ok(PublishOutcome::LaterFormat { format }) => {
-                Some(format!("a later version of Sluicegate wrote them, in format {format}"))
-            }
+            Ok(PublishOutcome::LaterFormat { format }) => Some(later_format(format)),
             // A catalog takes the place of whatever is there.
             Ok(PublishOutcome::OfCatalog) => None,
             Err(error) => Some(error.to_string()),
         };
-        if let Some(problem) = &problem
-            && !self.is_failing
-        {
-            tracing::warn!("cannot publish policies in Redis: {problem}");
-        }
-        self.is_failing = problem.is_some();
+        self.failure.record(problem.as_deref());
     }
 
     /// The later revision in Redis that was taken back, for all that the catalog says: it has not got

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use super::PolicyManager;
 use crate::store::RedisBackend;
 
-/// How often it is looked at whether Redis has the policies: it may have lost its data.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// How often servers look whether Redis still has the policies: it may have lost its data.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// The policies of the files, as they are published.
 #[derive(Debug)]
@@ -72,7 +72,23 @@ pub(crate) async fn run(
 struct FilesPublisher {
     /// What is in force, as far as it could be read once more, and the version that it is of.
     held: Option<(u64, Arc<PublishedFiles>)>,
-    is_failing: bool,
+    failure: PublishFailure,
+}
+
+/// Whether publishing fails, so that it is logged once.
+#[derive(Debug, Default)]
+pub(crate) struct PublishFailure(bool);
+
+impl PublishFailure {
+    /// Logs `problem` unless the attempt before had one too.
+    pub(crate) fn record(&mut self, problem: Option<&str>) {
+        if let Some(problem) = problem
+            && !self.0
+        {
+            tracing::warn!("cannot publish policies in Redis: {problem}");
+        }
+        self.0 = problem.is_some();
+    }
 }
 
 impl FilesPublisher {
@@ -82,12 +98,7 @@ impl FilesPublisher {
             publish(store, &held).await
         };
         let problem = looked.await.err().map(|error| format!("{error:#}"));
-        if let Some(problem) = &problem
-            && !self.is_failing
-        {
-            tracing::warn!("cannot publish policies in Redis: {problem}");
-        }
-        self.is_failing = problem.is_some();
+        self.failure.record(problem.as_deref());
     }
 
     /// The policies in force.
@@ -102,10 +113,12 @@ impl FilesPublisher {
         {
             return Ok(Arc::clone(held));
         }
+        // What is read is of this version, also if there is a later one by then.
+        let version = status.version;
         let (files, revision) = (files.clone(), status.read_at_us / 1_000);
         let read = spawn_blocking(move || PublishedFiles::read(&files, &status.hash, revision));
         let held = Arc::new(read.await.context("reading files")??);
-        self.held = Some((live.status().version, Arc::clone(&held)));
+        self.held = Some((version, Arc::clone(&held)));
         Ok(held)
     }
 }
@@ -127,11 +140,14 @@ async fn publish(store: &RedisBackend, held: &PublishedFiles) -> Result<()> {
         | PublishOutcome::Known
         | PublishOutcome::Later { .. }
         | PublishOutcome::Busy => Ok(()),
-        PublishOutcome::LaterFormat { format } => {
-            Err(anyhow!("a later version of Sluicegate wrote them, in format {format}"))
-        }
+        PublishOutcome::LaterFormat { format } => Err(anyhow!(later_format(format))),
         PublishOutcome::OfCatalog => Err(anyhow!("those of a catalog are there")),
     }
+}
+
+/// Why nothing is published where a later version of the program publishes.
+pub(crate) fn later_format(format: u32) -> String {
+    format!("a later version of Sluicegate wrote them, in format {format}")
 }
 
 impl PublishedFiles {

@@ -53,7 +53,7 @@ async fn live(redis: &RedisServer, life: &Life) {
                 holds
             }
             PolicyStep::Hear { message, holds } => {
-                // What is no number is not heard.
+                // A message that is not a number is ignored.
                 if let Ok(revision) = message.parse() {
                     follower.hear(revision, &engine).await.expect("it answers");
                 }

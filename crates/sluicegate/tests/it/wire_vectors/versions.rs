@@ -133,7 +133,7 @@ async fn of_two_versions_the_later_decides_in_every_language() {
     is_fresh(
         "versions",
         "The key `k` of the policy `p`, asked in turn (`by`) by programs that hold one of `documents` each, taken \
-         over at the instant of `since_us`, by a given time; at first there is `state_hex`, if it is said. What \
+         over at the instant of `since_us`, by a given time; the key begins with `state_hex` where an entry has it. What \
          is answered, or `this_key` (failure.md), and what is stored then: null if nothing is. redis.md, Other \
          rules than those that wrote the state.",
         &entries,

@@ -4,7 +4,6 @@
 
 mod example;
 mod heard;
-mod program;
 mod rights;
 mod vectors;
 mod written;

@@ -84,7 +84,7 @@ public final class DirectGate implements Gate {
         }
 
         /**
-         * How long Redis may take for a decision; 50 ms unless it is said.
+         * How long Redis may take for a decision; 50 ms by default.
          *
          * @param deadline 1 ms to 10 s
          * @return this builder
@@ -99,7 +99,7 @@ public final class DirectGate implements Gate {
         }
 
         /**
-         * The process' own clock; that of the system unless it is said. It should not jump.
+         * The process' own clock; that of the system by default. It should not jump.
          *
          * @param clock the clock
          * @return this builder

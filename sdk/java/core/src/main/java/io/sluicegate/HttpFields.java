@@ -18,7 +18,7 @@ public final class HttpFields {
     /**
      * The header fields of a decision: {@code RateLimit-Policy}, {@code RateLimit}, and {@code Retry-After} on a refusal
      * that can pass later. Where nobody decided by the limit ({@link Mode#ALLOW}, {@link Mode#DENY}, {@link Mode#SHED}),
-     * nothing is said of it.
+     * there are none of the three but {@code Retry-After}.
      *
      * @param decision the decision
      * @return names and values, in order

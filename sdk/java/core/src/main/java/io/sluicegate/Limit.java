@@ -15,7 +15,7 @@ import java.util.Map;
 
 /**
  * A limit that a program makes itself, of one rule or, by {@link #and}, of several. It is never changed: each method gives
- * another limit. Permits are 1 to 2^32 and times 1 µs to 366 days, unless it is said otherwise. Whether all of it is valid
+ * another limit. Permits are 1 to 2^32 and times 1 µs to 366 days, unless a method says otherwise. Whether all of it is valid
  * is found out where a gate takes it, with a {@link SluicegateException} of the code {@link ErrorCode#RULES}.
  */
 public final class Limit {
@@ -219,7 +219,7 @@ public final class Limit {
     }
 
     /**
-     * What a new key has of a token bucket; its burst unless it is said.
+     * What a new key has of a token bucket; its burst by default.
      *
      * @param initial permits, 0 to the burst
      * @return the limit
@@ -238,7 +238,7 @@ public final class Limit {
     }
 
     /**
-     * How many requests of a leaky bucket go on at once before others wait; 0 unless it is said.
+     * How many requests of a leaky bucket go on at once before others wait; 0 by default.
      *
      * @param delay permits, 0 to the burst
      * @return the limit
@@ -296,7 +296,7 @@ public final class Limit {
     }
 
     /**
-     * Names the rule, which decisions report. One that is alone is called {@code limit} unless it is said; of several each
+     * Names the rule, which decisions report. One that is alone is called {@code limit} by default; of several each
      * needs a name.
      *
      * @param name 1 to 128 bytes of {@code [a-z0-9._-]}
@@ -320,7 +320,7 @@ public final class Limit {
     }
 
     /**
-     * What becomes of usage where this limit meets another of its name; {@link Carry#USAGE} unless it is said.
+     * What becomes of usage where this limit meets another of its name; {@link Carry#USAGE} by default.
      *
      * @param carry what becomes of it
      * @return the limit
@@ -330,7 +330,7 @@ public final class Limit {
     }
 
     /**
-     * What holds while Redis does not answer; {@link OnStoreFailure#LOCAL} unless it is said.
+     * What holds while Redis does not answer; {@link OnStoreFailure#LOCAL} by default.
      *
      * @param how what holds
      * @return the limit

@@ -101,7 +101,7 @@ public final class HttpGate implements Gate {
         }
 
         /**
-         * How long an answer may take; 200 ms unless it is said. Where policies queue it must be longer than their
+         * How long an answer may take; 200 ms by default. Where policies queue it must be longer than their
          * {@code max_wait}.
          *
          * @param timeout the time
