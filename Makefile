@@ -17,8 +17,12 @@ release: toolchain ## Build the program with link-time optimisation: target/rele
 	$(CARGO) build --release --bin sluicegate
 
 .PHONY: test
-test: deps ## Run every test and lint (what CI runs)
+test: deps ## Run every test
 	scripts/test
+
+.PHONY: lint
+lint: deps ## Check format, lints, documentation and licences
+	scripts/lint
 
 .PHONY: sdks
 sdks: ## Test all SDKs, and that they and servers agree on one Redis
