@@ -18,10 +18,8 @@ use sluicegate_kernel::{Carry, Micros, Rule, RuleSet};
 
 use super::codec::{number, put};
 use super::cost;
+use super::script::FORMAT;
 use crate::RuleOrigin;
-
-/// Version of the format of rules; part of what a generation is the hash of.
-pub(super) const VERSION: u8 = 2;
 
 /// The name of the only rule of a caller's limit, which is not written down.
 const BROUGHT: &str = "limit";
@@ -95,7 +93,7 @@ impl RulesBlob {
             Carry::Reset => 2,
         };
         let count = u8::try_from(rules.rules().len()).expect("a set has at most 8 rules");
-        let mut bytes = vec![VERSION, carry, count];
+        let mut bytes = vec![FORMAT, carry, count];
         for named in rules.rules() {
             let numbers = named.rule.numbers();
             let count = u8::try_from(numbers.len()).expect("a rule has a handful of numbers");
@@ -313,7 +311,7 @@ pub(super) fn whole(number: f64) -> u64 {
 
 /// The rules of a blob; `None` if these bytes are none.
 fn read_rules(bytes: &[u8]) -> Option<Vec<BlobRule<'_>>> {
-    let &[VERSION, carry, count, ref rest @ ..] = bytes else { return None };
+    let &[FORMAT, carry, count, ref rest @ ..] = bytes else { return None };
     let mut rest = rest;
     let mut rule = |_| {
         let (head, after) = rest.split_at_checked(RULE_BYTES)?;
@@ -358,7 +356,7 @@ fn at_length(from: &mut &[u8]) -> Option<Vec<u8>> {
             (several >> 4 & 7, several & 0xf, false)
         }
     };
-    let mut rules = vec![VERSION, carry, count];
+    let mut rules = vec![FORMAT, carry, count];
     for _ in 0..count {
         let &[code, numbers] = take(from, 2)? else { return None };
         rules.extend([code & 0xf, numbers, code >> 4]);

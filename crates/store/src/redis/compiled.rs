@@ -7,7 +7,8 @@ use serde::Serialize;
 use sluicegate_kernel::algorithm::CalendarUnit;
 use sluicegate_kernel::{Micros, RuleSet};
 
-use super::blob::{RulesBlob, VERSION};
+use super::blob::RulesBlob;
+use super::script::FORMAT;
 use crate::RuleOrigin;
 
 /// What a policy's rules and those of its overrides come to.
@@ -69,7 +70,7 @@ impl CompiledPolicy {
         });
         let mut overrides: Vec<_> = overrides.collect();
         overrides.sort_by(|one, other| one.key.cmp(&other.key));
-        Self { format: VERSION, rules: CompiledRules::new(rules), overrides }
+        Self { format: FORMAT, rules: CompiledRules::new(rules), overrides }
     }
 }
 

@@ -10,5 +10,8 @@ pub const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/script.lua"));
 /// The SHA-1 of [`TEXT`]: 40 lower-case hexadecimal digits.
 pub const SHA1: &str = include_str!(concat!(env!("OUT_DIR"), "/script.sha1"));
 
+/// The format of rules that it reads: the first byte of a blob. Part of what a generation is the hash of.
+pub const FORMAT: u8 = 2;
+
 /// Most keys of one call: together they keep the server for well under a millisecond.
 pub const KEYS_MAX: usize = 64;

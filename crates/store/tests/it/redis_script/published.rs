@@ -1,10 +1,11 @@
 //! The script as a file, for clients in other languages: `spec/redis/decide.lua`, and its SHA-1.
 //!
-//! `cargo xtask script` writes both anew.
+//! `cargo xtask script` writes both anew, and what this version of it is called in `spec/redis/scripts.json`.
 
 use std::fs;
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
 use sluicegate_store::redis::script;
 
 fn spec(name: &str) -> PathBuf {
@@ -24,4 +25,18 @@ fn the_script_in_spec_is_the_one_that_servers_load() {
     }
     let digest = sha1_smol::Sha1::from(fs::read(spec("decide.lua")).unwrap()).digest();
     assert_eq!(digest.to_string(), script::SHA1);
+}
+
+#[test]
+fn each_release_has_its_script_and_what_formats_it_reads_in_the_list() {
+    let path = spec("scripts.json");
+    let mut list: Vec<Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let release = env!("CARGO_PKG_VERSION");
+    let this = json!({ "formats": [script::FORMAT], "release": release, "sha1": script::SHA1 });
+    if std::env::var_os("SLUICEGATE_RECORD").is_some() {
+        list.retain(|entry| entry["release"] != release);
+        list.push(this.clone());
+        fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&list).unwrap())).unwrap();
+    }
+    assert_eq!(list.last(), Some(&this), "spec/redis/scripts.json is old: run `cargo xtask script`");
 }
