@@ -111,6 +111,8 @@ fn without_redis_every_program_answers_alike() {
         "Lives of the keys `a` and `b` under one policy in one process, of which there are `nodes`, by the \
          clock of the process (`#clock` is `client`). `redis` is `answers` or `away`: then a call fails, and \
          is certain not to be executed. `asked` says how many calls it was asked, also those that failed. \
+         `allowed` is what the rules decided; where `way` is `shadowed` the caller passes all the same. \
+         Between steps the process makes room for accounts that owe nothing, and pays nothing. \
          What is answered has `mode` (failure.md) and, unless the policy's overflow has nothing to say, \
          `way`. While the breaker is open, steps come less than 100 ms or more than 300 ms after it opened \
          or was probed.",
