@@ -37,6 +37,11 @@ sdk-go sdk-java sdk-php: sdk-%:
 	sdk/$*/scripts/deps
 	scripts/sdk $*
 
+.PHONY: packages
+packages: ## Make the packages of the SDKs in target/packages, and use each from an empty project
+	scripts/deps --sdk
+	scripts/packages
+
 .PHONY: advisories
 advisories: deps ## Compare the dependencies with the RustSec advisories (needs GitHub)
 	scripts/advisories
@@ -51,6 +56,7 @@ fuzz: toolchain ## Fuzz every parser for a minute each
 
 .PHONY: matrix
 matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey 8
+	scripts/deps --sdk
 	scripts/matrix
 
 .PHONY: nightly
