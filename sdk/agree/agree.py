@@ -60,7 +60,7 @@ class Redis:
     def __init__(self, clock, folder):
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+        command = [os.environ.get("SLUICEGATE_REDIS_SERVER", "redis-server"), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
         self.process = subprocess.Popen(command, env=clock.env(), stdout=subprocess.DEVNULL)
         self.stream = until(lambda: socket.create_connection(("127.0.0.1", self.port))).makefile("rwb")
         # A server whose notes there have aged since the last one believes that Redis has lost data, and puts back

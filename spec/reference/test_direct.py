@@ -27,7 +27,7 @@ port = None
 def setUpModule():
     """Starts a Redis of its own on a free port."""
     global port
-    program = shutil.which("redis-server")
+    program = shutil.which(os.environ.get("SLUICEGATE_REDIS_SERVER", "redis-server"))
     if program is None:
         if os.environ.get("CI") == "true":
             raise RuntimeError("redis-server is not installed")
