@@ -28,10 +28,7 @@ pub fn quota_exceeded<'a>(
     violated: impl IntoIterator<Item = &'a str>,
     decision: &Decision,
 ) -> String {
-    let detail = match decision.retry_after() {
-        Some(span) => format!("retry in {} s", span.ceil_secs().max(1)),
-        None => format!("the cost exceeds the limit of {}", decision.limit),
-    };
+    let detail = refusal_detail(decision);
     let title = "Request cannot be satisfied as assigned quota has been exceeded";
     let mut body = members(QUOTA_EXCEEDED, title, StatusCode::TOO_MANY_REQUESTS, &detail);
     body.push_str(",\"violated-policies\":[");
@@ -43,6 +40,14 @@ pub fn quota_exceeded<'a>(
     }
     body.push_str("]}");
     body
+}
+
+/// What the `detail` of a refused decision says: when to try again, in whole seconds, or that the cost never passes.
+pub fn refusal_detail(decision: &Decision) -> String {
+    match decision.retry_after() {
+        Some(span) => format!("retry in {} s", span.ceil_secs().max(1)),
+        None => format!("the cost exceeds the limit of {}", decision.limit),
+    }
 }
 
 /// The body of any other problem: what `status` means, and in `detail` what happened here.

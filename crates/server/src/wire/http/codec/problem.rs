@@ -1,10 +1,8 @@
 //! What went wrong, as problem+json (RFC 9457).
 
-use std::borrow::Cow;
-
 use axum::http::StatusCode;
 use serde::Serialize;
-use sluicegate::http::problem::QUOTA_EXCEEDED;
+use sluicegate::http::problem::{QUOTA_EXCEEDED, refusal_detail};
 use sluicegate::{Admission, DecideError, Mode, SettleError};
 use sluicegate_text::fields::FieldError;
 use sluicegate_text::terminal;
@@ -68,7 +66,7 @@ pub(crate) struct RefusalProblem<'a> {
     status: u16,
     /// When to retry.
     #[schema(value_type = String)]
-    detail: Cow<'a, str>,
+    detail: String,
     /// Name of the rule that refused, as in the `RateLimit` header.
     #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<String>, required = false)]
@@ -145,10 +143,7 @@ pub(crate) fn refusal(admission: &Admission, id: Option<&str>) -> (StatusCode, V
 /// The body of a refusal whose response has this status.
 pub(crate) fn refusal_as(status: StatusCode, admission: &Admission, id: Option<&str>) -> Vec<u8> {
     let answer = &admission.answer;
-    let detail = match answer.decision.retry_after() {
-        Some(span) => Cow::Owned(format!("retry in {} s", span.ceil_secs().max(1))),
-        None => Cow::Borrowed("this request can never pass"),
-    };
+    let detail = refusal_detail(&answer.decision);
     let nobody = matches!(answer.mode, Mode::Deny | Mode::Shed);
     let (kind, title) = if nobody {
         let title = "Request cannot be satisfied due to temporary server capacity constraints";
