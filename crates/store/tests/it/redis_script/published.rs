@@ -38,5 +38,9 @@ fn each_release_has_its_script_and_what_formats_it_reads_in_the_list() {
         list.push(this.clone());
         fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&list).unwrap())).unwrap();
     }
-    assert_eq!(list.last(), Some(&this), "spec/redis/scripts.json is old: run `cargo xtask script`");
+    assert_eq!(
+        list.last(),
+        Some(&this),
+        "spec/redis/scripts.json is old: run `cargo xtask script`"
+    );
 }
