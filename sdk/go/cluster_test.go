@@ -23,7 +23,7 @@ func startCluster(t *testing.T) []string {
 		if number > 55_000 {
 			continue // the bus is at 10,000 more
 		}
-		cmd := exec.Command("redis-server", "--port", port, "--save", "", "--bind", host, "--cluster-enabled", "yes",
+		cmd := exec.Command(redisServer(), "--port", port, "--save", "", "--bind", host, "--cluster-enabled", "yes",
 			"--cluster-config-file", "nodes.conf", "--dir", t.TempDir())
 		if err := cmd.Start(); err != nil {
 			skipOrFail(t, err.Error())
@@ -64,7 +64,7 @@ func TestAClusterDecides(t *testing.T) {
 		return client.HSet(ctx, policiesKey, "#format", "1", "#revision", "1", "a", `{"version":1,"state":"active","app":"shop","document":`+
 			withRule(`{"fixed_window":{"limit":3,"window":"1h"}}`)+`}`).Err() == nil
 	})
-	gate, err := Direct(client, App("shop"), Deadline(time.Second))
+	gate, err := Direct(client, App("shop"), Deadline(patient))
 	if err != nil {
 		t.Fatal(err)
 	}

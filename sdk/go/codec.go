@@ -19,26 +19,50 @@ func appendInt(out []byte, n int64, size int) []byte {
 }
 
 // readInt reads an integer that appendInt wrote.
-func readInt(in []byte) (n int64) {
+func readInt[T string | []byte](in T) (n int64) {
 	for i := len(in) - 1; i >= 0; i-- {
 		n = n<<8 | int64(in[i])
 	}
 	return n
 }
 
-// hashed gives the 22 characters of the hash of texts, each after its length.
-func hashed(texts ...string) string {
-	in := make([]byte, 0, 256)
+// hashLen is the length of a hash as text.
+const hashLen = 22
+
+// appendHash appends the hash of texts, each after its length, as 22 characters.
+func appendHash(out []byte, texts ...string) []byte {
+	var place [256]byte // on the stack: most policies and keys fit
+	in := place[:0]
 	for _, text := range texts {
 		in = binary.LittleEndian.AppendUint64(in, uint64(len(text)))
 		in = append(in, text...)
 	}
 	sum := sha256.Sum256(in)
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
+	return base64.RawURLEncoding.AppendEncode(out, sum[:16])
 }
 
-// stateKey is where Redis keeps the state of a key under a policy; an empty key is the budget that all share.
-func stateKey(policy, key string) string { return "sg:{" + hashed(policy, key) + "}" }
+// hashed gives the hash of texts.
+func hashed(texts ...string) string {
+	var out [hashLen]byte
+	return string(appendHash(out[:0], texts...))
+}
+
+// place is the name of a state in Redis, which needs no memory of its own as long as nobody is asked.
+type place [len("sg:{") + hashLen + len("}")]byte
+
+// placeOf gives where the state of a key under a policy is; an empty key is the budget that all share.
+func placeOf(policy, key string) (out place) {
+	text := append(out[:0], "sg:{"...)
+	text = appendHash(text, policy, key)
+	_ = append(text, '}')
+	return out
+}
+
+// stateKey is the same as a text.
+func stateKey(policy, key string) string {
+	at := placeOf(policy, key)
+	return string(at[:])
+}
 
 // rulesKey is where Redis keeps the rules of a generation of a policy.
 func rulesKey(policy string, generation []byte) string {
@@ -154,8 +178,7 @@ const (
 )
 
 // decodeReply reads a reply of the script to a request under these rules, of which so many owed a debt (0: none).
-func decodeReply(text string, set *ruleSet, v verb, debts int) (reply, error) {
-	in := []byte(text)
+func decodeReply(in string, set *ruleSet, v verb, debts int) (reply, error) {
 	if len(in) == 0 {
 		return reply{}, errReply
 	}
@@ -166,11 +189,11 @@ func decodeReply(text string, set *ruleSet, v verb, debts int) (reply, error) {
 			return reply{}, errReply
 		}
 	case replyUnknown:
-		if out.head = in[1:]; len(out.head) == 0 {
+		if out.head = []byte(in[1:]); len(out.head) == 0 {
 			return reply{}, errReply
 		}
 	case replyMalformed:
-		out.part = string(in[1:])
+		out.part = in[1:]
 	case replyRefused, replyAllowed:
 		if len(in) != decisionLen+4*debts || int(in[1]) >= len(set.rules) {
 			return reply{}, errReply

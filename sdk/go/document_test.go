@@ -209,3 +209,18 @@ func FuzzReply(f *testing.F) {
 		_, _ = parseRules([]byte(text))
 	})
 }
+
+func FuzzRate(f *testing.F) {
+	for _, text := range []string{"100/s", "64KiB/200ms", "4294967296/366d", "31622400s", "1/0s", "00/s"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if permits, us, ok := parseRate(text); ok && (permits < 1 || permits > permitsMax || us < 1 || us > periodMaxUS) {
+			t.Errorf("%q is read as %d in %d us", text, permits, us)
+		}
+		if us, ok := parseDuration(text); ok && (us < 1 || us > periodMaxUS) {
+			t.Errorf("%q is read as %d us", text, us)
+		}
+		_ = parseQuotas(text)
+	})
+}

@@ -160,14 +160,15 @@ func (e *engine) answer(ctx context.Context, p *policy, a ask) (answer, Mode, er
 	if !pl.set.supports(a.verb) {
 		return answer{}, "", unsupported(a.verb, p.name)
 	}
-	q := question{plan: pl, key: stateKey(pl.policy, a.key), request: request{
-		verb: a.verb, cost: a.cost, maxWait: a.maxWait, permit: a.permit, now: now, windows: pl.windows(now),
-	}}
+	at := placeOf(pl.policy, a.key)
 	if a.verb == verbCheck {
-		if got, ok := e.remembered.find(q.key, pl, a.cost, now); ok {
+		if got, ok := e.remembered.find(at, pl, a.cost, now); ok {
 			return got, ModeRemembered, nil
 		}
 	}
+	q := question{plan: pl, key: string(at[:]), request: request{
+		verb: a.verb, cost: a.cost, maxWait: a.maxWait, permit: a.permit, now: now, windows: pl.windows(now),
+	}}
 	if a.verb == verbRelease || a.verb == verbRenew {
 		if got, ok := e.share.onPermit(q); ok {
 			return got, ModeLocal, nil

@@ -9,7 +9,10 @@ import (
 // error but a [Decision]. Compare an Error with the variables of this package by errors.Is.
 type Error struct {
 	// Name identifies the error, in all SDKs alike: `unknown_policy`, for example.
-	Name  string
+	Name string
+	// Status is that of a server's problem: 409 of an id that was settled already, for example. 0 of other errors.
+	Status int
+
 	text  string
 	cause error
 }

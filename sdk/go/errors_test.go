@@ -33,3 +33,29 @@ func TestErrorsHaveTheNamesOfTheSpecification(t *testing.T) {
 		t.Errorf("%s is not in the specification", name)
 	}
 }
+
+// said is an error of Redis.
+type said string
+
+func (e said) Error() string { return string(e) }
+func (said) RedisError()     {}
+
+func TestErrorsOfRedisHaveTheirClasses(t *testing.T) {
+	const wrapped = "ERR Error running script (call to f_0a): @user_script:8: "
+	for _, c := range []struct {
+		text    string
+		class   class
+		charged bool
+	}{
+		{"WRONGTYPE Operation against a key", classThisKey, false}, {"OOM command not allowed", classThisKey, false},
+		{"@user_script: 8: -OOM command not allowed", classThisKey, false}, {wrapped + "@user_script: 8: -OOM command not allowed", classThisKey, false},
+		{wrapped + "@user_script: 8: -READONLY You can't write", classNoAnswer, false}, {"READONLY You can't write", classNoAnswer, false},
+		{"NOAUTH Authentication required.", classNoAnswer, false}, {"NOPERM this user has no permissions", classNoAnswer, false},
+		{"LOADING Redis is loading", classNoAnswer, false}, {"CLUSTERDOWN The cluster is down", classNoAnswer, false},
+		{wrapped + "WRONGTYPE Operation against a key", classNoAnswer, true}, {"ERR something", classNoAnswer, true}, {"SOMETHING else", classNoAnswer, true},
+	} {
+		if f := classOf(said(c.text)); f.class != c.class || f.charged != c.charged {
+			t.Errorf("%s: class %d, perhaps charged %v", c.text, f.class, f.charged)
+		}
+	}
+}

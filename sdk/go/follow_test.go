@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -99,7 +100,17 @@ func publish(t *testing.T, addr string, revision int64, documents ...string) {
 	}
 }
 
-// eventually waits for something for two seconds.
+// together calls f in n goroutines at a time, and waits for all.
+func together(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Add(1)
+		go func() { defer all.Done(); f(i) }()
+	}
+	all.Wait()
+}
+
+// eventually waits for something.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 4000 { // 20 s: nothing takes so long on a quiet machine

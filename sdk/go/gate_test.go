@@ -10,7 +10,7 @@ import (
 
 func direct(t *testing.T, addr string, opts ...Option) *Gate {
 	t.Helper()
-	gate, err := Direct(dial(t, addr), append([]Option{App("shop"), Deadline(500 * time.Millisecond)}, opts...)...)
+	gate, err := Direct(dial(t, addr), append([]Option{App("shop"), Deadline(patient)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,28 +247,29 @@ func TestTheBreaker(t *testing.T) {
 
 func TestRefusalsAreRemembered(t *testing.T) {
 	m, p := &remembered{}, planOf(t, 1, `{"token_bucket":{"rate":"10/s","burst":20}}`)
+	k := placeOf("a", "k")
 	refused := answer{verdict: verdict{retry: 100_000, resetAfter: 2_000_000}, set: p.set}
-	m.keep("k", p, 1, 1_000_000, refused)
-	a, ok := m.find("k", p, 1, 1_040_000)
+	m.keep(string(k[:]), p, 1, 1_000_000, refused)
+	a, ok := m.find(k, p, 1, 1_040_000)
 	if !ok || a.retry != 60_000 || a.resetAfter != 1_960_000 {
 		t.Fatalf("%+v", a)
 	}
-	if _, ok := m.find("k", p, 2, 1_040_000); ok {
+	if _, ok := m.find(k, p, 2, 1_040_000); ok {
 		t.Fatal("another cost")
 	}
-	if _, ok := m.find("k", p, 1, 1_100_000); ok {
+	if _, ok := m.find(k, p, 1, 1_100_000); ok {
 		t.Fatal("the retry has come")
 	}
 	refused.retry = never
-	m.keep("k", p, 1, 1_000_000, refused)
+	m.keep(string(k[:]), p, 1, 1_000_000, refused)
 	for now, want := range map[int64]bool{1_999_999: true, 999_999: false} {
-		if _, ok := m.find("k", p, 1, now); ok != want {
+		if _, ok := m.find(k, p, 1, now); ok != want {
 			t.Fatal(now)
 		}
 	}
-	_, first := m.find("k", p, 1, 2_000_000)
-	_, second := m.find("k", p, 1, 2_049_999)
-	_, third := m.find("k", p, 1, 2_050_000)
+	_, first := m.find(k, p, 1, 2_000_000)
+	_, second := m.find(k, p, 1, 2_049_999)
+	_, third := m.find(k, p, 1, 2_050_000)
 	if first || !second || third {
 		t.Fatal("one asks again, others get the old refusal for 50 ms")
 	}

@@ -51,7 +51,7 @@ type algorithm interface {
 	// check gives whether a cost passes within maxWait (noWait: the verb has none), and the wait; or else the time
 	// until a retry. The state may be nil.
 	check(s state, at moment, cost, maxWait int64) (ok bool, wait, retry int64)
-	// charge gives the state after a cost that passes. The state may be nil.
+	// charge gives the state after a cost that passes, and may change the given one. The state may be nil.
 	charge(s state, at moment, cost int64, id permitID) state
 	// firstSeen gives the state of a key whose first request is refused; nil if nothing is to be remembered.
 	firstSeen(at moment) state
@@ -115,11 +115,14 @@ func (s *ruleSet) supports(v verb) bool {
 }
 
 // moments gives the instant of a request for each rule, with its calendar window.
-func (s *ruleSet) moments(r request) []moment {
-	at, next := make([]moment, len(s.rules)), 0
-	for i, rule := range s.rules {
-		at[i].now = r.now
-		if rule.flags&flagCalendar == 0 {
+func (s *ruleSet) moments(r request) []moment { return s.appendMoments(nil, r) }
+
+// appendMoments is moments in memory of the caller's.
+func (s *ruleSet) appendMoments(at []moment, r request) []moment {
+	next := 0
+	for i := range s.rules {
+		at = append(at, moment{now: r.now})
+		if s.rules[i].flags&flagCalendar == 0 {
 			continue
 		}
 		w := r.windows[next]
@@ -154,7 +157,8 @@ func (l life) clone() life {
 // decide answers a request that the rules support, and changes the states of l as the verb says: where a change leaves
 // every budget full, nothing is remembered any more, unless a full budget is not the same as a new key.
 func (l *life) decide(set *ruleSet, r request) verdict {
-	at := set.moments(r)
+	var moments [rulesMax]moment
+	at := set.appendMoments(moments[:0], r)
 	work := l.clone()
 	work.turnTo(set, at)
 	touched := l.set != set
@@ -233,8 +237,8 @@ func (l *life) answer(r request, at []moment) (v verdict, changed bool, fullAfte
 		if r.verb == verbReserve {
 			maxWait = r.maxWait
 		}
-		for i, rule := range set.rules {
-			ok, pause, after := rule.check(l.states[i], at[i], granted, maxWait)
+		for i := range set.rules {
+			ok, pause, after := set.rules[i].check(l.states[i], at[i], granted, maxWait)
 			if !ok {
 				if refusedBy < 0 || retry != never && (after == never || after > retry) {
 					refusedBy, retry = i, after
@@ -253,7 +257,8 @@ func (l *life) answer(r request, at []moment) (v verdict, changed bool, fullAfte
 		decider = slowest
 	}
 	found := false
-	for i, rule := range set.rules {
+	for i := range set.rules {
+		rule := &set.rules[i]
 		if takes && refusedBy < 0 {
 			l.states[i], changed = rule.charge(l.states[i], at[i], granted, r.permit), true
 		} else if takes && l.states[i] == nil {

@@ -12,7 +12,7 @@ type level struct{ used, at int64 }
 func (l *level) clone() state { c := *l; return &c }
 
 // drain gives the level at now. Time that went back carries nothing.
-func (f flow) drain(l level, now int64) level {
+func (f *flow) drain(l level, now int64) level {
 	ticks := max(now-l.at, 0) / f.tickUS
 	carried := mulSat(ticks, f.perTick)
 	if carried >= l.used {
@@ -22,7 +22,7 @@ func (f flow) drain(l level, now int64) level {
 }
 
 // fill gives a drained level with more units in use.
-func (f flow) fill(l level, now, units int64) level {
+func (f *flow) fill(l level, now, units int64) level {
 	if f.tickUS == 1 || f.stepped || l.used >= f.perTick {
 		return level{l.used + units, l.at}
 	}
@@ -33,7 +33,7 @@ func (f flow) fill(l level, now, units int64) level {
 }
 
 // timeToDrain gives the µs until so many units of a drained level have flowed out, rounded up.
-func (f flow) timeToDrain(units, at, now int64) int64 {
+func (f *flow) timeToDrain(units, at, now int64) int64 {
 	if units <= 0 {
 		return 0
 	}
@@ -43,7 +43,7 @@ func (f flow) timeToDrain(units, at, now int64) int64 {
 }
 
 // converted gives a level of an old flow in units of this one, rounded up.
-func (f flow) converted(l level, now int64, old flow) level {
+func (f *flow) converted(l level, now int64, old *flow) level {
 	units, left := mulDiv(l.used, f.perPermit, old.perPermit)
 	same := f.tickUS == old.tickUS && f.perTick == old.perTick && f.perPermit == old.perPermit && f.stepped == old.stepped
 	at := now
@@ -54,12 +54,12 @@ func (f flow) converted(l level, now int64, old flow) level {
 }
 
 // left gives the permits that are left of a full bucket.
-func (f flow) left(used int64) int64 { return max(f.depth-used, 0) / f.perPermit }
+func (f *flow) left(used int64) int64 { return max(f.depth-used, 0) / f.perPermit }
 
-func (f flow) limit() int64 { return f.most }
+func (f *flow) limit() int64 { return f.most }
 
 // levelOf gives the level of a state at now; of none, what is in use of a new key.
-func (f flow) levelOf(s state, now, fresh int64) level {
+func (f *flow) levelOf(s state, now, fresh int64) level {
 	if s == nil {
 		return level{fresh, now}
 	}
@@ -70,18 +70,22 @@ func (f flow) levelOf(s state, now, fresh int64) level {
 	return f.drain(l, now)
 }
 
-func (f flow) charged(l level, now, cost int64) state {
+func (f *flow) charged(s state, l level, now, cost int64) state {
 	l = f.fill(l, now, mulSat(cost, f.perPermit))
-	return &l
+	if s == nil {
+		return &level{l.used, l.at}
+	}
+	*s.(*level) = l
+	return s
 }
 
-func (f flow) given(s state, l level, cost int64) int64 {
+func (f *flow) given(s state, l level, cost int64) int64 {
 	back := min(mulSat(cost, f.perPermit), l.used)
 	*s.(*level) = level{l.used - back, l.at}
 	return ceilDiv(back, f.perPermit)
 }
 
-func (f flow) rewind(s state, at moment) bool {
+func (f *flow) rewind(s state, at moment) bool {
 	l := s.(*level)
 	if l.at <= at.now {
 		return false
@@ -90,11 +94,11 @@ func (f flow) rewind(s state, at moment) bool {
 	return true
 }
 
-func (f flow) withUsed(at moment, used int64) state {
+func (f *flow) withUsed(at moment, used int64) state {
 	return &level{min(mulSat(used, f.perPermit), unitsMax), at.now}
 }
 
-func (f flow) rescale(state, moment, algorithm, func(int64) int64) state { return nil }
+func (f *flow) rescale(state, moment, algorithm, func(int64) int64) state { return nil }
 
 // validFlow says whether numbers are of a flow: see the rules in Redis.
 func validFlow(f flow) bool {
@@ -108,9 +112,9 @@ type tokenBucket struct {
 	spent int64 // units in use of a new key
 }
 
-func (b tokenBucket) at(s state, at moment) level { return b.levelOf(s, at.now, b.spent) }
+func (b *tokenBucket) at(s state, at moment) level { return b.levelOf(s, at.now, b.spent) }
 
-func (b tokenBucket) check(s state, at moment, cost, maxWait int64) (bool, int64, int64) {
+func (b *tokenBucket) check(s state, at moment, cost, maxWait int64) (bool, int64, int64) {
 	if cost > b.most {
 		return false, 0, never
 	}
@@ -127,32 +131,32 @@ func (b tokenBucket) check(s state, at moment, cost, maxWait int64) (bool, int64
 	return retry <= 0, wait, retry
 }
 
-func (b tokenBucket) charge(s state, at moment, cost int64, _ permitID) state {
-	return b.charged(b.at(s, at), at.now, cost)
+func (b *tokenBucket) charge(s state, at moment, cost int64, _ permitID) state {
+	return b.charged(s, b.at(s, at), at.now, cost)
 }
 
-func (b tokenBucket) firstSeen(at moment) state {
+func (b *tokenBucket) firstSeen(at moment) state {
 	if b.spent == 0 {
 		return nil
 	}
 	return &level{b.spent, at.now}
 }
 
-func (b tokenBucket) available(s state, at moment) int64 { return b.left(b.at(s, at).used) }
+func (b *tokenBucket) available(s state, at moment) int64 { return b.left(b.at(s, at).used) }
 
-func (b tokenBucket) status(s state, at moment) (int64, int64) {
+func (b *tokenBucket) status(s state, at moment) (int64, int64) {
 	l := b.at(s, at)
 	return b.left(l.used), b.timeToDrain(l.used, l.at, at.now)
 }
 
-func (b tokenBucket) refund(s state, at moment, cost int64) int64 {
+func (b *tokenBucket) refund(s state, at moment, cost int64) int64 {
 	return b.given(s, b.at(s, at), cost)
 }
 
-func (b tokenBucket) used(s state, at moment) int64 { return ceilDiv(b.at(s, at).used, b.perPermit) }
+func (b *tokenBucket) used(s state, at moment) int64 { return ceilDiv(b.at(s, at).used, b.perPermit) }
 
-func (b tokenBucket) convert(s state, at moment, old algorithm) state {
-	l := b.converted(old.(tokenBucket).drain(*s.(*level), at.now), at.now, old.(tokenBucket).flow)
+func (b *tokenBucket) convert(s state, at moment, old algorithm) state {
+	l := b.converted(old.(*tokenBucket).drain(*s.(*level), at.now), at.now, &old.(*tokenBucket).flow)
 	return &l
 }
 
@@ -163,9 +167,9 @@ type leakyBucket struct {
 	delay   int64 // units above which a request is held back
 }
 
-func (b leakyBucket) at(s state, at moment) level { return b.levelOf(s, at.now, 0) }
+func (b *leakyBucket) at(s state, at moment) level { return b.levelOf(s, at.now, 0) }
 
-func (b leakyBucket) check(s state, at moment, cost, maxWait int64) (bool, int64, int64) {
+func (b *leakyBucket) check(s state, at moment, cost, maxWait int64) (bool, int64, int64) {
 	if cost > b.most {
 		return false, 0, never
 	}
@@ -181,26 +185,26 @@ func (b leakyBucket) check(s state, at moment, cost, maxWait int64) (bool, int64
 	return retry <= 0, wait, retry
 }
 
-func (b leakyBucket) charge(s state, at moment, cost int64, _ permitID) state {
-	return b.charged(b.at(s, at), at.now, cost)
+func (b *leakyBucket) charge(s state, at moment, cost int64, _ permitID) state {
+	return b.charged(s, b.at(s, at), at.now, cost)
 }
 
-func (b leakyBucket) firstSeen(moment) state { return nil }
+func (b *leakyBucket) firstSeen(moment) state { return nil }
 
-func (b leakyBucket) available(s state, at moment) int64 { return b.left(b.at(s, at).used) }
+func (b *leakyBucket) available(s state, at moment) int64 { return b.left(b.at(s, at).used) }
 
-func (b leakyBucket) status(s state, at moment) (int64, int64) {
+func (b *leakyBucket) status(s state, at moment) (int64, int64) {
 	l := b.at(s, at)
 	return b.left(l.used), b.timeToDrain(l.used, l.at, at.now)
 }
 
-func (b leakyBucket) refund(s state, at moment, cost int64) int64 {
+func (b *leakyBucket) refund(s state, at moment, cost int64) int64 {
 	return b.given(s, b.at(s, at), cost)
 }
 
-func (b leakyBucket) used(s state, at moment) int64 { return ceilDiv(b.at(s, at).used, b.perPermit) }
+func (b *leakyBucket) used(s state, at moment) int64 { return ceilDiv(b.at(s, at).used, b.perPermit) }
 
-func (b leakyBucket) convert(s state, at moment, old algorithm) state {
-	l := b.converted(old.(leakyBucket).drain(*s.(*level), at.now), at.now, old.(leakyBucket).flow)
+func (b *leakyBucket) convert(s state, at moment, old algorithm) state {
+	l := b.converted(old.(*leakyBucket).drain(*s.(*level), at.now), at.now, &old.(*leakyBucket).flow)
 	return &l
 }

@@ -139,15 +139,23 @@ func (l *Limiter) ask(ctx context.Context, v verb, key string, cost, maxWait int
 	return d, err
 }
 
-// decide checks the values of a request, and has it decided.
-func (l *Limiter) decide(ctx context.Context, v verb, key string, cost, maxWait int64, id string) (Decision, error) {
+// valid says what is wrong with a key or a cost.
+func (l *Limiter) valid(key string, cost int64) error {
 	switch {
 	case key == "" && !l.shared:
-		return Decision{}, newError(ErrKeyEmpty, nil, "key: is empty, expected 1..=1024 bytes; omit it for the shared budget")
+		return newError(ErrKeyEmpty, nil, "key: is empty, expected 1..=1024 bytes; omit it for the shared budget")
 	case len(key) > keyMax:
-		return Decision{}, newError(ErrKeyLength, nil, "key: `%d` bytes are outside 1..=1024", len(key))
+		return newError(ErrKeyLength, nil, "key: `%d` bytes are outside 1..=1024", len(key))
 	case cost < 1 || cost > CostMax:
-		return Decision{}, newError(ErrCostRange, nil, "cost: `%d` is outside 1..=2147483648", cost)
+		return newError(ErrCostRange, nil, "cost: `%d` is outside 1..=2147483648", cost)
+	}
+	return nil
+}
+
+// decide checks the values of a request, and has it decided.
+func (l *Limiter) decide(ctx context.Context, v verb, key string, cost, maxWait int64, id string) (Decision, error) {
+	if err := l.valid(key, cost); err != nil {
+		return Decision{}, err
 	}
 	a := ask{limiter: l, key: key, verb: v, cost: cost, maxWait: maxWait}
 	if v == verbAcquire || v == verbRelease || v == verbRenew {

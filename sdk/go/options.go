@@ -2,6 +2,7 @@ package sluicegate
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"math"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 const (
 	deadlineDefault       = 50 * time.Millisecond
 	deadlineRemoteDefault = 200 * time.Millisecond
+	deadlineRESPDefault   = 50 * time.Millisecond
 	deadlineMax           = 10 * time.Second
 	nodesMax              = math.MaxUint32
 )
@@ -30,6 +32,7 @@ type options struct {
 	documents []string
 	token     string
 	client    *http.Client
+	tls       *tls.Config
 	observer  func(context.Context, Observation)
 }
 
@@ -41,7 +44,7 @@ func App(name string) Option { return func(o *options) { o.app, o.appSet = name,
 func Nodes(n int64) Option { return func(o *options) { o.nodes, o.nodesSet = n, true } }
 
 // Deadline sets the longest time of a question to Redis or to the server: 1 ms to 10 s. Default: 50 ms, and 200 ms for
-// [Remote]. A question that takes longer is perhaps charged; it is never repeated.
+// [Remote] over HTTP. A question that takes longer is perhaps charged; it is never repeated.
 func Deadline(d time.Duration) Option { return func(o *options) { o.deadline = d } }
 
 // Logger sets the logger of the gate. Default: none. Keys are never logged.
@@ -63,14 +66,18 @@ func Document(text string) Option {
 // Token sets the bearer token of the app. For [Remote].
 func Token(token string) Option { return func(o *options) { o.token = token } }
 
-// HTTPClient sets the HTTP client, for a TLS configuration of your own, for example. For [Remote].
+// TLS sets how a server is known over https and resps, for an authority of your own, for example. For [Remote].
+func TLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
+
+// HTTPClient sets the HTTP client, in which TLS has no effect. For [Remote].
 func HTTPClient(client *http.Client) Option { return func(o *options) { o.client = client } }
 
 // Observation is a request and its result. It does not contain the key.
 type Observation struct {
 	// Policy is the name of the policy or limit.
 	Policy string
-	// Verb is the kind of request: `check`, `reserve`, `at_most`, `peek`, `refund`, `reset`, `acquire`, `release` or `renew`.
+	// Verb is the kind of request: `check`, `reserve`, `at_most`, `peek`, `refund`, `reset`, `acquire`, `release`, `renew`,
+	// `settle` or `explain`.
 	Verb string
 	// Decision is the answer, if Err is nil.
 	Decision Decision

@@ -12,6 +12,7 @@ type plan struct {
 	set       *ruleSet
 	rules     []byte // as they are stored at rulesKey
 	blob      []byte // as they are sent
+	sent      any    // the same, as an argument of a command
 	head      []byte // with which states begin
 	rulesKey  string // where they are announced; "" for a limit made in code, which its states bring along
 	lifeMS    int64
@@ -84,6 +85,7 @@ func ofPolicy(policy string, set *ruleSet, zones []string, instantMS int64) (*pl
 	p := &plan{policy: policy, set: set, rules: set.bytes(), lifeMS: set.lifeMS()}
 	p.head = policyHead(p.rules, instantMS)
 	p.blob = blobOf(p.rules, generationLen, p.head)
+	p.sent = p.blob
 	p.rulesKey = rulesKey(policy, p.head[:generationLen])
 	for _, r := range set.rules {
 		p.windowsUS = append(p.windowsUS, r.windowUS())
@@ -99,6 +101,7 @@ func ofCaller(name string, set *ruleSet, zones []string) (*plan, error) {
 	p, err := ofPolicy(limitPrefix+name, set, zones, 0)
 	p.head = callerHead(set)
 	p.blob, p.rulesKey = blobOf(p.rules, 0, p.head), ""
+	p.sent = p.blob
 	return p, err
 }
 

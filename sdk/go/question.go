@@ -116,7 +116,7 @@ func (s *redisStore) askWithin(ctx context.Context, q question, calls *int) (ans
 	if f := s.announce(ctx, q.plan); f != nil {
 		return answer{}, f
 	}
-	blob, set, r, wrote := q.plan.blob, q.plan.set, q.request, foreign{}
+	blob, set, r, wrote := q.plan.sent, q.plan.set, q.request, foreign{}
 	for *calls < callsMax {
 		keys, debts := []string{q.key}, q.bill.owedBy(q.plan.set, set)
 		ask := encodeRequest(s.clock(), r, wrote)
@@ -150,11 +150,11 @@ func (s *redisStore) askWithin(ctx context.Context, q question, calls *int) (ans
 		case err != nil:
 			return answer{}, classOf(notSent{err})
 		case old == nil:
-			blob, set, r, wrote = q.plan.blob, q.plan.set, q.request, foreign{lost: true}
+			blob, set, r, wrote = q.plan.sent, q.plan.set, q.request, foreign{lost: true}
 		case q.plan.rulesKey == "":
 			wrote = foreign{blob: old}
 		case !later(head, q.plan.head):
-			blob, set, r, wrote = q.plan.blob, q.plan.set, q.request, foreign{blob: blobOf(old, generationLen, head)}
+			blob, set, r, wrote = q.plan.sent, q.plan.set, q.request, foreign{blob: blobOf(old, generationLen, head)}
 		default:
 			if set, err = parseRules(old); err != nil {
 				return answer{}, &failure{classThisKey, false, err}

@@ -19,6 +19,9 @@ import (
 //go:embed decide.lua
 var script string
 
+// scriptArg is scriptSHA as an argument of a command.
+var scriptArg = sync.OnceValue(func() any { return scriptSHA() })
+
 var scriptSHA = sync.OnceValue(func() string {
 	sum := sha1.Sum([]byte(script))
 	return hex.EncodeToString(sum[:])
@@ -27,7 +30,7 @@ var scriptSHA = sync.OnceValue(func() string {
 // onceCmd is a command that the client library never sends a second time by itself: a reply that was lost is no reason
 // to charge twice. It notes whether it was written to a connection, for which its arguments are asked for.
 type onceCmd struct {
-	*redis.Cmd
+	redis.Cmd
 	written atomic.Bool
 }
 
@@ -43,7 +46,7 @@ type redisConn struct{ client redis.UniversalClient }
 
 // once sends a command at most once, and gives its reply. A notSent error says that the command was not sent.
 func (c redisConn) once(ctx context.Context, client redis.UniversalClient, args ...any) (any, error) {
-	cmd := &onceCmd{Cmd: redis.NewCmd(ctx, args...)}
+	cmd := &onceCmd{Cmd: *redis.NewCmd(ctx, args...)}
 	_ = client.Process(ctx, cmd) // the error is that of Result
 	got, err := cmd.Result()
 	if err != nil && !cmd.written.Load() {
@@ -70,10 +73,13 @@ const refusedMax = 3
 // tryAgainAfter is the pause after TRYAGAIN, while slots move.
 const tryAgainAfter = time.Millisecond
 
+// argsMax is the arguments of a call: its name, the script, the number of keys, two keys, the rules and the request.
+const argsMax = 7
+
 // decide calls the script for one key, or for a key and the note of its debt. What Redis refused without beginning it
 // is sent again, at most three times; nothing else is. MOVED and ASK are followed by the client library.
-func (c redisConn) decide(ctx context.Context, keys []string, rules, ask []byte) (string, error) {
-	args := []any{"evalsha", scriptSHA(), len(keys)}
+func (c redisConn) decide(ctx context.Context, keys []string, rules any, ask []byte) (string, error) {
+	args := append(make([]any, 0, argsMax), "evalsha", scriptArg(), len(keys))
 	for _, key := range keys {
 		args = append(args, key)
 	}
@@ -93,14 +99,26 @@ func (c redisConn) decide(ctx context.Context, keys []string, rules, ask []byte)
 			}
 			continue
 		}
-		node, err := c.master(ctx, keys[0])
-		if err == nil {
-			_, err = c.once(ctx, node, "script", "load", script)
-		}
-		if err != nil {
+		if err := c.load(ctx, keys[0], tries > 0); err != nil {
 			return "", notSent{err}
 		}
 	}
+}
+
+// load gives the script to the master of a key. everywhere: to all masters of a cluster, as one of them answers for the
+// key whose slot is on its way to it.
+func (c redisConn) load(ctx context.Context, key string, everywhere bool) error {
+	if cluster, ok := c.client.(*redis.ClusterClient); ok && everywhere {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			_, err := c.once(ctx, node, "script", "load", script)
+			return err
+		})
+	}
+	node, err := c.master(ctx, key)
+	if err == nil {
+		_, err = c.once(ctx, node, "script", "load", script)
+	}
+	return err
 }
 
 var errNoString = errors.New("the reply is not a string")
@@ -175,14 +193,15 @@ var refusals = map[string]bool{
 }
 
 // errorName gives the name of an error of Redis, also where its place in the script stands before it; "" if Redis did
-// not say it.
+// not say one.
 func errorName(err error) string {
 	var said redis.Error
 	if !errors.As(err, &said) {
 		return ""
 	}
 	message := said.Error()
-	if strings.HasPrefix(message, "@user_script:") {
+	// Redis before 7 wraps the error of a command in a script, once or twice.
+	if strings.HasPrefix(message, "@user_script:") || strings.HasPrefix(message, "ERR Error running script") {
 		if _, after, ok := strings.Cut(message, ": -"); ok {
 			message = after
 		}

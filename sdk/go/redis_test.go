@@ -17,6 +17,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// patient is the deadline of tests that are not about the deadline: the longest there is, for a busy machine.
+const patient = deadlineMax
+
+// redisServer names the program of Redis or Valkey that tests start.
+func redisServer() string {
+	if program := os.Getenv("SLUICEGATE_REDIS_SERVER"); program != "" {
+		return program
+	}
+	return "redis-server"
+}
+
+// long says whether tests run for as long as an acceptance asks, and not only long enough to find mistakes.
+func long() bool { return os.Getenv("SLUICEGATE_LONG") == "1" }
+
 var shared struct {
 	once sync.Once
 	addr string
@@ -34,13 +48,13 @@ func TestMain(m *testing.M) {
 }
 
 // startRedis starts a Redis of its own, and gives its address.
-func startRedis(addr string) (*exec.Cmd, error) {
+func startRedis(addr string, more ...string) (*exec.Cmd, error) {
 	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command("redis-server", "--port", port, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1")
+	cmd := exec.Command(redisServer(), append([]string{"--port", port, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"}, more...)...)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	for range 100 {
+	for range 1000 {
 		if conn, err := net.Dial("tcp", addr); err == nil {
 			conn.Close()
 			return cmd, nil
@@ -49,7 +63,7 @@ func startRedis(addr string) (*exec.Cmd, error) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	return nil, fmt.Errorf("redis-server does not listen at %s", addr)
+	return nil, fmt.Errorf("%s does not listen at %s", redisServer(), addr)
 }
 
 func freeAddr() string {
@@ -75,8 +89,8 @@ func redisAddr(t *testing.T) string {
 	t.Helper()
 	shared.once.Do(func() {
 		shared.addr = freeAddr()
-		if _, err := exec.LookPath("redis-server"); err != nil {
-			shared.why = "redis-server is not installed"
+		if _, err := exec.LookPath(redisServer()); err != nil {
+			shared.why = redisServer() + " is not installed"
 			return
 		}
 		var err error
@@ -95,7 +109,7 @@ func redisAddr(t *testing.T) string {
 }
 
 func dial(t *testing.T, addr string) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, ReadTimeout: patient})
 	t.Cleanup(func() { client.Close() })
 	return client
 }

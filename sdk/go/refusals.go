@@ -27,10 +27,10 @@ type refusal struct {
 }
 
 // find gives the refusal of a check, as of now.
-func (m *remembered) find(key string, p *plan, cost, now int64) (answer, bool) {
+func (m *remembered) find(at place, p *plan, cost, now int64) (answer, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.entries[key]
+	r := m.entries[string(at[:])]
 	if r == nil || r.plan != p || r.cost != cost || now < r.at {
 		return answer{}, false
 	}

@@ -25,23 +25,31 @@ const (
 	userAgent  = "sluicegate-go/0.1.0"
 )
 
-// Remote returns a gate that asks a server at an address such as `https://gate:8080`, with JSON over HTTP. The server
-// follows the policies, and decides also while its store does not answer. If the server does not answer, the request gets
-// an error that tells whether it was perhaps charged.
+// Remote returns a gate that asks a server: at `https://gate:8080` with JSON over HTTP, which has everything; or with the
+// protocol of Redis, which is faster, at `resp://gate:6380`, `resps://gate:6380` (TLS) or `unix:/run/gate.sock`. That has
+// neither AllowAtMost nor what only a server over HTTP does (ErrNotOnThisWire), its times are in milliseconds, Refund does
+// not say how much came back, and a policy for other apps is an unknown one.
+//
+// The server follows the policies, and decides also while its store does not answer. If the server does not answer, the
+// request gets an error that tells whether it was perhaps charged.
 func Remote(address string, opts ...Option) (*Gate, error) {
-	o, err := optionsOf(deadlineRemoteDefault, opts)
-	if err != nil {
-		return nil, err
-	}
 	base, err := url.Parse(address)
+	if err == nil && (base.Scheme == "resp" || base.Scheme == "resps" || base.Scheme == "unix") {
+		return remoteRESP(base, opts)
+	}
+	o, wrong := optionsOf(deadlineRemoteDefault, opts)
+	if wrong != nil {
+		return nil, wrong
+	}
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("server: `%s` is not an http or https address", short(address))
+		return nil, fmt.Errorf("server: `%s` is not an address of http, https, resp, resps or unix", short(address))
 	}
 	client := o.client
 	if client == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.MaxIdleConnsPerHost = idleConnsMax
 		transport.IdleConnTimeout = idleWithin
+		transport.TLSClientConfig = o.tls
 		client = &http.Client{Transport: transport}
 	}
 	own := *client
@@ -107,15 +115,38 @@ func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error)
 	default:
 		body.Cost = a.cost
 	}
+	answer, err := r.post(ctx, path, body)
+	if err != nil {
+		return Decision{}, err
+	}
+	if answer.status != http.StatusOK {
+		return Decision{}, r.problem(answer.status, answer.said, a.verb.String(), a.limiter.name)
+	}
+	var got remoteAnswer
+	if err := json.Unmarshal(answer.said, &got); err != nil {
+		return Decision{}, storeError(&failure{classNoAnswer, true, err})
+	}
+	return got.decision(a.limiter.name, parseQuotas(answer.header.Get("RateLimit-Policy"))), nil
+}
+
+// httpAnswer is what a server answered.
+type httpAnswer struct {
+	status int
+	header http.Header
+	said   []byte
+}
+
+// post sends a request once. The error says whether it was perhaps charged.
+func (r *remote) post(ctx context.Context, path string, body any) (httpAnswer, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return Decision{}, storeError(&failure{classCaller, false, err})
+		return httpAnswer{}, storeError(&failure{classCaller, false, err})
 	}
 	limited, cancel := context.WithTimeout(ctx, r.deadline)
 	defer cancel()
 	request, err := http.NewRequestWithContext(limited, http.MethodPost, r.base+path, bytes.NewReader(text))
 	if err != nil {
-		return Decision{}, storeError(&failure{classCaller, false, err})
+		return httpAnswer{}, storeError(&failure{classCaller, false, err})
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", userAgent)
@@ -125,24 +156,20 @@ func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error)
 	// A POST is not sent again by the transport, unless nothing of it was written.
 	answer, err := r.client.Do(request)
 	if err != nil && ctx.Err() != nil {
-		return Decision{}, storeError(&failure{classCaller, !isDial(err), ctx.Err()})
+		return httpAnswer{}, storeError(&failure{classCaller, !isDial(err), ctx.Err()})
 	}
 	if err != nil {
-		return Decision{}, storeError(&failure{classNoAnswer, !isDial(err), errors.Unwrap(err)})
+		return httpAnswer{}, storeError(&failure{classNoAnswer, !isDial(err), errors.Unwrap(err)})
 	}
 	defer answer.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(answer.Body, answerMax))
+	if err != nil && ctx.Err() != nil {
+		return httpAnswer{}, storeError(&failure{classCaller, true, ctx.Err()})
+	}
 	if err != nil {
-		return Decision{}, storeError(&failure{classNoAnswer, true, err})
+		return httpAnswer{}, storeError(&failure{classNoAnswer, true, err})
 	}
-	if answer.StatusCode != http.StatusOK {
-		return Decision{}, r.problem(answer.StatusCode, said, a)
-	}
-	var got remoteAnswer
-	if err := json.Unmarshal(said, &got); err != nil {
-		return Decision{}, storeError(&failure{classNoAnswer, true, err})
-	}
-	return got.decision(a.limiter.name, parseQuotas(answer.Header.Get("RateLimit-Policy"))), nil
+	return httpAnswer{answer.StatusCode, answer.Header, said}, nil
 }
 
 func isDial(err error) bool {
@@ -168,29 +195,45 @@ func (got remoteAnswer) decision(policy string, quotas []Quota) Decision {
 	return d
 }
 
-// problem gives the error of an answer that is none.
-func (r *remote) problem(status int, said []byte, a ask) error {
+// problem gives the error of an answer that is none: one of an HTTP status, or an item of a batch.
+func (r *remote) problem(status int, said []byte, verb, policy string) error {
 	var problem struct {
 		Type   string `json:"type"`
+		Status int    `json:"status"`
 		Detail string `json:"detail"`
 	}
 	_ = json.Unmarshal(said, &problem) // what is no problem has no detail
-	of := ErrServer
+	if problem.Status == 0 {
+		problem.Status = status
+	}
+	bad := problem.Status == http.StatusBadRequest
 	switch {
 	case problem.Type == "urn:sluicegate:problem:unknown-policy":
-		of = ErrUnknownPolicy
+		return newError(ErrUnknownPolicy, nil, "%s", problem.Detail)
 	case problem.Type == "urn:sluicegate:problem:not-configured" && r.app == "" && r.token == "":
-		of = ErrAppMissing
+		return newError(ErrAppMissing, nil, "%s", problem.Detail)
 	case problem.Type == "urn:sluicegate:problem:not-configured":
-		of = ErrPolicyNotAvailable
-	case status == http.StatusBadRequest && strings.HasPrefix(problem.Detail, "op:"):
-		return unsupported(a.verb, a.limiter.name)
-	case status == http.StatusBadRequest && strings.HasPrefix(problem.Detail, "max_wait"):
-		of = ErrMaxWaitRange
-	default:
-		return newError(ErrServer, nil, "server: %d %s", status, problem.Detail)
+		return newError(ErrPolicyNotAvailable, nil, "%s", problem.Detail)
+	case problem.Type == "urn:sluicegate:problem:no-store":
+		return noStore(problem.Detail)
+	case bad && strings.HasPrefix(problem.Detail, "op:"):
+		return newError(ErrUnsupportedVerb, nil, "op: `%s` is not supported by policy `%s`", verb, policy)
+	case bad && strings.HasPrefix(problem.Detail, "max_wait"):
+		return newError(ErrMaxWaitRange, nil, "%s", problem.Detail)
 	}
-	return newError(of, nil, "%s", problem.Detail)
+	err := newError(ErrServer, nil, "server: %d %s", problem.Status, problem.Detail)
+	err.Status = problem.Status
+	return err
+}
+
+// noStore is the error of a server whose store does not answer, in whose words it is whether something was charged.
+func noStore(detail string) *Error {
+	for _, doubt := range []string{"perhaps", "unknown whether", "remain charged"} {
+		if strings.Contains(detail, doubt) {
+			return newError(ErrPerhapsCharged, nil, "%s", detail)
+		}
+	}
+	return newError(ErrNotCharged, nil, "%s", detail)
 }
 
 func (r *remote) close() error {

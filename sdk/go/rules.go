@@ -199,10 +199,10 @@ func algorithmOf(code byte, n []float64) algorithm {
 			return nil
 		}
 		if code == codeTokenBucket && i(5) <= f.depth && n[6] <= 1 {
-			return tokenBucket{f, i(5)}
+			return &tokenBucket{f, i(5)}
 		}
 		if code == codeLeakyBucket && n[5] <= 1 && n[6] == 0 && i(7) <= f.depth {
-			return leakyBucket{f, n[5] == 1, i(7)}
+			return &leakyBucket{f, n[5] == 1, i(7)}
 		}
 	case codeSmoothBursty:
 		if n[0] >= 1 && n[1] >= 1 && n[2] > 0 && n[0]+n[1]+n[2] <= float64(unitsMax) {

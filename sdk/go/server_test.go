@@ -23,6 +23,10 @@ const serverPolicies = `{"policies":[
  {"name":"jobs","rules":[{"concurrency":{"limit":2,"ttl":"1h"}}]},
  {"name":"bucket","rules":[{"token_bucket":{"rate":"1/h","burst":5}}],"overrides":[{"key":"big","rules":[{"token_bucket":{"rate":"1/h","burst":50}}]}]},
  {"name":"degrade","rules":[{"token_bucket":{"rate":"1/h","burst":1}}],"overflow":{"degrade":{"response":{"status":203,"body":"less"}}}},
+ {"name":"tag","rules":[{"token_bucket":{"rate":"1/h","burst":1}}],"overflow":{"degrade":{"tag":"small"}}},
+ {"name":"divert","rules":[{"token_bucket":{"rate":"1/h","burst":1}}],"overflow":{"divert":{"target":"other"}}},
+ {"name":"shadow","rules":[{"token_bucket":{"rate":"1/h","burst":1}}],"overflow":"shadow"},
+ {"name":"queue","rules":[{"token_bucket":{"rate":"10/s","burst":1}}],"overflow":{"queue":{"max_wait":"5s"}}},
  {"name":"import","apps":["partner"],"rules":[{"fixed_window":{"limit":100,"window":"1h"}}]}
 ]}`
 
@@ -40,7 +44,7 @@ func serverProgram(t *testing.T) string {
 }
 
 // startServer starts a server on a Redis, which publishes its policies there, and gives its address.
-func startServer(t *testing.T, redisAddr, policies string) string {
+func startServer(t *testing.T, redisAddr, policies string, env ...string) string {
 	t.Helper()
 	program := serverProgram(t)
 	file := filepath.Join(t.TempDir(), "policies.json")
@@ -52,7 +56,7 @@ func startServer(t *testing.T, redisAddr, policies string) string {
 	for _, listener := range []string{"RESP", "RLS", "ADMIN"} {
 		cmd.Env = append(cmd.Environ(), "SLUICEGATE__"+listener+"__LISTEN=127.0.0.1:0")
 	}
-	cmd.Env = append(cmd.Env, "SLUICEGATE__STORE__PUBLISH=files")
+	cmd.Env = append(append(cmd.Env, "SLUICEGATE__STORE__PUBLISH=files"), env...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +75,7 @@ func startServer(t *testing.T, redisAddr, policies string) string {
 		said <- strings.Join(lines, "\n")
 	}()
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for range 500 {
+	for range 1000 {
 		if conn, err := net.Dial("tcp", addr); err == nil {
 			conn.Close()
 			return addr
@@ -92,7 +96,7 @@ func startServer(t *testing.T, redisAddr, policies string) string {
 func TestAServerAndAProgramShareEveryBudget(t *testing.T) {
 	redisAddr, ctx := redisAddr(t), context.Background()
 	server := startServer(t, redisAddr, serverPolicies)
-	asked, err := Remote("http://"+server, Deadline(5*time.Second))
+	asked, err := Remote("http://"+server, Deadline(patient))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +260,7 @@ func TestRandomDocumentsCompileAsByAServer(t *testing.T) {
 func TestAServerIsAskedOverHTTP(t *testing.T) {
 	ctx := context.Background()
 	server := startServer(t, redisAddr(t), serverPolicies)
-	gate, err := Remote("http://"+server, Deadline(5*time.Second))
+	gate, err := Remote("http://"+server, Deadline(patient))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +340,7 @@ func TestStepsAreDecidedAsByAServerAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "python3", "../agree/agree.py", server, "--steps", "1000", "server", own).CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte(": 0 differ ")) {

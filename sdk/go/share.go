@@ -75,7 +75,8 @@ func (s *share) learn(key string, p *plan, a answer, now int64) {
 		n = &note{life: emptyLife(p.set), raised: now - olderUS}
 		s.notes[key] = n
 	}
-	at := p.momentsAt(now)
+	var moments [rulesMax]moment
+	at := p.set.appendMoments(moments[:0], request{now: now, windows: p.windows(now)})
 	n.turnTo(p.set, at)
 	rule, said := p.set.rules[a.rule], max(p.set.rules[a.rule].limit()-a.remaining, 0)
 	known := n.usedOf(a.rule, at[a.rule])

@@ -418,7 +418,7 @@ func TestLivesWithoutRedisAreThoseOfTheWire(t *testing.T) {
 			}
 			client.AddHook(line)
 			clock := &manual{now: time.UnixMicro(e.Steps[0].AtUS)}
-			gate, err := Direct(client, App("shop"), WithClock(clock), Nodes(e.Nodes), Deadline(5*time.Second))
+			gate, err := Direct(client, App("shop"), WithClock(clock), Nodes(e.Nodes), Deadline(patient))
 			if err != nil {
 				t.Fatal(err)
 			}

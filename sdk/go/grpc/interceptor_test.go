@@ -15,7 +15,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
 	sggrpc "github.com/sluicegate/sluicegate/sdk/go/grpc"
+	"github.com/sluicegate/sluicegate/sdk/go/internal/guardtest"
 	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
 )
 
@@ -96,5 +98,44 @@ func TestAClientWaitsForItsTurn(t *testing.T) {
 	gate.Clock.Advance(10 * time.Second)
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestTheInterceptorsHoldWhatAllHold has the claims of the middlewares that gRPC has words for.
+func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
+	limiter := func(overflow string) *sluicegate.Limiter {
+		return sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s"}}]`+overflow+`}`)).Policy("orders")
+	}
+	for _, c := range []struct {
+		name    string
+		limiter *sluicegate.Limiter
+		code    codes.Code
+		retry   time.Duration
+	}{
+		{"the second call is refused", limiter(""), codes.ResourceExhausted, 10 * time.Second},
+		{"nobody decides and the policy denies", guardtest.Gone(t), codes.Unavailable, time.Second},
+		{"shadow passes", limiter(`,"overflow":"shadow"`), codes.OK, 0},
+		{"a response of HTTP is none of gRPC", limiter(`,"overflow":{"degrade":{"response":{"status":203,"body":"less"}}}`), codes.ResourceExhausted, 10 * time.Second},
+		{"an unknown policy is a mistake of the program", sgtest.NewGate(t).Policy("none"), codes.Internal, 0},
+	} {
+		client := serve(t, []grpc.ServerOption{grpc.UnaryInterceptor(sggrpc.Unary(c.limiter))})
+		_, _ = client.Check(context.Background(), &healthpb.HealthCheckRequest{})
+		// Whom a call says that it is for does not change the key.
+		ctx := metadata.AppendToOutgoingContext(context.Background(), "x-forwarded-for", "198.51.100.1")
+		_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
+		s := status.Convert(err)
+		if s.Code() != c.code {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var retry time.Duration
+		for _, detail := range s.Details() {
+			if info, ok := detail.(*errdetails.RetryInfo); ok {
+				retry = info.RetryDelay.AsDuration()
+			}
+		}
+		if retry != c.retry {
+			t.Errorf("%s: retry in %v, expected %v", c.name, retry, c.retry)
+		}
 	}
 }

@@ -49,13 +49,14 @@ func RemoteIP(r *http.Request, trusted ...netip.Prefix) string {
 	if err != nil {
 		return ""
 	}
-	list := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for looked := 0; len(list) > 0 && looked < forwardedMax && isTrusted(client, trusted); looked++ {
-		next, err := netip.ParseAddr(strings.TrimSpace(list[len(list)-1]))
+	list := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
+	for looked := 0; list != "" && looked < forwardedMax && isTrusted(client, trusted); looked++ {
+		last := strings.LastIndexByte(list, ',')
+		next, err := netip.ParseAddr(strings.TrimSpace(list[last+1:]))
 		if err != nil {
 			break
 		}
-		client, list = next, list[:len(list)-1]
+		client, list = next, list[:max(last, 0)]
 	}
 	return AddressKey(client)
 }

@@ -1,0 +1,134 @@
+// Package guardtest has the claims that a middleware of any framework must hold, for the tests of each.
+package guardtest
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
+	"github.com/sluicegate/sluicegate/sdk/go/sghttp"
+	"github.com/sluicegate/sluicegate/sdk/go/sgtest"
+)
+
+// Served is what a handler answers that is guarded, with status 200.
+const Served = "served"
+
+// Guard gives a handler that answers Served to `GET /orders`, behind the middleware of a framework.
+type Guard func(*sluicegate.Limiter, ...sghttp.Option) http.Handler
+
+// answer is what a request got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func get(h http.Handler, remote, forwarded string) answer {
+	r, w := httptest.NewRequest("GET", "/orders", nil), httptest.NewRecorder()
+	r.RemoteAddr = remote
+	if forwarded != "" {
+		r.Header.Set("X-Forwarded-For", forwarded)
+		r.Header.Set("X-Real-Ip", forwarded)
+		r.Header.Set("Forwarded", "for="+forwarded)
+	}
+	h.ServeHTTP(w, r)
+	body, _ := io.ReadAll(w.Result().Body)
+	return answer{w.Code, w.Result().Header, string(body)}
+}
+
+// Gone gives a limiter whose Redis does not answer, and that refuses then.
+func Gone(t *testing.T) *sluicegate.Limiter {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true, DialerRetries: 1})
+	gate, err := sluicegate.Direct(client, sluicegate.Deadline(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gate.Close(); _ = client.Close() })
+	limiter, err := gate.Limit("orders", sluicegate.PerHour(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter.OnStoreFailure(sluicegate.FailDeny)
+}
+
+// Check has a middleware hold every claim.
+func Check(t *testing.T, guard Guard) {
+	policy := func(overflow string) *sluicegate.Limiter {
+		return sgtest.NewGate(t, sgtest.Policy(`{"name":"orders","rules":[{"token_bucket":{"rate":"1/10s","burst":1}}]`+overflow+`}`)).Policy("orders")
+	}
+	const client, other = "203.0.113.7:1", "203.0.113.8:1"
+	for _, c := range []struct {
+		name      string
+		limiter   *sluicegate.Limiter
+		options   []sghttp.Option
+		second    string // of which address the second request is
+		forwarded string // and for whom it says it is
+		status    int
+		header    map[string]string // "": the field is not there
+		body      string            // a part of it
+	}{
+		{"the first of an address passes", policy(""), nil, other, "", 200,
+			map[string]string{"RateLimit": `"token_bucket";r=0;t=10`, "RateLimit-Policy": `"token_bucket";q=1;w=10`, "Retry-After": ""}, Served},
+		{"the second is refused with a problem", policy(""), nil, client, "", 429,
+			map[string]string{"RateLimit": `"token_bucket";r=0;t=10`, "Retry-After": "10", "Content-Type": "application/problem+json"}, "quota-exceeded"},
+		{"nobody decides and the policy denies", Gone(t), nil, client, "", 503,
+			map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"}, "temporary-reduced-capacity"},
+		{"shadow passes", policy(`,"overflow":"shadow"`), nil, client, "", 200, map[string]string{"Retry-After": ""}, Served},
+		{"the response of the policy is served", policy(`,"overflow":{"degrade":{"response":{"status":203,"body":"less","headers":{"X-A":"b"}}}}`),
+			nil, client, "", 203, map[string]string{"X-A": "b", "Retry-After": "10"}, "less"},
+		{"a tag that nobody serves is refused", policy(`,"overflow":{"degrade":{"tag":"small"}}`), nil, client, "", 429, nil, "quota-exceeded"},
+		{"a tag is served by the program", policy(`,"overflow":{"degrade":{"tag":"small"}}`),
+			[]sghttp.Option{sghttp.OnOverflow(func(w http.ResponseWriter, _ *http.Request, d sluicegate.Decision) bool {
+				_, _ = io.WriteString(w, "tag "+d.Overflow.Tag)
+				return true
+			})}, client, "", 200, nil, "tag small"},
+		{"a target that nobody serves is refused", policy(`,"overflow":{"divert":{"target":"other"}}`), nil, client, "", 429, nil, "quota-exceeded"},
+		{"X-Forwarded-For of a stranger is not believed", policy(""), nil, client, "198.51.100.1", 429, nil, "quota-exceeded"},
+		{"X-Forwarded-For of a trusted proxy is believed", policy(""), []sghttp.Option{sghttp.TrustedProxies("203.0.113.7")},
+			client, "198.51.100.1", 200, nil, Served},
+		{"an unknown policy is a mistake of the program", sgtest.NewGate(t).Policy("orders"), nil, client, "", 500,
+			map[string]string{"Content-Type": "application/problem+json"}, "Internal Server Error"},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			h := guard(c.limiter, c.options...)
+			get(h, client, "")
+			got := get(h, c.second, c.forwarded)
+			if got.status != c.status || !strings.Contains(got.body, c.body) {
+				t.Errorf("%d %s, expected %d and %s", got.status, got.body, c.status, c.body)
+			}
+			if c.status != 200 && strings.Contains(got.body, Served) {
+				t.Error("the handler ran")
+			}
+			for name, want := range c.header {
+				if value := got.header.Get(name); value != want {
+					t.Errorf("%s: %s, expected %s", name, value, want)
+				}
+			}
+			if got.header.Get("Content-Type") != "application/problem+json" {
+				return
+			}
+			var problem struct {
+				Type   string
+				Title  string
+				Status int
+			}
+			if err := json.Unmarshal([]byte(got.body), &problem); err != nil || problem.Status != c.status || problem.Type == "" || problem.Title == "" {
+				t.Errorf("%s: %v", got.body, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package sluicegate
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// refusedGate gives a limiter and a key that is refused from now on, as is remembered.
+func refusedGate(tb testing.TB) (*Limiter, string) {
+	gate, err := InMemory(WithClock(newManual()), Document(withRule(`{"fixed_window":{"limit":1,"window":"1h"}}`)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a := gate.Policy("a")
+	for range 2 {
+		if _, err := a.Allow(context.Background(), "198.51.100.7"); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return a, "198.51.100.7"
+}
+
+func TestARefusalThatIsRememberedAllocatesNothing(t *testing.T) {
+	a, key := refusedGate(t)
+	ctx := context.Background()
+	allocs := testing.AllocsPerRun(1000, func() {
+		if d, err := a.Allow(ctx, key); err != nil || d.Mode != ModeRemembered {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations, expected none", allocs)
+	}
+}
+
+func TestDecisionsLeaveNoMemoryBehind(t *testing.T) {
+	const decisions, keys, most = 1_000_000, 1_000, 1 << 20
+	clock, ctx := newManual(), context.Background()
+	gate := inMemory(t, clock, withRule(`{"token_bucket":{"rate":"10/s","burst":5}}`))
+	a, names := gate.Policy("a"), make([]string, keys)
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	decide := func(n int) {
+		for i := range n {
+			if i%keys == 0 {
+				clock.advance(50 * time.Millisecond)
+			}
+			if _, err := a.Allow(ctx, names[i%keys]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	decide(decisions / 10) // what is kept of each key is there
+	before := heap()
+	decide(decisions)
+	if grown := heap() - before; grown > most {
+		t.Errorf("the heap grew by %d bytes in %d decisions, expected at most %d", grown, decisions, most)
+	}
+}
+
+// BenchmarkKernel decides by one bucket in memory, as the local share does.
+func BenchmarkKernel(b *testing.B) {
+	d, err := parseDocument(withRule(`{"token_bucket":{"rate":"1000/s","burst":1000}}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := policyOf(d, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := emptyLife(p.plan.set)
+	r := request{verb: verbCheck, cost: 1, now: year2026US}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.now += 900
+		l.decide(p.plan.set, r)
+	}
+}
+
+// BenchmarkRefused decides a key that is known to be refused.
+func BenchmarkRefused(b *testing.B) {
+	a, key := refusedGate(b)
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = a.Allow(ctx, key)
+	}
+}

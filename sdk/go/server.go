@@ -1,0 +1,380 @@
+package sluicegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+	"unicode/utf8"
+)
+
+// What only a server does, over HTTP: to settle, to explain, and batches that pass together or not at all.
+
+// Check is one check of a batch.
+type Check struct {
+	// Limiter is one of the gate that is asked.
+	Limiter *Limiter
+	// Key is 1 to 1,024 bytes; "" with Limiter.Shared.
+	Key string
+	// N is 1 to 2^31 permits; 0 stands for 1.
+	N int64
+}
+
+// Result is what became of one check of a batch.
+type Result struct {
+	// Decision is the answer, if Err is nil.
+	Decision Decision
+	// Err says why there is no decision.
+	Err error
+}
+
+// Batch is the answer to checks that pass together or not at all.
+type Batch struct {
+	// Allowed says whether all checks passed. If not, nothing is charged.
+	Allowed bool
+	// Decisions are the answers in the order of the checks; of a refused batch, that of the check that was refused.
+	Decisions []Decision
+	// Refused is the place of the check that was refused, from 0; -1 if Allowed.
+	Refused int
+}
+
+// Settlement is the correction of what was charged to what it cost.
+type Settlement struct {
+	// Refunded is the permits that were given back; fewer than the difference if the budget was full before.
+	Refunded int64
+	// Taken is the permits that were charged in addition.
+	Taken int64
+	// Missing is the permits that were not there to be taken; nobody owes them.
+	Missing int64
+	// Decision is what is left of the budget.
+	Decision Decision
+}
+
+// Explanation is what a check would get now, and why.
+type Explanation struct {
+	// Decision is the answer that a check would get.
+	Decision Decision
+	// WouldCharge is the permits that it would take of each rule; 0 if it would be refused.
+	WouldCharge int64
+	// Overridden says that the key has rules of its own.
+	Overridden bool
+	// Overflow is what the policy does with requests over the limit: `reject`, `queue`, `degrade`, `divert` or `shadow`.
+	Overflow string
+	// OnStoreFailure is how requests are decided while the store does not answer: `local`, `allow` or `deny`.
+	OnStoreFailure string
+	// App is the app that asks; "" if it says none.
+	App string
+	// Apps are those that may use the policy; nil if all may.
+	Apps []string
+	// Rules are those of the key, in order.
+	Rules []ExplainedRule
+}
+
+// ExplainedRule is one rule, looked at alone.
+type ExplainedRule struct {
+	// Name is the name of the rule.
+	Name string
+	// Algorithm is `token_bucket`, for example.
+	Algorithm string
+	// Limit is the largest cost that ever passes at once.
+	Limit int64
+	// Window is the time in which Limit comes back, in whole seconds; 0 if the rule has none.
+	Window time.Duration
+	// Known says that the store answered: only then the rest is said.
+	Known bool
+	// Allowed says whether this rule would let the request pass.
+	Allowed bool
+	// Remaining is the permits that are left.
+	Remaining int64
+	// RetryAfter is when this rule would let the request pass, if CanRetry.
+	RetryAfter time.Duration
+	// CanRetry is false if this rule never lets the request pass, or does now.
+	CanRetry bool
+	// ResetAfter is the time until the budget of this rule is full.
+	ResetAfter time.Duration
+}
+
+// errBatch is what is wrong with an answer that does not go with its batch.
+var errBatch = errors.New("the answer has another number of decisions than the batch has checks")
+
+// only says that a verb needs a server over HTTP; nil if the gate asks one.
+func (g *Gate) only(verb string) (*remote, error) {
+	switch d := g.decider.(type) {
+	case *remote:
+		return d, nil
+	case *resp:
+		return nil, notOverRESP(verb)
+	default:
+		return nil, newError(ErrNotInDirectMode, nil, "op: `%s` is not available in direct mode; ask a server", verb)
+	}
+}
+
+// AllowEach decides checks, each by itself, as AllowN would; the results have their order. A server over HTTP gets 1 to 100
+// of them in one request, which has one deadline. Any other gate decides one after the other. The error says that none was
+// decided.
+func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error) {
+	results := make([]Result, len(checks))
+	r, err := g.only("batch")
+	if err != nil {
+		for i, c := range checks {
+			if results[i].Err = g.owns(c); results[i].Err == nil {
+				results[i].Decision, results[i].Err = c.Limiter.AllowN(ctx, c.Key, c.cost())
+			}
+		}
+		return results, nil
+	}
+	var sent []remoteAsk
+	var places []int
+	for i, c := range checks {
+		body, err := g.bodyOf(r, c)
+		if results[i].Err = err; err == nil {
+			sent, places = append(sent, body), append(places, i)
+		}
+	}
+	if len(sent) == 0 && len(checks) > 0 {
+		return results, nil
+	}
+	started := time.Now()
+	got, err := r.batch(ctx, sent, false)
+	if err == nil && len(got.Answers) != len(sent) {
+		err = storeError(&failure{classNoAnswer, true, errBatch})
+	}
+	if err != nil {
+		g.tellAll(ctx, sent, err, started)
+		return nil, err
+	}
+	for i, said := range got.Answers {
+		d, err := r.itemOf(said, sent[i].Policy)
+		results[places[i]] = Result{d, err}
+		g.tell(ctx, sent[i].Policy, verbCheck.String(), d, err, started)
+	}
+	return results, nil
+}
+
+// AllowAll takes the permits of 1 to 100 checks together, or none of them. While it is decided others may find the permits
+// taken, and be refused. It needs a server over HTTP: ErrNotInDirectMode, ErrNotOnThisWire. The error of a store that goes
+// in the middle names what stays charged.
+func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
+	r, err := g.only("batch")
+	if err != nil {
+		return Batch{}, err
+	}
+	sent := make([]remoteAsk, len(checks))
+	for i, c := range checks {
+		if sent[i], err = g.bodyOf(r, c); err != nil {
+			return Batch{}, err
+		}
+	}
+	started := time.Now()
+	got, err := r.batch(ctx, sent, true)
+	if err != nil {
+		g.tellAll(ctx, sent, err, started)
+		return Batch{}, err
+	}
+	out := Batch{Allowed: got.Allowed, Refused: -1}
+	if !out.Allowed {
+		out.Refused = got.Refused
+	}
+	if out.Refused >= len(sent) || len(got.Answers) > len(sent) {
+		return Batch{}, storeError(&failure{classNoAnswer, true, errBatch})
+	}
+	for i, said := range got.Answers {
+		name := sent[max(out.Refused, i)].Policy
+		d, err := r.itemOf(said, name)
+		if err != nil {
+			return Batch{}, err
+		}
+		g.tell(ctx, name, verbCheck.String(), d, nil, started)
+		out.Decisions = append(out.Decisions, d)
+	}
+	return out, nil
+}
+
+// Settle corrects what was charged, 1 to 2^31 permits, to what it cost, 0 to 2^31. An id of 1 to 1,024 bytes is settled once
+// an hour: the second time gets an ErrServer with the Status 409, and changes nothing. It needs a server over HTTP.
+func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int64) (out Settlement, err error) {
+	r, err := l.gate.only("settle")
+	if err != nil {
+		return out, err
+	}
+	defer l.observed(ctx, "settle", time.Now(), &out.Decision, &err)
+	switch {
+	case len(id) < 1 || len(id) > keyMax:
+		return out, newError(ErrIDLength, nil, "id: `%d` bytes are outside 1..=1024", len(id))
+	case charged < 1 || charged > CostMax:
+		return out, newError(ErrCostRange, nil, "charged: `%d` is outside 1..=2147483648", charged)
+	case cost < 0 || cost > CostMax:
+		return out, newError(ErrCostRange, nil, "cost: `%d` is outside 0..=2147483648", cost)
+	}
+	body, err := l.gate.bodyOf(r, Check{l, key, 1})
+	if err != nil {
+		return out, err
+	}
+	var got struct {
+		Refunded int64        `json:"refunded"`
+		Taken    int64        `json:"taken"`
+		Missing  int64        `json:"missing"`
+		Decision remoteAnswer `json:"decision"`
+	}
+	err = r.ask(ctx, "settle", l.name, struct {
+		remoteAsk
+		ID      string `json:"id"`
+		Charged int64  `json:"charged"`
+		Cost    int64  `json:"cost"`
+	}{body, id, charged, cost}, &got)
+	if err != nil {
+		return out, err
+	}
+	return Settlement{got.Refunded, got.Taken, got.Missing, got.Decision.decision(l.name, nil)}, nil
+}
+
+// Explain says what AllowN would, and why; it changes nothing. For operators: the server looks at each rule by itself. It
+// needs a server over HTTP.
+func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explanation, err error) {
+	r, err := l.gate.only("explain")
+	if err != nil {
+		return out, err
+	}
+	defer l.observed(ctx, "explain", time.Now(), &out.Decision, &err)
+	if n < 1 {
+		return out, newError(ErrCostRange, nil, "cost: `%d` is outside 1..=2147483648", n)
+	}
+	body, err := l.gate.bodyOf(r, Check{l, key, n})
+	if err != nil {
+		return out, err
+	}
+	var got struct {
+		Decision       remoteAnswer `json:"decision"`
+		WouldCharge    int64        `json:"would_charge"`
+		RulesOf        string       `json:"rules_of"`
+		Overflow       string       `json:"overflow"`
+		OnStoreFailure string       `json:"on_store_failure"`
+		App            *string      `json:"app"`
+		Apps           []string     `json:"apps"`
+		Rules          []struct {
+			Name      string        `json:"name"`
+			Algorithm string        `json:"algorithm"`
+			Limit     int64         `json:"limit"`
+			WindowS   int64         `json:"window_s"`
+			Left      *remoteAnswer `json:"left"`
+		} `json:"rules"`
+	}
+	if err := r.ask(ctx, "explain", l.name, body, &got); err != nil {
+		return out, err
+	}
+	out = Explanation{
+		Decision: got.Decision.decision(l.name, nil), WouldCharge: got.WouldCharge, Overridden: got.RulesOf == "override",
+		Overflow: got.Overflow, OnStoreFailure: got.OnStoreFailure, Apps: got.Apps,
+	}
+	if got.App != nil {
+		out.App = *got.App
+	}
+	for _, rule := range got.Rules {
+		e := ExplainedRule{Name: rule.Name, Algorithm: rule.Algorithm, Limit: rule.Limit, Window: span(min(rule.WindowS, spanMaxUS/1_000_000) * 1_000_000)}
+		if rule.Left != nil {
+			left := rule.Left.decision(l.name, nil)
+			e.Known, e.Allowed, e.Remaining = true, left.Allowed, left.Remaining
+			e.RetryAfter, e.CanRetry, e.ResetAfter = left.RetryAfter, left.CanRetry, left.ResetAfter
+		}
+		out.Rules = append(out.Rules, e)
+	}
+	return out, nil
+}
+
+// observed tells the observer of a request of a server alone, when that is over.
+func (l *Limiter) observed(ctx context.Context, verb string, started time.Time, d *Decision, err *error) {
+	l.gate.tell(ctx, l.name, verb, *d, *err, started)
+}
+
+// tell tells the observer of a request.
+func (g *Gate) tell(ctx context.Context, policy, verb string, d Decision, err error, started time.Time) {
+	if g.observe != nil {
+		g.observe(ctx, Observation{policy, verb, d, err, time.Since(started)})
+	}
+}
+
+// tellAll tells the observer of checks of which none was decided.
+func (g *Gate) tellAll(ctx context.Context, checks []remoteAsk, err error, started time.Time) {
+	for _, c := range checks {
+		g.tell(ctx, c.Policy, verbCheck.String(), Decision{}, err, started)
+	}
+}
+
+func (c Check) cost() int64 {
+	if c.N == 0 {
+		return 1
+	}
+	return c.N
+}
+
+// owns says whether a check is one for this gate.
+func (g *Gate) owns(c Check) error {
+	if c.Limiter == nil || c.Limiter.gate != g {
+		return newError(ErrRules, nil, "rules: a check has no limiter of this gate")
+	}
+	return nil
+}
+
+// bodyOf checks the values of a check, and gives how it is sent.
+func (g *Gate) bodyOf(r *remote, c Check) (remoteAsk, error) {
+	if err := g.owns(c); err != nil {
+		return remoteAsk{}, err
+	}
+	if err := c.Limiter.valid(c.Key, c.cost()); err != nil {
+		return remoteAsk{}, err
+	}
+	if !utf8.ValidString(c.Key) {
+		return remoteAsk{}, newError(ErrKeyText, nil, "key: is not UTF-8")
+	}
+	body := remoteAsk{Policy: c.Limiter.name, App: r.app, Cost: c.cost()}
+	if c.Key != "" {
+		body.Key = &c.Key
+	}
+	return body, nil
+}
+
+// ask sends a request and reads its answer.
+func (r *remote) ask(ctx context.Context, path, policy string, body, into any) error {
+	answer, err := r.post(ctx, path, body)
+	if err != nil {
+		return err
+	}
+	if answer.status != http.StatusOK {
+		return r.problem(answer.status, answer.said, path, policy)
+	}
+	if err := json.Unmarshal(answer.said, into); err != nil {
+		return storeError(&failure{classNoAnswer, true, err})
+	}
+	return nil
+}
+
+// remoteBatch is the answer to a batch.
+type remoteBatch struct {
+	Allowed bool              `json:"allowed"`
+	Refused int               `json:"refused"`
+	Answers []json.RawMessage `json:"answers"`
+}
+
+func (r *remote) batch(ctx context.Context, checks []remoteAsk, atomic bool) (got remoteBatch, err error) {
+	err = r.ask(ctx, "check:batch", "", struct {
+		Atomic bool        `json:"atomic,omitempty"`
+		Checks []remoteAsk `json:"checks"`
+	}{atomic, checks}, &got)
+	return got, err
+}
+
+// itemOf reads one answer of a batch: a decision, or a problem.
+func (r *remote) itemOf(said json.RawMessage, policy string) (Decision, error) {
+	var got struct {
+		Type string `json:"type"`
+		remoteAnswer
+	}
+	if err := json.Unmarshal(said, &got); err != nil {
+		return Decision{}, storeError(&failure{classNoAnswer, true, err})
+	}
+	if got.Type != "" {
+		return Decision{}, r.problem(http.StatusOK, said, verbCheck.String(), policy)
+	}
+	return got.decision(policy, nil), nil
+}
