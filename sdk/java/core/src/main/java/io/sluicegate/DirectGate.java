@@ -37,6 +37,11 @@ public final class DirectGate implements Gate {
         return new Limiter(name, engine.limit(limit.policy(name)));
     }
 
+    /** {@return whether Redis does not answer at the moment, so that policies decide by their {@code on_store_failure}} */
+    public boolean isDegraded() {
+        return engine.isDegraded();
+    }
+
     @Override
     public void close() {
         engine.close();

@@ -6,13 +6,18 @@ import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 
-/** Stands before a Redis; when told, it swallows the next reply and cuts the line. */
+/** Stands before a Redis; when told, it passes a part of the next reply to a call of the script, and cuts the line. */
 public final class LossyProxy implements AutoCloseable {
+    private static final int NOT = -1;
+
     private final ServerSocket server;
     private final int target;
-    private final AtomicBoolean swallow = new AtomicBoolean();
+    /** How much of the next reply is passed, in thousandths; {@link #NOT}: all. */
+    private final AtomicInteger cut = new AtomicInteger(NOT);
 
     public LossyProxy(int target) throws IOException {
         this.target = target;
@@ -26,11 +31,16 @@ public final class LossyProxy implements AutoCloseable {
 
     /** The next reply is lost. */
     public void swallowNextReply() {
-        swallow.set(true);
+        cutNextReply(0);
+    }
+
+    /** Of the next reply so many thousandths of its bytes come, 0 to 999. */
+    public void cutNextReply(int thousandths) {
+        cut.set(thousandths);
     }
 
     public boolean hasSwallowed() {
-        return !swallow.get();
+        return cut.get() == NOT;
     }
 
     private static void daemon(Runnable task) {
@@ -44,25 +54,30 @@ public final class LossyProxy implements AutoCloseable {
             try {
                 Socket client = server.accept();
                 Socket redis = new Socket(InetAddress.getLoopbackAddress(), target);
-                daemon(() -> copy(client, redis, false));
-                daemon(() -> copy(redis, client, true));
+                AtomicBoolean asked = new AtomicBoolean();
+                daemon(() -> copy(client, redis, asked, false));
+                daemon(() -> copy(redis, client, asked, true));
             } catch (IOException e) {
                 return;
             }
         }
     }
 
-    private void copy(Socket from, Socket to, boolean replies) {
+    private void copy(Socket from, Socket to, AtomicBoolean asked, boolean replies) {
         try (from; to) {
             InputStream in = from.getInputStream();
             OutputStream out = to.getOutputStream();
             byte[] buffer = new byte[65_536];
             int read;
             while ((read = in.read(buffer)) > 0) {
-                if (replies && swallow.compareAndSet(true, false)) {
+                if (!replies && new String(buffer, 0, read, StandardCharsets.ISO_8859_1).contains("EVALSHA")) {
+                    asked.set(true);
+                }
+                int part = replies && asked.getAndSet(false) ? cut.getAndSet(NOT) : NOT;
+                out.write(buffer, 0, part == NOT ? read : read * part / 1000);
+                if (part != NOT) {
                     return;
                 }
-                out.write(buffer, 0, read);
             }
         } catch (IOException e) {
             // The other side ended the line.

@@ -10,15 +10,24 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Assumptions;
 
 /** A Redis of a test's own, and the simplest client for it. */
 public final class TestRedis implements AutoCloseable {
     private Process process;
     private final int port;
+    private final String[] options;
 
-    private TestRedis(int port) {
+    private TestRedis(int port, String... options) {
         this.port = port;
+        this.options = options;
+    }
+
+    /** How many times as much a test does where there is time for it. */
+    public static boolean isLong() {
+        return "1".equals(System.getenv("SLUICEGATE_LONG"));
     }
 
     /** A free port of this machine. */
@@ -31,8 +40,8 @@ public final class TestRedis implements AutoCloseable {
     }
 
     /** Starts one; skips the test where there is no redis-server, but not in CI. */
-    public static TestRedis start() {
-        TestRedis redis = new TestRedis(freePort());
+    public static TestRedis start(String... options) {
+        TestRedis redis = new TestRedis(freePort(), options);
         try {
             redis.restart();
             return redis;
@@ -49,18 +58,36 @@ public final class TestRedis implements AutoCloseable {
 
     /** Starts it on the same port, empty. */
     public void restart() throws IOException {
-        process = new ProcessBuilder("redis-server", "--port", Integer.toString(port), "--save", "", "--bind", "127.0.0.1")
-            .redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
+        String program = System.getenv().getOrDefault("SLUICEGATE_REDIS_SERVER", "redis-server");
+        List<String> command = new ArrayList<>(List.of(program));
+        // A Sentinel is started with the file that it writes.
+        if (options.length == 0 || options[0].startsWith("--")) {
+            command.addAll(List.of("--save", ""));
+        }
+        command.addAll(List.of(options));
+        command.addAll(List.of("--port", Integer.toString(port), "--bind", "127.0.0.1"));
+        process = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
         for (int tries = 0; ; tries++) {
             try {
                 command("PING");
                 return;
             } catch (UncheckedIOException e) {
-                if (tries > 100) {
+                if (tries > 1000 || !process.isAlive()) {
                     throw e.getCause();
                 }
                 pause(20);
             }
+        }
+    }
+
+    /** Waits until something has happened, for 20 s at most: longer than any machine is late. */
+    public static void await(String what, BooleanSupplier happened) {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (!happened.getAsBoolean()) {
+            if (System.nanoTime() > until) {
+                throw new AssertionError(what + ": not within 20 s");
+            }
+            pause(20);
         }
     }
 

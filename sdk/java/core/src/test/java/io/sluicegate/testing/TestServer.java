@@ -7,6 +7,8 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import org.junit.jupiter.api.Assumptions;
 
 /** A server of a test's own. */
@@ -23,16 +25,7 @@ public final class TestServer implements AutoCloseable {
 
     /** Starts one with these policies; {@code store} may be null. Skips the test where there is no program, but not in CI. */
     public static TestServer start(String policies, String store) {
-        String given = System.getenv("SLUICEGATE_BIN");
-        Path program = given != null ? Path.of(given) : Checkout.root().resolve("target/debug/sluicegate");
-        if (!Files.isExecutable(program)) {
-            String reason = "skipped: there is no server at " + program + "; set SLUICEGATE_BIN";
-            System.out.println(reason);
-            if ("true".equals(System.getenv("CI"))) {
-                throw new IllegalStateException(reason);
-            }
-            Assumptions.abort(reason);
-        }
+        Path program = program();
         try {
             Path file = Files.createTempFile("policies", ".json");
             Files.writeString(file, policies);
@@ -57,6 +50,32 @@ public final class TestServer implements AutoCloseable {
                 }
             }
             throw new IllegalStateException("the server did not start:\n" + said);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static Path program() {
+        String given = System.getenv("SLUICEGATE_BIN");
+        Path program = given != null ? Path.of(given) : Checkout.root().resolve("target/debug/sluicegate");
+        if (!Files.isExecutable(program)) {
+            String reason = "skipped: there is no server at " + program + "; set SLUICEGATE_BIN";
+            System.out.println(reason);
+            if ("true".equals(System.getenv("CI"))) {
+                throw new IllegalStateException(reason);
+            }
+            Assumptions.abort(reason);
+        }
+        return program;
+    }
+
+    /** What the program prints, given these arguments. */
+    public static String run(String... arguments) {
+        List<String> command = new ArrayList<>(List.of(program().toString()));
+        command.addAll(List.of(arguments));
+        try {
+            Process process = new ProcessBuilder(command).start();
+            return new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

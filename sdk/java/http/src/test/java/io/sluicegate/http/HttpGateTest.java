@@ -16,6 +16,7 @@ import io.sluicegate.testing.TestRedis;
 import io.sluicegate.testing.TestServer;
 import java.net.URI;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -39,7 +40,7 @@ class HttpGateTest {
               {"name":"degrade","rules":[{"fixed_window":{"limit":1,"window":"366d"}}],
                "overflow":{"degrade":{"response":{"status":200,"body":"later","headers":{"X-A":"b"}}}}}
             ]}""", null);
-        gate = HttpGate.remote(URI.create(server.http())).app("shop").timeout(Duration.ofSeconds(2)).build();
+        gate = HttpGate.remote(URI.create(server.http())).app("shop").timeout(Duration.ofSeconds(20)).build();
     }
 
     @AfterAll
@@ -101,5 +102,73 @@ class HttpGateTest {
 
     private ErrorCode code(String policy) {
         return assertThrows(SluicegateException.class, () -> gate.policy(policy).check("k")).code();
+    }
+
+    @Test
+    void what_was_estimated_is_settled_once() {
+        Limiter llm = gate.policy("llm");
+        assertEquals(500, llm.check("settle", 500).remaining());
+        // What was charged, what it came to; what is given back, taken, missing and left.
+        long[][] table = {{500, 380, 120, 0, 0, 620}, {20, 20, 0, 0, 0, 620}, {10, 30, 0, 20, 0, 600}, {100, 0, 100, 0, 0, 700},
+            {1, 2001, 0, 700, 1300, 0}};
+        for (int place = 0; place < table.length; place++) {
+            long[] row = table[place];
+            Settlement settled = gate.settle("llm", "settle", "id-" + place, row[0], row[1]);
+            assertEquals(row[2] + " " + row[3] + " " + row[4], settled.refunded() + " " + settled.taken() + " " + settled.missing());
+            // A day's thousand: some come back while the test runs.
+            assertTrue(settled.decision().remaining() >= row[5] && settled.decision().remaining() < row[5] + 5, settled.toString());
+            SluicegateException again = assertThrows(SluicegateException.class,
+                () -> gate.settle("llm", "settle", "id-" + 0, 500, 380));
+            assertEquals(ErrorCode.SERVER, again.code());
+            assertTrue(again.getMessage().startsWith("server: 409 "), again.getMessage());
+        }
+        assertEquals(ErrorCode.COST_RANGE, assertThrows(SluicegateException.class, () -> gate.settle("llm", "k", "id", 0, 1)).code());
+        assertEquals(ErrorCode.COST_RANGE, assertThrows(SluicegateException.class, () -> gate.settle("llm", "k", "id", 1, -1)).code());
+        assertEquals(ErrorCode.ID_LENGTH, assertThrows(SluicegateException.class, () -> gate.settle("llm", "k", "", 1, 1)).code());
+        assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.settle("none", "k", "id", 1, 1)).code());
+    }
+
+    @Test
+    void a_server_says_why() {
+        Explanation why = gate.explain("login", "explain", 3);
+        assertEquals("login", why.policy());
+        assertEquals(null, why.apps());
+        assertEquals("reject local false", why.overflow() + " " + why.onStoreFailure() + " " + why.isOverride());
+        assertFalse(why.decision().allowed());
+        assertEquals(List.of(new Explanation.Rule("tries", "sliding_log", 2, Duration.ofMinutes(10),
+            new Explanation.Left(false, 2, Decision.NEVER, 0))), why.rules());
+        assertEquals(1, gate.explain("login", "explain", 1).wouldCharge());
+        // Nothing was charged.
+        assertEquals(1, gate.policy("login").check("explain").remaining());
+        assertEquals(ErrorCode.POLICY_NOT_AVAILABLE, assertThrows(SluicegateException.class, () -> gate.explain("import", "k", 1)).code());
+    }
+
+    @Test
+    void each_of_several_checks_has_an_answer_of_its_own() {
+        List<CheckAnswer> said = gate.checkEach(List.of(new Check("login", "each", 2), new Check("none", "each"), new Check("login", "each"),
+            new Check("import", null), new Check("jobs", "each")));
+        assertTrue(said.get(0).orThrow().allowed());
+        assertEquals("login", said.get(0).decision().policy());
+        assertFalse(said.get(2).orThrow().allowed());
+        assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, said.get(1)::orThrow).code());
+        assertEquals(ErrorCode.POLICY_NOT_AVAILABLE, said.get(3).problem().code());
+        assertEquals(ErrorCode.UNSUPPORTED_VERB, said.get(4).problem().code());
+        assertEquals(ErrorCode.SERVER, assertThrows(SluicegateException.class, () -> gate.checkEach(List.of())).code());
+    }
+
+    @Test
+    void several_checks_are_charged_together_or_not_at_all() {
+        Check tokens = new Check("llm", "all", 400);
+        AtomicAnswer refused = gate.checkAll(List.of(tokens, new Check("login", "all", 3)));
+        assertFalse(refused.allowed());
+        assertEquals(1, refused.refused());
+        assertEquals(List.of("login"), refused.decisions().stream().map(Decision::policy).toList());
+        assertEquals(1000, gate.policy("llm").peek("all", 1).remaining());
+        AtomicAnswer passed = gate.checkAll(List.of(tokens, new Check("login", "all", 2)));
+        assertTrue(passed.allowed());
+        assertEquals(AtomicAnswer.NONE, passed.refused());
+        assertEquals(List.of(600L, 0L), passed.decisions().stream().map(Decision::remaining).toList());
+        assertEquals(ErrorCode.UNKNOWN_POLICY,
+            assertThrows(SluicegateException.class, () -> gate.checkAll(List.of(tokens, new Check("none", "all")))).code());
     }
 }

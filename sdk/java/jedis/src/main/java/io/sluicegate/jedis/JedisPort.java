@@ -2,14 +2,11 @@ package io.sluicegate.jedis;
 
 import io.sluicegate.RedisPort;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
-import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
 import redis.clients.jedis.ClientSetInfoConfig;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
-import redis.clients.jedis.ConnectionPool;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
@@ -26,25 +23,19 @@ import redis.clients.jedis.exceptions.JedisException;
  */
 public final class JedisPort implements RedisPort {
     private static final int CONNECT_MS = 100;
-    /** Calls that are under way at a time. */
-    private static final int CONNECTIONS_MAX = 64;
     /** How long a subscription that ended waits before it begins again. */
     private static final long SUBSCRIBE_AGAIN_MS = 1000;
 
     private final HostAndPort address;
     private final JedisClientConfig config;
-    private final ConnectionPool pool;
+    private final Connections pool;
     private volatile boolean closed;
     private volatile Jedis listening;
 
     private JedisPort(HostAndPort address, JedisClientConfig config) {
         this.address = address;
         this.config = config;
-        GenericObjectPoolConfig<Connection> limits = new GenericObjectPoolConfig<>();
-        limits.setMaxTotal(CONNECTIONS_MAX);
-        limits.setMaxIdle(CONNECTIONS_MAX);
-        limits.setJmxEnabled(false);
-        this.pool = new ConnectionPool(address, config, limits);
+        this.pool = new Connections(address, config);
     }
 
     /**
@@ -55,7 +46,6 @@ public final class JedisPort implements RedisPort {
      * @return the port, which a gate closes
      */
     public static JedisPort connect(String host, int port) {
-        // A connection is made on the thread of a call, so nothing is asked while it is made.
         return connect(new HostAndPort(host, port), DefaultJedisClientConfig.builder().connectionTimeoutMillis(CONNECT_MS)
             .socketTimeoutMillis(CONNECT_MS).clientSetInfoConfig(ClientSetInfoConfig.DISABLED).build());
     }
@@ -64,8 +54,8 @@ public final class JedisPort implements RedisPort {
      * Opens a port. Redis need not answer yet.
      *
      * @param address where Redis is
-     * @param config credentials, the database and the like; its timeouts hold while a connection is made, on the thread of
-     *     a call
+     * @param config credentials, the database and the like; its timeouts hold while a connection is made; no call waits
+     *     for longer than its deadline
      * @return the port, which a gate closes
      */
     public static JedisPort connect(HostAndPort address, JedisClientConfig config) {
@@ -82,7 +72,7 @@ public final class JedisPort implements RedisPort {
     @Override
     public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
         long until = System.nanoTime() + timeoutNanos;
-        Connection connection = borrow(timeoutNanos);
+        Connection connection = pool.borrow(timeoutNanos);
         boolean sent = false;
         try {
             long leftMs = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
@@ -102,28 +92,15 @@ public final class JedisPort implements RedisPort {
         } catch (JedisConnectionException e) {
             connection.setBroken();
             boolean late = e.getCause() instanceof java.net.SocketTimeoutException;
+            if (!late) {
+                pool.dropIdle();
+            }
             throw new Failure(late ? "the deadline passed" : "the connection was lost", sent, late);
         } catch (JedisException e) {
             connection.setBroken();
             throw new Failure("the connection was lost", sent, false);
         } finally {
-            giveBack(connection);
-        }
-    }
-
-    private void giveBack(Connection connection) {
-        if (connection.isBroken()) {
-            pool.returnBrokenResource(connection);
-        } else {
-            pool.returnResource(connection);
-        }
-    }
-
-    private Connection borrow(long timeoutNanos) throws Failure {
-        try {
-            return pool.borrowObject(Duration.ofNanos(timeoutNanos));
-        } catch (Exception e) {
-            throw new Failure("there is no connection", false, e instanceof java.util.NoSuchElementException);
+            pool.giveBack(connection);
         }
     }
 

@@ -5,6 +5,7 @@ import io.sluicegate.Decision;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.Overflow;
+import io.sluicegate.internal.RequestKeys;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -26,8 +27,6 @@ import java.util.function.ToLongFunction;
  * held back on its thread.
  */
 public final class RateLimitFilter implements Filter {
-    private static final int KEY_BYTES_MAX = 1024;
-
     private final Limiter limiter;
     private final Function<HttpServletRequest, String> key;
     private final ToLongFunction<HttpServletRequest> cost;
@@ -79,7 +78,7 @@ public final class RateLimitFilter implements Filter {
             chain.doFilter(request, response);
             return;
         }
-        Decision decision = limiter.check(usable(key.apply(asked)), cost.applyAsLong(asked));
+        Decision decision = limiter.check(RequestKeys.usable(key.apply(asked)), cost.applyAsLong(asked));
         if (!decision.allowed()) {
             refuse(decision, answer);
             return;
@@ -87,15 +86,6 @@ public final class RateLimitFilter implements Filter {
         HttpFields.of(decision).forEach(answer::setHeader);
         hold(decision);
         chain.doFilter(request, response);
-    }
-
-    // Keys that come with requests may be empty or too long, which is no mistake of the program.
-    private static String usable(String key) {
-        if (key == null || key.isEmpty()) {
-            return null;
-        }
-        byte[] bytes = key.getBytes(StandardCharsets.UTF_8);
-        return bytes.length <= KEY_BYTES_MAX ? key : LongKeys.shorten(bytes);
     }
 
     private static void hold(Decision decision) throws IOException {

@@ -10,7 +10,8 @@ import java.lang.annotation.Target;
 /**
  * Limits the calls of a method of a bean, from outside of the bean. A call that is refused throws a
  * {@link io.sluicegate.RateLimitExceededException}, or goes to the fallback. A method that returns a {@code CompletionStage}
- * does not block its caller. One that returns a {@code Publisher} cannot be limited so, which its first call says.
+ * or a {@code Publisher}, such as a {@code Mono} or {@code Flux}, does not block its caller. Of a {@code Publisher} each
+ * subscription is limited, and the method is called by those that pass.
  *
  * <p>Of several on one method each is asked in their order; what one has taken stays taken if a later one refuses.
  */

@@ -6,7 +6,6 @@ import io.sluicegate.Overflow;
 import io.sluicegate.RateLimitExceededException;
 import java.nio.charset.StandardCharsets;
 import org.springframework.http.HttpHeaders;
-import org.springframework.http.HttpStatusCode;
 import org.springframework.http.MediaType;
 import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.ExceptionHandler;
@@ -33,10 +32,14 @@ public class RateLimitAdvice {
         HttpFields.of(decision).forEach(headers::set);
         if (decision.overflow() instanceof Overflow.Response response) {
             response.headers().forEach(headers::set);
-            return new ResponseEntity<>(response.body().getBytes(StandardCharsets.UTF_8), headers, HttpStatusCode.valueOf(response.status()));
+            return answer(response.status(), headers, response.body());
         }
         headers.setContentType(MediaType.APPLICATION_PROBLEM_JSON);
-        byte[] problem = HttpFields.problem(decision).getBytes(StandardCharsets.UTF_8);
-        return new ResponseEntity<>(problem, headers, HttpStatusCode.valueOf(HttpFields.status(decision)));
+        return answer(HttpFields.status(decision), headers, HttpFields.problem(decision));
+    }
+
+    // By the builder, which is the same in Spring 6 and 7.
+    private static ResponseEntity<byte[]> answer(int status, HttpHeaders headers, String body) {
+        return ResponseEntity.status(status).headers(headers).body(body.getBytes(StandardCharsets.UTF_8));
     }
 }

@@ -9,6 +9,7 @@ import java.lang.reflect.Method;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
@@ -44,7 +45,10 @@ final class RateLimitInterceptor implements MethodInterceptor {
     private record Limit(String policy, Expression key, Expression cost, String fallback) {}
 
     /** What one annotation asks of one call. */
-    private record Ask(Limiter limiter, String key, long cost, String fallback) {}
+    record Ask(Limiter limiter, String key, long cost, String fallback) {}
+
+    /** What one of them was told. */
+    record Refusal(Ask ask, Decision decision) {}
 
     @Override
     public Object invoke(MethodInvocation call) throws Throwable {
@@ -52,12 +56,18 @@ final class RateLimitInterceptor implements MethodInterceptor {
         List<Ask> asks = asks(call, method);
         Class<?> returns = method.getReturnType();
         if (CompletionStage.class.isAssignableFrom(returns) && returns.isAssignableFrom(CompletableFuture.class)) {
-            return later(((ProxyMethodInvocation) call).invocableClone(), method, asks, 0);
+            MethodInvocation later = clone(call);
+            return permitted(asks, 0).thenCompose(refusal -> staged(() -> goOn(later, method, refusal)));
+        }
+        if (Publisher.class.isAssignableFrom(returns)) {
+            // Each subscription is a call of its own.
+            MethodInvocation each = clone(call);
+            return ReactiveCalls.limited(returns, () -> permitted(asks, 0), refusal -> goOn(clone(each), method, refusal));
         }
         for (Ask ask : asks) {
             Decision said = ask.limiter.check(ask.key, ask.cost);
             if (!said.allowed()) {
-                return refused(call, method, ask, said);
+                return refused(call, method, new Refusal(ask, said));
             }
             if (said.waitUs() > 0) {
                 TimeUnit.MICROSECONDS.sleep(said.waitUs());
@@ -80,30 +90,36 @@ final class RateLimitInterceptor implements MethodInterceptor {
     }
 
     private static List<Limit> limits(Method method) {
-        if (Publisher.class.isAssignableFrom(method.getReturnType())) {
-            throw new IllegalStateException("@RateLimit is not for methods that return a Publisher: " + method);
-        }
         return AnnotatedElementUtils.findMergedRepeatableAnnotations(method, RateLimit.class, RateLimit.All.class).stream()
             .map(limit -> new Limit(limit.policy(), limit.key().isEmpty() ? null : PARSER.parseExpression(limit.key()),
                 PARSER.parseExpression(limit.cost()), limit.fallback()))
             .toList();
     }
 
-    private static CompletableFuture<Object> later(MethodInvocation call, Method method, List<Ask> asks, int place) {
+    private static MethodInvocation clone(MethodInvocation call) {
+        return ((ProxyMethodInvocation) call).invocableClone();
+    }
+
+    /** Asks without blocking; completes with the first refusal, or with none. */
+    private static CompletableFuture<Optional<Refusal>> permitted(List<Ask> asks, int place) {
         if (place == asks.size()) {
-            return staged(() -> call.proceed());
+            return CompletableFuture.completedFuture(Optional.empty());
         }
         Ask ask = asks.get(place);
         return ask.limiter.checkAsync(ask.key, ask.cost).thenCompose(said -> {
             if (!said.allowed()) {
-                return staged(() -> refused(call, method, ask, said));
+                return CompletableFuture.completedFuture(Optional.of(new Refusal(ask, said)));
             }
             if (said.waitUs() == 0) {
-                return later(call, method, asks, place + 1);
+                return permitted(asks, place + 1);
             }
             return CompletableFuture.runAsync(() -> { }, CompletableFuture.delayedExecutor(said.waitUs(), TimeUnit.MICROSECONDS))
-                .thenCompose(waited -> later(call, method, asks, place + 1));
+                .thenCompose(waited -> permitted(asks, place + 1));
         });
+    }
+
+    private static Object goOn(MethodInvocation call, Method method, Optional<Refusal> refusal) throws Throwable {
+        return refusal.isPresent() ? refused(call, method, refusal.get()) : call.proceed();
     }
 
     private interface Body {
@@ -120,8 +136,9 @@ final class RateLimitInterceptor implements MethodInterceptor {
         }
     }
 
-    private static Object refused(MethodInvocation call, Method method, Ask ask, Decision said) {
-        RateLimitExceededException refusal = new RateLimitExceededException(said);
+    private static Object refused(MethodInvocation call, Method method, Refusal refused) {
+        Ask ask = refused.ask;
+        RateLimitExceededException refusal = new RateLimitExceededException(refused.decision);
         if (ask.fallback.isEmpty()) {
             throw refusal;
         }

@@ -12,6 +12,7 @@ import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnWebApplication;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
@@ -19,7 +20,11 @@ import org.springframework.context.annotation.Configuration;
 import org.springframework.http.ResponseEntity;
 
 /** A gate by {@code sluicegate.*}, unless the application has a bean of its own, and what {@link RateLimit} needs. */
-@AutoConfiguration(afterName = "org.springframework.boot.actuate.autoconfigure.metrics.CompositeMeterRegistryAutoConfiguration")
+@AutoConfiguration(afterName = {
+    // In Boot 3.5 and in Boot 4.
+    "org.springframework.boot.actuate.autoconfigure.metrics.CompositeMeterRegistryAutoConfiguration",
+    "org.springframework.boot.micrometer.metrics.autoconfigure.CompositeMeterRegistryAutoConfiguration"
+})
 @EnableConfigurationProperties(SluicegateProperties.class)
 public class SluicegateAutoConfiguration {
     /** Made by Spring. */
@@ -63,13 +68,57 @@ public class SluicegateAutoConfiguration {
 
     /** Answers what is refused. */
     @Configuration(proxyBeanMethods = false)
-    @ConditionalOnWebApplication(type = ConditionalOnWebApplication.Type.SERVLET)
+    @ConditionalOnWebApplication
     @ConditionalOnClass(ResponseEntity.class)
     static class Web {
         @Bean
         @ConditionalOnMissingBean
         RateLimitAdvice sluicegateAdvice() {
             return new RateLimitAdvice();
+        }
+    }
+
+    /** Limits requests to servlets. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnWebApplication(type = ConditionalOnWebApplication.Type.SERVLET)
+    @ConditionalOnProperty("sluicegate.filters[0].policy")
+    static class Servlets {
+        @Bean
+        ServletFilters sluicegateFilters(Gate gate, SluicegateProperties says) {
+            return new ServletFilters(gate, says.filters());
+        }
+    }
+
+    /** Limits requests to WebFlux. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnWebApplication(type = ConditionalOnWebApplication.Type.REACTIVE)
+    @ConditionalOnProperty("sluicegate.filters[0].policy")
+    static class WebFlux {
+        @Bean
+        WebFluxFilters sluicegateFilters(Gate gate, SluicegateProperties says) {
+            return new WebFluxFilters(gate, says.filters());
+        }
+    }
+
+    /** Says in Boot 3.5 whether Redis answers. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(name = "org.springframework.boot.actuate.health.HealthIndicator")
+    @ConditionalOnProperty(name = "management.health.sluicegate.enabled", matchIfMissing = true)
+    static class Actuator {
+        @Bean
+        ActuatorHealth sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
+            return new ActuatorHealth(gate, says.health().degradedStatus());
+        }
+    }
+
+    /** Says in Boot 4 whether Redis answers. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnClass(name = "org.springframework.boot.health.contributor.HealthIndicator")
+    @ConditionalOnProperty(name = "management.health.sluicegate.enabled", matchIfMissing = true)
+    static class Contributed {
+        @Bean
+        ContributedHealth sluicegateHealthIndicator(Gate gate, SluicegateProperties says) {
+            return new ContributedHealth(gate, says.health().degradedStatus());
         }
     }
 }

@@ -2,6 +2,7 @@ package io.sluicegate.spring;
 
 import java.net.URI;
 import java.time.Duration;
+import java.util.List;
 import org.springframework.boot.context.properties.ConfigurationProperties;
 import org.springframework.boot.context.properties.bind.DefaultValue;
 
@@ -14,10 +15,13 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param deadline of a decision in Redis, 1 ms to 10 s
  * @param redis where Redis is
  * @param server where a server is
+ * @param filters which requests are limited; all that match a request are asked in their order
+ * @param health what the health of the application says
  */
 @ConfigurationProperties("sluicegate")
 public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app, Long nodes, @DefaultValue("50ms") Duration deadline,
-                                   @DefaultValue Redis redis, @DefaultValue Server server) {
+                                   @DefaultValue Redis redis, @DefaultValue Server server, @DefaultValue List<Filter> filters,
+                                   @DefaultValue Health health) {
     /** Who decides. */
     public enum Mode {
         /** Redis. */
@@ -41,4 +45,23 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      * @param timeout of an answer
      */
     public record Server(@DefaultValue("http://localhost:8080") URI url, String token, @DefaultValue("200ms") Duration timeout) {}
+
+    /**
+     * Requests that a policy limits.
+     *
+     * @param policy the policy's name
+     * @param paths their paths, as patterns of Spring
+     * @param key whose budget it is: {@code address} or {@code header:NAME}
+     * @param trustedProxies networks whose {@code X-Forwarded-For} is believed
+     */
+    public record Filter(String policy, @DefaultValue("/**") List<String> paths, @DefaultValue("address") String key,
+                         @DefaultValue List<String> trustedProxies) {}
+
+    /**
+     * What the health of the application says.
+     *
+     * @param degradedStatus the status while Redis does not answer. A limiter that goes on by its share is no reason to take
+     *     the application out of service, so it is {@code UP} unless you say otherwise
+     */
+    public record Health(@DefaultValue("UP") String degradedStatus) {}
 }

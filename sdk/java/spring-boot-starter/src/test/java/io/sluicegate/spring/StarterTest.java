@@ -11,6 +11,7 @@ import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import io.sluicegate.DirectGate;
 import io.sluicegate.Gate;
 import io.sluicegate.Limit;
+import io.sluicegate.Limiter;
 import io.sluicegate.Mode;
 import io.sluicegate.RateLimitExceededException;
 import io.sluicegate.http.HttpGate;
@@ -18,11 +19,11 @@ import io.sluicegate.micrometer.DecisionMeters;
 import io.sluicegate.test.TestGate;
 import io.sluicegate.testing.TestRedis;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import org.junit.jupiter.api.Test;
-import org.reactivestreams.Publisher;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.boot.builder.SpringApplicationBuilder;
@@ -30,8 +31,12 @@ import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.http.MediaType;
+import reactor.core.publisher.Flux;
+import reactor.core.publisher.Mono;
 
 class StarterTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(20);
+
     record User(String id) {}
 
     static class Shop {
@@ -59,9 +64,25 @@ class StarterTest {
             return CompletableFuture.supplyAsync(() -> "later");
         }
 
-        @RateLimit(policy = "all")
-        public Publisher<String> stream() {
-            return null;
+        @RateLimit(policy = "orders", key = "#user.id")
+        public Mono<String> mono(User user) {
+            calls++;
+            return Mono.just("mono");
+        }
+
+        @RateLimit(policy = "orders", key = "#user.id", cost = "2", fallback = "none")
+        public Flux<Integer> flux(User user) {
+            calls++;
+            return Flux.range(1, 3);
+        }
+
+        private Flux<Integer> none(User user) {
+            return Flux.just(0);
+        }
+
+        // A field of the proxy is not that of the bean.
+        public int calls() {
+            return calls;
         }
 
         public String free() {
@@ -126,8 +147,71 @@ class StarterTest {
             CompletableFuture<String> refused = shop.later(new User("c")).toCompletableFuture();
             Throwable cause = assertThrows(CompletionException.class, refused::join).getCause();
             assertEquals("all", assertInstanceOf(RateLimitExceededException.class, cause).decision().policy());
-            assertThrows(IllegalStateException.class, shop::stream);
+            assertEquals(2, shop.calls());
         }
+    }
+
+    @Test
+    void each_subscription_of_a_publisher_is_limited() {
+        try (ConfigurableApplicationContext context = start(InMemory.class)) {
+            Shop shop = context.getBean(Shop.class);
+            User alice = new User("alice");
+            Flux<Integer> flux = shop.flux(alice);
+            assertEquals(0, shop.calls());
+            assertEquals(List.of(1, 2, 3), flux.collectList().block(PATIENCE));
+            assertEquals(List.of(0), flux.collectList().block(PATIENCE));
+            Mono<String> mono = shop.mono(alice);
+            assertEquals("mono", mono.block(PATIENCE));
+            assertEquals("orders", assertThrows(RateLimitExceededException.class, () -> mono.block(PATIENCE)).decision().policy());
+            context.getBean(TestGate.class).advance(Duration.ofMinutes(1));
+            assertEquals("mono", mono.block(PATIENCE));
+            assertEquals(3, shop.calls());
+        }
+    }
+
+    @Test
+    void a_redis_that_is_gone_is_said_and_takes_nobody_out_of_service() throws Exception {
+        try (TestRedis redis = TestRedis.start();
+             ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.url=" + redis.uri(), "sluicegate.deadline=5s");
+             ConfigurableApplicationContext strict = start(Plain.class, "sluicegate.redis.url=redis://127.0.0.1:1",
+                 "sluicegate.health.degraded-status=OUT_OF_SERVICE")) {
+            Limiter mail = ((DirectGate) context.getBean(Gate.class)).limit("mail", Limit.fixedWindow(500, Duration.ofDays(366)));
+            TestRedis.await("a connection", () -> mail.check("a").mode() == Mode.STORE);
+            assertEquals("UP {redis=answers}", health(context));
+            redis.stop();
+            TestRedis.await("an open breaker", () -> mail.check("a").mode() == Mode.LOCAL && health(context).contains("not"));
+            assertEquals("UP {redis=does not answer, decisions=by on_store_failure}", health(context));
+            Limiter none = ((DirectGate) strict.getBean(Gate.class)).limit("mail", Limit.fixedWindow(500, Duration.ofDays(366)));
+            TestRedis.await("an open breaker", () -> none.check("a").mode() == Mode.LOCAL && health(strict).startsWith("OUT_OF_SERVICE"));
+        }
+        try (ConfigurableApplicationContext context = start(InMemory.class)) {
+            assertEquals("UP {}", health(context));
+        }
+        try (ConfigurableApplicationContext context = start(InMemory.class, "management.health.sluicegate.enabled=false")) {
+            assertFalse(context.containsBean("sluicegateHealthIndicator"));
+        }
+    }
+
+    // The type of the indicator is at one place in Boot 3.5 and at another in Boot 4.
+    private static String health(ConfigurableApplicationContext context) {
+        Object indicator = context.getBean("sluicegateHealthIndicator");
+        try {
+            var health = indicator.getClass().getMethod("health");
+            health.setAccessible(true);
+            return String.valueOf(health.invoke(indicator));
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Test
+    void a_filter_whose_key_is_no_key_is_refused_at_the_start() {
+        for (String key : new String[] {"header:", "adress"}) {
+            var filter = new SluicegateProperties.Filter("orders", List.of("/**"), key, List.of());
+            assertThrows(IllegalArgumentException.class, () -> FilterPaths.header(filter));
+        }
+        assertThrows(IllegalArgumentException.class,
+            () -> FilterPaths.header(new SluicegateProperties.Filter(null, List.of("/**"), "address", List.of())));
     }
 
     @Test
@@ -149,7 +233,8 @@ class StarterTest {
              ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.url=" + redis.uri(), "sluicegate.app=shop",
                  "sluicegate.nodes=3", "sluicegate.deadline=5s")) {
             DirectGate gate = assertInstanceOf(DirectGate.class, context.getBean(Gate.class));
-            assertEquals(Mode.STORE, gate.limit("mail", Limit.fixedWindow(5, Duration.ofDays(366))).check("a").mode());
+            Limiter mail = gate.limit("mail", Limit.fixedWindow(5, Duration.ofDays(366)));
+            TestRedis.await("a decision of Redis", () -> mail.peek("a", 1).mode() == Mode.STORE);
         }
         try (ConfigurableApplicationContext context = start(Plain.class, "sluicegate.mode=remote", "sluicegate.server.url=http://127.0.0.1:1",
             "sluicegate.server.token=secret")) {

@@ -42,6 +42,15 @@ final class Breaker {
         }
     }
 
+    boolean isOpen() {
+        lock.lock();
+        try {
+            return open;
+        } finally {
+            lock.unlock();
+        }
+    }
+
     void succeeded(long nowUs) {
         lock.lock();
         try {

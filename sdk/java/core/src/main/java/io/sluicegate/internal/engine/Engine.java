@@ -86,6 +86,11 @@ public final class Engine implements Transport, AutoCloseable {
         return pool;
     }
 
+    /** {@return whether the breaker is open} */
+    public boolean isDegraded() {
+        return breaker.isOpen();
+    }
+
     @Override
     public void close() {
         if (housekeeper != null) {
@@ -261,7 +266,7 @@ public final class Engine implements Transport, AutoCloseable {
     private boolean settle(Shares.Place place, Shares.Account account, Question asked, Result result) {
         account.lock.lock();
         try {
-            long nowUs = asked.nowUs();
+            long nowUs = shares.instant(asked.nowUs());
             account.carriers -= asked.bill() == null ? 0 : 1;
             if (result instanceof Result.Decided decided) {
                 if (asked.bill() != null && asked.bill() == account.bill) {

@@ -206,7 +206,11 @@ final class Shares {
         }
     }
 
-    private long instant(long nowUs) {
+    /**
+     * {@return the instant of a decision: the latest that any had, if that is up to a second later} It is taken under the lock of
+     * the account: a caller that waited for the lock would put the state back to when it came, and time would flow twice.
+     */
+    long instant(long nowUs) {
         long latest = newest.accumulateAndGet(nowUs, (held, now) -> now > held || held - now > CLOCK_BEHIND_US ? now : held);
         return Math.max(latest, nowUs);
     }
@@ -214,10 +218,9 @@ final class Shares {
     /** Decides by the share of n nodes. */
     Answer decide(Place place, Question question, long nodes) {
         RuleSet rules = question.rules();
-        long now = instant(question.nowUs());
         Account account = accounts.get(place);
         if (account == null) {
-            makeRoom(now);
+            makeRoom(question.nowUs());
             if (accounts.size() >= ACCOUNTS_MAX) {
                 return refusal(rules);
             }
@@ -228,6 +231,7 @@ final class Shares {
             if (question.cost() * account.nodes > Numbers.COST_MAX) {
                 return refusal(rules);
             }
+            long now = instant(question.nowUs());
             Answer answer = question.verb() == Verb.AT_MOST
                 ? atMost(account, question, now)
                 : scaled(account, question, account.used.decide(rules, ask(question, question.verb(), question.cost() * account.nodes, now)));

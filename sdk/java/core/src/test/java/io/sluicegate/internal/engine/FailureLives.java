@@ -93,7 +93,7 @@ public final class FailureLives {
             "{\"version\":1,\"state\":\"active\",\"app\":\"\",\"document\":" + PolicyBookTest.write(life.get("policy")) + "}");
         ManualClock clock = new ManualClock();
         Port port = new Port(redisPort);
-        Engine engine = new Engine(port, new Options(null, Long.parseLong(life.get("nodes").toString()), 2_000_000_000L, clock), false);
+        Engine engine = new Engine(port, new Options(null, Long.parseLong(life.get("nodes").toString()), 10_000_000_000L, clock), false);
         int place = 0;
         for (Object each : (List<?>) life.get("steps")) {
             Map<?, ?> step = (Map<?, ?>) each;

@@ -1,0 +1,256 @@
+package io.sluicegate.testing;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.sluicegate.Decision;
+import io.sluicegate.DirectGate;
+import io.sluicegate.ErrorCode;
+import io.sluicegate.Limit;
+import io.sluicegate.Limiter;
+import io.sluicegate.Mode;
+import io.sluicegate.OnStoreFailure;
+import io.sluicegate.RedisPort;
+import io.sluicegate.Sluicegate;
+import io.sluicegate.SluicegateException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.TreeMap;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+
+/** What every port keeps when something fails. {@code SLUICEGATE_LONG=1} has the long versions. */
+public abstract class FaultContract {
+    private static final Duration LONG = RedisContract.LONG;
+
+    /** Opens the port under test, at {@code redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]}. */
+    protected abstract RedisPort open(String uri);
+
+    private DirectGate gate(String uri) {
+        return RedisContract.ready(Sluicegate.direct(open(uri)).deadline(LONG).build());
+    }
+
+    @Test
+    void a_reply_that_is_cut_anywhere_is_charged_once() throws Exception {
+        long seed = System.nanoTime() % 1_000_000;
+        System.out.println("a_reply_that_is_cut_anywhere_is_charged_once: SEED=" + seed);
+        Random random = new Random(seed);
+        int tries = TestRedis.isLong() ? 200 : 20;
+        Limit limit = Limit.fixedWindow(1000, Duration.ofDays(366)).onStoreFailure(OnStoreFailure.DENY);
+        try (TestRedis redis = TestRedis.start(); LossyProxy proxy = new LossyProxy(redis.port());
+             DirectGate gate = gate("redis://127.0.0.1:" + proxy.port()); DirectGate other = gate(redis.uri())) {
+            Limiter cut = gate.limit("cut", limit);
+            Limiter whole = other.limit("cut", limit);
+            for (int i = 0; i < tries; i++) {
+                TestRedis.await("a connection", () -> cut.peek("k", 1).mode() == Mode.STORE);
+                long before = whole.peek("k", 1).remaining();
+                int part = random.nextInt(1000);
+                proxy.cutNextReply(part);
+                boolean refund = i % 4 == 3;
+                if (refund) {
+                    // No policy decides a refund, so there is an error.
+                    SluicegateException lost = assertThrows(SluicegateException.class, () -> cut.refund("k", 1));
+                    assertEquals(ErrorCode.PERHAPS_CHARGED, lost.code());
+                } else {
+                    assertEquals(Mode.DENY, cut.check("k").mode());
+                }
+                assertTrue(proxy.hasSwallowed());
+                TestRedis.await("a connection", () -> cut.peek("k", 1).mode() == Mode.STORE);
+                assertEquals(before + (refund ? 1 : -1), whole.peek("k", 1).remaining(), "try " + i + ", cut at " + part + "/1000");
+            }
+        }
+    }
+
+    private record Seen(long startedNanos, long tookNanos, Decision decision) {}
+
+    @Test
+    void a_redis_that_stops_holds_up_no_caller_and_admits_the_share_alone() throws Exception {
+        int nodes = 2;
+        try (TestRedis redis = TestRedis.start();
+             DirectGate gate = Sluicegate.direct(open(redis.uri())).nodes(nodes).deadline(Duration.ofMillis(50)).build()) {
+            Limiter limit = gate.limit("stopped", Limit.tokenBucket(200, Duration.ofSeconds(1)).burst(100));
+            TestRedis.await("a connection", () -> limit.peek("k", 1).mode() == Mode.STORE);
+            ConcurrentLinkedQueue<Seen> seen = new ConcurrentLinkedQueue<>();
+            AtomicLong end = new AtomicLong(Long.MAX_VALUE);
+            ExecutorService callers = Executors.newFixedThreadPool(50);
+            for (int i = 0; i < 50; i++) {
+                callers.execute(() -> {
+                    while (System.nanoTime() < end.get()) {
+                        long began = System.nanoTime();
+                        Decision said = limit.check("k");
+                        seen.add(new Seen(began, System.nanoTime() - began, said));
+                        TestRedis.pause(10);
+                    }
+                });
+            }
+            TestRedis.pause(500);
+            redis.signal("STOP");
+            long stopped = System.nanoTime();
+            TestRedis.pause(2500);
+            long admittedUntil = System.nanoTime();
+            List<Seen> without = seen.stream().filter(each -> each.startedNanos > stopped).toList();
+            redis.signal("CONT");
+            TestRedis.await("a decision of Redis", () -> limit.peek("other", 1).mode() == Mode.STORE);
+            long back = System.nanoTime() - admittedUntil;
+            end.set(0);
+            callers.shutdown();
+            assertTrue(callers.awaitTermination(20, TimeUnit.SECONDS));
+
+            List<Long> took = seen.stream().map(Seen::tookNanos).sorted().toList();
+            long slow = without.stream().filter(each -> each.startedNanos > stopped + 1_000_000_000L && each.tookNanos > 45_000_000L).count();
+            long after = without.stream().filter(each -> each.startedNanos > stopped + 1_000_000_000L).count();
+            long admitted = without.stream().filter(each -> each.decision.allowed() && each.decision.mode() == Mode.LOCAL).count();
+            double most = (100 + 200 * (admittedUntil - stopped) / 1e9) / nodes + 1;
+            System.out.printf("stopped: the longest of %d calls took %.1f ms; the breaker lets %d of %d calls wait after a second;"
+                    + " %d of %.0f were admitted; back after %.0f ms%n",
+                took.size(), took.get(took.size() - 1) / 1e6, slow, after, admitted, most, back / 1e6);
+            // A machine with much to do may hold up one in two hundred by itself.
+            long most200 = took.get(took.size() - 1 - took.size() / 200);
+            assertTrue(most200 < 300_000_000L, "a call took " + most200 / 1e6 + " ms");
+            assertTrue(slow * 10 < after, slow + " of " + after + " calls wait though the breaker should be open");
+            assertTrue(admitted > 0 && admitted <= most, admitted + " were admitted, " + most + " may be; each tenth of a second:"
+                + without.stream().filter(each -> each.decision.allowed()).collect(Collectors.groupingBy(
+                    each -> (each.startedNanos - stopped) / 100_000_000L + " " + each.decision.mode(), TreeMap::new, Collectors.counting())));
+            assertTrue(back < 5_000_000_000L, "back after " + back / 1e6 + " ms");
+        }
+    }
+
+    private static long redisUs(TestRedis redis) {
+        List<?> time = (List<?>) redis.command("TIME");
+        return Long.parseLong((String) time.get(0)) * 1_000_000 + Long.parseLong((String) time.get(1));
+    }
+
+    @Test
+    void threads_and_a_server_share_one_budget_and_use_it_up() throws Exception {
+        int burst = 200;
+        int rate = 200;
+        String policy = "{\"policies\":[{\"name\":\"hot\",\"rules\":[{\"token_bucket\":{\"rate\":\"" + rate + "/s\",\"burst\":" + burst + "}}]}]}";
+        try (TestRedis redis = TestRedis.start(); TestServer server = TestServer.start(policy, redis.uri());
+             DirectGate gate = gate(redis.uri())) {
+            Limiter hot = gate.policy("hot");
+            TestRedis.await("a policy", () -> isKnown(hot));
+            // The bucket stays full until the first call, so all is made before.
+            ExecutorService pool = Executors.newFixedThreadPool(17);
+            HttpClient client = HttpClient.newHttpClient();
+            client.send(ask(server, "other"), HttpResponse.BodyHandlers.ofString());
+            HttpRequest check = ask(server, "k");
+            long began = redisUs(redis);
+            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(TestRedis.isLong() ? 30 : 2);
+            List<Callable<Long>> callers = new ArrayList<>();
+            for (int i = 0; i < 16; i++) {
+                callers.add(() -> spend(until, () -> hot.check("k").allowed()));
+            }
+            callers.add(() -> spend(until, () -> client.send(check, HttpResponse.BodyHandlers.ofString()).body().contains("\"allowed\":true")));
+            long admitted = 0;
+            for (Future<Long> each : pool.invokeAll(callers)) {
+                admitted += each.get();
+            }
+            pool.shutdown();
+            double most = burst + rate * (redisUs(redis) - began) / 1e6;
+            System.out.printf("shared: %d of %.1f were admitted, %.1f %%%n", admitted, most, 100 * admitted / most);
+            assertTrue(admitted <= most, admitted + " were admitted, " + most + " may be");
+            assertTrue(admitted >= most * (TestRedis.isLong() ? 0.99 : 0.9), admitted + " of " + most + " were admitted");
+        }
+    }
+
+    private static HttpRequest ask(TestServer server, String key) {
+        return HttpRequest.newBuilder(URI.create(server.http() + "/v1/check")).header("content-type", "application/json")
+            .POST(HttpRequest.BodyPublishers.ofString("{\"policy\":\"hot\",\"key\":\"" + key + "\"}")).build();
+    }
+
+    private static boolean isKnown(Limiter limiter) {
+        try {
+            return limiter.peek("other", 1).mode() == Mode.STORE;
+        } catch (SluicegateException e) {
+            return false;
+        }
+    }
+
+    private static long spend(long untilNanos, Callable<Boolean> check) throws Exception {
+        long admitted = 0;
+        while (System.nanoTime() < untilNanos) {
+            if (check.call()) {
+                admitted++;
+            } else {
+                TestRedis.pause(5);
+            }
+        }
+        return admitted;
+    }
+
+    @Test
+    void the_rights_that_servers_print_are_enough() throws Exception {
+        try (TestRedis redis = TestRedis.start()) {
+            String line = TestServer.run("redis-acl").lines().filter(each -> each.startsWith("user sluicegate-program ")).findFirst().orElseThrow();
+            List<String> command = new ArrayList<>(List.of("ACL", "SETUSER"));
+            command.addAll(List.of(line.replace("PASSWORD", "secret").substring("user ".length()).split(" ")));
+            assertEquals("OK", redis.command(command.toArray(String[]::new)));
+            redis.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "orders", version(1, 5));
+            try (DirectGate gate = gate("redis://sluicegate-program:secret@127.0.0.1:" + redis.port())) {
+                Limiter orders = gate.policy("orders");
+                assertEquals(4, orders.check("k").remaining());
+                redis.command("HSET", "sg:{policies}", "#revision", "2", "orders", version(2, 8));
+                redis.command("PUBLISH", "sg:policies", "2");
+                TestRedis.await("the edit", () -> orders.peek("k", 1).limit() == 8);
+                Limiter mail = gate.limit("mail", Limit.fixedWindow(3, Duration.ofDays(1)));
+                assertEquals(2, mail.check("k").remaining());
+                assertEquals(1, mail.refund("k", 1).granted());
+                assertTrue(mail.reset("k").allowed());
+                Object denied = redis.command("ACL", "LOG");
+                assertEquals(List.of(), denied);
+            }
+        }
+    }
+
+    private static String version(int version, int limit) {
+        return "{\"version\":" + version + ",\"state\":\"active\",\"app\":\"\",\"document\":{\"name\":\"orders\",\"rules\":[{\"fixed_window\":"
+            + "{\"limit\":" + limit + ",\"window\":\"1d\"}}]}}";
+    }
+
+    @Test
+    void a_redis_without_room_is_decided_by_the_policy_until_it_has_some() {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = gate(redis.uri())) {
+            Limiter local = gate.limit("local", Limit.fixedWindow(5, Duration.ofDays(366)));
+            Limiter allow = gate.limit("allow", Limit.fixedWindow(5, Duration.ofDays(366)).onStoreFailure(OnStoreFailure.ALLOW));
+            assertEquals(4, local.check("k").remaining());
+            assertEquals(4, allow.check("k").remaining());
+            redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction");
+            redis.command("CONFIG", "SET", "maxmemory", "1");
+            // It answers, so the breaker stays closed, and a share decides nothing: see "What a call comes to".
+            for (int i = 0; i < 10; i++) {
+                assertEquals(Mode.DENY, local.check("new" + i).mode());
+                assertFalse(local.check("new" + i).allowed());
+                assertEquals(Mode.ALLOW, allow.check("new" + i).mode());
+            }
+            redis.command("CONFIG", "SET", "maxmemory", "0");
+            assertEquals(Mode.STORE, local.check("k").mode());
+            assertEquals(2, local.check("k").remaining());
+            assertEquals(Mode.STORE, allow.check("new1").mode());
+        }
+    }
+
+    @Test
+    void the_number_of_the_database_holds() {
+        try (TestRedis redis = TestRedis.start(); DirectGate third = gate(redis.uri() + "/3"); DirectGate first = gate(redis.uri())) {
+            Limit limit = Limit.fixedWindow(5, Duration.ofDays(366));
+            assertEquals(4, third.limit("mail", limit).check("k").remaining());
+            assertEquals(4, first.limit("mail", limit).check("k").remaining());
+            assertEquals(3, third.limit("mail", limit).check("k").remaining());
+        }
+    }
+}

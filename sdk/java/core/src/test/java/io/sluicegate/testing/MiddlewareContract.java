@@ -1,0 +1,204 @@
+package io.sluicegate.testing;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.sluicegate.DirectGate;
+import io.sluicegate.Gate;
+import io.sluicegate.InMemoryGate;
+import io.sluicegate.Limit;
+import io.sluicegate.Limiter;
+import io.sluicegate.OnStoreFailure;
+import io.sluicegate.RedisPort;
+import io.sluicegate.Sluicegate;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.time.Clock;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.ZoneOffset;
+import java.util.List;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+
+/** What every middleware answers. Its server says {@code hello} at every path. */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+public abstract class MiddlewareContract {
+    private final HttpClient client = HttpClient.newHttpClient();
+    private final Policies policies = new Policies();
+    private int port;
+
+    /**
+     * What one path is guarded by.
+     *
+     * @param path the path
+     * @param policy the policy
+     * @param header the field of the request that is the key; null: the client's address
+     * @param trusted the proxies that are trusted
+     */
+    public record Guard(String path, String policy, String header, List<String> trusted) {
+        static Guard byHeader(String policy) {
+            return new Guard("/" + policy, policy, "X-Tenant", List.of());
+        }
+
+        static Guard byAddress(String policy, String... trusted) {
+            return new Guard("/" + policy, policy, null, List.of(trusted));
+        }
+    }
+
+    /** Serves, and returns the port. */
+    protected abstract int serve(Gate gate, List<Guard> guards) throws Exception;
+
+    /** Ends what serves. */
+    protected abstract void end() throws Exception;
+
+    /** Policies in memory, and one whose Redis is not there. */
+    private static final class Policies implements Gate {
+        private final InMemoryGate memory = Sluicegate.inMemory(Clock.fixed(Instant.parse("2026-03-01T00:00:00Z"), ZoneOffset.UTC));
+        private final DirectGate nowhere = Sluicegate.direct(new NoRedis()).build();
+
+        Policies() {
+            memory.document(document("reject", "\"reject\""));
+            memory.document(document("behind", "\"reject\""));
+            memory.document(document("tenant", "\"reject\""));
+            memory.document(document("shadow", "\"shadow\""));
+            memory.document(document("degrade", "{\"degrade\":{\"response\":{\"status\":203,\"body\":\"later\",\"headers\":{\"x-a\":\"b\"}}}}"));
+        }
+
+        @Override
+        public Limiter policy(String name) {
+            return name.equals("deny")
+                ? nowhere.limit("deny", Limit.fixedWindow(10, Duration.ofHours(1)).onStoreFailure(OnStoreFailure.DENY))
+                : memory.policy(name);
+        }
+
+        @Override
+        public void close() {
+            memory.close();
+            nowhere.close();
+        }
+    }
+
+    private static final class NoRedis implements RedisPort {
+        @Override
+        public Object call(long timeoutNanos, byte[]... command) throws Failure {
+            throw new Failure("there is no connection", false, false);
+        }
+
+        @Override
+        public void subscribe(String channel, Consumer<String> listener) {
+            // Nothing is heard.
+        }
+
+        @Override
+        public void close() {
+            // There is nothing.
+        }
+    }
+
+    private static String document(String name, String overflow) {
+        return "{\"name\":\"" + name + "\",\"rules\":[{\"fixed_window\":{\"limit\":1,\"window\":\"1h\"}}],\"overflow\":" + overflow + "}";
+    }
+
+    @BeforeAll
+    void start() throws Exception {
+        port = serve(policies, List.of(Guard.byAddress("reject"), Guard.byAddress("behind", "127.0.0.0/8", "10.0.0.0/8"), Guard.byHeader("tenant"),
+            Guard.byHeader("shadow"), Guard.byHeader("degrade"), Guard.byHeader("deny")));
+    }
+
+    @AfterAll
+    void stop() throws Exception {
+        end();
+        policies.close();
+    }
+
+    protected final HttpResponse<String> get(String path, String... headers) throws Exception {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + path)).timeout(Duration.ofSeconds(20));
+        for (int place = 0; place < headers.length; place += 2) {
+            request.header(headers[place], headers[place + 1]);
+        }
+        return client.send(request.build(), HttpResponse.BodyHandlers.ofString());
+    }
+
+    protected static String field(HttpResponse<String> response, String name) {
+        return String.join(",", response.headers().allValues(name));
+    }
+
+    @Test
+    void what_passes_says_what_is_left_and_a_refusal_is_a_problem() throws Exception {
+        HttpResponse<String> first = get("/reject", "X-Forwarded-For", "1.1.1.1");
+        assertEquals(200, first.statusCode());
+        assertEquals("hello", first.body());
+        assertEquals("\"fixed_window\";r=0;t=3600", field(first, "RateLimit"));
+        assertEquals("\"fixed_window\";q=1;w=3600", field(first, "RateLimit-Policy"));
+        assertEquals("", field(first, "Retry-After"));
+        // What an untrusted client says of its address changes nothing.
+        HttpResponse<String> refused = get("/reject", "X-Forwarded-For", "2.2.2.2");
+        assertEquals(429, refused.statusCode());
+        assertEquals("3600", field(refused, "Retry-After"));
+        assertEquals("\"fixed_window\";r=0;t=3600", field(refused, "RateLimit"));
+        assertEquals("application/problem+json", field(refused, "Content-Type"));
+        assertTrue(refused.body().contains("#quota-exceeded\"") && refused.body().contains("\"violated-policies\":[\"fixed_window\"]"));
+        assertFalse(refused.body().contains("127.0.0.1"));
+    }
+
+    @Test
+    void nobody_deciding_is_a_503() throws Exception {
+        HttpResponse<String> refused = get("/deny");
+        assertEquals(503, refused.statusCode());
+        assertEquals("1", field(refused, "Retry-After"));
+        assertEquals("", field(refused, "RateLimit"));
+        assertEquals("application/problem+json", field(refused, "Content-Type"));
+        assertTrue(refused.body().contains("#temporary-reduced-capacity\""));
+    }
+
+    @Test
+    void shadow_passes() throws Exception {
+        assertEquals("hello", get("/shadow").body());
+        HttpResponse<String> over = get("/shadow");
+        assertEquals(200, over.statusCode());
+        assertEquals("hello", over.body());
+    }
+
+    @Test
+    void the_response_of_the_policy_is_served() throws Exception {
+        assertEquals("hello", get("/degrade").body());
+        HttpResponse<String> later = get("/degrade");
+        assertEquals(203, later.statusCode());
+        assertEquals("later", later.body());
+        assertEquals("b", field(later, "x-a"));
+    }
+
+    @Test
+    void a_client_behind_trusted_proxies_has_the_last_address_that_they_saw() throws Exception {
+        assertEquals(200, get("/behind", "X-Forwarded-For", "1.1.1.1").statusCode());
+        assertEquals(200, get("/behind", "X-Forwarded-For", "2.2.2.2, 10.0.0.9").statusCode());
+        for (String spoofed : List.of("9.9.9.9, 1.1.1.1", "9.9.9.9, 2.2.2.2, 10.1.1.1", "1.1.1.1")) {
+            assertEquals(429, get("/behind", "X-Forwarded-For", spoofed).statusCode(), spoofed);
+        }
+        assertEquals(429, get("/behind", "X-Forwarded-For", "9.9.9.9", "X-Forwarded-For", "1.1.1.1").statusCode());
+    }
+
+    @Test
+    void keys_of_requests_may_be_empty_or_long() throws Exception {
+        String longKey = "x".repeat(2000);
+        assertEquals(200, get("/tenant", "X-Tenant", longKey + "1").statusCode());
+        assertEquals(200, get("/tenant", "X-Tenant", longKey + "2").statusCode());
+        assertEquals(429, get("/tenant", "X-Tenant", longKey + "2").statusCode());
+        assertEquals(200, get("/tenant").statusCode());
+        assertEquals(429, get("/tenant", "X-Tenant", "").statusCode());
+    }
+
+    @Test
+    void what_is_not_guarded_is_free() throws Exception {
+        HttpResponse<String> free = get("/free");
+        assertEquals(200, free.statusCode());
+        assertEquals("", field(free, "RateLimit"));
+    }
+}

@@ -1,0 +1,102 @@
+package io.sluicegate.http;
+
+import io.sluicegate.Decision;
+import io.sluicegate.ErrorCode;
+import io.sluicegate.Mode;
+import io.sluicegate.Overflow;
+import io.sluicegate.Quota;
+import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.json.Json;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** Reads what a server says: decisions, and problems. */
+final class Answers {
+    private static final Pattern QUOTA = Pattern.compile("\"([a-z0-9._-]{1,128})\";q=([0-9]{1,16})(?:;w=([0-9]{1,10}))?(;qu=\"concurrent-requests\")?");
+
+    private Answers() {}
+
+    static Decision decision(String policy, Map<?, ?> fields, String policyField) {
+        Object mode = fields.get("mode");
+        long heldUs = fields.containsKey("held_us") ? number(fields, "held_us") : 0;
+        return new Decision((Boolean) fields.get("allowed"), number(fields, "granted"), Math.max(number(fields, "wait_us") - heldUs, 0),
+            number(fields, "limit"), number(fields, "remaining"), retryAfterUs(fields), number(fields, "reset_after_us"), policy,
+            (String) fields.get("rule"), quotas(policyField), mode == null ? Mode.STORE : mode(mode.toString()), overflow(fields), heldUs);
+    }
+
+    static long retryAfterUs(Map<?, ?> fields) {
+        return fields.get("retry_after_us") == Json.NULL ? Decision.NEVER : number(fields, "retry_after_us");
+    }
+
+    private static List<Quota> quotas(String field) {
+        List<Quota> quotas = new ArrayList<>();
+        Matcher matcher = QUOTA.matcher(field);
+        while (matcher.find()) {
+            long windowUs = matcher.group(3) == null ? 0 : Long.parseLong(matcher.group(3)) * 1_000_000;
+            quotas.add(new Quota(matcher.group(1), Long.parseLong(matcher.group(2)), windowUs, matcher.group(4) != null));
+        }
+        return List.copyOf(quotas);
+    }
+
+    private static Mode mode(String text) {
+        for (Mode mode : Mode.values()) {
+            if (mode.name().toLowerCase(Locale.ROOT).equals(text)) {
+                return mode;
+            }
+        }
+        return Mode.STORE;
+    }
+
+    static long number(Map<?, ?> fields, String name) {
+        return Long.parseLong(((Json.Num) fields.get(name)).text());
+    }
+
+    private static Overflow overflow(Map<?, ?> fields) {
+        Object kind = fields.get("overflow");
+        if ("shadow".equals(kind)) {
+            return new Overflow.Shadow();
+        }
+        if (fields.get("target") instanceof String target) {
+            return new Overflow.Divert(target);
+        }
+        if (fields.get("tag") instanceof String tag) {
+            return new Overflow.Tag(tag);
+        }
+        if (fields.get("response") instanceof Map<?, ?> response) {
+            Map<String, String> headers = new HashMap<>();
+            if (response.get("headers") instanceof Map<?, ?> given) {
+                given.forEach((name, value) -> headers.put((String) name, String.valueOf(value)));
+            }
+            return new Overflow.Response((int) number(response, "status"), headers, (String) response.get("body"));
+        }
+        return null;
+    }
+
+    /** {@return the exception that a problem stands for} */
+    static SluicegateException problem(Asked asked, int status, Map<?, ?> fields) {
+        String type = String.valueOf(fields.get("type"));
+        String detail = fields.get("detail") instanceof String text ? text : "no detail";
+        if (type.endsWith(":unknown-policy") && asked.policy() != null) {
+            return ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", asked.policy()));
+        }
+        if (type.endsWith(":unknown-policy")) {
+            return new SluicegateException(ErrorCode.UNKNOWN_POLICY, detail);
+        }
+        if (type.endsWith(":not-configured")) {
+            return new SluicegateException(ErrorCode.POLICY_NOT_AVAILABLE, detail);
+        }
+        if (status == 400 && detail.startsWith("op: ")) {
+            return asked.policy() == null ? new SluicegateException(ErrorCode.UNSUPPORTED_VERB, detail)
+                : ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", asked.verb(), "policy", asked.policy()));
+        }
+        return ErrorCode.SERVER.with(Map.of("status", status, "detail", detail));
+    }
+
+    /** What a problem is about; without a policy the server names it. */
+    record Asked(String verb, String policy) {}
+}

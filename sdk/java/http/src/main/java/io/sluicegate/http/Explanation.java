@@ -1,0 +1,61 @@
+package io.sluicegate.http;
+
+import io.sluicegate.Decision;
+import io.sluicegate.internal.json.Json;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What a check would now come to, and why.
+ *
+ * @param policy the policy's name
+ * @param apps the apps that may use the policy; null for every app
+ * @param wouldCharge permits that a check would take from each rule
+ * @param isOverride whether the key has rules of its own
+ * @param overflow what becomes of requests over the limit: {@code reject}, {@code queue}, {@code degrade}, {@code divert} or
+ *     {@code shadow}
+ * @param onStoreFailure who decides while the store does not answer: {@code local}, {@code allow} or {@code deny}
+ * @param decision what a check would say, without quotas
+ * @param rules each rule that holds for the key
+ */
+public record Explanation(String policy, List<String> apps, long wouldCharge, boolean isOverride, String overflow, String onStoreFailure,
+                          Decision decision, List<Rule> rules) {
+    /**
+     * A rule, looked at alone.
+     *
+     * @param name its name
+     * @param algorithm its algorithm
+     * @param limit the largest cost that can pass at once
+     * @param window the time in which a used-up budget is full again; null where that is not one number
+     * @param left what is left; null while the store does not answer
+     */
+    public record Rule(String name, String algorithm, long limit, Duration window, Left left) {}
+
+    /**
+     * What is left of a rule. Times are in µs.
+     *
+     * @param allowed whether the rule would let the check pass
+     * @param remaining permits
+     * @param retryAfterUs the time after which it would; {@link Decision#NEVER} if it never can
+     * @param resetAfterUs the time until its budget is full
+     */
+    public record Left(boolean allowed, long remaining, long retryAfterUs, long resetAfterUs) {}
+
+    static Explanation read(String policy, Map<?, ?> fields) {
+        List<Rule> rules = new ArrayList<>();
+        for (Object each : (List<?>) fields.get("rules")) {
+            Map<?, ?> rule = (Map<?, ?>) each;
+            Left left = rule.get("left") instanceof Map<?, ?> said
+                ? new Left((Boolean) said.get("allowed"), Answers.number(said, "remaining"), Answers.retryAfterUs(said), Answers.number(said, "reset_after_us"))
+                : null;
+            Duration window = rule.get("window_s") instanceof Json.Num ? Duration.ofSeconds(Answers.number(rule, "window_s")) : null;
+            rules.add(new Rule((String) rule.get("name"), (String) rule.get("algorithm"), Answers.number(rule, "limit"), window, left));
+        }
+        List<String> apps = fields.get("apps") instanceof List<?> given ? given.stream().map(String::valueOf).toList() : null;
+        return new Explanation(policy, apps, Answers.number(fields, "would_charge"), "override".equals(fields.get("rules_of")),
+            (String) fields.get("overflow"), (String) fields.get("on_store_failure"),
+            Answers.decision(policy, (Map<?, ?>) fields.get("decision"), ""), List.copyOf(rules));
+    }
+}

@@ -1,0 +1,128 @@
+package io.sluicegate.http;
+
+import io.sluicegate.Decision;
+import io.sluicegate.ErrorCode;
+import io.sluicegate.internal.AsyncPool;
+import io.sluicegate.internal.Call;
+import io.sluicegate.internal.Transport;
+import io.sluicegate.internal.json.Json;
+import io.sluicegate.internal.json.JsonException;
+import io.sluicegate.internal.kernel.Verb;
+import java.io.IOException;
+import java.net.ConnectException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpConnectTimeoutException;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.Executor;
+
+/** Sends requests to a server, each once. */
+final class HttpTransport implements Transport, AutoCloseable {
+    private final HttpClient client;
+    private final AsyncPool pool = new AsyncPool();
+    private final URI base;
+    private final String token;
+    private final String app;
+    private final Duration timeout;
+
+    HttpTransport(URI base, String token, String app, Duration timeout) {
+        // HTTP/1.1: POST is never repeated by this client.
+        this.client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(timeout.dividedBy(2)).build();
+        this.base = URI.create(base.toString().replaceAll("/+$", "") + "/");
+        this.token = token;
+        this.app = app;
+        this.timeout = timeout;
+    }
+
+    @Override
+    public Executor executor() {
+        return pool;
+    }
+
+    @Override
+    public void close() {
+        pool.close();
+    }
+
+    /** An answer with status 200, and the field {@code RateLimit-Policy}. */
+    record Answer(Map<?, ?> fields, String policyField) {}
+
+    @Override
+    public Decision decide(Call call) throws InterruptedException {
+        String path = (call.verb() == Verb.RESERVE ? Verb.CHECK : call.verb()).text();
+        return decided(() -> {
+            Answer answer = post(path, body(call), new Answers.Asked(call.verb().text(), call.policy()));
+            return Answers.decision(call.policy(), answer.fields, answer.policyField);
+        });
+    }
+
+    /** What reads an answer. */
+    interface Reader<T> {
+        T read() throws InterruptedException;
+    }
+
+    /** {@return what is read; an answer that lacks something is an error} */
+    static <T> T decided(Reader<T> reader) throws InterruptedException {
+        try {
+            return reader.read();
+        } catch (NumberFormatException | ClassCastException | NullPointerException | IndexOutOfBoundsException e) {
+            throw ErrorCode.SERVER.with(Map.of("status", 200, "detail", "is not a decision"));
+        }
+    }
+
+    Answer post(String path, String body, Answers.Asked asked) throws InterruptedException {
+        HttpRequest.Builder request = HttpRequest.newBuilder(base.resolve("v1/" + path)).timeout(timeout)
+            .header("content-type", "application/json").header("user-agent", "sluicegate-java/0.1.0")
+            .POST(HttpRequest.BodyPublishers.ofString(body));
+        if (token != null) {
+            request.header("authorization", "Bearer " + token);
+        }
+        HttpResponse<byte[]> response;
+        try {
+            response = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+        } catch (ConnectException | HttpConnectTimeoutException e) {
+            throw ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"));
+        } catch (IOException e) {
+            throw ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));
+        }
+        Map<?, ?> fields;
+        try {
+            fields = Json.read(response.body()) instanceof Map<?, ?> map ? map : Map.of();
+        } catch (JsonException e) {
+            fields = Map.of();
+        }
+        if (response.statusCode() != 200 || fields.isEmpty()) {
+            throw Answers.problem(asked, response.statusCode(), fields);
+        }
+        return new Answer(fields, response.headers().firstValue("ratelimit-policy").orElse(""));
+    }
+
+    private String body(Call call) {
+        StringBuilder body = question(call.policy(), call.key());
+        if (call.verb() != Verb.RESET && call.verb() != Verb.RELEASE && call.verb() != Verb.RENEW) {
+            body.append(",\"cost\":").append(call.cost());
+        }
+        if (call.verb() == Verb.RESERVE) {
+            body.append(",\"max_wait_ms\":").append(call.maxWaitUs() / 1000);
+        }
+        if (call.id() != null) {
+            body.append(",\"id\":").append(Json.quote(call.id()));
+        }
+        return body.append("}").toString();
+    }
+
+    /** {@return the beginning of a question, without its end} */
+    StringBuilder question(String policy, String key) {
+        StringBuilder body = new StringBuilder("{\"policy\":").append(Json.quote(policy));
+        if (key != null) {
+            body.append(",\"key\":").append(Json.quote(key));
+        }
+        if (app != null) {
+            body.append(",\"app\":").append(Json.quote(app));
+        }
+        return body;
+    }
+}

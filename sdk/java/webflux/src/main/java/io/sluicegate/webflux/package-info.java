@@ -1,0 +1,2 @@
+/** Limits requests to applications of WebFlux. */
+package io.sluicegate.webflux;
