@@ -3,8 +3,8 @@
 /**
  * Plain PHP under FPM: one policy, by the client's address. examples/nginx.conf is for nginx in front.
  *
- * The environment of the pool says where Redis is (REDIS_PORT), and which proxies are believed (TRUSTED, such as
- * `10.0.0.0/8,fd00::/8`; none by default).
+ * The environment of the pool says where Redis is (REDIS_PORT), how long it may take (DEADLINE_MS), and which proxies
+ * are believed (TRUSTED, such as `10.0.0.0/8,fd00::/8`; none by default).
  */
 
 declare(strict_types=1);
@@ -18,7 +18,10 @@ use Sluicegate\Redis\PhpRedis;
 
 require __DIR__ . '/../autoload.php';
 
-$gate = Gate::direct(PhpRedis::persistent('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)));
+$gate = Gate::direct(
+    PhpRedis::persistent('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)),
+    deadlineMs: (int) (getenv('DEADLINE_MS') ?: 50),
+);
 $orders = $gate->policy('orders');
 $key = Key::remoteIp(trusted: explode(',', (string) getenv('TRUSTED')));
 $decision = $orders->check($key->of(RequestFacts::ofGlobals(), $orders));

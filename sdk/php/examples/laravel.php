@@ -37,7 +37,12 @@ $app->instance(RateLimiter::class, $limiter);
 
 // config/sluicegate.php
 $port = (int) (getenv('REDIS_PORT') ?: 6379);
-$app->instance('config', new Config(['sluicegate' => ['host' => '127.0.0.1', 'port' => $port, 'app' => 'shop']]));
+$app->instance('config', new Config(['sluicegate' => [
+    'host' => '127.0.0.1',
+    'port' => $port,
+    'app' => 'shop',
+    'deadline_ms' => (int) (getenv('DEADLINE_MS') ?: 50),
+]]));
 
 // config/app.php: providers
 $provider = new SluicegateServiceProvider($app);

@@ -22,7 +22,10 @@ use Sluicegate\Redis\PhpRedis;
 
 require __DIR__ . '/load.php';
 
-$gate = Gate::direct(PhpRedis::persistent('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)));
+$gate = Gate::direct(
+    PhpRedis::persistent('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379)),
+    deadlineMs: (int) (getenv('DEADLINE_MS') ?: 50),
+);
 $middleware = new RateLimitMiddleware(
     $gate->limit('psr15', Limit::slidingWindow(3, '1m')),
     Key::remoteIp(trusted: ['10.0.0.0/8']),

@@ -47,6 +47,7 @@ final class ShopKernel extends Kernel
         $container->extension('framework', ['secret' => 'example', 'test' => false]);
         $container->extension('sluicegate', [
             'redis' => '%env(REDIS_URL)%',
+            'deadline_ms' => (int) (getenv('DEADLINE_MS') ?: 50),
             'limiters' => ['api' => ['rules' => [['sliding_window' => ['limit' => 3, 'window' => '1m']]]]],
         ]);
         $container->services()->set('logger', Psr\Log\NullLogger::class);

@@ -23,14 +23,13 @@ use Sluicegate\Policy\Policies;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\Runner;
 use Sluicegate\Redis\Store;
-use Sluicegate\Remote\Http;
-use Sluicegate\Remote\HttpDecider;
+use Sluicegate\Remote\HttpGate;
 use Sluicegate\Remote\RespDecider;
 
 /**
  * Where limiters come from: the policies of one Redis or of one server.
  */
-final class Gate
+class Gate
 {
     /** How long `close` pays debts at most, in s. */
     private const CLOSE_S = 1.0;
@@ -38,8 +37,12 @@ final class Gate
     /** Debts of other keys that are paid beside a decision: some 0.2 ms for the request that pays. */
     private const PAY_MAX = 4;
 
-    public function __construct(private readonly Decider $decider)
+    private readonly ?Observer $observer;
+
+    /** @param callable(Observation): void|null $observer told of each request, after it */
+    public function __construct(private readonly Decider $decider, ?callable $observer = null)
     {
+        $this->observer = $observer === null ? null : new Observer($observer);
     }
 
     /**
@@ -56,6 +59,9 @@ final class Gate
      * @param int $accountsMax keys at a time that are decided without Redis; each takes some 2 KB of memory
      * @param Clock|ClockInterface|null $clock null: the machine's; a clock of PSR-20 will do
      * @param CacheInterface|null $cache of PSR-16, which keeps policies in place of `$memory`; the rest stays there
+     * @param LoggerInterface|null $logger hears when the breaker opens and closes, and of policies that cannot be read,
+     *   each once a minute at most; never of keys
+     * @param callable(Observation): void|null $observer told of each request, after it: for metrics and traces
      * @throws InvalidRequest if an option is out of its range
      */
     public static function direct(
@@ -69,6 +75,7 @@ final class Gate
         ?LoggerInterface $logger = null,
         Clock|ClockInterface|null $clock = null,
         ?CacheInterface $cache = null,
+        ?callable $observer = null,
     ): self {
         if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
             throw InvalidRequest::appName($app);
@@ -90,7 +97,7 @@ final class Gate
             new Policies($store, $ofPolicies, $clock, $logger),
             $store,
             $memory,
-            new Breaker($memory),
+            new Breaker($memory, $logger),
             new Denials($memory),
             $known,
             $accounts,
@@ -101,45 +108,48 @@ final class Gate
             1000 * $maxHoldMs,
             self::PAY_MAX,
             $hasShare,
-        ));
+        ), $observer);
     }
 
     /**
      * Decides by a server.
      *
-     * `http://` and `https://` ask with JSON; `resp://HOST:PORT`, `resps://` (TLS) and `unix:/PATH` (or
-     * `http+unix:/PATH`) are for servers nearby. RESP keeps its connection between requests of a worker; it has times
-     * in ms, and neither `at_most` nor the time that header fields report for a rule.
+     * `http://` and `https://` (or `http+unix:/PATH`) ask with JSON, by an `HttpGate`, which has what only such a
+     * server does. `resp://HOST:PORT`, `resps://` (TLS) and `unix:/PATH` are for servers nearby: RESP keeps its
+     * connection between requests of a worker; it has times in ms, and neither `at_most` nor the time that header
+     * fields report for a rule.
      *
      * @param string|null $token of the app; it needs the scope `check`, and `refund` to give back
      * @param string $app the program's app, for servers without tokens
      * @param int|null $timeoutMs how long an answer is awaited: by default 200 ms over HTTP and 50 ms over RESP. A
      *   policy with `overflow: queue` holds its answers back for as long as it says
+     * @param callable(Observation): void|null $observer told of each request, after it
      */
     public static function remote(
         string $url,
         ?string $token = null,
         string $app = '',
         ?int $timeoutMs = null,
+        ?callable $observer = null,
     ): self {
         if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
             throw InvalidRequest::appName($app);
         }
         if (preg_match('~^(https?://|http\+unix:)~', $url)) {
-            return new self(new HttpDecider(new Http($url, $token, $timeoutMs ?? 200), $app));
+            return HttpGate::at($url, $token, $app, $timeoutMs ?? 200, $observer);
         }
         if (!preg_match('~^(?:unix:(?<path>/.+)|resp(?<tls>s?)://(?<host>[^/]+):(?<port>\d+))$~', $url, $part)) {
             throw new InvalidArgumentException('the URL of a server begins with http:, https:, resp:, resps: or unix:');
         }
         $host = $part['path'] !== '' ? $part['path'] : ($part['tls'] === 's' ? 'tls://' : '') . $part['host'];
         $runner = PhpRedis::persistent($host, (int) ($part['port'] ?? 0), $token);
-        return new self(new RespDecider($runner, $app, $timeoutMs ?? 50));
+        return new self(new RespDecider($runner, $app, $timeoutMs ?? 50), $observer);
     }
 
     /** The budgets of a policy that is published. Whether there is one shows when it is asked. */
     public function policy(string $name): Limiter
     {
-        return new Limiter($this->decider, $name);
+        return new Limiter($this->decider, $name, null, $this->observer);
     }
 
     /**
@@ -152,7 +162,7 @@ final class Gate
         if (!preg_match('/^[a-z0-9._-]{1,128}$/D', $name)) {
             throw InvalidRequest::rules("name: `$name` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`");
         }
-        return new Limiter($this->decider, $name, $limit);
+        return new Limiter($this->decider, $name, $limit, $this->observer);
     }
 
     /**

@@ -6,6 +6,7 @@ namespace Sluicegate;
 
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Policy\Document;
+use Sluicegate\Redis\SealedRules;
 use Sluicegate\Rules\RuleSet;
 
 /**
@@ -13,8 +14,12 @@ use Sluicegate\Rules\RuleSet;
  */
 final readonly class Limit
 {
-    private function __construct(public RuleSet $rules, public OnStoreFailure $onStoreFailure)
-    {
+    /** @param SealedRules $sealed the rules as they are sent */
+    private function __construct(
+        public RuleSet $rules,
+        public SealedRules $sealed,
+        public OnStoreFailure $onStoreFailure,
+    ) {
     }
 
     /**
@@ -83,13 +88,13 @@ final readonly class Limit
         if ($set->isTooCostly()) {
             throw InvalidRequest::rules('rules: one decision could take Redis longer than 0.3 ms');
         }
-        return new self($set, OnStoreFailure::Local);
+        return new self($set, SealedRules::ofCaller($set), OnStoreFailure::Local);
     }
 
     /** The same limit with another decision while Redis does not answer; by default `Local`. */
     public function onStoreFailure(OnStoreFailure $decision): self
     {
-        return new self($this->rules, $decision);
+        return new self($this->rules, $this->sealed, $decision);
     }
 
     /** @param array<string, mixed> $parameters */

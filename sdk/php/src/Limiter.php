@@ -18,16 +18,16 @@ use Sluicegate\Redis\PermitId;
  */
 final class Limiter
 {
-    private const KEY_MAX = 1024;
-
     /**
      * @param string $name the policy, or the name of the limit
      * @param Limit|null $limit null for a policy
+     * @param Observer|null $observer told of each request
      */
     public function __construct(
         private readonly Decider $decider,
         public readonly string $name,
         private readonly ?Limit $limit = null,
+        private readonly ?Observer $observer = null,
     ) {
     }
 
@@ -120,18 +120,15 @@ final class Limiter
     /** @throws SluicegateException */
     private function decide(Verb $verb, ?string $key, int $cost, ?int $maxWaitUs = null, ?string $id = null): Decision
     {
-        if ($key === '') {
-            throw InvalidRequest::keyEmpty();
+        Ranges::key($key);
+        Ranges::cost($cost);
+        if ($id !== null) {
+            Ranges::id($id);
         }
-        if ($key !== null && strlen($key) > self::KEY_MAX) {
-            throw InvalidRequest::keyLength(strlen($key));
+        if ($this->observer === null) {
+            return $this->decider->decide($this->name, $this->limit, $verb, $key ?? '', $cost, $maxWaitUs, $id ?? '');
         }
-        if ($cost < 1 || $cost > Ask::COST_MAX) {
-            throw InvalidRequest::costRange($cost);
-        }
-        if ($id !== null && ($id === '' || strlen($id) > self::KEY_MAX)) {
-            throw InvalidRequest::idLength(strlen($id));
-        }
-        return $this->decider->decide($this->name, $this->limit, $verb, $key ?? '', $cost, $maxWaitUs, $id ?? '');
+        return $this->observer->watch($this->name, $verb->text(), fn (): Decision =>
+            $this->decider->decide($this->name, $this->limit, $verb, $key ?? '', $cost, $maxWaitUs, $id ?? ''));
     }
 }

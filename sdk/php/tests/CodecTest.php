@@ -7,10 +7,13 @@ namespace Sluicegate\Tests;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Kernel\Ask;
 use Sluicegate\Policy\Document;
+use Sluicegate\Redis\ErrorReply;
+use Sluicegate\Redis\FailureKind;
 use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\Reply;
 use Sluicegate\Redis\Request;
 use Sluicegate\Redis\SealedRules;
+use Sluicegate\Redis\StoreFailure;
 use Sluicegate\Redis\WhoseTime;
 use Sluicegate\Rules\Fnv;
 use Sluicegate\Verb;
@@ -18,6 +21,27 @@ use Sluicegate\Verb;
 final class CodecTest extends TestCase
 {
     /** The example of redis-protocol.md. */
+    public function testWhatAnErrorOfRedisComesTo(): void
+    {
+        $place = 'ERR Error running script (call to f_0a): @user_script:8: ';
+        $table = [
+            "OOM command not allowed" => [FailureKind::ThisKey, false],
+            "@user_script: 8: -OOM command not allowed" => [FailureKind::ThisKey, false],
+            "$place@user_script: 8: -OOM command not allowed" => [FailureKind::ThisKey, false],
+            "$place@user_script: 8: -READONLY You can't write" => [FailureKind::NoAnswer, false],
+            "$place@user_script: 8: attempt to index a nil value" => [FailureKind::NoAnswer, true],
+            'WRONGTYPE Operation against a key' => [FailureKind::ThisKey, false],
+            "READONLY You can't write" => [FailureKind::NoAnswer, false],
+            'LOADING Redis is loading' => [FailureKind::NoAnswer, false],
+            'ERR unknown command' => [FailureKind::NoAnswer, true],
+            'nothing that Redis says' => [FailureKind::NoAnswer, true],
+        ];
+        foreach ($table as $message => [$kind, $perhapsCharged]) {
+            $failure = StoreFailure::of(new ErrorReply($message));
+            self::assertSame([$kind, $perhapsCharged], [$failure->kind, $failure->perhapsCharged], $message);
+        }
+    }
+
     public function testTheExampleOfTheProtocolIsEqualToTheByte(): void
     {
         $document = Document::parse(

@@ -8,6 +8,7 @@ use PHPUnit\Framework\TestCase;
 use Sluicegate\Policy\Document;
 use Sluicegate\Rules\RuleSet;
 use Sluicegate\Tests\Support\RandomRules;
+use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
 
@@ -30,12 +31,10 @@ final class CompiledTest extends TestCase
         }
         $redis = RedisServer::shared();
         $server = new Server($policies, ['SLUICEGATE__STORE__PUBLISH' => 'files'], [
-            '--store', "redis://127.0.0.1:$redis->port",
+            '--store', Server::store($redis->port),
         ]);
         $client = $redis->client();
-        for ($try = 0; $try < 200 && !$client->hExists('sg:{policies}', '#revision'); $try++) {
-            usleep(50_000);
-        }
+        Patience::until(static fn (): bool => $client->hExists('sg:{policies}', '#revision'), 'the server publishes');
         $compared = 0;
         foreach ($client->hGetAll('sg:{policies}') as $name => $json) {
             if (str_starts_with((string) $name, '#')) {

@@ -16,11 +16,17 @@ final class ExamplesTest extends TestCase
 {
     private const DIR = __DIR__ . '/../examples';
 
+    /** @return array<string, string> */
+    private static function environment(RedisServer $redis): array
+    {
+        return ['REDIS_PORT' => (string) $redis->port, 'DEADLINE_MS' => '10000'];
+    }
+
     public function testPlain(): void
     {
         $redis = RedisServer::shared();
         $run = static fn (): string => (string) shell_exec(sprintf(
-            'REDIS_PORT=%d %s -d error_reporting=-1 -d display_errors=1 %s bob 2>&1',
+            'DEADLINE_MS=10000 REDIS_PORT=%d %s -d error_reporting=-1 -d display_errors=1 %s bob 2>&1',
             $redis->port,
             PHP_BINARY,
             escapeshellarg(self::DIR . '/plain.php'),
@@ -32,7 +38,7 @@ final class ExamplesTest extends TestCase
     public function testPsr15(): void
     {
         $redis = RedisServer::shared();
-        $server = new HttpServer(self::DIR . '/psr15.php', ['REDIS_PORT' => (string) $redis->port]);
+        $server = new HttpServer(self::DIR . '/psr15.php', self::environment($redis));
         foreach (['2', '1', '0'] as $left) {
             $answer = HttpServer::get($server->url);
             self::assertSame([200, "an order\n"], [$answer->status, $answer->body], $server->complaints());
@@ -50,8 +56,8 @@ final class ExamplesTest extends TestCase
         $redis = RedisServer::shared();
         $dir = sys_get_temp_dir() . '/sg-symfony-' . bin2hex(random_bytes(8));
         $server = new HttpServer(self::DIR . '/symfony.php', [
-            'REDIS_PORT' => (string) $redis->port, 'APP_CACHE_DIR' => "$dir/cache", 'APP_LOG_DIR' => "$dir/log",
-        ]);
+            'APP_CACHE_DIR' => "$dir/cache", 'APP_LOG_DIR' => "$dir/log",
+        ] + self::environment($redis));
         foreach ([2, 1, 0] as $left) {
             $answer = HttpServer::get($server->url);
             self::assertSame([200, "an order, $left left\n"], [$answer->status, $answer->body], $server->complaints());
@@ -67,7 +73,7 @@ final class ExamplesTest extends TestCase
     public function testLaravel(): void
     {
         $redis = RedisServer::shared();
-        $server = new HttpServer(self::DIR . '/laravel.php', ['REDIS_PORT' => (string) $redis->port]);
+        $server = new HttpServer(self::DIR . '/laravel.php', self::environment($redis));
         foreach (['2', '1', '0'] as $left) {
             $answer = HttpServer::get($server->url);
             self::assertSame([200, "an order\n"], [$answer->status, $answer->body], $server->complaints());

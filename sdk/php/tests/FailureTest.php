@@ -25,6 +25,7 @@ use Sluicegate\Redis\Script;
 use Sluicegate\Redis\Store;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Vectors;
 
@@ -112,7 +113,7 @@ final class FailureTest extends TestCase
 
     private static function gate(Runner $runner, Memory $memory, ManualClock $clock, int $nodes): Gate
     {
-        $store = new Store($runner, $memory, 5_000_000);
+        $store = new Store($runner, $memory, 10_000_000);
         $known = new Known($memory);
         $accounts = new Accounts($memory, 100);
         return new Gate(new DirectDecider(
@@ -136,7 +137,7 @@ final class FailureTest extends TestCase
     /** @return Runner&object{isAway: bool, asked: int} */
     private static function runner(int $port): Runner
     {
-        return new class (PhpRedis::connect('127.0.0.1', $port)) implements Runner {
+        return new class (Gates::runner($port)) implements Runner {
             public bool $isAway = false;
             public int $asked = 0;
 

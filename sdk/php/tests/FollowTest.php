@@ -8,10 +8,10 @@ use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Policy\Policies;
-use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\WhoseTime;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Vectors;
@@ -37,7 +37,7 @@ final class FollowTest extends TestCase
     {
         $redis = RedisServer::shared();
         $memory = new ProcessMemory();
-        $store = new Store(PhpRedis::connect('127.0.0.1', $redis->port), $memory, 1_000_000);
+        $store = new Store(Gates::runner($redis->port), $memory, 10_000_000);
         $policies = new Policies($store, $memory, new ManualClock(), null);
         $names = self::names($life);
         array_map($policies->use(...), $names);
@@ -68,7 +68,7 @@ final class FollowTest extends TestCase
     {
         $redis = RedisServer::shared();
         $memory = new ProcessMemory();
-        $store = new Store(PhpRedis::connect('127.0.0.1', $redis->port), $memory, 1_000_000);
+        $store = new Store(Gates::runner($redis->port), $memory, 10_000_000);
         $policies = new Policies($store, $memory, new ManualClock(), null);
         self::put($redis, ['#format' => '1', '#revision' => '4']);
         $policies->look();
@@ -83,7 +83,7 @@ final class FollowTest extends TestCase
         $redis = RedisServer::shared();
         $memory = new ProcessMemory();
         $clock = new ManualClock();
-        $store = new Store(PhpRedis::connect('127.0.0.1', $redis->port), $memory, 1_000_000);
+        $store = new Store(Gates::runner($redis->port), $memory, 10_000_000);
         $policies = new Policies($store, $memory, $clock, null);
         $policy = static fn (int $limit): array => ['name' => 'p', 'rules' => [
             ['sliding_log' => ['limit' => $limit, 'window' => '1h']],

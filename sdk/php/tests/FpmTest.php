@@ -6,6 +6,7 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Tests\Support\HttpServer;
+use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 
@@ -68,7 +69,10 @@ final class FpmTest extends TestCase
             self::assertSame('503 Service Unavailable', self::field($answer, 'Status'), $answer);
         }
         $redis->start();
-        usleep(400_000);
+        Patience::until(
+            fn (): bool => str_contains($this->get('192.0.2.4'), 'decided by store'),
+            'Redis decides again',
+        );
         self::assertStringContainsString('decided by store', $this->get('192.0.2.3'));
     }
 
@@ -104,9 +108,7 @@ final class FpmTest extends TestCase
         ]);
         file_put_contents("$this->dir/nginx.conf", (posix_geteuid() === 0 ? "user root;\n" : '') . $conf);
         $this->spawn([$nginx, '-e', "$this->dir/nginx.log", '-c', "$this->dir/nginx.conf"]);
-        for ($try = 0; $try < 100 && !@fsockopen('127.0.0.1', $port, $code, $message, 1); $try++) {
-            usleep(20_000);
-        }
+        Patience::until(static fn (): bool => (bool) @fsockopen('127.0.0.1', $port, $code, $text, 1), 'nginx answers');
         return $port;
     }
 
@@ -137,14 +139,13 @@ final class FpmTest extends TestCase
             pm = static
             pm.max_children = $workers
             env[REDIS_PORT] = $redisPort
+            env[DEADLINE_MS] = 10000
             {$environment}
             php_admin_value[error_reporting] = 32767
             php_admin_value[display_errors] = 1
             CONF);
         $this->spawn([$fpm, '-F', '-y', "$this->dir/fpm.conf", ...(posix_geteuid() === 0 ? ['-R'] : [])]);
-        for ($try = 0; $try < 100 && !file_exists("$this->dir/socket"); $try++) {
-            usleep(20_000);
-        }
+        Patience::until(fn (): bool => file_exists("$this->dir/socket"), 'FPM listens');
     }
 
     private function get(string $address): string

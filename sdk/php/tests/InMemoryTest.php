@@ -7,12 +7,36 @@ namespace Sluicegate\Tests;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Limit;
+use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\OverflowKind;
+use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Gates;
 
 final class InMemoryTest extends TestCase
 {
+    public function testMemoryDoesNotGrowWithDecisions(): void
+    {
+        // Redis is away, so a host decides by its share, too.
+        $gates = [
+            InMemoryGate::with(new ManualClock()),
+            Gates::direct(PhpRedis::connect('127.0.0.1', 1), memory: new ProcessMemory(1000), clock: new ManualClock()),
+        ];
+        $count = getenv('SLUICEGATE_LONG') === '1' ? 1_000_000 : 100_000;
+        foreach ($gates as $number => $gate) {
+            $limiter = $gate->limit('many', Limit::tokenBucket('1000/s', burst: 5));
+            $decide = static function (int $count) use ($limiter): int {
+                for ($decision = 0; $decision < $count; $decision++) {
+                    $limiter->check('k' . $decision % 1000);
+                }
+                return memory_get_usage();
+            };
+            $before = $decide(20_000);
+            self::assertLessThan(1_048_576, $decide($count) - $before, "gate $number");
+        }
+    }
+
     public function testTimeFlowsAsTheClockSays(): void
     {
         $clock = new ManualClock();

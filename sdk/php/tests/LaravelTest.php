@@ -21,6 +21,7 @@ use Sluicegate\Bridge\Laravel\ThrottleRequests;
 use Sluicegate\Gate;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 
@@ -104,10 +105,7 @@ final class LaravelTest extends TestCase
     public function testThrottleThroughRedisIsOneCall(): void
     {
         $redis = RedisServer::shared();
-        $gate = Gate::direct(
-            \Sluicegate\Redis\PhpRedis::connect('127.0.0.1', $redis->port),
-            memory: new \Sluicegate\Memory\ProcessMemory(),
-        );
+        $gate = Gates::direct($redis->port);
         $this->through($gate, 60, 1);
         $calls = static fn (): int => (int) preg_replace('/^calls=(\d+).*/', '$1', (string)
             ($redis->client()->info('commandstats')['cmdstat_evalsha'] ?? 'calls=0'));
@@ -139,7 +137,7 @@ final class LaravelTest extends TestCase
             ['sliding_log' => ['limit' => 2, 'window' => '1h']],
         ]]);
         $app = new Container();
-        $config = ['host' => '127.0.0.1', 'port' => $redis->port, 'cache' => 'file'];
+        $config = ['host' => '127.0.0.1', 'port' => $redis->port, 'cache' => 'file', 'deadline_ms' => 10_000];
         $app->instance('config', new Config(['sluicegate' => $config]));
         $cache = new class {
             /** @var array<string, Repository> */

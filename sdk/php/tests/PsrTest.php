@@ -19,6 +19,7 @@ use Sluicegate\PsrClock;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 use Symfony\Component\Cache\Adapter\ArrayAdapter;
@@ -156,9 +157,9 @@ final class PsrTest extends TestCase
     private static function gate(RedisServer $redis, CacheInterface $cache, ManualClock $clock): Gate
     {
         return Gate::direct(
-            PhpRedis::connect('127.0.0.1', $redis->port, timeout: 2.0),
+            Gates::runner($redis->port),
             memory: new ProcessMemory(),
-            deadlineMs: 2000,
+            deadlineMs: Gates::DEADLINE_MS,
             clock: $clock,
             cache: $cache,
         );

@@ -16,6 +16,7 @@ use Sluicegate\Redis\WhoseTime;
 use Sluicegate\Rules\Rule;
 use Sluicegate\Rules\RuleSet;
 use Sluicegate\Tests\Support\RandomRules;
+use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Verb;
 
@@ -29,8 +30,8 @@ final class RandomTest extends TestCase
 
     public function testTheKernelAndTheScriptAgree(): void
     {
-        $runner = PhpRedis::connect('127.0.0.1', RedisServer::shared()->port);
-        $runner->run('', ['SCRIPT', 'LOAD', Script::text()], 1_000_000);
+        $runner = Gates::runner(RedisServer::shared()->port);
+        $runner->run('', ['SCRIPT', 'LOAD', Script::text()], 10_000_000);
         $seed = (int) (getenv('SEED') ?: random_int(1, 1_000_000));
         mt_srand($seed);
         for ($life = 0; $life < self::LIVES; $life++) {
@@ -67,7 +68,7 @@ final class RandomTest extends TestCase
             }
             $request = Request::encode($ask, WhoseTime::Given, $now, $windows, $before);
             $blob = SealedRules::ofPolicy('p', $set, 0)->blob;
-            $bytes = $runner->run('', ['EVALSHA', Script::SHA1, 1, "life:$name", $blob, $request], 1_000_000);
+            $bytes = $runner->run('', ['EVALSHA', Script::SHA1, 1, "life:$name", $blob, $request], 10_000_000);
             self::assertIsString($bytes, "$name:$step");
             $reply = Reply::decode($bytes, count($set->rules));
             self::assertEquals($outcome, $reply?->outcome, "$name:$step {$ask->verb->text()} $reply?->text");

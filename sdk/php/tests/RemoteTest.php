@@ -5,12 +5,20 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Decision;
+use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
 use Sluicegate\Mode;
+use Sluicegate\OnStoreFailure;
 use Sluicegate\OverflowKind;
+use Sluicegate\Remote\Check;
+use Sluicegate\Remote\ExplainedRule;
+use Sluicegate\Remote\HttpGate;
+use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Proxy;
 use Sluicegate\Tests\Support\RedisServer;
 use Sluicegate\Tests\Support\Server;
@@ -24,6 +32,10 @@ final class RemoteTest extends TestCase
         ['name' => 'old', 'rules' => [['sliding_log' => ['limit' => 1, 'window' => '1h']]], 'overflow' => [
             'degrade' => ['response' => ['status' => 203, 'body' => 'cached', 'headers' => ['x-a' => 'b']]],
         ]],
+        ['name' => 'two', 'overflow' => 'shadow', 'on_store_failure' => 'deny', 'rules' => [
+            ['name' => 'hour', 'sliding_log' => ['limit' => 9, 'window' => '1h']],
+            ['name' => 'day', 'fixed_window' => ['limit' => 50, 'window' => '24h']],
+        ], 'overrides' => [['key' => 'vip', 'rules' => [['sliding_log' => ['limit' => 7, 'window' => '1h']]]]]],
     ];
 
     private static ?Server $server = null;
@@ -43,7 +55,7 @@ final class RemoteTest extends TestCase
     /** @dataProvider ways */
     public function testAServerDecides(string $way): void
     {
-        $gate = Gate::remote($this->url($way));
+        $gate = Gates::remote($this->url($way));
         $llm = $gate->policy('llm');
         $first = $llm->check($way, 400);
         self::assertSame([true, 400, 1000, 600, 0], [
@@ -70,9 +82,9 @@ final class RemoteTest extends TestCase
         $over = $gate->policy('old')->check($way);
         self::assertSame([false, OverflowKind::Degrade], [$over->allowed, $over->overflow?->kind]);
         self::assertSame([203, 'cached'], [$over->overflow?->response?->status, $over->overflow?->response?->body]);
-        self::assertTrue(Gate::remote($this->url($way), app: 'partner')->policy('import')->check($way)->allowed);
+        self::assertTrue(Gates::remote($this->url($way), app: 'partner')->policy('import')->check($way)->allowed);
         $error = $way === 'http' ? 'policy_not_available' : 'unknown_policy';
-        $this->assertError($error, fn () => Gate::remote($this->url($way), app: 'web')
+        $this->assertError($error, fn () => Gates::remote($this->url($way), app: 'web')
             ->policy('import')->check($way));
         $this->assertError('unknown_policy', fn () => $gate->policy('none')->check($way));
         $this->assertError('unsupported_verb', fn () => $gate->policy('llm')->acquire($way));
@@ -81,7 +93,156 @@ final class RemoteTest extends TestCase
 
     public function testAtMostIsThereOverHttp(): void
     {
-        self::assertSame(1000, Gate::remote($this->url('http'))->policy('llm')->atMost('most', 3000)->granted);
+        self::assertSame(1000, Gates::remote($this->url('http'))->policy('llm')->atMost('most', 3000)->granted);
+    }
+
+    public function testWhatAWireLacksIsSaid(): void
+    {
+        $byResp = Gates::remote($this->url('resp'))->policy('llm');
+        $this->assertError('not_on_this_wire', fn () => $byResp->atMost('a', 2));
+        $this->assertError('key_text', fn () => $this->server()->policy('llm')->check("\xff"));
+        // RESP carries any bytes, as Redis does.
+        self::assertTrue($byResp->check("\xff")->allowed);
+        self::assertNotInstanceOf(HttpGate::class, Gates::remote($this->url('resp')));
+        self::assertInstanceOf(HttpGate::class, Gates::remote($this->url('http')));
+    }
+
+    /** @return iterable<string, array{int, int, int, int, int, int}> */
+    public static function settlements(): iterable
+    {
+        // Charged before, what it came to; then: given back, taken, missing, remaining.
+        yield 'it cost less' => [500, 380, 120, 0, 0, 620];
+        yield 'it cost more' => [500, 700, 0, 200, 0, 300];
+        yield 'it cost what was charged' => [500, 500, 0, 0, 0, 500];
+        yield 'it cost nothing' => [500, 0, 500, 0, 0, 1000];
+        yield 'it cost more than there is' => [500, 1200, 0, 500, 200, 0];
+    }
+
+    /** @dataProvider settlements */
+    public function testWhatItCostIsSettledOnce(
+        int $charged,
+        int $cost,
+        int $refunded,
+        int $taken,
+        int $missing,
+        int $remaining,
+    ): void {
+        $gate = $this->server();
+        $key = "settle $cost";
+        $gate->policy('llm')->check($key, $charged);
+        $settled = $gate->settle('llm', $key, 'call-1', $charged, $cost);
+        self::assertSame([$refunded, $taken, $missing], [$settled->refunded, $settled->taken, $settled->missing]);
+        self::assertSame('llm', $settled->decision->policy);
+        self::assertSame($remaining, $gate->policy('llm')->peek($key)->remaining);
+        try {
+            $gate->settle('llm', $key, 'call-1', $charged, $cost);
+            self::fail('it is settled twice');
+        } catch (ServerProblem $e) {
+            self::assertSame(['server', 409], [$e->errorName, $e->status]);
+        }
+        self::assertSame($remaining, $gate->policy('llm')->peek($key)->remaining);
+    }
+
+    public function testSettlementsThatMakeNoSenseAreErrors(): void
+    {
+        $gate = $this->server();
+        $this->assertError('id_length', fn () => $gate->settle('llm', 'a', '', 1, 1));
+        $this->assertError('key_empty', fn () => $gate->settle('llm', '', 'x', 1, 1));
+        $this->assertError('cost_range', fn () => $gate->settle('llm', 'a', 'x', 0, 1));
+        $this->assertError('cost_range', fn () => $gate->settle('llm', 'a', 'x', 1, -1));
+        $this->assertError('unknown_policy', fn () => $gate->settle('none', 'a', 'x', 1, 1));
+    }
+
+    public function testAServerExplains(): void
+    {
+        $gate = $this->server();
+        $gate->policy('two')->check('why', 3);
+        $why = $gate->explain('two', 'why', 2);
+        self::assertSame([true, 2, false, 'shadow', OnStoreFailure::Deny, null, null], [
+            $why->decision->allowed, $why->wouldCharge, $why->isOverride, $why->overflow, $why->onStoreFailure,
+            $why->app, $why->apps,
+        ]);
+        self::assertSame([['hour', 'sliding_log', 9, 6], ['day', 'fixed_window', 50, 47]], array_map(
+            static fn (ExplainedRule $rule): array => [$rule->name, $rule->algorithm, $rule->limit, $rule->remaining],
+            $why->rules,
+        ));
+        self::assertSame([3600, true, 0], [
+            $why->rules[0]->windowS, $why->rules[0]->allowed, $why->rules[0]->retryAfterUs,
+        ]);
+        $own = $gate->explain('two', 'vip', 8);
+        self::assertSame([true, ['sliding_log'], false], [
+            $own->isOverride, array_column($own->rules, 'name'), $own->rules[0]->allowed,
+        ]);
+        // It takes nothing.
+        self::assertSame(6, $gate->policy('two')->peek('why')->remaining);
+        $this->assertError('unknown_policy', fn () => $gate->explain('none', 'a'));
+    }
+
+    public function testChecksOfABatchAreDecidedEach(): void
+    {
+        $gate = $this->server();
+        $answers = $gate->checkEach(
+            new Check('llm', 'each', 400),
+            new Check('llm', 'each', 700),
+            new Check('none', 'each'),
+            new Check('import', 'each'),
+            new Check('old', null),
+        );
+        self::assertSame([true, 600, 'llm'], [$answers[0]->allowed, $answers[0]->remaining, $answers[0]->policy]);
+        self::assertFalse($answers[1]->allowed);
+        self::assertSame(['unknown_policy', 'policy: unknown policy `none`'], [
+            $answers[2]->errorName, $answers[2]->getMessage(),
+        ]);
+        self::assertSame('app_missing', $answers[3]->errorName);
+        self::assertSame(['old', true], [$answers[4]->policy, $answers[4]->allowed]);
+        $this->assertError('cost_range', fn () => $gate->checkEach(new Check('llm', 'a', 0)));
+        $this->assertError('server', fn () => $gate->checkEach());
+    }
+
+    public function testABatchPassesTogetherOrNotAtAll(): void
+    {
+        $gate = $this->server();
+        $both = $gate->checkAll(new Check('llm', 'all', 400), new Check('two', 'all', 4));
+        self::assertSame([true, null], [$both->allowed, $both->refused]);
+        self::assertSame([['llm', 600], ['two', 5]], array_map(
+            static fn (Decision $decision): array => [$decision->policy, $decision->remaining],
+            $both->decisions,
+        ));
+        $none = $gate->checkAll(new Check('llm', 'all', 400), new Check('jobs', 'all'), new Check('llm', 'all', 601));
+        self::assertFalse($none->allowed);
+    }
+
+    public function testARefusedBatchTakesNothing(): void
+    {
+        $gate = $this->server();
+        $gate->policy('llm')->check('none', 400);
+        $none = $gate->checkAll(new Check('llm', 'none', 400), new Check('old', 'none', 2));
+        self::assertSame([false, 1, ['old']], [
+            $none->allowed, $none->refused, array_column($none->decisions, 'policy'),
+        ]);
+        self::assertSame(600, $gate->policy('llm')->peek('none')->remaining);
+        $this->assertError('unknown_policy', fn () => $gate->checkAll(new Check('llm', 'a'), new Check('none', 'a')));
+    }
+
+    public function testAnAnswerThatIsNoDecisionIsAnError(): void
+    {
+        $bodies = [
+            '', '1', '{}', '[]', '{"allowed":true}', '{"answers":{}}', '{"allowed":false,"refused":7,"answers":[]}',
+        ];
+        foreach ($bodies as $body) {
+            $server = new HttpServer(__DIR__ . '/Support/odd.php', ['BODY' => $body]);
+            $gate = HttpGate::at($server->url, timeoutMs: Gates::DEADLINE_MS);
+            $this->assertError('server', fn () => $gate->policy('a')->check('k'));
+            $this->assertError('server', fn () => $gate->settle('a', 'k', 'i', 1, 1));
+            $this->assertError('server', fn () => $gate->explain('a', 'k'));
+            $this->assertError('server', fn () => $gate->checkEach(new Check('a', 'k')));
+            $this->assertError('server', fn () => $gate->checkAll(new Check('a', 'k')));
+        }
+    }
+
+    private function server(): HttpGate
+    {
+        return HttpGate::at($this->url('http'), timeoutMs: Gates::DEADLINE_MS);
     }
 
     public function testAServerIsReachedByUnixSockets(): void
@@ -94,8 +255,8 @@ final class RemoteTest extends TestCase
             'SLUICEGATE__RESP__LISTEN' => "127.0.0.1:0,unix:$dir/resp",
             'SLUICEGATE__HTTP__LISTEN' => "127.0.0.1:0,unix:$dir/http",
         ], listen: false);
-        self::assertSame(999, Gate::remote("unix:$dir/resp")->policy('llm')->check('u')->remaining);
-        self::assertSame(998, Gate::remote("http+unix:$dir/http")->policy('llm')->check('u')->remaining);
+        self::assertSame(999, Gates::remote("unix:$dir/resp")->policy('llm')->check('u')->remaining);
+        self::assertSame(998, Gates::remote("http+unix:$dir/http")->policy('llm')->check('u')->remaining);
         unset($server);
         array_map(unlink(...), glob("$dir/*") ?: []);
         rmdir($dir);
@@ -106,9 +267,12 @@ final class RemoteTest extends TestCase
     {
         $url = $this->url($way);
         $proxy = new Proxy((int) substr($url, strrpos($url, ':') + 1));
-        $llm = Gate::remote("$way://127.0.0.1:$proxy->port")->policy('llm');
-        self::assertSame(999, $llm->check("lost $way")->remaining);
+        $plain = Gates::remote($url)->policy('llm');
+        self::assertSame(999, $plain->check("lost $way")->remaining);
         foreach (['loseNextReply', 'holdNextReply'] as $number => $fault) {
+            // A second is short for a reply that never comes, and long for one that does.
+            $timeout = $fault === 'holdNextReply' ? 1000 : Gates::DEADLINE_MS;
+            $llm = Gate::remote("$way://127.0.0.1:$proxy->port", timeoutMs: $timeout)->policy('llm');
             $proxy->$fault();
             try {
                 $llm->check("lost $way");
@@ -116,8 +280,7 @@ final class RemoteTest extends TestCase
             } catch (StoreUnavailable $e) {
                 self::assertTrue($e->perhapsCharged, $fault);
             }
-            usleep(400_000);
-            self::assertSame(998 - $number, $llm->peek("lost $way")->remaining, $fault);
+            self::assertSame(998 - $number, $plain->peek("lost $way")->remaining, $fault);
         }
         unset($proxy);
         try {

@@ -6,6 +6,7 @@ namespace Sluicegate\Tests;
 
 use InvalidArgumentException;
 use PHPUnit\Framework\TestCase;
+use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateBundle;
 use Sluicegate\Memory\Apcu;
 use Sluicegate\Mode;
@@ -23,6 +24,11 @@ use Symfony\Component\DependencyInjection\ContainerBuilder;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\DependencyInjection\Dumper\PhpDumper;
 use Symfony\Component\DependencyInjection\Reference;
+use Symfony\Component\EventDispatcher\EventDispatcher;
+use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\Controller\ControllerResolver;
+use Symfony\Component\HttpKernel\HttpKernel;
 use Symfony\Component\RateLimiter\LimiterInterface;
 use Symfony\Component\RateLimiter\RateLimiterFactoryInterface;
 use Symfony\Component\Yaml\Yaml;
@@ -48,7 +54,7 @@ final class SymfonyBundleTest extends TestCase
         $container = self::container(<<<'YAML'
             redis: '%env(SG_TEST_REDIS)%'
             app: shop
-            deadline_ms: 500
+            deadline_ms: 10000
             limiters:
                 api: orders
                 sign-up:
@@ -83,11 +89,12 @@ final class SymfonyBundleTest extends TestCase
         $redis = RedisServer::shared();
         $container = self::container(<<<'YAML'
             runner: app.runner
+            deadline_ms: 10000
             limiters:
                 api: { rules: [ { token_bucket: { rate: 1/h, burst: 2 } } ] }
                 sign-up: { rules: [ { token_bucket: { rate: 1/h, burst: 2 } } ] }
             YAML, static fn (ContainerBuilder $builder) => $builder->register('app.runner', PhpRedis::class)
-                ->setFactory([PhpRedis::class, 'connect'])->setArguments(['127.0.0.1', $redis->port]));
+                ->setFactory([PhpRedis::class, 'connect'])->setArguments(['127.0.0.1', $redis->port, null, 10.0]));
         self::assertSame([true, 1, 2], self::summary($container->get(SymfonyConsumer::class)->byId->create('a')));
         self::assertGreaterThan(0, $redis->client()->dbSize());
     }
@@ -98,7 +105,7 @@ final class SymfonyBundleTest extends TestCase
         $server = new Server([['name' => 'orders', 'rules' => [['sliding_log' => ['limit' => 2, 'window' => '1h']]]]]);
         $container = self::container(<<<YAML
             server: http://{$server->address('http')}
-            timeout_ms: 2000
+            timeout_ms: 10000
             limiters: { api: orders, sign-up: orders }
             YAML);
         $limiter = $container->get(SymfonyConsumer::class)->byId->create('a');
@@ -122,12 +129,38 @@ final class SymfonyBundleTest extends TestCase
         $container = self::container(<<<YAML
             redis: redis://127.0.0.1:$redis->port
             cache: app.cache
+            deadline_ms: 10000
             clock: app.clock
             limiters: { api: orders, sign-up: orders }
             YAML, $services);
         self::assertSame([true, 1, 2], self::summary($container->get(SymfonyConsumer::class)->byId->create('a')));
         $values = (new \ReflectionProperty(Psr16Cache::class, 'pool'))->getValue($container->get('app.cache'));
         self::assertCount(3, $values->getValues());
+    }
+
+    public function testRequestsOfTheConfigurationAreLimited(): void
+    {
+        $container = self::container(<<<'YAML'
+            redis: redis://127.0.0.1:1
+            requests:
+                - { path: ^/api/, limiter: api }
+                - { path: ^/sign-up$, limiter: sign-up, key: header:X-Tenant }
+            limiters:
+                api: { rules: [ { token_bucket: { rate: 1/h, burst: 1 } } ], on_store_failure: deny }
+                sign-up: { rules: [ { token_bucket: { rate: 1/h, burst: 1 } } ] }
+            YAML, static fn (ContainerBuilder $builder) => $builder
+                ->setAlias('listener', RateLimitListener::class)->setPublic(true));
+        $events = new EventDispatcher();
+        $events->addSubscriber($container->get('listener'));
+        $kernel = new HttpKernel($events, new ControllerResolver());
+        $ask = static function (string $path, string $tenant = '0') use ($kernel): int {
+            $request = Request::create($path, server: ['HTTP_X_TENANT' => $tenant]);
+            $request->attributes->set('_controller', static fn (): Response => new Response('ok'));
+            return $kernel->handle($request)->getStatusCode();
+        };
+        self::assertSame([503, 200, 200, 429, 200], [
+            $ask('/api/orders'), $ask('/'), $ask('/sign-up'), $ask('/sign-up'), $ask('/sign-up', '1'),
+        ]);
     }
 
     /** @return iterable<string, array{string, string}> */
@@ -143,6 +176,14 @@ final class SymfonyBundleTest extends TestCase
         yield 'both' => [
             '{ redis: "redis://a", limiters: { api: { policy: a, rules: [] } } }',
             'expected one of "policy" and "rules"',
+        ];
+        yield 'a request without its limiter' => [
+            '{ redis: "redis://a", requests: [ { limiter: b } ], limiters: { api: orders } }',
+            'each of "requests" names one of "limiters"',
+        ];
+        yield 'no such key' => [
+            '{ redis: "redis://a", requests: [ { limiter: api, key: user } ], limiters: { api: orders } }',
+            'expected address, all or header:NAME',
         ];
         yield 'unknown' => ['{ redis: "redis://a", limits: {} }', 'Unrecognized option "limits"'];
     }
@@ -199,7 +240,7 @@ final class SymfonyBundleTest extends TestCase
         $redis = RedisServer::shared();
         $redis->client()->rawCommand('ACL', 'SETUSER', 'shop', 'on', '>p@ss', '~*', '+@all');
         $run = static fn (string $user): mixed =>
-            PhpRedis::ofUrl("redis://$user@127.0.0.1:$redis->port", 2.0)->run('', ['ACL', 'WHOAMI'], 1_000_000);
+            PhpRedis::ofUrl("redis://$user@127.0.0.1:$redis->port", 10.0)->run('', ['ACL', 'WHOAMI'], 10_000_000);
         self::assertSame('shop', $run('shop:p%40ss'));
         $redis->client()->rawCommand('ACL', 'DELUSER', 'shop');
     }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Direct;
 
+use Psr\Log\LoggerInterface;
 use Sluicegate\Memory\Memory;
 
 /**
@@ -17,7 +18,10 @@ final class Breaker
     private const PROBE_MIN_US = 100_000;
     private const PROBE_MAX_US = 300_000;
 
-    public function __construct(private readonly Memory $memory)
+    /** How often it is said that it opens, and that it closes, in s: a Redis that comes and goes must not fill logs. */
+    private const SAID_EVERY_S = 60;
+
+    public function __construct(private readonly Memory $memory, private readonly ?LoggerInterface $logger = null)
     {
     }
 
@@ -46,6 +50,9 @@ final class Breaker
         $slot = intdiv($now, self::SLOT_US);
         if ($this->memory->get('breaker') !== null) {
             $this->memory->delete('breaker');
+            if ($this->logger !== null && $this->memory->add('said:closed', 1, self::SAID_EVERY_S)) {
+                $this->logger->notice('sluicegate: Redis decides again');
+            }
             for ($past = 0; $past < self::SLOTS; $past++) {
                 $this->memory->delete('all:' . ($slot - $past));
                 $this->memory->delete('failed:' . ($slot - $past));
@@ -70,6 +77,9 @@ final class Breaker
         }
         if ($all >= self::DECISIONS_MIN && 2 * $failed >= $all) {
             $this->open($now);
+            if ($this->logger !== null && $this->memory->add('said:opened', 1, self::SAID_EVERY_S)) {
+                $this->logger->warning('sluicegate: Redis does not answer; on_store_failure of policies decides');
+            }
         }
     }
 

@@ -22,7 +22,6 @@ use Sluicegate\Redis\FailureKind;
 use Sluicegate\Redis\Keys;
 use Sluicegate\Redis\PermitId;
 use Sluicegate\Redis\Question;
-use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\StoreFailure;
 use Sluicegate\Verb;
@@ -116,7 +115,7 @@ final class DirectDecider implements Decider
             return new Budget(
                 $policy,
                 Keys::state("limit:$policy", $key),
-                SealedRules::ofCaller($limit->rules),
+                $limit->sealed,
                 new Overflow(OverflowKind::Reject),
                 $limit->onStoreFailure,
             );

@@ -67,9 +67,21 @@ final class InvalidRequest extends SluicegateException
         return new self('unsupported_verb', "op: `$verb` is not supported by policy `$policy`");
     }
 
-    public static function notInDirectMode(string $verb): self
+    /** A wire of text carries no other bytes; Redis does. */
+    public static function keyText(): self
     {
-        return new self('not_in_direct_mode', "op: `$verb` is not available in direct mode; ask a server");
+        return new self('key_text', 'key: is not UTF-8');
+    }
+
+    public static function notOnThisWire(string $verb, string $wire): self
+    {
+        return new self('not_on_this_wire', "op: `$verb` is not available over $wire");
+    }
+
+    /** What something came to may be nothing. */
+    public static function settledCostRange(int $cost): self
+    {
+        return new self('cost_range', "cost: `$cost` is outside 0..=2147483648");
     }
 
     /** A limit made in code, or a document, that is not valid; the cause names the path. */

@@ -14,9 +14,11 @@ final readonly class ErrorReply
     {
     }
 
-    /** The first word in capitals, such as `OOM`, also behind a place in the script. */
+    /** The first word in capitals, such as `OOM`; before Redis 7 it may be behind its place in the script, twice. */
     public function code(): string
     {
-        return preg_match('/^(?:@\S+: \d+: )?-?([A-Z]+)\b/', $this->message, $found) ? $found[1] : 'ERR';
+        $isWrapped = preg_match('/^(?:@user_script:|ERR Error running script)/', $this->message);
+        $wrapped = '/: -([A-Z]+)\b/';
+        return preg_match($isWrapped ? $wrapped : '/^-?([A-Z]+)\b/', $this->message, $found) ? $found[1] : 'ERR';
     }
 }

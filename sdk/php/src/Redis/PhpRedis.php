@@ -7,7 +7,6 @@ namespace Sluicegate\Redis;
 use InvalidArgumentException;
 use LogicException;
 use Redis;
-use RedisCluster;
 use RedisException;
 
 /**
@@ -21,9 +20,13 @@ final class PhpRedis implements Runner
     /**
      * @param array{string, int, string|null, array<mixed>|null, float}|null $address host, port, persistent id,
      *   credentials, connect timeout; null for a client that somebody else connected
+     * @param Sentinels|null $sentinels who say the host and the port in place of the address
      */
-    private function __construct(private readonly Redis|RedisCluster $client, private readonly ?array $address)
-    {
+    private function __construct(
+        private readonly Redis $client,
+        private readonly ?array $address,
+        private readonly ?Sentinels $sentinels = null,
+    ) {
     }
 
     /**
@@ -40,9 +43,29 @@ final class PhpRedis implements Runner
         float $timeout = 0.1,
     ): self {
         $auth = $auth === null ? null : (array) $auth;
-        // Connections of other credentials are other connections.
-        $id = 'sluicegate:' . hash('xxh64', serialize([$host, $port, $auth]));
-        return new self(new Redis(), [$host, $port, $id, $auth, $timeout]);
+        return new self(new Redis(), [$host, $port, self::persistentId($host, $port, $auth), $auth, $timeout]);
+    }
+
+    /**
+     * A persistent connection to the master that Sentinels name. Processes of a host ask them once a minute (each
+     * request without APCu), and again where the master does not answer or has become a replica.
+     *
+     * @param non-empty-list<string> $sentinels `host:port` each, asked in this order until one answers
+     * @param string $master its name there, such as `mymaster`
+     * @param array<mixed>|string|null $auth at the master: a password, or a user and a password
+     * @param array<mixed>|string|null $sentinelAuth at the Sentinels
+     * @param float $timeout seconds that connecting to each may take
+     */
+    public static function sentinel(
+        array $sentinels,
+        string $master,
+        array|string|null $auth = null,
+        array|string|null $sentinelAuth = null,
+        float $timeout = 0.1,
+    ): self {
+        $auth = $auth === null ? null : (array) $auth;
+        $who = new Sentinels($sentinels, $master, $sentinelAuth === null ? null : (array) $sentinelAuth);
+        return new self(new Redis(), ['', 0, '', $auth, $timeout], $who);
     }
 
     /**
@@ -89,14 +112,12 @@ final class PhpRedis implements Runner
     }
 
     /**
-     * A client that is connected already. Its read timeout is set for each call, and its retries are switched off.
-     * Those of a `RedisCluster` are not, so construct it with the deadline as its read timeout.
+     * A client that is connected already. Its read timeout is set for each call, and its retries are switched off. For
+     * a cluster see `PhpRedisCluster`.
      */
-    public static function of(Redis|RedisCluster $client): self
+    public static function of(Redis $client): self
     {
-        if ($client instanceof Redis) {
-            self::withoutRetries($client);
-        }
+        self::withoutRetries($client);
         return new self($client, null);
     }
 
@@ -106,20 +127,13 @@ final class PhpRedis implements Runner
         try {
             $this->prepare($leftUs);
         } catch (RedisException $e) {
-            $this->connected = false;
+            $this->lost();
             throw new ConnectionFailure($e->getMessage(), false, $e);
         }
         try {
-            if ($client instanceof RedisCluster) {
-                $client->clearLastError();
-                $reply = $client->rawCommand($key, ...$command);
-            } else {
-                $client->clearLastError();
-                $reply = $client->rawCommand(...$command);
-            }
+            $client->clearLastError();
+            $reply = $client->rawCommand(...$command);
         } catch (RedisException $e) {
-            return $this->failed($e);
-        } catch (\RedisClusterException $e) {
             return $this->failed($e);
         }
         if ($reply === $client) {
@@ -129,7 +143,7 @@ final class PhpRedis implements Runner
             return $reply;
         }
         $error = $client->getLastError();
-        return $error === null ? null : new ErrorReply($error);
+        return $error === null ? null : $this->error($error);
     }
 
     /**
@@ -144,8 +158,8 @@ final class PhpRedis implements Runner
 
     public function endpoint(): string
     {
-        if ($this->client instanceof RedisCluster) {
-            return 'cluster';
+        if ($this->sentinels !== null) {
+            return $this->sentinels->endpoint();
         }
         return $this->address === null
             ? "{$this->client->getHost()}:{$this->client->getPort()}/{$this->client->getDbNum()}"
@@ -156,12 +170,13 @@ final class PhpRedis implements Runner
     private function prepare(int $leftUs): void
     {
         $client = $this->client;
-        if (!$client instanceof Redis) {
-            return;
-        }
         if ($this->address !== null && !$this->connected) {
             [$host, $port, $id, $auth, $timeout] = $this->address;
             $timeout = min($timeout, max($leftUs, 1000) / 1e6);
+            if ($this->sentinels !== null) {
+                [$host, $port] = $this->sentinels->master($timeout);
+                $id = self::persistentId($host, $port, $auth);
+            }
             $connected = $id === null
                 ? @$client->connect($host, $port, $timeout, null, 0, $timeout)
                 : @$client->pconnect($host, $port, $timeout, $id, 0, $timeout);
@@ -183,20 +198,51 @@ final class PhpRedis implements Runner
     }
 
     /** The error that an exception stands for; throws if it was not Redis that said it. */
-    private function failed(\Exception $e): ErrorReply
+    private function failed(RedisException $e): ErrorReply
     {
-        // An error of Redis begins with a word in capitals; what the client itself says does not.
-        if (preg_match('/^-?[A-Z]{2,}( |$)/', $e->getMessage())) {
-            return new ErrorReply($e->getMessage());
+        // An error of Redis begins with a word in capitals, or its place in the script; what the client says does not.
+        if (preg_match('/^(?:-?[A-Z]{2,}(?: |$)|@user_script:)/', $e->getMessage())) {
+            return $this->error($e->getMessage());
         }
-        // A late reply must never be read as that of the next command.
+        $this->leave();
+        throw new ConnectionFailure($e->getMessage(), true, $e);
+    }
+
+    private function error(string $message): ErrorReply
+    {
+        $reply = new ErrorReply($message);
+        if ($this->address !== null && $reply->code() === 'READONLY') {
+            // The master has become a replica: the next connection is to the one that is master then.
+            $this->leave();
+        }
+        return $reply;
+    }
+
+    /** Closes the connection: a late reply must never be read as that of the next command. */
+    private function leave(): void
+    {
         try {
             $this->client->close();
         } catch (\Exception) {
             // It is closed.
         }
+        $this->lost();
+    }
+
+    private function lost(): void
+    {
         $this->connected = false;
         $this->timeoutMs = 0;
-        throw new ConnectionFailure($e->getMessage(), true, $e);
+        $this->sentinels?->forget();
+    }
+
+    /**
+     * Connections of other credentials are other connections.
+     *
+     * @param array<mixed>|null $auth
+     */
+    private static function persistentId(string $host, int $port, ?array $auth): string
+    {
+        return 'sluicegate:' . hash('xxh64', serialize([$host, $port, $auth]));
     }
 }

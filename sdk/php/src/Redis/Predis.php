@@ -4,44 +4,62 @@ declare(strict_types=1);
 
 namespace Sluicegate\Redis;
 
+use InvalidArgumentException;
 use Predis\Client;
+use Predis\Command\RawCommand;
 use Predis\Connection\NodeConnectionInterface;
 use Predis\PredisException;
+use Predis\Response\ErrorInterface;
 use Predis\Response\Status;
 
 /**
- * Redis by Predis (^1.1 || ^2 || ^3). A prefix of the client does not matter.
+ * Redis by Predis (^1.1 || ^2 || ^3): a single one, a cluster, or a master that Sentinels name. A prefix of the client
+ * does not matter.
+ *
+ * Predis sends a command again by itself after a lost connection to a cluster or a master, so this package chooses the
+ * node, and asks that.
  */
 final class Predis implements Runner
 {
-    /** @param Client $client a single Redis, or a cluster */
+    /** Redirections of one command: a slot moves once, and is asked for once on the way. */
+    private const REDIRECTS_MAX = 3;
+
+    /** @var array<int, NodeConnectionInterface> where slots of a cluster moved to; a cluster has 16,384 */
+    private array $moved = [];
+
+    /** @throws InvalidArgumentException if the client shards keys by itself, which servers do not */
     public function __construct(private readonly Client $client)
     {
+        $connection = $client->getConnection();
+        $isKnown = $connection instanceof NodeConnectionInterface
+            || method_exists($connection, 'getConnectionBySlot') || method_exists($connection, 'getMaster');
+        if (!$isKnown) {
+            throw new InvalidArgumentException('the client of Redis is neither single, nor a cluster, nor replicated');
+        }
     }
 
     public function run(string $key, array $command, int $leftUs): mixed
     {
-        try {
-            $connection = $this->client->getConnection();
-            $connection = $connection instanceof NodeConnectionInterface ? $connection : null;
-            if ($connection !== null && is_resource($resource = $connection->getResource())) {
-                $leftUs = max($leftUs, 1000);
-                stream_set_timeout($resource, intdiv($leftUs, 1_000_000), $leftUs % 1_000_000);
+        $command = array_map(strval(...), $command);
+        $node = $this->node($key);
+        $reply = $this->ask($node, $command, $leftUs);
+        for ($redirect = 0; $redirect < self::REDIRECTS_MAX && $reply instanceof ErrorReply; $redirect++) {
+            if (!preg_match('/^(MOVED|ASK) (\d+) (\S+)/', $reply->message, $to)) {
+                break;
             }
-        } catch (PredisException $e) {
-            throw new ConnectionFailure($e->getMessage(), false, $e);
+            $node = $this->nodeAt($to[3]);
+            if ($to[1] === 'MOVED') {
+                $this->moved[(int) $to[2]] = $node;
+            } else {
+                $this->ask($node, ['ASKING'], $leftUs);
+            }
+            $reply = $this->ask($node, $command, $leftUs);
         }
-        try {
-            $error = false;
-            $reply = $this->client->executeRaw(array_map(strval(...), $command), $error);
-        } catch (PredisException $e) {
-            $this->client->disconnect();
-            throw new ConnectionFailure($e->getMessage(), true, $e);
+        if ($reply instanceof ErrorReply && $reply->code() === 'READONLY') {
+            // The master has become a replica.
+            $this->leave($node);
         }
-        if ($error) {
-            return new ErrorReply((string) $reply);
-        }
-        return $reply instanceof Status ? (string) $reply : $reply;
+        return $reply;
     }
 
     public function endpoint(): string
@@ -52,5 +70,66 @@ final class Predis implements Runner
         }
         $at = $connection->getParameters();
         return ($at->path ?? "$at->host:$at->port") . '/' . ($at->database ?? 0);
+    }
+
+    private function node(string $key): NodeConnectionInterface
+    {
+        $connection = $this->client->getConnection();
+        if ($connection instanceof NodeConnectionInterface) {
+            return $connection;
+        }
+        try {
+            if (method_exists($connection, 'getConnectionBySlot')) {
+                $slot = $connection->getClusterStrategy()->getSlotByKey($key);
+                return $this->moved[$slot] ?? $connection->getConnectionBySlot($slot);
+            }
+            return $connection->getMaster();
+        } catch (PredisException $e) {
+            throw new ConnectionFailure($e->getMessage(), false, $e);
+        }
+    }
+
+    private function nodeAt(string $address): NodeConnectionInterface
+    {
+        $cluster = $this->client->getConnection();
+        $colon = (int) strrpos($address, ':');
+        $at = ['host' => substr($address, 0, $colon), 'port' => (int) substr($address, $colon + 1)];
+        return $cluster->getConnectionById($address) ?? $cluster->getConnectionFactory()->create($at);
+    }
+
+    /** @param non-empty-list<string> $command */
+    private function ask(NodeConnectionInterface $node, array $command, int $leftUs): mixed
+    {
+        try {
+            $node->connect();
+            if (is_resource($resource = $node->getResource())) {
+                $leftUs = max($leftUs, 1000);
+                stream_set_timeout($resource, intdiv($leftUs, 1_000_000), $leftUs % 1_000_000);
+            }
+        } catch (PredisException $e) {
+            $this->leave($node);
+            throw new ConnectionFailure($e->getMessage(), false, $e);
+        }
+        try {
+            $reply = $node->executeCommand(RawCommand::create(...$command));
+        } catch (PredisException $e) {
+            $this->leave($node);
+            throw new ConnectionFailure($e->getMessage(), true, $e);
+        }
+        if ($reply instanceof ErrorInterface) {
+            return new ErrorReply($reply->getMessage());
+        }
+        return $reply instanceof Status ? (string) $reply : $reply;
+    }
+
+    /** Closes a connection, so that a late reply is never read as that of the next command; another one may be it then. */
+    private function leave(NodeConnectionInterface $node): void
+    {
+        $node->disconnect();
+        $connection = $this->client->getConnection();
+        if (!$connection instanceof NodeConnectionInterface) {
+            $this->moved = array_filter($this->moved, static fn (object $other): bool => $other !== $node);
+            $connection->remove($node);
+        }
     }
 }

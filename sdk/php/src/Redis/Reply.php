@@ -63,22 +63,19 @@ final readonly class Reply
             return null;
         }
         $allowed = $kind === self::ALLOWED;
-        $wait = self::u7($bytes, 6);
+        // Each of the three has seven bytes; an eighth is read, and left out.
+        ['granted' => $granted, 'wait' => $wait] = unpack('Vgranted/Pwait', $bytes, 2);
+        $wait &= self::NEVER;
         $outcome = new Outcome(
             $allowed,
             $place,
-            unpack('V', $bytes, 2)[1],
+            $granted,
             $allowed ? $wait : 0,
             $allowed ? 0 : ($wait === self::NEVER ? null : $wait),
-            self::u7($bytes, 13),
-            self::u7($bytes, 20),
+            unpack('P', $bytes, 13)[1] & self::NEVER,
+            unpack('P', "$bytes\0", 20)[1] & self::NEVER,
         );
         $charged = $withDebt ? array_values(unpack('V*', substr($bytes, 27)) ?: []) : [];
         return new self($kind, $outcome, '', $charged);
-    }
-
-    private static function u7(string $bytes, int $at): int
-    {
-        return unpack('P', substr($bytes, $at, 7) . "\0")[1];
     }
 }

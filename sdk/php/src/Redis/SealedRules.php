@@ -14,6 +14,8 @@ final readonly class SealedRules
     /** 2026-01-01 in ms since 1970: instants of heads count from here. */
     private const EPOCH_MS = 1_767_225_600_000;
 
+    private ?string $key;
+
     /**
      * @param string $head with which every state under these rules begins
      * @param string $blob what the script gets
@@ -25,6 +27,7 @@ final readonly class SealedRules
         public string $blob,
         public ?string $policy,
     ) {
+        $this->key = $policy === null ? null : Keys::rules($policy, substr($head, 0, 6));
     }
 
     /** A policy's rules, taken over at an instant in ms since 1970. */
@@ -81,7 +84,7 @@ final readonly class SealedRules
     /** Where the rules are announced; null for a caller's. */
     public function key(): ?string
     {
-        return $this->policy === null ? null : Keys::rules($this->policy, substr($this->head, 0, 6));
+        return $this->key;
     }
 
     /** The name under which the rule of a limit that a caller brings along is hashed. */

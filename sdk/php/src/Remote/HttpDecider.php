@@ -42,27 +42,48 @@ final class HttpDecider implements Decider
         if ($limit !== null) {
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
         }
-        $body = ['policy' => $policy];
-        $body += $key === '' ? [] : ['key' => $key];
-        $body += $this->app === '' ? [] : ['app' => $this->app];
+        $body = $this->about($policy, $key);
         $body += $id === '' ? [] : ['id' => $id];
         $body += in_array($verb, [Verb::Reset, Verb::Release, Verb::Renew], true) ? [] : ['cost' => $cost];
         if ($verb === Verb::Reserve) {
             $body['max_wait_ms'] = min(intdiv($maxWaitUs ?? Ask::MAX_WAIT_US, 1000), self::MAX_WAIT_MS);
         }
+        [$answer, $fields] = $this->post($verb === Verb::Reserve ? 'check' : $verb->text(), $policy, $body);
+        return self::decision($policy, $answer, $fields['ratelimit-policy'] ?? '');
+    }
+
+    /**
+     * Whom a request is about.
+     *
+     * @return array<string, mixed>
+     */
+    public function about(string $policy, string $key): array
+    {
+        $body = ['policy' => $policy];
+        $body += $key === '' ? [] : ['key' => $key];
+        return $body + ($this->app === '' ? [] : ['app' => $this->app]);
+    }
+
+    /**
+     * What the server answers to a request.
+     *
+     * @param string $path the verb
+     * @param array<string, mixed> $body
+     * @return array{array<mixed>, array<string, string>} the answer, and header fields
+     * @throws SluicegateException if it is none
+     */
+    public function post(string $path, string $policy, array $body): array
+    {
         $json = json_encode($body, JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
         if ($json === false) {
-            throw new ServerProblem(0, 'key: is not UTF-8, which HTTP needs');
+            throw InvalidRequest::keyText();
         }
-        $path = $verb === Verb::Reserve ? 'check' : $verb->text();
         [$status, $fields, $text] = $this->http->post("/v1/$path", $json);
         $answer = json_decode($text, true);
         if (!is_array($answer)) {
             throw new ServerProblem($status, 'the answer is not JSON');
         }
-        return $status === 200
-            ? self::decision($policy, $answer, $fields['ratelimit-policy'] ?? '')
-            : throw self::problem($policy, $this->app, $status, $answer);
+        return $status === 200 ? [$answer, $fields] : throw $this->problem($path, $policy, $status, $answer);
     }
 
     public function keyOf(string $policy): ?array
@@ -74,9 +95,21 @@ final class HttpDecider implements Decider
     {
     }
 
-    /** @param array<mixed> $answer */
-    private static function decision(string $policy, array $answer, string $quotas): Decision
+    /**
+     * A decision of the server.
+     *
+     * @param array<mixed> $answer
+     * @throws ServerProblem if it is none
+     */
+    public static function decision(string $policy, array $answer, string $quotas): Decision
     {
+        $isDecision = is_bool($answer['allowed'] ?? null) && is_string($answer['rule'] ?? null);
+        foreach (['granted', 'wait_us', 'limit', 'remaining', 'reset_after_us'] as $field) {
+            $isDecision = $isDecision && is_int($answer[$field] ?? null);
+        }
+        if (!$isDecision) {
+            throw new ServerProblem(200, 'the answer is no decision');
+        }
         $response = $answer['response'] ?? null;
         $overflow = !isset($answer['overflow']) ? null : new Overflow(
             OverflowKind::tryFrom($answer['overflow']) ?? OverflowKind::Reject,
@@ -92,7 +125,7 @@ final class HttpDecider implements Decider
             $answer['wait_us'],
             $answer['limit'],
             $answer['remaining'],
-            $answer['retry_after_us'],
+            $answer['retry_after_us'] ?? null,
             $answer['reset_after_us'],
             $policy,
             $answer['rule'],
@@ -103,18 +136,26 @@ final class HttpDecider implements Decider
         );
     }
 
-    /** @param array<mixed> $problem */
-    private static function problem(string $policy, string $app, int $status, array $problem): SluicegateException
+    /**
+     * The exception that a problem is.
+     *
+     * @param string $verb what was asked
+     * @param array<mixed> $problem
+     */
+    public function problem(string $verb, string $policy, int $status, array $problem): SluicegateException
     {
         $detail = is_string($problem['detail'] ?? null) ? $problem['detail'] : 'no detail';
         $type = is_string($problem['type'] ?? null) ? $problem['type'] : '';
         return match (true) {
-            $type === 'urn:sluicegate:problem:unknown-policy' => InvalidRequest::unknownPolicy($policy),
+            $type === 'urn:sluicegate:problem:unknown-policy' =>
+                $policy === '' ? new InvalidRequest('unknown_policy', $detail) : InvalidRequest::unknownPolicy($policy),
             $type === 'urn:sluicegate:problem:not-configured' => str_contains($detail, 'without an app')
-                ? InvalidRequest::notAvailable($policy, '')
+                ? new InvalidRequest('app_missing', $detail)
                 : new InvalidRequest('policy_not_available', $detail),
             $type === 'urn:sluicegate:problem:no-store' => self::noStore($detail),
-            str_starts_with($detail, 'op: ') => new InvalidRequest('unsupported_verb', $detail),
+            str_starts_with($detail, 'op: ') => $policy === ''
+                ? new InvalidRequest('unsupported_verb', $detail)
+                : InvalidRequest::unsupportedVerb($verb, $policy),
             default => new ServerProblem($status, $detail),
         };
     }

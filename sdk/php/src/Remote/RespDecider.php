@@ -47,7 +47,7 @@ final class RespDecider implements Decider
             throw InvalidRequest::rules('a limit that is made in code needs a gate in direct mode');
         }
         if ($verb === Verb::AtMost) {
-            throw new ServerProblem(0, 'op: `at_most` is not available over RESP; ask over HTTP');
+            throw InvalidRequest::notOnThisWire($verb->text(), 'RESP');
         }
         $name = $verb === Verb::Reserve ? 'CHECK' : strtoupper($verb->text());
         $command = ["SG.$name", $policy, $key, ...($id === '' ? [] : [$id])];

@@ -24,6 +24,8 @@ final readonly class RuleSet
     private const CALL_COST_NS = 10_000;
     private const COST_MAX_NS = 300_000;
 
+    private string $generation;
+
     /**
      * @param string $bytes the rules, without what surrounds them
      * @param non-empty-list<Rule> $rules
@@ -37,6 +39,7 @@ final readonly class RuleSet
         public int $lifeMs,
         public string $quotas,
     ) {
+        $this->generation = substr(hash('sha256', $bytes, true), 0, 6);
     }
 
     /**
@@ -109,7 +112,7 @@ final readonly class RuleSet
     /** The 6 bytes by which a policy's rules are told from others. */
     public function generation(): string
     {
-        return substr(hash('sha256', $this->bytes, true), 0, 6);
+        return $this->generation;
     }
 
     /** Whether permits are held by name under one of the rules. */

@@ -27,13 +27,10 @@ final class HttpServer
         $out = ['file', $this->log, 'w'];
         $this->process = proc_open($command, [['file', '/dev/null', 'r'], $out, $out], $pipes, null, $env + getenv())
             ?: throw new \RuntimeException($script);
-        for ($try = 0; $try < 250; $try++) {
-            if (@fsockopen('127.0.0.1', $port, $code, $message, 1)) {
-                return;
-            }
-            usleep(20_000);
-        }
-        throw new \RuntimeException("$script: " . file_get_contents($this->log));
+        Patience::until(
+            static fn (): bool => (bool) @fsockopen('127.0.0.1', $port, $code, $message, 1),
+            "$script is served",
+        );
     }
 
     public function __destruct()
@@ -59,7 +56,7 @@ final class HttpServer
     public static function get(string $url, string ...$headers): object
     {
         $context = stream_context_create(['http' => [
-            'ignore_errors' => true, 'header' => $headers, 'timeout' => 10, 'protocol_version' => 1.1,
+            'ignore_errors' => true, 'header' => $headers, 'timeout' => 20, 'protocol_version' => 1.1,
         ]]);
         $body = (string) file_get_contents($url, false, $context);
         $lines = $http_response_header;

@@ -14,23 +14,19 @@ final class Proxy
     /** @var resource */
     private $process;
 
-    public function __construct(int $target)
+    /** @param int|null $port where it listens; null: at a free one */
+    public function __construct(int $target, ?int $port = null)
     {
-        $this->port = RedisServer::freePort();
+        $this->port = $port ?? RedisServer::freePort();
         $this->file = sys_get_temp_dir() . '/sgproxy' . getmypid() . '-' . $this->port;
         $null = ['file', '/dev/null', 'w'];
         $command = [PHP_BINARY, __DIR__ . '/proxy.php', (string) $this->port, (string) $target, $this->file];
         $this->process = proc_open($command, [['file', '/dev/null', 'r'], $null, $null], $pipes)
             ?: throw new \RuntimeException('proxy');
-        for ($try = 0; $try < 100; $try++) {
-            usleep(20_000);
-            $socket = @stream_socket_client("tcp://127.0.0.1:$this->port");
-            if ($socket) {
-                fclose($socket);
-                return;
-            }
-        }
-        throw new \RuntimeException('the proxy did not start');
+        Patience::until(
+            fn (): bool => ($socket = @stream_socket_client("tcp://127.0.0.1:$this->port")) && fclose($socket),
+            'the proxy starts',
+        );
     }
 
     public function __destruct()
@@ -46,7 +42,7 @@ final class Proxy
         $this->tell("cut $after");
     }
 
-    /** Holds the next reply to a decision back for 300 ms. */
+    /** Keeps the next reply to a decision back, until who asked leaves. */
     public function holdNextReply(): void
     {
         $this->tell('hold');

@@ -37,9 +37,10 @@ final class Server
         $out = ['file', $this->log, 'w'];
         $this->process = proc_open($command, [['file', '/dev/null', 'r'], $out, $out], $pipes, null, $env + getenv())
             ?: throw new \RuntimeException('sluicegate');
-        for ($try = 0; $try < 300 && !$this->address('http'); $try++) {
-            usleep(20_000);
-        }
+        Patience::until(
+            fn (): bool => $this->address('http') !== null || !proc_get_status($this->process)['running'],
+            'the server listens',
+        );
         $this->address('http') ?? throw new \RuntimeException((string) file_get_contents($this->log));
     }
 
@@ -56,6 +57,19 @@ final class Server
     {
         $log = (string) file_get_contents($this->log);
         return preg_match("~listening on $protocol://(\S+)\n~", $log, $found) ? $found[1] : null;
+    }
+
+    /** What a command of the program prints; skips the test where there is none. */
+    public static function run(string $command): string
+    {
+        self::require();
+        return (string) shell_exec(escapeshellarg(self::program()) . " $command");
+    }
+
+    /** The option `--store` for a Redis of this machine, with a deadline that a busy machine keeps. */
+    public static function store(int $port): string
+    {
+        return "redis://127.0.0.1:$port?deadline_ms=5000";
     }
 
     /** Skips the test where there is no server. */

@@ -1,10 +1,10 @@
 <?php
 
 /**
- * A proxy that passes bytes on, and loses one reply to a decision on demand: it reads the reply and cuts the line.
+ * A proxy that passes bytes on, and loses one reply to a decision on demand.
  *
  * php proxy.php PORT TARGET_PORT FILE: while FILE exists with `cut N`, the next such reply is lost after its first N
- * bytes; with `hold`, it comes 300 ms late.
+ * bytes, and the line is cut; with `hold`, it does not come at all, until the asker leaves. FILE goes away then.
  */
 
 declare(strict_types=1);
@@ -14,8 +14,11 @@ $listener = stream_socket_server("tcp://127.0.0.1:$port") ?: exit(1);
 $pairs = [];
 while (true) {
     $read = [$listener];
-    foreach ($pairs as [$client, $server]) {
-        array_push($read, $client, $server);
+    foreach ($pairs as [$client, $server, , $isHeld]) {
+        $read[] = $client;
+        if (!$isHeld) {
+            $read[] = $server;
+        }
     }
     $none = [];
     if (stream_select($read, $none, $none, 5) === 0 && posix_getppid() === 1) {
@@ -24,11 +27,15 @@ while (true) {
     foreach ($read as $socket) {
         if ($socket === $listener) {
             $client = stream_socket_accept($listener);
-            $server = stream_socket_client("tcp://127.0.0.1:$target");
-            $pairs[] = [$client, $server, false];
+            $server = @stream_socket_client("tcp://127.0.0.1:$target");
+            if ($server === false) {
+                fclose($client);
+                continue;
+            }
+            $pairs[] = [$client, $server, false, false];
             continue;
         }
-        foreach ($pairs as $place => [$client, $server, $asked]) {
+        foreach ($pairs as $place => [$client, $server, $asked, $isHeld]) {
             if ($socket !== $client && $socket !== $server) {
                 continue;
             }
@@ -48,7 +55,8 @@ while (true) {
             }
             if ($isReply && $mode === 'hold') {
                 unlink($file);
-                usleep(300_000);
+                $pairs[$place][3] = true;
+                break;
             }
             // A request may come in several parts.
             $pairs[$place][2] = $socket === $client && ($asked || preg_match('~EVALSHA|POST /v1/|SG\.~', $bytes));

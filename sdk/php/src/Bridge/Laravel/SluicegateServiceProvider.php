@@ -12,8 +12,8 @@ use Sluicegate\Redis\PhpRedis;
  * Registers a `Gate`, and the middlewares `throttle` and `sluicegate`.
  *
  * `config/sluicegate.php`: `server` (the URL of a server, with `token`), or else `host`, `port` and `auth` of Redis;
- * `app`, `nodes`; `cache`, the name of a cache store that keeps policies in place of APCu; and `throttle` (false:
- * Laravel's own stays).
+ * `app`, `nodes`, `deadline_ms`; `cache`, the name of a cache store that keeps policies in place of APCu; and
+ * `throttle` (false: Laravel's own stays).
  */
 final class SluicegateServiceProvider extends ServiceProvider
 {
@@ -34,6 +34,7 @@ final class SluicegateServiceProvider extends ServiceProvider
                 $redis,
                 $config['app'] ?? '',
                 nodes: $config['nodes'] ?? null,
+                deadlineMs: (int) ($config['deadline_ms'] ?? 50),
                 logger: $logger,
                 cache: isset($config['cache']) ? $app->make('cache')->store($config['cache']) : null,
             );

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Bridge\Symfony\DependencyInjection;
 
+use Sluicegate\Bridge\Symfony\RateLimitListener;
 use Sluicegate\Bridge\Symfony\SluicegateLimiterFactory;
 use Sluicegate\Bridge\Symfony\SluicegateRateLimiterFactory;
 use Sluicegate\Gate;
@@ -45,6 +46,13 @@ final class SluicegateExtension extends Extension
                 $interface = RateLimiterFactoryInterface::class;
                 $container->registerAliasForArgument("limiter.$name", $interface, "$name.limiter");
             }
+        }
+        if ($config['requests'] !== []) {
+            $container->register(RateLimitListener::class)
+                ->addArgument(array_map(static fn (array $of): array => [
+                    $of['path'], new Reference("sluicegate.limiter.{$of['limiter']}"), $of['key'],
+                ], array_values($config['requests'])))
+                ->addTag('kernel.event_subscriber');
         }
     }
 

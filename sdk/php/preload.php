@@ -1,0 +1,29 @@
+<?php
+
+/**
+ * Compiles the classes that a decision in Redis uses when FPM starts: `opcache.preload` of php.ini names this file.
+ */
+
+declare(strict_types=1);
+
+(static function (): void {
+    // In a checkout, or where Composer installs it.
+    $own = __DIR__ . '/autoload.php';
+    require_once is_file($own) ? $own : dirname(__DIR__, 2) . '/autoload.php';
+    $used = [
+        'Gate', 'Limiter', 'Decision', 'Mode', 'Verb', 'Ranges', 'SystemClock', 'PsrClock', 'Overflow',
+        'OverflowKind', 'OnStoreFailure', 'Memory\Apcu', 'Redis\PhpRedis', 'Redis\Store', 'Redis\Question',
+        'Redis\Request', 'Redis\Reply', 'Redis\Answer', 'Redis\ErrorReply', 'Redis\Keys', 'Redis\Script',
+        'Redis\SealedRules', 'Redis\StoreFailure', 'Redis\ConnectionFailure', 'Redis\WhoseTime', 'Redis\PermitId',
+        'Direct\DirectDecider', 'Direct\Budget', 'Direct\Breaker', 'Direct\Denials', 'Direct\Known',
+        'Direct\Accounts', 'Direct\Account', 'Direct\Share', 'Policy\Policies', 'Policy\Policy', 'Rules\RuleSet',
+        'Rules\Rule', 'Rules\Carry', 'Rules\Calendar', 'Kernel\Kernel', 'Kernel\Ask', 'Kernel\Outcome', 'Kernel\Num',
+        'Kernel\Flow', 'Kernel\TokenBucket', 'Kernel\LeakyBucket', 'Kernel\FixedWindow', 'Kernel\SlidingWindow',
+        'Kernel\SlidingCounter', 'Kernel\SlidingLog', 'Kernel\Concurrency', 'Kernel\SmoothBursty',
+        'Kernel\SmoothWarmup', 'Http\Headers', 'Http\Refusal', 'Http\Key', 'Http\RequestFacts', 'Http\Address',
+        'FallbackResponse',
+    ];
+    foreach ($used as $class) {
+        class_exists("Sluicegate\\$class") || throw new RuntimeException("Sluicegate\\$class is missing");
+    }
+})();

@@ -1,0 +1,101 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Bridge\Symfony;
+
+use Sluicegate\Exception\StoreUnavailable;
+use Sluicegate\Http\Address;
+use Sluicegate\Http\Headers;
+use Sluicegate\Http\Key;
+use Sluicegate\Http\Refusal;
+use Sluicegate\Limiter;
+use Symfony\Component\EventDispatcher\EventSubscriberInterface;
+use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\Event\RequestEvent;
+use Symfony\Component\HttpKernel\Event\ResponseEvent;
+
+/**
+ * Limits requests before a controller is called: `sluicegate.requests` of the configuration.
+ *
+ * The address is that of Symfony's `getClientIp()`, so its trusted proxies hold. The decision is in the attribute
+ * `sluicegate` of the request.
+ */
+final class RateLimitListener implements EventSubscriberInterface
+{
+    public const ATTRIBUTE = 'sluicegate';
+
+    /** After the router (32), and before the firewall (8): what is refused costs no login. */
+    private const PRIORITY = 24;
+
+    /**
+     * @param list<array{string, Limiter, string}> $limits a regular expression of paths, what decides, and what the key
+     *   is: `address`, `all` or `header:NAME`; the first whose path fits limits a request
+     */
+    public function __construct(private readonly array $limits)
+    {
+    }
+
+    public static function getSubscribedEvents(): array
+    {
+        return ['kernel.request' => ['onRequest', self::PRIORITY], 'kernel.response' => 'onResponse'];
+    }
+
+    public function onRequest(RequestEvent $event): void
+    {
+        if (!$event->isMainRequest()) {
+            return;
+        }
+        $request = $event->getRequest();
+        foreach ($this->limits as [$path, $limiter, $key]) {
+            if (preg_match("\1$path\1", $request->getPathInfo())) {
+                $refused = $this->refused($request, $limiter, $key);
+                if ($refused !== null) {
+                    $event->setResponse($refused);
+                }
+                return;
+            }
+        }
+    }
+
+    public function onResponse(ResponseEvent $event): void
+    {
+        $decision = $event->getRequest()->attributes->get(self::ATTRIBUTE);
+        if ($decision !== null && $decision->allowed && $event->isMainRequest()) {
+            $event->getResponse()->headers->add(Headers::of($decision));
+        }
+    }
+
+    /** The response to a request that is refused; null: it goes on. */
+    private function refused(Request $request, Limiter $limiter, string $key): ?Response
+    {
+        try {
+            $decision = $limiter->check(self::key($request, $key));
+        } catch (StoreUnavailable) {
+            return self::response(Refusal::unavailable());
+        }
+        $request->attributes->set(self::ATTRIBUTE, $decision);
+        if (!$decision->allowed) {
+            return self::response(Refusal::of($decision));
+        }
+        if ($decision->waitUs > $decision->heldUs) {
+            usleep($decision->waitUs - $decision->heldUs);
+        }
+        return null;
+    }
+
+    private static function key(Request $request, string $key): ?string
+    {
+        return match (true) {
+            $key === 'all' => null,
+            $key === 'address' => Key::joined([Address::asKey((string) $request->getClientIp())]),
+            default => Key::joined([(string) $request->headers->get(substr($key, strlen('header:')))]),
+        };
+    }
+
+    private static function response(Refusal $refusal): Response
+    {
+        return new Response($refusal->body, $refusal->status, $refusal->headers);
+    }
+}

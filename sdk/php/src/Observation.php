@@ -1,0 +1,42 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate;
+
+use Sluicegate\Exception\SluicegateException;
+
+/**
+ * A request and what became of it, for metrics and traces. It does not have the key.
+ */
+final readonly class Observation
+{
+    /**
+     * @param string $policy the policy, or the name of a limit that is made in code
+     * @param string $verb `check`, `reserve`, `at_most`, `peek`, `refund`, `reset`, `acquire`, `release` or `renew`;
+     *   over HTTP also `settle` and `explain`
+     * @param Decision|null $decision null if there is none
+     * @param SluicegateException|null $error why there is none
+     * @param int $tookUs how long the call took, with the time in a queue
+     */
+    public function __construct(
+        public string $policy,
+        public string $verb,
+        public ?Decision $decision,
+        public ?SluicegateException $error,
+        public int $tookUs,
+    ) {
+    }
+
+    /** `allowed`, `refused`, or the name of the error: a label of few values. */
+    public function result(): string
+    {
+        return $this->error?->errorName ?? ($this->decision?->allowed ? 'allowed' : 'refused');
+    }
+
+    /** Who decided, such as `store`; empty if nobody did. */
+    public function mode(): string
+    {
+        return $this->decision?->mode->value ?? '';
+    }
+}

@@ -1,0 +1,166 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Redis;
+
+/**
+ * A Redis Cluster by the extension phpredis: a persistent connection to each node.
+ *
+ * The extension's own `RedisCluster` follows no redirection of such commands, and awaits the rest of a cut reply for
+ * ever, so this package does without it.
+ */
+final class PhpRedisCluster implements Runner
+{
+    /** Redirections of one command: a slot moves once, and is asked for once on the way. */
+    private const REDIRECTS_MAX = 3;
+
+    /** The polynomial of CRC-16/XMODEM, by which keys have slots. */
+    private const POLYNOMIAL = 0x1021;
+
+    private const SLOTS = 16384;
+
+    private readonly HostNote $map;
+
+    /** @var array<string, PhpRedis> by `host:port`; a cluster has up to 1,000 */
+    private array $nodes = [];
+
+    /** @var array<int, string> where slots moved to since the map was read */
+    private array $moved = [];
+
+    /** @var array<int, int> what a byte adds */
+    private static array $table = [];
+
+    /**
+     * @param non-empty-list<string> $seeds `host:port` of some nodes (`tls://` before it for TLS)
+     * @param array<mixed>|string|null $auth a password, or a user and a password. The user needs `+asking`, and
+     *   `+cluster|slots` to find nodes; without that each slot is found by a redirection
+     * @param float $timeout seconds that connecting to a node may take
+     */
+    public function __construct(
+        private readonly array $seeds,
+        private readonly array|string|null $auth = null,
+        private readonly float $timeout = 0.1,
+    ) {
+        $this->map = new HostNote('slots:' . $this->endpoint());
+    }
+
+    public function run(string $key, array $command, int $leftUs): mixed
+    {
+        $ends = hrtime(true) + 1000 * $leftUs;
+        $slot = self::slot($key);
+        $at = $this->moved[$slot] ?? $this->owner($slot, $leftUs);
+        $reply = $this->ask($at, $command, $ends);
+        for ($redirect = 0; $redirect < self::REDIRECTS_MAX && $reply instanceof ErrorReply; $redirect++) {
+            if (!preg_match('/^(MOVED|ASK) \d+ (\S+)/', $reply->message, $to)) {
+                break;
+            }
+            // A node that does not know its address means the one that was asked.
+            $at = $to[2][0] === ':' ? substr($at, 0, (int) strrpos($at, ':')) . $to[2] : $this->scheme() . $to[2];
+            if ($to[1] === 'MOVED') {
+                $this->moved[$slot] = $at;
+                // An empty one is that of a user who may not read it.
+                if ($this->map->get() !== []) {
+                    $this->map->forget();
+                }
+            } else {
+                $this->ask($at, ['ASKING'], $ends);
+            }
+            $reply = $this->ask($at, $command, $ends);
+        }
+        return $reply;
+    }
+
+    public function endpoint(): string
+    {
+        return 'cluster@' . implode(',', $this->seeds);
+    }
+
+    /** The slot of a key: of what is in its first braces, if there are some. */
+    public static function slot(string $key): int
+    {
+        $open = strpos($key, '{');
+        $close = $open === false ? false : strpos($key, '}', $open);
+        $tagged = $close !== false && $close > $open + 1 ? substr($key, $open + 1, $close - $open - 1) : $key;
+        self::$table = self::$table ?: array_map(self::crcOf(...), range(0, 255));
+        $crc = 0;
+        for ($place = 0, $length = strlen($tagged); $place < $length; $place++) {
+            $crc = (($crc << 8) & 0xffff) ^ self::$table[($crc >> 8) ^ ord($tagged[$place])];
+        }
+        return $crc % self::SLOTS;
+    }
+
+    /**
+     * @param non-empty-list<string|int> $command
+     * @param int $ends when its reply is not awaited any more, by `hrtime`
+     */
+    private function ask(string $at, array $command, int $ends): mixed
+    {
+        $this->nodes[$at] ??= $this->connection($at);
+        try {
+            return $this->nodes[$at]->run('', $command, max(intdiv($ends - hrtime(true), 1000), 1000));
+        } catch (ConnectionFailure $e) {
+            // Another node may have its slots by now.
+            $this->moved = [];
+            $this->map->forget();
+            throw $e;
+        }
+    }
+
+    private function connection(string $at): PhpRedis
+    {
+        $colon = (int) strrpos($at, ':');
+        $host = trim(substr($at, 0, $colon), '[]');
+        return PhpRedis::persistent($host, (int) substr($at, $colon + 1), $this->auth, $this->timeout);
+    }
+
+    /** The node that has a slot, or any one that says where it is. */
+    private function owner(int $slot, int $leftUs): string
+    {
+        foreach ($this->map->get() ?? $this->readMap($leftUs) as [$first, $last, $at]) {
+            if ($slot >= $first && $slot <= $last) {
+                return $at;
+            }
+        }
+        return $this->seeds[0];
+    }
+
+    /** @return list<array{int, int, string}> the first and the last slot of each range, and who has it */
+    private function readMap(int $leftUs): array
+    {
+        $ends = hrtime(true) + 1000 * $leftUs;
+        foreach ($this->seeds as $number => $seed) {
+            try {
+                $ranges = $this->ask($seed, ['CLUSTER', 'SLOTS'], $ends);
+            } catch (ConnectionFailure $e) {
+                if ($number === array_key_last($this->seeds)) {
+                    throw new ConnectionFailure($e->getMessage(), false, $e);
+                }
+                continue;
+            }
+            $map = [];
+            foreach (is_array($ranges) ? $ranges : [] as [$first, $last, [$host, $port]]) {
+                $host = $host === '' || $host === false ? substr($seed, 0, (int) strrpos($seed, ':'))
+                    : $this->scheme() . $host;
+                $map[] = [(int) $first, (int) $last, "$host:$port"];
+            }
+            $this->map->set($map);
+            return $map;
+        }
+        return [];
+    }
+
+    private function scheme(): string
+    {
+        return str_starts_with($this->seeds[0], 'tls://') ? 'tls://' : '';
+    }
+
+    private static function crcOf(int $byte): int
+    {
+        $crc = $byte << 8;
+        for ($bit = 0; $bit < 8; $bit++) {
+            $crc = ($crc << 1) ^ ($crc & 0x8000 ? self::POLYNOMIAL : 0);
+        }
+        return $crc & 0xffff;
+    }
+}

@@ -1,0 +1,188 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Remote;
+
+use InvalidArgumentException;
+use Sluicegate\Decision;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Exception\ServerProblem;
+use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Gate;
+use Sluicegate\Kernel\Ask;
+use Sluicegate\Observer;
+use Sluicegate\OnStoreFailure;
+use Sluicegate\Ranges;
+
+/**
+ * A gate that asks a server over HTTP, with what only such a server does.
+ */
+final class HttpGate extends Gate
+{
+    private readonly Observer $observer;
+
+    private function __construct(private readonly HttpDecider $server, ?callable $observer)
+    {
+        parent::__construct($server, $observer);
+        $this->observer = new Observer($observer);
+    }
+
+    /**
+     * A gate that asks a server, as `Gate::remote` makes it of such a URL.
+     *
+     * @param string $url `http://HOST:PORT`, `https://…` or `http+unix:/PATH`
+     * @param string|null $token of the app; it needs the scope `check`, and `refund` to give back and to settle
+     * @param string $app the program's app, for servers without tokens
+     * @param int $timeoutMs how long an answer is awaited
+     * @param callable|null $observer told an `Observation` after each request; not of batches
+     * @throws InvalidRequest if the app is not a name
+     */
+    public static function at(
+        string $url,
+        ?string $token = null,
+        string $app = '',
+        int $timeoutMs = 200,
+        ?callable $observer = null,
+    ): self {
+        if (!preg_match('~^(https?://|http\+unix:)~', $url)) {
+            throw new InvalidArgumentException('the URL of a server over HTTP begins with http:, https: or http+unix:');
+        }
+        if ($app !== '' && !preg_match('/^[a-z0-9._-]{1,128}$/D', $app)) {
+            throw InvalidRequest::appName($app);
+        }
+        return new self(new HttpDecider(new Http($url, $token, $timeoutMs), $app), $observer);
+    }
+
+    /**
+     * Decides 1 to 100 checks in one request, each by itself.
+     *
+     * @return list<Decision|SluicegateException> in the order of the checks; an exception says why there is no decision
+     * @throws SluicegateException if none was decided
+     */
+    public function checkEach(Check ...$checks): array
+    {
+        [$answer] = $this->server->post('check:batch', '', ['checks' => $this->bodies($checks)]);
+        $checks = array_values($checks);
+        return array_map(
+            fn (array $said, Check $check): Decision|SluicegateException => isset($said['allowed'])
+                ? HttpDecider::decision($check->policy, $said, '')
+                : $this->server->problem('check', $check->policy, (int) ($said['status'] ?? 0), $said),
+            $this->decisions($answer, count($checks)),
+            $checks,
+        );
+    }
+
+    /**
+     * Takes the permits of 1 to 100 checks together, or none of them. While it is decided, others may find permits
+     * taken that come back; nobody passes for that.
+     *
+     * @throws SluicegateException if there is no decision; if the store went in the middle, it names what stays charged
+     */
+    public function checkAll(Check ...$checks): AtomicAnswer
+    {
+        $body = ['atomic' => true, 'checks' => $this->bodies($checks)];
+        [$answer] = $this->server->post('check:batch', '', $body);
+        $checks = array_values($checks);
+        $allowed = ($answer['allowed'] ?? null) === true;
+        $refused = $allowed ? null : (int) ($answer['refused'] ?? count($checks));
+        $asked = $allowed ? $checks : array_slice($checks, $refused, 1);
+        if ($asked === []) {
+            throw new ServerProblem(200, 'the answer does not go with the checks');
+        }
+        return new AtomicAnswer($allowed, $refused, array_map(
+            static fn (array $said, Check $check): Decision => HttpDecider::decision($check->policy, $said, ''),
+            $this->decisions($answer, count($asked)),
+            $asked,
+        ));
+    }
+
+    /**
+     * Corrects what was charged before the cost was known: gives back what was too much, and takes what was too little
+     * as far as it is there. An id is settled once an hour; the second time is a `ServerProblem` with the status 409,
+     * and changes nothing.
+     *
+     * @param string $id a name of what was charged, 1 to 1,024 bytes, not used again
+     * @param int $charged what was charged, 1 to 2^31
+     * @param int $cost what it came to, 0 to 2^31
+     * @throws SluicegateException if nothing was corrected, or it is not known
+     */
+    public function settle(string $policy, ?string $key, string $id, int $charged, int $cost): Settlement
+    {
+        Ranges::key($key);
+        Ranges::id($id);
+        Ranges::cost($charged);
+        if ($cost < 0 || $cost > Ask::COST_MAX) {
+            throw InvalidRequest::settledCostRange($cost);
+        }
+        $body = $this->server->about($policy, (string) $key) + ['id' => $id, 'charged' => $charged, 'cost' => $cost];
+        return $this->observer->watch($policy, 'settle', function () use ($policy, $body): Settlement {
+            [$answer] = $this->server->post('settle', $policy, $body);
+            [$refunded, $taken, $missing] = array_map(
+                static fn (string $field): int => (int) ($answer[$field] ?? 0),
+                ['refunded', 'taken', 'missing'],
+            );
+            $decision = HttpDecider::decision($policy, (array) ($answer['decision'] ?? []), '');
+            return new Settlement($refunded, $taken, $missing, $decision);
+        }, static fn (Settlement $settlement): Decision => $settlement->decision);
+    }
+
+    /**
+     * Says what a check would now come to, and why. Takes nothing. For operators: the server looks at each rule alone.
+     *
+     * @throws SluicegateException if there is no explanation
+     */
+    public function explain(string $policy, ?string $key, int $cost = 1): Explanation
+    {
+        Ranges::key($key);
+        Ranges::cost($cost);
+        $body = $this->server->about($policy, (string) $key) + ['cost' => $cost];
+        return $this->observer->watch($policy, 'explain', function () use ($policy, $body): Explanation {
+            [$answer] = $this->server->post('explain', $policy, $body);
+            return new Explanation(
+                HttpDecider::decision($policy, (array) ($answer['decision'] ?? []), ''),
+                $answer['would_charge'],
+                $answer['rules_of'] === 'override',
+                $answer['overflow'],
+                OnStoreFailure::from($answer['on_store_failure']),
+                $answer['app'] ?? null,
+                $answer['apps'] ?? null,
+                array_map(static fn (array $rule): ExplainedRule => new ExplainedRule(
+                    $rule['name'],
+                    $rule['algorithm'],
+                    $rule['limit'],
+                    $rule['window_s'] ?? null,
+                    $rule['left']['allowed'] ?? null,
+                    $rule['left']['remaining'] ?? null,
+                    $rule['left']['retry_after_us'] ?? null,
+                    $rule['left']['reset_after_us'] ?? null,
+                ), $answer['rules']),
+            );
+        }, static fn (Explanation $explanation): Decision => $explanation->decision);
+    }
+
+    /**
+     * @param array<Check> $checks
+     * @return list<array<string, mixed>>
+     */
+    private function bodies(array $checks): array
+    {
+        return array_map(function (Check $check): array {
+            Ranges::key($check->key);
+            Ranges::cost($check->cost);
+            return $this->server->about($check->policy, (string) $check->key) + ['cost' => $check->cost];
+        }, array_values($checks));
+    }
+
+    /**
+     * @param array<mixed> $answer
+     * @return list<array<mixed>>
+     */
+    private function decisions(array $answer, int $count): array
+    {
+        $said = $answer['answers'] ?? null;
+        return is_array($said) && count($said) === $count
+            ? $said
+            : throw new ServerProblem(200, 'the answer does not go with the checks');
+    }
+}

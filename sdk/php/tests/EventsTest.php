@@ -1,0 +1,149 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Psr\Log\AbstractLogger;
+use Psr\Log\LoggerInterface;
+use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Gate;
+use Sluicegate\Limit;
+use Sluicegate\Observation;
+use Sluicegate\Remote\HttpGate;
+use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\RedisServer;
+use Sluicegate\Tests\Support\Server;
+
+/**
+ * What observers and loggers hear.
+ */
+final class EventsTest extends TestCase
+{
+    public function testAnObserverHearsOfEachRequest(): void
+    {
+        $redis = RedisServer::shared();
+        $heard = [];
+        $gate = Gates::direct($redis->port, observer: static function (Observation $of) use (&$heard): void {
+            $heard[] = $of;
+        });
+        $mail = $gate->limit('mail', Limit::slidingLog(1, '1h'));
+        $mail->check('a-secret-key');
+        $mail->check('a-secret-key');
+        $mail->peek('a-secret-key');
+        $mail->refund('a-secret-key');
+        try {
+            $mail->acquire('a-secret-key');
+            self::fail('no error');
+        } catch (InvalidRequest) {
+            self::assertSame(
+                [
+                    ['mail', 'check', 'allowed', 'store'], ['mail', 'check', 'refused', 'store'],
+                    ['mail', 'peek', 'refused', 'store'], ['mail', 'refund', 'allowed', 'store'],
+                    ['mail', 'acquire', 'unsupported_verb', ''],
+                ],
+                array_map(static fn (Observation $of): array => [
+                    $of->policy, $of->verb, $of->result(), $of->mode(),
+                ], $heard),
+            );
+        }
+        self::assertGreaterThan(0, $heard[0]->tookUs);
+        self::assertSame(0, $heard[1]->decision?->remaining);
+        self::assertStringNotContainsString('secret', serialize(array_map(
+            static fn (Observation $of): array => [$of->policy, $of->verb, $of->decision],
+            $heard,
+        )));
+    }
+
+    public function testAnObserverHearsWhatAServerDecides(): void
+    {
+        Server::require();
+        $server = new Server([['name' => 'llm', 'rules' => [['token_bucket' => ['rate' => '9/d', 'burst' => 9]]]]]);
+        $heard = [];
+        $tell = static function (Observation $of) use (&$heard): void {
+            $heard[] = "$of->policy $of->verb {$of->result()} {$of->mode()}";
+        };
+        foreach (['http', 'resp'] as $way) {
+            $gate = Gate::remote(
+                "$way://" . $server->address($way),
+                timeoutMs: Gates::DEADLINE_MS,
+                observer: $tell,
+            );
+            $gate->policy('llm')->check('k', 5);
+            if ($gate instanceof HttpGate) {
+                $gate->settle('llm', 'k', 'id', 5, 4);
+                $gate->explain('llm', 'k');
+            }
+        }
+        self::assertSame([
+            'llm check allowed store', 'llm settle allowed store', 'llm explain allowed store',
+            'llm check allowed store',
+        ], $heard);
+    }
+
+    public function testALoggerHearsOnceWhenRedisGoesAndComes(): void
+    {
+        $redis = new RedisServer();
+        $logger = self::logger();
+        $clock = new ManualClock();
+        $gate = Gates::direct($redis->port, clock: $clock, logger: $logger);
+        $mail = $gate->limit('mail', Limit::slidingLog(100, '1h'));
+        for ($round = 0; $round < 2; $round++) {
+            $mail->check('a-secret-key');
+            $redis->stop();
+            for ($number = 0; $number < 9; $number++) {
+                $mail->check('a-secret-key');
+            }
+            $redis->start();
+            $clock->advance(0.35);
+            $mail->check('a-secret-key');
+            $clock->advance(2);
+        }
+        // The second time is within the same minute.
+        self::assertSame([
+            'warning sluicegate: Redis does not answer; on_store_failure of policies decides',
+            'notice sluicegate: Redis decides again',
+        ], $logger->said);
+    }
+
+    public function testALoggerHearsOnceAMinuteOfAPolicyThatCannotBeRead(): void
+    {
+        $redis = RedisServer::shared();
+        Published::in($redis->client(), 1, ['name' => 'odd', 'rules' => [['gcar' => ['rate' => '1/s']]]]);
+        $logger = self::logger();
+        $clock = new ManualClock();
+        $gate = Gates::direct($redis->port, clock: $clock, logger: $logger);
+        for ($number = 0; $number < 5; $number++) {
+            try {
+                $gate->policy('odd')->check('a-secret-key');
+            } catch (\Sluicegate\Exception\UnreadablePolicy) {
+                $clock->advance(11.1);
+            }
+        }
+        self::assertCount(1, $logger->said);
+        self::assertStringContainsString('policy: `odd` cannot be read: ', $logger->said[0]);
+        self::assertStringNotContainsString('secret', $logger->said[0]);
+    }
+
+    /** @return LoggerInterface&object{said: list<string>} */
+    private static function logger(): LoggerInterface
+    {
+        return new class extends AbstractLogger {
+            /** @var list<string> */
+            public array $said = [];
+
+            /**
+             * @param mixed $level
+             * @param string $message
+             * @param array<mixed> $context
+             */
+            public function log($level, $message, array $context = []): void
+            {
+                $this->said[] = "$level $message";
+            }
+        };
+    }
+}
