@@ -135,8 +135,11 @@ def read_reply(reply, verb, data, names):
 class Policy:
     """A field of `sg:{policies}`: redis-protocol.md, What is where, The format, and Compiled rules."""
 
-    def __init__(self, name, text, since_ms):
+    def __init__(self, name, text, now_ms, after_ms=-1):
         entry = document.parse(text)
+        since_ms = entry.get("since_ms")
+        is_known = isinstance(since_ms, int) and 0 <= since_ms < 1 << 53
+        since_ms = max(since_ms if is_known else now_ms, after_ms + 1)
         policy, compiled = entry["document"], entry.get("compiled", {})
         if compiled.get("format") != 2:
             compiled = compile_document(policy)
@@ -209,9 +212,8 @@ class Program:
             name = field.decode(errors="replace")
             policy = held.get(name)
             if policy is None or policy.text != text:
-                since_ms = max(time.time_ns() // 1_000_000, policy.since_ms + 1 if policy else 0)
                 try:
-                    policy = Policy(name, text, since_ms)
+                    policy = Policy(name, text, time.time_ns() // 1_000_000, policy.since_ms if policy else -1)
                 except (ValueError, TypeError, LookupError, AttributeError, struct.error) as problem:
                     self.unread[name] = str(problem)
             if policy:

@@ -206,7 +206,7 @@ class Rules:
     def __init__(self, compiled, since_ms):
         self.data = base64.urlsafe_b64decode(compiled["blob"] + "==")
         self.generation = hashlib.sha256(self.data).digest()[:6]
-        self.head = self.generation + max(0, since_ms - YEAR_2026_MS).to_bytes(5, "little")
+        self.head = self.generation + min(max(0, since_ms - YEAR_2026_MS), (1 << 40) - 1).to_bytes(5, "little")
         self.life_ms = compiled["life_ms"]
         self.names = {hashlib.sha256(rule["name"].encode()).digest()[:8]: rule["name"] for rule in compiled["each"]}
         self.calendars = {}  # By the numbers that a rule has for its calendar.

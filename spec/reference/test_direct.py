@@ -223,6 +223,19 @@ class InRedis(unittest.TestCase):
         program.policies["p"] = direct.Policy("p", json.dumps(entry).encode(), YEAR_2026_MS + since)
         return program
 
+    def test_a_policy_has_the_instant_of_its_version_and_one_after_that_of_the_version_before(self):
+        """redis.md, Other rules than those that wrote the state."""
+        def instant(since_ms, after_ms=-1):
+            entry = {"version": 1, "state": "active", "app": "shop", "document": {"name": "p", "rules": [MINUTE]}}
+            entry |= {} if since_ms is None else {"since_ms": since_ms}
+            policy = direct.Policy("p", json.dumps(entry).encode(), YEAR_2026_MS + 9, after_ms)
+            return int.from_bytes(policy.rules.head[6:], "little")
+
+        self.assertEqual([instant(None), instant(YEAR_2026_MS + 5), instant(0)], [9, 5, 0])
+        self.assertEqual([instant("5"), instant(-1), instant(1 << 53)], [9, 9, 9])
+        self.assertEqual(instant(YEAR_2026_MS + 5, YEAR_2026_MS + 7), 8)
+        self.assertEqual(instant((1 << 53) - 1), (1 << 40) - 1)
+
     def live(self, life):
         """One key's life, the time given: README.md, The vectors."""
         program = self.program()

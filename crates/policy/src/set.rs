@@ -125,14 +125,22 @@ impl PolicySet {
     /// for those that `old` has as well. Where `now` is not after what they replace was taken over, they
     /// count as taken over a millisecond after that.
     #[must_use]
-    pub fn in_force(mut self, old: &Self, now: Micros) -> Self {
+    pub fn in_force(self, old: &Self, now: Micros) -> Self {
+        self.in_force_as_of(old, |_| now)
+    }
+
+    /// The same, where each policy that `old` does not have is in force since the instant that `since` gives for
+    /// its name.
+    #[must_use]
+    pub fn in_force_as_of(mut self, old: &Self, since: impl Fn(&str) -> Micros) -> Self {
         for policy in &mut self.policies {
             let before = old.resolve(policy.name());
             if before.is_some_and(|before| Arc::ptr_eq(before, policy)) {
                 continue;
             }
             let next = before.map_or(Micros::ZERO, |before| before.since.plus(MILLISECOND));
-            Arc::make_mut(policy).since = now.max(next);
+            let since = since(policy.name()).max(next);
+            Arc::make_mut(policy).since = since;
         }
         self
     }

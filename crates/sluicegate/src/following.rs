@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use sluicegate_kernel::Micros;
 use sluicegate_policy::{Policy, PolicySet};
 use sluicegate_store::redis::{
     PublishedPolicies, RedisConfig, RedisConfigError, RedisError, RedisStore, Revisions,
@@ -26,6 +27,9 @@ const PAY_EVERY: Duration = Duration::from_millis(100);
 
 /// Most policies whose problems are kept: as many as anybody reads.
 const UNREADABLE_MAX: usize = 1_000;
+
+/// The latest instant that is taken from Redis: as every number there, exact in a double.
+const SINCE_MS_MAX: u64 = (1 << 53) - 1;
 
 /// How an engine follows published policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,13 +216,15 @@ impl PolicyFollower {
     ) {
         let now = engine.policies();
         let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        let mut since = BTreeMap::new();
         self.unreadable.clear();
         for (name, text) in &published.policies {
             match PublishedPolicy::read(name, text) {
                 Ok(PublishedPolicy { version, .. })
                     if self.versions.get(name) == Some(&version) => {}
-                Ok(PublishedPolicy { version, policy }) => {
+                Ok(PublishedPolicy { version, since_ms, policy }) => {
                     self.versions.insert(name.clone(), version);
+                    since.extend(since_ms.map(|ms| (name.as_str(), Micros::from_millis(ms))));
                     changed.push(policy);
                 }
                 Err(problem) if self.unreadable.len() < UNREADABLE_MAX => {
@@ -235,7 +241,7 @@ impl PolicyFollower {
             is_there
         });
         match now.changed(changed, &gone) {
-            Ok(policies) => engine.set_policies(policies),
+            Ok(policies) => engine.set_policies_as_of(policies, |name| since.get(name).copied()),
             Err(problem) => _ = self.unreadable.insert("*".to_owned(), problem.to_string()),
         }
         (self.revision, self.went_back) = (Some(published.revision), false);
@@ -245,6 +251,8 @@ impl PolicyFollower {
 /// A policy as it is published.
 struct PublishedPolicy {
     version: i64,
+    /// When servers took this version over.
+    since_ms: Option<u64>,
     policy: Policy,
 }
 
@@ -253,6 +261,7 @@ impl PublishedPolicy {
     fn read(name: &str, text: &str) -> Result<Self, String> {
         let field: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let version = field["version"].as_i64().ok_or("version: expected an integer")?;
+        let since_ms = field["since_ms"].as_u64().filter(|ms| *ms <= SINCE_MS_MAX);
         let is_shadow = match field["state"].as_str() {
             Some("active") => false,
             Some("shadow") => true,
@@ -268,7 +277,7 @@ impl PublishedPolicy {
             None | Some("") => policy,
             Some(app) => policy.of_app(app),
         };
-        Ok(Self { version, policy: if is_shadow { policy.shadowed() } else { policy } })
+        Ok(Self { version, since_ms, policy: if is_shadow { policy.shadowed() } else { policy } })
     }
 }
 

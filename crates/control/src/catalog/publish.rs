@@ -33,6 +33,9 @@ pub struct PublishedPolicy {
     pub state: PolicyState,
     /// Which version it is.
     pub version: i64,
+    /// When it became this version, in milliseconds since 1970; 0: not known.
+    #[serde(default)]
+    pub updated_at: i64,
     /// The policy, as JSON.
     pub document: String,
 }
@@ -88,7 +91,7 @@ impl Catalog {
     pub async fn published_since(&self, revision: i64, at: i64) -> Result<PublishedCatalog, Error> {
         // First, so that nothing is missed that is changed between the two.
         let (catalog, now) = self.id_and_revision().await?;
-        let sql = "SELECT name, app, state, version, document FROM policies \
+        let sql = "SELECT name, app, state, version, updated_at, document FROM policies \
                    WHERE revision > ? AND (state <> 'deleted' OR ? > 0) ORDER BY name";
         let rows = self.db.rows(sql, &[revision.into(), revision.into()]).await?;
         let policy = |row: &crate::db::Row| {
@@ -97,7 +100,8 @@ impl Catalog {
                 app: row.get(1)?,
                 state: PolicyState::of(row, 2)?,
                 version: row.get(3)?,
-                document: row.get(4)?,
+                updated_at: row.get(4)?,
+                document: row.get(5)?,
             })
         };
         let policies = rows.iter().map(policy).collect::<Result<_, Error>>()?;

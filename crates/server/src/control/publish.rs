@@ -118,6 +118,7 @@ fn published<'p>(policy: &'p CatalogPolicy, document: &'p str) -> PublicationPol
         app: &policy.app,
         is_shadow: policy.state == PolicyState::Shadow,
         version: policy.version,
+        since_ms: Some(policy.updated_at).filter(|at| *at > 0),
         document,
     }
 }
@@ -140,6 +141,7 @@ mod tests {
                 app,
                 state: PolicyState::Active,
                 version: 1,
+                updated_at: 0,
                 document: written,
             };
             assert_eq!(document(&policy), carried);

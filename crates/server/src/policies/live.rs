@@ -25,6 +25,7 @@ use sluicegate_policy::{DescriptorTree, Document, Policy, PolicySet};
 use sluicegate_text::documents::{DocumentSource, Loaded};
 use sluicegate_text::files::Fingerprint;
 use sluicegate_text::store::Takes;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,8 @@ pub(crate) struct PolicyManager {
     files: WatchedFiles,
     beside: Mutex<FileExtras>,
     status: Mutex<PolicyStatus>,
+    /// Other files are in force.
+    changed: Notify,
     /// Policies of the catalog that are not in force as they are there, with why: this program cannot
     /// read them, has no place for them, or its store does not take their rules.
     unreadable: Mutex<BTreeMap<String, String>>,
@@ -146,7 +149,8 @@ impl PolicyManager {
 
     fn new(files: WatchedFiles, beside: FileExtras, status: PolicyStatus, takes: Takes) -> Self {
         let (beside, status) = (Mutex::new(beside), Mutex::new(status));
-        Self { files, beside, status, unreadable: Mutex::default(), takes }
+        let (changed, unreadable) = (Notify::new(), Mutex::default());
+        Self { files, beside, status, changed, unreadable, takes }
     }
 
     /// What is in force once the catalog is at `revision`, where `news` changes something of `now`.
@@ -216,6 +220,11 @@ impl PolicyManager {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns when other files are in force than the last time.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
     /// Looks at the files every second until `stop`, and puts what has changed in force in `in_force` and
     /// everything that asks the same engine.
     pub(crate) async fn watch(self: &Arc<Self>, in_force: &InForce, stop: &CancellationToken) {
@@ -250,6 +259,7 @@ impl PolicyManager {
             Ok(next) => {
                 if next.version > status.version {
                     tracing::info!("policies: version {} is loaded", next.version);
+                    self.changed.notify_one();
                 }
                 *status = next;
             }

@@ -50,8 +50,8 @@ pub(crate) fn compile(policy: &PublicationPolicy<'_>) -> Option<CompiledPolicy> 
     Some(CompiledPolicy::new(policy.rules().set(), overrides))
 }
 
-/// Publishes the policies of `files` that are in force, and looks now and then whether they are still
-/// there, until `stop`.
+/// Publishes the policies of `files` that are in force when they change, and looks now and then whether they
+/// are still there, until `stop`.
 pub(crate) async fn run(
     files: &DocumentSource,
     live: &PolicyManager,
@@ -62,7 +62,10 @@ pub(crate) async fn run(
         let mut publisher = FilesPublisher::default();
         loop {
             publisher.look(files, live, store).await;
-            sleep(LOOK_EVERY).await;
+            tokio::select! {
+                () = live.changed() => {}
+                () = sleep(LOOK_EVERY) => {}
+            }
         }
     };
     stop.run_until_cancelled(publishing).await;
@@ -129,6 +132,7 @@ async fn publish(store: &RedisBackend, held: &PublishedFiles) -> Result<()> {
         app: "",
         is_shadow: false,
         version: held.revision,
+        since_ms: Some(held.revision),
         document: &policy.document,
     });
     let policies: Vec<_> = policies.collect();

@@ -238,7 +238,16 @@ impl<S, O: Observer> Engine<S, O> {
 
     /// Puts `policies` in force from the next request on. Usage is carried over.
     pub fn set_policies(&self, policies: PolicySet) {
-        let policies = policies.in_force(&self.policies.load(), self.clock.now());
+        self.set_policies_as_of(policies, |_| None);
+    }
+
+    /// The same, where a policy that is new or changed counts as taken over at the instant that `since` gives for
+    /// its name; now, where that is `None`. Of two versions that processes hold of a policy, the one that was taken
+    /// over later decides.
+    pub fn set_policies_as_of(&self, policies: PolicySet, since: impl Fn(&str) -> Option<Micros>) {
+        let now = self.clock.now();
+        let old = self.policies.load();
+        let policies = policies.in_force_as_of(&old, |name| since(name).unwrap_or(now));
         self.policies.store(Arc::new(policies));
     }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use sluicegate::policy::PolicySet;
+use sluicegate::policy::{Policy, PolicySet};
 use sluicegate::store::redis::{
     POLICIES_CHANNEL, POLICIES_KEY, Publication, PublicationPolicy, PublicationSource,
     PublishOutcome, RedisConfig, RedisStore, RevisionDiff,
 };
 use sluicegate::{
-    Cost, DecideError, Engine, Following, PolicyFollower, Request, SteadyClock, Verb,
+    Clock, Cost, DecideError, Engine, Following, PolicyFollower, Request, SteadyClock, Verb,
 };
 use sluicegate_conformance::{HashFields, Life, PolicyStep, load_policies};
 use sluicegate_testkit::{Options, RedisServer, need, until};
@@ -99,6 +99,7 @@ async fn publish(store: &RedisStore, revision: i64, limits: &BTreeMap<&str, u64>
         app: "shop",
         is_shadow: false,
         version: revision,
+        since_ms: None,
         document,
     });
     let policies: Vec<_> = policies.collect();
@@ -166,4 +167,44 @@ async fn a_policy_that_cannot_be_read_stays_and_is_named() {
     let policies = engine.policies();
     let held = policies.resolve("orders").expect("it stays");
     assert_eq!(held.rules().set().rules()[0].rule.limit(), 5);
+}
+
+/// Four permits a day of `orders`, or a thousand.
+fn orders(limit: u64) -> String {
+    format!(
+        r#"{{"name":"orders","apps":["*"],"rules":[{{"fixed_window":{{"limit":{limit},"window":"1d"}}}}]}}"#
+    )
+}
+
+#[tokio::test]
+async fn a_program_that_starts_while_an_edit_is_on_its_way_does_not_undo_it() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let clock = Arc::new(SteadyClock::new());
+    let hour_ago = clock.now().get() / 1_000 - 3_600_000;
+    let text = format!(
+        r#"{{"version":1,"since_ms":{hour_ago},"state":"active","app":"","document":{}}}"#,
+        orders(1_000)
+    );
+    redis
+        .cli(&["HSET", POLICIES_KEY, "#format", "1", "#revision", "1", "orders", &text])
+        .await
+        .expect("it answers");
+    // A server holds the edit, which is not published yet.
+    let edited = Policy::parse_one(&orders(4)).expect("a policy of the test");
+    let server = Arc::new(Engine::new(PolicySet::default(), connect(&redis).await, clock));
+    let policies = PolicySet::default().changed(vec![edited], &[]).expect("one fits");
+    server.set_policies(policies);
+    let check = || Request::new("orders", Some(b"alice"), Verb::Check { cost: Cost::ONE });
+    server.turn().decide(&check()).await.expect("it is decided");
+
+    let late = Engine::following(&config(&redis), Following::default()).await.expect("it can");
+    assert_eq!(late.revision(), Some(1));
+    let mut passed = 1;
+    for _ in 0..10 {
+        for engine in [&server, late.engine()] {
+            let admission = engine.turn().decide(&check()).await.expect("it is decided");
+            passed += u64::from(admission.answer.decision.allowed());
+        }
+    }
+    assert_eq!(passed, 4);
 }

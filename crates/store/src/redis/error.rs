@@ -202,6 +202,11 @@ impl ServerErrorReply {
         matches!(&*self.code, "WRONGTYPE" | "OOM")
     }
 
+    /// Whether there is something of another type at the key.
+    pub(super) fn is_wrong_type(&self) -> bool {
+        &*self.code == "WRONGTYPE"
+    }
+
     /// Whether the server is no place for calls at present: the connection is of no use.
     pub(super) fn means_wrong_server(&self) -> bool {
         matches!(&*self.code, "READONLY" | "LOADING" | "MASTERDOWN")

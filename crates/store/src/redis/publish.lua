@@ -8,12 +8,19 @@
 -- Policies are names and texts in turn; an empty text is a policy that is gone.
 local call = redis.call
 
+-- What is no hash is not ours: it makes room.
+local function own(key)
+  local length = redis.pcall('HLEN', key)
+  if type(length) == 'table' and string.find(length.err, 'WRONGTYPE', 1, true) then call('UNLINK', key) end
+end
+
 local function as_found()
   local there = call('HMGET', KEYS[1], '#format', '#revision')
   return (there[1] or '') == ARGV[2] and (there[2] or '') == ARGV[3]
 end
 
 if ARGV[1] == 'stage' then
+  own(KEYS[1])
   if (call('HGET', KEYS[1], '#attempt') or '') ~= ARGV[3] then return 0 end
   call('HSET', KEYS[1], '#attempt', ARGV[2])
   for place = 5, #ARGV, 2 do
@@ -38,6 +45,8 @@ if ARGV[1] == 'change' then
   return 1
 end
 
+own(KEYS[1])
+own(KEYS[2])
 if (call('HGET', KEYS[2], '#attempt') or '') ~= ARGV[6] then return 0 end
 if not as_found() or call('HLEN', KEYS[2]) ~= tonumber(ARGV[7]) then
   call('UNLINK', KEYS[2])

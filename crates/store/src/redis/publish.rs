@@ -125,6 +125,9 @@ pub struct PublicationPolicy<'p> {
     pub is_shadow: bool,
     /// Which version it is.
     pub version: i64,
+    /// When this version was made or taken over, in ms since the Unix epoch, 0..=[`REVISION_MAX`]: programs take it
+    /// over as of then, so that none that starts late has an earlier version that looks like the later one.
+    pub since_ms: Option<i64>,
     /// The policy as a JSON object, as in `policies[]` of a policy document.
     pub document: &'p str,
 }
@@ -194,6 +197,8 @@ enum PublishPlan {
 #[derive(Serialize)]
 struct PolicyField<'p> {
     version: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since_ms: Option<i64>,
     state: &'static str,
     app: &'p str,
     document: &'p RawValue,
@@ -308,7 +313,7 @@ impl Publication<'_> {
 impl PublicationPolicy<'_> {
     /// What its field of the hash says.
     fn field(&self, compile: fn(&Self) -> Option<CompiledPolicy>) -> Result<String, PublishError> {
-        let Self { name, app, is_shadow, version, document } = *self;
+        let Self { name, app, is_shadow, version, since_ms, document } = *self;
         let field = || format!("policy `{name}`");
         let document: &RawValue =
             serde_json::from_str(document).map_err(|_| unusable(field(), "is not JSON"))?;
@@ -317,7 +322,14 @@ impl PublicationPolicy<'_> {
         }
         let state = if is_shadow { "shadow" } else { "active" };
         let compiled = compile(self);
-        let text = serde_json::to_string(&PolicyField { version, state, app, document, compiled });
+        let text = serde_json::to_string(&PolicyField {
+            version,
+            since_ms,
+            state,
+            app,
+            document,
+            compiled,
+        });
         Ok(text.expect("texts and numbers are JSON"))
     }
 }
@@ -394,8 +406,13 @@ impl Writer<'_> {
     async fn read_head(&self) -> Result<PublishedHead, RedisError> {
         let mut command = redis::cmd("HMGET");
         command.arg(POLICIES_KEY).arg(&["#format", "#revision", "#files", "#clock", "#nodes"]);
-        PublishedHead::read(&self.call(RequestKind::Plain(command)).await?)
-            .ok_or(RedisError::Malformed)
+        match self.call(RequestKind::Plain(command)).await {
+            // What is no hash makes room.
+            Err(RedisError::Refused(error)) if error.is_wrong_type() => {
+                Ok(PublishedHead::default())
+            }
+            reply => PublishedHead::read(&reply?).ok_or(RedisError::Malformed),
+        }
     }
 
     /// Writes `policies` where `found` still is.

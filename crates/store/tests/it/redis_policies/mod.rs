@@ -73,6 +73,7 @@ impl Catalog {
                 app: "checkout",
                 is_shadow: false,
                 version: *version,
+                since_ms: None,
                 document,
             });
         let policies: Vec<_> = policies.collect();

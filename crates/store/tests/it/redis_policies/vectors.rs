@@ -67,7 +67,7 @@ fn policy<'p>(name: &'p str, spec: &'p PublishedSpec, document: &'p str) -> Publ
         "active" => false,
         other => panic!("state `{other}`"),
     };
-    PublicationPolicy { name, app, is_shadow, version: *version, document }
+    PublicationPolicy { name, app, is_shadow, version: *version, since_ms: None, document }
 }
 
 fn told(published: PublishOutcome) -> PublishedAs {

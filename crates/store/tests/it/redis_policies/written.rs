@@ -126,6 +126,7 @@ async fn large_policies_travel_few_at_a_time() {
         app: "a\"b",
         is_shadow: true,
         version: 1,
+        since_ms: None,
         document: &text,
     });
     let policies: Vec<_> = policies.collect();
@@ -230,6 +231,7 @@ async fn what_cannot_be_published_is_said_by_its_place() {
         app: "a",
         is_shadow: false,
         version: 1,
+        since_ms: None,
         document,
     };
     let check = async |revision, policies: &[PublicationPolicy<'_>], problem: &str| {
@@ -315,4 +317,17 @@ async fn a_cluster_keeps_it_in_one_slot_also_while_that_moves() {
     migration.finish().await.expect("the slot moves");
     surely(&store, catalog(5), None).await;
     assert_eq!(there(&cluster.nodes()[to]).await, Some((5, catalog(5).policies())));
+}
+
+#[tokio::test]
+async fn what_is_no_hash_makes_room_for_policies() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = connect(&redis.url()).await;
+    let catalog = |revision| Catalog { count: 3, revision };
+    let next = format!("{POLICIES_KEY}:next");
+    for (revision, key) in [(1, next.as_str()), (2, POLICIES_KEY)] {
+        redis.cli(&["SET", key, "x"]).await.expect("it answers");
+        assert_eq!(catalog(revision).publish(&store, None).await, Ok(PublishOutcome::Written));
+        assert_eq!(there(&redis).await, Some((revision, catalog(revision).policies())));
+    }
 }
