@@ -53,7 +53,7 @@ func TestTheExampleOfTheDocumentPageCanBeRead(t *testing.T) {
 	}
 	_, after, _ := strings.Cut(string(page), "```json\n")
 	example, _, _ := strings.Cut(after, "```")
-	p, err := readPolicy("orders.create", example, 1)
+	p, err := readPolicy("orders.create", example, nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestCostlyRulesCanBeReadAndAreNotDecided(t *testing.T) {
 			if _, err := parseDocument(text); err != nil {
 				t.Errorf("%s: %v", text, err)
 			}
-			_, err := readPolicy("a", `{"version":1,"state":"active","app":"","document":`+text+`}`, 1)
+			_, err := readPolicy("a", `{"version":1,"state":"active","app":"","document":`+text+`}`, nil, 1)
 			if errors.Is(err, errCostly) != costly {
 				t.Errorf("%s: %v", text, err)
 			}

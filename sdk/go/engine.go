@@ -78,7 +78,7 @@ func (e *engine) policyFor(ctx context.Context, a ask) (*policy, error) {
 	}
 	switch {
 	case p == nil && why != "":
-		return nil, newError(ErrUnreadablePolicy, nil, "policy: `%s` cannot be read: %s", name, why)
+		return nil, newError(ErrUnreadablePolicy, nil, "policy: `%s` cannot be read: %s", name, outside(why))
 	case p == nil:
 		return nil, newError(ErrUnknownPolicy, nil, "policy: unknown policy `%s`", name)
 	}

@@ -10,7 +10,7 @@ import (
 type Error struct {
 	// Name identifies the error, in all SDKs alike: `unknown_policy`, for example.
 	Name string
-	// Status is that of a server's problem: 409 of an id that was settled already, for example. 0 of other errors.
+	// Status is that of a server's answer: 409 of an id that was settled already, for example. 0 of other errors.
 	Status int
 
 	text  string
@@ -76,7 +76,8 @@ var (
 	ErrUnreadablePolicy = &Error{Name: "unreadable_policy"}
 	// ErrRules says that a document, or a limit made in code, is not valid.
 	ErrRules = &Error{Name: "rules"}
-	// ErrServer says that a server answered with a problem that is none of these.
+	// ErrServer says that a server answered with a problem that is none of these, or with what is no decision: then it is not
+	// known whether something was charged.
 	ErrServer = &Error{Name: "server"}
 
 	// ErrLimited is what Decision.Err of a refusal is.
@@ -107,13 +108,14 @@ func storeError(f *failure) *Error {
 	if f.charged && f.class == classCaller {
 		return interrupted(f.cause)
 	}
+	cause := outside(f.cause.Error())
 	if f.charged {
-		return newError(ErrPerhapsCharged, f.cause, "store: %v; perhaps charged, not repeated", f.cause)
+		return newError(ErrPerhapsCharged, f.cause, "store: %s; perhaps charged, not repeated", cause)
 	}
-	return newError(ErrNotCharged, f.cause, "store: %v; nothing was charged", f.cause)
+	return newError(ErrNotCharged, f.cause, "store: %s; nothing was charged", cause)
 }
 
 // interrupted is the error of a caller that went away while its request was under way.
 func interrupted(cause error) *Error {
-	return newError(ErrInterrupted, cause, "interrupted: %v; perhaps charged, not repeated", cause)
+	return newError(ErrInterrupted, cause, "interrupted: %s; perhaps charged, not repeated", outside(cause.Error()))
 }

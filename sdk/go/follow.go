@@ -107,11 +107,7 @@ func (p *policies) replace(revision int64, fields map[string]string) {
 			held[name], texts[name] = before, text
 			continue
 		}
-		instant := instantOf(p.now())
-		if before != nil {
-			instant = max(instant, before.instantMS+1)
-		}
-		read, err := readPolicy(name, text, instant)
+		read, err := readPolicy(name, text, before, instantOf(p.now()))
 		if err == nil {
 			held[name], texts[name] = read, text
 			continue

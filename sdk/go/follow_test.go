@@ -3,6 +3,7 @@ package sluicegate
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -173,6 +174,71 @@ func TestTheLaterVersionDecides(t *testing.T) {
 	}
 	if left > 2 {
 		t.Errorf("%d more passed, of a limit of 3", left)
+	}
+}
+
+func TestAVersionIsTakenOverWhenAServerDid(t *testing.T) {
+	const own = 5_000
+	held := func(version, instant int64) *policy { return &policy{version: version, instantMS: instant} }
+	for _, c := range []struct {
+		since  string
+		before *policy
+		want   int64
+	}{
+		{`,"since_ms":1767225607000`, nil, 7_000},
+		{`,"since_ms":1767225607000`, held(1, 6_000), 7_000},
+		{`,"since_ms":1767225607000`, held(1, 7_000), 7_001}, // another version comes after the one before
+		{`,"since_ms":1767225607000`, held(2, 9_000), 7_000}, // the same one says when it was
+		{`,"since_ms":0`, nil, 0},
+		{`,"since_ms":9007199254740991`, nil, instantMaxMS},
+		{`,"since_ms":9007199254740991`, held(1, instantMaxMS), instantMaxMS},
+		{``, nil, own},
+		{``, held(1, 9_000), 9_001},
+		{``, held(2, 9_000), 9_001},
+		{`,"since_ms":9007199254740992`, nil, own},
+		{`,"since_ms":-1`, nil, own},
+		{`,"since_ms":7.5`, nil, own},
+		{`,"since_ms":"1767225607000"`, nil, own},
+		{`,"since_ms":null`, nil, own},
+		{`,"since_ms":99999999999999999999`, nil, own},
+	} {
+		text := `{"version":2,"state":"active","app":"shop"` + c.since + `,"document":` + withRule(`{"token_bucket":{"rate":"3/h"}}`) + `}`
+		p, err := readPolicy("a", text, c.before, own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head := readInt(p.plan.head[generationLen:]); p.instantMS != c.want || head != c.want {
+			t.Errorf("%s after %+v: %d, %d in the head, expected %d", c.since, c.before, p.instantMS, head, c.want)
+		}
+	}
+}
+
+// ahead is a clock that is an hour ahead of that of the machine.
+type ahead struct{ wallClock }
+
+func (ahead) Now() time.Time { return time.Now().Add(time.Hour) }
+
+func TestAProgramThatStartsLateWithAnEarlierVersionLeavesTheDecisionToTheLaterOne(t *testing.T) {
+	addr, ctx := redisAddr(t), context.Background()
+	client, now := dial(t, addr), time.Now().UnixMilli()
+	version := func(n, since int64, rule string) {
+		t.Helper()
+		text := fmt.Sprintf(`{"version":%d,"since_ms":%d,"state":"active","app":"shop","document":%s}`, n, since, withRule(rule))
+		if err := client.HSet(ctx, policiesKey, "#format", "1", "#revision", n, "#clock", "server", "a", text).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version(2, now+2_000, `{"fixed_window":{"limit":9,"window":"1h"}}`)
+	if d, err := direct(t, addr).Policy("a").Allow(ctx, "k"); err != nil || d.Limit != 9 || d.Mode != ModeStore {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	version(1, now, `{"fixed_window":{"limit":5,"window":"1h"}}`)
+	late := direct(t, addr, WithClock(ahead{})).Policy("a")
+	if d, err := late.Allow(ctx, "k"); err != nil || d.Limit != 9 || d.Remaining != 7 || d.Mode != ModeStore {
+		t.Errorf("the earlier version decided: %+v, %v", d, err)
+	}
+	if d, err := late.Allow(ctx, "other"); err != nil || d.Limit != 5 || d.Mode != ModeStore {
+		t.Errorf("a key that no later version wrote: %+v, %v", d, err)
 	}
 }
 

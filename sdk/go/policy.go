@@ -14,7 +14,7 @@ type policy struct {
 	apps      []string
 	overflow  overflow
 	onFailure onStoreFailure
-	instantMS int64 // at which this process took the version over, in ms since 2026
+	instantMS int64 // at which the version was taken over, in ms since 2026
 	plan      *plan
 	overrides map[string]*plan
 }
@@ -87,8 +87,9 @@ func (v value) member(name string) value {
 	return value{}
 }
 
-// readPolicy reads a field of `sg:{policies}`. Members that it does not know are skipped.
-func readPolicy(name, text string, instantMS int64) (*policy, error) {
+// readPolicy reads a field of `sg:{policies}`, in place of what was held before (nil: nothing) and by this process' own clock.
+// Members that it does not know are skipped.
+func readPolicy(name, text string, before *policy, ownMS int64) (*policy, error) {
 	v, err := parseJSON(text)
 	if err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func readPolicy(name, text string, instantMS int64) (*policy, error) {
 	if d.name != name {
 		return nil, fmt.Errorf("the document is of policy `%s`", short(d.name))
 	}
-	p, err := policyOf(d, instantMS)
+	p, err := policyOf(d, takenOver(v.member("since_ms"), version, before, ownMS))
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +129,22 @@ func readPolicy(name, text string, instantMS int64) (*policy, error) {
 	}
 	p.useCompiled(v.member("compiled"))
 	return p, nil
+}
+
+// takenOver gives the instant of a version: that at which a server took it over, if it says so, and else this process' own.
+// So a process that starts late, or whose clock is ahead, does not take an earlier version for the later one. Another version
+// than the one before comes after that.
+func takenOver(since value, version int64, before *policy, ownMS int64) int64 {
+	instant := ownMS
+	ms, rest, ok := digits(since.text)
+	said := ok && since.kind == '0' && rest == "" && ms < unitsMax
+	if said {
+		instant = max(ms-year2026US/1000, 0)
+	}
+	if before != nil && (!said || before.version != version) {
+		instant = max(instant, before.instantMS+1)
+	}
+	return min(instant, instantMaxMS)
 }
 
 // useCompiled takes what the server made of the rules in place of what this process made, if it knows the format.

@@ -169,7 +169,7 @@ func (e *engine) hold(ctx context.Context, t turn, due, us int64) error {
 		e.queue.give(t, due, e.nowUS())
 		return interrupted(err)
 	}
-	return newError(ErrNotCharged, err, "store: %v; nothing was charged", err)
+	return newError(ErrNotCharged, err, "store: %s; nothing was charged", outside(err.Error()))
 }
 
 // inTurn is the answer to a request that took the turn of another: that turn was charged when it was booked.

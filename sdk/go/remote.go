@@ -18,6 +18,8 @@ import (
 const (
 	// answerMax bounds what is read of an answer: a policy's response has at most 64 KiB, escaped in JSON.
 	answerMax = 1 << 20
+	// answerBatchMax bounds the answer to a batch, which may bring a hundred of those along.
+	answerBatchMax = 8 << 20
 	// idleConnsMax is how many connections are kept to the server.
 	idleConnsMax = 64
 	// idleWithin is how long they are kept: the server closes them after 30 s, and a request that meets that has no answer.
@@ -73,29 +75,6 @@ type remoteAsk struct {
 	ID        string  `json:"id,omitempty"`
 }
 
-type remoteAnswer struct {
-	Allowed   bool            `json:"allowed"`
-	Granted   int64           `json:"granted"`
-	WaitUS    int64           `json:"wait_us"`
-	Limit     int64           `json:"limit"`
-	Remaining int64           `json:"remaining"`
-	RetryUS   *int64          `json:"retry_after_us"`
-	ResetUS   int64           `json:"reset_after_us"`
-	Rule      string          `json:"rule"`
-	Mode      Mode            `json:"mode"`
-	HeldUS    int64           `json:"held_us"`
-	Overflow  OverflowKind    `json:"overflow"`
-	Tag       string          `json:"tag"`
-	Target    string          `json:"target"`
-	Response  *remoteResponse `json:"response"`
-}
-
-type remoteResponse struct {
-	Status  int               `json:"status"`
-	Headers map[string]string `json:"headers"`
-	Body    string            `json:"body"`
-}
-
 func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error) {
 	if !utf8.ValidString(a.key) || !utf8.ValidString(id) {
 		return Decision{}, newError(ErrKeyText, nil, "key: is not UTF-8")
@@ -123,8 +102,8 @@ func (r *remote) decide(ctx context.Context, a ask, id string) (Decision, error)
 		return Decision{}, r.problem(answer.status, answer.said, a.verb.String(), a.limiter.name)
 	}
 	var got remoteAnswer
-	if err := json.Unmarshal(answer.said, &got); err != nil {
-		return Decision{}, storeError(&failure{classNoAnswer, true, err})
+	if json.Unmarshal(answer.said, &got) != nil || !got.complete() {
+		return Decision{}, noDecision()
 	}
 	return got.decision(a.limiter.name, parseQuotas(answer.header.Get("RateLimit-Policy"))), nil
 }
@@ -162,12 +141,21 @@ func (r *remote) post(ctx context.Context, path string, body any) (httpAnswer, e
 		return httpAnswer{}, storeError(&failure{classNoAnswer, !isDial(err), errors.Unwrap(err)})
 	}
 	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, answerMax))
+	most := int64(answerMax)
+	if path == batchPath {
+		most = answerBatchMax
+	}
+	said, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
 	if err != nil && ctx.Err() != nil {
 		return httpAnswer{}, storeError(&failure{classCaller, true, ctx.Err()})
 	}
 	if err != nil {
 		return httpAnswer{}, storeError(&failure{classNoAnswer, true, err})
+	}
+	if int64(len(said)) > most {
+		err := newError(ErrServer, nil, "server: %d the answer is longer than %d bytes", answer.StatusCode, most)
+		err.Status = answer.StatusCode
+		return httpAnswer{}, err
 	}
 	return httpAnswer{answer.StatusCode, answer.Header, said}, nil
 }
@@ -175,24 +163,6 @@ func (r *remote) post(ctx context.Context, path string, body any) (httpAnswer, e
 func isDial(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
-}
-
-func (got remoteAnswer) decision(policy string, quotas []Quota) Decision {
-	d := Decision{
-		Allowed: got.Allowed, Granted: got.Granted, Wait: span(got.WaitUS), Limit: got.Limit, Remaining: got.Remaining,
-		ResetAfter: span(got.ResetUS), Policy: policy, Rule: got.Rule, Mode: got.Mode, Held: span(got.HeldUS),
-		Overflow: Overflow{Kind: got.Overflow, Tag: got.Tag, Target: got.Target}, Quotas: quotas,
-	}
-	if d.Mode == "" {
-		d.Mode = ModeStore
-	}
-	if !got.Allowed && got.RetryUS != nil {
-		d.CanRetry, d.RetryAfter = true, span(*got.RetryUS)
-	}
-	if got.Response != nil {
-		d.Overflow.Response = &Response{got.Response.Status, got.Response.Headers, got.Response.Body}
-	}
-	return d
 }
 
 // problem gives the error of an answer that is none: one of an HTTP status, or an item of a batch.
@@ -203,25 +173,29 @@ func (r *remote) problem(status int, said []byte, verb, policy string) error {
 		Detail string `json:"detail"`
 	}
 	_ = json.Unmarshal(said, &problem) // what is no problem has no detail
-	if problem.Status == 0 {
+	if problem.Status < 100 || problem.Status > 599 {
 		problem.Status = status
 	}
+	if problem.Detail == "" {
+		problem.Detail = "no detail"
+	}
+	detail := outside(problem.Detail)
 	bad := problem.Status == http.StatusBadRequest
 	switch {
 	case problem.Type == "urn:sluicegate:problem:unknown-policy":
-		return newError(ErrUnknownPolicy, nil, "%s", problem.Detail)
+		return newError(ErrUnknownPolicy, nil, "%s", detail)
 	case problem.Type == "urn:sluicegate:problem:not-configured" && r.app == "" && r.token == "":
-		return newError(ErrAppMissing, nil, "%s", problem.Detail)
+		return newError(ErrAppMissing, nil, "%s", detail)
 	case problem.Type == "urn:sluicegate:problem:not-configured":
-		return newError(ErrPolicyNotAvailable, nil, "%s", problem.Detail)
+		return newError(ErrPolicyNotAvailable, nil, "%s", detail)
 	case problem.Type == "urn:sluicegate:problem:no-store":
 		return noStore(problem.Detail)
 	case bad && strings.HasPrefix(problem.Detail, "op:"):
 		return newError(ErrUnsupportedVerb, nil, "op: `%s` is not supported by policy `%s`", verb, policy)
 	case bad && strings.HasPrefix(problem.Detail, "max_wait"):
-		return newError(ErrMaxWaitRange, nil, "%s", problem.Detail)
+		return newError(ErrMaxWaitRange, nil, "%s", detail)
 	}
-	err := newError(ErrServer, nil, "server: %d %s", problem.Status, problem.Detail)
+	err := newError(ErrServer, nil, "server: %d %s", problem.Status, detail)
 	err.Status = problem.Status
 	return err
 }
@@ -230,10 +204,10 @@ func (r *remote) problem(status int, said []byte, verb, policy string) error {
 func noStore(detail string) *Error {
 	for _, doubt := range []string{"perhaps", "unknown whether", "remain charged"} {
 		if strings.Contains(detail, doubt) {
-			return newError(ErrPerhapsCharged, nil, "%s", detail)
+			return newError(ErrPerhapsCharged, nil, "%s", outside(detail))
 		}
 	}
-	return newError(ErrNotCharged, nil, "%s", detail)
+	return newError(ErrNotCharged, nil, "%s", outside(detail))
 }
 
 func (r *remote) close() error {

@@ -103,7 +103,7 @@ func (r *resp) failed(ctx, limited context.Context, a ask, err error) error {
 		case name == "ERR" && strings.HasPrefix(detail, "store: "):
 			return noStore(detail)
 		default:
-			return newError(ErrServer, nil, "server: %v", err)
+			return newError(ErrServer, nil, "server: %s", outside(err.Error()))
 		}
 	}
 	f := classOf(err)
@@ -133,20 +133,31 @@ const (
 	respPlacesMin = respMode + 1
 )
 
-var errRESP = errors.New("the reply is not a decision")
+// errRESP is the error of a reply that is no decision. Whether something was charged is not known.
+var errRESP = newError(ErrServer, nil, "server: the reply is no decision")
+
+// respNumbers reads the numbers of a reply; false if one is missing or outside its range.
+func respNumbers(list []any) (numbers [respRule]int64, ok bool) {
+	for i := range numbers {
+		least := int64(0)
+		if i == respCode || i == respRetryMS {
+			least = -1
+		}
+		if numbers[i], ok = list[i].(int64); !ok || numbers[i] < least || numbers[i] > unitsMax {
+			return numbers, false
+		}
+	}
+	return numbers, numbers[respCode] <= 1
+}
 
 func respDecision(a ask, got any) (Decision, error) {
 	list, _ := got.([]any)
 	if len(list) < respPlacesMin {
-		return Decision{}, storeError(&failure{classNoAnswer, true, errRESP})
+		return Decision{}, errRESP
 	}
-	var numbers [respRule]int64
-	for i := range numbers {
-		n, ok := list[i].(int64)
-		if !ok {
-			return Decision{}, storeError(&failure{classNoAnswer, true, errRESP})
-		}
-		numbers[i] = n
+	numbers, ok := respNumbers(list)
+	if !ok {
+		return Decision{}, errRESP
 	}
 	if numbers[respCode] == 0 {
 		// Or it is not available to this app: the wire does not tell.
@@ -154,6 +165,15 @@ func respDecision(a ask, got any) (Decision, error) {
 	}
 	for len(list) <= respStatus {
 		list = append(list, nil)
+	}
+	for _, place := range []int{respRule, respMode, respOverflow, respWhat} {
+		if _, ok := list[place].(string); !ok && list[place] != nil {
+			return Decision{}, errRESP
+		}
+	}
+	status, hasStatus := list[respStatus].(int64)
+	if list[respStatus] != nil && !servable(status) {
+		return Decision{}, errRESP
 	}
 	text := func(place int) string {
 		s, _ := list[place].(string)
@@ -177,7 +197,7 @@ func respDecision(a ask, got any) (Decision, error) {
 	case OverflowDivert:
 		d.Overflow.Target = text(respWhat)
 	case OverflowDegrade:
-		if status, ok := list[respStatus].(int64); ok {
+		if hasStatus {
 			d.Overflow.Response = &Response{Status: int(status), Body: text(respWhat)}
 		} else {
 			d.Overflow.Tag = text(respWhat)

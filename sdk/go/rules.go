@@ -125,10 +125,16 @@ func generationOf(rules []byte) []byte {
 	return sum[:generationLen]
 }
 
+const (
+	instantLen = 5 // bytes in a head
+	// instantMaxMS is the latest instant of a head, in 2060.
+	instantMaxMS = 1<<(8*instantLen) - 1
+)
+
 // policyHead is the head of states under a policy's rules that were taken over at an instant, in ms since 2026.
 func policyHead(rules []byte, instantMS int64) []byte {
 	head := append([]byte(nil), generationOf(rules)...)
-	return appendInt(head, max(instantMS, 0), 5)
+	return appendInt(head, max(instantMS, 0), instantLen)
 }
 
 // instantOf gives the instant in ms since 2026 began; 0 before that.

@@ -3,7 +3,6 @@ package sluicegate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -95,8 +94,7 @@ type ExplainedRule struct {
 	ResetAfter time.Duration
 }
 
-// errBatch is what is wrong with an answer that does not go with its batch.
-var errBatch = errors.New("the answer has another number of decisions than the batch has checks")
+const batchPath = "check:batch"
 
 // only says that a verb needs a server over HTTP; nil if the gate asks one.
 func (g *Gate) only(verb string) (*remote, error) {
@@ -137,9 +135,6 @@ func (g *Gate) AllowEach(ctx context.Context, checks ...Check) ([]Result, error)
 	}
 	started := time.Now()
 	got, err := r.batch(ctx, sent, false)
-	if err == nil && len(got.Answers) != len(sent) {
-		err = storeError(&failure{classNoAnswer, true, errBatch})
-	}
 	if err != nil {
 		g.tellAll(ctx, sent, err, started)
 		return nil, err
@@ -172,12 +167,9 @@ func (g *Gate) AllowAll(ctx context.Context, checks ...Check) (Batch, error) {
 		g.tellAll(ctx, sent, err, started)
 		return Batch{}, err
 	}
-	out := Batch{Allowed: got.Allowed, Refused: -1}
+	out := Batch{Allowed: *got.Allowed, Refused: -1}
 	if !out.Allowed {
-		out.Refused = got.Refused
-	}
-	if out.Refused >= len(sent) || len(got.Answers) > len(sent) {
-		return Batch{}, storeError(&failure{classNoAnswer, true, errBatch})
+		out.Refused = int(got.Refused.n)
 	}
 	for i, said := range got.Answers {
 		name := sent[max(out.Refused, i)].Policy
@@ -211,22 +203,20 @@ func (l *Limiter) Settle(ctx context.Context, key, id string, charged, cost int6
 	if err != nil {
 		return out, err
 	}
-	var got struct {
-		Refunded int64        `json:"refunded"`
-		Taken    int64        `json:"taken"`
-		Missing  int64        `json:"missing"`
-		Decision remoteAnswer `json:"decision"`
-	}
+	var got remoteSettlement
 	err = r.ask(ctx, "settle", l.name, struct {
 		remoteAsk
 		ID      string `json:"id"`
 		Charged int64  `json:"charged"`
 		Cost    int64  `json:"cost"`
 	}{body, id, charged, cost}, &got)
+	if err == nil && !got.complete() {
+		err = noDecision()
+	}
 	if err != nil {
 		return out, err
 	}
-	return Settlement{got.Refunded, got.Taken, got.Missing, got.Decision.decision(l.name, nil)}, nil
+	return Settlement{got.Refunded.n, got.Taken.n, got.Missing.n, got.Decision.decision(l.name, nil)}, nil
 }
 
 // Explain says what AllowN would, and why; it changes nothing. For operators: the server looks at each rule by itself. It
@@ -244,36 +234,25 @@ func (l *Limiter) Explain(ctx context.Context, key string, n int64) (out Explana
 	if err != nil {
 		return out, err
 	}
-	var got struct {
-		Decision       remoteAnswer `json:"decision"`
-		WouldCharge    int64        `json:"would_charge"`
-		RulesOf        string       `json:"rules_of"`
-		Overflow       string       `json:"overflow"`
-		OnStoreFailure string       `json:"on_store_failure"`
-		App            *string      `json:"app"`
-		Apps           []string     `json:"apps"`
-		Rules          []struct {
-			Name      string        `json:"name"`
-			Algorithm string        `json:"algorithm"`
-			Limit     int64         `json:"limit"`
-			WindowS   int64         `json:"window_s"`
-			Left      *remoteAnswer `json:"left"`
-		} `json:"rules"`
-	}
+	var got remoteExplanation
 	if err := r.ask(ctx, "explain", l.name, body, &got); err != nil {
 		return out, err
 	}
+	if !got.complete() {
+		return out, noDecision()
+	}
 	out = Explanation{
-		Decision: got.Decision.decision(l.name, nil), WouldCharge: got.WouldCharge, Overridden: got.RulesOf == "override",
-		Overflow: got.Overflow, OnStoreFailure: got.OnStoreFailure, Apps: got.Apps,
+		Decision: got.Decision.decision(l.name, nil), WouldCharge: got.WouldCharge.n, Overridden: *got.RulesOf == "override",
+		Overflow: *got.Overflow, OnStoreFailure: *got.OnStoreFailure, Apps: got.Apps,
 	}
 	if got.App != nil {
 		out.App = *got.App
 	}
-	for _, rule := range got.Rules {
-		e := ExplainedRule{Name: rule.Name, Algorithm: rule.Algorithm, Limit: rule.Limit, Window: span(min(rule.WindowS, spanMaxUS/1_000_000) * 1_000_000)}
+	for _, rule := range *got.Rules {
+		window := span(min(rule.WindowS.n, spanMaxUS/1_000_000) * 1_000_000)
+		e := ExplainedRule{Name: *rule.Name, Algorithm: *rule.Algorithm, Limit: rule.Limit.n, Window: window}
 		if rule.Left != nil {
-			left := rule.Left.decision(l.name, nil)
+			left := rule.Left.addTo(Decision{})
 			e.Known, e.Allowed, e.Remaining = true, left.Allowed, left.Remaining
 			e.RetryAfter, e.CanRetry, e.ResetAfter = left.RetryAfter, left.CanRetry, left.ResetAfter
 		}
@@ -343,24 +322,20 @@ func (r *remote) ask(ctx context.Context, path, policy string, body, into any) e
 	if answer.status != http.StatusOK {
 		return r.problem(answer.status, answer.said, path, policy)
 	}
-	if err := json.Unmarshal(answer.said, into); err != nil {
-		return storeError(&failure{classNoAnswer, true, err})
+	if json.Unmarshal(answer.said, into) != nil {
+		return noDecision()
 	}
 	return nil
 }
 
-// remoteBatch is the answer to a batch.
-type remoteBatch struct {
-	Allowed bool              `json:"allowed"`
-	Refused int               `json:"refused"`
-	Answers []json.RawMessage `json:"answers"`
-}
-
 func (r *remote) batch(ctx context.Context, checks []remoteAsk, atomic bool) (got remoteBatch, err error) {
-	err = r.ask(ctx, "check:batch", "", struct {
+	err = r.ask(ctx, batchPath, "", struct {
 		Atomic bool        `json:"atomic,omitempty"`
 		Checks []remoteAsk `json:"checks"`
 	}{atomic, checks}, &got)
+	if err == nil && !got.complete(len(checks), atomic) {
+		err = noDecision()
+	}
 	return got, err
 }
 
@@ -370,11 +345,12 @@ func (r *remote) itemOf(said json.RawMessage, policy string) (Decision, error) {
 		Type string `json:"type"`
 		remoteAnswer
 	}
-	if err := json.Unmarshal(said, &got); err != nil {
-		return Decision{}, storeError(&failure{classNoAnswer, true, err})
-	}
-	if got.Type != "" {
+	err := json.Unmarshal(said, &got)
+	switch {
+	case err == nil && got.Type != "":
 		return Decision{}, r.problem(http.StatusOK, said, verbCheck.String(), policy)
+	case err != nil || !got.complete():
+		return Decision{}, noDecision()
 	}
 	return got.decision(policy, nil), nil
 }

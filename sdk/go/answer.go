@@ -1,0 +1,196 @@
+package sluicegate
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"unicode/utf8"
+)
+
+// outsideMax is how many bytes of a text that comes from outside an error repeats: a server's problem, an error of Redis.
+const outsideMax = 1024
+
+// outside gives a text from outside as errors say it.
+func outside(text string) string {
+	if len(text) <= outsideMax {
+		return text
+	}
+	end := outsideMax
+	for end > outsideMax-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// An answer over HTTP has all members that the page says, of their types and within their ranges, or it is no decision.
+
+var errAnswer = errors.New("the answer is no decision")
+
+// noDecision is the error of an answer that is no decision. Whether something was charged is not known.
+func noDecision() *Error {
+	err := newError(ErrServer, errAnswer, "server: %d %v", http.StatusOK, errAnswer)
+	err.Status = http.StatusOK
+	return err
+}
+
+// amount is a number of an answer: permits, or a time. null is permitted where the page says so.
+type amount struct {
+	n           int64
+	said, known bool // there at all; a number, and not null
+}
+
+// UnmarshalJSON reads a whole number of 0 to 2^53, or null.
+func (a *amount) UnmarshalJSON(text []byte) error {
+	*a = amount{said: true}
+	if string(text) == "null" {
+		return nil
+	}
+	n, rest, ok := digits(string(text))
+	if !ok || rest != "" || n > unitsMax {
+		return errAnswer
+	}
+	a.n, a.known = n, true
+	return nil
+}
+
+// allKnown says whether all amounts are there.
+func allKnown(amounts ...amount) bool {
+	for _, a := range amounts {
+		if !a.known {
+			return false
+		}
+	}
+	return true
+}
+
+// remoteLeft is what is left of a budget.
+type remoteLeft struct {
+	Allowed   *bool  `json:"allowed"`
+	Remaining amount `json:"remaining"`
+	RetryUS   amount `json:"retry_after_us"` // null: never
+	ResetUS   amount `json:"reset_after_us"`
+}
+
+func (got remoteLeft) complete() bool {
+	return got.Allowed != nil && got.RetryUS.said && allKnown(got.Remaining, got.ResetUS)
+}
+
+// addTo says in a decision what is left.
+func (got remoteLeft) addTo(d Decision) Decision {
+	d.Allowed, d.Remaining, d.ResetAfter = *got.Allowed, got.Remaining.n, span(got.ResetUS.n)
+	if !d.Allowed && got.RetryUS.known {
+		d.CanRetry, d.RetryAfter = true, span(got.RetryUS.n)
+	}
+	return d
+}
+
+// remoteAnswer is a decision.
+type remoteAnswer struct {
+	remoteLeft
+	Granted  amount          `json:"granted"`
+	WaitUS   amount          `json:"wait_us"`
+	Limit    amount          `json:"limit"`
+	Rule     *string         `json:"rule"`
+	Mode     Mode            `json:"mode"`
+	HeldUS   amount          `json:"held_us"`
+	Overflow OverflowKind    `json:"overflow"`
+	Tag      string          `json:"tag"`
+	Target   string          `json:"target"`
+	Response *remoteResponse `json:"response"`
+}
+
+type remoteResponse struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    *string           `json:"body"`
+}
+
+func (got remoteAnswer) complete() bool {
+	r := got.Response
+	return got.remoteLeft.complete() && allKnown(got.Granted, got.WaitUS, got.Limit) && got.Rule != nil &&
+		(r == nil || servable(int64(r.Status)) && r.Headers != nil && r.Body != nil)
+}
+
+// servable says whether a status is one that a response of a policy may have.
+func servable(status int64) bool { return status >= 200 && status <= 599 }
+
+// decision gives the decision that a complete answer is.
+func (got remoteAnswer) decision(policy string, quotas []Quota) Decision {
+	d := got.addTo(Decision{
+		Granted: got.Granted.n, Wait: span(got.WaitUS.n), Limit: got.Limit.n, Policy: policy, Rule: *got.Rule, Mode: got.Mode,
+		Held: span(got.HeldUS.n), Overflow: Overflow{Kind: got.Overflow, Tag: got.Tag, Target: got.Target}, Quotas: quotas,
+	})
+	if d.Mode == "" {
+		d.Mode = ModeStore
+	}
+	if got.Response != nil {
+		d.Overflow.Response = &Response{got.Response.Status, got.Response.Headers, *got.Response.Body}
+	}
+	return d
+}
+
+// remoteSettlement is the answer to a settlement.
+type remoteSettlement struct {
+	Refunded amount       `json:"refunded"`
+	Taken    amount       `json:"taken"`
+	Missing  amount       `json:"missing"`
+	Decision remoteAnswer `json:"decision"`
+}
+
+func (got remoteSettlement) complete() bool {
+	return allKnown(got.Refunded, got.Taken, got.Missing) && got.Decision.complete()
+}
+
+// remoteExplanation is the answer to a question why.
+type remoteExplanation struct {
+	Decision       remoteAnswer   `json:"decision"`
+	WouldCharge    amount         `json:"would_charge"`
+	RulesOf        *string        `json:"rules_of"`
+	Overflow       *string        `json:"overflow"`
+	OnStoreFailure *string        `json:"on_store_failure"`
+	App            *string        `json:"app"`
+	Apps           []string       `json:"apps"`
+	Rules          *[]remoteRuled `json:"rules"`
+}
+
+type remoteRuled struct {
+	Name      *string     `json:"name"`
+	Algorithm *string     `json:"algorithm"`
+	Limit     amount      `json:"limit"`
+	WindowS   amount      `json:"window_s"`
+	Left      *remoteLeft `json:"left"`
+}
+
+func (got remoteExplanation) complete() bool {
+	if !got.Decision.complete() || !got.WouldCharge.known || got.RulesOf == nil || got.Overflow == nil ||
+		got.OnStoreFailure == nil || got.Rules == nil {
+		return false
+	}
+	for _, r := range *got.Rules {
+		if r.Name == nil || r.Algorithm == nil || !r.Limit.known || r.Left != nil && !r.Left.complete() {
+			return false
+		}
+	}
+	return true
+}
+
+// remoteBatch is the answer to a batch.
+type remoteBatch struct {
+	Allowed *bool             `json:"allowed"` // of a batch that passes together or not at all
+	Refused amount            `json:"refused"` // the place of the check that was refused
+	Answers []json.RawMessage `json:"answers"`
+}
+
+// complete says whether the answer is one to so many checks.
+func (got remoteBatch) complete(checks int, atomic bool) bool {
+	switch {
+	case !atomic:
+		return len(got.Answers) == checks
+	case got.Allowed == nil:
+		return false
+	case *got.Allowed:
+		return len(got.Answers) == checks
+	default:
+		return len(got.Answers) == 1 && got.Refused.known && got.Refused.n < int64(checks)
+	}
+}
