@@ -1,5 +1,6 @@
 package io.sluicegate;
 
+import io.sluicegate.internal.Texts;
 import java.util.Map;
 
 /** Why there is no decision. Names and texts are the same in all SDKs; the names are these in small letters. */
@@ -38,7 +39,7 @@ public enum ErrorCode {
     UNREADABLE_POLICY("policy: `{policy}` cannot be read: {cause}"),
     /** A limit made in code, or a document, is not valid. */
     RULES("rules: {cause}"),
-    /** A key of bytes that a wire of text cannot carry. */
+    /** A key, or the name of a permit, has half of a surrogate pair, for which UTF-8 has no bytes. */
     KEY_TEXT("key: is not UTF-8"),
     /** The wire of the server has no such verb. */
     NOT_ON_THIS_WIRE("op: `{verb}` is not available over {wire}"),
@@ -61,13 +62,13 @@ public enum ErrorCode {
     /**
      * Makes the exception of this error.
      *
-     * @param parts what stands for each name in braces
+     * @param parts what stands for each name in braces; of each the first 1,024 characters
      * @return the exception
      */
     public SluicegateException with(Map<String, ?> parts) {
         String message = text;
         for (Map.Entry<String, ?> part : parts.entrySet()) {
-            message = message.replace("{" + part.getKey() + "}", String.valueOf(part.getValue()));
+            message = message.replace("{" + part.getKey() + "}", Texts.cut(String.valueOf(part.getValue())));
         }
         return new SluicegateException(this, message);
     }

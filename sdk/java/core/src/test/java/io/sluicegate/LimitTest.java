@@ -29,7 +29,9 @@ class LimitTest {
 
     @Test
     void what_is_not_valid_is_refused_with_its_path() {
-        refused("rules[0].fixed_window.limit: `0` is not a whole number from 1 to 4294967296", Limit.fixedWindow(0, SECOND));
+        refused("rules[0].fixed_window.limit: `0` is outside 1..=4294967296", Limit.fixedWindow(0, SECOND));
+        refused("rules[0].sliding_log.limit: `0` is outside 1..=10000", Limit.slidingLog(0, SECOND));
+        refused("rules[0].concurrency.limit: `-1` is outside 1..=10000", Limit.concurrency(-1, SECOND));
         refused("rules[0].token_bucket.initial: `6` is outside 0..=5", Limit.tokenBucket(1, SECOND).burst(5).initial(6));
         refused("rules[0].sliding_log.burst: unknown field", Limit.slidingLog(1, SECOND).burst(1));
         refused("rules[0].name: is missing: with several rules, each needs a name",

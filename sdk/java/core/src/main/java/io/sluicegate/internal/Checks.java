@@ -3,20 +3,39 @@ package io.sluicegate.internal;
 import io.sluicegate.ErrorCode;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.policy.Values;
-import java.nio.charset.StandardCharsets;
+import java.math.BigInteger;
 import java.time.Duration;
 import java.util.Map;
 
 /** The ranges of what programs give. */
 public final class Checks {
+    private static final long DEADLINE_MAX_MS = 10_000;
+
     private Checks() {}
+
+    /** {@return the bytes of a text in UTF-8, which has none for half of a surrogate pair} */
+    private static int bytes(String text) {
+        int bytes = 0;
+        for (int place = 0; place < text.length(); place++) {
+            char c = text.charAt(place);
+            bytes += c < 0x80 ? 1 : c < 0x800 || Character.isSurrogate(c) ? 2 : 3;
+            boolean pair = Character.isHighSurrogate(c) && place + 1 < text.length() && Character.isLowSurrogate(text.charAt(place + 1));
+            if (pair) {
+                place++;
+                bytes += 2;
+            } else if (Character.isSurrogate(c)) {
+                throw ErrorCode.KEY_TEXT.with(Map.of());
+            }
+        }
+        return bytes;
+    }
 
     /** Checks a key; null is the shared budget; returns the key. */
     public static String key(String key) {
         if (key == null) {
             return null;
         }
-        int length = key.getBytes(StandardCharsets.UTF_8).length;
+        int length = bytes(key);
         if (length == 0) {
             throw ErrorCode.KEY_EMPTY.with(Map.of());
         }
@@ -28,7 +47,7 @@ public final class Checks {
 
     /** Checks the name of a permit; returns the name. */
     public static String id(String id) {
-        int length = id.getBytes(StandardCharsets.UTF_8).length;
+        int length = bytes(id);
         if (length < 1 || length > 1024) {
             throw ErrorCode.ID_LENGTH.with(Map.of("value", length));
         }
@@ -45,11 +64,26 @@ public final class Checks {
 
     /** Checks a wait; returns the wait in µs. */
     public static long maxWaitUs(Duration wait) {
-        long us = Math.addExact(Math.multiplyExact(wait.getSeconds(), 1_000_000L), wait.getNano() / 1000);
-        if (us < 0 || us > Numbers.SPAN_MAX_US) {
+        BigInteger us = count(wait, 1_000_000);
+        if (us.signum() < 0 || us.compareTo(BigInteger.valueOf(Numbers.SPAN_MAX_US)) > 0) {
             throw ErrorCode.MAX_WAIT_RANGE.with(Map.of("value", us));
         }
-        return us;
+        return us.longValue();
+    }
+
+    /** Checks the deadline of a decision; returns it. */
+    public static Duration deadline(Duration deadline) {
+        BigInteger ms = count(deadline, 1_000);
+        if (ms.signum() <= 0 || ms.compareTo(BigInteger.valueOf(DEADLINE_MAX_MS)) > 0) {
+            throw ErrorCode.DEADLINE_RANGE.with(Map.of("value", ms));
+        }
+        return deadline;
+    }
+
+    // Of the longest durations a long does not hold the µs.
+    private static BigInteger count(Duration time, int perSecond) {
+        return BigInteger.valueOf(time.getSeconds()).multiply(BigInteger.valueOf(perSecond))
+            .add(BigInteger.valueOf(time.getNano() / (1_000_000_000 / perSecond)));
     }
 
     /** Checks the name of an app; returns the name. */

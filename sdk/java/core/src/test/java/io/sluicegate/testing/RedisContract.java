@@ -107,6 +107,15 @@ public abstract class RedisContract {
     }
 
     @Test
+    void a_gate_asks_before_it_decides_and_leaves_nothing() {
+        try (TestRedis own = TestRedis.start(); DirectGate gate = Sluicegate.direct(open(own.uri())).build()) {
+            assertTrue(own.command("INFO", "memory").toString().contains("number_of_cached_scripts:1"));
+            assertEquals(0L, own.command("DBSIZE"));
+            assertFalse(gate.isDegraded());
+        }
+    }
+
+    @Test
     void a_limit_in_code_is_decided_in_redis() {
         try (DirectGate gate = gate(redis.uri())) {
             Limiter mail = gate.limit("mail", Limit.tokenBucket(10, Duration.ofHours(1)).burst(2));
@@ -265,6 +274,29 @@ public abstract class RedisContract {
                 port.close();
             }
         };
+    }
+
+    @Test
+    void a_program_that_starts_late_with_an_earlier_version_decides_by_the_later_one() throws Exception {
+        long since = System.currentTimeMillis() - 60_000;
+        try (TestRedis own = TestRedis.start()) {
+            own.command("HSET", "sg:{policies}", "#format", "1", "#revision", "2", "p", since(2, 3, since + 2000));
+            try (DirectGate gate = gate(own.uri())) {
+                assertEquals(2, gate.policy("p").check("k").remaining());
+            }
+            own.command("HSET", "sg:{policies}", "#format", "1", "#revision", "1", "p", since(1, 10, since));
+            try (DirectGate late = gate(own.uri())) {
+                assertEquals(3, late.policy("p").check("k").limit());
+                assertEquals(0, late.policy("p").check("k").remaining());
+                assertFalse(late.policy("p").check("k").allowed());
+                assertEquals(9, late.policy("p").check("new").remaining());
+            }
+        }
+    }
+
+    private static String since(int version, int limit, long ms) {
+        return "{\"version\":" + version + ",\"state\":\"active\",\"app\":\"\",\"since_ms\":" + ms
+            + ",\"document\":{\"name\":\"p\",\"rules\":[{\"fixed_window\":{\"limit\":" + limit + ",\"window\":\"366d\"}}]}}";
     }
 
     @Test

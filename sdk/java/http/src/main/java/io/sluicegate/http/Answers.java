@@ -6,12 +6,14 @@ import io.sluicegate.Mode;
 import io.sluicegate.Overflow;
 import io.sluicegate.Quota;
 import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.json.Json;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -19,14 +21,19 @@ import java.util.regex.Pattern;
 final class Answers {
     private static final Pattern QUOTA = Pattern.compile("\"([a-z0-9._-]{1,128})\";q=([0-9]{1,16})(?:;w=([0-9]{1,10}))?(;qu=\"concurrent-requests\")?");
 
+    /** The largest number of an answer, which every JSON reader has exactly. */
+    private static final long NUMBER_MAX = 1L << 53;
+    /** The largest status of HTTP. */
+    static final int STATUS_MAX = 999;
+
     private Answers() {}
 
     static Decision decision(String policy, Map<?, ?> fields, String policyField) {
         Object mode = fields.get("mode");
         long heldUs = fields.containsKey("held_us") ? number(fields, "held_us") : 0;
-        return new Decision((Boolean) fields.get("allowed"), number(fields, "granted"), Math.max(number(fields, "wait_us") - heldUs, 0),
+        return new Decision(bool(fields, "allowed"), number(fields, "granted"), Math.max(number(fields, "wait_us") - heldUs, 0),
             number(fields, "limit"), number(fields, "remaining"), retryAfterUs(fields), number(fields, "reset_after_us"), policy,
-            (String) fields.get("rule"), quotas(policyField), mode == null ? Mode.STORE : mode(mode.toString()), overflow(fields), heldUs);
+            text(fields, "rule"), quotas(policyField), mode == null ? Mode.STORE : mode(text(fields, "mode")), overflow(fields), heldUs);
     }
 
     static long retryAfterUs(Map<?, ?> fields) {
@@ -52,8 +59,26 @@ final class Answers {
         return Mode.STORE;
     }
 
+    // What lacks or has another shape is an exception that `HttpTransport.decided` knows.
+
+    static boolean bool(Map<?, ?> fields, String name) {
+        return (Boolean) fields.get(name);
+    }
+
+    static String text(Map<?, ?> fields, String name) {
+        return Objects.requireNonNull((String) fields.get(name));
+    }
+
     static long number(Map<?, ?> fields, String name) {
-        return Long.parseLong(((Json.Num) fields.get(name)).text());
+        return number(fields, name, NUMBER_MAX);
+    }
+
+    static long number(Map<?, ?> fields, String name, long most) {
+        long number = Long.parseLong(((Json.Num) fields.get(name)).text());
+        if (number < 0 || number > most) {
+            throw new NumberFormatException(name);
+        }
+        return number;
     }
 
     private static Overflow overflow(Map<?, ?> fields) {
@@ -72,7 +97,7 @@ final class Answers {
             if (response.get("headers") instanceof Map<?, ?> given) {
                 given.forEach((name, value) -> headers.put((String) name, String.valueOf(value)));
             }
-            return new Overflow.Response((int) number(response, "status"), headers, (String) response.get("body"));
+            return new Overflow.Response((int) number(response, "status", STATUS_MAX), headers, text(response, "body"));
         }
         return null;
     }
@@ -80,7 +105,7 @@ final class Answers {
     /** {@return the exception that a problem stands for} */
     static SluicegateException problem(Asked asked, int status, Map<?, ?> fields) {
         String type = String.valueOf(fields.get("type"));
-        String detail = fields.get("detail") instanceof String text ? text : "no detail";
+        String detail = fields.get("detail") instanceof String text ? Texts.cut(text) : "no detail";
         if (type.endsWith(":unknown-policy") && asked.policy() != null) {
             return ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", asked.policy()));
         }

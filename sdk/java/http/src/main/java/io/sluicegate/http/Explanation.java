@@ -48,14 +48,14 @@ public record Explanation(String policy, List<String> apps, long wouldCharge, bo
         for (Object each : (List<?>) fields.get("rules")) {
             Map<?, ?> rule = (Map<?, ?>) each;
             Left left = rule.get("left") instanceof Map<?, ?> said
-                ? new Left((Boolean) said.get("allowed"), Answers.number(said, "remaining"), Answers.retryAfterUs(said), Answers.number(said, "reset_after_us"))
+                ? new Left(Answers.bool(said, "allowed"), Answers.number(said, "remaining"), Answers.retryAfterUs(said), Answers.number(said, "reset_after_us"))
                 : null;
             Duration window = rule.get("window_s") instanceof Json.Num ? Duration.ofSeconds(Answers.number(rule, "window_s")) : null;
-            rules.add(new Rule((String) rule.get("name"), (String) rule.get("algorithm"), Answers.number(rule, "limit"), window, left));
+            rules.add(new Rule(Answers.text(rule, "name"), Answers.text(rule, "algorithm"), Answers.number(rule, "limit"), window, left));
         }
         List<String> apps = fields.get("apps") instanceof List<?> given ? given.stream().map(String::valueOf).toList() : null;
-        return new Explanation(policy, apps, Answers.number(fields, "would_charge"), "override".equals(fields.get("rules_of")),
-            (String) fields.get("overflow"), (String) fields.get("on_store_failure"),
+        return new Explanation(policy, apps, Answers.number(fields, "would_charge"), "override".equals(Answers.text(fields, "rules_of")),
+            Answers.text(fields, "overflow"), Answers.text(fields, "on_store_failure"),
             Answers.decision(policy, (Map<?, ?>) fields.get("decision"), ""), List.copyOf(rules));
     }
 }

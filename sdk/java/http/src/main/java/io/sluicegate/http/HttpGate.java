@@ -57,14 +57,14 @@ public final class HttpGate implements Gate {
     public List<CheckAnswer> checkEach(List<Check> checks) {
         return uninterrupted(() -> {
             Map<?, ?> fields = server.post("check:batch", batch(checks, false), BATCH).fields();
-            List<?> said = (List<?>) fields.get("answers");
+            List<?> said = answers(fields, checks.size());
             List<CheckAnswer> answers = new ArrayList<>();
             for (int place = 0; place < checks.size(); place++) {
                 Map<?, ?> each = (Map<?, ?>) said.get(place);
                 String policy = checks.get(place).policy();
                 answers.add(each.containsKey("allowed")
                     ? new CheckAnswer(Answers.decision(policy, each, ""), null)
-                    : new CheckAnswer(null, Answers.problem(new Answers.Asked("check", policy), (int) Answers.number(each, "status"), each)));
+                    : new CheckAnswer(null, Answers.problem(new Answers.Asked("check", policy), (int) Answers.number(each, "status", Answers.STATUS_MAX), each)));
             }
             return List.copyOf(answers);
         });
@@ -81,11 +81,11 @@ public final class HttpGate implements Gate {
     public AtomicAnswer checkAll(List<Check> checks) {
         return uninterrupted(() -> {
             Map<?, ?> fields = server.post("check:batch", batch(checks, true), BATCH).fields();
-            boolean allowed = (Boolean) fields.get("allowed");
-            int refused = allowed ? AtomicAnswer.NONE : (int) Answers.number(fields, "refused");
+            boolean allowed = Answers.bool(fields, "allowed");
+            int refused = allowed ? AtomicAnswer.NONE : (int) Answers.number(fields, "refused", checks.size() - 1);
             List<Decision> decisions = new ArrayList<>();
             int place = Math.max(refused, 0);
-            for (Object each : (List<?>) fields.get("answers")) {
+            for (Object each : answers(fields, allowed ? checks.size() : 1)) {
                 decisions.add(Answers.decision(checks.get(place++).policy(), (Map<?, ?>) each, ""));
             }
             return new AtomicAnswer(allowed, refused, List.copyOf(decisions));
@@ -129,6 +129,14 @@ public final class HttpGate implements Gate {
         return uninterrupted(() -> Explanation.read(policy, server.post("explain", body, new Answers.Asked("explain", policy)).fields()));
     }
 
+    private static List<?> answers(Map<?, ?> fields, int number) {
+        List<?> answers = (List<?>) fields.get("answers");
+        if (answers.size() != number) {
+            throw new IndexOutOfBoundsException(answers.size());
+        }
+        return answers;
+    }
+
     private String batch(List<Check> checks, boolean atomic) {
         return checks.stream()
             .map(check -> server.question(check.policy(), Checks.key(check.key())).append(",\"cost\":").append(Checks.cost(check.cost())).append("}"))
@@ -146,6 +154,10 @@ public final class HttpGate implements Gate {
 
     /** What a program says of itself. */
     public static final class Builder {
+        private static final Duration TIMEOUT_MIN = Duration.ofMillis(1);
+        /** The longest that a queue holds a request back. */
+        private static final Duration TIMEOUT_MAX = Duration.ofDays(366);
+
         private final URI server;
         private String token;
         private String app;
@@ -181,10 +193,14 @@ public final class HttpGate implements Gate {
          * How long an answer may take, half of it to connect; 200 ms by default. Where policies queue it must be longer than their
          * {@code max_wait}.
          *
-         * @param timeout the time
+         * @param timeout 1 ms to 366 d
          * @return this builder
+         * @throws IllegalArgumentException if it is no such time
          */
         public Builder timeout(Duration timeout) {
+            if (timeout.compareTo(TIMEOUT_MIN) < 0 || timeout.compareTo(TIMEOUT_MAX) > 0) {
+                throw new IllegalArgumentException("timeout: `" + timeout + "` is outside 1 ms to 366 d");
+            }
             this.timeout = timeout;
             return this;
         }

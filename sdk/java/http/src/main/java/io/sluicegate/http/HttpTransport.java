@@ -8,7 +8,6 @@ import io.sluicegate.internal.Transport;
 import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.json.JsonException;
 import io.sluicegate.internal.kernel.Verb;
-import java.io.IOException;
 import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -17,7 +16,11 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /** Sends requests to a server, each once. */
 final class HttpTransport implements Transport, AutoCloseable {
@@ -74,30 +77,43 @@ final class HttpTransport implements Transport, AutoCloseable {
     }
 
     Answer post(String path, String body, Answers.Asked asked) throws InterruptedException {
-        HttpRequest.Builder request = HttpRequest.newBuilder(base.resolve("v1/" + path)).timeout(timeout)
+        HttpRequest.Builder request = HttpRequest.newBuilder(base.resolve("v1/" + path))
             .header("content-type", "application/json").header("user-agent", "sluicegate-java/0.1.0")
             .POST(HttpRequest.BodyPublishers.ofString(body));
         if (token != null) {
             request.header("authorization", "Bearer " + token);
         }
-        HttpResponse<byte[]> response;
-        try {
-            response = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
-        } catch (ConnectException | HttpConnectTimeoutException e) {
-            throw ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"));
-        } catch (IOException e) {
-            throw ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));
+        HttpResponse<LimitedBody.Body> response = send(request.build());
+        byte[] said = response.body().bytes();
+        if (said == null) {
+            throw ErrorCode.SERVER.with(Map.of("status", response.statusCode(), "detail", "more than " + LimitedBody.BYTES_MAX + " bytes"));
         }
         Map<?, ?> fields;
         try {
-            fields = Json.read(response.body()) instanceof Map<?, ?> map ? map : Map.of();
+            fields = Json.read(said) instanceof Map<?, ?> map ? map : Map.of();
         } catch (JsonException e) {
             fields = Map.of();
         }
-        if (response.statusCode() != 200 || fields.isEmpty()) {
+        if (response.statusCode() != 200) {
             throw Answers.problem(asked, response.statusCode(), fields);
         }
         return new Answer(fields, response.headers().firstValue("ratelimit-policy").orElse(""));
+    }
+
+    // The timeout of a request ends with the head of its answer; this one holds until all of it is there.
+    private HttpResponse<LimitedBody.Body> send(HttpRequest request) throws InterruptedException {
+        CompletableFuture<HttpResponse<LimitedBody.Body>> sent = client.sendAsync(request, head -> new LimitedBody());
+        try {
+            return sent.get(timeout.toNanos(), TimeUnit.NANOSECONDS);
+        } catch (ExecutionException e) {
+            boolean isSent = !(e.getCause() instanceof ConnectException || e.getCause() instanceof HttpConnectTimeoutException);
+            throw isSent ? ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"))
+                : ErrorCode.NOT_CHARGED.with(Map.of("cause", "there is no connection"));
+        } catch (TimeoutException e) {
+            throw ErrorCode.PERHAPS_CHARGED.with(Map.of("cause", "the server does not answer"));
+        } finally {
+            sent.cancel(true);
+        }
     }
 
     private String body(Call call) {

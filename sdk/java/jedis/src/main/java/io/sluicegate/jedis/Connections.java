@@ -11,7 +11,6 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
-import redis.clients.jedis.Connection;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.exceptions.JedisException;
@@ -27,14 +26,17 @@ final class Connections {
 
     private final HostAndPort address;
     private final JedisClientConfig config;
-    private final LinkedBlockingDeque<Connection> idle = new LinkedBlockingDeque<>();
+    private final LinkedBlockingDeque<Line> idle = new LinkedBlockingDeque<>();
     /** Those that exist or are being made. */
     private final AtomicInteger number = new AtomicInteger();
     private final ThreadPoolExecutor makers;
+    private final String noConnection;
+    private final Watch watch = new Watch();
     private volatile boolean closed;
 
     Connections(HostAndPort address, JedisClientConfig config) {
         this.address = address;
+        this.noConnection = "there is no connection to " + address;
         this.config = config;
         // The queue is bounded by the number of connections.
         makers = new ThreadPoolExecutor(CONNECTIONS_MAX, CONNECTIONS_MAX, MAKER_IDLE_S, TimeUnit.SECONDS, new LinkedBlockingQueue<>(),
@@ -47,59 +49,66 @@ final class Connections {
     }
 
     /** {@return a connection for one call, within this time} */
-    Connection borrow(long timeoutNanos) throws Failure, InterruptedException {
-        Connection free = idle.pollFirst();
+    Line borrow(long timeoutNanos) throws Failure, InterruptedException {
+        Line free = idle.pollFirst();
         if (free != null) {
             return free;
         }
         if (closed) {
-            throw new Failure("there is no connection", false, false);
+            throw new Failure(noConnection, false, false);
         }
         if (number.incrementAndGet() <= CONNECTIONS_MAX) {
             return await(attempt(), timeoutNanos);
         }
         number.decrementAndGet();
-        Connection next = idle.pollFirst(timeoutNanos, TimeUnit.NANOSECONDS);
+        Line next = idle.pollFirst(timeoutNanos, TimeUnit.NANOSECONDS);
         if (next == null) {
-            throw new Failure("there is no connection", false, true);
+            throw new Failure(noConnection, false, true);
         }
         return next;
     }
 
-    private CompletableFuture<Connection> attempt() throws Failure {
+    private CompletableFuture<Line> attempt() throws Failure {
         try {
             return CompletableFuture.supplyAsync(this::make, makers);
         } catch (RejectedExecutionException e) {
             number.decrementAndGet();
-            throw new Failure("there is no connection", false, false);
+            throw new Failure(noConnection, false, false);
         }
     }
 
-    private Connection make() {
+    private Line make() {
         try {
-            return new Connection(address, config);
-        } catch (JedisException e) {
+            return new Line(address, config);
+        } catch (RuntimeException | OutOfMemoryError | StackOverflowError e) {
+            // Also what answers the greeting may be no Redis.
             number.decrementAndGet();
             throw new CompletionException(e);
         }
     }
 
-    private Connection await(CompletableFuture<Connection> made, long timeoutNanos) throws Failure, InterruptedException {
+    private Line await(CompletableFuture<Line> made, long timeoutNanos) throws Failure, InterruptedException {
         try {
             return made.get(timeoutNanos, TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             made.thenAccept(this::giveBack);
-            throw new Failure("there is no connection", false, true);
+            throw new Failure(noConnection, false, true);
         } catch (InterruptedException e) {
             made.thenAccept(this::giveBack);
             throw e;
         } catch (ExecutionException e) {
-            throw new Failure("there is no connection", false, false);
+            throw new Failure(noConnection, false, false);
         }
     }
 
+    /** A call begins over a connection, which is ended if the call is not over then. */
+    void begin(Line connection, long untilNanos) {
+        connection.begin(untilNanos);
+        watch.over(connection);
+    }
+
     /** Takes a connection back after its call. */
-    void giveBack(Connection connection) {
+    void giveBack(Line connection) {
         if (closed || connection.isBroken()) {
             drop(connection);
             return;
@@ -112,13 +121,14 @@ final class Connections {
 
     /** Ends those that are not in use: where one was lost, the others most likely were too. */
     void dropIdle() {
-        for (Connection each = idle.pollFirst(); each != null; each = idle.pollFirst()) {
+        for (Line each = idle.pollFirst(); each != null; each = idle.pollFirst()) {
             drop(each);
         }
     }
 
-    private void drop(Connection connection) {
+    private void drop(Line connection) {
         number.decrementAndGet();
+        watch.forget(connection);
         connection.setBroken();
         try {
             connection.close();
@@ -130,6 +140,7 @@ final class Connections {
     void close() {
         closed = true;
         makers.shutdown();
+        watch.close();
         dropIdle();
     }
 }

@@ -1,12 +1,11 @@
 package io.sluicegate.jedis;
 
 import io.sluicegate.RedisPort;
-import java.nio.charset.StandardCharsets;
+import java.net.SocketTimeoutException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import redis.clients.jedis.ClientSetInfoConfig;
 import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
@@ -15,7 +14,6 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisException;
 
 /**
  * Reaches one Redis through a pool of Jedis' connections, each used by one thread at a time. Jedis sends a command once
@@ -72,7 +70,7 @@ public final class JedisPort implements RedisPort {
     @Override
     public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
         long until = System.nanoTime() + timeoutNanos;
-        Connection connection = pool.borrow(timeoutNanos);
+        Line connection = pool.borrow(timeoutNanos);
         boolean sent = false;
         try {
             long leftMs = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
@@ -85,21 +83,26 @@ public final class JedisPort implements RedisPort {
                 args.add(command[place]);
             }
             sent = true;
+            pool.begin(connection, until);
             connection.sendCommand(args);
             return connection.getOne();
         } catch (JedisDataException e) {
             return new ReplyError(e.getMessage());
         } catch (JedisConnectionException e) {
             connection.setBroken();
-            boolean late = e.getCause() instanceof java.net.SocketTimeoutException;
+            boolean late = e.getCause() instanceof SocketTimeoutException || System.nanoTime() - until >= 0;
             if (!late) {
                 pool.dropIdle();
             }
             throw new Failure(late ? "the deadline passed" : "the connection was lost", sent, late);
-        } catch (JedisException e) {
+        } catch (RuntimeException | OutOfMemoryError | StackOverflowError e) {
+            // What answers is no Redis, or sends more than there is memory for.
             connection.setBroken();
-            throw new Failure("the connection was lost", sent, false);
+            throw new Failure("the reply cannot be read", sent, false);
         } finally {
+            if (!connection.end()) {
+                connection.setBroken();
+            }
             pool.giveBack(connection);
         }
     }
@@ -128,8 +131,8 @@ public final class JedisPort implements RedisPort {
                 listening = jedis;
                 jedis.getConnection().setTimeoutInfinite();
                 jedis.subscribe(messages, channel);
-            } catch (JedisException e) {
-                // The next look at the policies is soon; until then it is tried again.
+            } catch (RuntimeException | OutOfMemoryError | StackOverflowError e) {
+                // What answers may be no Redis. The next look at the policies is soon; until then it is tried again.
             }
             try {
                 Thread.sleep(closed ? 0 : SUBSCRIBE_AGAIN_MS);

@@ -16,13 +16,16 @@ import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.netty.channel.ConnectTimeoutException;
 import io.sluicegate.RedisPort;
+import java.net.ConnectException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 
@@ -35,8 +38,13 @@ public final class LettucePort implements RedisPort {
     /** How often a connection is tried that could not be made at first. */
     private static final long TRY_AGAIN_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
+    /** How long {@code connect} waits for the connection: longer than a cold JVM needs, also where there is much to do. */
+    private static final long AWAIT_NANOS = TimeUnit.SECONDS.toNanos(5);
+
     private final RedisClient client;
     private final RedisURI uri;
+    /** Says where there is none, without credentials. */
+    private final String noConnection;
     private final ReentrantLock connecting = new ReentrantLock();
     private volatile CompletableFuture<StatefulRedisConnection<byte[], byte[]>> attempt;
     private boolean listening;
@@ -48,6 +56,7 @@ public final class LettucePort implements RedisPort {
 
     private LettucePort(RedisURI uri) {
         this.uri = uri;
+        this.noConnection = "there is no connection to " + address(uri);
         this.client = RedisClient.create(uri);
         client.setOptions(options());
     }
@@ -65,7 +74,8 @@ public final class LettucePort implements RedisPort {
     }
 
     /**
-     * Opens a port. Redis need not answer yet: it is tried again until it does.
+     * Opens a port, and waits for its connection: as long as Redis is neither there nor refuses it, for 5 s at most. Redis need
+     * not answer yet: it is tried again until it does.
      *
      * @param uri where Redis is, as {@code redis://HOST:PORT/DATABASE}, {@code rediss://..} or {@code redis-sentinel://..}
      * @return the port, which a gate closes
@@ -75,7 +85,8 @@ public final class LettucePort implements RedisPort {
     }
 
     /**
-     * Opens a port. Redis need not answer yet: it is tried again until it does.
+     * Opens a port, and waits for its connection: as long as Redis is neither there nor refuses it, for 5 s at most. Redis need
+     * not answer yet: it is tried again until it does.
      *
      * @param uri where Redis is, with credentials and the like
      * @return the port, which a gate closes
@@ -87,12 +98,47 @@ public final class LettucePort implements RedisPort {
             throw new IllegalStateException("Lettuce " + version + " sends calls again; 7 or later is needed");
         }
         LettucePort port = new LettucePort(uri);
-        try {
-            port.tryAgain();
-        } catch (Failure failure) {
-            System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, "redis does not answer yet");
+        if (!port.awaitConnection()) {
+            System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, port.noConnection + " yet");
         }
         return port;
+    }
+
+    /** {@return whether there is a connection now} */
+    private boolean awaitConnection() {
+        long until = System.nanoTime() + AWAIT_NANOS;
+        boolean refused = false;
+        while (!refused && System.nanoTime() < until) {
+            try {
+                tryAgain().get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
+                return true;
+            } catch (ExecutionException e) {
+                refused = isRefused(e);
+                LockSupport.parkNanos(refused ? 0 : TRY_AGAIN_NANOS);
+            } catch (Failure e) {
+                LockSupport.parkNanos(TRY_AGAIN_NANOS);
+            } catch (TimeoutException e) {
+                return false;
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                return false;
+            }
+        }
+        return false;
+    }
+
+    // While the first classes are loaded a connection may take longer than its time; that is tried again.
+    private static boolean isRefused(Throwable problem) {
+        boolean refused = false;
+        for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
+            refused |= cause instanceof ConnectException && !(cause instanceof ConnectTimeoutException);
+        }
+        return refused;
+    }
+
+    private static String address(RedisURI uri) {
+        RedisURI first = uri.getSentinels().isEmpty() ? uri : uri.getSentinels().get(0);
+        return first.getSocket() == null ? first.getHost() + ":" + first.getPort() : first.getSocket();
     }
 
     /** {@return the connection; while the first is being made, calls wait for it} */
@@ -104,9 +150,9 @@ public final class LettucePort implements RedisPort {
         try {
             return made.get(timeoutNanos, TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
-            throw new Failure("there is no connection", false, true);
+            throw new Failure(noConnection, false, true);
         } catch (ExecutionException e) {
-            throw new Failure("there is no connection", false, false);
+            throw new Failure(noConnection, false, false);
         }
     }
 
@@ -115,7 +161,7 @@ public final class LettucePort implements RedisPort {
         try {
             boolean failed = attempt == null || attempt.isCompletedExceptionally();
             if (failed && (closed || System.nanoTime() - triedAt < TRY_AGAIN_NANOS)) {
-                throw new Failure("there is no connection", false, false);
+                throw new Failure(noConnection, false, false);
             }
             if (failed) {
                 triedAt = System.nanoTime();
@@ -124,7 +170,7 @@ public final class LettucePort implements RedisPort {
             }
             return attempt;
         } catch (RedisException e) {
-            throw new Failure("there is no connection", false, false);
+            throw new Failure(noConnection, false, false);
         } finally {
             connecting.unlock();
         }
@@ -141,7 +187,7 @@ public final class LettucePort implements RedisPort {
         long until = System.nanoTime() + timeoutNanos;
         StatefulRedisConnection<byte[], byte[]> made = connection(timeoutNanos);
         if (!made.isOpen()) {
-            throw new Failure("there is no connection", false, false);
+            throw new Failure(noConnection, false, false);
         }
         try {
             made.dispatch(sent);
@@ -159,10 +205,10 @@ public final class LettucePort implements RedisPort {
         }
     }
 
-    private static Failure lost(Throwable cause) {
+    private Failure lost(Throwable cause) {
         String text = String.valueOf(cause.getMessage());
         boolean rejected = text.contains("Commands are rejected") || text.contains("queue size exceeded");
-        return new Failure(rejected ? "there is no connection" : "the connection was lost", !rejected, false);
+        return new Failure(rejected ? noConnection : "the connection was lost", !rejected, false);
     }
 
     private record Name(byte[] bytes) implements ProtocolKeyword {

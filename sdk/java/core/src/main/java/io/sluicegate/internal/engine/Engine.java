@@ -8,6 +8,7 @@ import io.sluicegate.RedisPort;
 import io.sluicegate.internal.AsyncPool;
 import io.sluicegate.internal.Call;
 import io.sluicegate.internal.Transport;
+import io.sluicegate.internal.json.Json;
 import io.sluicegate.internal.kernel.Answer;
 import io.sluicegate.internal.kernel.Numbers;
 import io.sluicegate.internal.kernel.PermitId;
@@ -16,9 +17,11 @@ import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import io.sluicegate.internal.policy.Policy;
+import io.sluicegate.internal.policy.PolicyReader;
 import io.sluicegate.internal.redis.Head;
 import io.sluicegate.internal.redis.Keys;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Semaphore;
@@ -34,6 +37,8 @@ public final class Engine implements Transport, AutoCloseable {
     private static final int QUEUE_TRIES_MAX = 64;
     /** Debts that are paid in one go beside requests. */
     private static final int PAID_AT_ONCE_MAX = 64;
+    /** How long a gate that begins waits for Redis: longer than a cold JVM needs. */
+    private static final long WARM_UP_NANOS = 5_000_000_000L;
     private static final long SHED_RETRY_US = 100_000;
 
     private final Options options;
@@ -57,9 +62,26 @@ public final class Engine implements Transport, AutoCloseable {
         this.options = options;
         this.store = new RedisStore(port, options.deadlineNanos());
         this.policies = new Policies(store, options);
+        if (background) {
+            warmUp(port);
+        }
         this.housekeeper = background ? new Housekeeper(policies, this::payDebts) : null;
         if (background) {
             port.subscribe(Keys.CHANNEL, housekeeper::heard);
+        }
+    }
+
+    // A first question, which charges nothing: the connection is made, the script and the classes are loaded by then, for
+    // which the deadline of a decision is too short. If Redis does not answer, the decisions will say so.
+    private void warmUp(RedisPort port) {
+        Policy any = PolicyReader.limit(Map.of("name", "warm-up", "rules", List.of(Map.of("name", "limit", "sliding_log",
+            Map.of("limit", new Json.Num("1"), "window", "1s")))), OnStoreFailure.DENY);
+        Question peek = new Question(Keys.LIMIT + any.name(), any.rules(), Head.broughtAlong(any.rules()), Key.of(""), Verb.PEEK, 1, 0, null,
+            policies.clock(), options.nowUs(), null);
+        try {
+            new RedisStore(port, WARM_UP_NANOS).ask(peek);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
     }
 

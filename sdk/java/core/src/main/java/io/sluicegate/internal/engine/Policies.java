@@ -4,6 +4,7 @@ import static io.sluicegate.internal.redis.Keys.ascii;
 
 import io.sluicegate.ErrorCode;
 import io.sluicegate.RedisPort;
+import io.sluicegate.internal.Texts;
 import io.sluicegate.internal.redis.Keys;
 import io.sluicegate.internal.redis.Request.Clock;
 import java.nio.charset.StandardCharsets;
@@ -42,7 +43,7 @@ final class Policies {
         Long last = saidAt.get(policy);
         if (last == null || now - last >= SAY_AGAIN_MS) {
             saidAt.put(policy, now);
-            LOG.log(System.Logger.Level.WARNING, "policy `" + policy + "` cannot be read: " + problem);
+            LOG.log(System.Logger.Level.WARNING, "policy `" + policy + "` cannot be read: " + Texts.cut(problem));
         }
     }
 

@@ -29,7 +29,7 @@ final class PolicyBook {
      * A policy that is held.
      *
      * @param policy the policy; null if none could be read
-     * @param takenOverMs when it was taken over, in ms since 1970
+     * @param takenOverMs the instant of its version, in ms since 1970
      * @param problem why the published version cannot be read; null if it can
      */
     record Held(Policy policy, long takenOverMs, String problem) {}
@@ -116,17 +116,24 @@ final class PolicyBook {
         }
         try {
             Policy policy = PolicyReader.published(name, value);
-            boolean unchanged = before != null && before.policy != null && before.policy.version() == policy.version()
-                && before.policy.equals(policy);
-            next.put(name, unchanged ? new Held(before.policy, before.takenOverMs, null) : new Held(policy, after(before, nowMs), null));
+            next.put(name, new Held(policy, takenOverMs(before, policy, nowMs), null));
         } catch (PolicyException e) {
             unreadable.accept(name, e.getMessage());
             next.put(name, new Held(before == null ? null : before.policy, before == null ? 0 : before.takenOverMs, e.getMessage()));
         }
     }
 
-    private static long after(Held before, long nowMs) {
-        return before == null ? nowMs : Math.max(nowMs, before.takenOverMs + 1);
+    // At the instant that the server says, so that no program that starts late makes an earlier version the later one.
+    private static long takenOverMs(Held before, Policy policy, long nowMs) {
+        boolean saysSince = policy.sinceMs() != Policy.SINCE_UNKNOWN;
+        long ms = saysSince ? policy.sinceMs() : nowMs;
+        if (before == null || before.policy == null) {
+            return ms;
+        }
+        if (saysSince && policy.version() == before.policy.version()) {
+            return policy.sinceMs() == before.policy.sinceMs() ? before.takenOverMs : ms;
+        }
+        return !saysSince && before.policy.isVersionOf(policy) ? before.takenOverMs : Math.max(ms, before.takenOverMs + 1);
     }
 
     private static String text(byte[] value) {

@@ -114,6 +114,8 @@ final class Fields {
                 return whole;
             }
         }
-        throw new PolicyException(path, "`" + value + "` is not a whole number from " + least + " to " + most);
+        boolean integer = value instanceof Json.Num number && number.text().matches("-?[1-9][0-9]*|0");
+        throw new PolicyException(path, "`" + value + "` is " + (integer ? "outside " + least + "..=" + most
+            : "not a whole number from " + least + " to " + most));
     }
 }

@@ -10,6 +10,7 @@ import java.util.Map;
  *
  * @param name its name
  * @param version which grows with every change
+ * @param sinceMs when a server took this version over, in ms since 1970; {@link #SINCE_UNKNOWN} if it does not say it
  * @param app whose it is; empty if it is nobody's
  * @param apps which apps may use it; null if the document does not say it
  * @param rules the rules of keys without an override
@@ -18,8 +19,17 @@ import java.util.Map;
  * @param onStoreFailure what is decided while Redis does not answer
  * @param overloadWaitUs how long a request may be asked again while Redis is busy, in µs; 0: not at all
  */
-public record Policy(String name, long version, String app, List<String> apps, RuleSet rules, Map<Key, RuleSet> overrides,
+public record Policy(String name, long version, long sinceMs, String app, List<String> apps, RuleSet rules, Map<Key, RuleSet> overrides,
                      Over over, OnStoreFailure onStoreFailure, long overloadWaitUs) {
+    /** The server does not say since when it holds the version. */
+    public static final long SINCE_UNKNOWN = -1;
+
+    /** {@return whether it is the same version, whenever a server took it over} */
+    public boolean isVersionOf(Policy other) {
+        return version == other.version && equals(new Policy(other.name, other.version, sinceMs, other.app, other.apps, other.rules,
+            other.overrides, other.over, other.onStoreFailure, other.overloadWaitUs));
+    }
+
     /** {@return the rules of a key} */
     public RuleSet rulesOf(Key key) {
         RuleSet own = overrides.isEmpty() ? null : overrides.get(key);

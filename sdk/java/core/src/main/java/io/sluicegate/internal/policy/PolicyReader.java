@@ -19,6 +19,7 @@ import java.util.Set;
 /** Reads policies: documents, and what is published of them. Whatever is wrong is a {@link PolicyException}. */
 public final class PolicyReader {
     private static final int DOCUMENT_BYTES_MAX = 8_388_608;
+    private static final long SINCE_MAX_MS = (1L << 53) - 1;
     private static final long OVERLOAD_WAIT_MAX_US = 10_000_000;
 
     private PolicyReader() {}
@@ -26,16 +27,16 @@ public final class PolicyReader {
     /** {@return the policy of a document that has no version, app and state beside it} */
     public static Policy document(String json) {
         Object document = json(json.getBytes(java.nio.charset.StandardCharsets.UTF_8));
-        return read("", document, null, 0, "", false);
+        return read("", document, null, 0, Policy.SINCE_UNKNOWN, "", false);
     }
 
     /** {@return the policy of a limit that a program makes, of the members that a document has} */
     public static Policy limit(Map<String, ?> document, OnStoreFailure onStoreFailure) {
-        Policy policy = read("", document, null, 0, "", false);
+        Policy policy = read("", document, null, 0, Policy.SINCE_UNKNOWN, "", false);
         if (policy.costsTooMuch()) {
             throw new PolicyException("rules", "one decision could take Redis too long");
         }
-        return new Policy(policy.name(), 0, "", null, policy.rules(), Map.of(), Over.REJECT, onStoreFailure, 0);
+        return new Policy(policy.name(), 0, Policy.SINCE_UNKNOWN, "", null, policy.rules(), Map.of(), Over.REJECT, onStoreFailure, 0);
     }
 
     /** {@return the policy of a field of the hash of the policies} */
@@ -50,8 +51,8 @@ public final class PolicyReader {
         long version = Fields.whole("version", need(members, "version"), 0, (1L << 53) - 1);
         Object app = members.get("app");
         Object document = need(members, "document");
-        Policy policy = read("document", document, members.get("compiled"), version, app == null ? "" : Fields.text("app", app),
-            state.equals("shadow"));
+        Policy policy = read("document", document, members.get("compiled"), version, sinceMs(members.get("since_ms")),
+            app == null ? "" : Fields.text("app", app), state.equals("shadow"));
         if (!policy.name().equals(name)) {
             throw new PolicyException("document.name", "`" + policy.name() + "` is another policy's");
         }
@@ -59,6 +60,13 @@ public final class PolicyReader {
             throw new PolicyException("document.rules", "one decision could take Redis too long");
         }
         return policy;
+    }
+
+    // Servers of before that member do not write it; what is no instant is as if it were not there.
+    private static long sinceMs(Object value) {
+        boolean isWhole = value instanceof Json.Num number && number.isWhole();
+        long ms = isWhole ? Values.digits(value.toString()) : Policy.SINCE_UNKNOWN;
+        return ms <= SINCE_MAX_MS ? ms : Policy.SINCE_UNKNOWN;
     }
 
     private static Object need(Map<?, ?> members, String name) {
@@ -80,7 +88,8 @@ public final class PolicyReader {
         }
     }
 
-    private static Policy read(String path, Object document, Object compiled, long version, String app, boolean shadow) {
+    private static Policy read(String path, Object document, Object compiled, long version, long sinceMs, String app,
+                               boolean shadow) {
         Fields fields = new Fields(path, document);
         String name = RulesReader.name(fields.at("name"), fields.need("name"));
         List<String> apps = apps(fields);
@@ -104,7 +113,7 @@ public final class PolicyReader {
         checkMatch(fields);
         checkKey(fields);
         fields.done();
-        return new Policy(name, version, app, apps, rules, overrides, shadow ? Over.SHADOW : over, onFailure, overloadWaitUs);
+        return new Policy(name, version, sinceMs, app, apps, rules, overrides, shadow ? Over.SHADOW : over, onFailure, overloadWaitUs);
     }
 
     private static List<String> apps(Fields fields) {

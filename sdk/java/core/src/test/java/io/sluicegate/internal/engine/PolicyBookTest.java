@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
 class PolicyBookTest {
@@ -58,6 +59,41 @@ class PolicyBookTest {
         hash.forEach((name, value) ->
             fields.put((String) name, (value instanceof String text ? text : write(value)).getBytes(StandardCharsets.UTF_8)));
         return fields;
+    }
+
+    private static long instantAfter(PolicyBook book, int revision, int version, String since, long nowMs) {
+        String value = "{\"version\":" + version + ",\"state\":\"active\",\"app\":\"\"" + since
+            + ",\"document\":{\"name\":\"p\",\"rules\":[{\"fixed_window\":{\"limit\":" + version + ",\"window\":\"1m\"}}]}}";
+        Map<String, byte[]> hash = new HashMap<>();
+        Map.of("#format", "1", "#revision", Integer.toString(revision), "p", value)
+            .forEach((name, text) -> hash.put(name, text.getBytes(StandardCharsets.UTF_8)));
+        book.look(hash, null, false, nowMs);
+        return book.get("p").takenOverMs();
+    }
+
+    @Test
+    void a_version_is_of_the_instant_that_the_server_says() {
+        PolicyBook book = new PolicyBook((name, problem) -> { });
+        assertEquals(5_000, instantAfter(book, 1, 1, ",\"since_ms\":5000", 900_000));
+        assertEquals(7_000, instantAfter(book, 2, 2, ",\"since_ms\":7000", 900_000));
+        // An earlier instant than that of another version before it, and no earlier one by the same version later.
+        assertEquals(7_001, instantAfter(book, 3, 3, ",\"since_ms\":6000", 900_000));
+        assertEquals(7_001, instantAfter(book, 4, 3, ",\"since_ms\":6000", 900_000));
+        assertEquals(0, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, ",\"since_ms\":0", 900_000));
+    }
+
+    @Test
+    void without_a_number_a_version_is_of_the_programs_own_instant() {
+        for (String since : List.of("", ",\"since_ms\":-1", ",\"since_ms\":1.5", ",\"since_ms\":\"5\"", ",\"since_ms\":null",
+            ",\"since_ms\":9007199254740992")) {
+            PolicyBook book = new PolicyBook((name, problem) -> { });
+            assertEquals(900, instantAfter(book, 1, 1, since, 900), since);
+            assertEquals(901, instantAfter(book, 2, 2, since, 800), since);
+            // The instant becomes known when a server says it.
+            assertEquals(600, instantAfter(book, 3, 2, ",\"since_ms\":600", 800), since);
+            assertEquals(600, instantAfter(book, 4, 2, since, 800), since);
+        }
+        assertEquals((1L << 53) - 1, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, ",\"since_ms\":9007199254740991", 1));
     }
 
     /** Writes JSON. */

@@ -1,0 +1,18 @@
+package io.sluicegate.internal;
+
+/** Texts that come from outside and go into errors. */
+public final class Texts {
+    /** The most characters of such a text: enough to say what is wrong, and no log is flooded. */
+    public static final int CHARACTERS_MAX = 1024;
+
+    private Texts() {}
+
+    /** {@return the text, cut with an ellipsis if it is longer than {@link #CHARACTERS_MAX}} */
+    public static String cut(String text) {
+        if (text.length() <= CHARACTERS_MAX) {
+            return text;
+        }
+        int end = CHARACTERS_MAX - 1;
+        return text.substring(0, Character.isHighSurrogate(text.charAt(end - 1)) ? end - 1 : end) + "…";
+    }
+}

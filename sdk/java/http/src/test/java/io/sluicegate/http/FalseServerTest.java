@@ -1,0 +1,170 @@
+package io.sluicegate.http;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.sun.net.httpserver.HttpServer;
+import io.sluicegate.ErrorCode;
+import io.sluicegate.SluicegateException;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+/** A server that answers what no server would. */
+class FalseServerTest {
+    private static final String DECISION = "{\"allowed\":true,\"code\":1,\"granted\":1,\"wait_us\":0,\"limit\":5,\"remaining\":4,"
+        + "\"retry_after_us\":0,\"reset_after_us\":1,\"rule\":\"r\"}";
+    private static final List<String> NUMBERS = List.of("granted", "wait_us", "limit", "remaining", "retry_after_us", "reset_after_us");
+
+    private final CountDownLatch over = new CountDownLatch(1);
+    private final ExecutorService threads = Executors.newCachedThreadPool();
+    private HttpServer server;
+    private HttpGate gate;
+    private volatile int status = 200;
+    private volatile Body body = out -> out.write(DECISION.getBytes(StandardCharsets.UTF_8));
+
+    private interface Body {
+        void write(OutputStream out) throws IOException, InterruptedException;
+    }
+
+    @BeforeEach
+    void start() throws IOException {
+        server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.setExecutor(threads);
+        server.createContext("/", exchange -> {
+            exchange.getRequestBody().readAllBytes();
+            exchange.sendResponseHeaders(status, 0);
+            try (OutputStream out = exchange.getResponseBody()) {
+                body.write(out);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        });
+        server.start();
+        gate = gate(Duration.ofSeconds(20));
+    }
+
+    private HttpGate gate(Duration timeout) {
+        return HttpGate.remote(URI.create("http://127.0.0.1:" + server.getAddress().getPort())).timeout(timeout).build();
+    }
+
+    @AfterEach
+    void stop() {
+        over.countDown();
+        gate.close();
+        server.stop(0);
+        threads.shutdownNow();
+    }
+
+    private String error(String text, Executable call) {
+        body = out -> out.write(text.getBytes(StandardCharsets.UTF_8));
+        SluicegateException e = assertThrows(SluicegateException.class, call, text);
+        assertEquals(ErrorCode.SERVER, e.code(), text);
+        return e.getMessage();
+    }
+
+    private void isNoDecision(String text) {
+        assertEquals("server: 200 is not a decision", error(text, () -> gate.policy("p").check("k")), text);
+    }
+
+    @Test
+    void an_answer_of_another_shape_is_no_decision() {
+        for (String text : List.of("", "null", "[]", "{}", "<html>", "[".repeat(100_000), "{\"allowed\":true}",
+            DECISION.replace("\"rule\":\"r\"", "\"rule\":1"), DECISION.replace(",\"rule\":\"r\"", ""), DECISION.replace("true", "\"true\""),
+            DECISION.replace("true", "1"), DECISION.replace("\"rule\"", "\"mode\":5,\"rule\""))) {
+            isNoDecision(text);
+        }
+    }
+
+    @Test
+    void a_number_that_none_can_be_is_no_decision() {
+        for (String name : NUMBERS) {
+            for (String number : List.of("-1", "9007199254740993", "1208925819614629174706176", "1.5", "1e3", "\"1\"", "true", "[]")) {
+                isNoDecision(DECISION.replaceFirst("(\"" + name + "\":)[0-9]+", "$1" + number));
+            }
+        }
+        body = out -> out.write(DECISION.replace("\"limit\":5", "\"limit\":9007199254740992").getBytes(StandardCharsets.UTF_8));
+        assertEquals(1L << 53, gate.policy("p").check("k").limit());
+    }
+
+    @Test
+    void a_batch_has_an_answer_to_each_check() {
+        List<Check> two = List.of(new Check("p", "a"), new Check("p", "b"));
+        for (String answers : List.of("[]", "[" + DECISION + "]", "[" + DECISION + "," + DECISION + "," + DECISION + "]", "null", "[1,2]")) {
+            assertEquals("server: 200 is not a decision", error("{\"answers\":" + answers + "}", () -> gate.checkEach(two)));
+            assertEquals("server: 200 is not a decision", error("{\"allowed\":true,\"answers\":" + answers + "}", () -> gate.checkAll(two)));
+        }
+        for (String refused : List.of("-1", "2", "4294967296", "null")) {
+            assertEquals("server: 200 is not a decision",
+                error("{\"allowed\":false,\"refused\":" + refused + ",\"answers\":[" + DECISION + "]}", () -> gate.checkAll(two)));
+        }
+    }
+
+    @Test
+    void a_body_that_drips_ends_with_the_timeout() {
+        body = out -> {
+            for (byte each : DECISION.getBytes(StandardCharsets.UTF_8)) {
+                out.write(each);
+                out.flush();
+                over.await(1, TimeUnit.SECONDS);
+            }
+        };
+        try (HttpGate soon = gate(Duration.ofSeconds(1))) {
+            // It drips for more than two minutes.
+            SluicegateException late = assertTimeoutPreemptively(Duration.ofSeconds(40),
+                () -> assertThrows(SluicegateException.class, () -> soon.policy("p").check("k")));
+            assertEquals(ErrorCode.PERHAPS_CHARGED, late.code());
+        }
+    }
+
+    @Test
+    void a_body_is_read_up_to_its_longest() throws InterruptedException {
+        CountDownLatch ended = new CountDownLatch(1);
+        body = out -> {
+            try {
+                byte[] blanks = " ".repeat(65_536).getBytes(StandardCharsets.US_ASCII);
+                for (int part = 0; part < 1 << 20; part++) {
+                    out.write(blanks);
+                }
+            } finally {
+                ended.countDown();
+            }
+        };
+        SluicegateException e = assertThrows(SluicegateException.class, () -> gate.policy("p").check("k"));
+        assertEquals("server: 200 more than 1048576 bytes", e.getMessage());
+        // The connection is given up: 64 GiB are not read.
+        assertTrue(ended.await(20, TimeUnit.SECONDS));
+        byte[] most = (DECISION + " ".repeat(LimitedBody.BYTES_MAX - DECISION.length())).getBytes(StandardCharsets.US_ASCII);
+        body = out -> out.write(most);
+        assertEquals(4, gate.policy("p").check("k").remaining());
+    }
+
+    @Test
+    void what_a_server_says_is_cut() {
+        status = 503;
+        String message = error("{\"type\":\"urn:x\",\"detail\":\"" + "x".repeat(500_000) + "\"}", () -> gate.policy("p").check("k"));
+        assertEquals("server: 503 " + "x".repeat(1023) + "…", message);
+    }
+
+    @Test
+    void a_timeout_has_a_range() {
+        for (Duration timeout : List.of(Duration.ZERO, Duration.ofNanos(-1), Duration.ofDays(367), Duration.ofSeconds(Long.MAX_VALUE))) {
+            assertThrows(IllegalArgumentException.class, () -> gate(timeout));
+        }
+    }
+}
