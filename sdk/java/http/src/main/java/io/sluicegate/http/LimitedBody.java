@@ -10,8 +10,8 @@ import java.util.concurrent.Flow;
 
 /** Reads the body of an answer up to a length, and gives up the connection of one that is longer. */
 final class LimitedBody implements HttpResponse.BodySubscriber<LimitedBody.Body> {
-    /** The longest body, in bytes: an answer to 100 checks that are degraded by short pages has room, and memory stays bounded. */
-    static final int BYTES_MAX = 1 << 20;
+    /** The longest body, in bytes: an answer to 100 checks that are refused with a response of 64 KiB each has room. */
+    static final int BYTES_MAX = 8 << 20;
 
     private final ByteArrayOutputStream read = new ByteArrayOutputStream();
     private final CompletableFuture<Body> body = new CompletableFuture<>();

@@ -146,7 +146,7 @@ class FalseServerTest {
             }
         };
         SluicegateException e = assertThrows(SluicegateException.class, () -> gate.policy("p").check("k"));
-        assertEquals("server: 200 more than 1048576 bytes", e.getMessage());
+        assertEquals("server: 200 more than 8388608 bytes", e.getMessage());
         // The connection is given up: 64 GiB are not read.
         assertTrue(ended.await(20, TimeUnit.SECONDS));
         byte[] most = (DECISION + " ".repeat(LimitedBody.BYTES_MAX - DECISION.length())).getBytes(StandardCharsets.US_ASCII);
