@@ -23,7 +23,7 @@ $gate = Gate::direct(
     deadlineMs: (int) (getenv('DEADLINE_MS') ?: 50),
 );
 $orders = $gate->policy('orders');
-$key = Key::remoteIp(trusted: explode(',', (string) getenv('TRUSTED')));
+$key = Key::remoteIp(trusted: array_filter(explode(',', (string) getenv('TRUSTED'))));
 $decision = $orders->check($key->of(RequestFacts::ofGlobals(), $orders));
 if (!$decision->allowed) {
     Refusal::of($decision)->send();

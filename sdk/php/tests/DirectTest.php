@@ -7,6 +7,7 @@ namespace Sluicegate\Tests;
 use PHPUnit\Framework\TestCase;
 use Predis\Client;
 use Sluicegate\Decision;
+use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\LimitExceeded;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Exception\StoreUnavailable;
@@ -389,8 +390,57 @@ final class DirectTest extends TestCase
     {
         $this->publish(1, ['name' => 'odd', 'rules' => [['gcar' => ['rate' => '1/s']]]]);
         $this->expectException(UnreadablePolicy::class);
-        $this->expectExceptionMessage('policy: `odd` cannot be read: rules: rules[0]: unknown algorithm `gcar`');
+        $this->expectExceptionMessage('policy: `odd` cannot be read: rules[0]: unknown algorithm `gcar`');
         $this->gate()->policy('odd')->check('a');
+    }
+
+    public function testWhatCannotBeReadIsSaidOnceInEachErrorAndNeverAtLength(): void
+    {
+        $long = str_repeat('x', 5000);
+        $this->publish(
+            1,
+            ['name' => 'odd', 'rules' => [['gcar' => ['rate' => '1/s']]]],
+            ['name' => 'rate', 'rules' => [['token_bucket' => ['rate' => '10/é']]]],
+            ['name' => 'long', 'rules' => [array_fill_keys([$long], 1)]],
+        );
+        $gate = $this->gate();
+        $causes = [
+            'odd' => 'rules[0]: unknown algorithm `gcar`',
+            'rate' => 'rules[0].token_bucket.rate: `10/é` is not a rate',
+        ];
+        foreach ($causes as $name => $cause) {
+            foreach ([1, 2] as $time) {
+                try {
+                    $gate->policy($name)->check('a');
+                    self::fail("$name is read");
+                } catch (UnreadablePolicy $e) {
+                    self::assertStringStartsWith("policy: `$name` cannot be read: $cause", $e->getMessage());
+                }
+            }
+        }
+        try {
+            $gate->policy('long')->check('a');
+            self::fail('it is read');
+        } catch (UnreadablePolicy $e) {
+            self::assertLessThan(1200, strlen($e->getMessage()));
+        }
+    }
+
+    public function testFieldsBesideThePoliciesAreNone(): void
+    {
+        $this->publish(1, ['name' => 'p', 'rules' => [['sliding_log' => ['limit' => 1, 'window' => '1h']]]]);
+        $gate = $this->gate();
+        self::assertTrue($gate->policy('p')->check('a')->allowed);
+        foreach (['#format', '#revision', '#clock', '#', '', 'P', 'a b', "p\n", str_repeat('p', 1_000_000)] as $name) {
+            try {
+                $gate->policy($name)->check('a');
+                self::fail("$name decides");
+            } catch (InvalidRequest $e) {
+                self::assertSame('unknown_policy', $e->errorName);
+                self::assertLessThan(1200, strlen($e->getMessage()));
+            }
+        }
+        self::assertFalse($gate->policy('p')->check('a')->allowed);
     }
 
     public function testNobodyWaitsLongForARedisThatIsSilent(): void

@@ -7,7 +7,10 @@ namespace Sluicegate\Tests;
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\SluicegateException;
 use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\Policy\Document;
 use Sluicegate\Policy\Policies;
+use Sluicegate\Policy\Policy;
+use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\WhoseTime;
 use Sluicegate\Testing\ManualClock;
@@ -105,6 +108,66 @@ final class FollowTest extends TestCase
         $redis->client()->flushAll();
         $clock->advance(11.1);
         self::assertSame(5, $limit());
+    }
+
+    public function testAnEarlierVersionNeverLooksLaterToWhomeverStartsLateOrWithAFastClock(): void
+    {
+        $redis = RedisServer::shared();
+        $since = 1_790_000_000_000;
+        $version = static fn (int $number, int $limit): array => [
+            'name' => 'p', 'rules' => [['sliding_log' => ['limit' => $limit, 'window' => '1h']]],
+            '#since_ms' => $since + 2000 * $number,
+        ];
+        Published::in($redis->client(), 2, $version(2, 5));
+        $first = Gates::direct($redis->port)->policy('p');
+        self::assertSame([5, 4], [($said = $first->check('a'))->limit, $said->remaining]);
+        // A program that starts later, with a clock that is ahead, and still finds the version before.
+        Published::in($redis->client(), 1, $version(1, 9));
+        $late = Gates::direct($redis->port, clock: new ManualClock(4_000_000_000_000_000))->policy('p');
+        self::assertSame([5, 3], [($said = $late->check('a'))->limit, $said->remaining]);
+        self::assertSame([5, 2], [($said = $first->check('a'))->limit, $said->remaining]);
+    }
+
+    /** @return iterable<string, array{int, mixed, int, mixed, int}> */
+    public static function instants(): iterable
+    {
+        // Versions and their `since_ms`, and the instant of the second, where this host's clock says 500,000.
+        yield 'the server says it' => [1, 7000, 2, 9000, 9000];
+        yield 'a version is never older than the one before it' => [1, 7000, 2, 6000, 7001];
+        yield 'nor as old as that' => [1, 7000, 2, 7000, 7001];
+        yield 'an earlier version is put back' => [2, 9000, 1, 7000, 9001];
+        yield 'the same version again' => [2, 9000, 2, 7000, 7000];
+        yield 'zero' => [2, 0, 2, 0, 0];
+        yield 'the latest' => [1, 7000, 2, 9_007_199_254_740_991, 9_007_199_254_740_991];
+        foreach ([-1, 9_007_199_254_740_992, 7000.5, '7000', null, true, 1e300] as $none) {
+            yield 'no instant: ' . json_encode($none) => [1, 7000, 2, $none, 500_000];
+        }
+        yield 'no instant, and the clock is behind' => [1, 700_000, 2, null, 700_001];
+    }
+
+    /** @dataProvider instants */
+    public function testAVersionDecidesFromWhenAServerTookItOver(
+        int $before,
+        mixed $sinceBefore,
+        int $version,
+        mixed $since,
+        int $expected,
+    ): void {
+        $text = static fn (int $version, mixed $since): string => (string) json_encode([
+            'version' => $version, 'state' => 'active', 'app' => '', 'since_ms' => $since,
+            'document' => ['name' => 'p', 'rules' => [['sliding_log' => ['limit' => $version, 'window' => '1h']]]],
+        ]);
+        $held = Policy::read('p', $text($before, $sinceBefore), 500_000);
+        self::assertSame($expected, Policy::read('p', $text($version, $since), 500_000, $held)->takenOverMs);
+    }
+
+    public function testTheInstantIsInTheHead(): void
+    {
+        $set = Document::parse('{"name":"p","rules":[{"sliding_log":{"limit":1,"window":"1h"}}]}')->rules;
+        $head = static fn (int $ms): string => bin2hex(substr(SealedRules::ofPolicy('p', $set, $ms)->head, 6));
+        self::assertSame('0000000000', $head(0));
+        self::assertSame('0200000000', $head(1_767_225_600_002));
+        self::assertSame('ffffffffff', $head(9_007_199_254_740_991));
     }
 
     /**

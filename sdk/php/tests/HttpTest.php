@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Tests;
 
+use InvalidArgumentException;
 use Nyholm\Psr7\Factory\Psr17Factory;
 use Nyholm\Psr7\Response;
 use Nyholm\Psr7\ServerRequest;
@@ -16,6 +17,7 @@ use Sluicegate\Gate;
 use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
+use Sluicegate\Http\Network;
 use Sluicegate\Http\Path;
 use Sluicegate\Http\RateLimitMiddleware;
 use Sluicegate\Http\Refusal;
@@ -105,6 +107,64 @@ final class HttpTest extends TestCase
         self::assertSame('10.1.2.3', $key->of($facts('10.1.2.3', '1.1.1.1, nonsense'), $limiter));
         self::assertSame('198.51.100.1', $key->of($facts('fd00::1', '198.51.100.1'), $limiter));
         self::assertSame('10.1.2.3', Key::remoteIp()->of($facts('10.1.2.3', '1.1.1.1'), $limiter));
+    }
+
+    /** @return iterable<string, array{string}> */
+    public static function noNetworks(): iterable
+    {
+        $texts = [
+            '', '/', '10.0.0.0/', '10.0.0.0/x8', '10.0.0.0/8x', '10.0.0.0/33', '10.0.0.0/-1', '10.0.0.0/08',
+            '10.0.0.0/8/8', '10.0.0.0/ 8', ' 10.0.0.0/8', '10.0.0.0/8 ', "10.0.0.0/8\n", "10.0.0.0\0/8", '10.0.0/8',
+            '10.0.0.0/8.0', '/8', 'fd00::/129', 'fd00::1%eth0', 'proxy.example', '10.0.0.0,10.0.0.1',
+            '::ffff:10.0.0.0/129', '10.0.0.0/1e1',
+        ];
+        foreach ($texts as $text) {
+            yield json_encode($text) => [$text];
+        }
+    }
+
+    /** @dataProvider noNetworks */
+    public function testWhatIsNoNetworkIsNotTrustedButSaid(string $text): void
+    {
+        $keys = [
+            static fn () => Key::remoteIp(['10.0.0.0/8', $text]),
+            static fn () => Key::ofPolicy([$text]),
+            static fn () => Key::attributes(['path'], [$text]),
+        ];
+        foreach ($keys as $key) {
+            try {
+                $key();
+                self::fail('it is taken');
+            } catch (InvalidArgumentException $e) {
+                self::assertStringStartsWith("trusted: `$text` is not a network", $e->getMessage());
+            }
+        }
+    }
+
+    public function testANetworkIsItsBitsAlone(): void
+    {
+        $in = [
+            '0.0.0.0/0' => ['1.2.3.4', '::ffff:1.2.3.4'], '10.0.0.1' => ['10.0.0.1', '::ffff:10.0.0.1', '::FFFF:A00:1'],
+            '10.1.2.3/9' => ['10.127.255.255'], '::ffff:10.0.0.0/104' => ['10.9.9.9', '::ffff:10.9.9.9'],
+            '::ffff:10.0.0.1' => ['10.0.0.1'], '::/0' => ['fd00::1'], 'FD00::/127' => ['fd00::1'],
+        ];
+        $out = [
+            '10.0.0.1' => ['10.0.0.2', '::ffff:10.0.0.2', '::10.0.0.1', '', 'x'], '10.0.0.0/9' => ['10.128.0.0'],
+            '::/0' => ['10.0.0.1', '::ffff:10.0.0.1'], 'fd00::/127' => ['fd00::2'], '10.0.0.0/32' => ['11.0.0.0'],
+        ];
+        foreach ([[$in, true], [$out, false]] as [$networks, $expected]) {
+            foreach ($networks as $network => $addresses) {
+                foreach ($addresses as $address) {
+                    self::assertSame($expected, Network::of($network)->has($address), "$address in $network");
+                }
+            }
+        }
+    }
+
+    public function testAProxyThatComesAsIPv4InsideIPv6IsTrusted(): void
+    {
+        $facts = new RequestFacts('::ffff:10.0.0.1', 'GET', '/', ['x-forwarded-for' => ['1.1.1.1, ::ffff:10.0.0.2']]);
+        self::assertSame('1.1.1.1', Key::remoteIp(['10.0.0.0/8'])->of($facts, $this->limiter()));
     }
 
     public function testTheMiddlewareLimits(): void

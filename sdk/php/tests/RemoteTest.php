@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
+use ReflectionMethod;
 use Sluicegate\Decision;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\SluicegateException;
@@ -16,7 +17,11 @@ use Sluicegate\OnStoreFailure;
 use Sluicegate\OverflowKind;
 use Sluicegate\Remote\Check;
 use Sluicegate\Remote\ExplainedRule;
+use Sluicegate\Remote\Http;
 use Sluicegate\Remote\HttpGate;
+use Sluicegate\Remote\RespDecider;
+use Sluicegate\Tests\Support\Drip;
+use Sluicegate\Tests\Support\FixedRunner;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Proxy;
@@ -38,11 +43,19 @@ final class RemoteTest extends TestCase
         ], 'overrides' => [['key' => 'vip', 'rules' => [['sliding_log' => ['limit' => 7, 'window' => '1h']]]]]],
     ];
 
+    /** What is said of a rule's budget by an answer that is one. */
+    private const GOOD = [
+        'allowed' => true, 'code' => 1, 'granted' => 1, 'wait_us' => 0, 'limit' => 5, 'remaining' => 4,
+        'retry_after_us' => 0, 'reset_after_us' => 1, 'rule' => 'r',
+    ];
+
     private static ?Server $server = null;
+    private static ?HttpServer $odd = null;
 
     public static function tearDownAfterClass(): void
     {
-        self::$server = null;
+        [self::$server, self::$odd] = [null, null];
+        @unlink(self::oddFile());
     }
 
     /** @return iterable<string, array{string}> */
@@ -238,6 +251,201 @@ final class RemoteTest extends TestCase
             $this->assertError('server', fn () => $gate->checkEach(new Check('a', 'k')));
             $this->assertError('server', fn () => $gate->checkAll(new Check('a', 'k')));
         }
+    }
+
+    /** @return iterable<string, array{array<string, mixed>, list<string>}> */
+    public static function noDecisions(): iterable
+    {
+        $numbers = ['granted', 'wait_us', 'limit', 'remaining', 'reset_after_us', 'retry_after_us', 'held_us'];
+        foreach ($numbers as $number) {
+            foreach ([-1, 9_007_199_254_740_992, 1.5, 1e30, '1', true, [], [1]] as $value) {
+                yield "$number is " . json_encode($value) => [[$number => $value], []];
+            }
+        }
+        foreach ([...array_slice($numbers, 0, 6), 'allowed', 'rule'] as $missing) {
+            yield "no $missing" => [[], [$missing]];
+        }
+        foreach (['allowed' => 1, 'rule' => 7, 'mode' => 7, 'overflow' => ['shadow']] as $name => $value) {
+            yield "$name is " . json_encode($value) => [[$name => $value], []];
+        }
+        yield 'tag is 3' => [['overflow' => 'degrade', 'tag' => 3], []];
+        $response = ['status' => 203, 'headers' => ['x-a' => 'b'], 'body' => 'cached'];
+        $wrong = [
+            ['status' => '203'], ['status' => -1], ['headers' => 'x'], ['headers' => ['a' => 1]],
+            ['headers' => ['a' => []]], ['body' => null], ['body' => []],
+        ];
+        foreach ([7, 'x', [], ...$wrong] as $value) {
+            $with = is_array($value) && $value !== [] ? $value + $response : $value;
+            yield 'response is ' . json_encode($value) => [['overflow' => 'degrade', 'response' => $with], []];
+        }
+        yield 'target is 3' => [['overflow' => 'divert', 'target' => 3], []];
+    }
+
+    /**
+     * @dataProvider noDecisions
+     * @param array<string, mixed> $wrong
+     * @param list<string> $missing
+     */
+    public function testAMemberThatIsMissingOrWrongMakesItNoDecision(array $wrong, array $missing): void
+    {
+        $gate = $this->odd();
+        $decision = $wrong + array_diff_key(self::GOOD, array_flip($missing));
+        $this->answer($decision);
+        $this->assertError('server', fn () => $gate->policy('a')->check('k'));
+        $this->answer(['answers' => [$decision]]);
+        $this->assertError('server', fn () => $gate->checkEach(new Check('a', 'k')));
+        $this->answer(['allowed' => true, 'answers' => [$decision]]);
+        $this->assertError('server', fn () => $gate->checkAll(new Check('a', 'k')));
+        $settled = ['refunded' => 0, 'taken' => 0, 'missing' => 0];
+        $this->answer($settled + ['decision' => $decision]);
+        $this->assertError('server', fn () => $gate->settle('a', 'k', 'i', 1, 1));
+    }
+
+    public function testAnswersBesideADecisionThatAreWrongAreErrors(): void
+    {
+        $gate = $this->odd();
+        $this->answer(self::GOOD);
+        self::assertSame(4, $gate->policy('a')->check('k')->remaining);
+        $settled = ['refunded' => 0, 'taken' => 0, 'missing' => 0, 'decision' => self::GOOD];
+        $this->answer($settled);
+        self::assertSame(0, $gate->settle('a', 'k', 'i', 1, 1)->taken);
+        foreach (['refunded', 'taken', 'missing'] as $number) {
+            foreach ([-1, null, '1', []] as $value) {
+                $this->answer([$number => $value] + $settled);
+                $this->assertError('server', fn () => $gate->settle('a', 'k', 'i', 1, 1));
+            }
+        }
+        $rule = ['name' => 'r', 'algorithm' => 'sliding_log', 'limit' => 5];
+        $why = [
+            'policy' => 'a', 'would_charge' => 1, 'rules_of' => 'policy', 'overflow' => 'reject',
+            'on_store_failure' => 'local', 'decision' => self::GOOD, 'rules' => [$rule],
+        ];
+        $this->answer($why);
+        self::assertNull($gate->explain('a', 'k')->rules[0]->remaining);
+        $left = ['allowed' => true, 'remaining' => -1, 'retry_after_us' => 0, 'reset_after_us' => 0];
+        $wrong = [
+            ['would_charge' => 'x'], ['would_charge' => -1], ['rules_of' => null], ['overflow' => 1], ['app' => []],
+            ['on_store_failure' => 'maybe'], ['on_store_failure' => 4], ['decision' => 1], ['rules' => 'x'],
+            ['apps' => 'x'], ['apps' => [1]], ['rules' => [1]], ['rules' => [['limit' => -1] + $rule]],
+            ['rules' => [['name' => 1] + $rule]],
+            ['rules' => [$rule + ['left' => 1]]], ['rules' => [$rule + ['left' => $left]]],
+        ];
+        foreach ($wrong as $with) {
+            $this->answer($with + $why);
+            $this->assertError('server', fn () => $gate->explain('a', 'k'));
+        }
+        foreach (['x', [1], [null], ['a' => self::GOOD], []] as $answers) {
+            $this->answer(['answers' => $answers]);
+            $this->assertError('server', fn () => $gate->checkEach(new Check('a', 'k')));
+            $this->answer(['allowed' => false, 'refused' => 0, 'answers' => $answers]);
+            $this->assertError('server', fn () => $gate->checkAll(new Check('a', 'k')));
+        }
+        foreach ([-1, '0', [], 1e30] as $refused) {
+            $this->answer(['allowed' => false, 'refused' => $refused, 'answers' => [self::GOOD]]);
+            $this->assertError('server', fn () => $gate->checkAll(new Check('a', 'k')));
+        }
+        $this->answer(['answers' => [['detail' => 'x', 'status' => 'y']]]);
+        $this->assertError('server', fn () => $gate->checkEach(new Check('a', 'k')));
+    }
+
+    /** @return iterable<string, array{string}> */
+    public static function transports(): iterable
+    {
+        yield 'curl' => ['byCurl'];
+        yield 'streams' => ['byStream'];
+    }
+
+    /** @dataProvider transports */
+    public function testOfAnAnswerEightMegabytesAreReadAtMost(string $transport): void
+    {
+        $this->odd();
+        $http = new Http(self::$odd->url, null, Gates::DEADLINE_MS);
+        $post = (new ReflectionMethod(Http::class, $transport))->getClosure($http);
+        file_put_contents(self::oddFile(), str_repeat('x', Http::BODY_MAX));
+        [$status, , $body] = $post('/v1/check', '{}', ['Content-Type: application/json']);
+        self::assertSame([200, Http::BODY_MAX], [$status, strlen($body)]);
+        unset($body);
+        foreach ([str_repeat('x', Http::BODY_MAX + 1), '*40'] as $text) {
+            file_put_contents(self::oddFile(), $text);
+            memory_reset_peak_usage();
+            $before = memory_get_usage();
+            try {
+                $post('/v1/check', '{}', ['Content-Type: application/json']);
+                self::fail('it is read');
+            } catch (ServerProblem $e) {
+                self::assertSame([200, 'the answer is longer than 8388608 bytes'], [$e->status, $e->detail]);
+            }
+            self::assertLessThan(40_000_000, memory_get_peak_usage() - $before);
+        }
+    }
+
+    /** @dataProvider transports */
+    public function testAnAnswerThatDripsEndsAtTheTimeout(string $transport): void
+    {
+        $server = new Drip("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", str_repeat(' ', 100), 50_000);
+        $http = new Http("http://127.0.0.1:$server->port", null, 300);
+        $post = (new ReflectionMethod(Http::class, $transport))->getClosure($http);
+        $begin = hrtime(true);
+        try {
+            $post('/v1/check', '{}', ['Content-Type: application/json']);
+            self::fail('it is awaited');
+        } catch (StoreUnavailable $e) {
+            self::assertTrue($e->perhapsCharged);
+        }
+        self::assertLessThan(2.5, (hrtime(true) - $begin) / 1e9);
+    }
+
+    public function testAReplyOfRespThatIsWrongIsNoDecision(): void
+    {
+        $good = [1, 5, 4, 0, 1, 0, 'r', 'store'];
+        $wrong = [
+            null, false, 'OK', 1, [], [1], array_slice($good, 0, 7), [2] + $good, ['1'] + $good, [1 => -1] + $good,
+            [1 => PHP_INT_MAX] + $good, [2 => null] + $good, [3 => -2] + $good, [3 => PHP_INT_MAX] + $good,
+            [4 => -1] + $good, [5 => PHP_INT_MAX] + $good, [6 => 7] + $good, [7 => []] + $good,
+            [...$good, 7], [...$good, 'degrade', 7], [...$good, 'degrade', 'x', 'y'],
+        ];
+        foreach ($wrong as $reply) {
+            !is_array($reply) || ksort($reply);
+            $runner = new FixedRunner($reply);
+            $gate = new Gate(new RespDecider($runner, '', 50));
+            $this->assertError('server', fn () => $gate->policy('a')->check('k'));
+        }
+        $gate = new Gate(new RespDecider(new FixedRunner($good), '', 50));
+        self::assertSame(4, $gate->policy('a')->check('k')->remaining);
+    }
+
+    public function testWhatAServerSaysIsCut(): void
+    {
+        $gate = $this->odd();
+        $long = str_repeat('é', 100_000);
+        foreach (['urn:x' => 'server', 'urn:sluicegate:problem:no-store' => 'not_charged'] as $type => $name) {
+            $this->answer(['answers' => [['type' => $type, 'status' => 503, 'detail' => "a$long"]]]);
+            $error = $gate->checkEach(new Check('a', 'k'))[0];
+            self::assertInstanceOf(SluicegateException::class, $error);
+            self::assertSame($name, $error->errorName);
+            self::assertStringContainsString('aéééé', $error->getMessage());
+            self::assertLessThan(1100, strlen($error->getMessage()));
+            self::assertStringContainsString('…', $error->getMessage());
+            self::assertTrue((bool) preg_match('//u', $error->getMessage()));
+        }
+    }
+
+    /** A gate at a server that answers what it is told. */
+    private function odd(): HttpGate
+    {
+        self::$odd ??= new HttpServer(__DIR__ . '/Support/odd.php', ['FILE' => self::oddFile()]);
+        return HttpGate::at(self::$odd->url, timeoutMs: Gates::DEADLINE_MS);
+    }
+
+    /** @param array<mixed> $answer */
+    private function answer(array $answer): void
+    {
+        file_put_contents(self::oddFile(), (string) json_encode($answer));
+    }
+
+    private static function oddFile(): string
+    {
+        return sys_get_temp_dir() . '/sgodd' . getmypid();
     }
 
     private function server(): HttpGate

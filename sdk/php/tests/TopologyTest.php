@@ -15,7 +15,6 @@ use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Redis\PhpRedisCluster;
 use Sluicegate\Redis\Predis;
 use Sluicegate\Redis\Runner;
-use Sluicegate\Redis\Script;
 use Sluicegate\Tests\Support\Gates;
 use Sluicegate\Tests\Support\Patience;
 use Sluicegate\Tests\Support\Processes;
@@ -112,9 +111,6 @@ final class TopologyTest extends TestCase
         $limit = Limit::fixedWindow(1_000_000, '1h', fromFirst: true)->onStoreFailure(OnStoreFailure::Deny);
         $key = Keys::state('limit:moving', 'a');
         $clients = array_map(static fn (RedisServer $node): Redis => $node->client(), $nodes);
-        foreach ($clients as $client) {
-            $client->script('load', Script::text());
-        }
         $seed = "127.0.0.1:{$nodes[0]->port}";
         $ends = hrtime(true) + 3_000_000_000;
         $processes = new Processes(2, static function () use ($runner, $seed, $limit, $ends): array {
@@ -140,6 +136,29 @@ final class TopologyTest extends TestCase
         fwrite(STDERR, sprintf("\nmoving slot: %d decided, %d not\n", $sum, array_sum(array_column($passed, 'deny'))));
         self::assertSame([Mode::Store, 1_000_000 - $sum], [$last->mode, $last->remaining]);
         self::assertSame(0, array_sum(array_column($passed, 'deny')));
+    }
+
+    /**
+     * @dataProvider clusters
+     * @param callable(string): Runner $runner
+     */
+    public function testTheScriptIsLoadedAtTheNodeThatASlotIsMovingTo(callable $runner): void
+    {
+        $nodes = self::cluster();
+        $clients = array_map(static fn (RedisServer $node): Redis => $node->client(), $nodes);
+        $limit = Limit::slidingLog(9, '1h')->onStoreFailure(OnStoreFailure::Deny);
+        $limiter = Gates::direct($runner("127.0.0.1:{$nodes[0]->port}"))->limit('asked', $limit);
+        self::assertSame([Mode::Store, 8], [($first = $limiter->check('a'))->mode, $first->remaining]);
+        $slot = $clients[0]->rawCommand('CLUSTER', 'KEYSLOT', Keys::state('limit:asked', 'a'));
+        $from = intdiv($slot * self::NODES, 16384);
+        $to = ($from + 1) % self::NODES;
+        self::beginMove($slot, $clients, $nodes, $from, $to);
+        for ($left = 7; $left > 4; $left--) {
+            $decision = $limiter->check('a');
+            self::assertSame([Mode::Store, $left], [$decision->mode, $decision->remaining]);
+            // Whoever restarts it loses the script again.
+            $clients[$to]->script('flush');
+        }
     }
 
     public function testAUserWhoMayNotReadTheMapFindsSlotsByRedirection(): void
@@ -168,16 +187,28 @@ final class TopologyTest extends TestCase
      */
     private static function move(int $slot, array $clients, array $nodes, int $from, int $to): void
     {
+        self::beginMove($slot, $clients, $nodes, $from, $to);
+        usleep(30_000);
+        $id = (string) $clients[$to]->rawCommand('CLUSTER', 'MYID');
+        foreach ([$to, $from] as $node) {
+            $clients[$node]->rawCommand('CLUSTER', 'SETSLOT', (string) $slot, 'NODE', $id);
+        }
+    }
+
+    /**
+     * Moves the keys of a slot, but not the slot.
+     *
+     * @param list<Redis> $clients
+     * @param list<RedisServer> $nodes
+     */
+    private static function beginMove(int $slot, array $clients, array $nodes, int $from, int $to): void
+    {
         $id = static fn (int $node): string => $clients[$node]->rawCommand('CLUSTER', 'MYID');
         $clients[$to]->rawCommand('CLUSTER', 'SETSLOT', (string) $slot, 'IMPORTING', $id($from));
         $clients[$from]->rawCommand('CLUSTER', 'SETSLOT', (string) $slot, 'MIGRATING', $id($to));
         usleep(30_000);
         foreach ($clients[$from]->rawCommand('CLUSTER', 'GETKEYSINSLOT', (string) $slot, '100') as $key) {
             $clients[$from]->migrate('127.0.0.1', $nodes[$to]->port, $key, 0, 10_000);
-        }
-        usleep(30_000);
-        foreach ([$to, $from] as $node) {
-            $clients[$node]->rawCommand('CLUSTER', 'SETSLOT', (string) $slot, 'NODE', $id($to));
         }
     }
 

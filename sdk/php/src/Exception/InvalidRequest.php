@@ -11,7 +11,7 @@ final class InvalidRequest extends SluicegateException
 {
     public static function unknownPolicy(string $policy): self
     {
-        return new self('unknown_policy', "policy: unknown policy `$policy`");
+        return new self('unknown_policy', 'policy: unknown policy `' . Cut::text($policy) . '`');
     }
 
     /** The policy is for other apps, or the verb for its owner; `$app` is empty if the program says none. */
@@ -87,6 +87,6 @@ final class InvalidRequest extends SluicegateException
     /** A limit made in code, or a document, that is not valid; the cause names the path. */
     public static function rules(string $cause): self
     {
-        return new self('rules', "rules: $cause");
+        return new self('rules', 'rules: ' . Cut::text($cause));
     }
 }

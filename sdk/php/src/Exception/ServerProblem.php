@@ -9,9 +9,13 @@ namespace Sluicegate\Exception;
  */
 final class ServerProblem extends SluicegateException
 {
+    /** What the server says of it, cut at 1,024 bytes. */
+    public readonly string $detail;
+
     /** @param int $status the status of HTTP, 0 over RESP */
-    public function __construct(public readonly int $status, public readonly string $detail)
+    public function __construct(public readonly int $status, string $detail)
     {
-        parent::__construct('server', "server: $status $detail");
+        $this->detail = Cut::text($detail);
+        parent::__construct('server', "server: $status $this->detail");
     }
 }

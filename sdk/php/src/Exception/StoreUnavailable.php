@@ -10,13 +10,13 @@ namespace Sluicegate\Exception;
 final class StoreUnavailable extends SluicegateException
 {
     /**
-     * @param string $cause what happened
+     * @param string $cause what happened; cut at 1,024 bytes
      * @param bool $perhapsCharged whether the request may have been executed; it was not repeated
      */
     public function __construct(string $cause, public readonly bool $perhapsCharged, ?\Throwable $previous = null)
     {
         $name = $perhapsCharged ? 'perhaps_charged' : 'not_charged';
         $what = $perhapsCharged ? 'perhaps charged, not repeated' : 'nothing was charged';
-        parent::__construct($name, "store: $cause; $what", $previous);
+        parent::__construct($name, 'store: ' . Cut::text($cause) . "; $what", $previous);
     }
 }

@@ -9,8 +9,12 @@ namespace Sluicegate\Exception;
  */
 final class UnreadablePolicy extends SluicegateException
 {
+    /** Why, cut at 1,024 bytes. */
+    public readonly string $cause;
+
     public function __construct(string $policy, string $cause)
     {
-        parent::__construct('unreadable_policy', "policy: `$policy` cannot be read: $cause");
+        $this->cause = Cut::text($cause);
+        parent::__construct('unreadable_policy', "policy: `$policy` cannot be read: $this->cause");
     }
 }

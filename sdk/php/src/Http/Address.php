@@ -15,7 +15,7 @@ final class Address
     /**
      * The client's address: the last of `X-Forwarded-For` that no trusted proxy added, or the connection's other end.
      *
-     * @param list<string> $trusted networks of proxies, such as `10.0.0.0/8`; a field of others is not believed
+     * @param list<Network> $trusted networks of proxies; a field of others is not believed
      */
     public static function ofClient(RequestFacts $request, array $trusted): string
     {
@@ -50,21 +50,11 @@ final class Address
         return (string) inet_ntop($bytes);
     }
 
-    /** @param list<string> $networks */
+    /** @param list<Network> $networks */
     private static function isIn(string $address, array $networks): bool
     {
-        $bytes = @inet_pton($address);
-        foreach ($bytes === false ? [] : $networks as $network) {
-            [$base, $length] = explode('/', $network, 2) + [1 => null];
-            $base = @inet_pton($base);
-            if ($base === false || strlen($base) !== strlen($bytes)) {
-                continue;
-            }
-            $bits = $length === null ? 8 * strlen($base) : (int) $length;
-            $whole = intdiv($bits, 8);
-            $mask = 0xff & (0xff << (8 - $bits % 8));
-            $same = substr($bytes, 0, $whole) === substr($base, 0, $whole);
-            if ($same && ($bits % 8 === 0 || (ord($bytes[$whole]) & $mask) === (ord($base[$whole]) & $mask))) {
+        foreach ($networks as $network) {
+            if ($network->has($address)) {
                 return true;
             }
         }

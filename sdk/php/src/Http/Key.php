@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Http;
 
 use Closure;
+use InvalidArgumentException;
 use Sluicegate\Limiter;
 
 /**
@@ -14,6 +15,9 @@ final class Key
 {
     private const KEY_MAX = 1024;
 
+    /** @var list<Network> */
+    private readonly array $trusted;
+
     /**
      * @param list<string>|null $attributes null: those of the policy
      * @param list<string> $trusted
@@ -21,15 +25,18 @@ final class Key
      */
     private function __construct(
         private readonly ?array $attributes,
-        private readonly array $trusted,
+        array $trusted,
         private readonly ?Closure $by = null,
     ) {
+        $this->trusted = array_map(Network::of(...), array_values($trusted));
     }
 
     /**
      * The client's address; IPv6 as its /64.
      *
-     * @param list<string> $trusted networks of proxies whose `X-Forwarded-For` is believed
+     * @param list<string> $trusted networks of proxies whose `X-Forwarded-For` is believed, such as `10.0.0.0/8` or
+     *   `fd00::1`
+     * @throws InvalidArgumentException if one is not a network; so do all functions that take them
      */
     public static function remoteIp(array $trusted = []): self
     {

@@ -17,6 +17,8 @@ final readonly class Node
 {
     public const TOKEN = '/^[A-Za-z0-9!#$%&\'*+.^_`|~-]{1,128}$/D';
 
+    private const AS_WRITTEN = JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE | JSON_PRESERVE_ZERO_FRACTION;
+
     public function __construct(public mixed $value, public string $path)
     {
     }
@@ -158,7 +160,7 @@ final readonly class Node
 
     private function shown(): string
     {
-        return '`' . self::short((string) json_encode($this->value)) . '`';
+        return '`' . self::short((string) json_encode($this->value, self::AS_WRITTEN)) . '`';
     }
 
     private static function short(string $text): string

@@ -6,6 +6,7 @@ namespace Sluicegate\Policy;
 
 use Psr\Log\LoggerInterface;
 use Sluicegate\Clock;
+use Sluicegate\Exception\Cut;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Exception\UnreadablePolicy;
@@ -25,6 +26,9 @@ final class Policies
 {
     /** The format of what is published that this package reads. */
     private const FORMAT = '1';
+
+    /** What policies are named: fields with other names are none. */
+    private const NAME = '/^[a-z0-9._-]{1,128}$/D';
 
     private const LOOK_EVERY_US = 10_000_000;
 
@@ -60,6 +64,10 @@ final class Policies
      */
     public function get(string $name): Policy
     {
+        if (!preg_match(self::NAME, $name)) {
+            // Such as `#revision`, which is a field beside them.
+            throw InvalidRequest::unknownPolicy($name);
+        }
         $held = $this->held();
         $now = $this->clock->nowUs();
         $isDue = $now >= $held['next'] || $now < $held['looked'];
@@ -103,7 +111,8 @@ final class Policies
         try {
             $values = $this->store->read(Keys::POLICIES, ['HMGET', Keys::POLICIES, ...$fields]);
         } catch (StoreFailure $e) {
-            $this->say('policies', "policies: {$e->getMessage()}; going on with those that are held");
+            $why = Cut::text($e->getMessage());
+            $this->say('policies', "policies: $why; going on with those that are held");
             $this->memory->set('policies', $held, 0);
             return false;
         }
@@ -194,13 +203,13 @@ final class Policies
         if ($before?->textHash === hash('xxh128', $text)) {
             return;
         }
-        $takenOverMs = max(intdiv($this->clock->nowUs(), 1000), ($before?->takenOverMs ?? 0) + 1);
+        $nowMs = intdiv($this->clock->nowUs(), 1000);
         try {
-            $this->memory->set("policy:$name", Policy::read($name, $text, $takenOverMs), 0);
+            $this->memory->set("policy:$name", Policy::read($name, $text, $nowMs, $before), 0);
         } catch (UnreadablePolicy $e) {
             $this->say($name, $e->getMessage());
             if ($before === null) {
-                $this->memory->set("policy:$name", $e->getMessage(), 0);
+                $this->memory->set("policy:$name", $e->cause, 0);
             }
         }
     }

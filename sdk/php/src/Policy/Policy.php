@@ -20,11 +20,15 @@ use stdClass;
  */
 final readonly class Policy
 {
+    /** The latest instant that a server says: JSON has no later whole numbers that all languages read. */
+    private const SINCE_MAX_MS = 9_007_199_254_740_991;
+
     /**
      * @param int $version grows with every change of the policy
      * @param string $app whose it is; empty: it has no owner
      * @param list<string> $apps the apps that may use it; `*` is every app
-     * @param int $takenOverMs when this version was taken over, in ms since 1970
+     * @param int $takenOverMs when a server took this version over, in ms since 1970; when this host did, if the
+     *   server did not say it
      * @param array<string, string> $overrides by key, the rules of the key, serialized: few are ever used
      * @param string $textHash tells the text from which it was read from others
      * @param list<string> $key the attributes of a request that make its key
@@ -47,9 +51,11 @@ final readonly class Policy
     /**
      * The policy of a field of `sg:{policies}`.
      *
+     * @param int $nowMs this host's clock, in ms since 1970
+     * @param self|null $before the version that this host held until now
      * @throws UnreadablePolicy if it cannot be read
      */
-    public static function read(string $name, string $json, int $takenOverMs): self
+    public static function read(string $name, string $json, int $nowMs, ?self $before = null): self
     {
         try {
             $value = strlen($json) > Document::BYTES_MAX ? null : json_decode($json, false, 20);
@@ -74,8 +80,9 @@ final readonly class Policy
                 }
             }
         } catch (InvalidRequest $e) {
-            throw new UnreadablePolicy($name, $e->getMessage());
+            throw new UnreadablePolicy($name, (string) preg_replace('/^rules: /', '', $e->getMessage()));
         }
+        $takenOverMs = self::instant($value->since_ms ?? null, $version, $nowMs, $before);
         return new self(
             $name,
             $version,
@@ -117,6 +124,16 @@ final readonly class Policy
         $set = unserialize($this->overrides[$key], ['allowed_classes' => true]);
         assert($set instanceof RuleSet);
         return SealedRules::ofPolicy($this->name, $set, $this->takenOverMs);
+    }
+
+    /** From when on a version decides: the same for all programs, if a server says when it took it over. */
+    private static function instant(mixed $sinceMs, int $version, int $nowMs, ?self $before): int
+    {
+        $afterBefore = ($before?->takenOverMs ?? -1) + 1;
+        if (!is_int($sinceMs) || $sinceMs < 0 || $sinceMs > self::SINCE_MAX_MS) {
+            return max($nowMs, $afterBefore);
+        }
+        return $before?->version === $version ? $sinceMs : max($sinceMs, $afterBefore);
     }
 
     private function mayUse(string $app): bool

@@ -28,6 +28,9 @@ final class PhpRedisCluster implements Runner
     /** @var array<int, string> where slots moved to since the map was read */
     private array $moved = [];
 
+    /** The node that answered last. */
+    private ?string $last = null;
+
     /** @var array<int, int> what a byte adds */
     private static array $table = [];
 
@@ -48,6 +51,10 @@ final class PhpRedisCluster implements Runner
     public function run(string $key, array $command, int $leftUs): mixed
     {
         $ends = hrtime(true) + 1000 * $leftUs;
+        if ($command[0] === 'SCRIPT' && $this->last !== null) {
+            // It goes to the node that does not have the script: while a slot moves, that is not the slot's owner.
+            return $this->ask($this->last, $command, $ends);
+        }
         $slot = self::slot($key);
         $at = $this->moved[$slot] ?? $this->owner($slot, $leftUs);
         $reply = $this->ask($at, $command, $ends);
@@ -97,6 +104,7 @@ final class PhpRedisCluster implements Runner
     private function ask(string $at, array $command, int $ends): mixed
     {
         $this->nodes[$at] ??= $this->connection($at);
+        $this->last = $at;
         try {
             return $this->nodes[$at]->run('', $command, max(intdiv($ends - hrtime(true), 1000), 1000));
         } catch (ConnectionFailure $e) {

@@ -27,6 +27,9 @@ final class Predis implements Runner
     /** @var array<int, NodeConnectionInterface> where slots of a cluster moved to; a cluster has 16,384 */
     private array $moved = [];
 
+    /** The node that answered last. */
+    private ?NodeConnectionInterface $last = null;
+
     /** @throws InvalidArgumentException if the client shards keys by itself, which servers do not */
     public function __construct(private readonly Client $client)
     {
@@ -41,7 +44,8 @@ final class Predis implements Runner
     public function run(string $key, array $command, int $leftUs): mixed
     {
         $command = array_map(strval(...), $command);
-        $node = $this->node($key);
+        // A script goes to the node that does not have it: while a slot moves, that is not the slot's owner.
+        $node = $command[0] === 'SCRIPT' && $this->last !== null ? $this->last : $this->node($key);
         $reply = $this->ask($node, $command, $leftUs);
         for ($redirect = 0; $redirect < self::REDIRECTS_MAX && $reply instanceof ErrorReply; $redirect++) {
             if (!preg_match('/^(MOVED|ASK) (\d+) (\S+)/', $reply->message, $to)) {
@@ -116,6 +120,7 @@ final class Predis implements Runner
             $this->leave($node);
             throw new ConnectionFailure($e->getMessage(), true, $e);
         }
+        $this->last = $node;
         if ($reply instanceof ErrorInterface) {
             return new ErrorReply($reply->getMessage());
         }
@@ -126,6 +131,7 @@ final class Predis implements Runner
     private function leave(NodeConnectionInterface $node): void
     {
         $node->disconnect();
+        $this->last = null;
         $connection = $this->client->getConnection();
         if (!$connection instanceof NodeConnectionInterface) {
             $this->moved = array_filter($this->moved, static fn (object $other): bool => $other !== $node);

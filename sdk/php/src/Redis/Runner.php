@@ -13,7 +13,8 @@ interface Runner
      * Sends a command once, and reads its reply.
      *
      * A client that sends a command again by itself, after a lost connection for instance, must not do so here. On a
-     * cluster the command goes to the node of `$key`, and redirections are followed.
+     * cluster the command goes to the node of `$key`, and redirections are followed, but `SCRIPT` goes to the node that
+     * answered last.
      *
      * @param string $key the key by which a node is chosen; on a single Redis it does not matter
      * @param non-empty-list<string|int> $command

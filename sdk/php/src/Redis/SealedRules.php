@@ -14,6 +14,9 @@ final readonly class SealedRules
     /** 2026-01-01 in ms since 1970: instants of heads count from here. */
     private const EPOCH_MS = 1_767_225_600_000;
 
+    /** The latest instant of a head, which has 5 bytes for it. */
+    private const INSTANT_MAX = 0xff_ffff_ffff;
+
     private ?string $key;
 
     /**
@@ -33,7 +36,7 @@ final readonly class SealedRules
     /** A policy's rules, taken over at an instant in ms since 1970. */
     public static function ofPolicy(string $policy, RuleSet $set, int $takenOverMs): self
     {
-        $instant = substr(pack('P', max($takenOverMs - self::EPOCH_MS, 0)), 0, 5);
+        $instant = substr(pack('P', min(max($takenOverMs - self::EPOCH_MS, 0), self::INSTANT_MAX)), 0, 5);
         return self::underHead($policy, $set, $set->generation() . $instant);
     }
 

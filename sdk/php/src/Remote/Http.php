@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Sluicegate\Remote;
 
+use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 
 /**
@@ -11,6 +12,15 @@ use Sluicegate\Exception\StoreUnavailable;
  */
 final class Http
 {
+    /** The longest answer that is read, in bytes: 100 refusals with a response of 64 KiB each have room. */
+    public const BODY_MAX = 8_388_608;
+
+    /** The longest head of an answer, in bytes; curl reads it whole before a caller sees any of it. */
+    private const HEAD_MAX = 65_536;
+
+    /** How much of an answer is read at once, in bytes. */
+    private const PART = 65_536;
+
     /** Errors of curl before anything is sent: no proxy, no host, no connection, no TLS. */
     private const NOT_SENT = [5, 6, 7, 35, 58, 60, 77];
 
@@ -36,6 +46,7 @@ final class Http
      *
      * @return array{int, array<string, string>, string} status, header fields in small letters, body
      * @throws StoreUnavailable if there is none
+     * @throws ServerProblem if it is longer than answers of a server are
      */
     public function post(string $path, string $json): array
     {
@@ -55,7 +66,7 @@ final class Http
     private function byCurl(string $path, string $json, array $headers): array
     {
         $fields = [];
-        $sent = 0;
+        [$sent, $head, $body] = [0, 0, ''];
         $curl = $this->curl ??= curl_init() ?: throw new \RuntimeException('curl');
         $options = [
             CURLOPT_URL => $this->base . $path,
@@ -69,11 +80,18 @@ final class Http
                 return $part;
             },
             CURLOPT_HTTPHEADER => [...$headers, 'Expect:'],
-            CURLOPT_RETURNTRANSFER => true,
+            CURLOPT_WRITEFUNCTION => static function ($handle, string $part) use (&$body): int {
+                $body .= $part;
+                return strlen($body) > self::BODY_MAX ? 0 : strlen($part);
+            },
             CURLOPT_TIMEOUT_MS => $this->timeoutMs,
             CURLOPT_NOSIGNAL => true,
             CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
-            CURLOPT_HEADERFUNCTION => static function ($handle, string $line) use (&$fields): int {
+            CURLOPT_HEADERFUNCTION => static function ($handle, string $line) use (&$fields, &$head): int {
+                $head += strlen($line);
+                if ($head > self::HEAD_MAX) {
+                    return 0;
+                }
                 self::field($fields, $line);
                 return strlen($line);
             },
@@ -82,8 +100,13 @@ final class Http
             $options[CURLOPT_UNIX_SOCKET_PATH] = $this->socket;
         }
         curl_setopt_array($curl, $options);
-        $body = curl_exec($curl);
-        if (!is_string($body)) {
+        $answered = curl_exec($curl);
+        if (strlen($body) > self::BODY_MAX || $head > self::HEAD_MAX) {
+            $status = (int) curl_getinfo($curl, CURLINFO_RESPONSE_CODE);
+            $this->curl = null;
+            throw self::tooLong($status);
+        }
+        if ($answered === false) {
             $error = curl_errno($curl);
             $message = curl_error($curl) ?: "curl error $error";
             $this->curl = null;
@@ -105,17 +128,50 @@ final class Http
             'method' => 'POST', 'header' => [...$headers, 'Connection: close'], 'content' => $json,
             'timeout' => $this->timeoutMs / 1000, 'ignore_errors' => true, 'follow_location' => 0,
         ]]);
-        $body = @file_get_contents($this->base . $path, false, $context);
+        $ends = hrtime(true) + 1_000_000 * $this->timeoutMs;
+        $stream = @fopen($this->base . $path, 'r', false, $context);
         $lines = $http_response_header ?? [];
-        if ($body === false || !preg_match('~^HTTP/\S+ (\d{3})~', $lines[0] ?? '', $found)) {
+        if ($stream === false || !preg_match('~^HTTP/\S+ (\d{3})~', $lines[0] ?? '', $found)) {
             $message = error_get_last()['message'] ?? 'no answer';
             throw new StoreUnavailable($message, !str_contains($message, 'Connection refused'));
+        }
+        $body = self::readAll($stream, $ends);
+        fclose($stream);
+        if (strlen($body) > self::BODY_MAX) {
+            throw self::tooLong((int) $found[1]);
         }
         $fields = [];
         foreach ($lines as $line) {
             self::field($fields, $line);
         }
+        if (strlen($body) < (int) ($fields['content-length'] ?? 0)) {
+            throw new StoreUnavailable('the answer ends in the middle', true);
+        }
         return [(int) $found[1], $fields, $body];
+    }
+
+    /**
+     * What a stream has, up to a byte more than an answer may have.
+     *
+     * @param resource $stream
+     * @param int $ends when nothing is awaited any more, by `hrtime`
+     */
+    private static function readAll($stream, int $ends): string
+    {
+        for ($body = ''; strlen($body) <= self::BODY_MAX && !feof($stream);) {
+            $leftUs = intdiv($ends - hrtime(true), 1000);
+            if ($leftUs <= 0) {
+                throw new StoreUnavailable('the answer does not come to its end in time', true);
+            }
+            stream_set_timeout($stream, intdiv($leftUs, 1_000_000), $leftUs % 1_000_000);
+            $body .= (string) fread($stream, min(self::PART, self::BODY_MAX + 1 - strlen($body)));
+        }
+        return $body;
+    }
+
+    private static function tooLong(int $status): ServerProblem
+    {
+        return new ServerProblem($status, 'the answer is longer than ' . self::BODY_MAX . ' bytes');
     }
 
     /** @param array<string, string> $fields */

@@ -6,6 +6,7 @@ namespace Sluicegate\Remote;
 
 use Sluicegate\Decider;
 use Sluicegate\Decision;
+use Sluicegate\Exception\Cut;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\SluicegateException;
@@ -69,7 +70,7 @@ final class HttpDecider implements Decider
      *
      * @param string $path the verb
      * @param array<string, mixed> $body
-     * @return array{array<mixed>, array<string, string>} the answer, and header fields
+     * @return array{Said, array<string, string>} the answer, and header fields
      * @throws SluicegateException if it is none
      */
     public function post(string $path, string $policy, array $body): array
@@ -81,9 +82,9 @@ final class HttpDecider implements Decider
         [$status, $fields, $text] = $this->http->post("/v1/$path", $json);
         $answer = json_decode($text, true);
         if (!is_array($answer)) {
-            throw new ServerProblem($status, 'the answer is not JSON');
+            throw new ServerProblem($status, 'the answer is no object of JSON');
         }
-        return $status === 200 ? [$answer, $fields] : throw $this->problem($path, $policy, $status, $answer);
+        return $status === 200 ? [Said::of($answer), $fields] : throw $this->problem($path, $policy, $status, $answer);
     }
 
     public function keyOf(string $policy): ?array
@@ -98,40 +99,32 @@ final class HttpDecider implements Decider
     /**
      * A decision of the server.
      *
-     * @param array<mixed> $answer
      * @throws ServerProblem if it is none
      */
-    public static function decision(string $policy, array $answer, string $quotas): Decision
+    public static function decision(string $policy, Said $said, string $quotas): Decision
     {
-        $isDecision = is_bool($answer['allowed'] ?? null) && is_string($answer['rule'] ?? null);
-        foreach (['granted', 'wait_us', 'limit', 'remaining', 'reset_after_us'] as $field) {
-            $isDecision = $isDecision && is_int($answer[$field] ?? null);
-        }
-        if (!$isDecision) {
-            throw new ServerProblem(200, 'the answer is no decision');
-        }
-        $response = $answer['response'] ?? null;
-        $overflow = !isset($answer['overflow']) ? null : new Overflow(
-            OverflowKind::tryFrom($answer['overflow']) ?? OverflowKind::Reject,
-            tag: $answer['tag'] ?? null,
-            response: is_array($response)
-                ? new FallbackResponse($response['status'], $response['headers'], $response['body'])
-                : null,
-            target: $answer['target'] ?? null,
+        $with = $said->has('response') ? $said->object('response') : null;
+        $overflow = !$said->has('overflow') ? null : new Overflow(
+            OverflowKind::tryFrom($said->text('overflow')) ?? OverflowKind::Reject,
+            tag: $said->has('tag') ? $said->text('tag') : null,
+            response: $with === null
+                ? null
+                : new FallbackResponse($with->whole('status'), $with->texts('headers'), $with->text('body')),
+            target: $said->has('target') ? $said->text('target') : null,
         );
         return new Decision(
-            $answer['allowed'],
-            $answer['granted'],
-            $answer['wait_us'],
-            $answer['limit'],
-            $answer['remaining'],
-            $answer['retry_after_us'] ?? null,
-            $answer['reset_after_us'],
+            $said->bool('allowed'),
+            $said->whole('granted'),
+            $said->whole('wait_us'),
+            $said->whole('limit'),
+            $said->whole('remaining'),
+            $said->wholeOrNull('retry_after_us'),
+            $said->whole('reset_after_us'),
             $policy,
-            $answer['rule'],
-            Mode::tryFrom($answer['mode'] ?? 'store') ?? Mode::Store,
+            $said->text('rule'),
+            $said->has('mode') ? Mode::tryFrom($said->text('mode')) ?? Mode::Store : Mode::Store,
             $overflow,
-            $answer['held_us'] ?? 0,
+            $said->has('held_us') ? $said->whole('held_us') : 0,
             $quotas,
         );
     }
@@ -144,7 +137,7 @@ final class HttpDecider implements Decider
      */
     public function problem(string $verb, string $policy, int $status, array $problem): SluicegateException
     {
-        $detail = is_string($problem['detail'] ?? null) ? $problem['detail'] : 'no detail';
+        $detail = is_string($problem['detail'] ?? null) ? Cut::text($problem['detail']) : 'no detail';
         $type = is_string($problem['type'] ?? null) ? $problem['type'] : '';
         return match (true) {
             $type === 'urn:sluicegate:problem:unknown-policy' =>

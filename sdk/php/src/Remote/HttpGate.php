@@ -65,9 +65,9 @@ final class HttpGate extends Gate
         [$answer] = $this->server->post('check:batch', '', ['checks' => $this->bodies($checks)]);
         $checks = array_values($checks);
         return array_map(
-            fn (array $said, Check $check): Decision|SluicegateException => isset($said['allowed'])
-                ? HttpDecider::decision($check->policy, $said, '')
-                : $this->server->problem('check', $check->policy, (int) ($said['status'] ?? 0), $said),
+            fn (mixed $said, Check $check): Decision|SluicegateException => is_array($said) && isset($said['detail'])
+                ? $this->server->problem('check', $check->policy, Said::of($said)->whole('status'), $said)
+                : HttpDecider::decision($check->policy, Said::of($said), ''),
             $this->decisions($answer, count($checks)),
             $checks,
         );
@@ -84,14 +84,15 @@ final class HttpGate extends Gate
         $body = ['atomic' => true, 'checks' => $this->bodies($checks)];
         [$answer] = $this->server->post('check:batch', '', $body);
         $checks = array_values($checks);
-        $allowed = ($answer['allowed'] ?? null) === true;
-        $refused = $allowed ? null : (int) ($answer['refused'] ?? count($checks));
+        $allowed = $answer->bool('allowed');
+        $refused = $allowed ? null : $answer->whole('refused');
         $asked = $allowed ? $checks : array_slice($checks, $refused, 1);
         if ($asked === []) {
             throw new ServerProblem(200, 'the answer does not go with the checks');
         }
         return new AtomicAnswer($allowed, $refused, array_map(
-            static fn (array $said, Check $check): Decision => HttpDecider::decision($check->policy, $said, ''),
+            static fn (mixed $said, Check $check): Decision =>
+                HttpDecider::decision($check->policy, Said::of($said), ''),
             $this->decisions($answer, count($asked)),
             $asked,
         ));
@@ -118,12 +119,12 @@ final class HttpGate extends Gate
         $body = $this->server->about($policy, (string) $key) + ['id' => $id, 'charged' => $charged, 'cost' => $cost];
         return $this->observer->watch($policy, 'settle', function () use ($policy, $body): Settlement {
             [$answer] = $this->server->post('settle', $policy, $body);
-            [$refunded, $taken, $missing] = array_map(
-                static fn (string $field): int => (int) ($answer[$field] ?? 0),
-                ['refunded', 'taken', 'missing'],
+            return new Settlement(
+                $answer->whole('refunded'),
+                $answer->whole('taken'),
+                $answer->whole('missing'),
+                HttpDecider::decision($policy, $answer->object('decision'), ''),
             );
-            $decision = HttpDecider::decision($policy, (array) ($answer['decision'] ?? []), '');
-            return new Settlement($refunded, $taken, $missing, $decision);
         }, static fn (Settlement $settlement): Decision => $settlement->decision);
     }
 
@@ -139,24 +140,16 @@ final class HttpGate extends Gate
         $body = $this->server->about($policy, (string) $key) + ['cost' => $cost];
         return $this->observer->watch($policy, 'explain', function () use ($policy, $body): Explanation {
             [$answer] = $this->server->post('explain', $policy, $body);
+            $onStoreFailure = OnStoreFailure::tryFrom($answer->text('on_store_failure'));
             return new Explanation(
-                HttpDecider::decision($policy, (array) ($answer['decision'] ?? []), ''),
-                $answer['would_charge'],
-                $answer['rules_of'] === 'override',
-                $answer['overflow'],
-                OnStoreFailure::from($answer['on_store_failure']),
-                $answer['app'] ?? null,
-                $answer['apps'] ?? null,
-                array_map(static fn (array $rule): ExplainedRule => new ExplainedRule(
-                    $rule['name'],
-                    $rule['algorithm'],
-                    $rule['limit'],
-                    $rule['window_s'] ?? null,
-                    $rule['left']['allowed'] ?? null,
-                    $rule['left']['remaining'] ?? null,
-                    $rule['left']['retry_after_us'] ?? null,
-                    $rule['left']['reset_after_us'] ?? null,
-                ), $answer['rules']),
+                HttpDecider::decision($policy, $answer->object('decision'), ''),
+                $answer->whole('would_charge'),
+                $answer->text('rules_of') === 'override',
+                $answer->text('overflow'),
+                $onStoreFailure ?? throw new ServerProblem(200, 'the answer has an unknown `on_store_failure`'),
+                $answer->has('app') ? $answer->text('app') : null,
+                $answer->has('apps') ? array_values($answer->texts('apps')) : null,
+                array_map(self::rule(...), $answer->items('rules')),
             );
         }, static fn (Explanation $explanation): Decision => $explanation->decision);
     }
@@ -174,14 +167,27 @@ final class HttpGate extends Gate
         }, array_values($checks));
     }
 
-    /**
-     * @param array<mixed> $answer
-     * @return list<array<mixed>>
-     */
-    private function decisions(array $answer, int $count): array
+    private static function rule(mixed $value): ExplainedRule
     {
-        $said = $answer['answers'] ?? null;
-        return is_array($said) && count($said) === $count
+        $rule = Said::of($value);
+        $left = $rule->has('left') ? $rule->object('left') : null;
+        return new ExplainedRule(
+            $rule->text('name'),
+            $rule->text('algorithm'),
+            $rule->whole('limit'),
+            $rule->has('window_s') ? $rule->whole('window_s') : null,
+            $left?->bool('allowed'),
+            $left?->whole('remaining'),
+            $left?->wholeOrNull('retry_after_us'),
+            $left?->whole('reset_after_us'),
+        );
+    }
+
+    /** @return list<mixed> */
+    private function decisions(Said $answer, int $count): array
+    {
+        $said = $answer->items('answers');
+        return count($said) === $count
             ? $said
             : throw new ServerProblem(200, 'the answer does not go with the checks');
     }

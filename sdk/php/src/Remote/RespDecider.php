@@ -69,12 +69,12 @@ final class RespDecider implements Decider
         if ($reply instanceof ErrorReply) {
             throw self::error($policy, $verb, $reply);
         }
-        if (!is_array($reply) || count($reply) < 8) {
-            throw new ServerProblem(0, 'the reply is no decision');
-        }
-        if ($reply[0] === 0) {
+        if (is_array($reply) && ($reply[0] ?? null) === 0) {
             // Or it is not available to this app: this protocol does not tell the two apart.
             throw InvalidRequest::unknownPolicy($policy);
+        }
+        if (!is_array($reply) || !self::isDecision($reply)) {
+            throw new ServerProblem(0, 'the reply is no decision');
         }
         return self::decision($policy, $verb, $cost, $reply);
     }
@@ -86,6 +86,24 @@ final class RespDecider implements Decider
 
     public function close(float $seconds): void
     {
+    }
+
+    /** @param array<mixed> $reply */
+    private static function isDecision(array $reply): bool
+    {
+        if (!in_array($reply[0] ?? null, [1, -1], true)) {
+            return false;
+        }
+        foreach ([1, 2, 3, 4, 5] as $place) {
+            $number = $reply[$place] ?? null;
+            // From place 3 on they are times in ms, and become µs; of the first of these, -1 is never.
+            $max = $place < 3 ? Ask::MAX_WAIT_US : intdiv(Ask::MAX_WAIT_US, 1000);
+            if (!is_int($number) || $number < ($place === 3 ? -1 : 0) || $number > $max) {
+                return false;
+            }
+        }
+        $isText = array_map(static fn (int $place): bool => is_string($reply[$place] ?? ''), [6, 7, 8, 9]);
+        return count($reply) >= 8 && !in_array(false, $isText, true) && is_int($reply[10] ?? 0);
     }
 
     /** @param list<mixed> $reply */

@@ -12,7 +12,7 @@ use Redis;
 final class Published
 {
     /**
-     * @param array<string, mixed> ...$policies documents; with `#state`, `#app`, `#version` beside them
+     * @param array<string, mixed> ...$policies documents; with `#state`, `#app`, `#version`, `#since_ms` beside them
      */
     public static function in(Redis $client, int $revision, array ...$policies): void
     {
@@ -23,7 +23,10 @@ final class Published
                 'state' => $policy['#state'] ?? 'active',
                 'app' => $policy['#app'] ?? '',
             ];
-            unset($policy['#version'], $policy['#state'], $policy['#app']);
+            if (array_key_exists('#since_ms', $policy)) {
+                $about['since_ms'] = $policy['#since_ms'];
+            }
+            unset($policy['#version'], $policy['#state'], $policy['#app'], $policy['#since_ms']);
             $policy += ['apps' => ['*']];
             $fields[$policy['name']] = json_encode($about + ['document' => $policy], JSON_PRESERVE_ZERO_FRACTION);
         }

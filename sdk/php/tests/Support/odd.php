@@ -1,10 +1,17 @@
 <?php
 
 /**
- * Answers every request with what the environment says (BODY).
+ * Answers every request with what the environment says (BODY), or what is in a file (FILE) now; `*N` there is N MB.
  */
 
 declare(strict_types=1);
 
 header('Content-Type: application/json');
-echo getenv('BODY');
+$body = getenv('FILE') ? (string) file_get_contents((string) getenv('FILE')) : (string) getenv('BODY');
+if (!str_starts_with($body, '*')) {
+    echo $body;
+    return;
+}
+for ($left = (int) substr($body, 1); $left > 0; $left--) {
+    echo str_repeat(' ', 1_000_000);
+}

@@ -1,0 +1,82 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Remote;
+
+use Sluicegate\Exception\ServerProblem;
+
+/**
+ * An object in an answer of a server. Each method gives a member, or throws that the answer is not what was asked for.
+ */
+final readonly class Said
+{
+    /** The largest number of an answer: JSON has no larger whole ones that all languages read. */
+    private const NUMBER_MAX = 9_007_199_254_740_991;
+
+    /** @param array<mixed> $members */
+    private function __construct(private array $members)
+    {
+    }
+
+    /** @throws ServerProblem if it is no object */
+    public static function of(mixed $value): self
+    {
+        return is_array($value) ? new self($value) : throw self::wrong('an object');
+    }
+
+    public function has(string $name): bool
+    {
+        return isset($this->members[$name]);
+    }
+
+    public function object(string $name): self
+    {
+        return is_array($this->members[$name] ?? null) ? new self($this->members[$name]) : throw self::wrong($name);
+    }
+
+    /** @return list<mixed> */
+    public function items(string $name): array
+    {
+        $value = $this->members[$name] ?? null;
+        return is_array($value) && array_is_list($value) ? $value : throw self::wrong($name);
+    }
+
+    public function bool(string $name): bool
+    {
+        return is_bool($this->members[$name] ?? null) ? $this->members[$name] : throw self::wrong($name);
+    }
+
+    /** A whole number from 0 to 2^53 - 1. */
+    public function whole(string $name): int
+    {
+        $value = $this->members[$name] ?? null;
+        return is_int($value) && $value >= 0 && $value <= self::NUMBER_MAX ? $value : throw self::wrong($name);
+    }
+
+    /** The same, or null if it is said to be null. */
+    public function wholeOrNull(string $name): ?int
+    {
+        return array_key_exists($name, $this->members) && $this->members[$name] === null ? null : $this->whole($name);
+    }
+
+    public function text(string $name): string
+    {
+        return is_string($this->members[$name] ?? null) ? $this->members[$name] : throw self::wrong($name);
+    }
+
+    /** @return array<string, string> the texts of an object, such as header fields */
+    public function texts(string $name): array
+    {
+        $texts = [];
+        foreach ($this->object($name)->members as $of => $text) {
+            $texts[(string) $of] = is_string($text) ? $text : throw self::wrong("$name.$of");
+        }
+        return $texts;
+    }
+
+    private static function wrong(string $name): ServerProblem
+    {
+        return new ServerProblem(200, "the answer is not what was asked for, `$name` is missing or wrong");
+    }
+}
