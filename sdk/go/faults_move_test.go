@@ -55,7 +55,7 @@ func TestAfterAFailoverTheNewMasterDecides(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = master.Process.Kill(); _ = master.Wait() })
 	host, port, _ := net.SplitHostPort(addr)
-	second, err := startRedis(replica, "--dir", t.TempDir(), "--replicaof", host+" "+port)
+	second, err := startRedis(replica, "--dir", t.TempDir(), "--replicaof", host, port)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** A master, a replica, and three Sentinels that watch them. */
 public final class TestSentinels implements AutoCloseable {
@@ -18,10 +20,9 @@ public final class TestSentinels implements AutoCloseable {
     private TestSentinels() throws IOException {
         // The replica writes down what it gets at first.
         Path folder = Files.createTempDirectory("replica");
-        files.add(folder.resolve("dump.rdb"));
         files.add(folder);
         master = TestRedis.start("--repl-diskless-sync-delay", "0", "--dir", folder.toString(), "--dbfilename", "none.rdb");
-        replica = TestRedis.start("--replicaof", "127.0.0.1 " + master.port(), "--dir", folder.toString());
+        replica = TestRedis.start("--replicaof", "127.0.0.1", Integer.toString(master.port()), "--dir", folder.toString());
     }
 
     /** Starts all, and waits until they know each other; skips the test where there is no redis-server. */
@@ -74,8 +75,11 @@ public final class TestSentinels implements AutoCloseable {
         replica.close();
         master.close();
         for (Path file : files) {
-            try {
-                Files.deleteIfExists(file);
+            // A folder with what a server left in it.
+            try (Stream<Path> all = Files.walk(file)) {
+                for (Path each : all.sorted(Comparator.reverseOrder()).toList()) {
+                    Files.delete(each);
+                }
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
