@@ -80,7 +80,7 @@ type ExplainedRule struct {
 	Limit int64
 	// Window is the time in which Limit comes back, in whole seconds; 0 if the rule has none.
 	Window time.Duration
-	// Known says that the store answered: only then the rest is said.
+	// Known reports whether the store answered. The other fields are set only then.
 	Known bool
 	// Allowed says whether this rule would let the request pass.
 	Allowed bool

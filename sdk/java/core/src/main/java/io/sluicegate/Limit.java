@@ -98,7 +98,7 @@ public final class Limit {
     /**
      * Permits flow back at a rate, up to a burst.
      *
-     * @param permits that flow back; also the {@linkplain #burst burst}, unless that is said
+     * @param permits that flow back; also the {@linkplain #burst burst}, unless you set that
      * @param period in which they do
      * @return the limit
      */
@@ -111,7 +111,7 @@ public final class Limit {
      *
      * @param permits that go on
      * @param period in which they do
-     * @return the limit, in which none wait unless a {@linkplain #burst burst} is said
+     * @return the limit, in which none wait unless you set a {@linkplain #burst burst}
      */
     public static Limit leakyBucket(long permits, Duration period) {
         return of("leaky_bucket", "rate", rate(permits, period));
@@ -122,7 +122,7 @@ public final class Limit {
      *
      * @param permits of the rate
      * @param period of the rate
-     * @return the limit, which saves permits for a second unless {@link #maxBurst} is said
+     * @return the limit, which saves permits for a second unless you set {@link #maxBurst}
      */
     public static Limit smoothBursty(long permits, Duration period) {
         return of("smooth_bursty", "rate", rate(permits, period));
@@ -134,7 +134,7 @@ public final class Limit {
      * @param permits of the rate
      * @param period of the rate
      * @param warmup how long it takes to get to the rate
-     * @return the limit, whose factor is 3 unless {@link #coldFactor} is said
+     * @return the limit, whose factor is 3 unless you set {@link #coldFactor}
      */
     public static Limit smoothWarmup(long permits, Duration period, Duration warmup) {
         return of("smooth_warmup", "rate", rate(permits, period), "warmup", span(warmup));
@@ -169,7 +169,7 @@ public final class Limit {
      *
      * @param limit how many
      * @param window how long
-     * @return the limit, of 10 counters unless {@link #buckets} is said
+     * @return the limit, of 10 counters unless you set {@link #buckets}
      */
     public static Limit slidingWindow(long limit, Duration window) {
         return of("sliding_window", "limit", number(limit), "window", span(window));

@@ -41,9 +41,9 @@ public final class Limiter {
     }
 
     /**
-     * The same limiter, of which somebody is told each decision.
+     * The same limiter, which reports each decision to an observer.
      *
-     * @param observer who is told; another one is no longer
+     * @param observer gets each decision, in place of any observer before
      * @return the limiter
      */
     public Limiter observedBy(Observer observer) {

@@ -10,7 +10,7 @@ public final class Sluicegate {
      * A gate that decides in Redis.
      *
      * @param port the way to Redis, of the module of its client; the gate closes it
-     * @return what is said about the gate
+     * @return a builder, with which you configure the gate
      */
     public static DirectGate.Builder direct(RedisPort port) {
         return new DirectGate.Builder(port);

@@ -31,7 +31,7 @@ public final class HttpGate implements Gate {
      * A gate that asks a server.
      *
      * @param server where it listens, as {@code https://HOST:PORT}
-     * @return what is said about the gate
+     * @return a builder, with which you configure the gate
      */
     public static Builder remote(URI server) {
         return new Builder(server);
