@@ -158,6 +158,8 @@ const POLICY_WRITE: AccessRule = AccessRule::InApp(Role::Owner, Some(Scope::Poli
 actions! {
     /// Get the API description.
     Describe "describe" Read AccessRule::Everybody;
+    /// Get what a sign-in page needs: whether setup is due, and where to sign in.
+    SeeMeta "meta" Read AccessRule::Everybody;
     /// Create the first account, using the setup token.
     SetUp "setup" Write AccessRule::Everybody;
     /// Sign in.

@@ -5,7 +5,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::PREFIX;
 use super::budgets::Budget;
-use super::handlers::{accounts, apps, keys, policies, sessions, tokens};
+use super::handlers::{accounts, apps, keys, meta, policies, sessions, tokens};
 use super::problem::ProblemBody;
 use super::table::{ROUTES, Route};
 use crate::access::{AccessRule, Action};
@@ -188,6 +188,7 @@ fn schemas() -> Json {
     add::<AuditEntry>(&mut all);
     add::<Verified>(&mut all);
     add::<Node>(&mut all);
+    add::<meta::Meta>(&mut all);
     for (list, item) in LISTS {
         let items = json!({ "type": "array", "items": schema(item) });
         let next = json!({ "type": "string", "description": "Cursor to pass as `after`." });

@@ -46,6 +46,7 @@ pub use budgets::{Budget, BudgetFuture, Budgets, NoBudgets};
 use changes::Changes;
 use denial_audit::DenialAudit;
 pub use describe::openapi;
+pub use handlers::meta::{CatalogState, Meta, MetaOidc};
 use principal::authenticate;
 use problem::ApiProblem;
 pub use problem::damaged_total;

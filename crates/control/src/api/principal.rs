@@ -7,15 +7,21 @@ use sluicegate_net::headers::bearer;
 use super::Api;
 use super::problem::ApiProblem;
 use crate::access::{AccessDenied, Actor, Token};
+use crate::catalog::LiveSession;
 use crate::identity::{Secret, SecretKind};
 
 /// The cookie of a session. Its name has browsers keep it to this host, and to TLS but on loopback.
 pub(super) const COOKIE: &str = "__Host-sluicegate";
 
+/// A header field by which a page says that it asks by itself: the session is not in use by that.
+const PASSIVE: &str = "sluicegate-passive";
+
 /// Who asks, and the hash of their session if it is one.
 pub(super) struct Principal {
     pub(super) actor: Actor,
     pub(super) session: Option<String>,
+    /// The session, if it goes on.
+    pub(super) live: Option<LiveSession>,
 }
 
 /// Who asks, as `head` says.
@@ -28,8 +34,8 @@ pub(super) async fn authenticate(api: &Api, head: &Parts) -> Result<Principal, A
         return machine(api, token).await;
     }
     match cookie(&head.headers, COOKIE) {
-        Some(session) => person(api, session).await,
-        None => Ok(Principal { actor: Actor::Nobody, session: None }),
+        Some(session) => person(api, session, head.headers.contains_key(PASSIVE)).await,
+        None => Ok(Principal { actor: Actor::Nobody, session: None, live: None }),
     }
 }
 
@@ -42,19 +48,19 @@ async fn machine(api: &Api, shown: &str) -> Result<Principal, ApiProblem> {
     let view = view.ok_or(AccessDenied::Unknown)?;
     api.catalog.record_tokens_used(&[(view.id.clone(), at / 60_000 * 60_000)]).await?;
     let token = Token { id: view.id, name: view.name, app: view.app, scopes: view.scopes };
-    Ok(Principal { actor: Actor::Token(token), session: None })
+    Ok(Principal { actor: Actor::Token(token), session: None, live: None })
 }
 
-async fn person(api: &Api, shown: &str) -> Result<Principal, ApiProblem> {
+async fn person(api: &Api, shown: &str, is_passive: bool) -> Result<Principal, ApiProblem> {
     let hash = Secret::hash_of(shown);
-    let id = api.catalog.use_session(&hash, api.now(), api.spans).await?;
-    let account = match id {
-        Some(id) => api.catalog.actor(&id).await?,
+    let live = api.catalog.use_session(&hash, api.now(), api.spans, is_passive).await?;
+    let account = match &live {
+        Some(live) => api.catalog.actor(&live.account).await?,
         None => None,
     };
     // A cookie outlives its session: who has one may sign in again.
     let actor = account.map_or(Actor::Nobody, Actor::Account);
-    Ok(Principal { actor, session: Some(hash) })
+    Ok(Principal { actor, session: Some(hash), live })
 }
 
 /// The cookie of this name that a client showed.

@@ -20,7 +20,7 @@ use super::table::Route;
 use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
 use crate::audit::AuditTarget;
-use crate::catalog::{ChangeContext, Page, PolicyAt, Repeatable};
+use crate::catalog::{ChangeContext, LiveSession, Page, PolicyAt, Repeatable};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -41,6 +41,8 @@ pub(super) struct ApiRequest {
     pub(super) by: ChangeContext,
     /// The hash of the session, if it is one.
     pub(super) session: Option<String>,
+    /// The session, if it goes on.
+    pub(super) live: Option<LiveSession>,
     params: BTreeMap<String, String>,
     query: QueryParams,
     /// What is wrong behind the `?`: told to who may ask.
@@ -91,7 +93,7 @@ impl ApiRequest {
         params: &RawPathParams,
         head: &Parts,
     ) -> Self {
-        let Principal { actor, session } = principal;
+        let Principal { actor, session, live } = principal;
         let source = head.extensions.get::<ClientAddress>().map_or("", |source| &source.0);
         let asked =
             if route.is_called_back { Ok(QueryParams::default()) } else { query(&head.uri) };
@@ -106,6 +108,7 @@ impl ApiRequest {
             api,
             by,
             session,
+            live,
             params: params.collect(),
             query,
             wrong,

@@ -42,7 +42,7 @@ pub use policies::{
 };
 pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
-pub use sessions::{NewSession, SessionSpans};
+pub use sessions::{LiveSession, NewSession, SessionSpans};
 pub use tokens::{NewToken, TokenView};
 
 /// The catalog in a database.

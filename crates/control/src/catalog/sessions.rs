@@ -72,6 +72,17 @@ impl RecentAddresses {
     }
 }
 
+/// A session that goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSession {
+    /// The id of the account.
+    pub account: String,
+    /// When it ends unless it is used, in milliseconds since 1970.
+    pub idle_until: i64,
+    /// When it ends in any case, in milliseconds since 1970.
+    pub ends_at: i64,
+}
+
 /// How much older a session's last use becomes before it is written again, in milliseconds.
 const TOUCH_MS: i64 = 60_000;
 
@@ -139,7 +150,8 @@ impl Catalog {
         Ok(RecentAddresses(known.collect::<Result<_, Error>>()?))
     }
 
-    /// The id of the account whose session this is, if it goes on; it was used now.
+    /// The session with this hash, if it goes on. It was used now, unless only a program asks for somebody who
+    /// may be away (`is_passive`).
     ///
     /// # Errors
     /// Those of the database.
@@ -148,16 +160,21 @@ impl Catalog {
         hash: &str,
         at: i64,
         spans: SessionSpans,
-    ) -> Result<Option<String>, Error> {
-        let sql = "SELECT account, seen_at FROM sessions \
+        is_passive: bool,
+    ) -> Result<Option<LiveSession>, Error> {
+        let sql = "SELECT account, seen_at, created_at FROM sessions \
                    WHERE hash = ? AND created_at > ? AND seen_at > ?";
         let values = [hash.into(), (at - spans.absolute_ms).into(), (at - spans.idle_ms).into()];
         let Some(row) = self.db.row(sql, &values).await? else { return Ok(None) };
-        if row.get::<i64>(1)? < at - TOUCH_MS {
+        let mut seen_at: i64 = row.get(1)?;
+        if !is_passive && seen_at < at - TOUCH_MS {
             let sql = "UPDATE sessions SET seen_at = ? WHERE hash = ?";
             self.db.run(sql, &[at.into(), hash.into()]).await?;
+            seen_at = at;
         }
-        row.get(0).map(Some)
+        let ends_at = row.get::<i64>(2)? + spans.absolute_ms;
+        let idle_until = ends_at.min(seen_at + spans.idle_ms);
+        Ok(Some(LiveSession { account: row.get(0)?, idle_until, ends_at }))
     }
 }
 

@@ -43,4 +43,9 @@ impl Oidc {
     pub fn new(_: OidcProviderConfig) -> Result<Self, crate::Error> {
         Err(crate::Error::invalid("/issuer", "not supported: built without the feature `oidc`"))
     }
+
+    /// There is none.
+    pub fn name(&self) -> String {
+        match *self {}
+    }
 }

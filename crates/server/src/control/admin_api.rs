@@ -4,13 +4,13 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, anyhow};
-use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 use sluicegate::http::TrustedProxies;
 use sluicegate::http::problem::MEDIA_TYPE;
-use sluicegate_control::api::{Api, ClientAddress};
+use sluicegate_control::api::{Api, CatalogState, ClientAddress, Meta, PREFIX};
 use sluicegate_control::identity::Oidc;
 use tokio::sync::Notify;
 use tower::ServiceExt;
@@ -18,11 +18,19 @@ use tower::ServiceExt;
 use crate::config::{CatalogConfig, Network};
 use crate::protocol::Peer;
 
+/// What every request is answered while the catalog was not reached.
+const AWAY: &str = "catalog unavailable; the last known policies stay in effect";
+
+/// What every request is answered where no catalog is configured.
+const NONE: &str = "no catalog is configured: start with `--catalog URL` or set `catalog.url`";
+
 /// The admin API of a server.
 #[derive(Debug)]
 pub(crate) struct AdminApi {
-    /// None: the catalog was not reached yet.
+    /// None: the catalog was not reached yet, or none is configured.
     router: OnceLock<Router>,
+    /// Whether a catalog is configured.
+    has_catalog: bool,
     /// Somebody changed something.
     changed: Notify,
     /// Proxies that are believed where a request comes from.
@@ -50,6 +58,7 @@ impl AdminApi {
         let oidc = oidc.map(Arc::new);
         Ok(Self {
             router: OnceLock::new(),
+            has_catalog: config.url.is_some(),
             changed: Notify::new(),
             proxies,
             oidc,
@@ -85,7 +94,7 @@ impl AdminApi {
 
     /// Answers `request`, which came from `peer`, maybe by a proxy.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
-        let Some(router) = self.router.get() else { return unavailable() };
+        let Some(router) = self.router.get() else { return self.without_catalog(&request) };
         let source = self.source(peer, request.headers());
         request.extensions_mut().insert(ClientAddress(source));
         let changes = !request.method().is_safe();
@@ -99,6 +108,32 @@ impl AdminApi {
         response
     }
 
+    /// What is answered while there is no catalog to ask.
+    fn without_catalog(&self, request: &Request<Body>) -> Response {
+        if request.method().is_safe() && request.uri().path().strip_prefix(PREFIX) == Some("/meta")
+        {
+            let state = if self.has_catalog { CatalogState::Away } else { CatalogState::None };
+            let meta = Json(Meta::new(state, self.oidc.as_deref()));
+            return ([(header::CACHE_CONTROL, "no-store")], meta).into_response();
+        }
+        let (status, detail) = match self.has_catalog {
+            true => (StatusCode::SERVICE_UNAVAILABLE, AWAY),
+            false => (StatusCode::NOT_FOUND, NONE),
+        };
+        let problem = serde_json::json!({
+            "type": "about:blank",
+            "title": status.canonical_reason(),
+            "status": status.as_u16(),
+            "detail": detail,
+        });
+        let mut response =
+            (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], problem.to_string()).into_response();
+        if self.has_catalog {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+
     /// Where a request comes from: who connects, or whom a proxy that is believed says it is from.
     fn source(&self, peer: Peer, headers: &HeaderMap) -> String {
         let Peer::Ip(address) = peer else { return "local".to_owned() };
@@ -106,15 +141,4 @@ impl AdminApi {
         let lines = lines.into_iter().map(HeaderValue::as_bytes);
         self.proxies.client_address(address, lines).to_string()
     }
-}
-
-fn unavailable() -> Response {
-    let problem = serde_json::json!({
-        "type": "about:blank",
-        "title": "Service Unavailable",
-        "status": 503,
-        "detail": "catalog unavailable; the last known policies stay in effect",
-    });
-    let headers = [(header::CONTENT_TYPE, MEDIA_TYPE), (header::RETRY_AFTER, "1")];
-    (StatusCode::SERVICE_UNAVAILABLE, headers, problem.to_string()).into_response()
 }

@@ -41,6 +41,7 @@ fn a_page_whose_name_leads_here_is_answered_nothing() {
         (server.admin, "GET", "/v1/policies"),
         (server.admin, "GET", "/metrics"),
         (server.admin, "GET", "/v1/admin/openapi.json"),
+        (server.admin, "GET", "/v1/admin/meta"),
         (server.admin, "POST", "/v1/admin/setup"),
     ] {
         let (status, head, said) = from_a_page(address, method, path, &body);
@@ -100,4 +101,15 @@ fn a_request_without_a_host_or_with_two_is_refused_on_every_address() {
             assert_eq!(status, expected, "{version} {hosts} {body}");
         }
     }
+}
+
+#[test]
+fn a_server_without_a_catalog_says_that_there_is_none() {
+    let server = Server::start();
+    let (status, meta) = ask(server.admin, "/v1/admin/meta");
+    let meta: Value = serde_json::from_str(&meta).unwrap();
+    assert_eq!((status, &meta["catalog"], &meta["setup_due"]), (200, &json!("none"), &json!(null)));
+    let (status, problem) = ask(server.admin, "/v1/admin/session");
+    assert_eq!(status, 404);
+    assert!(problem.contains("no catalog is configured: start with `--catalog URL`"), "{problem}");
 }

@@ -1,8 +1,71 @@
 //! The API itself, and the nodes.
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use crate::api::describe;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
+use crate::identity::{Oidc, PASSWORD_CHARS_MIN};
+
+/// What a server says of itself before anybody signs in.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Meta {
+    /// Whether there is a catalog, and whether it answers.
+    pub catalog: CatalogState,
+    /// Whether the first account is still to be created, with the setup token; null if the catalog does not
+    /// answer.
+    pub setup_due: Option<bool>,
+    /// Where people can sign in with OpenID Connect; null if it is not configured.
+    pub oidc: Option<MetaOidc>,
+    /// Version of the server.
+    pub software: &'static str,
+    /// Shortest password, in characters.
+    pub password_chars_min: usize,
+}
+
+/// A provider of OpenID Connect.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct MetaOidc {
+    /// Host of the provider.
+    pub name: String,
+}
+
+/// Whether there is a catalog, and whether it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CatalogState {
+    /// None is configured.
+    None,
+    /// It does not answer.
+    Away,
+    /// It answers.
+    Ready,
+}
+
+impl Meta {
+    /// Of a server whose catalog is in this state, and where people sign in elsewhere or not.
+    pub fn new(catalog: CatalogState, oidc: Option<&Oidc>) -> Self {
+        Self {
+            catalog,
+            setup_due: None,
+            oidc: oidc.map(|oidc| MetaOidc { name: oidc.name() }),
+            software: env!("CARGO_PKG_VERSION"),
+            password_chars_min: PASSWORD_CHARS_MIN,
+        }
+    }
+}
+
+pub(in crate::api) async fn meta(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let oidc = ask.api.oidc.as_deref();
+    let meta = match ask.api.catalog.has_accounts().await {
+        Ok(has_accounts) => {
+            Meta { setup_due: Some(!has_accounts), ..Meta::new(CatalogState::Ready, oidc) }
+        }
+        Err(_) => Meta::new(CatalogState::Away, oidc),
+    };
+    Ok(ApiResponse::ok(&meta))
+}
 
 pub(in crate::api) async fn openapi(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     Ok(ApiResponse::ok(&describe::openapi()))

@@ -9,7 +9,9 @@ use crate::api::Api;
 use crate::api::attempts::{Attempt, KNOWN_MS_MAX};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
-use crate::catalog::{ChangeContext, KeptPassword, NewAccount, NewSession, is_account_name};
+use crate::catalog::{
+    ChangeContext, KeptPassword, LiveSession, NewAccount, NewSession, is_account_name,
+};
 use crate::error::Error;
 use crate::identity::{Secret, SecretKind};
 
@@ -48,9 +50,18 @@ pub(in crate::api) struct NewPassword {
 pub(in crate::api) struct Me {
     /// The caller, as named in the audit.
     actor: String,
+    /// Account name.
+    name: String,
     is_admin: bool,
+    /// Whether the account has a password; otherwise it signs in with OpenID Connect.
+    has_password: bool,
     /// The role in each app.
     roles: std::collections::BTreeMap<String, crate::access::Role>,
+    /// When the session ends unless it is used, in milliseconds since 1970. Requests with the header field
+    /// `sluicegate-passive` do not use it.
+    idle_until: i64,
+    /// When the session ends in any case, in milliseconds since 1970.
+    ends_at: i64,
 }
 
 pub(in crate::api) async fn set_up(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -99,11 +110,20 @@ pub(in crate::api) async fn sign_in(ask: ApiRequest) -> Result<ApiResponse, ApiP
         Err(Error::Denied(_)) => return Err(wrong()),
         signed_in => signed_in?,
     }
-    Ok(ApiResponse::ok(&Me::of(&Actor::Account(signed_in))).cookie(Some(secret.expose())))
+    let live = LiveSession {
+        account: signed_in.id.clone(),
+        idle_until: ask.by.at + api.spans.idle_ms,
+        ends_at: ask.by.at + api.spans.absolute_ms,
+    };
+    let me = Me::of(&signed_in, true, &live);
+    Ok(ApiResponse::ok(&me).cookie(Some(secret.expose())))
 }
 
 pub(in crate::api) async fn me(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    Ok(ApiResponse::ok(&Me::of(&ask.by.actor)))
+    let account = account(&ask)?;
+    let live = ask.live.as_ref().ok_or(AccessDenied::Unknown)?;
+    let has_password = ask.api.catalog.account(&account.name).await?.has_password;
+    Ok(ApiResponse::ok(&Me::of(account, has_password, live)))
 }
 
 pub(in crate::api) async fn sign_out(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -190,11 +210,15 @@ fn account(ask: &ApiRequest) -> Result<&Account, ApiProblem> {
 }
 
 impl Me {
-    fn of(actor: &Actor) -> Self {
-        let mut me = Self { actor: actor.to_string(), is_admin: false, roles: [].into() };
-        if let Actor::Account(Account { is_admin, roles, .. }) = actor {
-            (me.is_admin, me.roles) = (*is_admin, roles.clone());
+    fn of(account: &Account, has_password: bool, live: &LiveSession) -> Self {
+        Self {
+            actor: Actor::Account(account.clone()).to_string(),
+            name: account.name.clone(),
+            is_admin: account.is_admin,
+            has_password,
+            roles: account.roles.clone(),
+            idle_until: live.idle_until,
+            ends_at: live.ends_at,
         }
-        me
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use axum::http::Uri;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -95,6 +96,12 @@ impl Oidc {
         config.check()?;
         let (logins, provider) = (Logins::new(&config), Provider::new(&config)?);
         Ok(Self { config, logins, provider, waiting: Semaphore::new(WAITING_MAX) })
+    }
+
+    /// The host of the provider.
+    pub fn name(&self) -> String {
+        let issuer = self.config.issuer.parse::<Uri>();
+        issuer.ok().and_then(|issuer| Some(issuer.host()?.to_owned())).unwrap_or_default()
     }
 
     pub(crate) const fn config(&self) -> &OidcProviderConfig {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use sluicegate::Micros;
 
-use crate::api::client::{Client, PASSWORD, Served, document};
+use crate::api::client::{Client, NOW_S, PASSWORD, Served, document};
 
 #[tokio::test]
 async fn from_the_setup_token_to_a_policy_and_a_token() {
@@ -73,6 +73,48 @@ async fn who_signs_in_gets_a_new_session_that_only_browsers_of_this_site_send() 
     assert_eq!((&me.body["actor"], &me.body["is_admin"]), (&json!("account:ada"), &json!(true)));
     served.clock.advance(Micros::from_secs(31 * 60));
     assert_eq!(served.ask(&again, "GET /session", None).await.status, 401, "it was idle");
+}
+
+#[tokio::test]
+async fn a_sign_in_page_learns_what_it_needs_before_anybody_signs_in() {
+    let served = Served::start().await;
+    let nobody = Client::default();
+    let meta = served.ask(&nobody, "GET /meta", None).await;
+    let expected = json!({
+        "catalog": "ready", "setup_due": true, "oidc": null,
+        "software": env!("CARGO_PKG_VERSION"), "password_chars_min": 12,
+    });
+    assert_eq!((meta.status.as_u16(), &meta.body), (200, &expected));
+    let body = json!({ "token": served.setup_token, "account": "ada", "password": PASSWORD });
+    assert_eq!(served.ask(&nobody, "POST /setup", Some(body)).await.status, 201);
+    assert_eq!(served.ask(&nobody, "GET /meta", None).await.body["setup_due"], false);
+    served.catalog.close().await;
+    let away = served.ask(&nobody, "GET /meta", None).await;
+    assert_eq!((&away.body["catalog"], &away.body["setup_due"]), (&json!("away"), &json!(null)));
+}
+
+#[tokio::test]
+async fn a_session_says_until_when_it_lasts_and_polling_does_not_prolong_it() {
+    let (served, ada) = Served::with_admin().await;
+    let (minute, now) = (60_000, i64::try_from(NOW_S * 1_000).unwrap());
+    let until = async |client: &Client| {
+        let me = served.ask(client, "GET /session", None).await.body;
+        [&me["idle_until"], &me["ends_at"]].map(|at| (at.as_i64().unwrap() - now) / minute)
+    };
+    let polling = ada.with("sluicegate-passive", "1");
+    assert_eq!(until(&ada).await, [30, 720]);
+    served.clock.advance(Micros::from_secs(20 * 60));
+    assert_eq!(until(&polling).await, [30, 720]);
+    assert_eq!(until(&ada).await, [50, 720]);
+    let me = served.ask(&ada, "GET /session", None).await.body;
+    assert_eq!((&me["name"], &me["has_password"]), (&json!("ada"), &json!(true)));
+    for _ in 0..24 {
+        served.clock.advance(Micros::from_secs(28 * 60 + 30));
+        until(&ada).await;
+    }
+    assert_eq!(until(&ada).await, [720, 720], "it ends in any case");
+    served.clock.advance(Micros::from_secs(16 * 60));
+    assert_eq!(served.ask(&ada, "GET /session", None).await.status, 401);
 }
 
 #[tokio::test]

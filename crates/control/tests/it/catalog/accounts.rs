@@ -30,12 +30,13 @@ pub(crate) async fn who_changes_a_password_ends_all_sessions(stage: &Stage) {
     for hash in ["s1", "s2"] {
         begin(stage, hash, NOW, spans).await;
     }
-    assert_eq!(catalog.use_session("s1", NOW, spans).await.unwrap(), Some(account.id.clone()));
+    let live = catalog.use_session("s1", NOW, spans, false).await.unwrap().unwrap();
+    assert_eq!(live.account, account.id);
     let of = ("ann", account.version);
     catalog.change_password(&by_account("ann"), of, "new", "s3").await.unwrap();
-    assert!(catalog.use_session("s3", NOW, spans).await.unwrap().is_some());
+    assert!(catalog.use_session("s3", NOW, spans, false).await.unwrap().is_some());
     for hash in ["s1", "s2"] {
-        assert_eq!(catalog.use_session(hash, NOW, spans).await.unwrap(), None);
+        assert_eq!(catalog.use_session(hash, NOW, spans, false).await.unwrap(), None);
     }
     let kept = catalog.password("ann").await.unwrap().unwrap();
     assert_eq!((kept.account.as_str(), kept.hash.as_str()), (account.id.as_str(), "new"));
@@ -55,7 +56,8 @@ pub(crate) async fn who_signs_in_by_a_password_that_is_changed_meanwhile_does_no
     assert!(matches!(late, Err(Error::Denied(_))), "{late:?}");
     let again = catalog.change_password(&by, ("ann", kept.version), "newer", "s4").await;
     assert!(matches!(again, Err(Error::Stale(2))), "{again:?}");
-    let goes_on = async |hash| catalog.use_session(hash, NOW, spans).await.unwrap().is_some();
+    let goes_on =
+        async |hash| catalog.use_session(hash, NOW, spans, false).await.unwrap().is_some();
     assert!(goes_on("s2").await);
     for ended in ["s1", "s3", "s4"] {
         assert!(!goes_on(ended).await, "{ended}");
@@ -96,14 +98,25 @@ pub(crate) async fn sessions_end_by_themselves(stage: &Stage) {
     let mut at = NOW;
     for _ in 0..3 {
         at += 80_000;
-        assert!(catalog.use_session("s", at, spans).await.unwrap().is_some(), "it is in use");
+        assert!(
+            catalog.use_session("s", at, spans, false).await.unwrap().is_some(),
+            "it is in use"
+        );
     }
-    assert_eq!(catalog.use_session("s", at + 20_000, spans).await.unwrap(), None, "it is too old");
+    assert_eq!(
+        catalog.use_session("s", at + 20_000, spans, false).await.unwrap(),
+        None,
+        "it is too old"
+    );
     begin(stage, "t", at, spans).await;
-    assert_eq!(catalog.use_session("t", at + 100_000, spans).await.unwrap(), None, "it was idle");
+    assert_eq!(
+        catalog.use_session("t", at + 100_000, spans, false).await.unwrap(),
+        None,
+        "it was idle"
+    );
     begin(stage, "u", at, spans).await;
     catalog.sign_out(&by_account("ann"), &account.id, "ann", Some("u")).await.unwrap();
-    assert_eq!(catalog.use_session("u", at, spans).await.unwrap(), None);
+    assert_eq!(catalog.use_session("u", at, spans, false).await.unwrap(), None);
 }
 
 /// The account `ann` signs in at the time `at`.

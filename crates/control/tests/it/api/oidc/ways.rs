@@ -91,6 +91,9 @@ async fn who_comes_for_the_first_time_gets_an_account_where_that_is_wanted() {
     let made = stage.signed_in().await;
     let me = stage.served.ask(&made, "GET /session", None).await;
     assert_eq!(me.body["actor"], "account:g@example.org");
+    assert_eq!(me.body["has_password"], false);
+    let meta = stage.served.ask(&Client::default(), "GET /meta", None).await.body;
+    assert_eq!(meta["oidc"], json!({ "name": "127.0.0.1" }));
     assert_eq!(
         stage.audit(before).await,
         ["provider account.create g@example.org done", "provider session.oidc g@example.org done"]
