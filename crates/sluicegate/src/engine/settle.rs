@@ -78,7 +78,7 @@ pub enum SettleError {
     /// The cost is too high.
     #[error("cost: `{0}` is outside 0..={COST_MAX}")]
     Cost(u64),
-    /// No decision on this budget.
+    /// No decision on this budget; also of rules that count held permits, as no cost is charged there.
     #[error(transparent)]
     Decide(#[from] DecideError),
     /// The store did not carry out the correction. The same id may be settled again.
@@ -143,7 +143,9 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         if let Some(policy) = budget.policy.filter(|policy| !policy.entrusts(app)) {
             return Err(unconfigured(policy, app).into());
         }
-        budget.rules.set().supports(&request.verb).map_err(DecideError::from)?;
+        // Also of what goes back: rules that count held permits never charged a cost.
+        let charge = Verb::AtMost { cost: Cost::ONE };
+        budget.rules.set().supports(&charge).map_err(DecideError::from)?;
 
         let name = name_of(settlement);
         self.take_turn(&name).await?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{Executed, MemoryStore, Store, StoreError, StoreRequest, Verdict};
+use sluicegate::store::{Executed, MemoryStore, Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{
     Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Request, SettleError, Settled,
     Settlement, StoreFailure, Verb,
@@ -43,7 +43,7 @@ impl Store for Shared {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let less = |left: u64| left.checked_sub(1);
         if self.0.answers.try_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
             // The one after it is answered again.
@@ -51,7 +51,7 @@ impl Store for Shared {
             let executed = *self.0.executed.lock().expect("nobody panics with it");
             return Err(StoreError::Unavailable { reason: "gone".to_owned(), executed });
         }
-        Ok(self.0.memory.decide_now(request, at)?)
+        Ok(self.0.memory.decide_now(request, at)?.into())
     }
 }
 
@@ -151,8 +151,8 @@ fn what_makes_no_sense_leaves_the_id_as_it_was() {
     assert!(matches!(unknown, SettleError::Decide(DecideError::UnknownPolicy(_))));
     let unconfigured = refused(&settlement("other", "i", 1, 0));
     assert!(matches!(unconfigured, SettleError::Decide(DecideError::Unconfigured { .. })));
-    for _ in 0..2 {
-        let unsupported = refused(&settlement("jobs", "i", 1, 2));
+    for (charged, cost) in [(1, 2), (1, 2), (2, 1), (1, 1)] {
+        let unsupported = refused(&settlement("jobs", "i", charged, cost));
         assert!(matches!(unsupported, SettleError::Decide(DecideError::Unsupported(_))));
     }
 }
