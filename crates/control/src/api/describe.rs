@@ -10,7 +10,9 @@ use super::problem::ProblemBody;
 use super::table::{ROUTES, Route};
 use crate::access::{AccessRule, Action};
 use crate::audit::{AuditEntry, Verified};
-use crate::catalog::{AccountView, App, AppliedAll, Member, Node, PolicyVersion, PolicyView};
+use crate::catalog::{
+    AccountView, App, AppliedAll, Member, Node, POLICY_SCHEMA, PolicyVersion, PolicyView,
+};
 
 /// The description.
 pub fn openapi() -> Json {
@@ -189,6 +191,7 @@ fn schemas() -> Json {
     add::<Verified>(&mut all);
     add::<Node>(&mut all);
     add::<meta::Meta>(&mut all);
+    add_policy_document(&mut all);
     for (list, item) in LISTS {
         let items = json!({ "type": "array", "items": schema(item) });
         let next = json!({ "type": "string", "description": "Cursor to pass as `after`." });
@@ -200,6 +203,41 @@ fn schemas() -> Json {
         all.insert(list.to_owned(), list_schema);
     }
     Json::Object(all)
+}
+
+/// The schema of a policy document's policy and of its parts, as `policies schema` prints it.
+fn add_policy_document(all: &mut Map<String, Json>) {
+    let mut document = sluicegate_policy::schema::document();
+    let Json::Object(parts) = document["$defs"].take() else { unreachable!("it has parts") };
+    for (part, mut schema) in parts {
+        rename_parts(&mut schema);
+        all.insert(component(&part), schema);
+    }
+}
+
+/// What a part of the document's schema is called here.
+fn component(part: &str) -> String {
+    match part {
+        "policy" => POLICY_SCHEMA.to_owned(),
+        part => format!("{POLICY_SCHEMA}.{part}"),
+    }
+}
+
+fn rename_parts(schema: &mut Json) {
+    match schema {
+        Json::Object(members) => {
+            for (name, member) in members {
+                match member.as_str().and_then(|text| text.strip_prefix("#/$defs/")) {
+                    Some(part) if name == "$ref" => {
+                        *member = format!("#/components/schemas/{}", component(part)).into();
+                    }
+                    _ => rename_parts(member),
+                }
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(rename_parts),
+        _ => {}
+    }
 }
 
 fn add<T: ToSchema + PartialSchema>(all: &mut Map<String, Json>) {

@@ -66,6 +66,7 @@ macro_rules! routes {
 routes! {
     GET "/openapi.json" Describe meta::openapi 200;
     GET "/meta" SeeMeta meta::meta 200 answers Meta;
+    GET "/schema/policy.json" Describe meta::policy_schema 200;
     POST "/setup" SetUp sessions::set_up 201 asks SetUp answers Account;
     POST "/session" SignIn sessions::sign_in 200 asks SignIn answers Me;
     GET "/session" SeeSession sessions::me 200 answers Me;

@@ -40,6 +40,7 @@ use policies::fill_policy_apps;
 pub use policies::{
     Applied, AppliedAll, Diff, PolicyAt, PolicyState, PolicyVersion, PolicyView, Wanted, changes,
 };
+pub(crate) use policies::{POLICY_SCHEMA, policy_schema};
 pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
 pub use sessions::{LiveSession, NewSession, SessionSpans};

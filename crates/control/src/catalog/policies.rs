@@ -6,7 +6,7 @@ macro_rules! policies {
     ($which:literal) => {
         concat!(
             "SELECT name, app, state, version, document, created_at, created_by, updated_at, ",
-            "updated_by FROM policies WHERE ",
+            "updated_by, revision FROM policies WHERE ",
             $which
         )
     };
@@ -26,6 +26,8 @@ use sha2::{Digest, Sha256};
 use sluicegate_policy::Policy;
 use sluicegate_policy::limits::POLICIES_MAX;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::RefBuilder;
+use utoipa::openapi::{RefOr, Schema};
 
 use super::apps::{is_version, locked};
 use super::change::{Change, begin};
@@ -69,7 +71,7 @@ pub struct PolicyView {
     /// Number of the latest change, from 1.
     pub version: i64,
     /// The policy, as in `policies[]` of a policy document.
-    #[schema(value_type = Object)]
+    #[schema(schema_with = policy_schema)]
     pub document: Json,
     /// Creation time, in milliseconds since 1970.
     pub created_at: i64,
@@ -79,6 +81,8 @@ pub struct PolicyView {
     pub updated_at: i64,
     /// Author of the latest change.
     pub updated_by: String,
+    /// Catalog revision of the latest change: it is in force at a node that uses this revision or a later one.
+    pub revision: i64,
 }
 
 /// A policy of an app, as of the version that the author of a change has looked at.
@@ -105,7 +109,7 @@ pub struct PolicyVersion {
     /// The state from this version on.
     pub state: PolicyState,
     /// The policy in this version.
-    #[schema(value_type = Object)]
+    #[schema(schema_with = policy_schema)]
     pub document: Json,
     /// Author of the version.
     pub author: String,
@@ -116,6 +120,16 @@ pub struct PolicyVersion {
 }
 
 const NOT_FOUND: Error = Error::NotFound("policy");
+
+/// What the description of the API calls the schema of a policy document's policy.
+pub(crate) const POLICY_SCHEMA: &str = "Document";
+
+/// That schema.
+pub(crate) fn policy_schema() -> RefOr<Schema> {
+    let of_policy = RefBuilder::new().ref_location_from_schema_name(POLICY_SCHEMA);
+    let what = "The policy, as in `policies[]` of a policy document.";
+    of_policy.description(Some(what)).build().into()
+}
 
 impl Catalog {
     /// The policies of an app by name, without deleted ones.
@@ -351,6 +365,7 @@ async fn create(
         created_by: author.clone(),
         updated_at: change.by.at,
         updated_by: author,
+        revision: change.publish(),
     };
     let new = write(change, &made).await?;
     change.audit(Action::CreatePolicy, AuditTarget::of(app, &made.name), None, Some(new));
@@ -381,6 +396,7 @@ async fn rewrite(
         document: document.clone(),
         updated_at: change.by.at,
         updated_by: change.author().to_owned(),
+        revision: change.publish(),
         ..before
     };
     let new = write(change, &after).await?;
@@ -393,7 +409,7 @@ async fn rewrite(
 /// changes of policies come here, so none forgets one of the three.
 async fn write(change: &mut Change<'_>, view: &PolicyView) -> Result<String, Error> {
     let text = canonical(&view.document);
-    let (revision, state) = (change.publish().into(), view.state.name().into());
+    let (revision, state) = (view.revision.into(), view.state.name().into());
     let (version, document) = (view.version.into(), (&text).into());
     let (at, author) = (view.updated_at.into(), (&view.updated_by).into());
     let name = (&view.name).into();
@@ -529,6 +545,7 @@ impl PolicyView {
             created_by: row.get(6)?,
             updated_at: row.get(7)?,
             updated_by: row.get(8)?,
+            revision: row.get(9)?,
         })
     }
 }

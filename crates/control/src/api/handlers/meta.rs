@@ -71,6 +71,10 @@ pub(in crate::api) async fn openapi(_: ApiRequest) -> Result<ApiResponse, ApiPro
     Ok(ApiResponse::ok(&describe::openapi()))
 }
 
+pub(in crate::api) async fn policy_schema(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    Ok(ApiResponse::ok(&sluicegate_policy::schema::document()))
+}
+
 pub(in crate::api) async fn nodes(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let nodes = ask.api.catalog.nodes(&ask.page()).await?;
     Ok(ApiResponse::list(&ask, nodes, |node| node.name.clone()))

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
-use crate::catalog::{Diff, PolicyState, PolicyView, Wanted, changes};
+use crate::catalog::{Diff, PolicyState, PolicyView, Wanted, changes, policy_schema};
 use crate::error::Error;
 
 /// A policy to create.
@@ -14,7 +14,7 @@ use crate::error::Error;
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct NewPolicy {
     /// The policy, as in `policies[]` of a policy document.
-    #[schema(value_type = Object)]
+    #[schema(schema_with = policy_schema)]
     document: Json,
     /// `shadow` (default: counts what it would refuse, refuses nothing) or `active`.
     state: Option<PolicyState>,
@@ -25,7 +25,7 @@ pub(in crate::api) struct NewPolicy {
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct PolicyDocument {
     /// The policy, as in `policies[]` of a policy document.
-    #[schema(value_type = Object)]
+    #[schema(schema_with = policy_schema)]
     document: Json,
 }
 

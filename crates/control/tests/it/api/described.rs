@@ -71,3 +71,16 @@ async fn everybody_may_read_the_description() {
     assert_eq!((answer.status.as_u16(), &answer.body), (200, &openapi()));
     assert_eq!(answer.headers["cache-control"], "no-store");
 }
+
+#[tokio::test]
+async fn the_schema_of_policies_is_served_and_is_that_of_documents_in_the_description() {
+    let served = Served::start().await;
+    let schema = served.ask(&Client::default(), "GET /schema/policy.json", None).await.body;
+    assert_eq!(schema, sluicegate_policy::schema::document());
+    let schemas = &openapi()["components"]["schemas"];
+    let document = &schemas["NewPolicy"]["properties"]["document"]["$ref"];
+    assert_eq!(document, "#/components/schemas/Document");
+    let parts = schema["$defs"]["policy"]["properties"].as_object().unwrap();
+    let described = schemas["Document"]["properties"].as_object().unwrap();
+    assert!(parts.len() > 5 && parts.keys().eq(described.keys()));
+}

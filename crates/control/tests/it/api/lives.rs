@@ -31,6 +31,8 @@ async fn from_the_setup_token_to_a_policy_and_a_token() {
     let activate = "POST /apps/shop/policies/orders/activate?reason=launch";
     let active = served.ask(&olga.at_version(1), activate, None).await;
     assert_eq!((active.status.as_u16(), &active.body["state"]), (200, &json!("active")));
+    assert!(active.body["revision"].as_i64() > made.body["revision"].as_i64());
+    assert_eq!(active.body["revision"], served.catalog.revision().await.unwrap());
 
     let machine = served.token(&olga, "shop", &["policy:read", "check"]).await;
     let seen = served.ask(&machine, "GET /apps/shop/policies", None).await;
