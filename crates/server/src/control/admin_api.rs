@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, anyhow};
+use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
 use sluicegate::http::TrustedProxies;
 use sluicegate::http::problem::MEDIA_TYPE;
 use sluicegate_control::api::{Api, CatalogState, ClientAddress, Meta, PREFIX};
@@ -113,8 +113,11 @@ impl AdminApi {
         if request.method().is_safe() && request.uri().path().strip_prefix(PREFIX) == Some("/meta")
         {
             let state = if self.has_catalog { CatalogState::Away } else { CatalogState::None };
-            let meta = Json(Meta::new(state, self.oidc.as_deref()));
-            return ([(header::CACHE_CONTROL, "no-store")], meta).into_response();
+            let meta = serde_json::to_string(&Meta::new(state, self.oidc.as_deref()));
+            let meta = meta.expect("texts and numbers are always JSON");
+            let headers =
+                [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
+            return (headers, meta).into_response();
         }
         let (status, detail) = match self.has_catalog {
             true => (StatusCode::SERVICE_UNAVAILABLE, AWAY),

@@ -1,12 +1,14 @@
 //! Decisions as they are made, for whoever watches: a sample of them, as JSON.
 //!
-//! Nobody watching costs a look at one number. Somebody watching costs a worker at most
-//! [`PER_SECOND`] events a second; what comes in between is counted by the next event's `weight`. Who
-//! reads too slowly is told how many events it missed.
+//! While nobody watches, a decision costs a look at one number. While somebody does, a worker sends at most
+//! [`PER_SECOND`] events a second, of what a watcher wants; the next event of the same policy and result has
+//! those that were skipped in its `weight`. A watcher that reads too slowly gets the number of events that it
+//! missed.
 
-use std::cell::Cell;
-use std::sync::Arc;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
@@ -16,6 +18,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::counts::POLICIES_COUNTED_MAX;
 use super::keys::KeyWriter;
 
 /// Events that wait for those who watch: a second of what five workers say at most. One is 300 bytes.
@@ -27,6 +30,10 @@ const WATCHERS_MAX: usize = 16;
 /// Events of one worker in a second; so many may come at once.
 const PER_SECOND: u64 = 200;
 
+/// Policies of which a worker remembers what it skipped: those that are counted on their own. Of others an
+/// event stands for itself.
+const SKIPPED_POLICIES_MAX: usize = POLICIES_COUNTED_MAX;
+
 /// How long nothing is said before a line is that says nothing: proxies in between give up after 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
@@ -34,7 +41,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: broadcast::Sender<Arc<EncodedEvent>>,
-    watchers: Arc<AtomicUsize>,
+    watchers: Arc<Watchers>,
     keys: Arc<KeyWriter>,
 }
 
@@ -81,26 +88,37 @@ struct EncodedEvent {
 }
 
 /// Which events are wanted.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventFilter {
     policy: Option<String>,
     result: Option<String>,
 }
 
-/// Somebody who watches.
-struct Subscriber(Arc<AtomicUsize>);
+/// Those who watch.
+#[derive(Debug, Default)]
+struct Watchers {
+    count: AtomicUsize,
+    /// What each of them wants.
+    filters: RwLock<Vec<EventFilter>>,
+}
+
+/// Somebody who watches, and what they want.
+struct Subscriber(Arc<Watchers>, EventFilter);
+
+/// Events that were not sent, by policy and result.
+type SkippedEvents = HashMap<Box<str>, Vec<(&'static str, u64)>>;
 
 /// What a thread may still tell.
 struct Allowance {
     /// When it will have told all that it may.
     until_us: Cell<u64>,
-    skipped: Cell<u64>,
+    /// Since the last event of each policy and result.
+    skipped: RefCell<SkippedEvents>,
 }
 
 thread_local! {
-    static ALLOWANCE: Allowance =
-        const { Allowance { until_us: Cell::new(0), skipped: Cell::new(0) } };
+    static ALLOWANCE: Allowance = Allowance::new();
 }
 
 impl Events {
@@ -111,18 +129,22 @@ impl Events {
 
     /// Whether anybody watches.
     pub(crate) fn are_watched(&self) -> bool {
-        self.watchers.load(Relaxed) > 0
+        self.watchers.count.load(Relaxed) > 0
     }
 
     /// How many watch.
     pub(crate) fn watchers(&self) -> usize {
-        self.watchers.load(Relaxed)
+        self.watchers.count.load(Relaxed)
     }
 
-    /// Tells those who watch what was decided on `key`, unless it is too soon for the next event.
+    /// Sends what was decided on `key` to those who want it, unless it is too soon for the next event.
     pub(crate) fn publish(&self, told: &DecisionEvent<'_>, key: Option<&[u8]>) {
+        if !self.watchers.want(told.policy, told.result) {
+            return;
+        }
         let now = WallClock.now();
-        let Some(weight) = ALLOWANCE.with(|allowance| allowance.take(now)) else { return };
+        let taken = ALLOWANCE.with(|allowance| allowance.take(now, told.policy, told.result));
+        let Some(weight) = taken else { return };
         let key = key.map(|key| String::from_utf8_lossy(&self.keys.shown(key)).into_owned());
         let line = EventRecord { at_us: now.get(), told, key, weight };
         let json = serde_json::to_string(&line).expect("texts and numbers are always JSON");
@@ -138,17 +160,15 @@ impl Events {
         filter: EventFilter,
         stop: CancellationToken,
     ) -> Option<impl Stream<Item = String> + use<>> {
-        let enter = |watchers| (watchers < WATCHERS_MAX).then_some(watchers + 1);
-        self.watchers.try_update(Relaxed, Relaxed, enter).ok()?;
-        let watcher = Subscriber(Arc::clone(&self.watchers));
-        let watching = (self.sender.subscribe(), watcher, filter, stop);
-        Some(stream::unfold(watching, async |(mut receiver, watcher, filter, stop)| {
+        let watcher = Subscriber::enter(&self.watchers, filter)?;
+        let watching = (self.sender.subscribe(), watcher, stop);
+        Some(stream::unfold(watching, async |(mut receiver, watcher, stop)| {
             let said = tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                said = next(&mut receiver, &filter) => said?,
+                said = next(&mut receiver, &watcher.1) => said?,
             };
-            Some((said, (receiver, watcher, filter, stop)))
+            Some((said, (receiver, watcher, stop)))
         }))
     }
 }
@@ -161,7 +181,7 @@ async fn next(
     let wanted = async {
         loop {
             match receiver.recv().await {
-                Ok(event) if filter.lets_pass(&event) => {
+                Ok(event) if filter.lets_pass(&event.policy, event.result) => {
                     return Some(format!("data: {}\n\n", event.json));
                 }
                 Ok(_) => {}
@@ -176,33 +196,82 @@ async fn next(
 }
 
 impl EventFilter {
-    fn lets_pass(&self, event: &EncodedEvent) -> bool {
+    fn lets_pass(&self, of_policy: &str, of_result: &str) -> bool {
         let Self { policy, result } = self;
-        policy.as_ref().is_none_or(|policy| *policy == event.policy)
-            && result.as_ref().is_none_or(|result| result == event.result)
+        policy.as_ref().is_none_or(|policy| policy == of_policy)
+            && result.as_ref().is_none_or(|result| result == of_result)
+    }
+}
+
+impl Watchers {
+    /// Whether somebody wants events of this policy and result.
+    fn want(&self, policy: &str, result: &str) -> bool {
+        let filters = self.filters.read().unwrap_or_else(PoisonError::into_inner);
+        filters.iter().any(|filter| filter.lets_pass(policy, result))
+    }
+}
+
+impl Subscriber {
+    /// One more who watches; `None` if there are too many already.
+    fn enter(watchers: &Arc<Watchers>, filter: EventFilter) -> Option<Self> {
+        let mut filters = watchers.filters.write().unwrap_or_else(PoisonError::into_inner);
+        if filters.len() >= WATCHERS_MAX {
+            return None;
+        }
+        filters.push(filter.clone());
+        watchers.count.store(filters.len(), Relaxed);
+        Some(Self(Arc::clone(watchers), filter))
     }
 }
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let Self(watchers, own) = self;
+        let mut filters = watchers.filters.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = filters.iter().position(|filter| filter == own) {
+            filters.swap_remove(place);
+        }
+        watchers.count.store(filters.len(), Relaxed);
     }
 }
 
 impl Allowance {
-    /// The decisions that an event at `now` stands for; `None` if it may not be told.
-    fn take(&self, now: Micros) -> Option<u64> {
+    fn new() -> Self {
+        Self { until_us: Cell::new(0), skipped: RefCell::default() }
+    }
+
+    /// The decisions that an event at `now` stands for; `None` if it may not be sent.
+    fn take(&self, now: Micros, policy: &str, result: &'static str) -> Option<u64> {
         const EACH_US: u64 = 1_000_000 / PER_SECOND;
         let now_us = now.get();
         // A clock that went back must not silence it.
         let until_us = self.until_us.get().clamp(now_us, now_us + 1_000_000);
         self.until_us.set(until_us);
         if until_us + EACH_US > now_us + 1_000_000 {
-            self.skipped.set(self.skipped.get() + 1);
+            self.skip(policy, result);
             return None;
         }
         self.until_us.set(until_us + EACH_US);
-        Some(self.skipped.take() + 1)
+        let mut skipped = self.skipped.borrow_mut();
+        let of_policy = skipped.get_mut(policy).into_iter().flatten();
+        let skipped =
+            of_policy.filter(|(of, _)| *of == result).map(|(_, skipped)| std::mem::take(skipped));
+        Some(skipped.sum::<u64>() + 1)
+    }
+
+    fn skip(&self, policy: &str, result: &'static str) {
+        let mut skipped = self.skipped.borrow_mut();
+        if !skipped.contains_key(policy) {
+            if skipped.len() >= SKIPPED_POLICIES_MAX {
+                return;
+            }
+            skipped.insert(policy.into(), Vec::new());
+        }
+        let Some(of_policy) = skipped.get_mut(policy) else { return };
+        match of_policy.iter_mut().find(|(of, _)| *of == result) {
+            Some((_, skipped)) => *skipped += 1,
+            None => of_policy.push((result, 1)),
+        }
     }
 }
 
@@ -231,13 +300,49 @@ mod tests {
 
     #[test]
     fn a_thread_tells_a_second_of_events_at_once_and_then_at_the_rate() {
-        let allowance = Allowance { until_us: Cell::new(0), skipped: Cell::new(0) };
-        let at = |us: u64| allowance.take(Micros::new(1_000_000_000 + us));
+        let allowance = Allowance::new();
+        let at = |us: u64| allowance.take(Micros::new(1_000_000_000 + us), "p", "allowed");
         let at_once = (0..1_000).filter(|_| at(0).is_some()).count();
         assert_eq!(at_once, 200);
         assert_eq!((at(4_999), at(5_000), at(5_000)), (None, Some(802), None));
-        assert_eq!(allowance.take(Micros::new(500_000_000)), None, "a clock that went back");
-        assert!(allowance.take(Micros::new(500_005_000)).is_some());
+        let earlier = |us: u64| allowance.take(Micros::new(us), "p", "allowed");
+        assert_eq!(earlier(500_000_000), None, "a clock that went back");
+        assert!(earlier(500_005_000).is_some());
+    }
+
+    #[test]
+    fn an_event_stands_for_those_of_its_policy_and_result_that_were_skipped_and_for_no_other() {
+        let (allowance, mut weights) = (Allowance::new(), HashMap::new());
+        let mut tell = |at_us: u64, policy, result| {
+            if let Some(weight) = allowance.take(Micros::new(at_us), policy, result) {
+                *weights.entry((policy, result)).or_insert(0) += weight;
+            }
+        };
+        for decision in 0..90_000_u64 {
+            let at_us = 1_000_000_000 + 10 * decision;
+            tell(at_us, "busy", if decision % 3 == 0 { "refused" } else { "allowed" });
+            if decision % 789 == 0 {
+                tell(at_us, "calm", "refused");
+            }
+        }
+        // A second later there is room for what is left.
+        for (policy, result) in [("busy", "allowed"), ("busy", "refused"), ("calm", "refused")] {
+            tell(1_002_000_000, policy, result);
+        }
+        let expected = [(("busy", "allowed"), 60_001), (("busy", "refused"), 30_001)];
+        assert_eq!(weights, expected.into_iter().chain([(("calm", "refused"), 116)]).collect());
+    }
+
+    #[tokio::test]
+    async fn what_nobody_wants_takes_no_room_of_what_somebody_wants() {
+        let events = events(KeyFormat::Hashed);
+        let filter = EventFilter { policy: Some("calm".into()), result: None };
+        let mut watching = pin!(events.watch(filter, CancellationToken::new()).unwrap());
+        for _ in 0..10 * PER_SECOND {
+            events.publish(&told("busy", "refused"), None);
+        }
+        events.publish(&told("calm", "refused"), None);
+        assert_eq!(data(&watching.next().await.unwrap())["weight"], 1);
     }
 
     #[tokio::test]

@@ -27,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use counts::DecisionSource;
 #[cfg(test)]
-use counts::{Decisions, POLICIES_COUNTED_MAX};
+use counts::Decisions;
+pub(crate) use counts::POLICIES_COUNTED_MAX;
 use counts::{Fate, ServerCounters};
 use events::{DecisionEvent, DecisionFields};
 pub(crate) use events::{EventFilter, Events};

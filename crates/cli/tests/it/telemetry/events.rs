@@ -82,3 +82,16 @@ fn who_is_refused_most_is_shown_to_operators() {
         assert!(body.contains(problem), "{path}: {body}");
     }
 }
+
+#[test]
+fn a_policy_that_is_not_counted_on_its_own_is_not_called_unknown() {
+    let policy = |number: u32| {
+        format!("  - {{ name: p{number}, rules: [ {{ token_bucket: {{ rate: 1/s }} }} ] }}\n")
+    };
+    let policies: String = (0..2_001).map(policy).collect();
+    let server = Server::serving(&format!("policies:\n{policies}"), &[], Stdio::inherit());
+    let left_out = (0..2_001).map(|number| server.see(&format!("/v1/top?policy=p{number}"), "").1);
+    let left_out: Vec<_> = left_out.filter(|body| !body.starts_with('{')).collect();
+    let [problem] = &*left_out else { panic!("{left_out:?}") };
+    assert!(problem.ends_with(" is not counted on its own, only 2000 policies are\n"), "{problem}");
+}

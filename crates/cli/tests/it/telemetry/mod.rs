@@ -42,9 +42,14 @@ impl Server {
 
     /// With these options beside, and what it says to people sent to `told`.
     fn start_with(options: &[&str], told: Stdio) -> Self {
+        Self::serving(POLICIES, options, told)
+    }
+
+    /// The same with other policies.
+    fn serving(document: &str, options: &[&str], told: Stdio) -> Self {
         let folder = tempfile::tempdir().expect("there is room for files");
         let policies = folder.path().join("policies.yaml");
-        std::fs::write(&policies, POLICIES).expect("it can be written");
+        std::fs::write(&policies, document).expect("it can be written");
         let wires = ["HTTP", "RESP", "RLS", "ADMIN"];
         let mut program = program();
         program

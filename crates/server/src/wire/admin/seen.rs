@@ -11,7 +11,7 @@ use sluicegate_text::terminal::one_line;
 
 use super::{json, plain};
 use crate::metrics::{Scrape, classic};
-use crate::telemetry::{EventFilter, SHOWN_MAX, TURN, Top};
+use crate::telemetry::{EventFilter, POLICIES_COUNTED_MAX, SHOWN_MAX, TURN, Top};
 use crate::wire::ServerContext;
 
 /// Keys that are shown unless it is said how many.
@@ -51,8 +51,15 @@ pub(super) async fn top(
     match context.engine.telemetry().top(&policy, n) {
         Some(top) => json(&TopReply { policy: &policy, seconds: 2 * TURN.as_secs(), top }),
         None => {
+            let is_known = context.engine.core().policies().resolve(&policy).is_some();
             let policy = one_line(&policy);
-            plain(StatusCode::NOT_FOUND, &format!("policy: unknown policy `{policy}`"))
+            let problem = match is_known {
+                true => format!(
+                    "policy: `{policy}` is not counted on its own, only {POLICIES_COUNTED_MAX} policies are"
+                ),
+                false => format!("policy: unknown policy `{policy}`"),
+            };
+            plain(StatusCode::NOT_FOUND, &problem)
         }
     }
 }
