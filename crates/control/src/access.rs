@@ -208,6 +208,8 @@ actions! {
     ShadowPolicy "policy.shadow" Write POLICY_WRITE;
     /// Restore an earlier version of a policy.
     RollBackPolicy "policy.rollback" Write POLICY_WRITE;
+    /// Restore a deleted policy.
+    RestorePolicy "policy.restore" Write POLICY_WRITE;
     /// Delete a policy.
     DeletePolicy "policy.delete" Write POLICY_WRITE;
     /// Replace all policies of an app with those of a document, atomically.

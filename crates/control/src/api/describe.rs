@@ -122,6 +122,10 @@ fn parameters(route: &Route) -> Vec<Json> {
             ("query", "limit", "integer", false, limit),
         ]);
     }
+    if route.answers == Some("Policies") {
+        let state = "Only policies in this state; default: all but deleted ones.";
+        all.push(("query", "state", "string", false, state));
+    }
     if route.answers == Some("Diffs") {
         let (from, to) = (
             "Base version; default: the version before `to`.",
@@ -175,6 +179,7 @@ fn schemas() -> Json {
     add::<policies::PolicyDocument>(&mut all);
     add::<policies::WantedPolicies>(&mut all);
     add::<policies::RollBack>(&mut all);
+    add::<policies::Restore>(&mut all);
     add::<tokens::NewTokenBody>(&mut all);
     add::<keys::KeyParam>(&mut all);
     add::<keys::Grant>(&mut all);

@@ -20,7 +20,7 @@ use super::table::Route;
 use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
 use crate::audit::AuditTarget;
-use crate::catalog::{ChangeContext, LiveSession, Page, PolicyAt, Repeatable};
+use crate::catalog::{ChangeContext, LiveSession, Page, PolicyAt, PolicyState, Repeatable};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -63,6 +63,8 @@ pub(super) struct QueryParams {
     force: bool,
     after: Option<String>,
     limit: Option<u32>,
+    /// Of a list of policies: those in this state.
+    pub(super) state: Option<PolicyState>,
     /// Versions of a policy, to compare.
     pub(super) from: Option<i64>,
     pub(super) to: Option<i64>,

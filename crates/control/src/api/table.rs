@@ -104,6 +104,8 @@ routes! {
         answers Policy versioned yes;
     POST "/apps/{app}/policies/{policy}/rollback" RollBackPolicy policies::roll_back 200
         asks RollBack answers Policy versioned yes;
+    POST "/apps/{app}/policies/{policy}/restore" RestorePolicy policies::restore 200
+        asks Restore answers Policy;
     GET "/apps/{app}/policies/{policy}/versions" SeePolicies policies::versions 200
         answers Versions;
     GET "/apps/{app}/policies/{policy}/versions/{version}" SeePolicies policies::version 200

@@ -132,14 +132,25 @@ pub(crate) fn policy_schema() -> RefOr<Schema> {
 }
 
 impl Catalog {
-    /// The policies of an app by name, without deleted ones.
+    /// The policies of an app by name: those in this state, or all but deleted ones.
     ///
     /// # Errors
     /// [`Error::NotFound`].
-    pub async fn policies(&self, app: &str, page: &Page) -> Result<Vec<PolicyView>, Error> {
+    pub async fn policies(
+        &self,
+        app: &str,
+        state: Option<PolicyState>,
+        page: &Page,
+    ) -> Result<Vec<PolicyView>, Error> {
         self.app(app).await?;
-        let sql = policies!("app = ? AND state <> 'deleted' AND name > ? ORDER BY name LIMIT ?");
-        let values = [app.into(), page.after().into(), page.limit_of_documents().into()];
+        let states = match state {
+            None => [PolicyState::Active, PolicyState::Shadow],
+            Some(state) => [state, state],
+        };
+        let [one, other] = states.map(|state| state.name().into());
+        let sql = policies!("app = ? AND state IN (?, ?) AND name > ? ORDER BY name LIMIT ?");
+        let values =
+            [app.into(), one, other, page.after().into(), page.limit_of_documents().into()];
         let rows = self.db.rows(sql, &values).await?;
         rows.iter().map(PolicyView::of).collect()
     }
@@ -293,8 +304,8 @@ impl Catalog {
     }
 
     /// Makes the document of a policy again what it was in an earlier version, which is a new version.
-    /// Whether it holds stays as it is. One that was deleted is made anew from there
-    /// ([`policy_version`](Self::policy_version), [`create_policy`](Self::create_policy)).
+    /// Whether it holds stays as it is. For one that was deleted there is
+    /// [`restore_policy`](Self::restore_policy).
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Stale`], [`Error::Warned`].
@@ -306,14 +317,41 @@ impl Catalog {
     ) -> Result<PolicyView, Error> {
         let mut change = begin!(self, by);
         let before = find(&mut change, at).await?;
-        let sql = "SELECT version, state, document, author, reason, at FROM policy_versions \
-                   WHERE policy = ? AND version = ?";
-        let row = change.rows.row(sql, &[at.policy.into(), to.into()]).await?;
-        let to = PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)?;
+        let to = version_of(&mut change, at.policy, to).await?;
         let policy = read(&to.document)?;
         let to =
             PolicyTarget { document: &to.document, state: before.state, policy: Some(&policy) };
         let after = rewrite(&mut change, Action::RollBackPolicy, before, &to).await?;
+        change.commit(after).await
+    }
+
+    /// Makes a deleted policy of an app again what it was in an earlier version, which is a new version; in
+    /// this state.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Taken`] if it is not deleted, [`Error::Warned`], [`Error::TooMany`].
+    pub async fn restore_policy(
+        &self,
+        by: &ChangeContext,
+        (app, policy): (&str, &str),
+        to: i64,
+        state: PolicyState,
+    ) -> Result<PolicyView, Error> {
+        let mut change = begin!(self, by);
+        locked(&mut change, app).await?;
+        let row = change.rows.row(policies!("name = ?"), &[policy.into()]).await?;
+        let before = PolicyView::of(&row.ok_or(NOT_FOUND)?)?;
+        if before.app != app {
+            return Err(NOT_FOUND);
+        }
+        if before.state != PolicyState::Deleted {
+            return Err(Error::Taken);
+        }
+        let to = version_of(&mut change, policy, to).await?;
+        let read = read(&to.document)?;
+        take_place(&mut change, app).await?;
+        let to = PolicyTarget { document: &to.document, state, policy: Some(&read) };
+        let after = rewrite(&mut change, Action::RestorePolicy, before, &to).await?;
         change.commit(after).await
     }
 
@@ -324,6 +362,18 @@ impl Catalog {
     pub async fn delete_policy(&self, by: &ChangeContext, at: &PolicyAt<'_>) -> Result<(), Error> {
         self.set_policy_state(by, at, PolicyState::Deleted).await.map(drop)
     }
+}
+
+/// What a policy was in this version.
+async fn version_of(
+    change: &mut Change<'_>,
+    policy: &str,
+    version: i64,
+) -> Result<PolicyVersion, Error> {
+    let sql = "SELECT version, state, document, author, reason, at FROM policy_versions \
+               WHERE policy = ? AND version = ?";
+    let row = change.rows.row(sql, &[policy.into(), version.into()]).await?;
+    PolicyVersion::of(&row.ok_or(Error::NotFound("version"))?)
 }
 
 /// What a policy is to be.

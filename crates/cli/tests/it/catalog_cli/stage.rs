@@ -116,8 +116,12 @@ impl Stage {
 
     /// The policies of `shop`.
     pub(crate) fn policies(&self) -> Vec<PolicyView> {
-        self.wait(self.catalog.policies("shop", &sluicegate_control::catalog::Page::default()))
-            .unwrap()
+        self.wait(self.catalog.policies(
+            "shop",
+            None,
+            &sluicegate_control::catalog::Page::default(),
+        ))
+        .unwrap()
     }
 
     /// A file of the folder, which nobody else can read: it may hold a token.

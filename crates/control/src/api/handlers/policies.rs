@@ -6,7 +6,9 @@ use utoipa::ToSchema;
 
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
-use crate::catalog::{Diff, PolicyState, PolicyView, Wanted, changes, policy_schema};
+use crate::catalog::{
+    Diff, PolicyState, PolicyVersion, PolicyView, Wanted, changes, policy_schema,
+};
 use crate::error::Error;
 
 /// A policy to create.
@@ -46,6 +48,16 @@ pub(in crate::api) struct RollBack {
     to: i64,
 }
 
+/// How to restore a deleted policy.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct Restore {
+    /// Version number.
+    to: i64,
+    /// `shadow` (default: counts what it would refuse, refuses nothing) or `active`.
+    state: Option<PolicyState>,
+}
+
 /// A valid policy: what it would change.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Validated {
@@ -61,10 +73,26 @@ pub(in crate::api) struct Diffs {
     from: i64,
     to: i64,
     changes: Vec<Diff>,
+    before: VersionHead,
+    after: VersionHead,
+}
+
+/// A version without its document.
+#[derive(Serialize, ToSchema)]
+struct VersionHead {
+    /// The state from this version on.
+    state: PolicyState,
+    /// Author of the version.
+    author: String,
+    /// The reason given.
+    reason: String,
+    /// Time, in milliseconds since 1970.
+    at: i64,
 }
 
 pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let policies = ask.api.catalog.policies(ask.param("app"), &ask.page()).await?;
+    let state = ask.query().state;
+    let policies = ask.api.catalog.policies(ask.param("app"), state, &ask.page()).await?;
     Ok(ApiResponse::documents(&ask, policies, |policy| policy.name.clone()))
 }
 
@@ -75,10 +103,7 @@ pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProbl
 
 pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewPolicy { document, state } = ask.json()?;
-    let state = state.unwrap_or(PolicyState::Shadow);
-    if state == PolicyState::Deleted {
-        return Err(ApiProblem::invalid("/state", "expected `shadow` or `active`"));
-    }
+    let state = initial_state(state)?;
     let made = ask.api.catalog.create_policy(&ask.by, ask.param("app"), &document, state).await?;
     Ok(ApiResponse::created(&made).version(made.version))
 }
@@ -126,6 +151,13 @@ pub(in crate::api) async fn roll_back(ask: ApiRequest) -> Result<ApiResponse, Ap
     Ok(policy_response(&back))
 }
 
+pub(in crate::api) async fn restore(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let Restore { to, state } = ask.json()?;
+    let state = initial_state(state)?;
+    let restored = ask.api.catalog.restore_policy(&ask.by, ask.policy(), to, state).await?;
+    Ok(policy_response(&restored))
+}
+
 pub(in crate::api) async fn versions(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
     let versions = ask.api.catalog.policy_versions(app, policy, &ask.page()).await?;
@@ -145,9 +177,26 @@ pub(in crate::api) async fn diff(ask: ApiRequest) -> Result<ApiResponse, ApiProb
         None => catalog.policy(app, policy).await?.version,
     };
     let from = ask.query().from.unwrap_or(to - 1);
-    let before = catalog.policy_version(app, policy, from).await?.document;
-    let after = catalog.policy_version(app, policy, to).await?.document;
-    Ok(ApiResponse::ok(&Diffs { from, to, changes: changes(&before, &after) }))
+    let before = catalog.policy_version(app, policy, from).await?;
+    let after = catalog.policy_version(app, policy, to).await?;
+    let changes = changes(&before.document, &after.document);
+    let (before, after) = (VersionHead::of(before), VersionHead::of(after));
+    Ok(ApiResponse::ok(&Diffs { from, to, changes, before, after }))
+}
+
+/// The state of a policy that is created or restored.
+fn initial_state(state: Option<PolicyState>) -> Result<PolicyState, ApiProblem> {
+    match state.unwrap_or(PolicyState::Shadow) {
+        PolicyState::Deleted => Err(ApiProblem::invalid("/state", "expected `shadow` or `active`")),
+        state => Ok(state),
+    }
+}
+
+impl VersionHead {
+    fn of(version: PolicyVersion) -> Self {
+        let PolicyVersion { version: _, state, document: _, author, reason, at } = version;
+        Self { state, author, reason, at }
+    }
 }
 
 async fn set_state(ask: &ApiRequest, state: PolicyState) -> Result<ApiResponse, ApiProblem> {

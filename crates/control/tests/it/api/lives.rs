@@ -217,3 +217,47 @@ async fn versions_are_compared_and_come_back() {
     assert_eq!(judged.body["warnings"][0], "the limit drops from 10 to 1");
     assert_eq!(served.ask(&ada, "GET /apps/shop/policies/orders", None).await.body["version"], 3);
 }
+
+#[tokio::test]
+async fn deleted_policies_are_listed_and_restored_from_any_version() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s"), "state": "active" });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let at = "/apps/shop/policies/orders";
+    let body = json!({ "document": document("orders", "20/s") });
+    let changed =
+        served.ask(&ada.at_version(1), &format!("PUT {at}?reason=sale"), Some(body)).await;
+    assert_eq!(changed.status, 200);
+    let restore = async |client: &Client, body| {
+        let answer = served.ask(client, &format!("POST {at}/restore"), Some(body)).await;
+        (answer.status.as_u16(), answer.body)
+    };
+    assert_eq!(restore(&ada, json!({ "to": 1 })).await.0, 409, "it is there");
+    assert_eq!(served.ask(&ada.at_version(2), &format!("DELETE {at}"), None).await.status, 204);
+
+    let listed = async |query: &str| {
+        let list = served.ask(&ada, &format!("GET /apps/shop/policies{query}"), None).await.body;
+        list["items"].as_array().unwrap().len()
+    };
+    assert_eq!(
+        [listed("").await, listed("?state=deleted").await, listed("?state=active").await],
+        [0, 1, 0]
+    );
+    let viewer = served.member(&ada, "vic", "shop", "viewer").await;
+    assert_eq!(restore(&viewer, json!({ "to": 1 })).await.0, 403);
+    assert_eq!(restore(&ada, json!({ "to": 9 })).await.0, 404);
+    assert_eq!(restore(&ada, json!({ "to": 1, "state": "deleted" })).await.0, 422);
+    let (status, policy) = restore(&ada, json!({ "to": 1 })).await;
+    assert_eq!((status, &policy["state"], &policy["version"]), (200, &json!("shadow"), &json!(4)));
+    assert_eq!(policy["document"], document("orders", "10/s"));
+    assert_eq!([listed("").await, listed("?state=deleted").await], [1, 0]);
+
+    let diff = served.ask(&ada, &format!("GET {at}/diff?from=2&to=4"), None).await.body;
+    let (before, after) = (&diff["before"], &diff["after"]);
+    assert_eq!((&before["state"], &before["reason"]), (&json!("active"), &json!("sale")));
+    assert_eq!((&after["state"], &after["author"]), (&json!("shadow"), &json!("account:ada")));
+    let audit = served.ask(&ada, "GET /apps/shop/audit?limit=1000", None).await.body;
+    let actions = audit["items"].as_array().unwrap().iter().map(|entry| &entry["action"]);
+    assert!(actions.filter(|action| **action == "policy.restore").count() >= 1);
+}

@@ -35,7 +35,7 @@ pub(crate) async fn a_policy_lives_and_its_versions_stay(stage: &Stage) {
     assert!(matches!(unknown, Err(Error::NotFound("version"))), "{unknown:?}");
     catalog.delete_policy(&by(), &at(4)).await.unwrap();
     assert!(matches!(catalog.policy("shop", "orders").await, Err(Error::NotFound("policy"))));
-    assert!(catalog.policies("shop", &Page::default()).await.unwrap().is_empty());
+    assert!(catalog.policies("shop", None, &Page::default()).await.unwrap().is_empty());
     let versions = catalog.policy_versions("shop", "orders", &Page::default()).await.unwrap();
     let told: Vec<_> = versions.iter().map(|v| (v.version, v.state)).collect();
     assert_eq!(
@@ -230,7 +230,7 @@ pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
     assert_eq!(applied.version, revision + 1);
     assert_eq!(told(applied.policies), expected);
     assert_eq!(catalog.revision().await.unwrap(), revision + 1, "one change for nodes");
-    let names: Vec<_> = catalog.policies("shop", &Page::default()).await.unwrap();
+    let names: Vec<_> = catalog.policies("shop", None, &Page::default()).await.unwrap();
     let names: Vec<_> = names.iter().map(|view| view.name.as_str()).collect();
     assert_eq!(names, ["change", "keep", "new"]);
     let again = catalog.apply(&by(), "shop", &good, None).await.unwrap();
@@ -322,10 +322,10 @@ pub(crate) async fn an_app_has_so_many_policies_and_no_more(stage: &Stage) {
     catalog.apply(&by(), "shop", &wanted(0, most), None).await.unwrap();
     // They are shown a hundred at a time, whatever is asked for.
     let page = Page { after: Some("p9".to_owned()), limit: Some(1_000) };
-    assert_eq!(catalog.policies("shop", &page).await.unwrap().len(), 100);
+    assert_eq!(catalog.policies("shop", None, &page).await.unwrap().len(), 100);
     let (mut all, mut page) = (BTreeSet::new(), Page { limit: Some(1_000), after: None });
     loop {
-        let policies = catalog.policies("shop", &page).await.unwrap();
+        let policies = catalog.policies("shop", None, &page).await.unwrap();
         let Some(last) = policies.last() else { break };
         page.after = Some(last.name.clone());
         all.extend(policies.into_iter().map(|policy| policy.name));
