@@ -14,7 +14,7 @@ use sluicegate::store::redis::{
     RedisStore, Revisions, Stats,
 };
 use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
+    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest, Verdict,
 };
 use sluicegate_kernel::{Micros, Moment};
 
@@ -84,9 +84,9 @@ impl Store for AnyStore {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         match self {
-            Self::Memory(store) => Ok(store.decide_now(request, at)?),
+            Self::Memory(store) => Ok(store.decide_now(request, at)?.into()),
             Self::Redis(redis) => {
                 let begun = StoreTimer::now();
                 let decided = match trace::within() {
@@ -101,7 +101,7 @@ impl Store for AnyStore {
     async fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
         match self {
             Self::Memory(store) => store.decide_each(requests, said).await,
@@ -118,7 +118,7 @@ impl Store for AnyStore {
         debt: &Debt,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         match self {
             Self::Memory(store) => store.charge_and_decide(debt, request, at).await,
             Self::Redis(redis) => {

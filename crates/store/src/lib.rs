@@ -20,7 +20,7 @@ pub use memory::{
 };
 pub use sluicegate_kernel::Verdict;
 use sluicegate_kernel::limits::RULES_MAX;
-use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, Unsupported, Verb};
+use sluicegate_kernel::{Micros, Moment, RangeError, RuleSet, States, Unsupported, Verb};
 
 /// One request as a store sees it.
 #[derive(Clone, Copy, Debug)]
@@ -185,6 +185,32 @@ pub enum Charge {
 /// Permits of each rule of a set, in the order of the rules.
 pub type Permits = [u64; RULES_MAX];
 
+/// What a store answers to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreAnswer {
+    /// The decision.
+    pub verdict: Verdict,
+    /// Of several rules, how many permits are in use under each: its place, and the number. Empty if the
+    /// store does not say it: then the verdict alone says it, of the rule that decided.
+    pub in_use: Vec<(usize, u64)>,
+}
+
+impl StoreAnswer {
+    /// The answer of a store that decided by `rules`, and remembers these states since.
+    pub fn of(verdict: Verdict, rules: &RuleSet, states: &States, at: &Moment<'_>) -> Self {
+        let each = rules.in_use(states, at).into_iter().zip(rules.rules());
+        let in_use = each.map(|(used, named)| used.min(named.rule.limit())).enumerate();
+        let several = rules.rules().len() > 1;
+        Self { verdict, in_use: in_use.filter(|_| several).collect() }
+    }
+}
+
+impl From<Verdict> for StoreAnswer {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, in_use: Vec::new() }
+    }
+}
+
 /// A place for state.
 pub trait Store: Send + Sync {
     /// Decides `request` at the moment `at`, atomically.
@@ -195,23 +221,23 @@ pub trait Store: Send + Sync {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+    ) -> impl Future<Output = Result<StoreAnswer, StoreError>> + Send;
 
     /// Decides each of `requests`, at its moment, on its own: as [`decide`](Self::decide), but waited for
-    /// together. `said` gets the place of each and its verdict, as soon as that is there: who knows what
+    /// together. `said` gets the place of each and its answer, as soon as that is there: who knows what
     /// the store granted must not learn it late.
     fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) -> impl Future<Output = ()> + Send {
         async move {
             let deciding = requests.iter().enumerate().map(|(place, (request, at))| async move {
                 (place, self.decide(request, at).await)
             });
             let mut deciding: FuturesUnordered<_> = deciding.collect();
-            while let Some((place, verdict)) = deciding.next().await {
-                said(place, verdict);
+            while let Some((place, answer)) = deciding.next().await {
+                said(place, answer);
             }
         }
     }
@@ -228,13 +254,13 @@ pub trait Store: Send + Sync {
         debt: &Debt,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> impl Future<Output = Result<(Verdict, Permits), StoreError>> + Send {
+    ) -> impl Future<Output = Result<(StoreAnswer, Permits), StoreError>> + Send {
         let _ = (debt, request, at);
         let reason = "this store does not support debts".to_owned();
         std::future::ready(Err(StoreError::Unavailable { reason, executed: Executed::No }))
     }
 
-    /// The same from a store that has nobody to wait for, or that says at once that it cannot decide in
+    /// The verdict alone, from a store that has nobody to wait for, or that says at once that it cannot decide in
     /// time ([`StoreError::Overloaded`]); otherwise `None`, and nothing was done.
     fn decide_at_once(
         &self,
@@ -256,8 +282,9 @@ impl Store for MemoryStore {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
-        std::future::ready(self.decide_now(request, at).map_err(StoreError::from))
+    ) -> impl Future<Output = Result<StoreAnswer, StoreError>> + Send {
+        let decided = self.decide_now(request, at);
+        std::future::ready(decided.map(StoreAnswer::from).map_err(StoreError::from))
     }
 
     #[inline]

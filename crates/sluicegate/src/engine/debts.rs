@@ -246,13 +246,13 @@ impl Debts {
         }
     }
 
-    /// The store said that `used` permits of the rule at `rule` are in use: so many at least are, beside
+    /// The store said how many permits are in use of rules, by their place: so many at least are, beside
     /// what it does not know of.
     pub(super) fn record_usage(
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,
-        (rule, used): (usize, u64),
+        said: &[(usize, u64)],
         at: &Moment<'_>,
     ) {
         if self.len() == 0 {
@@ -262,8 +262,10 @@ impl Debts {
         let at = &accounts.in_turn(at);
         let Some(account) = accounts.of.get_mut(&key) else { return };
         account.adopt(rules, at);
-        let mut others = [0; RULES_MAX];
-        others[rule] = used.saturating_sub(rules.in_use(&account.stored, at)[rule]);
+        let (mut others, stored) = ([0; RULES_MAX], rules.in_use(&account.stored, at));
+        for (rule, used) in said {
+            others[*rule] = used.saturating_sub(stored[*rule]);
+        }
         rules.debit(&mut account.used, &mut others, at);
         rules.debit(&mut account.stored, &mut others.clone(), at);
         if let Some(bill) = &mut account.bill {

@@ -23,7 +23,7 @@ use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{
     Cost, Decision, Micros, Moment, Outcome, Retry, RuleSet, Unsupported, Verb, Verdict,
 };
-use sluicegate_store::{KeyHash, Permits, StoreRequest};
+use sluicegate_store::{KeyHash, Permits, StoreAnswer, StoreRequest};
 
 use super::debts::Debts;
 use super::known_usage::KnownUsage;
@@ -74,10 +74,13 @@ impl Share {
         &self,
         key: KeyHash,
         request: &StoreRequest<'_>,
-        verdict: &Verdict,
+        answer: &StoreAnswer,
         at: &Moment<'_>,
     ) {
-        let said = self.known.record_usage(key, request.rules, verdict, at);
+        let StoreAnswer { verdict: Verdict { decision, rule }, in_use } = answer;
+        let of_decider = [(*rule, decision.limit.saturating_sub(decision.remaining))];
+        let said = if in_use.is_empty() { &of_decider[..] } else { in_use };
+        self.known.record_usage(key, request.rules, said, at);
         self.debts.record_usage(key, request.rules, said, at);
     }
 

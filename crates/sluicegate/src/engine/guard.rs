@@ -20,7 +20,8 @@ use sluicegate_kernel::limits::COST_MAX;
 use sluicegate_kernel::{Cost, Micros, Moment, RuleSet, Verb, Verdict};
 use sluicegate_policy::{OnOverload, OnStoreFailure, Policy};
 use sluicegate_store::{
-    Charge, Debt, Executed, KeyHash, Permits, Quota, RuleOrigin, Store, StoreError, StoreRequest,
+    Charge, Debt, Executed, KeyHash, Permits, Quota, RuleOrigin, Store, StoreAnswer, StoreError,
+    StoreRequest,
 };
 
 use super::breaker::Breaker;
@@ -140,11 +141,11 @@ impl StoreGuard {
         let asking_together = async {
             let (mut answered, mut left) = (Vec::with_capacity(asks.len()), Vec::new());
             // Grants are learned as they come, and before anything is decided without the store.
-            let mut hear = |nth: usize, said| {
+            let mut hear = |nth: usize, said: Result<StoreAnswer, StoreError>| {
                 let (place, question) = (together[nth], questions[together[nth]]);
                 match said {
-                    Ok(verdict) if !self.is_unpaid_for(question, &verdict) => {
-                        answered.push((place, self.decided(question, Ok(verdict))));
+                    Ok(answer) if !self.is_unpaid_for(question, &answer.verdict) => {
+                        answered.push((place, self.decided(question, Ok(answer))));
                     }
                     said => left.push((place, said)),
                 }
@@ -213,16 +214,16 @@ impl StoreGuard {
     fn decided(
         &self,
         question: GuardedRequest<'_>,
-        asked: Result<Verdict, StoreError>,
+        asked: Result<StoreAnswer, StoreError>,
     ) -> Result<(Verdict, Mode), StoreError> {
         let GuardedRequest { key, request, otherwise, at } = question;
         let now = at.now();
         match asked {
-            Ok(verdict) => {
+            Ok(answer) => {
                 self.breaker.record_success(now);
-                self.denials.insert(key, request, now, &verdict);
-                self.share.record_usage(key, request, &verdict, at);
-                Ok((verdict, Mode::Store))
+                self.denials.insert(key, request, now, &answer.verdict);
+                self.share.record_usage(key, request, &answer, at);
+                Ok((answer.verdict, Mode::Store))
             }
             Err(error @ StoreError::Unavailable { .. }) => {
                 self.breaker.record_failure(now);
@@ -259,7 +260,7 @@ impl StoreGuard {
         &self,
         store: &impl Store,
         question: GuardedRequest<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let Some(FailurePolicy { on_overload: OnOverload::Wait { max }, .. }) = question.otherwise
         else {
             return self.ask(store, question).await;
@@ -289,7 +290,7 @@ impl StoreGuard {
         &self,
         store: &impl Store,
         question: GuardedRequest<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let GuardedRequest { key, request, at, .. } = question;
         let debts = self.share.debts();
         if self.repair.is_due(key, at.now()) {
@@ -297,7 +298,7 @@ impl StoreGuard {
         }
         let mut executed = Executed::No;
         for _ in 0..ASKED_MAX {
-            let (verdict, _) = match debts.bill(key, request.rules, at) {
+            let (answer, _) = match debts.bill(key, request.rules, at) {
                 None => ask_store(store, None, request, at).await?,
                 Some(Billed { debt, is_all: true }) => {
                     Box::pin(self.charge(store, question, debt)).await?
@@ -313,8 +314,8 @@ impl StoreGuard {
                     continue;
                 }
             };
-            if !self.is_unpaid_for(question, &verdict) {
-                return Ok(verdict);
+            if !self.is_unpaid_for(question, &answer.verdict) {
+                return Ok(answer);
             }
             // It stays charged.
             executed = Executed::Perhaps;
@@ -344,14 +345,14 @@ impl StoreGuard {
         store: &impl Store,
         GuardedRequest { key, request, at, .. }: GuardedRequest<'_>,
         debt: Debt,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         // A caller that goes away in between leaves a debt that was perhaps charged.
         let mut carried =
             CarriedDebt { share: &self.share, key, id: debt.id, executed: Executed::Perhaps };
         match ask_store(store, Some(&debt), request, at).await {
-            Ok((verdict, permits)) => {
+            Ok((answer, permits)) => {
                 self.share.debts().paid(key, debt.id, permits, at);
-                Ok((verdict, permits))
+                Ok((answer, permits))
             }
             Err(error) => {
                 carried.executed = error.executed();

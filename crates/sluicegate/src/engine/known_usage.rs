@@ -10,15 +10,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluicegate_kernel::{Decision, Micros, Moment, Rule, RuleSet, States, Verdict};
+use sluicegate_kernel::{Micros, Moment, Rule, RuleSet, States};
 use sluicegate_store::{KeyHash, MemoryStore, Permits};
 
 /// How long an answer may be on its way to its place here: many times the deadline of a decision. A store
 /// that has forgotten is noticed by then, too.
 const SETTLED_AFTER: Micros = Micros::from_secs(2);
 
-/// Keys of which it is remembered when they were last said to use more, 40 bytes each: more than a store
-/// decides in [`SETTLED_AFTER`]. While there are more, no answer takes anything back.
+/// Rules of keys of which it is remembered when they were last said to use more, 50 bytes each: more than a
+/// store decides in [`SETTLED_AFTER`] by one rule. While there are more, no answer takes anything back.
 const RAISED_MAX: usize = 250_000;
 
 /// What is in use of each key, as far as the store said.
@@ -28,10 +28,13 @@ pub(super) struct KnownUsage {
     raised: Mutex<Raised>,
 }
 
-/// When keys were last said to use as much as was known, or more.
+/// A key, and the place of one of its rules.
+type RuleOfKey = (KeyHash, usize);
+
+/// When rules of keys were last said to use as much as was known, or more.
 #[derive(Debug, Default)]
 struct Raised {
-    at: HashMap<KeyHash, Micros>,
+    at: HashMap<RuleOfKey, Micros>,
     swept_at: Micros,
     /// Since when some have found no place.
     full_at: Option<Micros>,
@@ -57,23 +60,24 @@ impl KnownUsage {
         rules.in_use(&self.states(key, rules, at), at)
     }
 
-    /// Puts down what the store answered, as of a request at `at`. Returns the rule that decided, and how
-    /// many of its permits are in use by that.
+    /// Puts down how many permits of rules, by their place, the store answered to be in use, as of a request
+    /// at `at`.
     pub(super) fn record_usage(
         &self,
         key: KeyHash,
         rules: &Arc<RuleSet>,
-        verdict: &Verdict,
+        said: &[(usize, u64)],
         at: &Moment<'_>,
-    ) -> (usize, u64) {
-        let Decision { limit, remaining, .. } = verdict.decision;
-        let (rule, said, now) = (verdict.rule, limit.saturating_sub(remaining), at.now());
-        let used = |known| {
+    ) {
+        let now = at.now();
+        let used = |rule: usize, known| {
+            let (_, said) = *said.iter().find(|said| said.0 == rule)?;
+            let mut raised = self.lock();
             if said >= known {
-                self.lock().note(key, now);
+                raised.note((key, rule), now);
                 return Some(said);
             }
-            if self.lock().is_settled(key, now) {
+            if raised.is_settled((key, rule), now) {
                 return Some(said);
             }
             // A bucket flows out, which is known here too; a window keeps what is known for its whole
@@ -82,8 +86,7 @@ impl KnownUsage {
                 matches!(rules.rules()[rule].rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
             (!flows).then_some(known)
         };
-        self.used.record_usage(key, (rules, rule), used, at);
-        (rule, said)
+        self.used.record_usage(key, rules, used, at);
     }
 
     /// The notes, also after a panic elsewhere: each is taken in one step.
@@ -93,7 +96,7 @@ impl KnownUsage {
 }
 
 impl Raised {
-    fn note(&mut self, key: KeyHash, now: Micros) {
+    fn note(&mut self, key: RuleOfKey, now: Micros) {
         if self.at.len() >= RAISED_MAX && !are_close(self.swept_at, now) {
             self.swept_at = now;
             self.at.retain(|_, raised_at| are_close(*raised_at, now));
@@ -106,7 +109,7 @@ impl Raised {
     }
 
     /// Whether all answers to what was asked before the last raise are put down by now.
-    fn is_settled(&self, key: KeyHash, now: Micros) -> bool {
+    fn is_settled(&self, key: RuleOfKey, now: Micros) -> bool {
         let close = |noted: &Micros| are_close(*noted, now);
         !self.at.get(&key).is_some_and(close) && !self.full_at.as_ref().is_some_and(close)
     }

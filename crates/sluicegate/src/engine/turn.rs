@@ -12,7 +12,7 @@ use arc_swap::Guard as Loaded;
 use futures_util::future::join_all;
 use sluicegate_kernel::{Micros, Moment, Rule, Verb, Verdict};
 use sluicegate_policy::{Overflow, PolicySet};
-use sluicegate_store::{Debt, MemoryStore, Permits, Store, StoreError, StoreRequest};
+use sluicegate_store::{Debt, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest};
 
 use super::guard::FailurePolicy;
 use super::hold::holds_for_gateways;
@@ -280,7 +280,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
         match &self.guard {
             None => {
                 let asked = ask_store(&self.store, None, &budget.ask(verb), &moment).await;
-                asked.map(|(verdict, _)| (verdict, Mode::Store))
+                asked.map(|(answer, _)| (answer.verdict, Mode::Store))
             }
             Some(guard) => guard.decide(&self.store, otherwise, &budget.ask(verb), &moment).await,
         }
@@ -300,11 +300,11 @@ impl<S: Store, O: Observer> Engine<S, O> {
         match &self.guard {
             None => {
                 let asks: Vec<_> = asks.map(|(_, request, at)| (request, at)).collect();
-                let mut verdicts = vec![None; asks.len()];
-                let mut hear = |place: usize, said| verdicts[place] = Some(said);
+                let mut answers = vec![None; asks.len()];
+                let mut hear = |place: usize, said| answers[place] = Some(said);
                 ask_store_each(&self.store, &asks, &mut hear).await;
-                let verdicts = verdicts.into_iter().map(|said| said.expect("of each"));
-                verdicts.map(|said| said.map(|verdict| (verdict, Mode::Store))).collect()
+                let answers = answers.into_iter().map(|said| said.expect("of each"));
+                answers.map(|said| said.map(|answer| (answer.verdict, Mode::Store))).collect()
             }
             Some(guard) => guard.decide_each(&self.store, &asks.collect::<Vec<_>>()).await,
         }
@@ -320,7 +320,7 @@ impl<S: Store, O: Observer> Engine<S, O> {
         let windows = budget.rules.windows(now);
         let moment = Moment::with_windows(now, windows.as_slice());
         let asked = ask_store(&self.store, None, &budget.ask(look), &moment).await;
-        asked.map(|(verdict, _)| verdict)
+        asked.map(|(answer, _)| answer.verdict)
     }
 
     /// What [`ask`](Self::ask) says if nobody has to be waited for; otherwise `None`, and nothing was done.
@@ -350,19 +350,19 @@ pub(super) async fn ask_store(
     debt: Option<&Debt>,
     request: &StoreRequest<'_>,
     at: &Moment<'_>,
-) -> Result<(Verdict, Permits), StoreError> {
+) -> Result<(StoreAnswer, Permits), StoreError> {
     match debt {
-        None => store.decide(request, at).await.map(|verdict| (verdict, Permits::default())),
+        None => store.decide(request, at).await.map(|answer| (answer, Permits::default())),
         Some(debt) => store.charge_and_decide(debt, request, at).await,
     }
 }
 
 /// Asks the store about each of `requests`, none of which has a debt, at once; `said` gets the place of each
-/// and its verdict as soon as that is there.
+/// and its answer as soon as that is there.
 pub(super) async fn ask_store_each(
     store: &impl Store,
     requests: &[(StoreRequest<'_>, Moment<'_>)],
-    said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+    said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
 ) {
     if !requests.is_empty() {
         store.decide_each(requests, said).await;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Charge, Debt, Executed, Permits, Store, StoreError, StoreRequest, Verdict,
+    Charge, Debt, Executed, Permits, Store, StoreAnswer, StoreError, StoreRequest,
 };
 use sluicegate::{
     Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, PermitId, Request,
@@ -33,6 +33,10 @@ policies:
     rules:
       - { name: fast, token_bucket: { rate: 10/s, burst: 20 } }
       - { name: slow, token_bucket: { rate: 100/min, burst: 60 } }
+  - name: quota
+    rules:
+      - { name: day, fixed_window: { limit: 100, window: 1day } }
+      - { name: burst, token_bucket: { rate: 20/s, burst: 6 } }
 ";
 
 const CHECK: Verb = Verb::Check { cost: Cost::ONE };
@@ -71,7 +75,7 @@ impl Remote {
         debt: Option<&Debt>,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         let name = (request.policy.to_owned(), request.key.to_vec());
         let fresh = || (Arc::clone(request.rules), States::default());
         let (rules, mut states) = self.states.remove(&name).unwrap_or_else(fresh);
@@ -90,8 +94,9 @@ impl Remote {
             });
         }
         let verdict = request.rules.decide(&mut states, request.verb, at);
+        let answer = verdict.map(|verdict| StoreAnswer::of(verdict, request.rules, &states, at));
         self.states.insert(name, (Arc::clone(request.rules), states));
-        Ok((verdict?, permits))
+        Ok((answer?, permits))
     }
 }
 
@@ -109,7 +114,7 @@ impl OnLine {
         debt: Option<&Debt>,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         let reason = || "no answer".to_owned();
         let line = *self.line.lock().expect("no holder panics");
         match line {
@@ -138,8 +143,8 @@ impl Store for OnLine {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
-        let answer = self.ask(None, request, at).map(|(verdict, _)| verdict);
+    ) -> Result<StoreAnswer, StoreError> {
+        let answer = self.ask(None, request, at).map(|(answer, _)| answer);
         self.on_its_way().await;
         answer
     }
@@ -149,7 +154,7 @@ impl Store for OnLine {
         debt: &Debt,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         let answer = self.ask(Some(debt), request, at);
         self.on_its_way().await;
         answer
@@ -348,6 +353,30 @@ fn two_limits_are_charged_what_is_still_in_use_of_each() {
     node.line.set(Line::Good);
     node.remaining("both", 5_900);
     assert_eq!(node.passed("both", 100, 5_900), 19, "the slow one: 60 - 49 + 8.2");
+}
+
+#[test]
+fn of_two_limits_an_outage_gives_neither_again() {
+    for nodes in [1, 2] {
+        let remote = Arc::default();
+        let all: Vec<_> = (0..nodes).map(|_| Node::of(&remote, nodes)).collect();
+        // The bucket is what decides, as of it the least is left.
+        let mut passed: u64 = 0;
+        for tick in 0..15 {
+            passed += all.iter().map(|node| node.passed("quota", 3, tick * 300)).sum::<u64>();
+        }
+        let before = passed;
+        assert!((45..=90).contains(&before), "{before}");
+        for node in &all {
+            // Each hears what the other took last.
+            node.remaining("quota", 4_500);
+        }
+        all.iter().for_each(|node| node.line.set(Line::Cut));
+        for tick in 15..150 {
+            passed += all.iter().map(|node| node.passed("quota", 3, tick * 300)).sum::<u64>();
+        }
+        assert_eq!(passed, 100, "of {nodes} nodes, {before} of them before the outage");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
+    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest,
 };
 use sluicegate::{
     Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Request, StoreFailure,
@@ -47,12 +47,16 @@ impl Counted {
         *self.0.is_away.lock().expect("no holder panics") = is_away;
     }
 
-    fn verdict(&self, request: &StoreRequest<'_>, at: &Moment<'_>) -> Result<Verdict, StoreError> {
+    fn answer(
+        &self,
+        request: &StoreRequest<'_>,
+        at: &Moment<'_>,
+    ) -> Result<StoreAnswer, StoreError> {
         if *self.0.is_away.lock().expect("no holder panics") {
             let reason = "no answer".to_owned();
             return Err(StoreError::Unavailable { reason, executed: Executed::No });
         }
-        Ok(self.0.memory.decide_now(request, at)?)
+        Ok(self.0.memory.decide_now(request, at)?.into())
     }
 
     fn called(&self, requests: usize) {
@@ -65,15 +69,15 @@ impl Store for Counted {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         self.called(1);
-        self.verdict(request, at)
+        self.answer(request, at)
     }
 
     async fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
         self.called(requests.len());
         let never_ends = *self.0.never_ends.lock().expect("no holder panics");
@@ -81,7 +85,7 @@ impl Store for Counted {
             if never_ends && place + 1 == requests.len() {
                 return std::future::pending().await;
             }
-            said(place, self.verdict(request, at));
+            said(place, self.answer(request, at));
         }
     }
 
@@ -90,13 +94,13 @@ impl Store for Counted {
         debt: &Debt,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         self.called(1);
         for _ in 0..debt.permits[0] {
             let check = StoreRequest { verb: &CHECK, ..*request };
-            self.verdict(&check, at)?;
+            self.answer(&check, at)?;
         }
-        Ok((self.verdict(request, at)?, debt.permits))
+        Ok((self.answer(request, at)?, debt.permits))
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
+    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest,
 };
 use sluicegate::{
     Admission, BatchOutcome, Cost, DecideError, Disposition, Engine, ManualClock, Micros, Moment,
@@ -50,7 +50,7 @@ impl Store for Shared {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         tokio::task::yield_now().await;
         let limit = request.rules.rules()[0].rule.limit();
         let nth = {
@@ -67,7 +67,7 @@ impl Store for Shared {
             let reason = "the test has it fail".to_owned();
             return Err(StoreError::Unavailable { reason, executed: Executed::No });
         }
-        Ok(self.0.memory.decide_now(request, at)?)
+        Ok(self.0.memory.decide_now(request, at)?.into())
     }
 
     async fn charge_and_decide(
@@ -75,7 +75,7 @@ impl Store for Shared {
         _: &Debt,
         _: &StoreRequest<'_>,
         _: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         unreachable!("nothing is decided without this store")
     }
 }

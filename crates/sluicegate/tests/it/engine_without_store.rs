@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Debt, Executed, MemoryStore, Permits, Store, StoreError, StoreRequest, Verdict,
+    Debt, Executed, MemoryStore, Permits, Store, StoreAnswer, StoreError, StoreRequest,
 };
 use sluicegate::{
     Answer, Cost, DecideError, Engine, ManualClock, Micros, Mode, Moment, Patience, Request,
@@ -51,7 +51,7 @@ impl Store for Shared {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         if request.key == POISONED {
             return Err(StoreError::Unreadable { reason: "not a state".to_owned() });
@@ -63,7 +63,7 @@ impl Store for Shared {
         if self.0.is_contended.load(Ordering::Relaxed) {
             return Err(StoreError::Contended { executed: Executed::No });
         }
-        Ok(self.0.memory.decide_now(request, at)?)
+        Ok(self.0.memory.decide_now(request, at)?.into())
     }
 
     /// It says that it charged, and forgets it: what becomes of debts has tests of its own.
@@ -72,7 +72,7 @@ impl Store for Shared {
         debt: &Debt,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         Ok((self.decide(request, at).await?, debt.permits))
     }
 }

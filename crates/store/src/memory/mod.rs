@@ -230,16 +230,16 @@ impl MemoryStore {
         }
     }
 
-    /// Puts down how many permits of the rule at `rule` of `rules` are in use at `at`, as somebody who knows
-    /// says: `used`, given how many are here. `None` changes nothing. What the other rules remember stays.
+    /// Puts down how many permits of each of `rules` are in use at `at`, as somebody who knows says: `used`,
+    /// given the place of a rule and how many are here. Where that is `None`, what is remembered stays.
     pub fn record_usage(
         &self,
         key: KeyHash,
-        (rules, rule): (&Arc<RuleSet>, usize),
-        used: impl FnOnce(u64) -> Option<u64>,
+        rules: &Arc<RuleSet>,
+        used: impl FnMut(usize, u64) -> Option<u64>,
         at: &Moment<'_>,
     ) {
-        self.shard(key).record_usage(&self.arena, key.tag, (rules, rule, used), at);
+        self.shard(key).record_usage(&self.arena, key.tag, (rules, used), at);
     }
 
     /// What is remembered of the key, in the units of `rules`.

@@ -13,7 +13,7 @@ use sluicegate_kernel::{
 
 use super::blob::refunds_exactly;
 pub use super::blob::{Generation, RulesBlob, Stamp};
-use crate::{Charge, Permits, RuleOrigin};
+use crate::{Charge, Permits, RuleOrigin, StoreAnswer};
 
 /// Latest instant that the script decides at, in µs since the epoch (the year 2112): an instant and
 /// a rule's longest span together are still exact in a double.
@@ -37,8 +37,11 @@ const UNDONE_MIN: Micros = Micros::from_secs(60);
 /// Length of a longest wait.
 const MAX_WAIT_BYTES: usize = 7;
 
-/// Length of a reply that is a decision.
+/// Length of a reply that is a decision by one rule.
 const VERDICT_BYTES: usize = 27;
+
+/// Length of what is left under a rule.
+const REMAINING_BYTES: usize = 7;
 
 /// The Redis key of the state of `key` under `policy`: 27 characters, of which the braces keep
 /// whatever belongs to the key in one slot. Any bytes are spread evenly, and none of them can be
@@ -226,7 +229,7 @@ pub(super) fn windows_at(rules: &RuleSet, at: &Moment<'_>) -> Vec<Window> {
 /// What was charged of a debt for so many rules, and the decision behind it: the two parts of a reply to
 /// [`ScriptRequest::encode_in_debt`]. `None` if it is another reply.
 pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permits)> {
-    let (verdict, charged) = reply.split_at_checked(VERDICT_BYTES)?;
+    let (verdict, charged) = reply.split_at_checked(verdict_bytes(rules))?;
     let is_verdict = verdict[0] <= 1 && charged.len() == 4 * rules && rules <= RULES_MAX;
     let mut permits = Permits::default();
     for (permits, charged) in permits.iter_mut().zip(charged.chunks_exact(4)) {
@@ -235,11 +238,16 @@ pub(super) fn split_charged(reply: &[u8], rules: usize) -> Option<(&[u8], Permit
     is_verdict.then_some((verdict, permits))
 }
 
+/// Length of a reply that is a decision by so many rules.
+const fn verdict_bytes(rules: usize) -> usize {
+    if rules > 1 { VERDICT_BYTES + REMAINING_BYTES * rules } else { VERDICT_BYTES }
+}
+
 /// What the script answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptReply {
     /// A decision.
-    Verdict(Verdict),
+    Decided(StoreAnswer),
     /// The rules do not know the verb; no state was changed.
     Unsupported(Unsupported),
     /// The state was written under other rules, and the script does not know them; no state was
@@ -265,14 +273,14 @@ impl ScriptReply {
     /// # Errors
     /// [`ForeignReply`] if they are none.
     pub fn decode(bytes: &[u8], rules: &RuleSet, verb: &Verb) -> Result<Self, ForeignReply> {
-        let limit = |rule: usize| rules.rules().get(rule).map(|named| named.rule.limit());
-        Self::decode_with(bytes, limit, || rules.supports(verb).err())
+        let limits = rules.rules().iter().map(|named| named.rule.limit());
+        Self::decode_with(bytes, limits, || rules.supports(verb).err())
     }
 
     /// The answer under rules with these limits, which do not know the verb for this reason.
     pub(super) fn decode_with(
         bytes: &[u8],
-        limit: impl FnOnce(usize) -> Option<u64>,
+        limits: impl ExactSizeIterator<Item = u64> + Clone,
         unsupported: impl FnOnce() -> Option<Unsupported>,
     ) -> Result<Self, ForeignReply> {
         let foreign = ForeignReply { length: bytes.len() };
@@ -281,29 +289,39 @@ impl ScriptReply {
             [3, ref begin @ ..] if !begin.is_empty() => Ok(Self::Unknown(begin.to_vec())),
             [4, ref what @ ..] => Ok(Self::Malformed(String::from_utf8_lossy(what).into_owned())),
             [kind @ (0 | 1), rule, ref numbers @ ..] => {
-                let rule = usize::from(rule);
-                let limit = limit(rule).ok_or(foreign)?;
-                verdict(kind == 1, rule, limit, numbers).map(Self::Verdict).ok_or(foreign)
+                let answer = answer(kind == 1, rule.into(), limits, numbers);
+                answer.map(Self::Decided).ok_or(foreign)
             }
             _ => Err(foreign),
         }
     }
 }
 
-fn verdict(allowed: bool, rule: usize, limit: u64, numbers: &[u8]) -> Option<Verdict> {
+fn answer(
+    allowed: bool,
+    rule: usize,
+    limits: impl ExactSizeIterator<Item = u64> + Clone,
+    numbers: &[u8],
+) -> Option<StoreAnswer> {
+    let limit = limits.clone().nth(rule)?;
     let (granted, numbers) = numbers.split_at_checked(4)?;
     let (span, numbers) = numbers.split_at_checked(7)?;
-    let (remaining, reset_after) = numbers.split_at_checked(7)?;
-    if reset_after.len() != 7 {
+    let (remaining, numbers) = numbers.split_at_checked(7)?;
+    let (reset_after, left) = numbers.split_at_checked(7)?;
+    let several = if limits.len() > 1 { limits.len() } else { 0 };
+    if left.len() != REMAINING_BYTES * several {
         return None;
     }
+    let left = left.chunks_exact(REMAINING_BYTES).map(number);
+    let in_use = limits.zip(left).map(|(limit, left)| limit.saturating_sub(left));
     let outcome = match (allowed, number(span)) {
         (true, wait) => Outcome::Allow { granted: number(granted), wait: Micros::new(wait) },
         (false, NEVER) => Outcome::Deny { retry: Retry::Never },
         (false, after) => Outcome::Deny { retry: Retry::After(Micros::new(after)) },
     };
     let (remaining, reset_after) = (number(remaining), Micros::new(number(reset_after)));
-    Some(Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule })
+    let verdict = Verdict { decision: Decision { outcome, limit, remaining, reset_after }, rule };
+    Some(StoreAnswer { verdict, in_use: in_use.enumerate().collect() })
 }
 
 /// What the script stores for `states` under `rules` from `origin`; `None` if that is no key at all.

@@ -226,10 +226,11 @@ function decide_any(value, text, ask)
 
   -- Charge every rule if all agreed. Nothing is charged before: a refused request must not spend one budget
   -- on its way to being refused by another. Then report what is left under the rule that decided; if none
-  -- refused or has a wait, that is the first with the least left.
+  -- refused or has a wait, that is the first with the least left; and, of several, what is left under each.
   local takes = asks and verb ~= PEEK
   local decider = refused_by or slowest
   local deciding, remaining, reset_after
+  local left_of = { nil }
   local full_is_fresh, full_after = true, 0
   for place = 1, #rules do
     local rule, twin, state, left, after = rules[place], twins[place], states[place], nil, nil
@@ -242,6 +243,7 @@ function decide_any(value, text, ask)
       states[place], touched = state, touched or state
     end
     if not left then left, after = twin('status', rule, state, now) end
+    left_of[place] = left
     if place == decider or not decider and (not remaining or left < remaining) then
       deciding, remaining, reset_after = place, left, after
     end
@@ -275,5 +277,6 @@ function decide_any(value, text, ask)
   if refused_by then wait, granted = retry, 0 end
   local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
     reset_after)
+  if #rules > 1 then reply = reply .. struct.pack('<' .. ('I7'):rep(#rules), unpack(left_of)) end
   return reply, packed, full_after, full_is_fresh, clock, ahead
 end

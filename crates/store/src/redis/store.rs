@@ -35,7 +35,7 @@ use super::{
     PublishOutcome, PublishedPolicies, RedisClient, RedisConfig, RedisConfigError, RedisError,
     Revisions, ScriptArgs, Stats, affordable, script,
 };
-use crate::{Debt, Executed, Permits, RuleOrigin, Store, StoreError, StoreRequest};
+use crate::{Debt, Executed, Permits, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest};
 
 /// How often rules in use are put into Redis again: one that lost its data has them back soon. They
 /// are kept for twice as long after the last state that was written under them is full again.
@@ -202,7 +202,7 @@ impl RedisStore {
         debt: Option<&Debt>,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         // Redis bounds its keys by its own memory: the quota says nothing here.
         let StoreRequest { policy, key, rules, verb, .. } = *request;
         let deadline = self.client.deadline();
@@ -247,7 +247,7 @@ impl RedisStore {
                 Some(later) => decode_later(&reply, later, &own),
             };
             match reply {
-                Ok(ScriptReply::Verdict(verdict)) => return Ok((verdict, charged)),
+                Ok(ScriptReply::Decided(answer)) => return Ok((answer, charged)),
                 Ok(ScriptReply::Unsupported(unsupported)) => return Err(unsupported.into()),
                 Ok(ScriptReply::Unknown(state)) => {
                     let wrote = Box::pin(self.writer_rules(request, &state, deadline)).await;
@@ -273,7 +273,7 @@ impl RedisStore {
     async fn verdicts(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
         let deadline = self.client.deadline();
         let (mut asks, mut places) = (Vec::with_capacity(requests.len()), Vec::new());
@@ -292,7 +292,7 @@ impl RedisStore {
             let (request, at) = &requests[place];
             let reply = reply.map(|reply| ScriptReply::decode(&reply, request.rules, request.verb));
             match reply {
-                Ok(Ok(ScriptReply::Verdict(verdict))) => said(place, Ok(verdict)),
+                Ok(Ok(ScriptReply::Decided(answer))) => said(place, Ok(answer)),
                 Err(error) => said(place, Err(error.into())),
                 // Nothing was done: the way of a single request goes on from here.
                 Ok(_) => {
@@ -301,8 +301,8 @@ impl RedisStore {
             }
         };
         self.client.eval_each(asks, deadline, &mut hear).await;
-        while let Some((place, verdict)) = again.next().await {
-            said(place, verdict);
+        while let Some((place, answer)) = again.next().await {
+            said(place, answer);
         }
     }
 
@@ -506,19 +506,21 @@ fn charged_of(
     (Bytes::copy_from_slice(verdict), charged)
 }
 
-/// What the script said under `later` rules, as a verdict of `own`: that of the rule of the same name,
-/// or the first.
+/// What the script said under `later` rules, as an answer under `own`: what it says of a rule is of the own
+/// rule of the same name; where the own rules have none, the first is the one that decided.
 fn decode_later(
     reply: &[u8],
     later: &RulesBlob,
     own: &RulesBlob,
 ) -> Result<ScriptReply, ForeignReply> {
     let (later, own) = (later.each(), own.each());
-    let limit = |rule: usize| later.get(rule).map(BlobRule::limit);
-    let reply = ScriptReply::decode_with(reply, limit, || None)?;
-    let ScriptReply::Verdict(verdict) = reply else { return Ok(reply) };
-    let same = own.iter().position(|rule| rule.is_named_as(&later[verdict.rule]));
-    Ok(ScriptReply::Verdict(Verdict { rule: same.unwrap_or(0), ..verdict }))
+    let reply = ScriptReply::decode_with(reply, later.iter().map(BlobRule::limit), || None)?;
+    let ScriptReply::Decided(mut answer) = reply else { return Ok(reply) };
+    let own_place = |rule: usize| own.iter().position(|own| own.is_named_as(&later[rule]));
+    answer.verdict.rule = own_place(answer.verdict.rule).unwrap_or(0);
+    let in_use = answer.in_use.into_iter();
+    let in_use = in_use.filter_map(|(rule, used)| Some((own_place(rule)?, used))).collect();
+    Ok(ScriptReply::Decided(StoreAnswer { in_use, ..answer }))
 }
 
 impl Store for RedisStore {
@@ -526,14 +528,14 @@ impl Store for RedisStore {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
-        self.verdict(None, request, at).await.map(|(verdict, _)| verdict)
+    ) -> Result<StoreAnswer, StoreError> {
+        self.verdict(None, request, at).await.map(|(answer, _)| answer)
     }
 
     async fn decide_each(
         &self,
         requests: &[(StoreRequest<'_>, Moment<'_>)],
-        said: &mut (impl FnMut(usize, Result<Verdict, StoreError>) + Send),
+        said: &mut (impl FnMut(usize, Result<StoreAnswer, StoreError>) + Send),
     ) {
         self.verdicts(requests, said).await;
     }
@@ -543,7 +545,7 @@ impl Store for RedisStore {
         debt: &Debt,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         self.verdict(Some(debt), request, at).await
     }
 

@@ -3,47 +3,79 @@
 use serde_json::{Value, json};
 use sluicegate::http::{headers, problem};
 use sluicegate::policy::attribute::key_of;
-use sluicegate::policy::{Attributes, KeyAttribute};
+use sluicegate::policy::{Attributes, KeyAttribute, Policy};
+use sluicegate::store::StoreAnswer;
 use sluicegate::store::redis::codec::ScriptReply;
 use sluicegate::{Cost, Decision, Micros, Outcome, PermitId, Retry, Verb};
 
 use super::asks::{POLICIES, policy};
 use super::{hex, is_fresh};
 
-#[test]
-fn replies_of_the_script_are_read_alike() {
-    let verdict = |kind: u8, rule: u8, granted: u32, numbers: [u64; 3]| {
-        let mut bytes = vec![kind, rule];
-        bytes.extend(granted.to_le_bytes());
-        numbers.iter().for_each(|number| bytes.extend(&number.to_le_bytes()[..7]));
-        bytes
+/// Replies that are no decision.
+const NO_DECISIONS: [&[u8]; 12] = [
+    b"\x01",
+    b"",
+    b"\x02",
+    b"\x02\0",
+    b"\x03",
+    b"\x03\x01\x02\x03",
+    b"\x04rules",
+    b"\x04ask",
+    b"\x04state",
+    b"\x04",
+    b"\x05",
+    b"\xff",
+];
+
+/// Replies of the script under so many rules, and what looks like one.
+fn replies(rules: usize) -> Vec<Vec<u8>> {
+    let seven = |number: u64| number.to_le_bytes()[..7].to_vec();
+    let by_one = |kind: u8, rule: u8, granted: u32, numbers: [u64; 3]| {
+        [&[kind, rule][..], &granted.to_le_bytes(), &numbers.map(seven).concat()].concat()
+    };
+    // Of several rules, what is left under each comes last.
+    let several = if rules > 1 { rules } else { 0 };
+    let by_all = |kind, rule, granted, numbers| {
+        [by_one(kind, rule, granted, numbers), seven(5).repeat(several)].concat()
     };
     let never = (1 << 56) - 1;
     let most = (1 << 53) - 1;
-    let good = verdict(1, 0, 3, [0, 7, 60_000_000]);
-    let replies = [
+    let good = by_all(1, 0, 3, [0, 7, 60_000_000]);
+    let mut replies = vec![
         good.clone(),
-        verdict(1, 0, u32::MAX, [most, most, most]),
-        verdict(0, 0, 0, [1, 0, 60_000_000]),
-        verdict(0, 0, 0, [never, 0, 0]),
-        verdict(0, 1, 0, [100_000, 0, 2_000_000]),
-        verdict(1, 2, 1, [0, 8_999, 9]),
-        verdict(1, 3, 1, [0, 0, 0]),
-        good[..26].to_vec(),
+        by_all(1, 0, u32::MAX, [most, most, most]),
+        by_all(0, 0, 0, [1, 0, 60_000_000]),
+        by_all(0, 0, 0, [never, 0, 0]),
+        by_all(0, 1, 0, [100_000, 0, 2_000_000]),
+        by_all(1, 2, 1, [0, 8_999, 9]),
+        by_all(1, 3, 1, [0, 0, 0]),
+        good[..good.len() - 1].to_vec(),
         [&good[..], b"\0"].concat(),
-        good[..1].to_vec(),
-        vec![],
-        vec![2],
-        vec![2, 0],
-        vec![3],
-        vec![3, 1, 2, 3],
-        b"\x04rules".to_vec(),
-        b"\x04ask".to_vec(),
-        b"\x04state".to_vec(),
-        vec![4],
-        vec![5],
-        vec![255],
+        [good.clone(), seven(5)].concat(),
     ];
+    if rules > 1 {
+        let one = by_one(1, 0, 3, [0, 7, 60_000_000]);
+        // As one rule has it, with a rule less, and with more left than the limits are.
+        replies.extend([one.clone(), good[..good.len() - 7].to_vec()]);
+        replies.push([one, seven(most).repeat(rules)].concat());
+    }
+    replies.extend(NO_DECISIONS.map(<[u8]>::to_vec));
+    replies
+}
+
+/// What an answer says.
+fn decided(policy: &Policy, answer: &StoreAnswer) -> Value {
+    let name = |rule: usize| &*policy.rules().set().rules()[rule].name;
+    let mut said = decision(&answer.verdict.decision, name(answer.verdict.rule));
+    if !answer.in_use.is_empty() {
+        let in_use = answer.in_use.iter().map(|(rule, used)| (name(*rule).to_owned(), json!(used)));
+        said["in_use"] = Value::Object(in_use.collect());
+    }
+    said
+}
+
+#[test]
+fn replies_of_the_script_are_read_alike() {
     let mut entries = Vec::new();
     for text in POLICIES {
         let policy = policy(text);
@@ -51,13 +83,10 @@ fn replies_of_the_script_are_read_alike() {
             (Verb::Check { cost: Cost::ONE }, "check"),
             (Verb::Release { permit: PermitId::named("mine") }, "release"),
         ] {
-            for bytes in &replies {
+            for bytes in &replies(policy.rules().set().rules().len()) {
                 let said = ScriptReply::decode(bytes, policy.rules().set(), &verb);
                 let said = match said {
-                    Ok(ScriptReply::Verdict(verdict)) => {
-                        let rule = &policy.rules().set().rules()[verdict.rule].name;
-                        decision(&verdict.decision, rule)
-                    }
+                    Ok(ScriptReply::Decided(answer)) => decided(&policy, &answer),
                     Ok(ScriptReply::Unsupported(_)) => json!("unsupported"),
                     Ok(ScriptReply::Unknown(state)) => json!({ "unknown": hex(&state) }),
                     Ok(ScriptReply::Malformed(what)) => json!({ "malformed": what }),
@@ -72,7 +101,8 @@ fn replies_of_the_script_are_read_alike() {
     is_fresh(
         "replies",
         "What a reply means to a verb under the policies `orders` and `mails` of documents.json; `foreign`: \
-         it is none of this script. redis.md, A reply.",
+         it is none of this script. `in_use` is what the reply says to be in use of each of several rules. \
+         redis.md, A reply.",
         &entries,
     );
 }

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use sluicegate::policy::{Document, PolicySet};
 use sluicegate::store::{
-    Charge, Debt, Executed, Permits, Store, StoreError, StoreRequest, Verdict,
+    Charge, Debt, Executed, Permits, Store, StoreAnswer, StoreError, StoreRequest,
 };
 use sluicegate::{
     Admission, Cost, DecideError, Disposition, Engine, ManualClock, Micros, Moment, PermitId,
@@ -21,7 +21,7 @@ use super::answers::decision;
 use super::is_fresh;
 
 /// Policies of these lives.
-const POLICIES: [&str; 9] = [
+const POLICIES: [&str; 11] = [
     r#"{"name":"p","rules":[{"token_bucket":{"rate":"10/s","burst":20}}]}"#,
     r#"{"name":"p","rules":[{"leaky_bucket":{"rate":"5/s","burst":11,"delay":3}}]}"#,
     r#"{"name":"p","rules":[{"fixed_window":{"limit":24,"window":"10s"}}]}"#,
@@ -31,6 +31,8 @@ const POLICIES: [&str; 9] = [
     r#"{"name":"p","rules":[{"token_bucket":{"rate":"4/s","burst":8}}],"on_store_failure":"allow","overflow":"shadow"}"#,
     r#"{"name":"p","rules":[{"token_bucket":{"rate":"4/s","burst":8}}],"on_store_failure":"deny","overflow":{"divert":{"target":"slow"}}}"#,
     r#"{"name":"p","rules":[{"concurrency":{"limit":6,"ttl":"20s"}}]}"#,
+    r#"{"name":"p","rules":[{"name":"burst","token_bucket":{"rate":"8/s","burst":6}},{"name":"day","fixed_window":{"limit":60,"window":"1m"}}]}"#,
+    r#"{"name":"p","rules":[{"name":"log","sliding_log":{"limit":24,"window":"8s"}},{"name":"leak","leaky_bucket":{"rate":"6/s","burst":5}},{"name":"counter","sliding_counter":{"limit":30,"window":"20s"}}]}"#,
 ];
 
 /// Steps of a life.
@@ -54,7 +56,7 @@ impl Redis {
         debt: Option<&Debt>,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         self.asked += 1;
         if self.is_away {
             let reason = "away".to_owned();
@@ -73,7 +75,8 @@ impl Redis {
                 permits
             });
         }
-        Ok((request.rules.decide(states, request.verb, at)?, permits))
+        let verdict = request.rules.decide(states, request.verb, at)?;
+        Ok((StoreAnswer::of(verdict, request.rules, states, at), permits))
     }
 }
 
@@ -82,9 +85,9 @@ impl Store for Line {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let mut redis = self.0.lock().expect("no holder panics");
-        redis.decide(None, request, at).map(|(verdict, _)| verdict)
+        redis.decide(None, request, at).map(|(answer, _)| answer)
     }
 
     async fn charge_and_decide(
@@ -92,7 +95,7 @@ impl Store for Line {
         debt: &Debt,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<(Verdict, Permits), StoreError> {
+    ) -> Result<(StoreAnswer, Permits), StoreError> {
         self.0.lock().expect("no holder panics").decide(Some(debt), request, at)
     }
 }

@@ -108,7 +108,9 @@ impl Program {
             quota: Quota::default(),
         };
         match self.store.decide(&request, &at).await {
-            Ok(verdict) => decision(&verdict.decision, &rules.set().rules()[verdict.rule].name),
+            Ok(answer) => {
+                decision(&answer.verdict.decision, &rules.set().rules()[answer.verdict.rule].name)
+            }
             Err(StoreError::Unreadable { .. }) => json!("this_key"),
             Err(error) => panic!("{error}"),
         }

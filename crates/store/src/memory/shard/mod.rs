@@ -162,19 +162,27 @@ impl Shard {
         Ok(verdict)
     }
 
-    /// Puts down that `used` permits of the rule at `rule` are in use by the key with this tag.
+    /// Puts down how many permits of each rule are in use by the key with this tag, where `used` says it.
     pub(super) fn record_usage(
         &mut self,
         arena: &Arena,
         tag: u64,
-        (rules, rule, used): (&Arc<RuleSet>, usize, impl FnOnce(u64) -> Option<u64>),
+        (rules, mut used): (&Arc<RuleSet>, impl FnMut(usize, u64) -> Option<u64>),
         at: &Moment<'_>,
     ) {
         let is_late = is_late(&mut self.latest, at.now());
         let at = &if is_late { at.as_of(self.latest) } else { *at };
         let mut states = self.states(arena, tag, rules, at);
-        let Some(used) = used(rules.in_use(&states, at)[rule]) else { return };
-        rules.set_used(&mut states, rule, used, at);
+        let (in_use, mut is_said) = (rules.in_use(&states, at), false);
+        for (rule, here) in in_use.into_iter().enumerate().take(rules.rules().len()) {
+            if let Some(used) = used(rule, here) {
+                rules.set_used(&mut states, rule, used, at);
+                is_said = true;
+            }
+        }
+        if !is_said {
+            return;
+        }
         let new = NewState { rules, quota: QuotaId::of(""), states };
         match self.find(arena, tag) {
             Some(place) if self.can_rewrite(place, rules, new.quota) => {

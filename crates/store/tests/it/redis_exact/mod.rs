@@ -46,8 +46,8 @@ async fn passes(store: &RedisStore, key: &[u8], rules: &Arc<RuleSet>) -> bool {
         origin: RuleOrigin::default(),
         quota: Quota::default(),
     };
-    let verdict = store.decide(&request, &Moment::new(Micros::ZERO)).await;
-    verdict.expect("the store answers").decision.allowed()
+    let answer = store.decide(&request, &Moment::new(Micros::ZERO)).await;
+    answer.expect("the store answers").verdict.decision.allowed()
 }
 
 /// Clients that ask for one key again and again until they are told to stop.

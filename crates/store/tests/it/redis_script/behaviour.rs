@@ -150,7 +150,9 @@ fn keys_of_one_call_have_decisions_of_their_own() {
     let replies = server.eval(&keys, &args).unwrap();
     let decode = |place: usize, rules| ScriptReply::decode(&replies[place], rules, &verb).unwrap();
     let remaining = |reply| match reply {
-        ScriptReply::Verdict(verdict) => (verdict.decision.allowed(), verdict.decision.remaining),
+        ScriptReply::Decided(answer) => {
+            (answer.verdict.decision.allowed(), answer.verdict.decision.remaining)
+        }
         other => panic!("{other:?}"),
     };
     assert_eq!(remaining(decode(0, &one)), (true, 4));
@@ -178,7 +180,7 @@ fn an_error_of_one_key_is_the_reply_of_that_key() {
     let remaining = |reply: &Resp| {
         let Resp::Text(reply) = reply else { panic!("{reply:?}") };
         match ScriptReply::decode(reply, &rules, &verb) {
-            Ok(ScriptReply::Verdict(verdict)) => verdict.decision.remaining,
+            Ok(ScriptReply::Decided(answer)) => answer.verdict.decision.remaining,
             other => panic!("{other:?}"),
         }
     };
@@ -215,7 +217,7 @@ fn what_cannot_be_written_is_granted_to_nobody_who_asked_the_same() {
     let left = call(b"0").into_iter().map(|reply| {
         let Resp::Text(reply) = reply else { panic!("{reply:?}") };
         match ScriptReply::decode(&reply, &rules, &verb) {
-            Ok(ScriptReply::Verdict(verdict)) => verdict.decision.remaining,
+            Ok(ScriptReply::Decided(answer)) => answer.verdict.decision.remaining,
             other => panic!("{other:?}"),
         }
     });

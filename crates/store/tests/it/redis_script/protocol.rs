@@ -5,11 +5,11 @@ use sluicegate_conformance::Subject;
 use sluicegate_kernel::{
     Cost, Micros, Moment, NamedRule, Rate, Retry, Rule, RuleSet, SlidingLog, TokenBucket, Verb,
 };
-use sluicegate_store::RuleOrigin;
 use sluicegate_store::redis::codec::{
     ForeignReply, Generation, PreviousRules, RulesBlob, ScriptClock, ScriptReply, ScriptRequest,
     Stamp, state_key,
 };
+use sluicegate_store::{RuleOrigin, StoreAnswer};
 
 use crate::redis_script::lua::FakeRedis;
 use crate::redis_script::random;
@@ -174,7 +174,9 @@ fn rules_that_nobody_knows_leave_nothing() {
         before: PreviousRules::Lost,
     };
     let reply = eval(&mut redis, blob.as_bytes(), &lost.encode(&new)).unwrap();
-    let Ok(ScriptReply::Verdict(verdict)) = ScriptReply::decode(&reply, &new, &verb) else {
+    let Ok(ScriptReply::Decided(StoreAnswer { verdict, .. })) =
+        ScriptReply::decode(&reply, &new, &verb)
+    else {
         panic!()
     };
     assert!(!verdict.decision.allowed(), "what nobody knows counts as used up");
@@ -313,7 +315,9 @@ fn replies_of_others_are_refused() {
     let verb = check(1);
     let mut reply = vec![0; 27];
     reply[6..13].fill(0xff);
-    let Ok(ScriptReply::Verdict(verdict)) = ScriptReply::decode(&reply, &rules, &verb) else {
+    let Ok(ScriptReply::Decided(StoreAnswer { verdict, .. })) =
+        ScriptReply::decode(&reply, &rules, &verb)
+    else {
         panic!()
     };
     assert_eq!(verdict.decision.retry_after(), None);

@@ -87,7 +87,7 @@ impl<E: Executor> Subject for Scripted<E> {
 
     fn decide(&mut self, verb: &Verb, at: &Moment<'_>) -> Result<Verdict, Unsupported> {
         match self.ask(verb, at) {
-            ScriptReply::Verdict(verdict) => Ok(verdict),
+            ScriptReply::Decided(answer) => Ok(answer.verdict),
             ScriptReply::Unsupported(unsupported) => Err(unsupported),
             other => panic!("{other:?}"),
         }

@@ -49,8 +49,8 @@ async fn rules_whose_hashes_begin_alike_are_told_apart() {
             origin: version(1),
             quota: Quota::default(),
         };
-        let verdict = store.decide(&request, &Moment::new(NOW)).await.expect("the store answers");
-        assert!(verdict.decision.allowed());
+        let answer = store.decide(&request, &Moment::new(NOW)).await.expect("the store answers");
+        assert!(answer.verdict.decision.allowed());
     }
     // The callers' limits were once kept where those of policies were.
     let check = Verb::Check { cost: Cost::ONE };

@@ -3,7 +3,9 @@
 use fastrand::Rng;
 use sluicegate_kernel::{Cost, Micros, Moment, PermitId, States, Verb};
 use sluicegate_policy::{Document, PolicySet};
-use sluicegate_store::{Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreRequest};
+use sluicegate_store::{
+    Charge, Debt, Permits, Quota, RuleOrigin, Store, StoreAnswer, StoreRequest,
+};
 use sluicegate_testkit::{Cluster, ClusterOptions, Options, RedisServer, need};
 
 use crate::redis_store::{bucket, connect, passed};
@@ -93,15 +95,17 @@ async fn redis_charges_a_debt_as_the_kernel_does_and_once() {
                     let expected =
                         rules.set().decide(&mut states, &verb, &at).expect("it knows it");
                     let charged = store.charge_and_decide(&debt, &request, &at).await;
-                    let (verdict, charged) = charged.unwrap_or_else(|e| panic!("{}: {e}", what()));
+                    let (answer, charged) = charged.unwrap_or_else(|e| panic!("{}: {e}", what()));
                     let several = rules.set().rules().len();
                     assert_eq!(charged[..several], permits[..several], "{}, {again}", what());
-                    assert_eq!(verdict, expected, "{}, {again}", what());
+                    let expected = StoreAnswer::of(expected, rules.set(), &states, &at);
+                    assert_eq!(answer, expected, "{}, {again}", what());
                 }
             } else {
                 let expected = rules.set().decide(&mut states, &verb, &at).expect("it knows it");
-                let verdict = store.decide(&request, &at).await;
-                assert_eq!(verdict.expect("an answer"), expected, "{}", what());
+                let expected = StoreAnswer::of(expected, rules.set(), &states, &at);
+                let answer = store.decide(&request, &at).await;
+                assert_eq!(answer.expect("an answer"), expected, "{}", what());
             }
         }
     }
@@ -127,9 +131,9 @@ async fn a_debt_is_charged_in_a_cluster_too() {
         let mut permits = Permits::default();
         permits[0] = 40;
         let debt = Debt { id: key.into(), permits, charge: Charge::Added };
-        let (verdict, charged) =
+        let (answer, charged) =
             store.charge_and_decide(&debt, &request, &Moment::new(NOW)).await.expect("an answer");
-        assert_eq!((charged, verdict.decision.remaining), (permits, 60));
+        assert_eq!((charged, answer.verdict.decision.remaining), (permits, 60));
         assert_eq!(passed(&store, &[key], &rules, 70, NOW).await, 60);
     }
 }

@@ -45,7 +45,7 @@ async fn ask(store: &RedisStore, rules: &Arc<RuleSet>, verb: &Verb) -> Result<u6
     let (policy, key, quota) = ("p", &b"k"[..], Quota::default());
     let request = StoreRequest { policy, key, rules, verb, origin: RuleOrigin::default(), quota };
     let at = Moment::new(Micros::from_secs(1_800_000_000));
-    store.decide(&request, &at).await.map(|verdict| verdict.decision.remaining)
+    store.decide(&request, &at).await.map(|answer| answer.verdict.decision.remaining)
 }
 
 async fn is_all_left(store: &RedisStore, rules: &Arc<RuleSet>, limit: u64) -> bool {

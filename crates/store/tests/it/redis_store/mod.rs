@@ -68,6 +68,7 @@ async fn ask_as(
             &Moment::new(at),
         )
         .await
+        .map(|answer| answer.verdict)
 }
 
 /// Permits that pass of `times` checks at `at`.

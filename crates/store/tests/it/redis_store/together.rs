@@ -10,7 +10,7 @@ use sluicegate_kernel::{
     algorithm::WindowKind,
 };
 use sluicegate_store::redis::RedisStore;
-use sluicegate_store::{Quota, RuleOrigin, Store, StoreError, StoreRequest};
+use sluicegate_store::{Quota, RuleOrigin, Store, StoreAnswer, StoreError, StoreRequest};
 use sluicegate_testkit::{FaultProxy, Faults, Options, RedisServer, need};
 
 use super::{bucket, connect, version};
@@ -55,17 +55,17 @@ async fn together(
 async fn verdicts(
     store: &RedisStore,
     requests: &[(StoreRequest<'_>, Moment<'_>)],
-) -> Vec<Result<sluicegate_kernel::Verdict, StoreError>> {
+) -> Vec<Result<StoreAnswer, StoreError>> {
     let mut verdicts: Vec<_> = requests.iter().map(|_| None).collect();
     let mut hear = |place: usize, said| {
-        assert!(verdicts[place].replace(said).is_none(), "a verdict comes once");
+        assert!(verdicts[place].replace(said).is_none(), "an answer comes once");
     };
     store.decide_each(requests, &mut hear).await;
     verdicts.into_iter().map(|said| said.expect("of each")).collect()
 }
 
-fn shown(said: Result<sluicegate_kernel::Verdict, StoreError>) -> Result<String, String> {
-    said.map(|verdict| format!("{verdict:?}")).map_err(|error| error.to_string())
+fn shown(said: Result<StoreAnswer, StoreError>) -> Result<String, String> {
+    said.map(|answer| format!("{answer:?}")).map_err(|error| error.to_string())
 }
 
 fn lines(burst: u64) -> Vec<Line> {
@@ -131,7 +131,8 @@ async fn requests_for_one_key_that_are_asked_at_once_are_decided_in_their_order(
             .for_each(|said| drop(said.expect("a verdict")));
         let requests = requests(&lines[1..], version(1));
         let said = join_all(requests.iter().map(|(request, at)| store.decide(request, at))).await;
-        let passed = said.iter().map(|said| said.as_ref().expect("a verdict").decision.allowed());
+        let passed =
+            said.iter().map(|said| said.as_ref().expect("an answer").verdict.decision.allowed());
         let passed: Vec<bool> = passed.collect();
         assert_eq!(passed, [vec![true; 49], vec![false; 50]].concat());
     }

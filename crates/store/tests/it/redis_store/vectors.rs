@@ -40,7 +40,7 @@ impl Subject for InRedis {
             quota: Quota::default(),
         };
         match self.runtime.block_on(self.store.decide(&request, at)) {
-            Ok(verdict) => Ok(verdict),
+            Ok(answer) => Ok(answer.verdict),
             Err(StoreError::Unsupported(unsupported)) => Err(unsupported),
             Err(error) => panic!("no verdict: {error}"),
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use sluicegate::policy::{Document, PolicySet};
-use sluicegate::store::{MemoryStore, StoreError, StoreRequest, Verdict};
+use sluicegate::store::{MemoryStore, StoreAnswer, StoreError, StoreRequest};
 use sluicegate::{Clock, Engine};
 use sluicegate_kernel::Moment;
 use tokio::io::DuplexStream;
@@ -70,7 +70,7 @@ impl Store for Late {
         &self,
         request: &StoreRequest<'_>,
         at: &Moment<'_>,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<StoreAnswer, StoreError> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
         self.waiting_most.fetch_max(waiting, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Store for Late {
         let patience = Duration::from_millis(1_000 - u64::try_from(number % 1_000).expect("small"));
         tokio::time::sleep(patience).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        Ok(verdict)
+        Ok(verdict.into())
     }
 }
 
