@@ -133,6 +133,17 @@ func encodeRequest(c clock, r request, f foreign) []byte {
 	return appendEnd(out, c, r, f)
 }
 
+// checkArg is the check of one permit by Redis' time, which most requests are, as an argument of a command.
+var checkArg any = encodeRequest(clockServer, request{verb: verbCheck, cost: 1}, foreign{})
+
+// requestArg is encodeRequest as an argument of a command.
+func requestArg(c clock, r request, f foreign) any {
+	if c == clockServer && r.verb == verbCheck && r.cost == 1 && len(r.windows) == 0 && f.blob == nil && !f.lost {
+		return checkArg
+	}
+	return encodeRequest(c, r, f)
+}
+
 const (
 	codeDebit  byte = 11
 	codeInDebt byte = 12
@@ -165,6 +176,7 @@ const (
 type reply struct {
 	kind    replyKind
 	verdict verdict
+	left    []int64 // what remains of each of several rules; nil: of one, whose verdict says it
 	charged []int64 // of a debt, for each rule
 	head    []byte  // of an unknown state: how it begins
 	part    string  // what is malformed
@@ -173,9 +185,23 @@ type reply struct {
 var errReply = errors.New("not a reply of the script")
 
 const (
-	decisionLen = 27
+	decisionLen = 27 // of one rule
+	leftLen     = 7  // of what remains of a rule, for each of several
+	chargedLen  = 4  // of what a rule was charged of a debt
 	neverBits   = 1<<56 - 1
 )
+
+// readInts reads so many integers, one after another.
+func readInts(in string, count, size int) []int64 {
+	if count == 0 {
+		return nil
+	}
+	out := make([]int64, count)
+	for i := range out {
+		out[i] = readInt(in[size*i:][:size])
+	}
+	return out
+}
 
 // decodeReply reads a reply of the script to a request under these rules, of which so many owed a debt (0: none).
 func decodeReply(in string, set *ruleSet, v verb, debts int) (reply, error) {
@@ -195,7 +221,11 @@ func decodeReply(in string, set *ruleSet, v verb, debts int) (reply, error) {
 	case replyMalformed:
 		out.part = in[1:]
 	case replyRefused, replyAllowed:
-		if len(in) != decisionLen+4*debts || int(in[1]) >= len(set.rules) {
+		several := len(set.rules)
+		if several == 1 {
+			several = 0
+		}
+		if len(in) != decisionLen+leftLen*several+chargedLen*debts || int(in[1]) >= len(set.rules) {
 			return reply{}, errReply
 		}
 		said := verdict{
@@ -208,9 +238,8 @@ func decodeReply(in string, set *ruleSet, v verb, debts int) (reply, error) {
 			said.retry = never
 		}
 		out.verdict = said
-		for i := range debts {
-			out.charged = append(out.charged, readInt(in[decisionLen+4*i:][:4]))
-		}
+		out.left = readInts(in[decisionLen:], several, leftLen)
+		out.charged = readInts(in[decisionLen+leftLen*several:], debts, chargedLen)
 	default:
 		return reply{}, errReply
 	}

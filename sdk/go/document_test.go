@@ -189,7 +189,11 @@ func TestCalendarWindows(t *testing.T) {
 }
 
 func FuzzDocument(f *testing.F) {
-	f.Add(withRule(`{"token_bucket":{"rate":"1/s","initial":2}}`))
+	for _, rule := range []string{`{"token_bucket":{"rate":"1/s","initial":2}}`, `{"leaky_bucket":{"rate":"5/s","burst":11,"delay":3}}`,
+		`{"fixed_window":{"limit":10,"calendar":"day","time_zone":"Europe/Berlin"}}`, `{"concurrency":{"limit":4,"ttl":"20s"}}`} {
+		f.Add(withRule(rule))
+	}
+	f.Add(`{"name":"a","key":["user"],"rules":[{"sliding_log":{"limit":9,"window":"8s"}}],"overflow":{"queue":{"max_wait":"1s"}},"on_store_failure":"deny"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if d, err := parseDocument(text); err == nil {
 			if _, err := policyOf(d, 1); err != nil {
@@ -200,11 +204,23 @@ func FuzzDocument(f *testing.F) {
 }
 
 func FuzzReply(f *testing.F) {
-	f.Add("\x00", 1, 0)
+	one := "\x01\x00" + strings.Repeat("\x01\x00\x00\x00\x00\x00\x00", 3) + "\x00\x00\x00\x00" // of 27 bytes
+	several := one + strings.Repeat("\x01\x00\x00\x00\x00\x00\x00", 2)
+	for _, seed := range []string{"\x00", "\x02", "\x03abc", "\x04rules", one, several} {
+		f.Add(seed, 1, 0)
+	}
+	f.Add(several+"\x01\x00\x00\x00\x02\x00\x00\x00", 1, 2)
 	var p problems
 	set := compileRules("rules", []Rule{PerSecond(1).Named("a"), PerHour(9).Named("b")}, "", carryUsage, &p)
 	f.Fuzz(func(t *testing.T, text string, v, debts int) {
-		_, _ = decodeReply(text, set, verb(min(max(v, 1), 9)), min(max(debts, 0), 8))
+		got, err := decodeReply(text, set, verb(min(max(v, 1), 9)), min(max(debts, 0), 8))
+		if err == nil && got.kind <= replyAllowed {
+			for i, used := range (answer{verdict: got.verdict, set: set, left: got.left}).inUse(set) {
+				if i < len(set.rules) && (used < 0 || used > set.rules[i].limit()) {
+					t.Errorf("%q: %d are in use of rule %d", text, used, i)
+				}
+			}
+		}
 		_, _, _ = parseCallerHead([]byte(text))
 		_, _ = parseRules([]byte(text))
 	})

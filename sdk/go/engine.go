@@ -134,15 +134,7 @@ func decisionOf(p *policy, pl *plan, v verb, a answer, mode Mode) Decision {
 
 // ownName gives the name of the rule that decided; of later rules, of the own one that is called so, or the first.
 func (p *plan) ownName(set *ruleSet, i int) string {
-	if len(set.rules) == len(p.set.rules) && set.rules[i].nameHash == p.set.rules[i].nameHash {
-		return p.set.rules[i].name
-	}
-	for _, own := range p.set.rules {
-		if own.nameHash == set.rules[i].nameHash {
-			return own.name
-		}
-	}
-	return p.set.rules[0].name
+	return p.set.rules[max(p.set.placeOf(set, i), 0)].name
 }
 
 func (p *plan) quotas() []Quota {

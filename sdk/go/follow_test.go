@@ -188,13 +188,14 @@ func TestAVersionIsTakenOverWhenAServerDid(t *testing.T) {
 		{`,"since_ms":1767225607000`, nil, 7_000},
 		{`,"since_ms":1767225607000`, held(1, 6_000), 7_000},
 		{`,"since_ms":1767225607000`, held(1, 7_000), 7_001}, // another version comes after the one before
-		{`,"since_ms":1767225607000`, held(2, 9_000), 7_000}, // the same one says when it was
+		{`,"since_ms":1767225607000`, held(2, 9_000), 9_000}, // the same one keeps its instant
+		{`,"since_ms":1767225607000`, held(2, 6_000), 6_000},
 		{`,"since_ms":0`, nil, 0},
 		{`,"since_ms":9007199254740991`, nil, instantMaxMS},
 		{`,"since_ms":9007199254740991`, held(1, instantMaxMS), instantMaxMS},
 		{``, nil, own},
 		{``, held(1, 9_000), 9_001},
-		{``, held(2, 9_000), 9_001},
+		{``, held(2, 9_000), 9_000},
 		{`,"since_ms":9007199254740992`, nil, own},
 		{`,"since_ms":-1`, nil, own},
 		{`,"since_ms":7.5`, nil, own},

@@ -2,10 +2,13 @@ package sluicegate
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // refusedGate gives a limiter and a key that is refused from now on, as is remembered.
@@ -95,5 +98,38 @@ func BenchmarkRefused(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _ = a.Allow(ctx, key)
+	}
+}
+
+// BenchmarkCheck has Redis decide, over a connection that is there.
+func BenchmarkCheck(b *testing.B) {
+	addr, ctx := freeAddr(), context.Background()
+	server, err := startRedis(addr)
+	if err != nil {
+		b.Skip(err)
+	}
+	b.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	gate, err := Direct(client, Deadline(patient))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer gate.Close()
+	hot, err := gate.Limit("hot", PerSecond(1_000_000_000).Burst(1_000_000_000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = fmt.Sprint("user:", i)
+	}
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, err := hot.Allow(ctx, keys[i%len(keys)]); err != nil || d.Mode != ModeStore {
+			b.Fatal(d, err)
+		}
+		i++
 	}
 }

@@ -133,15 +133,17 @@ func readPolicy(name, text string, before *policy, ownMS int64) (*policy, error)
 
 // takenOver gives the instant of a version: that at which a server took it over, if it says so, and else this process' own.
 // So a process that starts late, or whose clock is ahead, does not take an earlier version for the later one. Another version
-// than the one before comes after that.
+// than the one before comes after that. A version that is held keeps its instant, whatever is said later: else what it wrote
+// would be of a later one.
 func takenOver(since value, version int64, before *policy, ownMS int64) int64 {
+	if before != nil && before.version == version {
+		return before.instantMS
+	}
 	instant := ownMS
-	ms, rest, ok := digits(since.text)
-	said := ok && since.kind == '0' && rest == "" && ms < unitsMax
-	if said {
+	if ms, rest, ok := digits(since.text); ok && since.kind == '0' && rest == "" && ms < unitsMax {
 		instant = max(ms-year2026US/1000, 0)
 	}
-	if before != nil && (!said || before.version != version) {
+	if before != nil {
 		instant = max(instant, before.instantMS+1)
 	}
 	return min(instant, instantMaxMS)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,7 +32,46 @@ type question struct {
 type answer struct {
 	verdict
 	set     *ruleSet // whose rules decided: those of the question, or later ones
+	left    []int64  // what remains of each of several of these rules
 	charged []int64  // of the bill, for each rule of the question
+}
+
+// notSaid is what an answer says to be in use of a rule of which it says nothing.
+const notSaid int64 = -1
+
+// inUse gives what an answer says to be in use of each own rule. What later rules say is said of the own rules of the
+// same names, or if there are none of these, what the deciding one says is said of the first.
+func (a answer) inUse(own *ruleSet) (said [rulesMax]int64) {
+	if len(own.rules) == 1 && a.set == own {
+		said[0] = max(own.rules[0].limit()-a.remaining, 0)
+		return said
+	}
+	for i := range said {
+		said[i] = notSaid
+	}
+	none := true
+	for i, left := range a.left {
+		if at := own.placeOf(a.set, i); at >= 0 {
+			said[at], none = max(a.set.rules[i].limit()-left, 0), false
+		}
+	}
+	if none {
+		said[max(own.placeOf(a.set, a.rule), 0)] = max(a.set.rules[a.rule].limit()-a.remaining, 0)
+	}
+	return said
+}
+
+// placeOf gives the place of the rule that is called as one of another rule set is; -1: there is none.
+func (s *ruleSet) placeOf(other *ruleSet, i int) int {
+	if s == other {
+		return i
+	}
+	for at := range s.rules {
+		if s.rules[at].nameHash == other.rules[i].nameHash {
+			return at
+		}
+	}
+	return -1
 }
 
 // store decides questions: Redis, or the memory of this process.
@@ -48,6 +88,7 @@ type redisStore struct {
 
 	mu    sync.Mutex
 	known map[string][]byte // rules by where they are announced
+	end   atomic.Pointer[end]
 }
 
 func newRedisStore(conn redisConn, deadline time.Duration, now func() time.Time, by func() clock) *redisStore {
@@ -69,7 +110,7 @@ func (s *redisStore) remember(key string, rules []byte) {
 // ask has one deadline for all the calls that a question takes. A connection has one call at a time, so a Redis that lets
 // the deadline pass is silent, and never only busy.
 func (s *redisStore) ask(ctx context.Context, q question) (answer, *failure) {
-	limited, cancel := context.WithTimeout(ctx, s.deadline)
+	limited, cancel := s.within(ctx)
 	defer cancel()
 	calls := 0
 	a, f := s.askWithin(limited, q, &calls)
@@ -119,7 +160,7 @@ func (s *redisStore) askWithin(ctx context.Context, q question, calls *int) (ans
 	blob, set, r, wrote := q.plan.sent, q.plan.set, q.request, foreign{}
 	for *calls < callsMax {
 		keys, debts := []string{q.key}, q.bill.owedBy(q.plan.set, set)
-		ask := encodeRequest(s.clock(), r, wrote)
+		ask := requestArg(s.clock(), r, wrote)
 		if q.bill != nil {
 			keys = append(keys, q.key+":"+q.bill.id)
 			ask = encodeInDebt(s.clock(), r, wrote, debts)
@@ -138,7 +179,7 @@ func (s *redisStore) askWithin(ctx context.Context, q question, calls *int) (ans
 		}
 		switch got.kind {
 		case replyRefused, replyAllowed:
-			return answer{got.verdict, set, q.bill.chargedOf(q.plan.set, set, got.charged)}, nil
+			return answer{got.verdict, set, got.left, q.bill.chargedOf(q.plan.set, set, got.charged)}, nil
 		case replyUnsupported:
 			return answer{}, &failure{classCaller, false, errUnsupported}
 		case replyMalformed:

@@ -32,6 +32,7 @@ var scriptSHA = sync.OnceValue(func() string {
 type onceCmd struct {
 	redis.Cmd
 	written atomic.Bool
+	args    [argsMax]any
 }
 
 func (*onceCmd) NoRetry() bool { return true }
@@ -46,7 +47,8 @@ type redisConn struct{ client redis.UniversalClient }
 
 // once sends a command at most once, and gives its reply. A notSent error says that the command was not sent.
 func (c redisConn) once(ctx context.Context, client redis.UniversalClient, args ...any) (any, error) {
-	cmd := &onceCmd{Cmd: *redis.NewCmd(ctx, args...)}
+	cmd := &onceCmd{}
+	cmd.Cmd = *redis.NewCmd(ctx, append(cmd.args[:0], args...)...)
 	_ = client.Process(ctx, cmd) // the error is that of Result
 	got, err := cmd.Result()
 	if err != nil && !cmd.written.Load() {
@@ -78,7 +80,7 @@ const argsMax = 7
 
 // decide calls the script for one key, or for a key and the note of its debt. What Redis refused without beginning it
 // is sent again, at most three times; nothing else is. MOVED and ASK are followed by the client library.
-func (c redisConn) decide(ctx context.Context, keys []string, rules any, ask []byte) (string, error) {
+func (c redisConn) decide(ctx context.Context, keys []string, rules, ask any) (string, error) {
 	args := append(make([]any, 0, argsMax), "evalsha", scriptArg(), len(keys))
 	for _, key := range keys {
 		args = append(args, key)

@@ -26,7 +26,7 @@ type share struct {
 // note is what Redis last said of a key.
 type note struct {
 	life
-	raised int64 // when it last said as much as was known, or more
+	raised []int64 // when it last said of each rule, by its place, as much as was known, or more
 }
 
 // account is what was decided here for a key.
@@ -57,11 +57,9 @@ func (l life) usedOf(i int, at moment) int64 {
 	return l.set.rules[i].used(s, at)
 }
 
-// learn takes over what a decision of Redis says of the rule that decided.
+// learn takes over what a decision of Redis says of each rule.
 func (s *share) learn(key string, p *plan, a answer, now int64) {
-	if a.set != p.set || p.set.rules[a.rule].flags&flagPermits != 0 {
-		return
-	}
+	said := a.inUse(p.set)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.notes[key]
@@ -72,37 +70,71 @@ func (s *share) learn(key string, p *plan, a answer, now int64) {
 			}
 			delete(s.notes, other)
 		}
-		n = &note{life: emptyLife(p.set), raised: now - olderUS}
+		n = &note{life: emptyLife(p.set)}
 		s.notes[key] = n
 	}
 	var moments [rulesMax]moment
 	at := p.set.appendMoments(moments[:0], request{now: now, windows: p.windows(now)})
 	n.turnTo(p.set, at)
-	rule, said := p.set.rules[a.rule], max(p.set.rules[a.rule].limit()-a.remaining, 0)
-	known := n.usedOf(a.rule, at[a.rule])
-	switch {
-	case said >= known:
-		n.states[a.rule], n.raised = rule.withUsed(at[a.rule], said), now
-	case now-n.raised >= olderUS || now < n.raised:
-		n.states[a.rule] = rule.withUsed(at[a.rule], said)
-	case rule.code != codeTokenBucket && rule.code != codeLeakyBucket:
-		n.states[a.rule] = rule.withUsed(at[a.rule], known)
+	for len(n.raised) < len(at) {
+		n.raised = append(n.raised, now-olderUS)
+	}
+	for i := range at {
+		if rule := &p.set.rules[i]; said[i] != notSaid && rule.flags&flagPermits == 0 {
+			n.say(i, said[i], at[i])
+		}
 	}
 	if account := s.accounts[key]; account != nil {
-		account.raise(p, a.rule, said, at)
+		account.raise(p, said, at)
 	}
 }
 
-// raise brings both states up to what Redis says is in use.
-func (c *account) raise(p *plan, i int, said int64, at []moment) {
-	c.turn(p, at)
-	stored := c.stored.usedOf(i, at[i])
-	if said <= stored {
-		return
+// say puts down what Redis says is in use of a rule.
+func (n *note) say(i int, said int64, at moment) {
+	rule, known, since := &n.set.rules[i], n.usedOf(i, at), at.now-n.raised[i]
+	switch {
+	case said >= known:
+		n.states[i], n.raised[i] = rule.withUsed(at, said), at.now
+	case max(since, -since) >= olderUS:
+		n.states[i] = rule.withUsed(at, said)
+	case rule.code != codeTokenBucket && rule.code != codeLeakyBucket:
+		n.states[i] = rule.withUsed(at, known)
 	}
-	rule := p.set.rules[i]
-	c.used.states[i] = rule.withUsed(at[i], c.used.usedOf(i, at[i])+said-stored)
-	c.stored.states[i] = rule.withUsed(at[i], said)
+}
+
+// raise brings both states up to what Redis says is in use of each rule, as far as there is room for it here.
+func (c *account) raise(p *plan, said [rulesMax]int64, at []moment) {
+	c.turn(p, at)
+	for i := range at {
+		rule := &p.set.rules[i]
+		if rule.flags&flagPermits != 0 {
+			continue
+		}
+		more := said[i] - c.stored.usedOf(i, at[i])
+		if more <= 0 {
+			continue
+		}
+		more = c.used.charge(i, more, at[i])
+		c.stored.charge(i, more, at[i])
+		if c.bill != nil {
+			// When the bill is paid, what Redis knows is this.
+			c.bill.upTo.turnTo(p.set, at)
+			c.bill.upTo.charge(i, more, at[i])
+		}
+	}
+}
+
+// charge has so many permits of a rule in use, as far as they are there, and says how many.
+func (l *life) charge(i int, cost int64, at moment) int64 {
+	rule := &l.set.rules[i]
+	if l.states[i] != nil {
+		rule.rewind(l.states[i], at)
+	}
+	cost = min(cost, rule.available(l.states[i], at), CostMax)
+	if cost > 0 {
+		l.states[i] = rule.charge(l.states[i], at, cost, permitID{})
+	}
+	return cost
 }
 
 // turn takes both states over to the rules of a plan.
@@ -186,19 +218,17 @@ func (s *share) decide(q question, n int64) answer {
 
 // take decides a request at an instant on what is in use here: each permit counts n times.
 func (c *account) take(q question, now int64) verdict {
-	r, before := q.request, c.used.clone()
+	r := q.request
 	r.cost, r.now, r.windows = q.cost*c.n, now, q.plan.windows(now)
 	v := c.used.decide(q.plan.set, r)
-	part := v.granted % c.n
-	if q.verb != verbAtMost || part == 0 {
-		return v
+	if part := v.granted % c.n; q.verb == verbAtMost && part > 0 {
+		// Only whole permits are taken and granted. The rest of the answer is as it was decided.
+		c.used.refund(part, c.plan.momentsAt(now))
+		v.granted -= part
 	}
-	// Only whole permits are taken. Where there is not one, the rest of the answer is as if its part had been taken.
-	c.used = before
-	if r.cost = v.granted - part; r.cost > 0 {
-		return c.used.decide(q.plan.set, r)
+	if q.verb == verbAtMost && v.allowed && v.granted == 0 {
+		v.allowed, v.wait, v.retry = false, 0, laterUS
 	}
-	v.allowed, v.granted, v.wait, v.retry = false, 0, 0, laterUS
 	return v
 }
 

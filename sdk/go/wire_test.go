@@ -255,6 +255,8 @@ type wireDecision struct {
 	Mode       string `json:"mode,omitempty"`
 	Way        string `json:"way,omitempty"`
 	Error      string `json:"error,omitempty"`
+
+	InUse map[string]int64 `json:"in_use,omitempty"`
 }
 
 func (d wireDecision) String() string {
@@ -262,12 +264,25 @@ func (d wireDecision) String() string {
 	return string(text)
 }
 
+// inUseOf gives what a reply says to be in use of each of several rules.
+func inUseOf(set *ruleSet, got reply) map[string]int64 {
+	if len(set.rules) == 1 {
+		return nil
+	}
+	out := map[string]int64{}
+	said := answer{verdict: got.verdict, set: set, left: got.left}.inUse(set)
+	for i, rule := range set.rules {
+		out[rule.name] = said[i]
+	}
+	return out
+}
+
 func TestRepliesAreThoseOfTheWire(t *testing.T) {
 	for _, e := range loadWire[struct {
 		Policy, Verb string
 		ReplyHex     string `json:"reply_hex"`
 		Means        json.RawMessage
-	}](t, "replies.json", 84) {
+	}](t, "replies.json", 94) {
 		set := wirePlan(t, e.Policy).set
 		got, err := decodeReply(string(unhex(t, e.ReplyHex)), set, verbs[e.Verb], 0)
 		said := ""
@@ -287,7 +302,7 @@ func TestRepliesAreThoseOfTheWire(t *testing.T) {
 			}
 			rule := set.rules[v.rule]
 			said = wireDecision{Allowed: v.allowed, Granted: v.granted, Wait: v.wait, Limit: rule.limit(), Remaining: v.remaining,
-				Retry: retry, ResetAfter: v.resetAfter, Rule: rule.name}.String()
+				Retry: retry, ResetAfter: v.resetAfter, Rule: rule.name, InUse: inUseOf(set, got)}.String()
 		}
 		var want bytes.Buffer
 		_ = json.Compact(&want, e.Means)
@@ -405,7 +420,7 @@ func TestLivesWithoutRedisAreThoseOfTheWire(t *testing.T) {
 		Nodes  int64
 		Policy json.RawMessage
 		Steps  []failureStep
-	}](t, "failure.json", 27) {
+	}](t, "failure.json", 33) {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
 			addr, ctx := redisAddr(t), context.Background()
 			publish(t, addr, 1, string(e.Policy))
