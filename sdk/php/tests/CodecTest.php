@@ -100,4 +100,25 @@ final class CodecTest extends TestCase
         self::assertNull($never?->outcome?->retryAfterUs);
         self::assertSame([5], Reply::decode($reply . pack('V', 5), 1, true)?->charged);
     }
+
+    public function testAReplyOfSeveralRulesSaysWhatIsLeftOfEach(): void
+    {
+        $document = '{"name":"p","rules":[{"name":"a","token_bucket":{"rate":"1/s","burst":9}},'
+            . '{"name":"b","fixed_window":{"limit":70000,"window":"1h"}}]}';
+        $set = Document::parse($document)->rules;
+        $one = "\1\1" . pack('V', 1) . str_repeat("\0", 21);
+        $reply = $one . substr(pack('P', 4), 0, 7) . substr(pack('P', 65536), 0, 7);
+        self::assertSame([5, 4464], Reply::decode($reply, 2)?->inUse($set));
+        self::assertNull(Reply::decode($one, 2), 'as one rule has it');
+        self::assertNull(Reply::decode(substr($reply, 0, -7), 2), 'a rule less');
+        self::assertNull(Reply::decode(substr($reply, 0, -1), 2));
+        self::assertNull(Reply::decode($reply . str_repeat("\0", 7), 2), 'a rule more');
+        self::assertNull(Reply::decode($one . str_repeat("\0", 7), 1));
+        $paid = Reply::decode($reply . pack('VV', 5, 6), 2, true);
+        self::assertSame([[5, 6], [5, 4464]], [$paid?->charged, $paid?->inUse($set)]);
+        self::assertNull(Reply::decode($reply, 2, true));
+        self::assertNull(Reply::decode($reply . pack('VV', 5, 6), 2));
+        $more = $one . str_repeat(substr(pack('P', 1 << 53), 0, 7), 2);
+        self::assertSame([0, 0], Reply::decode($more, 2)?->inUse($set), 'more left than the limit is');
+    }
 }

@@ -136,7 +136,9 @@ final class FollowTest extends TestCase
         yield 'a version is never older than the one before it' => [1, 7000, 2, 6000, 7001];
         yield 'nor as old as that' => [1, 7000, 2, 7000, 7001];
         yield 'an earlier version is put back' => [2, 9000, 1, 7000, 9001];
-        yield 'the same version again' => [2, 9000, 2, 7000, 7000];
+        yield 'the same version goes back' => [2, 9000, 2, 7000, 9000];
+        yield 'the same version goes on' => [2, 7000, 2, 9000, 7000];
+        yield 'the same version says nothing more' => [2, 9000, 2, null, 9000];
         yield 'zero' => [2, 0, 2, 0, 0];
         yield 'the latest' => [1, 7000, 2, 9_007_199_254_740_991, 9_007_199_254_740_991];
         foreach ([-1, 9_007_199_254_740_992, 7000.5, '7000', null, true, 1e300] as $none) {

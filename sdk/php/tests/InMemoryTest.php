@@ -6,10 +6,14 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\InvalidRequest;
+use Sluicegate\Gate;
 use Sluicegate\Limit;
 use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\Mode;
+use Sluicegate\OnStoreFailure;
 use Sluicegate\OverflowKind;
 use Sluicegate\Redis\PhpRedis;
+use Sluicegate\Testing\InMemoryDecider;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Gates;
@@ -35,6 +39,33 @@ final class InMemoryTest extends TestCase
             $before = $decide(20_000);
             self::assertLessThan(1_048_576, $decide($count) - $before, "gate $number");
         }
+    }
+
+    public function testBeyondTheMostKeysANewOneIsRefusedAndNoneIsForgottenBeforeItIsFull(): void
+    {
+        $clock = new ManualClock();
+        $gate = new Gate(new InMemoryDecider([], $clock, 3));
+        $limit = Limit::tokenBucket('1/s', burst: 2);
+        $limiter = $gate->limit('l', $limit);
+        foreach (['a', 'b', 'c'] as $key) {
+            self::assertSame(0, $limiter->check($key, 2)->remaining);
+        }
+        $refused = $limiter->check('d');
+        self::assertSame(
+            [false, 0, Mode::Deny, 1_000_000],
+            [$refused->allowed, $refused->granted, $refused->mode, $refused->retryAfterUs],
+        );
+        self::assertSame([true, Mode::Store], [$limiter->peek('d')->allowed, $limiter->peek('d')->mode]);
+        self::assertFalse($limiter->check('a')->allowed, 'it is remembered');
+        $allow = $gate->limit('allow', $limit->onStoreFailure(OnStoreFailure::Allow))->check('d', 2);
+        self::assertSame([true, 2, Mode::Allow], [$allow->allowed, $allow->granted, $allow->mode]);
+        $clock->advance(1.5);
+        self::assertFalse($limiter->check('d')->allowed);
+        $limiter->check('b');
+        $clock->advance(1);
+        self::assertSame([true, Mode::Store], [$limiter->check('d')->allowed, $limiter->check('e')->mode]);
+        self::assertSame(1, $limiter->peek('b')->remaining, 'it was not full, so it was not forgotten');
+        self::assertSame(Mode::Deny, $limiter->check('f')->mode);
     }
 
     public function testTimeFlowsAsTheClockSays(): void

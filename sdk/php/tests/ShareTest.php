@@ -164,6 +164,7 @@ final class ShareTest extends TestCase
         ?int $retry = 0,
         int $reset = 0,
     ): Answer {
-        return new Answer(new Outcome($allowed, 0, $allowed ? 1 : 0, 0, $retry, $remaining, $reset), 0, $limit, []);
+        $outcome = new Outcome($allowed, 0, $allowed ? 1 : 0, 0, $retry, $remaining, $reset);
+        return new Answer($outcome, 0, $limit, [$limit - $remaining], []);
     }
 }

@@ -119,7 +119,13 @@ final class WireTest extends TestCase
                 continue;
             }
             $rule = $set->rules[$reply->outcome->place];
-            self::assertEquals((array) $entry->means, [
+            $means = (array) $entry->means;
+            if (isset($means['in_use'])) {
+                $means['in_use'] = (array) $means['in_use'];
+            }
+            $names = array_column($set->rules, 'name');
+            $inUse = count($names) > 1 ? ['in_use' => array_combine($names, $reply->inUse($set))] : [];
+            self::assertEquals($means, $inUse + [
                 'allowed' => $reply->outcome->allowed,
                 'granted' => $reply->outcome->granted,
                 'wait_us' => $reply->outcome->waitUs,

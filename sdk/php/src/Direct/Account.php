@@ -102,32 +102,40 @@ final class Account
             return;
         }
         [, $permits, $used] = $this->bill;
-        $set = $this->budget->rules->set;
-        $windows = $set->windowsAround($now);
+        // What was not there to be charged is still owed.
         foreach ($permits as $place => $sent) {
-            if (($charged[$place] ?? 0) >= $sent) {
-                $this->stored[$place] = $used[$place];
-            } else {
-                $count = ($charged[$place] ?? 0) * $this->nodes;
-                $this->stored = $set->kernel()->charged($this->stored, $place, $count, $now, $windows);
-            }
+            $permits[$place] = max($sent - ($charged[$place] ?? 0), 0) * $this->nodes;
         }
+        $set = $this->budget->rules->set;
+        $this->stored = $set->kernel()->givenBack($used, $permits, $now, $set->windowsAround($now));
         $this->bill = null;
     }
 
-    /** An answer that says more to be in use than Redis was known to have raises both states to it. */
-    public function raise(?int $place, int $said, int $now): void
+    /**
+     * An answer that says more to be in use of a rule than Redis was known to have adds the difference to both states:
+     * others took it, beside what is owed.
+     *
+     * @param array<int, int> $said permits in use by the places of rules
+     */
+    public function raise(array $said, int $now): void
     {
         $set = $this->budget->rules->set;
         $kernel = $set->kernel();
         $windows = $set->windowsAround($now);
-        $more = $place === null ? 0 : $said - $kernel->used($this->stored, $now, $windows)[$place];
-        if ($place !== null && $more > 0) {
-            $this->stored = $kernel->charged($this->stored, $place, $more, $now, $windows);
-            $more = $said - $kernel->used($this->used, $now, $windows)[$place];
-            if ($more > 0) {
-                $this->used = $kernel->charged($this->used, $place, $more, $now, $windows);
+        $known = $kernel->used($this->stored, $now, $windows);
+        $more = [];
+        foreach ($said as $place => $used) {
+            if ($used > $known[$place]) {
+                $more[$place] = $used - $known[$place];
             }
+        }
+        if ($more === []) {
+            return;
+        }
+        [$this->used, $more] = $kernel->charged($this->used, $more, $now, $windows);
+        [$this->stored] = $kernel->charged($this->stored, $more, $now, $windows);
+        if ($this->bill !== null) {
+            [$this->bill[2]] = $kernel->charged($this->bill[2], $more, $now, $windows);
         }
     }
 

@@ -33,7 +33,7 @@ final readonly class Budget
     public function decision(Answer $answer, Mode $mode): Decision
     {
         $outcome = $answer->outcome;
-        $rule = $this->rules->set->rules[$answer->place ?? 0];
+        $rule = $this->rules->set->rules[$answer->place];
         return new Decision(
             $outcome->allowed,
             $outcome->granted,

@@ -45,8 +45,8 @@ final class Denials
             return null;
         }
         $left = $retry === null ? null : $retry - $elapsed;
-        $outcome = new Outcome(false, $place ?? 0, 0, 0, $left, $remaining, max($reset - $elapsed, 0));
-        return new Answer($outcome, $place, $limit, []);
+        $outcome = new Outcome(false, $place, 0, 0, $left, $remaining, max($reset - $elapsed, 0));
+        return new Answer($outcome, $place, $limit, [], []);
     }
 
     /** Remembers what Redis said to a check, or forgets what an allowed one shows to be over. */

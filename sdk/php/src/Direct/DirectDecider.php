@@ -43,6 +43,8 @@ final class DirectDecider implements Decider
     /** How often debts of other keys are paid beside decisions. */
     private const PAY_EVERY_US = 100_000;
 
+    private readonly Overflow $reject;
+
     /**
      * @param string $app the program's app; empty: none
      * @param int|null $nodes among how many nodes limits are shared without Redis; null: as servers say it, else 1
@@ -66,6 +68,7 @@ final class DirectDecider implements Decider
         private readonly int $payMax,
         private readonly bool $hasShare,
     ) {
+        $this->reject = new Overflow(OverflowKind::Reject);
     }
 
     public function decide(
@@ -116,7 +119,7 @@ final class DirectDecider implements Decider
                 $policy,
                 Keys::state("limit:$policy", $key),
                 $limit->sealed,
-                new Overflow(OverflowKind::Reject),
+                $this->reject,
                 $limit->onStoreFailure,
             );
         }
@@ -173,7 +176,9 @@ final class DirectDecider implements Decider
         } elseif ($ask->verb === Verb::Refund || $ask->verb === Verb::Reset) {
             $this->denials->forget($budget);
         }
-        $this->known->note($budget, $answer, $now);
+        if ($this->hasShare) {
+            $this->known->note($budget, $answer, $now);
+        }
         return $budget->decision($answer, Mode::Store);
     }
 
@@ -242,7 +247,7 @@ final class DirectDecider implements Decider
                     return [null, false];
                 }
                 $account->paid($id, $answer->charged, $now);
-                $account->raise($answer->place, $answer->limit - $answer->outcome->remaining, $now);
+                $account->raise($answer->inUse, $now);
                 return [$account, max($account->owed($now)) > 0];
             },
         );

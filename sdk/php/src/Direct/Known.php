@@ -17,49 +17,73 @@ final class Known
     /** An answer that says less than is known is believed if the last that said more is this old. */
     private const BELIEVED_AFTER_US = 2_000_000;
 
-    /** How long a note is kept, in s: a day. A budget that takes longer to fill is seldom asked for less often. */
+    /** How long a note is kept at least, in s: a day. Where a budget takes longer to fill, it is as long as that. */
     private const KEPT_S = 86_400;
 
-    /** @var array<string, true> */
+    /** How often a process looks whether the rules of notes are kept, in µs. */
+    private const LOOK_EVERY_US = 3_600_000_000;
+
+    /** @var array<string, int> when rules were last seen to be kept */
     private array $kept = [];
 
     public function __construct(private readonly Memory $memory)
     {
     }
 
-    /** Notes what a decision of Redis says of the rule that decided. */
+    /** Notes what a decision of Redis says of each rule. */
     public function note(Budget $budget, Answer $answer, int $now): void
     {
         $set = $budget->rules->set;
-        $place = $answer->place;
-        if ($place === null || $set->rules[$place]->flags & Rule::HOLDS_PERMITS) {
-            return;
-        }
         $slot = $this->slot($budget->stateKey);
         $kernel = $set->kernel();
         $windows = $set->windowsAround($now);
-        [$states, $noted] = $this->read($slot, $budget, $now, $windows) ?? [$kernel->fresh(), PHP_INT_MIN];
-        $said = max($answer->limit - $answer->outcome->remaining, 0);
-        $known = $kernel->used($states, $now, $windows)[$place];
-        if ($said >= $known) {
-            $noted = $now;
-        } elseif ($now - $noted < self::BELIEVED_AFTER_US && $now >= $noted) {
-            // The answer may be an older one than that which said more.
-            $code = $set->rules[$place]->code;
-            if ($code === 1 || $code === 4) {
-                return;
+        [$states, $raised] = $this->read($slot, $budget, $now, $windows) ?? [$kernel->fresh(), []];
+        $known = $kernel->used($states, $now, $windows);
+        $used = [];
+        foreach ($answer->inUse as $place => $said) {
+            $rule = $set->rules[$place];
+            if ($rule->flags & Rule::HOLDS_PERMITS) {
+                continue;
             }
-            $said = $known;
+            if ($said >= $known[$place]) {
+                $raised[$place] = $now;
+            } elseif (isset($raised[$place]) && abs($now - $raised[$place]) < self::BELIEVED_AFTER_US) {
+                // The answer may be an older one than that which said more.
+                if ($rule->code === 1 || $rule->code === 4) {
+                    continue;
+                }
+                $said = $known[$place];
+            }
+            $used[$place] = $said;
         }
-        $states = $kernel->withUsed($states, $place, $said, $now, $windows);
+        if ($used === []) {
+            return;
+        }
+        $states = $kernel->withUsed($states, $used, $now, $windows);
+        $this->keep($set, $now);
+        $this->memory->set($slot, [$budget->stateKey, $set->generation(), $states, $raised], self::lifeS($set));
+    }
+
+    /** Keeps the rules of a note, for as long as notes of them are kept: later rules take its usage over. */
+    private function keep(RuleSet $set, int $now): void
+    {
         $id = $set->generation();
-        if (!isset($this->kept[$id])) {
-            // A process uses a few hundred sets; generated limits must not make this grow.
-            $this->kept = count($this->kept) >= 1024 ? [] : $this->kept;
-            $this->kept[$id] = true;
-            $this->memory->set('set:' . bin2hex($id), serialize($set), self::KEPT_S);
+        if (isset($this->kept[$id]) && abs($now - $this->kept[$id]) < self::LOOK_EVERY_US) {
+            return;
         }
-        $this->memory->set($slot, [$budget->stateKey, $id, $states, $noted], self::KEPT_S);
+        // A process uses a few hundred sets; generated limits must not make this grow.
+        $this->kept = count($this->kept) >= 1024 ? [] : $this->kept;
+        $this->kept[$id] = $now;
+        $slot = $this->slotOfRules($id);
+        $there = $this->memory->get($slot);
+        if ($there === null || $there[0] !== $id || abs($now - $there[2]) >= 1_000_000 * self::KEPT_S) {
+            $this->memory->set($slot, [$id, serialize($set), $now], self::lifeS($set) + 2 * self::KEPT_S);
+        }
+    }
+
+    private static function lifeS(RuleSet $set): int
+    {
+        return max(intdiv($set->lifeMs, 1000) + 1, self::KEPT_S);
     }
 
     /**
@@ -76,7 +100,8 @@ final class Known
 
     /**
      * @param list<array{int, int}|null> $windows
-     * @return array{list<array<mixed>|null>, int}|null
+     * @return array{list<array<mixed>|null>, array<int, int>}|null the states, and when each rule was last said to
+     *   have as much in use as was known, or more
      */
     private function read(string $slot, Budget $budget, int $now, array $windows): ?array
     {
@@ -84,22 +109,27 @@ final class Known
         if ($kept === null || $kept[0] !== $budget->stateKey) {
             return null;
         }
-        [, $id, $states, $noted] = $kept;
+        [, $id, $states, $raised] = $kept;
         $set = $budget->rules->set;
         if ($id !== $set->generation()) {
-            $text = $this->memory->get('set:' . bin2hex($id));
-            $old = is_string($text) ? unserialize($text) : null;
+            [$there, $text] = $this->memory->get($this->slotOfRules($id)) ?? [null, null];
+            $old = $there === $id ? unserialize($text) : null;
             if (!$old instanceof RuleSet) {
                 return null;
             }
             $oldWindows = $old->windowsAround($now);
             $states = $set->kernel()->takeOver($old->kernel(), $states, $now, $windows, $oldWindows);
         }
-        return [$states, $noted];
+        return [$states, $raised];
     }
 
     private function slot(string $stateKey): string
     {
         return 'known:' . crc32($stateKey) % $this->memory->slots();
+    }
+
+    private function slotOfRules(string $generation): string
+    {
+        return 'set:' . crc32($generation) % $this->memory->slots();
     }
 }

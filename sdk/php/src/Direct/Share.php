@@ -106,8 +106,8 @@ final class Share
         $scaled = $ask->withCost($ask->cost * $n);
         [$outcome, $used] = $kernel->decide($account->used, $scaled, $now, $windows);
         if ($ask->verb === Verb::AtMost && $outcome->allowed && $outcome->granted % $n !== 0) {
-            $whole = $outcome->granted - $outcome->granted % $n;
-            if ($whole === 0) {
+            $part = $outcome->granted % $n;
+            if ($part === $outcome->granted) {
                 $none = new Outcome(
                     false,
                     $outcome->place,
@@ -119,7 +119,8 @@ final class Share
                 );
                 return [$account, $this->divided($account, $none)];
             }
-            [$outcome, $used] = $kernel->decide($account->used, $scaled->withCost($whole), $now, $windows);
+            // A part of a permit is none; the answer stays as it was decided.
+            $used = $kernel->givenBack($used, array_fill(0, count($used), $part), $now, $windows);
         }
         if ($ask->verb !== Verb::Peek) {
             $account->used = $used;

@@ -20,11 +20,13 @@ final class Kernel
     /** @var non-empty-list<Algorithm> */
     private readonly array $algorithms;
     private readonly bool $holdsPermits;
+    private readonly bool $hasCalendar;
 
     public function __construct(private readonly RuleSet $set)
     {
         $this->algorithms = array_map(static fn (Rule $rule) => $rule->algorithm(), $set->rules);
         $this->holdsPermits = $set->holdsPermits();
+        $this->hasCalendar = $set->hasCalendar();
     }
 
     /** Whether the rules know the verb. */
@@ -154,35 +156,63 @@ final class Kernel
     }
 
     /**
-     * The states with `$used` permits in use now under one rule, whatever was in use before.
+     * The states with so many permits in use now, whatever was in use before. Rules that hold permits stay as they are.
      *
      * @param list<array<mixed>|null> $states
+     * @param array<int, int> $used permits in use by the places of rules; others stay as they are, too
      * @param list<array{int, int}|null> $windows
      * @return list<array<mixed>|null>
      */
-    public function withUsed(array $states, int $place, int $used, int $now, array $windows): array
+    public function withUsed(array $states, array $used, int $now, array $windows): array
     {
-        $rule = $this->rulesAt($now, $windows)[$place];
-        if (!$rule instanceof Concurrency) {
-            $states[$place] = $rule->withUsed($now, $used);
+        $rules = $this->rulesAt($now, $windows);
+        foreach ($used as $place => $permits) {
+            if (!$rules[$place] instanceof Concurrency) {
+                $states[$place] = $rules[$place]->withUsed($now, $permits);
+            }
         }
         return $states;
     }
 
     /**
-     * The states with `$permits` more charged under one rule, as many as are there.
+     * The states with permits more charged, as many as are there; none where permits are held by name.
      *
      * @param list<array<mixed>|null> $states
+     * @param array<int, int> $permits by the places of rules
+     * @param list<array{int, int}|null> $windows
+     * @return array{list<array<mixed>|null>, array<int, int>} the states, and what was charged
+     */
+    public function charged(array $states, array $permits, int $now, array $windows): array
+    {
+        $rules = $this->rulesAt($now, $windows);
+        foreach ($permits as $place => $asked) {
+            $rule = $rules[$place];
+            $state = $states[$place] === null ? null : $rule->rewind($states[$place], $now);
+            $there = $rule instanceof Concurrency ? 0 : $rule->available($state, $now);
+            $permits[$place] = max(min($asked, $there), 0);
+            if ($permits[$place] > 0) {
+                $states[$place] = $rule->charge($state, $now, $permits[$place], '');
+            }
+        }
+        return [$states, $permits];
+    }
+
+    /**
+     * The states with permits given back, newest first; none where they are held by name.
+     *
+     * @param list<array<mixed>|null> $states
+     * @param array<int, int> $permits by the places of rules
      * @param list<array{int, int}|null> $windows
      * @return list<array<mixed>|null>
      */
-    public function charged(array $states, int $place, int $permits, int $now, array $windows): array
+    public function givenBack(array $states, array $permits, int $now, array $windows): array
     {
-        $rule = $this->rulesAt($now, $windows)[$place];
-        $state = $states[$place] === null ? null : $rule->rewind($states[$place], $now);
-        $permits = min($permits, $rule->available($state, $now));
-        if ($permits >= 1 && !$rule instanceof Concurrency) {
-            $states[$place] = $rule->charge($state, $now, $permits, '');
+        $rules = $this->rulesAt($now, $windows);
+        foreach ($permits as $place => $back) {
+            if ($back > 0 && $states[$place] !== null && !$rules[$place] instanceof Concurrency) {
+                $state = $rules[$place]->rewind($states[$place], $now);
+                $states[$place] = $rules[$place]->refund($state, $now, $back)[0];
+            }
         }
         return $states;
     }
@@ -251,6 +281,9 @@ final class Kernel
     private function rulesAt(int $now, array $windows): array
     {
         $rules = $this->algorithms;
+        if (!$this->hasCalendar) {
+            return $rules;
+        }
         foreach ($this->set->rules as $place => $shape) {
             if ($shape->flags & Rule::HAS_CALENDAR && $rules[$place] instanceof FixedWindow) {
                 $rules[$place] = $rules[$place]->withTill(self::windowEnd($windows[$place] ?? [0, $now + 1], $now));

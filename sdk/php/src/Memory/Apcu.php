@@ -12,13 +12,19 @@ namespace Sluicegate\Memory;
  */
 final class Apcu implements Memory
 {
+    /** Of what this version keeps: one that keeps something else has other keys, as a host may have both for a while. */
+    private const FORMAT = '2:';
+
+    private readonly string $prefix;
+
     /**
      * @param string $prefix apart from what else is in APCu, and for each Redis its own; the same for all programs that
      *   share
      * @param int $slots keys of callers of each kind
      */
-    public function __construct(private readonly string $prefix = 'sg:', private readonly int $slots = 20_000)
+    public function __construct(string $prefix = 'sg:', private readonly int $slots = 20_000)
     {
+        $this->prefix = $prefix . self::FORMAT;
     }
 
     /** Whether this process can use APCu; on command lines it needs `apc.enable_cli=1`. */

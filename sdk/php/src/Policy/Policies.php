@@ -19,7 +19,7 @@ use Sluicegate\Redis\WhoseTime;
 /**
  * Follows the policies that are published in Redis: one process of a host looks for all, every ten seconds.
  *
- * @phpstan-type Held array{revision: int|null, time: WhoseTime, nodes: int|null, next: int, looked: int,
+ * @phpstan-type Held array{revision: int|null, time: int, nodes: int|null, next: int, looked: int,
  *   earlier: bool, stamp: int}
  */
 final class Policies
@@ -39,13 +39,16 @@ final class Policies
     private const NAMES_MAX = 10_000;
 
     private const NONE = [
-        'revision' => null, 'time' => WhoseTime::Server, 'nodes' => null, 'next' => 0, 'looked' => 0,
+        'revision' => null, 'time' => 0, 'nodes' => null, 'next' => 0, 'looked' => 0,
         'earlier' => false, 'stamp' => 0,
     ];
 
     /** @var array<string, Policy> */
     private array $policies = [];
     private int $stamp = -1;
+
+    /** @var Held|null what `get` has just read, for the same decision */
+    private ?array $read = null;
 
     public function __construct(
         private readonly Store $store,
@@ -80,13 +83,19 @@ final class Policies
         if ($this->stamp !== $held['stamp']) {
             [$this->policies, $this->stamp] = [[], $held['stamp']];
         }
-        return $this->policies[$name] ??= $this->find($name);
+        $policy = $this->policies[$name] ?? null;
+        if ($policy === null) {
+            return $this->policies[$name] = $this->find($name);
+        }
+        $this->read = $held;
+        return $policy;
     }
 
     /** By which clock servers decide. */
     public function whoseTime(): WhoseTime
     {
-        return $this->held()['time'];
+        [$held, $this->read] = [$this->read ?? $this->held(), null];
+        return WhoseTime::from($held['time']);
     }
 
     /** Among how many nodes servers share limits without Redis; null if they do not say it. */
@@ -175,7 +184,8 @@ final class Policies
             $this->say('format', 'policies: published in an unknown format; going on with those that are held');
             return $held;
         }
-        $held['time'] = ($found['#clock'] ?? 'server') === 'client' ? WhoseTime::Caller : WhoseTime::Server;
+        $time = ($found['#clock'] ?? 'server') === 'client' ? WhoseTime::Caller : WhoseTime::Server;
+        $held['time'] = $time->value;
         $held['nodes'] = self::decimal($found['#nodes'] ?? null) ?: null;
         if ($held['revision'] !== null && $revision < $held['revision'] && !$held['earlier']) {
             // A failover loses the last writes, and servers write them again within seconds.

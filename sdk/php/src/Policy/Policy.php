@@ -126,14 +126,20 @@ final readonly class Policy
         return SealedRules::ofPolicy($this->name, $set, $this->takenOverMs);
     }
 
-    /** From when on a version decides: the same for all programs, if a server says when it took it over. */
+    /**
+     * From when on a version decides: the same for all programs, if a server says when it took it over. A version that
+     * is held keeps its instant: with an earlier one, its own states would look like those of a later version.
+     */
     private static function instant(mixed $sinceMs, int $version, int $nowMs, ?self $before): int
     {
+        if ($before?->version === $version) {
+            return $before->takenOverMs;
+        }
         $afterBefore = ($before?->takenOverMs ?? -1) + 1;
         if (!is_int($sinceMs) || $sinceMs < 0 || $sinceMs > self::SINCE_MAX_MS) {
             return max($nowMs, $afterBefore);
         }
-        return $before?->version === $version ? $sinceMs : max($sinceMs, $afterBefore);
+        return max($sinceMs, $afterBefore);
     }
 
     private function mayUse(string $app): bool

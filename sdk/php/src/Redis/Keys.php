@@ -15,14 +15,14 @@ final class Keys
     public static function state(string $policy, string $key): string
     {
         $hash = hash('sha256', pack('P', strlen($policy)) . $policy . pack('P', strlen($key)) . $key, true);
-        return 'sg:{' . self::base64(substr($hash, 0, 16)) . '}';
+        return 'sg:{' . self::base64($hash) . '}';
     }
 
     /** The rules of a generation of a policy. */
     public static function rules(string $policy, string $generation): string
     {
         $hash = hash('sha256', pack('P', strlen($policy)) . $policy, true);
-        return 'sg:rules:' . self::base64(substr($hash, 0, 16)) . ':' . bin2hex($generation);
+        return 'sg:rules:' . self::base64($hash) . ':' . bin2hex($generation);
     }
 
     /** Where the script notes that a debt was charged. */
@@ -31,8 +31,9 @@ final class Keys
         return $stateKey . ':' . self::base64($id);
     }
 
+    /** The first 16 bytes in 22 characters. */
     private static function base64(string $bytes): string
     {
-        return rtrim(strtr(base64_encode($bytes), '+/', '-_'), '=');
+        return strtr(substr(base64_encode(substr($bytes, 0, 16)), 0, 22), '+/', '-_');
     }
 }

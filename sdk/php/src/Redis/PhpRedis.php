@@ -17,15 +17,21 @@ final class PhpRedis implements Runner
     private bool $connected = false;
     private int $timeoutMs = 0;
 
+    /** @var array<int, mixed>|null the options of somebody else's client, whose connection the extension gave up */
+    private ?array $options = null;
+
     /**
      * @param array{string, int, string|null, array<mixed>|null, float}|null $address host, port, persistent id,
      *   credentials, connect timeout; null for a client that somebody else connected
      * @param Sentinels|null $sentinels who say the host and the port in place of the address
+     * @param array{string, int, float, string|null, mixed, int}|null $before host, port, connect timeout, persistent
+     *   id, credentials and database with which somebody else connected
      */
     private function __construct(
         private readonly Redis $client,
         private readonly ?array $address,
         private readonly ?Sentinels $sentinels = null,
+        private readonly ?array $before = null,
     ) {
     }
 
@@ -112,13 +118,22 @@ final class PhpRedis implements Runner
     }
 
     /**
-     * A client that is connected already. Its read timeout is set for each call, and its retries are switched off. For
-     * a cluster see `PhpRedisCluster`.
+     * A client that is connected already. Its read timeout is set for each call, and its retries are switched off. A
+     * connection that is lost is opened again at the same address, with the same options; only a stream context
+     * (certificates of TLS) cannot be read from the client. For a cluster see `PhpRedisCluster`.
      */
     public static function of(Redis $client): self
     {
         self::withoutRetries($client);
-        return new self($client, null);
+        $before = [
+            (string) $client->getHost(),
+            (int) $client->getPort(),
+            (float) $client->getTimeout(),
+            $client->getPersistentID() ?: null,
+            $client->getAuth() ?: null,
+            (int) $client->getDbNum(),
+        ];
+        return new self($client, null, null, $before);
     }
 
     public function run(string $key, array $command, int $leftUs): mixed
@@ -170,6 +185,9 @@ final class PhpRedis implements Runner
     private function prepare(int $leftUs): void
     {
         $client = $this->client;
+        if ($this->options !== null) {
+            $this->openAgain(max($leftUs, 1000) / 1e6);
+        }
         if ($this->address !== null && !$this->connected) {
             [$host, $port, $id, $auth, $timeout] = $this->address;
             $timeout = min($timeout, max($leftUs, 1000) / 1e6);
@@ -197,6 +215,26 @@ final class PhpRedis implements Runner
         }
     }
 
+    /** Connects somebody else's client as it was, since the extension does not after it gave a connection up. */
+    private function openAgain(float $leftS): void
+    {
+        [$host, $port, $timeout, $id, $auth, $database] = $this->before ?? throw new LogicException('no address');
+        $client = $this->client;
+        $timeout = $timeout > 0 ? min($timeout, $leftS) : $leftS;
+        $connected = $id === null
+            ? @$client->connect($host, $port, $timeout, null, 0, $timeout)
+            : @$client->pconnect($host, $port, $timeout, $id, 0, $timeout);
+        $connected = $connected && ($auth === null || $client->auth($auth));
+        if (!$connected || ($database > 0 && !$client->select($database))) {
+            throw new RedisException("cannot connect to $host:$port");
+        }
+        foreach ($this->options ?? [] as $option => $value) {
+            @$client->setOption($option, $value);
+        }
+        $this->options = null;
+        $this->timeoutMs = 0;
+    }
+
     /** The error that an exception stands for; throws if it was not Redis that said it. */
     private function failed(RedisException $e): ErrorReply
     {
@@ -205,7 +243,8 @@ final class PhpRedis implements Runner
             return $this->error($e->getMessage());
         }
         $this->leave();
-        throw new ConnectionFailure($e->getMessage(), true, $e);
+        // What the extension says before it sends anything, where it cannot connect.
+        throw new ConnectionFailure($e->getMessage(), !str_ends_with($e->getMessage(), ' went away'), $e);
     }
 
     private function error(string $message): ErrorReply
@@ -222,11 +261,26 @@ final class PhpRedis implements Runner
     private function leave(): void
     {
         try {
-            $this->client->close();
+            $isClosed = $this->client->close();
         } catch (\Exception) {
-            // It is closed.
+            $isClosed = false;
+        }
+        if (!$isClosed && $this->address === null && $this->options === null) {
+            $this->options = $this->optionsNow();
         }
         $this->lost();
+    }
+
+    /** @return array<int, mixed> */
+    private function optionsNow(): array
+    {
+        $options = [];
+        foreach ((new \ReflectionClass(Redis::class))->getConstants() as $name => $option) {
+            if (is_int($option) && str_starts_with($name, 'OPT_') && $name !== 'OPT_READ_TIMEOUT') {
+                $options[$option] = $this->client->getOption($option);
+            }
+        }
+        return array_filter($options, static fn (mixed $value): bool => $value !== null && $value !== false);
     }
 
     private function lost(): void

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Sluicegate\Redis;
 
 use Sluicegate\Kernel\Outcome;
+use Sluicegate\Rules\RuleSet;
 
 /**
  * A reply of the script for one key.
@@ -19,15 +20,23 @@ final readonly class Reply
 
     private const NEVER = 0xffffffffffffff;
 
+    /** The length of a decision by one rule. */
+    private const DECISION_BYTES = 27;
+
+    /** The length of what is left of a rule, where there are several. */
+    private const LEFT_BYTES = 7;
+
     /**
      * @param int $kind one of the constants above
      * @param Outcome|null $outcome of REFUSED and ALLOWED
+     * @param list<int> $left what is left of each rule, if several were asked
      * @param string $text of UNKNOWN_RULES how the state begins; of MALFORMED which part is
      * @param list<int> $charged of each rule, the permits of a debt that were charged; empty without a debt
      */
     private function __construct(
         public int $kind,
         public ?Outcome $outcome,
+        private array $left,
         public string $text,
         public array $charged,
     ) {
@@ -48,14 +57,15 @@ final readonly class Reply
     ): ?self {
         $kind = ord($bytes[0] ?? "\xff");
         if ($kind === self::UNSUPPORTED) {
-            return strlen($bytes) === 1 && !$isSupported ? new self($kind, null, '', []) : null;
+            return strlen($bytes) === 1 && !$isSupported ? new self($kind, null, [], '', []) : null;
         }
         if ($kind === self::UNKNOWN_RULES || $kind === self::MALFORMED) {
             $text = substr($bytes, 1);
             $isReply = strlen($text) <= 1024 && ($text !== '' || $kind === self::MALFORMED);
-            return $isReply ? new self($kind, null, $text, []) : null;
+            return $isReply ? new self($kind, null, [], $text, []) : null;
         }
-        if ($kind > self::ALLOWED || strlen($bytes) !== 27 + ($withDebt ? 4 * $rules : 0)) {
+        $decision = self::DECISION_BYTES + ($rules > 1 ? self::LEFT_BYTES * $rules : 0);
+        if ($kind > self::ALLOWED || strlen($bytes) !== $decision + ($withDebt ? 4 * $rules : 0)) {
             return null;
         }
         $place = ord($bytes[1]);
@@ -75,7 +85,30 @@ final readonly class Reply
             unpack('P', $bytes, 13)[1] & self::NEVER,
             unpack('P', "$bytes\0", 20)[1] & self::NEVER,
         );
-        $charged = $withDebt ? array_values(unpack('V*', substr($bytes, 27)) ?: []) : [];
-        return new self($kind, $outcome, '', $charged);
+        $left = [];
+        for ($at = self::DECISION_BYTES; $at < $decision; $at += self::LEFT_BYTES) {
+            $left[] = unpack('P', "$bytes\0", $at)[1] & self::NEVER;
+        }
+        $charged = $withDebt ? array_values(unpack('V*', substr($bytes, $decision)) ?: []) : [];
+        return new self($kind, $outcome, $left, '', $charged);
+    }
+
+    /**
+     * The permits in use of the rules that decided, by their place: of one that decided alone, or of all. Only of
+     * REFUSED and ALLOWED.
+     *
+     * @param RuleSet $set the rules that were asked
+     * @return array<int, int>
+     */
+    public function inUse(RuleSet $set): array
+    {
+        if ($this->left === []) {
+            return [max($set->rules[0]->limit - ($this->outcome->remaining ?? 0), 0)];
+        }
+        $inUse = [];
+        foreach ($this->left as $place => $left) {
+            $inUse[] = max($set->rules[$place]->limit - $left, 0);
+        }
+        return $inUse;
     }
 }

@@ -117,12 +117,13 @@ final class Store
                 ? $question->debts
                 : array_fill(0, $count, max($question->debts));
             $request = Request::withDebt($debts, $question->ask, $question->time, $question->nowUs, $windows, $before);
-            $keys = [2, $question->key, Keys::noted($question->key, $question->debtId)];
+            $noted = Keys::noted($question->key, $question->debtId);
+            $command = ['EVALSHA', Script::SHA1, 2, $question->key, $noted, $rules->blob, $request];
         } else {
             $request = Request::encode($question->ask, $question->time, $question->nowUs, $windows, $before);
-            $keys = [1, $question->key];
+            $command = ['EVALSHA', Script::SHA1, 1, $question->key, $rules->blob, $request];
         }
-        $bytes = $this->evaluate($question->key, [...$keys, $rules->blob, $request]);
+        $bytes = $this->evaluate($question->key, $command);
         $isSupported = $rules->set->kernel()->supports($question->ask->verb);
         $reply = is_string($bytes) ? Reply::decode($bytes, $count, $withDebt, $isSupported) : null;
         if ($reply === null) {
@@ -132,11 +133,11 @@ final class Store
         return $reply;
     }
 
-    /** @param list<string|int> $arguments */
-    private function evaluate(string $key, array $arguments): mixed
+    /** @param non-empty-list<string|int> $command */
+    private function evaluate(string $key, array $command): mixed
     {
         for ($repeat = 0;; $repeat++) {
-            $reply = $this->run($key, ['EVALSHA', Script::SHA1, ...$arguments]);
+            $reply = $this->run($key, $command);
             if (!$reply instanceof ErrorReply) {
                 return $reply;
             }
@@ -166,13 +167,24 @@ final class Store
         $place = $reply->outcome->place;
         $limit = $rules->set->rules[$place]->limit;
         if ($rules->set === $own) {
-            return new Answer($reply->outcome, $place, $limit, $reply->charged);
+            return new Answer($reply->outcome, $place, $limit, $reply->inUse($own), $reply->charged);
         }
-        $nameHash = $rules->set->rules[$place]->nameHash;
-        $named = array_search($nameHash, array_column($own->rules, 'nameHash'), true);
+        // What others' rules say of one is said of the own rule of the same name.
+        $places = array_flip(array_column($own->rules, 'nameHash'));
+        $decided = $places[$rules->set->rules[$place]->nameHash] ?? 0;
+        $inUse = [];
+        foreach ($reply->inUse($rules->set) as $later => $used) {
+            $named = $places[$rules->set->rules[$later]->nameHash] ?? null;
+            if ($named !== null) {
+                $inUse[$named] = $used;
+            }
+        }
+        if ($inUse === []) {
+            $inUse = [max($limit - $reply->outcome->remaining, 0)];
+        }
         // Each rule has paid the least that one of those that decided was charged.
         $charged = $reply->charged === [] ? [] : array_fill(0, count($own->rules), min($reply->charged));
-        return new Answer($reply->outcome, $named === false ? null : $named, $limit, $charged);
+        return new Answer($reply->outcome, $decided, $limit, $inUse, $charged);
     }
 
     /**

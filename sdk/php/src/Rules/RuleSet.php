@@ -25,6 +25,10 @@ final readonly class RuleSet
     private const COST_MAX_NS = 300_000;
 
     private string $generation;
+    private bool $isTooCostly;
+
+    /** @var list<null>|null the windows of rules without a calendar; null: one has one */
+    private ?array $noWindows;
 
     /**
      * @param string $bytes the rules, without what surrounds them
@@ -40,6 +44,14 @@ final readonly class RuleSet
         public string $quotas,
     ) {
         $this->generation = substr(hash('sha256', $bytes, true), 0, 6);
+        $cost = self::CALL_COST_NS;
+        $hasCalendar = false;
+        foreach ($rules as $rule) {
+            $cost += $rule->costNs();
+            $hasCalendar = $hasCalendar || $rule->flags & Rule::HAS_CALENDAR;
+        }
+        $this->isTooCostly = $cost > self::COST_MAX_NS;
+        $this->noWindows = $hasCalendar ? null : array_fill(0, count($rules), null);
     }
 
     /**
@@ -129,11 +141,13 @@ final readonly class RuleSet
     /** Whether one decision by the rules could take Redis longer than 0.3 ms; such rules are not sent. */
     public function isTooCostly(): bool
     {
-        $cost = self::CALL_COST_NS;
-        foreach ($this->rules as $rule) {
-            $cost += $rule->costNs();
-        }
-        return $cost > self::COST_MAX_NS;
+        return $this->isTooCostly;
+    }
+
+    /** Whether one of the rules has a calendar. */
+    public function hasCalendar(): bool
+    {
+        return $this->noWindows === null;
     }
 
     /**
@@ -143,7 +157,8 @@ final readonly class RuleSet
      */
     public function windowsAround(int $nowUs): array
     {
-        return array_map(static fn (Rule $rule) => $rule->calendar?->windowAround($nowUs), $this->rules);
+        return $this->noWindows
+            ?? array_map(static fn (Rule $rule) => $rule->calendar?->windowAround($nowUs), $this->rules);
     }
 
     /** The arithmetic of the rules in this process. */

@@ -50,12 +50,14 @@ final class RedisServer
         @rmdir($this->dir);
     }
 
-    /** One for all tests, empty. Skips the test where there is no Redis. */
-    public static function shared(): self
+    /** One for all tests, empty unless told otherwise. Skips the test where there is no Redis. */
+    public static function shared(bool $isEmpty = true): self
     {
         self::require();
         self::$shared ??= new self();
-        self::$shared->client()->flushAll();
+        if ($isEmpty) {
+            self::$shared->client()->flushAll();
+        }
         return self::$shared;
     }
 

@@ -1,0 +1,269 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Sluicegate\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Sluicegate\Direct\Account;
+use Sluicegate\Direct\Budget;
+use Sluicegate\Direct\Known;
+use Sluicegate\Kernel\Outcome;
+use Sluicegate\Limiter;
+use Sluicegate\Memory\Memory;
+use Sluicegate\Memory\ProcessMemory;
+use Sluicegate\Mode;
+use Sluicegate\OnStoreFailure;
+use Sluicegate\Overflow;
+use Sluicegate\OverflowKind;
+use Sluicegate\Policy\Document;
+use Sluicegate\Redis\Answer;
+use Sluicegate\Redis\ConnectionFailure;
+use Sluicegate\Redis\Runner;
+use Sluicegate\Redis\SealedRules;
+use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\Published;
+use Sluicegate\Tests\Support\RedisServer;
+
+/**
+ * Budgets of several rules: an outage gives none of them again.
+ */
+final class SeveralRulesTest extends TestCase
+{
+    /** An instant in the middle of a day. */
+    private const NOW = 1_800_000_000_000_000;
+
+    private ManualClock $clock;
+
+    protected function setUp(): void
+    {
+        $this->clock = new ManualClock(self::NOW);
+    }
+
+    public function testTheExampleOfADayAndABucket(): void
+    {
+        $this->publish(1, self::quota(1000, '200/s', 50));
+        [$limiter, $runner] = $this->limiter(1);
+        $limiter->check('a', 3);
+        for ($times = 0; $times < 17; $times++) {
+            $this->clock->advance(1);
+            self::assertTrue($limiter->check('a', 50)->allowed);
+        }
+        $this->clock->advance(1);
+        $last = $limiter->check('a', 47);
+        self::assertSame(['burst', 3, Mode::Store], [$last->rule, $last->remaining, $last->mode]);
+        $runner->isAway = true;
+        self::assertSame(3, self::passed($limiter, 60));
+        $second = 0;
+        for ($times = 0; $times < 200; $times++) {
+            $this->clock->advance(0.005);
+            $second += self::passed($limiter, 1);
+        }
+        self::assertSame(97, $second, 'the day has 100 left');
+        $this->clock->advance(3600);
+        self::assertSame(0, self::passed($limiter, 60));
+        self::assertSame('day', $limiter->check('a')->rule);
+    }
+
+    /**
+     * @testWith [1]
+     *           [2]
+     */
+    public function testOfTwoLimitsAnOutageGivesNeitherAgain(int $nodes): void
+    {
+        $this->publish(1, self::quota(100, '20/s', 6));
+        $all = array_map(fn (): array => $this->limiter($nodes), range(1, $nodes));
+        $tick = function () use ($all): int {
+            $this->clock->advance(0.3);
+            return array_sum(array_map(static fn (array $node): int => self::passed($node[0], 3), $all));
+        };
+        // The bucket is what decides, as of it the least is left.
+        for ($passed = 0; $passed < 90;) {
+            $passed += $tick();
+        }
+        foreach ($all as [$limiter, $runner]) {
+            // Each hears what the other took last.
+            self::assertSame(Mode::Store, $limiter->peek('a')->mode);
+            $runner->isAway = true;
+        }
+        for ($ticks = 0; $ticks < 100; $ticks++) {
+            $passed += $tick();
+        }
+        self::assertSame(100, $passed);
+        foreach ($all as [$limiter, $runner]) {
+            $runner->isAway = false;
+        }
+        $this->clock->advance(60);
+        foreach ($all as [$limiter]) {
+            $limiter->peek('a');
+        }
+        $day = $all[0][0]->check('a');
+        self::assertSame([false, 'day', 0, Mode::Store], [$day->allowed, $day->rule, $day->remaining, $day->mode]);
+    }
+
+    public function testWhatLaterRulesSayIsSaidOfTheRuleOfTheSameName(): void
+    {
+        $this->publish(1, self::quota(100, '20/s', 6));
+        [$limiter, $runner] = $this->limiter(1);
+        $limiter->check('a');
+        $this->clock->advance(1);
+        $later = self::quota(100, '20/s', 6);
+        array_unshift($later['rules'], ['name' => 'hour', 'sliding_log' => ['limit' => 99, 'window' => '1h']]);
+        $later['rules'] = array_reverse($later['rules']);
+        $this->publish(2, $later);
+        [$knowing] = $this->limiter(1);
+        for ($times = 0; $times < 15; $times++) {
+            $this->clock->advance(0.5);
+            self::assertSame(6, self::passed($knowing, 6));
+        }
+        // This one has not heard of the later rules yet, and asks by its own.
+        $last = $limiter->peek('a');
+        self::assertSame(Mode::Store, $last->mode);
+        $runner->isAway = true;
+        $passed = 0;
+        for ($times = 0; $times < 20; $times++) {
+            $this->clock->advance(0.4);
+            $passed += self::passed($limiter, 6);
+        }
+        self::assertSame(100 - 91, $passed);
+    }
+
+    public function testWhatLaterRulesOfOtherNamesSayIsSaidOfTheFirst(): void
+    {
+        $rule = static fn (string $name): array => ['name' => 'quota', 'rules' => [
+            ['name' => $name, 'fixed_window' => ['limit' => 100, 'window' => '1d']],
+        ]];
+        $this->publish(1, $rule('day'));
+        [$limiter, $runner] = $this->limiter(1);
+        $limiter->check('a');
+        $this->clock->advance(1);
+        $this->publish(2, $rule('other'));
+        [$knowing] = $this->limiter(1);
+        self::assertSame(95, $knowing->check('a', 5)->remaining);
+        self::assertSame(95, $limiter->peek('a')->remaining);
+        $runner->isAway = true;
+        self::assertSame(95, self::passed($limiter, 100));
+    }
+
+    public function testOfEachRuleItIsKnownWhenItWasLastSaidToHaveMoreInUse(): void
+    {
+        $budget = self::budget(self::quota(100, '1/h', 50));
+        $known = new Known(new ProcessMemory());
+        $say = static function (int $burst, int $day, float $after) use ($known, $budget): array {
+            $now = self::NOW + (int) (1e6 * $after);
+            $outcome = new Outcome(true, 0, 1, 0, 0, 50 - $burst, 0);
+            $known->note($budget, new Answer($outcome, 0, 50, [$burst, $day], []), $now);
+            $set = $budget->rules->set;
+            $windows = $set->windowsAround($now);
+            return $set->kernel()->used($known->states($budget, $now, $windows), $now, $windows);
+        };
+        self::assertSame([10, 60], $say(10, 60, 0));
+        self::assertSame([11, 60], $say(11, 59, 1.5), 'an older answer takes nothing back of the day');
+        self::assertSame([11, 59], $say(10, 59, 2), 'of the day two seconds have passed, of the bucket half a one');
+        self::assertSame([10, 59], $say(10, 59, 3.5));
+        self::assertSame([12, 59], $say(12, 59, 3.6));
+        self::assertSame([12, 59], $say(10, 59, 3.0), 'a request that read the clock earlier is an older one, too');
+    }
+
+    public function testAMonthIsKnownForAMonthAndItsRulesForLonger(): void
+    {
+        $memory = $this->createMock(Memory::class);
+        $memory->method('slots')->willReturn(10);
+        $kept = [];
+        $memory->method('set')->willReturnCallback(function (string $key, mixed $value, int $ttlS) use (&$kept): bool {
+            $kept[strtok($key, ':')] = $ttlS;
+            return true;
+        });
+        $month = ['name' => 'p', 'rules' => [['fixed_window' => ['limit' => 9, 'calendar' => 'month']]]];
+        $answer = new Answer(new Outcome(true, 0, 1, 0, 0, 5, 0), 0, 9, [4], []);
+        (new Known($memory))->note(self::budget($month), $answer, self::NOW);
+        self::assertGreaterThanOrEqual(31 * 86_400, $kept['known']);
+        self::assertGreaterThan($kept['known'] + 86_400, $kept['set']);
+        (new Known($memory))->note(self::budget(self::quota(100, '20/s', 6)), $answer, self::NOW);
+        self::assertSame(86_401, $kept['known']);
+    }
+
+    public function testWhatOthersTookIsBesideWhatIsOwed(): void
+    {
+        $budget = self::budget(self::quota(100, '1/h', 50));
+        $kernel = $budget->rules->set->kernel();
+        $windows = $budget->rules->set->windowsAround(self::NOW);
+        $states = static fn (int ...$used): array => $kernel->withUsed($kernel->fresh(), $used, self::NOW, $windows);
+        $account = new Account($budget, 1, $states(5, 20), $states(15, 30), self::NOW);
+        $id = (string) $account->bill(self::NOW);
+        $account->used = $states(17, 32);
+        $account->raise([8, 20], self::NOW);
+        self::assertSame([12, 12], $account->owed(self::NOW), 'others took 3 of the bucket');
+        self::assertSame([20, 32], $kernel->used($account->used, self::NOW, $windows));
+        $account->paid($id, [10, 9], self::NOW);
+        self::assertSame([2, 3], $account->owed(self::NOW), 'what passed since, and what was not there');
+        $account->raise([60, 20], self::NOW);
+        self::assertSame([2, 3], $account->owed(self::NOW));
+    }
+
+    /** @return array<string, mixed> */
+    private static function quota(int $day, string $rate, int $burst): array
+    {
+        return ['name' => 'quota', 'rules' => [
+            ['name' => 'burst', 'token_bucket' => ['rate' => $rate, 'burst' => $burst]],
+            ['name' => 'day', 'fixed_window' => ['limit' => $day, 'window' => '1d']],
+        ]];
+    }
+
+    /** @param array<string, mixed> $document */
+    private static function budget(array $document): Budget
+    {
+        $rules = SealedRules::ofCaller(Document::parse((string) json_encode($document))->rules);
+        return new Budget('p', 'sg:{k}', $rules, new Overflow(OverflowKind::Reject), OnStoreFailure::Local);
+    }
+
+    /**
+     * Publishes a policy that is decided by the clock of this test.
+     *
+     * @param array<string, mixed> $policy
+     */
+    private function publish(int $revision, array $policy): void
+    {
+        $client = RedisServer::shared($revision === 1)->client();
+        Published::in($client, $revision, $policy);
+        $client->hSet('sg:{policies}', '#clock', 'client');
+    }
+
+    /** @return array{Limiter, Runner&object{isAway: bool}} a program that has read the policy, and its line to Redis */
+    private function limiter(int $nodes): array
+    {
+        $runner = new class (Gates::runner(RedisServer::shared(false)->port)) implements Runner {
+            public bool $isAway = false;
+
+            public function __construct(private readonly Runner $redis)
+            {
+            }
+
+            public function run(string $key, array $command, int $leftUs): mixed
+            {
+                return $this->isAway
+                    ? throw new ConnectionFailure('away', false)
+                    : $this->redis->run($key, $command, $leftUs);
+            }
+
+            public function endpoint(): string
+            {
+                return $this->redis->endpoint();
+            }
+        };
+        $limiter = Gates::direct($runner, nodes: $nodes, clock: $this->clock)->policy('quota');
+        $limiter->keyAttributes();
+        return [$limiter, $runner];
+    }
+
+    /** How many of so many checks of one permit pass. */
+    private static function passed(Limiter $limiter, int $checks): int
+    {
+        $passed = 0;
+        for ($number = 0; $number < $checks; $number++) {
+            $passed += $limiter->check('a')->allowed ? 1 : 0;
+        }
+        return $passed;
+    }
+}
