@@ -30,6 +30,7 @@ public final class Limiter {
      * @param policy the policy's name
      * @param transport who decides
      */
+    @SuppressWarnings("exports") // Only gates have a transport.
     public Limiter(String policy, Transport transport) {
         this(policy, transport, null);
     }

@@ -1493,6 +1493,7 @@ end
 local takes = asks and verb ~= 4
 local decider = refused_by or slowest
 local deciding, remaining, reset_after
+local left_of = { nil }
 local full_is_fresh, full_after = true, 0
 for place = 1, #rules do
 local rule, twin, state, left, after = rules[place], twins[place], states[place], nil, nil
@@ -1504,6 +1505,7 @@ state = twin('first_seen', rule, nil, now)
 states[place], touched = state, touched or state
 end
 if not left then left, after = twin('status', rule, state, now) end
+left_of[place] = left
 if place == decider or not decider and (not remaining or left < remaining) then
 deciding, remaining, reset_after = place, left, after
 end
@@ -1532,6 +1534,7 @@ end
 if refused_by then wait, granted = retry, 0 end
 local reply = struct.pack('<BBI4I7I7I7', refused_by and 0 or 1, deciding - 1, granted, wait, remaining,
 reset_after)
+if #rules > 1 then reply = reply .. struct.pack('<' .. ('I7'):rep(#rules), unpack(left_of)) end
 return reply, packed, full_after, full_is_fresh, clock, ahead
 end
 end

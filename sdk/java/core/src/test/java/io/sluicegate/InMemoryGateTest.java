@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.sluicegate.testing.Heap;
+import io.sluicegate.testing.TestRedis;
 import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
@@ -45,6 +47,16 @@ class InMemoryGateTest {
         clock.now = clock.now.plusSeconds(1);
         assertTrue(mail.check("a").allowed());
         assertTrue(mail.check("b").allowed());
+    }
+
+    @Test
+    void decisions_leave_nothing_in_memory() {
+        Limiter mail = gate.limit("mail", Limit.tokenBucket(10, Duration.ofSeconds(1)).named("bucket")
+            .and(Limit.slidingWindow(100, Duration.ofMinutes(1)).named("minute")));
+        Heap.assertStays(TestRedis.isLong() ? 1_000_000 : 100_000, call -> {
+            clock.now = clock.now.plusMillis(1);
+            mail.check("k" + call % 100);
+        });
     }
 
     @Test

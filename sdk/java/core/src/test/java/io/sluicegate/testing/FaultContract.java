@@ -87,14 +87,18 @@ public abstract class FaultContract {
             TestRedis.await("a connection", () -> limit.peek("k", 1).mode() == Mode.STORE);
             ConcurrentLinkedQueue<Seen> seen = new ConcurrentLinkedQueue<>();
             AtomicLong end = new AtomicLong(Long.MAX_VALUE);
+            // How late the machine is by itself.
+            AtomicLong late = new AtomicLong();
             ExecutorService callers = Executors.newFixedThreadPool(50);
             for (int i = 0; i < 50; i++) {
                 callers.execute(() -> {
                     while (System.nanoTime() < end.get()) {
                         long began = System.nanoTime();
                         Decision said = limit.check("k");
-                        seen.add(new Seen(began, System.nanoTime() - began, said));
+                        long ended = System.nanoTime();
+                        seen.add(new Seen(began, ended - began, said));
                         TestRedis.pause(10);
+                        late.accumulateAndGet(System.nanoTime() - ended - 10_000_000L, Math::max);
                     }
                 });
             }
@@ -121,7 +125,7 @@ public abstract class FaultContract {
                 took.size(), took.get(took.size() - 1) / 1e6, slow, after, admitted, most, back / 1e6);
             // A machine with much to do may hold up one in two hundred by itself.
             long most200 = took.get(took.size() - 1 - took.size() / 200);
-            assertTrue(most200 < 300_000_000L, "a call took " + most200 / 1e6 + " ms");
+            assertTrue(most200 < 300_000_000L + late.get(), "a call took " + most200 / 1e6 + " ms, and a pause " + late.get() / 1e6 + " ms too long");
             assertTrue(slow * 10 < after, slow + " of " + after + " calls wait though the breaker should be open");
             assertTrue(admitted > 0 && admitted <= most, admitted + " were admitted, " + most + " may be; each tenth of a second:"
                 + without.stream().filter(each -> each.decision.allowed()).collect(Collectors.groupingBy(
@@ -194,6 +198,33 @@ public abstract class FaultContract {
     }
 
     @Test
+    void a_thousand_virtual_threads_at_one_gate_pin_no_carrier() throws Exception {
+        try (TestRedis redis = TestRedis.start()) {
+            String said = VirtualCallers.run(getClass(), redis.uri());
+            System.out.print(said);
+            assertTrue(said.contains("5000 of 5000 passed, 0 pinned"), said);
+        }
+    }
+
+    @Test
+    void it_decides_on_the_module_path() throws Exception {
+        try (TestRedis redis = TestRedis.start(); RedisPort port = open(redis.uri())) {
+            String module = port.getClass().getPackageName();
+            String said = OnModulePath.run(port.getClass(), redis.port());
+            assertTrue(said.contains(module + " and io.sluicegate: STORE"), said);
+        }
+    }
+
+    @Test
+    void decisions_leave_nothing_in_the_memory_of_the_program() {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = gate(redis.uri())) {
+            Limiter mail = gate.limit("mail", Limit.fixedWindow(10, Duration.ofDays(366)).named("year")
+                .and(Limit.tokenBucket(100, Duration.ofSeconds(1)).named("bucket")));
+            Heap.assertStays(TestRedis.isLong() ? 100_000 : 4000, call -> mail.check("k" + call % 50));
+        }
+    }
+
+    @Test
     void the_rights_that_servers_print_are_enough() throws Exception {
         try (TestRedis redis = TestRedis.start()) {
             String line = TestServer.run("redis-acl").lines().filter(each -> each.startsWith("user sluicegate-program ")).findFirst().orElseThrow();
@@ -213,9 +244,14 @@ public abstract class FaultContract {
                 assertTrue(mail.reset("k").allowed());
                 // What clients say of themselves (CLIENT SETINFO) need not be permitted.
                 List<?> denied = (List<?>) redis.command("ACL", "LOG");
-                assertEquals(List.of(), denied.stream().filter(entry -> !((List<?>) entry).contains("client")).toList());
+                assertEquals(List.of(), denied.stream().filter(entry -> !isOfClient((List<?>) entry)).toList());
             }
         }
+    }
+
+    // Valkey names the subcommand too.
+    private static boolean isOfClient(List<?> entry) {
+        return entry.stream().anyMatch(each -> each instanceof String text && text.matches("client(\\|setinfo)?"));
     }
 
     private static String version(int version, int limit) {

@@ -277,6 +277,27 @@ public abstract class RedisContract {
     }
 
     @Test
+    void of_two_rules_no_more_passes_in_an_outage_than_either_has_left() throws Exception {
+        try (TestRedis own = TestRedis.start(); DirectGate gate = gate(own.uri())) {
+            // The bucket decides each time: it has the least left.
+            Limiter mail = gate.limit("mail", Limit.fixedWindow(100, Duration.ofDays(366)).named("year")
+                .and(Limit.tokenBucket(1, Duration.ofMillis(1)).burst(5).named("bucket")));
+            int passed = 0;
+            while (passed < 90) {
+                Decision said = mail.check("k");
+                passed += said.allowed() && said.mode() == Mode.STORE ? 1 : 0;
+            }
+            own.stop();
+            TestRedis.await("a decision by the share", () -> mail.peek("k", 1).mode() == Mode.LOCAL);
+            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+            for (Decision said = mail.check("k"); System.nanoTime() < until && !"year".equals(said.rule()) | said.allowed(); said = mail.check("k")) {
+                passed += said.allowed() ? 1 : 0;
+            }
+            assertEquals(100, passed);
+        }
+    }
+
+    @Test
     void a_program_that_starts_late_with_an_earlier_version_decides_by_the_later_one() throws Exception {
         long since = System.currentTimeMillis() - 60_000;
         try (TestRedis own = TestRedis.start()) {

@@ -41,7 +41,12 @@ public final class TestRedis implements AutoCloseable {
 
     /** Starts one; skips the test where there is no redis-server, but not in CI. */
     public static TestRedis start(String... options) {
-        TestRedis redis = new TestRedis(freePort(), options);
+        return startAt(freePort(), options);
+    }
+
+    /** The same, at a port. */
+    public static TestRedis startAt(int port, String... options) {
+        TestRedis redis = new TestRedis(port, options);
         try {
             redis.restart();
             return redis;

@@ -3,22 +3,25 @@ package io.sluicegate.lettuce;
 import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.output.CommandOutput;
 import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.List;
 
-/** Reads a reply as it comes: bytes, an integer, nothing, or a flat list of these. */
+/** Reads a reply as it comes: bytes, an integer, nothing, or a list of these and of lists. */
 final class AnyOutput extends CommandOutput<byte[], byte[], Object> {
-    private List<Object> list;
+    /** The lists that are being read; the innermost first. */
+    private final Deque<List<Object>> open = new ArrayDeque<>();
 
     AnyOutput() {
         super(ByteArrayCodec.INSTANCE, null);
     }
 
     private void put(Object value) {
-        if (list == null) {
+        if (open.isEmpty()) {
             output = value;
         } else {
-            list.add(value);
+            open.peek().add(value);
         }
     }
 
@@ -34,9 +37,15 @@ final class AnyOutput extends CommandOutput<byte[], byte[], Object> {
 
     @Override
     public void multi(int count) {
-        if (list == null) {
-            list = new ArrayList<>();
-            output = list;
+        List<Object> list = new ArrayList<>();
+        put(list);
+        open.push(list);
+    }
+
+    @Override
+    public void complete(int depth) {
+        while (open.size() > depth) {
+            open.pop();
         }
     }
 }

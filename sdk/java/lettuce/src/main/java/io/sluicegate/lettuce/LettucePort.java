@@ -16,8 +16,11 @@ import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.lettuce.core.resource.ClientResources;
+import io.lettuce.core.resource.Delay;
 import io.netty.channel.ConnectTimeoutException;
 import io.sluicegate.RedisPort;
+import java.lang.module.ModuleDescriptor;
 import java.net.ConnectException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -39,26 +42,74 @@ public final class LettucePort implements RedisPort {
     private static final long TRY_AGAIN_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
     /** How long {@code connect} waits for the connection: longer than a cold JVM needs, also where there is much to do. */
-    private static final long AWAIT_NANOS = TimeUnit.SECONDS.toNanos(5);
+    static final long AWAIT_NANOS = TimeUnit.SECONDS.toNanos(5);
+
+    /** How often a connection that was lost is tried again, at most: a Redis that was long away is used soon after it is back. */
+    private static final Duration RECONNECT_MAX = Duration.ofMillis(500);
+    private static final byte[] ASKING = "ASKING".getBytes(StandardCharsets.US_ASCII);
 
     private final RedisClient client;
     private final RedisURI uri;
+    /** A node of a cluster leaves it open. */
+    private final boolean ownsClient;
     /** Says where there is none, without credentials. */
     private final String noConnection;
     private final ReentrantLock connecting = new ReentrantLock();
+    private final ReentrantLock asking = new ReentrantLock();
     private volatile CompletableFuture<StatefulRedisConnection<byte[], byte[]>> attempt;
     private boolean listening;
     private volatile boolean closed;
     private long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
     private Subscription subscription;
+    private volatile StatefulRedisPubSubConnection<byte[], byte[]> heard;
 
     private record Subscription(String channel, Consumer<String> listener) {}
 
-    private LettucePort(RedisURI uri) {
+    private LettucePort(RedisClient client, RedisURI uri, boolean ownsClient) {
+        this.client = client;
         this.uri = uri;
+        this.ownsClient = ownsClient;
         this.noConnection = "there is no connection to " + address(uri);
-        this.client = RedisClient.create(uri);
+    }
+
+    /** {@return a node of a cluster, to which a connection is being made; it leaves the client open} */
+    static LettucePort node(RedisClient client, RedisURI uri) {
+        LettucePort node = new LettucePort(client, uri, false);
+        try {
+            node.tryAgain();
+        } catch (Failure e) {
+            // It is tried again when it is asked.
+        }
+        return node;
+    }
+
+    /**
+     * {@return a client whose connections send nothing again}
+     *
+     * @throws IllegalStateException if Lettuce is older than 7: it sends calls again, which would charge twice
+     */
+    static RedisClient client(RedisURI uri) {
+        String version = version();
+        if (version.matches("[1-6]\\..*")) {
+            throw new IllegalStateException("Lettuce " + version + " sends calls again; 7 or later is needed");
+        }
+        ClientResources resources = ClientResources.builder()
+            .reconnectDelay(Delay.exponential(Duration.ofMillis(1), RECONNECT_MAX, 2, TimeUnit.MILLISECONDS)).build();
+        RedisClient client = RedisClient.create(resources, uri);
         client.setOptions(options());
+        return client;
+    }
+
+    // On the module path the package has no version, and the module has that of its file's name.
+    private static String version() {
+        String version = LettuceVersion.getVersion();
+        ModuleDescriptor module = LettuceVersion.class.getModule().getDescriptor();
+        return version != null ? version : module == null ? "" : module.rawVersion().orElse("");
+    }
+
+    static void shutdown(RedisClient client) {
+        client.shutdown(Duration.ZERO, Duration.ofSeconds(1));
+        client.getResources().shutdown(0, 1, TimeUnit.SECONDS);
     }
 
     /** The options of its connections: nothing that was under way when a connection was lost is sent again. */
@@ -93,20 +144,21 @@ public final class LettucePort implements RedisPort {
      * @throws IllegalStateException if Lettuce is older than 7: it sends calls again, which would charge twice
      */
     public static LettucePort connect(RedisURI uri) {
-        String version = LettuceVersion.getVersion();
-        if (version.matches("[1-6]\\..*")) {
-            throw new IllegalStateException("Lettuce " + version + " sends calls again; 7 or later is needed");
-        }
-        LettucePort port = new LettucePort(uri);
-        if (!port.awaitConnection()) {
+        LettucePort port = new LettucePort(client(uri), uri, true);
+        if (!port.awaitConnection(System.nanoTime() + AWAIT_NANOS)) {
             System.getLogger("io.sluicegate").log(System.Logger.Level.WARNING, port.noConnection + " yet");
         }
         return port;
     }
 
     /** {@return whether there is a connection now} */
-    private boolean awaitConnection() {
-        long until = System.nanoTime() + AWAIT_NANOS;
+    boolean isConnected() {
+        CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
+        return made != null && made.isDone() && !made.isCompletedExceptionally() && made.join().isOpen();
+    }
+
+    /** {@return whether there is a connection, for which it waits unless Redis refuses it} */
+    boolean awaitConnection(long until) {
         boolean refused = false;
         while (!refused && System.nanoTime() < until) {
             try {
@@ -136,7 +188,7 @@ public final class LettucePort implements RedisPort {
         return refused;
     }
 
-    private static String address(RedisURI uri) {
+    static String address(RedisURI uri) {
         RedisURI first = uri.getSentinels().isEmpty() ? uri : uri.getSentinels().get(0);
         return first.getSocket() == null ? first.getHost() + ":" + first.getPort() : first.getSocket();
     }
@@ -176,21 +228,40 @@ public final class LettucePort implements RedisPort {
         }
     }
 
-    @Override
-    public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+    private static AsyncCommand<byte[], byte[], Object> of(byte[]... command) {
         CommandArgs<byte[], byte[]> args = new CommandArgs<>(ByteArrayCodec.INSTANCE);
         for (int place = 1; place < command.length; place++) {
             args.add(command[place]);
         }
-        AsyncCommand<byte[], byte[], Object> sent =
-            new AsyncCommand<>(new Command<>(new Name(command[0]), new AnyOutput(), args));
+        return new AsyncCommand<>(new Command<>(new Name(command[0]), new AnyOutput(), args));
+    }
+
+    @Override
+    public Object call(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+        return send(timeoutNanos, false, command);
+    }
+
+    /**
+     * Sends a command to a node of a cluster that a slot moves to. Nothing else may be sent over this connection: another command
+     * between the two would be taken for the one that may be executed here.
+     */
+    Object callAsking(long timeoutNanos, byte[]... command) throws Failure, InterruptedException {
+        return send(timeoutNanos, true, command);
+    }
+
+    private Object send(long timeoutNanos, boolean asks, byte[]... command) throws Failure, InterruptedException {
+        AsyncCommand<byte[], byte[], Object> sent = of(command);
         long until = System.nanoTime() + timeoutNanos;
         StatefulRedisConnection<byte[], byte[]> made = connection(timeoutNanos);
         if (!made.isOpen()) {
             throw new Failure(noConnection, false, false);
         }
         try {
-            made.dispatch(sent);
+            if (asks) {
+                dispatchAsking(made, sent);
+            } else {
+                made.dispatch(sent);
+            }
             return sent.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             // Not cancelled: a command that is on its way still has a reply, which Lettuce has to read.
@@ -202,6 +273,16 @@ public final class LettucePort implements RedisPort {
             throw lost(e.getCause());
         } catch (RedisException e) {
             throw lost(e);
+        }
+    }
+
+    private void dispatchAsking(StatefulRedisConnection<byte[], byte[]> made, AsyncCommand<byte[], byte[], Object> sent) {
+        asking.lock();
+        try {
+            made.dispatch(of(ASKING));
+            made.dispatch(sent);
+        } finally {
+            asking.unlock();
         }
     }
 
@@ -246,10 +327,33 @@ public final class LettucePort implements RedisPort {
             }
             listening = true;
             Subscription wanted = subscription;
-            client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri).thenAccept(made -> listen(made, wanted));
+            client.connectPubSubAsync(ByteArrayCodec.INSTANCE, uri).whenComplete((made, problem) -> {
+                if (problem == null) {
+                    heard = made;
+                    listen(made, wanted);
+                } else {
+                    listenLater();
+                }
+            });
         } finally {
             connecting.unlock();
         }
+    }
+
+    private void listenLater() {
+        connecting.lock();
+        try {
+            listening = false;
+        } finally {
+            connecting.unlock();
+        }
+        CompletableFuture.delayedExecutor(TRY_AGAIN_NANOS, TimeUnit.NANOSECONDS).execute(this::listen);
+    }
+
+    /** {@return whether the channel is listened to now} */
+    boolean isListening() {
+        StatefulRedisPubSubConnection<byte[], byte[]> made = heard;
+        return made != null && made.isOpen();
     }
 
     private static void listen(StatefulRedisPubSubConnection<byte[], byte[]> made, Subscription wanted) {
@@ -270,6 +374,17 @@ public final class LettucePort implements RedisPort {
     @Override
     public void close() {
         closed = true;
-        client.shutdown(Duration.ZERO, Duration.ofSeconds(1));
+        if (ownsClient) {
+            shutdown(client);
+            return;
+        }
+        CompletableFuture<StatefulRedisConnection<byte[], byte[]>> made = attempt;
+        if (made != null) {
+            made.thenAccept(StatefulRedisConnection::closeAsync);
+        }
+        StatefulRedisPubSubConnection<byte[], byte[]> subscribed = heard;
+        if (subscribed != null) {
+            subscribed.closeAsync();
+        }
     }
 }

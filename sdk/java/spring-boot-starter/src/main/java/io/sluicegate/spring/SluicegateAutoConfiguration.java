@@ -4,8 +4,10 @@ import io.micrometer.core.instrument.MeterRegistry;
 import io.sluicegate.DirectGate;
 import io.sluicegate.Gate;
 import io.sluicegate.Observer;
+import io.sluicegate.RedisPort;
 import io.sluicegate.Sluicegate;
 import io.sluicegate.http.HttpGate;
+import io.sluicegate.lettuce.LettuceClusterPort;
 import io.sluicegate.lettuce.LettucePort;
 import io.sluicegate.micrometer.DecisionMeters;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
@@ -42,11 +44,15 @@ public class SluicegateAutoConfiguration {
             }
             return (says.app() == null ? remote : remote.app(says.app())).build();
         }
-        DirectGate.Builder direct = Sluicegate.direct(LettucePort.connect(says.redis().url())).deadline(says.deadline());
+        DirectGate.Builder direct = Sluicegate.direct(port(says.redis())).deadline(says.deadline());
         if (says.nodes() != null) {
             direct.nodes(says.nodes());
         }
         return (says.app() == null ? direct : direct.app(says.app())).build();
+    }
+
+    private static RedisPort port(SluicegateProperties.Redis says) {
+        return says.cluster().isEmpty() ? LettucePort.connect(says.url()) : LettuceClusterPort.connect(says.cluster().toArray(String[]::new));
     }
 
     @Bean

@@ -34,8 +34,9 @@ public record SluicegateProperties(@DefaultValue("direct") Mode mode, String app
      * Where Redis is.
      *
      * @param url its address, with what it needs to be let in
+     * @param cluster addresses of some nodes of a cluster; if there are any, they are asked and not {@code url}
      */
-    public record Redis(@DefaultValue("redis://localhost") String url) {}
+    public record Redis(@DefaultValue("redis://localhost") String url, @DefaultValue List<String> cluster) {}
 
     /**
      * Where a server is.

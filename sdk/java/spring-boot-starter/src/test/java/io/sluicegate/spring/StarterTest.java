@@ -17,6 +17,7 @@ import io.sluicegate.RateLimitExceededException;
 import io.sluicegate.http.HttpGate;
 import io.sluicegate.micrometer.DecisionMeters;
 import io.sluicegate.test.TestGate;
+import io.sluicegate.testing.TestCluster;
 import io.sluicegate.testing.TestRedis;
 import java.time.Duration;
 import java.util.List;
@@ -189,6 +190,18 @@ class StarterTest {
         }
         try (ConfigurableApplicationContext context = start(InMemory.class, "management.health.sluicegate.enabled=false")) {
             assertFalse(context.containsBean("sluicegateHealthIndicator"));
+        }
+    }
+
+    @Test
+    void an_application_decides_in_a_cluster() {
+        try (TestCluster cluster = TestCluster.start();
+             ConfigurableApplicationContext context = start(Plain.class, "sluicegate.redis.cluster=" + cluster.uri(0) + "," + cluster.uri(1),
+                 "sluicegate.deadline=5s")) {
+            Limiter mail = ((DirectGate) context.getBean(Gate.class)).limit("mail", Limit.fixedWindow(500, Duration.ofDays(366)));
+            for (int i = 0; i < 20; i++) {
+                assertEquals(Mode.STORE, mail.check("k" + i).mode());
+            }
         }
     }
 

@@ -294,8 +294,7 @@ public final class Engine implements Transport, AutoCloseable {
                 if (asked.bill() != null && asked.bill() == account.bill) {
                     account.paid(asked.rules(), decided.charged(), nowUs);
                 }
-                Answer said = decided.answer();
-                account.raise(asked.rules(), said.rule(), Math.max(said.limit() - said.remaining(), 0), nowUs);
+                account.raise(asked.rules(), decided, nowUs);
                 boolean owes = account.bill != null || account.owes(asked.rules(), nowUs);
                 shares.close(place, account, nowUs);
                 return owes;
@@ -319,7 +318,7 @@ public final class Engine implements Transport, AutoCloseable {
         }
         if (result instanceof Result.Decided decided) {
             Answer answer = decided.answer();
-            shares.learn(share, question.rules(), answer, question.nowUs());
+            shares.learn(share, question.rules(), decided, question.nowUs());
             if (question.verb() == Verb.CHECK && answer.allowed()) {
                 refusals.allowed(place, question.cost(), question.rules());
             } else if (question.verb() == Verb.CHECK) {

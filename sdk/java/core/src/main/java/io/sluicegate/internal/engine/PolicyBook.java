@@ -123,17 +123,14 @@ final class PolicyBook {
         }
     }
 
-    // At the instant that the server says, so that no program that starts late makes an earlier version the later one.
+    // At the instant that the server says, so that no program that starts late makes an earlier version the later one. A version
+    // that is held keeps its instant, whatever is said later: what it wrote would become an earlier version's.
     private static long takenOverMs(Held before, Policy policy, long nowMs) {
-        boolean saysSince = policy.sinceMs() != Policy.SINCE_UNKNOWN;
-        long ms = saysSince ? policy.sinceMs() : nowMs;
+        long ms = policy.sinceMs() == Policy.SINCE_UNKNOWN ? nowMs : policy.sinceMs();
         if (before == null || before.policy == null) {
             return ms;
         }
-        if (saysSince && policy.version() == before.policy.version()) {
-            return policy.sinceMs() == before.policy.sinceMs() ? before.takenOverMs : ms;
-        }
-        return !saysSince && before.policy.isVersionOf(policy) ? before.takenOverMs : Math.max(ms, before.takenOverMs + 1);
+        return before.policy.isVersionOf(policy) ? before.takenOverMs : Math.max(ms, before.takenOverMs + 1);
     }
 
     private static String text(byte[] value) {

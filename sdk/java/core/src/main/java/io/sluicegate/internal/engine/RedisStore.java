@@ -330,15 +330,31 @@ final class RedisStore {
 
         private Result decided(Reply.Decided decided) {
             if (deciding == question.rules()) {
-                return new Result.Decided(decided.answer(), decided.charged());
+                return new Result.Decided(decided.answer(), decided.inUse(), decided.charged());
             }
             Answer said = decided.answer();
-            int place = question.rules().placeOf(deciding.rules().get(said.rule()));
+            int place = Math.max(question.rules().placeOf(deciding.rules().get(said.rule())), 0);
             long least = Arrays.stream(decided.charged()).min().orElse(0);
             long[] charged = Arrays.stream(question.bill() == null ? new long[0] : question.bill().permits())
                 .map(owed -> Math.min(owed, least)).toArray();
             return new Result.Decided(new Answer(said.allowed(), said.granted(), said.waitUs(), said.limit(), said.remaining(),
-                said.retryAfterUs(), said.resetAfterUs(), place), charged);
+                said.retryAfterUs(), said.resetAfterUs(), place), ownInUse(decided.inUse()), charged);
+        }
+
+        // What later rules say is said of the own rules of the same names; of none, if there are none of these.
+        private long[] ownInUse(long[] said) {
+            long[] own = Reply.NONE;
+            for (int later = 0; later < said.length; later++) {
+                int place = question.rules().placeOf(deciding.rules().get(later));
+                if (place >= 0 && own.length == 0) {
+                    own = new long[question.rules().rules().size()];
+                    Arrays.fill(own, Result.NOT_SAID);
+                }
+                if (place >= 0) {
+                    own[place] = said[later];
+                }
+            }
+            return own;
         }
     }
 

@@ -4,13 +4,26 @@ import io.sluicegate.internal.kernel.Answer;
 
 /** What a question to Redis comes to. */
 sealed interface Result {
+    /** Of this rule nothing is said. */
+    long NOT_SAID = -1;
+
     /**
      * Redis decided.
      *
      * @param answer the decision; its rule is a place in the program's own rules
+     * @param inUse the permits in use of each of the program's own rules, {@link #NOT_SAID} of those of which nothing is said;
+     *     empty if the answer alone says it, of its rule
      * @param charged of a bill, how much of each rule was charged; else empty
      */
-    record Decided(Answer answer, long[] charged) implements Result {}
+    record Decided(Answer answer, long[] inUse, long[] charged) implements Result {
+        /** {@return the permits in use of the own rule at {@code place}, or {@link #NOT_SAID}} */
+        long inUse(int place) {
+            if (inUse.length > 0) {
+                return inUse[place];
+            }
+            return place == answer.rule() ? Math.max(answer.limit() - answer.remaining(), 0) : NOT_SAID;
+        }
+    }
 
     /**
      * Redis did not answer.

@@ -9,6 +9,7 @@ import io.sluicegate.internal.kernel.Usage.Ask;
 import io.sluicegate.internal.kernel.Verb;
 import io.sluicegate.internal.policy.Key;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -42,7 +43,21 @@ final class Shares {
     private static final class Note {
         final Usage usage = new Usage();
         RuleSet rules;
-        long saidAt = Long.MIN_VALUE / 2;
+        /** When each rule, by its place, was last said to use as much as was known or more. */
+        long[] saidAt = {};
+
+        boolean isSettled(int place, long nowUs) {
+            return place >= saidAt.length || Math.abs(nowUs - saidAt[place]) >= OLDER_ANSWERS_US;
+        }
+
+        void saidAt(int place, long nowUs) {
+            if (place >= saidAt.length) {
+                int known = saidAt.length;
+                saidAt = Arrays.copyOf(saidAt, rules.rules().size());
+                Arrays.fill(saidAt, known, saidAt.length, Long.MIN_VALUE / 2);
+            }
+            saidAt[place] = nowUs;
+        }
     }
 
     /** What was admitted here for one key; guarded by its lock. */
@@ -89,7 +104,7 @@ final class Shares {
 
         /** Redis charged so much of the bill. */
         void paid(RuleSet rules, long[] charged, long nowUs) {
-            boolean whole = java.util.Arrays.equals(charged, bill.permits());
+            boolean whole = Arrays.equals(charged, bill.permits());
             long[] counted = new long[charged.length];
             for (int place = 0; place < charged.length; place++) {
                 counted[place] = charged[place] * nodes;
@@ -105,17 +120,21 @@ final class Shares {
             billSent = false;
         }
 
-        /** An answer that says more is in use than is known raises both states to it. */
-        void raise(RuleSet rules, int place, long said, long nowUs) {
-            if (rules.rules().get(place).handsOutPermits()) {
-                return;
+        /** An answer that says more is in use of a rule than is known raises both states to it. */
+        void raise(RuleSet rules, Result.Decided said, long nowUs) {
+            long[] permits = stored.used(rules, nowUs);
+            boolean raises = false;
+            for (int place = 0; place < permits.length; place++) {
+                boolean counts = !rules.rules().get(place).handsOutPermits();
+                permits[place] = counts ? Math.max(said.inUse(place) - permits[place], 0) : 0;
+                raises |= permits[place] > 0;
             }
-            long more = said - stored.used(rules, nowUs)[place];
-            if (more > 0) {
-                long[] permits = new long[rules.rules().size()];
-                permits[place] = more;
-                stored.charge(rules, permits, nowUs);
-                used.charge(rules, permits, nowUs);
+            if (raises) {
+                long[] there = used.charge(rules, permits, nowUs);
+                stored.charge(rules, there, nowUs);
+                if (bill != null) {
+                    bill.used().charge(rules, there, nowUs);
+                }
             }
         }
     }
@@ -144,9 +163,8 @@ final class Shares {
         return owing;
     }
 
-    /** Notes what Redis said of the rule that decided. */
-    void learn(Place place, RuleSet rules, Answer said, long nowUs) {
-        Rule rule = rules.rules().get(said.rule());
+    /** Notes what Redis said of each rule. */
+    void learn(Place place, RuleSet rules, Result.Decided said, long nowUs) {
         Note note = notes.get(place);
         if (note == null) {
             if (notes.size() >= NOTES_MAX && !makeRoom(nowUs)) {
@@ -154,22 +172,34 @@ final class Shares {
             }
             note = notes.computeIfAbsent(place, at -> new Note());
         }
-        if (rule.handsOutPermits()) {
-            return;
-        }
-        long inUse = Math.max(said.limit() - said.remaining(), 0);
         synchronized (note) {
             note.rules = rules;
-            long known = note.usage.used(rules, nowUs)[said.rule()];
-            if (inUse >= known) {
-                note.usage.putDown(rules, said.rule(), inUse, nowUs);
-                note.saidAt = nowUs;
-            } else if (Math.abs(nowUs - note.saidAt) >= OLDER_ANSWERS_US) {
-                note.usage.putDown(rules, said.rule(), inUse, nowUs);
-            } else if (!rule.isBucket()) {
-                note.usage.putDown(rules, said.rule(), known, nowUs);
+            long[] used = note.usage.used(rules, nowUs);
+            boolean changes = false;
+            for (int rule = 0; rule < used.length; rule++) {
+                used[rule] = believed(note, rule, used[rule], said.inUse(rule), nowUs);
+                changes |= used[rule] >= 0;
+            }
+            if (changes) {
+                note.usage.putDown(rules, used, nowUs);
             }
         }
+    }
+
+    // Of a rule that hands out permits nothing is put down: its share is beside what Redis knows to be held.
+    private static long believed(Note note, int place, long known, long said, long nowUs) {
+        Rule rule = note.rules.rules().get(place);
+        if (said == Result.NOT_SAID || rule.handsOutPermits()) {
+            return Result.NOT_SAID;
+        }
+        if (said >= known) {
+            note.saidAt(place, nowUs);
+            return said;
+        }
+        if (note.isSettled(place, nowUs)) {
+            return said;
+        }
+        return rule.isBucket() ? Result.NOT_SAID : known;
     }
 
     // Once a second, what is full again makes room.
@@ -260,11 +290,12 @@ final class Shares {
         RuleSet rules = question.rules();
         Answer most = account.used.copy().decide(rules, ask(question, Verb.AT_MOST, question.cost() * account.nodes, now));
         long granted = most.granted() / account.nodes;
-        if (most.allowed() && granted > 0) {
-            return scaled(account, question, account.used.decide(rules, ask(question, Verb.AT_MOST, granted * account.nodes, now)));
-        }
         // What is left is said as if the part of a permit had been taken.
         Answer shown = scaled(account, question, most);
+        if (most.allowed() && granted > 0) {
+            account.used.decide(rules, ask(question, Verb.AT_MOST, granted * account.nodes, now));
+            return shown;
+        }
         return new Answer(false, 0, 0, shown.limit(), shown.remaining(), RETRY_US, shown.resetAfterUs(), shown.rule());
     }
 

@@ -180,14 +180,14 @@ public final class RuleSet {
         return windows;
     }
 
-    /** {@return the place of the rule called like {@code other}, or 0} */
+    /** {@return the place of the rule called like {@code other}, or -1} */
     public int placeOf(Rule other) {
         for (int place = 0; place < rules.size(); place++) {
             if (rules.get(place).isCalledLike(other)) {
                 return place;
             }
         }
-        return 0;
+        return -1;
     }
 
     /** {@return how long a state under these rules is of use at most, in ms} */

@@ -121,11 +121,15 @@ public final class Usage {
         return used;
     }
 
-    /** Puts down that so many permits of one rule are in use, as of {@code instant}. */
-    public void putDown(RuleSet now, int place, long used, long instant) {
+    /** Puts down that so many permits of each rule are in use, as of {@code instant}; below 0: what is remembered stays. */
+    public void putDown(RuleSet now, long[] used, long instant) {
         Ask ask = new Ask(Verb.CHECK, 1, Numbers.NO_WAIT_GIVEN, null, instant, now.windowsAround(instant));
         Decider decider = new Decider(now, ask, false);
-        decider.states[place] = decider.rule(place).algorithm().withUsed(ask.at(place), used);
+        for (int place = 0; place < used.length; place++) {
+            if (used[place] >= 0) {
+                decider.states[place] = decider.rule(place).algorithm().withUsed(ask.at(place), used[place]);
+            }
+        }
         rules = now;
         states = decider.states;
     }

@@ -83,15 +83,26 @@ class PolicyBookTest {
     }
 
     @Test
+    void a_version_that_is_held_keeps_its_instant_whatever_is_said_later() {
+        PolicyBook book = new PolicyBook((name, problem) -> { });
+        assertEquals(5_000, instantAfter(book, 1, 1, ",\"since_ms\":5000", 900_000));
+        assertEquals(5_000, instantAfter(book, 2, 1, ",\"since_ms\":4000", 900_000));
+        assertEquals(5_000, instantAfter(book, 3, 1, "", 900_000));
+        assertEquals(5_001, instantAfter(book, 4, 2, ",\"since_ms\":4000", 900_000));
+        // It is put back: taken over anew.
+        assertEquals(5_002, instantAfter(book, 5, 1, ",\"since_ms\":5000", 900_000));
+    }
+
+    @Test
     void without_a_number_a_version_is_of_the_programs_own_instant() {
         for (String since : List.of("", ",\"since_ms\":-1", ",\"since_ms\":1.5", ",\"since_ms\":\"5\"", ",\"since_ms\":null",
             ",\"since_ms\":9007199254740992")) {
             PolicyBook book = new PolicyBook((name, problem) -> { });
             assertEquals(900, instantAfter(book, 1, 1, since, 900), since);
             assertEquals(901, instantAfter(book, 2, 2, since, 800), since);
-            // The instant becomes known when a server says it.
-            assertEquals(600, instantAfter(book, 3, 2, ",\"since_ms\":600", 800), since);
-            assertEquals(600, instantAfter(book, 4, 2, since, 800), since);
+            // A version that is held keeps its instant, also when a server says another one at last.
+            assertEquals(901, instantAfter(book, 3, 2, ",\"since_ms\":600", 800), since);
+            assertEquals(901, instantAfter(book, 4, 2, since, 800), since);
         }
         assertEquals((1L << 53) - 1, instantAfter(new PolicyBook((name, problem) -> { }), 1, 1, ",\"since_ms\":9007199254740991", 1));
     }

@@ -1,5 +1,6 @@
 package io.sluicegate.internal.engine;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.sluicegate.RedisPort;
@@ -107,7 +108,17 @@ public final class RandomLives {
                 Clock.GIVEN, now, null));
             String redis = result instanceof Result.Decided decided ? Vector.text(decided.answer(), set) : result.toString();
             Usage.Ask ask = new Usage.Ask(verb, cost, verb == Verb.RESERVE ? maxWait : Numbers.NO_WAIT_GIVEN, permit, now, set.windowsAround(now));
-            assertEquals(redis, Vector.text(usage.decide(set, ask), set), name + " step " + step + " " + verb + " cost " + cost + " at " + now);
+            String said = name + " step " + step + " " + verb + " cost " + cost + " at " + now;
+            assertEquals(redis, Vector.text(usage.decide(set, ask), set), said);
+            if (result instanceof Result.Decided decided && set.rules().size() > 1) {
+                long[] used = usage.used(set, now);
+                for (int place = 0; place < used.length; place++) {
+                    Rule rule = set.rules().get(place);
+                    // Of Guava's two more may be left than is stored: the next passes before its permits are there.
+                    used[place] = rule.takesAnyCost() ? decided.inUse(place) : Math.min(used[place], rule.limit());
+                }
+                assertArrayEquals(used, decided.inUse(), said);
+            }
         }
     }
 }

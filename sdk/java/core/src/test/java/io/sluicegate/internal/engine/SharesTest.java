@@ -27,6 +27,10 @@ class SharesTest {
         return new Question("p", rules, Head.of(rules, 0), PLACE.key(), verb, cost, 0, null, Clock.SERVER, nowUs, null);
     }
 
+    private static Result.Decided said(Answer answer, long... inUse) {
+        return new Result.Decided(answer, inUse, new long[0]);
+    }
+
     private static String text(Answer a) {
         return (a.allowed() ? "passes" : "refused") + " limit " + a.limit() + " remaining " + a.remaining() + " retry " + a.retryAfterUs()
             + " reset " + a.resetAfterUs();
@@ -35,7 +39,7 @@ class SharesTest {
     @Test
     void a_share_is_the_nth_part_of_the_limit() {
         RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(100, 1_000_000), 50, 50, false)));
-        shares.learn(PLACE, rules, new Answer(true, 1, 0, 50, 10, 0, 400_000, 0), T);
+        shares.learn(PLACE, rules, said(new Answer(true, 1, 0, 50, 10, 0, 400_000, 0)), T);
         assertEquals("passes limit 12 remaining 1 retry 0 reset 440000", text(decide(rules, 1, T)));
         assertEquals("passes limit 12 remaining 0 retry 0 reset 480000", text(decide(rules, 1, T)));
         assertEquals("refused limit 12 remaining 0 retry 20000 reset 480000", text(decide(rules, 1, T)));
@@ -52,7 +56,7 @@ class SharesTest {
     @Test
     void what_flows_out_is_not_owed_any_more() {
         RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.tokenBucket("r", new Rules.Rate(10, 1_000_000), 20, 20, false)));
-        shares.learn(PLACE, rules, new Answer(true, 5, 0, 20, 15, 0, 500_000, 0), T);
+        shares.learn(PLACE, rules, said(new Answer(true, 5, 0, 20, 15, 0, 500_000, 0)), T);
         for (int i = 0; i < 10; i++) {
             shares.decide(PLACE, question(rules, Verb.CHECK, 1, T), 1);
         }
@@ -68,17 +72,65 @@ class SharesTest {
     @Test
     void an_older_answer_does_not_lower_what_a_bucket_has_in_use() {
         RuleSet rules = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("r", 10, 3_600_000_000L, false)));
-        shares.learn(PLACE, rules, new Answer(true, 5, 0, 10, 5, 0, 1, 0), T);
-        shares.learn(PLACE, rules, new Answer(true, 1, 0, 10, 9, 0, 1, 0), T + 1_000_000);
+        shares.learn(PLACE, rules, said(new Answer(true, 5, 0, 10, 5, 0, 1, 0)), T);
+        shares.learn(PLACE, rules, said(new Answer(true, 1, 0, 10, 9, 0, 1, 0)), T + 1_000_000);
         assertEquals(4, decide1(rules, T + 1_000_000).remaining());
         Shares fresh = new Shares();
-        fresh.learn(PLACE, rules, new Answer(true, 5, 0, 10, 5, 0, 1, 0), T);
-        fresh.learn(PLACE, rules, new Answer(true, 1, 0, 10, 9, 0, 1, 0), T + 2_000_000);
+        fresh.learn(PLACE, rules, said(new Answer(true, 5, 0, 10, 5, 0, 1, 0)), T);
+        fresh.learn(PLACE, rules, said(new Answer(true, 1, 0, 10, 9, 0, 1, 0)), T + 2_000_000);
         assertEquals(8, fresh.decide(PLACE, question(rules, Verb.CHECK, 1, T + 2_000_000), 1).remaining());
     }
 
     private Answer decide1(RuleSet rules, long nowUs) {
         return shares.decide(PLACE, question(rules, Verb.CHECK, 1, nowUs), 1);
+    }
+
+    private static final RuleSet DAY_AND_BUCKET = new RuleSet(Carry.USAGE, List.of(
+        Rules.fixedWindow("day", 1000, 86_400_000_000L, false),
+        Rules.tokenBucket("bucket", new Rules.Rate(200, 1_000_000), 50, 50, false)));
+
+    @Test
+    void what_redis_said_of_every_rule_holds_in_the_outage() {
+        // 900 of a day passed, and the last answer was the bucket's.
+        shares.learn(PLACE, DAY_AND_BUCKET, said(new Answer(true, 1, 0, 50, 3, 0, 235_000, 1), 900, 47), T);
+        int atOnce = 0;
+        while (decide1(DAY_AND_BUCKET, T).allowed()) {
+            atOnce++;
+        }
+        assertEquals(3, atOnce);
+        int inAll = atOnce;
+        for (long after = 5_000; after <= 2_000_000; after += 5_000) {
+            inAll += decide1(DAY_AND_BUCKET, T + after).allowed() ? 1 : 0;
+        }
+        assertEquals(100, inAll);
+        assertEquals(0, decide1(DAY_AND_BUCKET, T + 2_000_000).rule());
+    }
+
+    @Test
+    void an_older_answer_is_known_by_the_instant_of_each_rule() {
+        RuleSet two = new RuleSet(Carry.USAGE, List.of(Rules.fixedWindow("a", 10, 3_600_000_000L, false),
+            Rules.fixedWindow("b", 20, 3_600_000_000L, false)));
+        Answer any = new Answer(true, 1, 0, 10, 5, 0, 1, 0);
+        shares.learn(PLACE, two, said(any, 5, 8), T);
+        // Of `a` more is said, of `b` less: that is not 2 s away from when `b` was last raised.
+        shares.learn(PLACE, two, said(any, 6, 7), T + 1_500_000);
+        // It is now, but not from when `a` was.
+        shares.learn(PLACE, two, said(any, 1, 2), T + 2_500_000);
+        Answer most = shares.decide(PLACE, question(two, Verb.AT_MOST, 20, T + 2_500_000), 1);
+        assertEquals("passes limit 10 remaining 0", text(most).replaceAll(" retry.*", ""));
+        assertEquals(4, most.granted());
+        assertEquals(2 + 4, shares.account(PLACE).used.used(two, T + 2_500_000)[1]);
+    }
+
+    @Test
+    void an_answer_that_says_more_of_a_rule_raises_what_is_stored_and_used_of_it() {
+        shares.learn(PLACE, DAY_AND_BUCKET, said(new Answer(true, 1, 0, 50, 3, 0, 235_000, 1), 900, 47), T);
+        assertEquals(true, decide1(DAY_AND_BUCKET, T).allowed());
+        Shares.Account account = shares.account(PLACE);
+        account.raise(DAY_AND_BUCKET, said(new Answer(true, 1, 0, 50, 1, 0, 245_000, 1), 990, 49), T);
+        assertArrayEquals(new long[] {990, 49}, account.stored.used(DAY_AND_BUCKET, T));
+        assertArrayEquals(new long[] {991, 50}, account.used.used(DAY_AND_BUCKET, T));
+        assertEquals(1, account.owed(DAY_AND_BUCKET, T)[0]);
     }
 
     @Test

@@ -11,6 +11,7 @@ import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.kernel.Verb;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -68,5 +69,28 @@ class CodecTest {
         byte[] otherRule = new byte[27];
         otherRule[1] = 1;
         assertInstanceOf(Reply.Malformed.class, Reply.read(otherRule, ORDERS, Verb.CHECK, false));
+    }
+
+    @Test
+    void a_reply_under_several_rules_says_of_each_what_is_in_use_and_then_what_was_charged() {
+        RuleSet two = new RuleSet(Carry.USAGE,
+            List.of(Rules.fixedWindow("day", 1000, 86_400_000_000L, false), Rules.fixedWindow("second", 50, 1_000_000, false)));
+        byte[] bytes = new byte[27 + 14 + 8];
+        bytes[0] = 1;
+        bytes[1] = 1;
+        bytes[27] = 100;
+        bytes[34] = 3;
+        bytes[41] = 7;
+        bytes[46] = 1;
+        Reply.Decided said = (Reply.Decided) Reply.read(bytes, two, Verb.CHECK, true);
+        assertArrayEquals(new long[] {900, 47}, said.inUse());
+        assertArrayEquals(new long[] {7, 256}, said.charged());
+        said = (Reply.Decided) Reply.read(Arrays.copyOf(bytes, 41), two, Verb.CHECK, false);
+        assertArrayEquals(new long[] {900, 47}, said.inUse());
+        assertArrayEquals(new long[0], said.charged());
+        for (int length : new int[] {27, 35, 40, 42, 48, 50}) {
+            assertInstanceOf(Reply.Malformed.class, Reply.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, false));
+            assertInstanceOf(Reply.Malformed.class, Reply.read(Arrays.copyOf(bytes, length), two, Verb.CHECK, true));
+        }
     }
 }

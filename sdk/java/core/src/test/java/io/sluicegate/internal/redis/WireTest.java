@@ -29,6 +29,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
@@ -204,7 +205,8 @@ class WireTest {
         if (means instanceof Map<?, ?> m && m.containsKey("allowed")) {
             Object retry = m.get("retry_after_us");
             return m.get("allowed") + " " + m.get("granted") + " " + m.get("wait_us") + " " + m.get("limit") + " " + m.get("remaining") + " "
-                + (retry == Json.NULL ? "-1" : retry) + " " + m.get("reset_after_us") + " " + m.get("rule");
+                + (retry == Json.NULL ? "-1" : retry) + " " + m.get("reset_after_us") + " " + m.get("rule") + " "
+                + (m.get("in_use") instanceof Map<?, ?> each ? new TreeMap<>(each) : "");
         }
         return means instanceof Map<?, ?> m ? m.toString() : means.toString();
     }
@@ -213,12 +215,20 @@ class WireTest {
         if (reply instanceof Reply.Decided decided) {
             Answer a = decided.answer();
             return a.allowed() + " " + a.granted() + " " + a.waitUs() + " " + a.limit() + " " + a.remaining() + " " + a.retryAfterUs() + " "
-                + a.resetAfterUs() + " " + rules.rules().get(a.rule()).name();
+                + a.resetAfterUs() + " " + rules.rules().get(a.rule()).name() + " " + inUse(decided.inUse(), rules);
         }
         if (reply instanceof Reply.Malformed malformed) {
             return malformed.part().equals("reply") ? "foreign" : "{malformed=" + malformed.part() + "}";
         }
         return reply instanceof Reply.OtherRules other ? "{unknown=" + HEX.formatHex(other.state()) + "}" : "unsupported";
+    }
+
+    private static String inUse(long[] inUse, RuleSet rules) {
+        Map<String, Long> each = new TreeMap<>();
+        for (int place = 0; place < inUse.length; place++) {
+            each.put(rules.rules().get(place).name(), inUse[place]);
+        }
+        return each.isEmpty() ? "" : each.toString();
     }
 
     @Test

@@ -1,0 +1,11 @@
+/** Decides in Redis through Lettuce, whose module is an automatic one; it finds those of Netty by this one. */
+module io.sluicegate.lettuce {
+    requires transitive io.sluicegate;
+    requires transitive lettuce.core;
+    requires io.netty.common;
+    requires io.netty.transport;
+    requires io.netty.handler;
+    requires io.netty.resolver.dns;
+
+    exports io.sluicegate.lettuce;
+}

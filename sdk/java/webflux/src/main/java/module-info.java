@@ -1,0 +1,9 @@
+/** Limits requests to WebFlux; the modules of Spring and Reactor are automatic ones. */
+module io.sluicegate.webflux {
+    requires transitive io.sluicegate;
+    requires transitive spring.web;
+    requires spring.core;
+    requires transitive reactor.core;
+
+    exports io.sluicegate.webflux;
+}
