@@ -21,7 +21,7 @@ pub const GENESIS: &str = "00000000000000000000000000000000000000000000000000000
 const STEP: i64 = 100;
 
 /// How something ended that was tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditOutcome {
     /// It was done.
@@ -139,6 +139,25 @@ pub enum BrokenChain {
 pub struct AuditFilter {
     /// Of this app only.
     pub app: Option<String>,
+    /// What is asked of the entry itself.
+    pub entry: EntryFilter,
+}
+
+/// What is asked of an entry; what is missing may be anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryFilter {
+    /// Who acted, to the letter: `account:ada`.
+    pub actor: String,
+    /// The action, to the letter: `policy.update`.
+    pub action: String,
+    /// The object of the action, to the letter.
+    pub target: String,
+    /// The outcome.
+    pub outcome: Option<AuditOutcome>,
+    /// From this time on, in milliseconds since 1970.
+    pub since: Option<i64>,
+    /// Before this time, in milliseconds since 1970.
+    pub until: Option<i64>,
 }
 
 impl Default for Chain {
@@ -222,12 +241,21 @@ impl AuditOutcome {
 /// The columns of an entry, in its order. What is behind the head was not written by a change, and is
 /// nothing that anybody did.
 macro_rules! entries {
-    ($which:literal) => {
+    (of_app) => { entries!("app = ? AND ", any_app) };
+    (any_app) => { entries!("", any_app) };
+    ($of:literal, any_app) => {
+        entries!(
+            $of,
+            "(? = '' OR actor = ?) AND (? = '' OR action = ?) AND (? = '' OR target = ?) AND \
+             (? = '' OR outcome = ?) AND at >= ? AND at < ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+        )
+    };
+    ($($which:literal),+) => {
         concat!(
             "SELECT seq, at, actor, source, action, app, target, outcome, reason, before_change, ",
             "after_change, hash FROM audit ",
             "WHERE seq <= (SELECT audit_seq FROM head WHERE id = 1) AND ",
-            $which
+            $($which),+
         )
     };
 }
@@ -240,15 +268,19 @@ impl Catalog {
     pub async fn audit(&self, filter: &AuditFilter, page: &Page) -> Result<Vec<AuditEntry>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
         let before = before.map_err(|_| Error::invalid("/after", "invalid cursor"))?;
-        let limit = SqlValue::from(page.limit_of_documents());
+        let limit = page.limit_of_documents();
+        let EntryFilter { actor, action, target, outcome, since, until } = &filter.entry;
+        let outcome = outcome.map_or("", AuditOutcome::name);
+        let asked = [actor, action, target, outcome].into_iter();
+        let mut values: Vec<SqlValue> =
+            asked.flat_map(|text| [SqlValue::from(text), text.into()]).collect();
+        let span = [since.unwrap_or(0), until.unwrap_or(i64::MAX), before, limit];
+        values.extend(span.map(SqlValue::from));
         let rows = match &filter.app {
-            None => {
-                let sql = entries!("seq < ? ORDER BY seq DESC LIMIT ?");
-                self.db.rows(sql, &[before.into(), limit]).await?
-            }
+            None => self.db.rows(entries!(any_app), &values).await?,
             Some(app) => {
-                let sql = entries!("app = ? AND seq < ? ORDER BY seq DESC LIMIT ?");
-                self.db.rows(sql, &[app.into(), before.into(), limit]).await?
+                values.insert(0, app.into());
+                self.db.rows(entries!(of_app), &values).await?
             }
         };
         rows.iter().map(AuditEntry::of).collect()

@@ -112,7 +112,14 @@ fn parameters(route: &Route) -> Vec<Json> {
         let tag = "`ETag` of a dry run: applies exactly what it showed, or fails.";
         all.push(("header", "If-Match", "string", false, tag));
     }
-    if let Some((list, _)) = LISTS.iter().find(|(list, _)| route.answers == Some(list)) {
+    all.extend(of_answer(route.answers));
+    all.into_iter().map(described).collect()
+}
+
+/// Parameters that go with what is answered: a list, or a comparison.
+fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
+    let mut all: Vec<Parameter<'static>> = Vec::new();
+    if let Some((list, _)) = LISTS.iter().find(|(list, _)| answers == Some(list)) {
         let limit = match *list {
             "Policies" | "Versions" | "Entries" => "Page size, 1 to 100; default 100.",
             _ => "Page size, 1 to 1000; default 100.",
@@ -122,11 +129,27 @@ fn parameters(route: &Route) -> Vec<Json> {
             ("query", "limit", "integer", false, limit),
         ]);
     }
-    if route.answers == Some("Policies") {
+    if answers == Some("Policies") {
         let state = "Only policies in this state; default: all but deleted ones.";
         all.push(("query", "state", "string", false, state));
     }
-    if route.answers == Some("Diffs") {
+    if answers == Some("Entries") {
+        all.extend([
+            (
+                "query",
+                "actor",
+                "string",
+                false,
+                "Only entries of this actor, such as `account:ada`.",
+            ),
+            ("query", "action", "string", false, "Only this action, such as `policy.update`."),
+            ("query", "target", "string", false, "Only entries about this object."),
+            ("query", "outcome", "string", false, "Only this outcome: `done` or `denied`."),
+            ("query", "since", "integer", false, "From this time on, in milliseconds since 1970."),
+            ("query", "until", "integer", false, "Before this time, in milliseconds since 1970."),
+        ]);
+    }
+    if answers == Some("Diffs") {
         let (from, to) = (
             "Base version; default: the version before `to`.",
             "Version to compare; default: the current version.",
@@ -136,7 +159,7 @@ fn parameters(route: &Route) -> Vec<Json> {
             ("query", "to", "integer", false, to),
         ]);
     }
-    all.into_iter().map(described).collect()
+    all
 }
 
 fn described((place, name, kind, is_required, what): Parameter<'_>) -> Json {

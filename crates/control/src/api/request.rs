@@ -19,7 +19,7 @@ use super::problem::ApiProblem;
 use super::table::Route;
 use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
-use crate::audit::AuditTarget;
+use crate::audit::{AuditOutcome, AuditTarget, EntryFilter};
 use crate::catalog::{ChangeContext, LiveSession, Page, PolicyAt, PolicyState, Repeatable};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
@@ -65,6 +65,13 @@ pub(super) struct QueryParams {
     limit: Option<u32>,
     /// Of a list of policies: those in this state.
     pub(super) state: Option<PolicyState>,
+    /// Of a list of audit entries: see [`EntryFilter`].
+    actor: String,
+    action: String,
+    target: String,
+    outcome: Option<AuditOutcome>,
+    since: Option<i64>,
+    until: Option<i64>,
     /// Versions of a policy, to compare.
     pub(super) from: Option<i64>,
     pub(super) to: Option<i64>,
@@ -221,6 +228,12 @@ impl ApiRequest {
     }
 
     /// Which part of a list.
+    pub(super) fn entry_filter(&self) -> EntryFilter {
+        let QueryParams { actor, action, target, outcome, since, until, .. } = &self.query;
+        let [actor, action, target] = [actor, action, target].map(Clone::clone);
+        EntryFilter { actor, action, target, outcome: *outcome, since: *since, until: *until }
+    }
+
     pub(super) fn page(&self) -> Page {
         Page { after: self.query.after.clone(), limit: self.query.limit }
     }

@@ -6,11 +6,11 @@ use crate::audit::AuditFilter;
 use crate::error::Error;
 
 pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    entries(&ask, AuditFilter::default()).await
+    entries(&ask, None).await
 }
 
 pub(in crate::api) async fn of_app(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    entries(&ask, AuditFilter { app: Some(ask.param("app").to_owned()) }).await
+    entries(&ask, Some(ask.param("app").to_owned())).await
 }
 
 pub(in crate::api) async fn verify(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -18,7 +18,8 @@ pub(in crate::api) async fn verify(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     Ok(ApiResponse::ok(&ask.api.catalog.verify_audit().await?))
 }
 
-async fn entries(ask: &ApiRequest, filter: AuditFilter) -> Result<ApiResponse, ApiProblem> {
+async fn entries(ask: &ApiRequest, app: Option<String>) -> Result<ApiResponse, ApiProblem> {
+    let filter = AuditFilter { app, entry: ask.entry_filter() };
     let entries = ask.api.catalog.audit(&filter, &ask.page()).await?;
     Ok(ApiResponse::documents(ask, entries, |entry| entry.seq.to_string()))
 }

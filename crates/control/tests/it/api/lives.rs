@@ -261,3 +261,35 @@ async fn deleted_policies_are_listed_and_restored_from_any_version() {
     let actions = audit["items"].as_array().unwrap().iter().map(|entry| &entry["action"]);
     assert!(actions.filter(|action| **action == "policy.restore").count() >= 1);
 }
+
+#[tokio::test]
+async fn the_audit_is_searched_by_actor_action_target_outcome_and_time() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let olga = served.member(&ada, "olga", "shop", "owner").await;
+    let vic = served.member(&ada, "vic", "shop", "viewer").await;
+    for name in ["orders", "mails"] {
+        let new = json!({ "document": document(name, "10/s") });
+        assert_eq!(served.ask(&olga, "POST /apps/shop/policies", Some(new)).await.status, 201);
+    }
+    served.clock.advance(Micros::from_secs(60));
+    let denied = served.ask(&vic.at_version(1), "DELETE /apps/shop/policies/orders", None).await;
+    assert_eq!(denied.status, 403);
+    let found = async |query: &str| {
+        let list = served.ask(&ada, &format!("GET /apps/shop/audit?{query}"), None).await.body;
+        let items = list["items"].as_array().unwrap_or_else(|| panic!("{query}: {list}"));
+        items.iter().map(|entry| entry["action"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("actor=account:olga").await, ["policy.create", "policy.create"]);
+    assert_eq!(found("action=policy.create&target=mails").await, ["policy.create"]);
+    assert_eq!(found("outcome=denied").await, ["policy.delete"]);
+    let later = NOW_S * 1_000 + 60_000;
+    assert_eq!(found(&format!("since={later}")).await, ["policy.delete"]);
+    let earlier = found(&format!("until={later}&actor=account:olga&limit=1")).await;
+    assert_eq!(earlier, ["policy.create"]);
+    assert!(found("actor=account:nobody").await.is_empty());
+    for wrong in ["outcome=lost", "since=today", "actr=x"] {
+        let answer = served.ask(&ada, &format!("GET /audit?{wrong}"), None).await;
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
+}

@@ -210,7 +210,7 @@ pub(crate) async fn entries_are_read_page_by_page(stage: &Stage) {
         stage.policy(["a", "b"][place % 2], &format!("p{place}"), "1/s").await;
     }
     let seqs = async |app: Option<&str>, after: Option<&str>, limit| -> Vec<i64> {
-        let filter = AuditFilter { app: app.map(str::to_owned) };
+        let filter = AuditFilter { app: app.map(str::to_owned), ..AuditFilter::default() };
         let page = Page { after: after.map(str::to_owned), limit: Some(limit) };
         let entries = catalog.audit(&filter, &page).await.unwrap();
         entries.iter().map(|entry| entry.seq).collect()
