@@ -42,6 +42,7 @@ public final class DirectGate implements Gate {
         return engine.isDegraded();
     }
 
+    /** Has Redis charge what was admitted without it, for a second at most, and ends the connections. */
     @Override
     public void close() {
         engine.close();

@@ -25,6 +25,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -131,6 +132,122 @@ public abstract class FaultContract {
                 + without.stream().filter(each -> each.decision.allowed()).collect(Collectors.groupingBy(
                     each -> (each.startedNanos - stopped) / 100_000_000L + " " + each.decision.mode(), TreeMap::new, Collectors.counting())));
             assertTrue(back < 5_000_000_000L, "back after " + back / 1e6 + " ms");
+        }
+    }
+
+    private static final Limit OWED = Limit.fixedWindow(200, Duration.ofDays(366));
+    private static final Duration SHORT = Duration.ofMillis(50);
+
+    private interface Step {
+        void run() throws Exception;
+    }
+
+    /** A gate that owes nothing, as Redis decided ten checks; the caller closes it. */
+    private DirectGate askedTenTimes(TestRedis redis) {
+        DirectGate gate = RedisContract.ready(Sluicegate.direct(open(redis.uri())).nodes(4).deadline(SHORT).build());
+        for (int i = 0; i < 10; i++) {
+            assertEquals(Mode.STORE, gate.limit("owed", OWED).check("k").mode());
+        }
+        return gate;
+    }
+
+    /** Uses the share up, which is owed then. */
+    private static long useShare(DirectGate gate) {
+        long admitted = 0;
+        Decision said;
+        do {
+            said = gate.limit("owed", OWED).check("k");
+            admitted += said.granted();
+            // A Redis that was heard of just now counts as busy, and nothing is decided by the share yet.
+        } while (said.allowed() || said.mode() != Mode.LOCAL);
+        assertEquals(47, admitted);
+        return admitted;
+    }
+
+    private long inUse(TestRedis redis) {
+        try (DirectGate other = gate(redis.uri())) {
+            return 200 - other.limit("owed", OWED).peek("k", 1).remaining();
+        }
+    }
+
+    private static long msOf(Step step) throws Exception {
+        long began = System.nanoTime();
+        step.run();
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
+    }
+
+    private static CompletableFuture<Void> soon(Step step) {
+        return CompletableFuture.runAsync(() -> {
+            try {
+                step.run();
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+        }, CompletableFuture.delayedExecutor(400, TimeUnit.MILLISECONDS));
+    }
+
+    // The first check that got no answer may be charged by Redis too, and so may probes.
+    private static void assertPaid(long admitted, long inUse, long tookMs) {
+        System.out.printf("closed: %d were admitted, %d are in use, after %d ms%n", admitted, inUse, tookMs);
+        assertTrue(inUse >= admitted, inUse + " are in use of " + admitted);
+        assertTrue(inUse <= admitted + 10, inUse + " are in use of " + admitted);
+    }
+
+    @Test
+    void a_gate_that_is_closed_pays_all_that_it_owes_to_a_redis_that_is_back() throws Exception {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = askedTenTimes(redis)) {
+            redis.signal("STOP");
+            long admitted = 10 + useShare(gate);
+            redis.signal("CONT");
+            long took = msOf(gate::close);
+            assertPaid(admitted, inUse(redis), took);
+        }
+    }
+
+    @Test
+    void a_gate_that_is_closed_pays_all_that_it_owes_to_a_redis_that_comes_back_meanwhile() throws Exception {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = askedTenTimes(redis)) {
+            redis.signal("STOP");
+            long admitted = 10 + useShare(gate);
+            CompletableFuture<Void> back = soon(() -> redis.signal("CONT"));
+            long took = msOf(gate::close);
+            back.join();
+            assertPaid(admitted, inUse(redis), took);
+        }
+    }
+
+    @Test
+    void a_gate_that_is_closed_pays_over_a_connection_that_is_made_again() throws Exception {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = askedTenTimes(redis)) {
+            redis.stop();
+            long admitted = useShare(gate);
+            CompletableFuture<Void> back = soon(redis::restart);
+            long took = msOf(gate::close);
+            back.join();
+            assertPaid(admitted, inUse(redis), took);
+        }
+    }
+
+    @Test
+    void a_gate_that_is_closed_waits_a_second_and_a_deadline_for_a_redis_that_stays_away() throws Exception {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = askedTenTimes(redis)) {
+            redis.signal("STOP");
+            useShare(gate);
+            long took = msOf(gate::close);
+            System.out.printf("closed: without Redis after %d ms%n", took);
+            // Beside that the connections are ended, which takes a machine with much to do longer.
+            assertTrue(took >= 1000 && took < 1050 + 900, "it took " + took + " ms");
+            assertTrue(msOf(gate::close) < 500, "it is closed only once");
+        }
+    }
+
+    @Test
+    void a_gate_that_owes_nothing_is_closed_at_once() throws Exception {
+        try (TestRedis redis = TestRedis.start(); DirectGate gate = askedTenTimes(redis)) {
+            redis.signal("STOP");
+            long took = msOf(gate::close);
+            System.out.printf("closed: without debts after %d ms%n", took);
+            assertTrue(took < 900, "it took " + took + " ms");
         }
     }
 

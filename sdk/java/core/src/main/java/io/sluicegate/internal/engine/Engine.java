@@ -26,6 +26,7 @@ import java.util.Map;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Decides in Redis, and what holds while Redis does not decide: the order of the page "When Redis does not decide". */
 public final class Engine implements Transport, AutoCloseable {
@@ -37,6 +38,10 @@ public final class Engine implements Transport, AutoCloseable {
     private static final int QUEUE_TRIES_MAX = 64;
     /** Debts that are paid in one go beside requests. */
     private static final int PAID_AT_ONCE_MAX = 64;
+    /** How long a gate that is closed pays what it owes. */
+    private static final long PAYS_LAST_NANOS = 1_000_000_000L;
+    /** How soon what was not paid then is asked for again. */
+    private static final long PAYS_AGAIN_MS = 10;
     /** How long a gate that begins waits for Redis: longer than a cold JVM needs. */
     private static final long WARM_UP_NANOS = 5_000_000_000L;
     private static final long SHED_RETRY_US = 100_000;
@@ -51,6 +56,7 @@ public final class Engine implements Transport, AutoCloseable {
     private final Vacancies vacancies = new Vacancies();
     private final AsyncPool pool = new AsyncPool();
     private final Housekeeper housekeeper;
+    private final AtomicBoolean closed = new AtomicBoolean();
 
     /** Begins to follow the policies. */
     public Engine(RedisPort port, Options options) {
@@ -115,13 +121,17 @@ public final class Engine implements Transport, AutoCloseable {
 
     @Override
     public void close() {
-        if (housekeeper != null) {
-            housekeeper.close();
+        if (closed.getAndSet(true)) {
+            return;
         }
-        long until = System.nanoTime() + 1_000_000_000L;
+        long until = System.nanoTime() + PAYS_LAST_NANOS;
         try {
-            while (System.nanoTime() < until && payDebts()) {
-                Thread.sleep(10);
+            if (housekeeper != null) {
+                housekeeper.stop();
+            }
+            payLast(until);
+            if (housekeeper != null) {
+                housekeeper.await(until);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -432,33 +442,57 @@ public final class Engine implements Transport, AutoCloseable {
         }
     }
 
-    /** Pays what is owed for keys that nobody asks for; returns whether Redis answered and something is still owed. */
-    private boolean payDebts() throws InterruptedException {
+    /** Pays what is owed for keys that nobody asks for. What gets no answer is left for the next time. */
+    private void payDebts() throws InterruptedException {
         long nowUs = options.nowUs();
-        var owing = shares.owing(PAID_AT_ONCE_MAX, nowUs);
-        for (var each : owing) {
-            Question last = each.getValue().asked;
-            RuleSet rules = last.rules();
-            Head head = last.head();
-            if (!head.isBroughtAlong()) {
-                PolicyBook.Held held = policies.held(last.policy());
-                if (held == null || held.policy() == null) {
-                    shares.drop(each.getKey());
-                    continue;
-                }
-                rules = held.policy().rulesOf(last.key());
-                head = Head.of(rules, held.takenOverMs());
+        for (var debtor : shares.owing(PAID_AT_ONCE_MAX, nowUs)) {
+            Question peek = payment(debtor);
+            if (peek == null) {
+                continue;
             }
-            Question peek = new Question(last.policy(), rules, head, last.key(), Verb.PEEK, 1, 0, null, policies.clock(), options.nowUs(),
-                null);
-            if (!breaker.allows(nowUs)) {
-                return false;
-            }
-            Result result = counted(nowUs, askWithDebts(peek, each.getKey()));
-            if (result instanceof Result.NoAnswer) {
-                return false;
+            if (!breaker.allows(nowUs) || counted(nowUs, askWithDebts(peek, debtor.getKey())) instanceof Result.NoAnswer) {
+                return;
             }
         }
-        return !owing.isEmpty();
+    }
+
+    /**
+     * Pays until nothing is owed any more, or the time is over. There is no next time, so it asks also while the breaker is
+     * open, and goes on where there is no answer.
+     */
+    private void payLast(long untilNanos) throws InterruptedException {
+        var owing = shares.owing(PAID_AT_ONCE_MAX, options.nowUs());
+        while (!owing.isEmpty()) {
+            for (var debtor : owing) {
+                if (System.nanoTime() - untilNanos >= 0) {
+                    return;
+                }
+                Question peek = payment(debtor);
+                if (peek != null) {
+                    counted(peek.nowUs(), askWithDebts(peek, debtor.getKey()));
+                }
+            }
+            owing = shares.owing(PAID_AT_ONCE_MAX, options.nowUs());
+            if (!owing.isEmpty()) {
+                Thread.sleep(PAYS_AGAIN_MS);
+            }
+        }
+    }
+
+    /** {@return the peek that pays for a key, or null if its policy is gone, and the debt with it} */
+    private Question payment(Map.Entry<Shares.Place, Shares.Account> debtor) {
+        Question last = debtor.getValue().asked;
+        RuleSet rules = last.rules();
+        Head head = last.head();
+        if (!head.isBroughtAlong()) {
+            PolicyBook.Held held = policies.held(last.policy());
+            if (held == null || held.policy() == null) {
+                shares.drop(debtor.getKey());
+                return null;
+            }
+            rules = held.policy().rulesOf(last.key());
+            head = Head.of(rules, held.takenOverMs());
+        }
+        return new Question(last.policy(), rules, head, last.key(), Verb.PEEK, 1, 0, null, policies.clock(), options.nowUs(), null);
     }
 }

@@ -1,22 +1,27 @@
 package io.sluicegate.internal.engine;
 
 import io.sluicegate.RedisPort;
-import java.util.concurrent.Callable;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** The one thread of a gate: it looks at the policies and pays debts, every 100 ms if there are any. */
-final class Housekeeper implements AutoCloseable {
+final class Housekeeper {
     private static final long TICK_MS = 100;
     private static final long LOOK_NANOS = 10_000_000_000L;
 
+    /** Pays what is owed. */
+    interface Payer {
+        void pay() throws InterruptedException;
+    }
+
     private final Policies policies;
-    private final Callable<Boolean> payDebts;
+    private final Payer payDebts;
     private final AtomicBoolean heard = new AtomicBoolean(true);
     private final Thread thread;
     private volatile boolean closed;
 
-    Housekeeper(Policies policies, Callable<Boolean> payDebts) {
+    Housekeeper(Policies policies, Payer payDebts) {
         this.policies = policies;
         this.payDebts = payDebts;
         this.thread = new Thread(this::run, "sluicegate");
@@ -44,7 +49,7 @@ final class Housekeeper implements AutoCloseable {
                     lookAt = System.nanoTime() + untilNextLook();
                     look(false);
                 }
-                payDebts.call();
+                payDebts.pay();
                 Thread.sleep(TICK_MS);
             } catch (InterruptedException e) {
                 return;
@@ -67,14 +72,14 @@ final class Housekeeper implements AutoCloseable {
         return (long) (LOOK_NANOS * ThreadLocalRandom.current().nextDouble(0.9, 1.1));
     }
 
-    @Override
-    public void close() {
+    /** Ends it, and what it is doing, as soon as that can be. */
+    void stop() {
         closed = true;
         thread.interrupt();
-        try {
-            thread.join(1000);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
+    }
+
+    /** Waits for its end after that, until then at most. */
+    void await(long untilNanos) throws InterruptedException {
+        TimeUnit.NANOSECONDS.timedJoin(thread, untilNanos - System.nanoTime());
     }
 }
