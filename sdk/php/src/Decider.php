@@ -38,6 +38,6 @@ interface Decider
      */
     public function keyOf(string $policy): ?array;
 
-    /** Pays debts for at most `$seconds`, and frees what is held. */
+    /** Pays debts for at most `$seconds`, and frees what is held; 0: without waiting for a Redis that does not answer. */
     public function close(float $seconds): void;
 }

@@ -39,9 +39,15 @@ class Gate
 
     private readonly ?Observer $observer;
 
-    /** @param callable(Observation): void|null $observer told of each request, after it */
-    public function __construct(private readonly Decider $decider, ?callable $observer = null)
-    {
+    /**
+     * @param callable(Observation): void|null $observer told of each request, after it
+     * @param float $closeSeconds how long `close` goes on paying, unless it is told
+     */
+    public function __construct(
+        private readonly Decider $decider,
+        ?callable $observer = null,
+        private readonly float $closeSeconds = self::CLOSE_S,
+    ) {
         $this->observer = $observer === null ? null : new Observer($observer);
     }
 
@@ -88,6 +94,8 @@ class Gate
         }
         $hasShare = $memory !== null || Apcu::isAvailable() || PHP_SAPI === 'cli';
         $memory ??= Apcu::isAvailable() ? new Apcu('sg:' . $redis->endpoint() . ':') : new ProcessMemory();
+        // On command lines APCu, too, is the process' own.
+        $endsWithProcess = PHP_SAPI === 'cli' || $memory instanceof ProcessMemory;
         $clock = PsrClock::of($clock ?? new SystemClock());
         $store = new Store($redis, $memory, 1000 * $deadlineMs);
         $ofPolicies = $cache === null ? $memory : new PolicyCache($cache, $memory, $redis->endpoint());
@@ -108,7 +116,7 @@ class Gate
             1000 * $maxHoldMs,
             self::PAY_MAX,
             $hasShare,
-        ), $observer);
+        ), $observer, $endsWithProcess ? self::CLOSE_S : 0.0);
     }
 
     /**
@@ -166,11 +174,18 @@ class Gate
     }
 
     /**
-     * Pays what this host owes Redis, for a second at most. A worker calls it before it ends; with APCu what is left
-     * is paid beside later decisions of the host.
+     * Pays what this host owes Redis. A program calls it before it ends.
+     *
+     * On command lines, and with a memory of the process alone, debts end with the process: until a second has passed
+     * or all are paid, what Redis did not answer is tried again each 10 ms. What is owed then is lost. Elsewhere (FPM
+     * with APCu) debts are the host's and outlive the request, which is not held up: up to 64 keys are paid, not while
+     * the breaker is open, and the first that gets no answer is the last. What is left is paid beside later decisions.
+     *
+     * @param float|null $seconds how long it goes on; 0: without waiting, as under FPM. A worker's last question to
+     *   Redis may take its deadline beyond that
      */
-    public function close(): void
+    public function close(?float $seconds = null): void
     {
-        $this->decider->close(self::CLOSE_S);
+        $this->decider->close($seconds ?? $this->closeSeconds);
     }
 }

@@ -189,6 +189,50 @@ final class FaultsTest extends TestCase
         self::assertGreaterThanOrEqual(self::isLong() ? 0.99 : 0.9, $used);
     }
 
+    /** @return iterable<string, array{callable(int): Runner}> */
+    public static function clients(): iterable
+    {
+        yield 'phpredis' => [static fn (int $port): Runner => PhpRedis::persistent('127.0.0.1', $port)];
+        yield 'Predis' => [static fn (int $port): Runner => new Predis(new Client(['port' => $port]))];
+    }
+
+    /**
+     * @dataProvider clients
+     * @param callable(int): Runner $client
+     */
+    public function testCloseWaitsASecondForARedisThatIsSilentAndPays(callable $client): void
+    {
+        $redis = new RedisServer();
+        $gate = Gates::direct($client($redis->port), nodes: 4, deadlineMs: 50);
+        $limiter = $gate->limit('close', Limit::fixedWindow(200, '1d', fromFirst: true));
+        $limiter->check('a', 10);
+        $redis->signal(SIGSTOP);
+        $passed = 0;
+        for ($number = 0; $number < 60; $number++) {
+            $passed += $limiter->check('a')->granted;
+        }
+        self::assertGreaterThan(40, $passed);
+        $took = static function (?float $seconds = null) use ($gate): float {
+            $begin = hrtime(true);
+            $gate->close($seconds);
+            return (hrtime(true) - $begin) / 1e9;
+        };
+        // It does not wait if it is told so, and then not for more than a second; the rest is for a busy machine.
+        self::assertLessThan(0.5, $took(0));
+        $silent = $took();
+        self::assertGreaterThan(0.9, $silent);
+        self::assertLessThan(1.6, $silent);
+        $continues = proc_open(['sh', '-c', "sleep 0.4; kill -CONT {$redis->pid()}"], [], $pipes);
+        self::assertIsResource($continues);
+        self::assertLessThan(1.6, $took());
+        proc_close($continues);
+        $left = Gates::direct($redis->port)->limit('close', Limit::fixedWindow(200, '1d', fromFirst: true))->peek('a');
+        // Five questions before the breaker opened had no answer, and may have been charged beside.
+        self::assertLessThanOrEqual(190 - $passed, $left->remaining);
+        self::assertGreaterThanOrEqual(185 - $passed, $left->remaining);
+        self::assertLessThan(0.04, $took(), 'nothing is owed');
+    }
+
     public function testTheRightsOfAProgramSuffice(): void
     {
         $redis = new RedisServer();

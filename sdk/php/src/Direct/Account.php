@@ -78,6 +78,12 @@ final class Account
         );
     }
 
+    /** Whether Redis is owed anything, or was perhaps paid without saying so. */
+    public function owes(int $now): bool
+    {
+        return $this->bill !== null || max($this->owed($now)) > 0;
+    }
+
     /** The bill that is to be sent now; one that was perhaps charged is sent again as it was. */
     public function bill(int $now): ?string
     {
@@ -142,7 +148,7 @@ final class Account
     /** Whether it is needed no more: nothing is owed, no permit is held, and no budget fills. */
     public function isOver(int $now): bool
     {
-        if ($this->bill !== null || max($this->owed($now)) > 0) {
+        if ($this->owes($now)) {
             return false;
         }
         $set = $this->budget->rules->set;

@@ -43,6 +43,12 @@ final class DirectDecider implements Decider
     /** How often debts of other keys are paid beside decisions. */
     private const PAY_EVERY_US = 100_000;
 
+    /** After how long `close` tries again to pay what got no answer. */
+    private const CLOSE_PAUSE_US = 10_000;
+
+    /** Keys that a `close` pays that does not wait: some 10 ms. */
+    private const CLOSE_MAX = 64;
+
     private readonly Overflow $reject;
 
     /**
@@ -101,12 +107,25 @@ final class DirectDecider implements Decider
         return $this->policies->get($policy)->key;
     }
 
+    /**
+     * Until `$seconds` have passed or all are paid, a payment without an answer is tried again, whatever the breaker
+     * says. With 0, some keys are paid, and the first payment without an answer is the last.
+     */
     public function close(float $seconds): void
     {
         $ends = hrtime(true) + (int) ($seconds * 1e9);
-        for ($left = $this->accounts->waiting(); $left > 0 && hrtime(true) < $ends; $left--) {
+        $left = $this->accounts->waiting();
+        if ($seconds <= 0) {
+            $isOpen = $left > 0 && !$this->breaker->allows($this->clock->nowUs());
+            for ($left = $isOpen ? 0 : min($left, self::CLOSE_MAX); $left > 0 && $this->payNext(); $left--) {
+                continue;
+            }
+            return;
+        }
+        for (; $left > 0 && hrtime(true) < $ends; $left--) {
             if (!$this->payNext()) {
-                return;
+                usleep(self::CLOSE_PAUSE_US);
+                $left = 1 + $this->accounts->waiting();
             }
         }
     }
@@ -280,7 +299,7 @@ final class DirectDecider implements Decider
         }
     }
 
-    /** Pays the debt of the account that waits longest; false if Redis does not answer. */
+    /** Pays the debt of the account that waits longest, if it owes; false if that got no answer. */
     private function payNext(): bool
     {
         $key = $this->accounts->next();
@@ -288,11 +307,11 @@ final class DirectDecider implements Decider
             return true;
         }
         $now = $this->clock->nowUs();
-        $budget = $this->accounts->with($key, $now, static function (?Account $account): array {
+        $budget = $this->accounts->with($key, $now, static function (?Account $account) use ($now): array {
             if ($account !== null) {
                 $account->isQueued = false;
             }
-            return [$account, $account?->budget];
+            return [$account, $account?->owes($now) ? $account->budget : null];
         });
         if (!$budget instanceof Budget || !$this->accounts->has($key)) {
             return true;
@@ -303,8 +322,8 @@ final class DirectDecider implements Decider
         } catch (StoreFailure $e) {
             if ($e->kind === FailureKind::NoAnswer) {
                 $this->breaker->failed($now);
-                return false;
             }
+            return $e->kind === FailureKind::ThisKey;
         }
         return true;
     }

@@ -93,8 +93,14 @@ final class RedisServer
     public function signal(int $signal): void
     {
         if ($this->process) {
-            posix_kill(proc_get_status($this->process)['pid'], $signal);
+            posix_kill($this->pid(), $signal);
         }
+    }
+
+    /** Of the process; it must run. */
+    public function pid(): int
+    {
+        return $this->process ? proc_get_status($this->process)['pid'] : throw new \RuntimeException('it does not run');
     }
 
     /** Starts it again, at the same port. */
