@@ -133,7 +133,7 @@ func readPolicy(name, text string, before *policy, ownMS int64) (*policy, error)
 
 // takenOver gives the instant of a version: that at which a server took it over, if it says so, and else this process' own.
 // So a process that starts late, or whose clock is ahead, does not take an earlier version for the later one. Another version
-// than the one before comes after that. A version that is held keeps its instant, whatever is said later: else what it wrote
+// than the one before comes after that. A version that is held keeps its instant, also if a server publishes another one: else what it wrote
 // would be of a later one.
 func takenOver(since value, version int64, before *policy, ownMS int64) int64 {
 	if before != nil && before.version == version {

@@ -39,8 +39,8 @@ type answer struct {
 // notSaid is what an answer says to be in use of a rule of which it says nothing.
 const notSaid int64 = -1
 
-// inUse gives what an answer says to be in use of each own rule. What later rules say is said of the own rules of the
-// same names, or if there are none of these, what the deciding one says is said of the first.
+// inUse gives what an answer says to be in use of each own rule. Where later rules decided, their usage counts for the own
+// rules of the same names; where there are none, that of the deciding rule counts for the first own rule.
 func (a answer) inUse(own *ruleSet) (said [rulesMax]int64) {
 	if len(own.rules) == 1 && a.set == own {
 		said[0] = max(own.rules[0].limit()-a.remaining, 0)

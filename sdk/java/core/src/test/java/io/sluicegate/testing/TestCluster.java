@@ -25,12 +25,12 @@ public final class TestCluster implements AutoCloseable {
 
     private TestCluster() {}
 
-    /** Starts it; clients are told the nodes themselves. */
+    /** Starts it; its nodes send clients to each other directly. */
     public static TestCluster start() {
         return start(false);
     }
 
-    /** Starts it; clients are told a proxy before each node. */
+    /** Starts it; its nodes send clients to a proxy before each node. */
     public static TestCluster startBehindProxies() {
         return start(true);
     }
@@ -105,7 +105,7 @@ public final class TestCluster implements AutoCloseable {
         }
     }
 
-    /** Where a node is, as clients are told. */
+    /** The address of a node that clients get. */
     public String uri(int node) {
         return "redis://127.0.0.1:" + (proxies.isEmpty() ? nodes.get(node).port() : proxies.get(node).port());
     }

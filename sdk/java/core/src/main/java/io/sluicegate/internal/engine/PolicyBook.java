@@ -124,7 +124,7 @@ final class PolicyBook {
     }
 
     // At the instant that the server says, so that no program that starts late makes an earlier version the later one. A version
-    // that is held keeps its instant, whatever is said later: what it wrote would become an earlier version's.
+    // that is held keeps its instant, also if a server publishes another one: what it wrote would become an earlier version's.
     private static long takenOverMs(Held before, Policy policy, long nowMs) {
         long ms = policy.sinceMs() == Policy.SINCE_UNKNOWN ? nowMs : policy.sinceMs();
         if (before == null || before.policy == null) {

@@ -341,7 +341,7 @@ final class RedisStore {
                 said.retryAfterUs(), said.resetAfterUs(), place), ownInUse(decided.inUse()), charged);
         }
 
-        // What later rules say is said of the own rules of the same names; of none, if there are none of these.
+        // The usage of later rules counts for the own rules of the same names; without such, for none.
         private long[] ownInUse(long[] said) {
             long[] own = Reply.NONE;
             for (int later = 0; later < said.length; later++) {

@@ -4,14 +4,14 @@ import io.sluicegate.internal.kernel.Answer;
 
 /** What a question to Redis comes to. */
 sealed interface Result {
-    /** Of this rule nothing is said. */
+    /** The answer does not report this rule. */
     long NOT_SAID = -1;
 
     /**
      * Redis decided.
      *
      * @param answer the decision; its rule is a place in the program's own rules
-     * @param inUse the permits in use of each of the program's own rules, {@link #NOT_SAID} of those of which nothing is said;
+     * @param inUse the permits in use of each of the program's own rules, {@link #NOT_SAID} for those that the answer does not report;
      *     empty if the answer alone says it, of its rule
      * @param charged of a bill, how much of each rule was charged; else empty
      */

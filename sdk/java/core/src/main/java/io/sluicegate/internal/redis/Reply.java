@@ -14,14 +14,14 @@ public sealed interface Reply {
     int REMAINING_LENGTH = 7;
     /** Bytes of what a rule was charged of a debt. */
     int CHARGED_LENGTH = 4;
-    /** What is said of no rule. */
+    /** The usage in a reply that reports none. */
     long[] NONE = {};
 
     /**
      * It was decided.
      *
      * @param answer the decision
-     * @param inUse of two rules and more, the permits in use of each; of one it is said by the answer alone, and this is empty
+     * @param inUse of two rules and more, the permits in use of each; of one rule empty, as the answer itself reports it
      * @param charged of a debt, what each rule was charged; else empty
      */
     record Decided(Answer answer, long[] inUse, long[] charged) implements Reply {}

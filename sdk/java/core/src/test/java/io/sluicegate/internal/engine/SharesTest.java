@@ -112,7 +112,7 @@ class SharesTest {
             Rules.fixedWindow("b", 20, 3_600_000_000L, false)));
         Answer any = new Answer(true, 1, 0, 10, 5, 0, 1, 0);
         shares.learn(PLACE, two, said(any, 5, 8), T);
-        // Of `a` more is said, of `b` less: that is not 2 s away from when `b` was last raised.
+        // Redis reports more of `a` and less of `b`: that is not 2 s away from when `b` was last raised.
         shares.learn(PLACE, two, said(any, 6, 7), T + 1_500_000);
         // It is now, but not from when `a` was.
         shares.learn(PLACE, two, said(any, 1, 2), T + 2_500_000);
