@@ -10,9 +10,16 @@ use sluicegate_server::descriptors::Configuration;
 
 use crate::{catalog, client, policies, serve, shell, whatif};
 
+/// What `--version` prints: `-V` prints the first line of it.
+const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
+    concat!(env!("CARGO_PKG_VERSION"), "\nconsole: built in")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), "\nconsole: none (`make console` builds it)")
+};
+
 /// Rate limiter: run a server, query it, and test policies against logs.
 #[derive(Debug, Parser)]
-#[command(name = "sluicegate", version, about)]
+#[command(name = "sluicegate", version, long_version = LONG_VERSION, about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: CliCommand,

@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sluicegate-control",
         &["sluicegate", "sluicegate-policy", "sluicegate-kernel", "sluicegate-net"],
     ),
+    ("sluicegate-console", &[]),
     ("sluicegate-text", &["sluicegate", "sluicegate-policy", "sluicegate-kernel"]),
     (
         "sluicegate-replay",
@@ -29,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sluicegate-server",
         &[
             "sluicegate",
+            "sluicegate-console",
             "sluicegate-control",
             "sluicegate-policy",
             "sluicegate-kernel",
@@ -40,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sluicegate-cli",
         &[
             "sluicegate",
+            "sluicegate-console",
             "sluicegate-control",
             "sluicegate-policy",
             "sluicegate-kernel",
@@ -65,7 +68,8 @@ const OF_POLICY: &[&str] =
     &["foldhash", "hashbrown", "jiff", "serde", "serde-saphyr", "serde_json", "sluicegate-kernel"];
 
 /// Folders that are not ours to judge; `.git` can be a file.
-const SKIPPED: &[&str] = &["target", ".git", ".tools", "corpus", "artifacts"];
+const SKIPPED: &[&str] =
+    &["target", ".git", ".tools", "corpus", "artifacts", "node_modules", "dist"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()

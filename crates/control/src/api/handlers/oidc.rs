@@ -18,7 +18,7 @@ const COOKIE: &str = "__Host-sluicegate-login";
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
 /// Where who signed in is sent, always: no request says it. It tells them who they are.
-const HOME: &str = "/v1/admin/session";
+const HOME: &str = "/";
 
 pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);

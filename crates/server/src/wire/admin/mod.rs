@@ -9,9 +9,11 @@
 //! | `/v1/events` | decisions as they are made, a sample (`text/event-stream`) |
 //! | `/metrics` | what is counted, as OpenMetrics, or the older text format of Prometheus |
 //! | `/v1/admin/…` | the admin API, unless it has an address of its own |
+//! | `/`, `/assets/…`, pages | the console, where the admin API is |
 //!
 //! `docs/operations.md` is about the last three.
 
+mod console;
 mod seen;
 
 use std::sync::Arc;
@@ -42,10 +44,11 @@ struct Policies {
 /// were cut off because they did not.
 pub(super) async fn serve(wire: Wire, listener: Listener, context: &ServerContext) -> usize {
     let ServerContext { workers, stop, .. } = context;
+    let has_tls = listener.tls().is_some();
     let router = match wire {
-        Wire::Catalog => admin_api(),
+        Wire::Catalog => admin_api(has_tls),
         _ if context.has_own_admin_api => observed(),
-        _ => observed().merge(admin_api()),
+        _ => observed().merge(admin_api(has_tls)),
     };
     let (router, stopping) = (router.with_state(context.clone()), stop.clone());
     let hosts = Hosts::new(listener.address().ok().as_ref(), Arc::clone(&context.allowed_hosts));
@@ -69,12 +72,12 @@ fn observed() -> Router<ServerContext> {
         .route("/metrics", get(seen::metrics))
 }
 
-/// The admin API.
-fn admin_api() -> Router<ServerContext> {
+/// The admin API, and the console that asks it.
+fn admin_api(has_tls: bool) -> Router<ServerContext> {
     let answer = async |State(context): State<ServerContext>, Extension(peer), request: Request| {
         context.admin_api.answer(peer, request).await
     };
-    Router::new().route("/v1/admin/{*rest}", any(answer))
+    Router::new().route("/v1/admin/{*rest}", any(answer)).merge(console::router(has_tls))
 }
 
 async fn ready(State(context): State<ServerContext>) -> (StatusCode, &'static str) {

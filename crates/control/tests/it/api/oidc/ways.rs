@@ -26,10 +26,7 @@ async fn who_is_known_by_their_subject_is_signed_in_and_sent_home() {
 
     let Begun { browser, page } = stage.begin(&Client::default()).await;
     let answer = stage.call_back(&browser, &stage.provider.visit(&page)).await;
-    assert_eq!(
-        (answer.status.as_u16(), &answer.headers["location"]),
-        (303, &"/v1/admin/session".parse().unwrap())
-    );
+    assert_eq!((answer.status.as_u16(), &answer.headers["location"]), (303, &"/".parse().unwrap()));
     let cookies = answer.headers.get_all("set-cookie").into_iter();
     let cookies: Vec<_> = cookies.map(|cookie| cookie.to_str().unwrap()).collect();
     assert!(cookies[0].ends_with("; Path=/; Secure; HttpOnly; SameSite=Strict"), "{cookies:?}");
