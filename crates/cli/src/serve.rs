@@ -28,6 +28,10 @@ struct FlagOverrides {
     /// Put a URL with a password in a file: `SLUICEGATE__CATALOG__URL_FILE`.
     #[arg(long, value_name = "URL", conflicts_with = "policies")]
     catalog: Option<String>,
+    /// Policies for a new catalog (YAML or JSON file or directory): a catalog without apps and accounts
+    /// gets them as the app `demo`, active.
+    #[arg(long, value_name = "PATH", requires = "catalog")]
+    seed: Option<String>,
     /// Address for HTTP [default: 127.0.0.1:8080]; port 0 chooses a free port, `off` disables it.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -95,6 +99,7 @@ impl FlagOverrides {
         let Self {
             policies,
             catalog,
+            seed,
             listen,
             rls,
             descriptors,
@@ -109,6 +114,7 @@ impl FlagOverrides {
         let flags: [(&'static [&'static str], Option<toml::Value>); _] = [
             (&["policies", "path"], text(policies)),
             (&["catalog", "url"], text(catalog)),
+            (&["catalog", "seed"], text(seed)),
             (&["http", "listen"], text(listen)),
             (&["resp", "listen"], text(resp)),
             (&["resp", "password_file"], text(resp_password_file)),

@@ -1,6 +1,7 @@
 //! A server: one engine behind the wires.
 
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +75,10 @@ pub fn check(config: &Config) -> Result<()> {
     if let StoreName::Redis(redis) = StoreName::parse(config.store.url.expose())? {
         redis.check_files().context("store.url")?;
     }
-    AdminApi::new(&config.catalog)?;
+    if let Some(file) = &config.catalog.seed {
+        control::seed_policies(file).context("catalog.seed")?;
+    }
+    AdminApi::new(&config.catalog, None)?;
     wire::check(config)
 }
 
@@ -135,7 +139,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         engine,
         live: Arc::new(live),
         authenticator,
-        admin_api: Arc::new(AdminApi::new(&config.catalog)?),
+        admin_api: Arc::new(AdminApi::new(&config.catalog, console_url(&bound)?)?),
         has_own_admin_api: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(trusted_peers.with_hops(config.http.trusted_hops)),
         allowed_hosts: config.server.allowed_hosts.as_slice().into(),
@@ -270,6 +274,20 @@ fn warning(wire: Wire, address: &Listen, tls: Option<bool>, asks_who: bool) -> O
              see `{wire}.tls`"
         )
     })
+}
+
+/// Where browsers find the console: an address that stands for all of this machine's is this machine's own.
+fn console_url(bound: &[Bound]) -> io::Result<Option<String>> {
+    let of = |wire| bound.iter().find(move |bound| bound.wire() == wire);
+    let Some(bound) = of(Wire::Catalog).or_else(|| of(Wire::Admin)) else { return Ok(None) };
+    let Listen::Tcp(mut address) = bound.address()? else { return Ok(None) };
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    let s = if bound.tls().is_some() { "s" } else { "" };
+    Ok(Some(format!("http{s}://{address}")))
 }
 
 /// Says where the server is, and commands that work now.

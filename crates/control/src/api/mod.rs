@@ -40,7 +40,8 @@ use tower_http::csrf::CsrfLayer;
 
 use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
-use crate::identity::{Oidc, Passwords};
+use crate::error::Error;
+use crate::identity::{Oidc, Passwords, Secret};
 use attempts::Attempts;
 pub use budgets::{Budget, BudgetFuture, Budgets, NoBudgets};
 use changes::Changes;
@@ -121,6 +122,17 @@ impl Api {
     #[must_use]
     pub fn with_changes_per_minute(self, changes: NonZeroU32) -> Self {
         Self { changes: Arc::new(Changes::per_minute(changes, &self.clock)), ..self }
+    }
+
+    /// A new setup token in place of the one before, good for [`Setup::GOOD`]; none if there are accounts.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub async fn renew_setup(&self) -> Result<Option<Secret>, Error> {
+        if self.catalog.has_accounts().await? {
+            return Ok(None);
+        }
+        Ok(Some(self.setup.renew(self.now())))
     }
 
     /// The router of the API. The extension [`ClientAddress`] of a request has the address of its client.

@@ -1,11 +1,9 @@
 //! The one-time token that the first account is made with.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use crate::identity::{Secret, SecretKind};
-
-/// How long the token is good for, in milliseconds: a quarter of an hour.
-const GOOD_MS: i64 = 15 * 60 * 1_000;
 
 /// The token, if there is one: of a catalog without accounts, once, for a while.
 #[derive(Debug, Default)]
@@ -19,12 +17,23 @@ impl Setup {
         Self::default()
     }
 
-    /// A new token, to be shown to who started the program, and what knows it again; `at` is now, in
-    /// milliseconds since 1970.
+    /// How long a token is good for: a quarter of an hour.
+    pub const GOOD: Duration = Duration::from_secs(15 * 60);
+
+    /// A new token, to be shown to the person who started the program, and what knows it again; `at` is now,
+    /// in milliseconds since 1970.
     pub fn new(at: i64) -> (Secret, Self) {
+        let setup = Self::default();
+        (setup.renew(at), setup)
+    }
+
+    /// A new token in place of the one before.
+    pub(super) fn renew(&self, at: i64) -> Secret {
         let secret = Secret::new(SecretKind::Setup);
-        let setup = Self { token: Mutex::new(Some((secret.hash(), at + GOOD_MS))) };
-        (secret, setup)
+        let good_ms = i64::try_from(Self::GOOD.as_millis()).expect("it is minutes");
+        let token = Some((secret.hash(), at + good_ms));
+        *self.token.lock().expect("nothing panics while it is held") = token;
+        secret
     }
 
     /// Whether `shown` is the token, and good.

@@ -81,26 +81,7 @@ impl Catalog {
         owners: &[String],
     ) -> Result<App, Error> {
         let mut change = begin!(self, by);
-        let made = App {
-            name: name(app, "/name")?.to_owned(),
-            description: text(description, "/description")?.to_owned(),
-            version: 1,
-            created_at: by.at,
-        };
-        let count = change.rows.row("SELECT COUNT(*) FROM apps", &[]).await?;
-        if count.map_or(Ok(0), |row| row.get(0))? >= APPS_MAX {
-            return Err(Error::TooMany(format!("{APPS_MAX} apps")));
-        }
-        let sql = "INSERT INTO apps (name, description, version, created_at) VALUES (?, ?, 1, ?)";
-        change.rows.run(sql, &[app.into(), description.into(), by.at.into()]).await?;
-        for (place, owner) in owners.iter().enumerate() {
-            let account = account_id(&mut change, owner, &format!("/owners/{place}")).await?;
-            let sql = "INSERT INTO members (app, account, role) VALUES (?, ?, ?)";
-            let values = [app.into(), (&account).into(), Role::Owner.name().into()];
-            change.rows.run(sql, &values).await?;
-        }
-        let after = serde_json::json!({ "description": description, "owners": owners });
-        change.audit(Action::CreateApp, AuditTarget::of(app, app), None, Some(after.to_string()));
+        let made = add_app(&mut change, by, app, description, owners).await?;
         change.commit(made).await
     }
 
@@ -215,6 +196,37 @@ impl App {
             created_at: row.get(3)?,
         })
     }
+}
+
+/// Makes an app, with these owners (names of accounts).
+pub(super) async fn add_app(
+    change: &mut Change<'_>,
+    by: &ChangeContext,
+    app: &str,
+    description: &str,
+    owners: &[String],
+) -> Result<App, Error> {
+    let made = App {
+        name: name(app, "/name")?.to_owned(),
+        description: text(description, "/description")?.to_owned(),
+        version: 1,
+        created_at: by.at,
+    };
+    let count = change.rows.row("SELECT COUNT(*) FROM apps", &[]).await?;
+    if count.map_or(Ok(0), |row| row.get(0))? >= APPS_MAX {
+        return Err(Error::TooMany(format!("{APPS_MAX} apps")));
+    }
+    let sql = "INSERT INTO apps (name, description, version, created_at) VALUES (?, ?, 1, ?)";
+    change.rows.run(sql, &[app.into(), description.into(), by.at.into()]).await?;
+    for (place, owner) in owners.iter().enumerate() {
+        let account = account_id(change, owner, &format!("/owners/{place}")).await?;
+        let sql = "INSERT INTO members (app, account, role) VALUES (?, ?, ?)";
+        let values = [app.into(), (&account).into(), Role::Owner.name().into()];
+        change.rows.run(sql, &values).await?;
+    }
+    let after = serde_json::json!({ "description": description, "owners": owners });
+    change.audit(Action::CreateApp, AuditTarget::of(app, app), None, Some(after.to_string()));
+    Ok(made)
 }
 
 /// The app, while it is being changed.

@@ -6,6 +6,7 @@
 //! | `apps`, `accounts`, `policies`, `tokens` | what there is |
 //! | `elsewhere` | whose account it is, of who signs in elsewhere |
 //! | `publish` | what nodes are told |
+//! | `seed` | what a new one begins with |
 //!
 //! Who may do it is asked before, of [`allow`](crate::allow). The time is passed in.
 
@@ -16,6 +17,7 @@ mod external;
 mod nodes;
 mod policies;
 mod publish;
+mod seed;
 mod sessions;
 mod tokens;
 

@@ -385,6 +385,17 @@ struct PolicyTarget<'t> {
 }
 
 /// Makes a policy, or makes a deleted one of this app and name anew.
+/// Makes an active policy of an app.
+pub(super) async fn add_policy(
+    change: &mut Change<'_>,
+    app: &str,
+    document: &Json,
+) -> Result<PolicyView, Error> {
+    let policy = read(document)?;
+    let state = PolicyState::Active;
+    create(change, app, &PolicyTarget { document, state, policy: Some(&policy) }).await
+}
+
 async fn create(
     change: &mut Change<'_>,
     app: &str,

@@ -128,6 +128,9 @@ pub(crate) struct CatalogConfig {
     /// Database URL: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/DATABASE` or `postgres://…`. Unset:
     /// policies come from files.
     pub(crate) url: Option<ConfigSecret>,
+    /// Policies for a new catalog (YAML or JSON file or directory): a catalog without apps and accounts
+    /// gets them as the app `demo`, active. Unset: a new catalog is empty.
+    pub(crate) seed: Option<PathBuf>,
     /// Name of this server among the nodes. Unset: host name and first listening port.
     pub(crate) node: Option<String>,
     /// File for a copy of the catalog, so that the server can start while the database is
@@ -389,6 +392,7 @@ impl Default for CatalogConfig {
     fn default() -> Self {
         Self {
             url: None,
+            seed: None,
             node: None,
             kept: "sluicegate-kept.json".into(),
             tokens_required: TokensRequired::default(),

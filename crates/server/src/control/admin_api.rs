@@ -10,9 +10,11 @@ use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sluicegate::http::TrustedProxies;
 use sluicegate::http::problem::MEDIA_TYPE;
-use sluicegate_control::api::{Api, CatalogState, ClientAddress, Meta, PREFIX};
+use sluicegate_control::api::{Api, CatalogState, ClientAddress, Meta, PREFIX, Setup};
 use sluicegate_control::identity::Oidc;
+use sluicegate_text::terminal;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 use tower::ServiceExt;
 
 use crate::config::{CatalogConfig, Network};
@@ -28,7 +30,7 @@ const NONE: &str = "no catalog is configured: start with `--catalog URL` or set 
 #[derive(Debug)]
 pub(crate) struct AdminApi {
     /// None: the catalog was not reached yet, or none is configured.
-    router: OnceLock<Router>,
+    open: OnceLock<OpenApi>,
     /// Whether a catalog is configured.
     has_catalog: bool,
     /// Somebody changed something.
@@ -41,14 +43,23 @@ pub(crate) struct AdminApi {
     changes_per_minute: NonZeroU32,
     /// Versions of each policy that are kept.
     versions_max: NonZeroU32,
+    /// Where the console is, if this server has an address for it.
+    console: Option<String>,
+}
+
+/// What answers.
+#[derive(Debug)]
+struct OpenApi {
+    api: Api,
+    router: Router,
 }
 
 impl AdminApi {
-    /// The one that `config` describes, not open yet.
+    /// The one that `config` describes, not open yet, with its console at this URL.
     ///
     /// # Errors
     /// What is wrong with the files that it names.
-    pub(crate) fn new(config: &CatalogConfig) -> Result<Self> {
+    pub(crate) fn new(config: &CatalogConfig, console: Option<String>) -> Result<Self> {
         let oidc = config.oidc.as_ref().map(|oidc| Oidc::new(oidc.of_catalog())).transpose();
         let oidc = oidc.map_err(|error| {
             anyhow!("catalog.oidc.{}", error.to_string().trim_start_matches('/'))
@@ -57,24 +68,58 @@ impl AdminApi {
         let proxies = TrustedProxies::new(proxies);
         let oidc = oidc.map(Arc::new);
         Ok(Self {
-            router: OnceLock::new(),
+            open: OnceLock::new(),
             has_catalog: config.url.is_some(),
             changed: Notify::new(),
             proxies,
             oidc,
             changes_per_minute: config.changes_per_minute,
             versions_max: config.versions_max,
+            console,
         })
     }
 
-    /// From now on this answers.
-    pub(super) fn open(&self, api: &Api) {
-        let api = api.clone().with_changes_per_minute(self.changes_per_minute);
-        let router = match &self.oidc {
-            Some(oidc) => api.with_oidc(Arc::clone(oidc)).router(),
-            None => api.router(),
+    /// From now on this answers. Whoever started the server can create the first account.
+    ///
+    /// # Errors
+    /// If the catalog does not say whether there are accounts.
+    pub(super) async fn open(&self, api: Api) -> Result<(), sluicegate_control::Error> {
+        let api = api.with_changes_per_minute(self.changes_per_minute);
+        let api = match &self.oidc {
+            Some(oidc) => api.with_oidc(Arc::clone(oidc)),
+            None => api,
         };
-        self.router.set(router).ok();
+        self.announce_setup(&api).await?;
+        let router = api.router();
+        self.open.set(OpenApi { api, router }).ok();
+        Ok(())
+    }
+
+    /// Keeps a setup token that is good until there are accounts.
+    pub(super) async fn renew_setup(&self) {
+        let Some(OpenApi { api, .. }) = self.open.get() else { return };
+        loop {
+            sleep(Setup::GOOD).await;
+            // A catalog that does not answer is asked again.
+            if !self.announce_setup(api).await.unwrap_or(true) {
+                return;
+            }
+        }
+    }
+
+    /// Prints a new setup token, if there are no accounts. Returns whether there are none.
+    async fn announce_setup(&self, api: &Api) -> Result<bool, sluicegate_control::Error> {
+        let Some(secret) = api.renew_setup().await? else { return Ok(false) };
+        let minutes = Setup::GOOD.as_secs() / 60;
+        let secret = secret.expose();
+        // Not by the log, which is kept.
+        terminal::print_error_line(format_args!(
+            "the catalog has no accounts: create one with this setup token, within {minutes} minutes\n  {secret}",
+        ));
+        if let Some(console) = self.console.as_deref().filter(|_| sluicegate_console::IS_BUILT) {
+            terminal::print_error_line(format_args!("or open {console}/setup#{secret}"));
+        }
+        Ok(true)
     }
 
     /// How many versions of each policy are kept.
@@ -84,7 +129,7 @@ impl AdminApi {
 
     /// Whether it was opened.
     pub(super) fn is_open(&self) -> bool {
-        self.router.get().is_some()
+        self.open.get().is_some()
     }
 
     /// Returns when somebody has changed something here since the last time.
@@ -94,7 +139,9 @@ impl AdminApi {
 
     /// Answers `request`, which came from `peer`, maybe by a proxy.
     pub(crate) async fn answer(&self, peer: Peer, mut request: Request<Body>) -> Response {
-        let Some(router) = self.router.get() else { return self.without_catalog(&request) };
+        let Some(OpenApi { router, .. }) = self.open.get() else {
+            return self.without_catalog(&request);
+        };
         let source = self.source(peer, request.headers());
         request.extensions_mut().insert(ClientAddress(source));
         let changes = !request.method().is_safe();

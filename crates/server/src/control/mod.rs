@@ -13,7 +13,9 @@ mod budgets;
 mod cache_file;
 mod node_reporter;
 mod publish;
+mod seed;
 mod sync;
 
 pub(crate) use admin_api::AdminApi;
+pub(crate) use seed::policies as seed_policies;
 pub(crate) use sync::{CatalogSync, Subscribers, initial_policies};

@@ -13,14 +13,13 @@ use sluicegate_control::api::{Api, Setup};
 use sluicegate_control::node::{CatalogDelta, CatalogSnapshot, Follower, Presence};
 use sluicegate_control::{Catalog, Url};
 use sluicegate_policy::PolicySet;
-use sluicegate_text::terminal;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::budgets::EngineBudgets as LiveBudgets;
 use super::publish::Publisher;
-use super::{AdminApi, cache_file, node_reporter};
+use super::{AdminApi, cache_file, node_reporter, seed};
 use crate::authenticator::Authenticator;
 use crate::config::{CatalogConfig, Listen};
 use crate::engine::ServerEngine;
@@ -39,7 +38,7 @@ const AWAY_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a look may take: ten thousand policies are read in it. The tables of a new catalog are made
 /// to the end also if nobody waits for that any more.
-const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
+pub(super) const LOOK_WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// How long the admin API may take to open, and how long it is let alone when it did not. Before
 /// requests are answered it is waited for less.
@@ -101,6 +100,9 @@ impl CatalogSync {
             Some(name) => name.clone(),
             None => node_name(listens),
         };
+        if let Some(file) = &config.seed {
+            seed::run(&url, file).await.context("catalog.seed")?;
+        }
         let presence = Presence::new(&name, env!("CARGO_PKG_VERSION"), now());
         let mut follower = Follower::new(url.clone(), config.kept.clone());
         let mut news = Vec::new();
@@ -269,23 +271,21 @@ impl AdminApiOpener<'_> {
                     sleep(OFFICE_AFTER).await;
                 }
             }
+            self.told.admin_api.renew_setup().await;
         };
         stop.run_until_cancelled(opened).await;
     }
 
     async fn open(&self, wait: Duration) -> Result<()> {
+        let admin_api = self.told.admin_api;
         let opened = async {
             // Connections of its own: however many people ask, a look need not wait for one.
             let catalog = Catalog::join(&self.url).await?;
-            let catalog = catalog.keeping_versions(self.told.admin_api.versions_max());
-            let setup = setup(&catalog).await?;
-            Ok::<_, sluicegate_control::Error>((catalog, setup))
+            let catalog = catalog.keeping_versions(admin_api.versions_max());
+            let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.engine)));
+            admin_api.open(Api::new(catalog, Arc::new(WallClock), Setup::none(), budgets)).await
         };
-        let opened = timeout(wait, opened).await;
-        let (catalog, setup) = opened.context("no answer in time")??;
-        let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.engine)));
-        self.told.admin_api.open(&Api::new(catalog, Arc::new(WallClock), setup, budgets));
-        Ok(())
+        Ok(timeout(wait, opened).await.context("no answer in time")??)
     }
 }
 
@@ -315,21 +315,6 @@ pub(crate) fn initial_policies(
         }
         live.apply_delta(&policies, news, revision).unwrap_or(policies)
     })
-}
-
-/// What the first account is made with, told to whoever started the server; nothing if there are
-/// accounts.
-async fn setup(catalog: &Catalog) -> Result<Setup, sluicegate_control::Error> {
-    if catalog.has_accounts().await? {
-        return Ok(Setup::none());
-    }
-    let (secret, setup) = Setup::new(now());
-    // Not by the log, which is kept.
-    terminal::print_error_line(format_args!(
-        "the catalog has no accounts: create one with this setup token, within 15 minutes\n  {}",
-        secret.expose()
-    ));
-    Ok(setup)
 }
 
 /// This host, and the first port that it listens on.

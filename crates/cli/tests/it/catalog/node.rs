@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json};
 
 use crate::catalog::stage::{Node, Who, ask, policy, until};
+use crate::program::program;
 
 const SQLITE: &str = "sqlite:DIR/catalog.db";
 
@@ -33,6 +34,37 @@ fn what_is_changed_by_the_api_is_decided_by_and_is_there_after_a_restart() {
     let (status, _) = node.admin(&ada.of_version(2), "DELETE", path, &Value::Null);
     assert_eq!(status, 204);
     until(|| node.limit("orders").is_none());
+}
+
+#[test]
+fn a_new_catalog_begins_with_the_policies_of_a_file_and_no_other_does() {
+    let files = tempfile::tempdir().expect("there is room for files");
+    let file = files.path().join("seed.yaml");
+    let document = |limit| json!({ "policies": [policy("orders", limit)] }).to_string();
+    fs::write(&file, document(5)).unwrap();
+    let mut node =
+        Node::start(SQLITE, &format!("seed = '{}'\n[http]\napp = 'demo'\n", file.display()));
+    let limit = |node: &Node| {
+        let body = json!({ "policy": "orders", "key": "nobody" }).to_string();
+        let reply = ask(node.address("http"), &Who::default(), "POST", "/v1/peek", &body);
+        let body: Value = serde_json::from_str(&reply.expect("it answers").2).unwrap();
+        body["limit"].as_u64()
+    };
+    assert_eq!(limit(&node), Some(5), "at once: it was there before it listened");
+    fs::write(&file, document(7)).unwrap();
+    node.restart();
+    assert_eq!(limit(&node), Some(5), "a catalog with an app is not new");
+    let ada = node.set_up();
+    let (status, made) = node.admin(&ada, "GET", "/apps/demo/policies/orders", &Value::Null);
+    let found = (status, &made["state"], &made["created_by"]);
+    assert_eq!(found, (200, &json!("active"), &json!("operator")));
+
+    fs::write(&file, "policies: [{ name: orders, rules: 5 }]").unwrap();
+    let url = format!("sqlite:{}", files.path().join("catalog.db").display());
+    let check = ["config", "check", "--catalog", &url, "--seed"];
+    let refused = program().args(check).arg(&file).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && told.contains("seed.yaml: policies[0].rules"), "{told}");
 }
 
 #[test]

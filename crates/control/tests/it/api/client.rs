@@ -22,6 +22,7 @@ pub(crate) const PASSWORD: &str = "correct horse battery";
 /// An API with a catalog of its own.
 pub(crate) struct Served {
     router: Router,
+    pub(crate) api: Api,
     pub(crate) catalog: Catalog,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) setup_token: String,
@@ -98,16 +99,9 @@ impl Served {
         let clock = Arc::new(ManualClock::at(Micros::from_secs(NOW_S)));
         let (token, setup) = Setup::new(i64::try_from(NOW_S * 1_000).expect("it is soon"));
         let budgets = Arc::new(Noted::default());
-        let api = Api::new(catalog.clone(), clock.clone(), setup, budgets.clone());
+        let api = made(Api::new(catalog.clone(), clock.clone(), setup, budgets.clone()));
         let setup_token = token.expose().to_owned();
-        Self {
-            router: made(api).router(),
-            catalog,
-            clock,
-            setup_token,
-            budgets,
-            dir: Arc::new(dir),
-        }
+        Self { router: api.router(), api, catalog, clock, setup_token, budgets, dir: Arc::new(dir) }
     }
 
     /// Another API of the same catalog.
@@ -115,9 +109,10 @@ impl Served {
     pub(crate) fn beside(&self, made: impl FnOnce(Api) -> Api) -> Self {
         let (budgets, clock) = (Arc::clone(&self.budgets), Arc::clone(&self.clock));
         let api = Api::new(self.catalog.clone(), clock.clone(), Setup::none(), budgets.clone());
+        let api = made(api);
         let (catalog, setup_token) = (self.catalog.clone(), String::new());
         let dir = Arc::clone(&self.dir);
-        Self { router: made(api).router(), catalog, clock, setup_token, budgets, dir }
+        Self { router: api.router(), api, catalog, clock, setup_token, budgets, dir }
     }
 
     /// Changes the database itself.

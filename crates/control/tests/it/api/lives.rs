@@ -60,6 +60,19 @@ async fn a_setup_token_is_good_for_a_quarter_of_an_hour() {
 }
 
 #[tokio::test]
+async fn a_new_setup_token_takes_the_place_of_the_one_before_until_there_is_an_account() {
+    let served = Served::start().await;
+    let nobody = Client::default();
+    let set_up = |token: &str| json!({ "token": token, "account": "ada", "password": PASSWORD });
+    let renewed = served.api.renew_setup().await.unwrap().expect("there is no account");
+    let before = served.ask(&nobody, "POST /setup", Some(set_up(&served.setup_token))).await;
+    assert_eq!(before.status, 403);
+    let after = served.ask(&nobody, "POST /setup", Some(set_up(renewed.expose()))).await;
+    assert_eq!(after.status, 201);
+    assert!(served.api.renew_setup().await.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn who_signs_in_gets_a_new_session_that_only_browsers_of_this_site_send() {
     let (served, ada) = Served::with_admin().await;
     let body = json!({ "account": "ada", "password": PASSWORD });

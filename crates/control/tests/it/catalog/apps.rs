@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 use sluicegate_control::catalog::{Page, PolicyAt, PolicyState, Wanted};
 use sluicegate_control::{ChangeContext, Error, Role};
 
-use crate::catalog::stage::{NOW, Stage, by};
+use crate::catalog::stage::{NOW, Stage, by, document};
 
 pub(crate) async fn who_has_a_role_sees_the_app(stage: &Stage) {
     let catalog = &stage.catalog;
@@ -139,4 +139,28 @@ pub(crate) async fn an_app_is_named_by_what_its_policies_say_now(stage: &Stage) 
 fn with_apps(mut document: Json, apps: &[&str]) -> Json {
     document["apps"] = apps.into();
     document
+}
+
+pub(crate) async fn a_new_catalog_begins_with_an_app_and_no_other_does(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let seed = |policies: Vec<Json>| async move {
+        catalog.seed(&by(), "demo", "To try.", &policies).await
+    };
+    let wrong = vec![document("one", "1/s"), document("two", "none")];
+    assert!(matches!(seed(wrong).await, Err(Error::Invalid(_))));
+    assert!(catalog.apps(None, &Page::default()).await.unwrap().is_empty(), "all or nothing");
+
+    assert!(seed(vec![document("one", "1/s"), document("two", "2/s")]).await.unwrap());
+    assert!(!seed(vec![document("three", "3/s")]).await.unwrap(), "it has an app");
+    let policies = catalog.policies("demo", None, &Page::default()).await.unwrap();
+    let found: Vec<_> = policies.iter().map(|one| (one.name.as_str(), one.state)).collect();
+    assert_eq!(found, [("one", PolicyState::Active), ("two", PolicyState::Active)]);
+    assert!(catalog.verify_audit().await.is_ok());
+}
+
+pub(crate) async fn a_catalog_with_an_account_is_not_new(stage: &Stage) {
+    stage.account("ada").await;
+    let seeded = stage.catalog.seed(&by(), "demo", "To try.", &[document("one", "1/s")]).await;
+    assert!(!seeded.unwrap());
+    assert!(stage.catalog.apps(None, &Page::default()).await.unwrap().is_empty());
 }

@@ -39,6 +39,8 @@ on_every_database! {
     accounts::who_signs_in_by_a_password_that_is_changed_meanwhile_does_not,
     accounts::the_last_administrator_stays,
     accounts::sessions_end_by_themselves,
+    apps::a_new_catalog_begins_with_an_app_and_no_other_does,
+    apps::a_catalog_with_an_account_is_not_new,
     apps::who_has_a_role_sees_the_app,
     apps::an_app_with_policies_stays,
     apps::names_differ_by_case_and_are_unique,

@@ -1,0 +1,53 @@
+//! What a new catalog begins with.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value as Json;
+use sluicegate_control::catalog::ChangeContext;
+use sluicegate_control::{Catalog, Error, Url};
+use sluicegate_text::documents::DocumentSource;
+use tokio::time::timeout;
+
+use super::sync::{LOOK_WAIT_MAX, now};
+
+/// The app of the policies that a new catalog begins with.
+const APP: &str = "demo";
+
+/// Puts the policies of `file` into the catalog at `url`, if it is new. One that does not answer is left alone.
+///
+/// # Errors
+/// What is wrong with the file.
+pub(super) async fn run(url: &Url, file: &Path) -> Result<()> {
+    let policies = policies(file)?;
+    let seeded = timeout(LOOK_WAIT_MAX, async {
+        let catalog = Catalog::open(url).await?;
+        let by = ChangeContext::operator("seed", now());
+        let seeded = catalog.seed(&by, APP, "Policies to try.", &policies).await;
+        catalog.close().await;
+        seeded
+    });
+    match seeded.await {
+        Ok(Ok(_)) => {}
+        Ok(Err(wrong @ Error::Invalid(_))) => {
+            return Err(wrong).context(file.display().to_string());
+        }
+        Ok(Err(error)) => tracing::warn!("catalog.seed: ignored: {error}"),
+        Err(_) => tracing::warn!("catalog.seed: ignored: no answer in time"),
+    }
+    Ok(())
+}
+
+/// The policies of `file`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn policies(file: &Path) -> Result<Vec<Json>> {
+    match DocumentSource::new(file.to_owned()).written()? {
+        Ok(files) => Ok(files.into_iter().flat_map(|(_, policies)| policies).collect()),
+        Err(wrong) => {
+            let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+            bail!("{}", wrong.join("\n"))
+        }
+    }
+}
