@@ -182,6 +182,8 @@ actions! {
     DeleteAccount "account.delete" Write AccessRule::Admin;
     /// List the apps you have a role in; administrators see all apps.
     ListApps "app.list" Read AccessRule::SignedIn;
+    /// Find apps and policies by a part of their name.
+    Search "search" Read AccessRule::SignedIn;
     /// Get an app.
     SeeApp "app.read" Read POLICY_READ;
     /// Create an app.

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use crate::catalog::{Catalog, Page};
 use crate::db::{Row, SqlValue};
 use crate::error::Error;
+use sluicegate_policy::finding;
 
 /// The hash before the first entry.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -267,7 +268,8 @@ impl Catalog {
     /// Those of the database.
     pub async fn audit(&self, filter: &AuditFilter, page: &Page) -> Result<Vec<AuditEntry>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
-        let before = before.map_err(|_| Error::invalid("/after", "invalid cursor"))?;
+        let before = before
+            .map_err(|_| Error::invalid("/after", finding!("bad_cursor", "invalid cursor")))?;
         let limit = page.limit_of_documents();
         let EntryFilter { actor, action, target, outcome, since, until } = &filter.entry;
         let outcome = outcome.map_or("", AuditOutcome::name);

@@ -1,5 +1,7 @@
 //! Why something of the catalog was not done.
 
+use sluicegate_policy::{Finding, TextPlace};
+
 use crate::access::AccessDenied;
 
 /// Why something was not done. Nothing has changed, unless it is [`Unknown`](Self::Unknown).
@@ -7,7 +9,7 @@ use crate::access::AccessDenied;
 pub enum Error {
     /// A field makes no sense, or a document does not: all that is wrong, at least one.
     #[error("{}", listed(.0))]
-    Invalid(Vec<InvalidField>),
+    Invalid(Vec<PlacedFinding>),
     /// There is none of this name.
     #[error("{0} not found")]
     NotFound(&'static str),
@@ -19,10 +21,10 @@ pub enum Error {
     Stale(i64),
     /// It cannot be as things are.
     #[error("{0}")]
-    Conflict(String),
+    Conflict(Finding),
     /// It would lock out those whom it is for, and was not forced.
-    #[error("{}; set `force` to do it anyway", .0.join("; "))]
-    Warned(Vec<String>),
+    #[error("{}; set `force` to do it anyway", listed_findings(.0))]
+    Warned(Vec<PlacedFinding>),
     /// The same name was given to another change before.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
@@ -47,26 +49,41 @@ pub enum Error {
     Damaged(String),
 }
 
-/// One thing that makes no sense.
+/// What is wrong or risky in what was sent, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidField {
+pub struct PlacedFinding {
     /// Where, as a JSON pointer into what was sent (RFC 6901).
     pub pointer: String,
-    /// What was given there and what is permitted.
-    pub problem: String,
+    /// What was given there and what is permitted, or what it would do.
+    pub finding: Finding,
+    /// Where it stands in a text of YAML.
+    pub place: Option<TextPlace>,
+}
+
+impl PlacedFinding {
+    /// `finding` at `pointer`.
+    pub fn new(pointer: impl Into<String>, finding: Finding) -> Self {
+        Self { pointer: pointer.into(), finding, place: None }
+    }
 }
 
 impl Error {
     /// The only error: what is at `pointer` makes no sense.
-    pub(crate) fn invalid(pointer: &str, problem: impl Into<String>) -> Self {
-        Self::Invalid(vec![InvalidField { pointer: pointer.to_owned(), problem: problem.into() }])
+    pub(crate) fn invalid(pointer: &str, finding: Finding) -> Self {
+        Self::Invalid(vec![PlacedFinding::new(pointer, finding)])
     }
 }
 
-fn listed(errors: &[InvalidField]) -> String {
-    let lines = errors.iter().map(|InvalidField { pointer, problem }| match pointer.as_str() {
-        "" => problem.clone(),
-        pointer => format!("{pointer}: {problem}"),
-    });
+fn listed(errors: &[PlacedFinding]) -> String {
+    let lines =
+        errors.iter().map(|PlacedFinding { pointer, finding, .. }| match pointer.as_str() {
+            "" => finding.to_string(),
+            pointer => format!("{pointer}: {finding}"),
+        });
     lines.collect::<Vec<_>>().join("; ")
+}
+
+fn listed_findings(warnings: &[PlacedFinding]) -> String {
+    let texts = warnings.iter().map(|warning| warning.finding.text());
+    texts.collect::<Vec<_>>().join("; ")
 }

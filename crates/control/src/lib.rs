@@ -24,5 +24,5 @@ pub mod node;
 pub use access::{AccessDenied, AccessRule, Action, Actor, Role, Scope, allow};
 pub use catalog::{Catalog, ChangeContext};
 pub use db::Url;
-pub use error::{Error, InvalidField};
+pub use error::{Error, PlacedFinding};
 pub use limiter_info::LimiterInfo;

@@ -7,6 +7,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::error::quoted;
+use crate::finding;
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::text::TextError;
 
@@ -83,10 +84,11 @@ impl KeyAttribute {
                     Self::Header(name.to_ascii_lowercase().into_boxed_str())
                 }
                 _ => {
-                    return Err(TextError::new(alloc::format!(
-                        "unknown attribute {}: expected `remote_ip`, `path`, `method`, \
+                    return Err(TextError::new(finding!(
+                        "unknown_attribute",
+                        "unknown attribute {given}: expected `remote_ip`, `path`, `method`, \
                          `user_agent`, `status`, `host` or `header:NAME`",
-                        quoted(text)
+                        given = quoted(text)
                     )));
                 }
             },

@@ -25,6 +25,7 @@ use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::{Micros, RuleSet, Window};
 
 use crate::error::quoted;
+use crate::finding;
 use crate::text::TextError;
 
 /// The calendars of a set of rules, their time zones looked up.
@@ -142,8 +143,10 @@ pub(crate) fn zone(name: &str) -> Result<TimeZone, TextError> {
     let zone = TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown());
     zone.ok_or_else(|| {
         let given = quoted(name);
-        TextError::new(alloc::format!(
-            "unknown time zone {given}: expected an IANA name such as `Europe/Berlin`"
+        TextError::new(finding!(
+            "unknown_zone",
+            "unknown time zone {given}: expected an IANA name such as `Europe/Berlin`",
+            given
         ))
     })
 }

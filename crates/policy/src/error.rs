@@ -1,18 +1,22 @@
 //! What is wrong with a document, and where: every error of it at once, each with its path.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt::{self, Write};
 
+use crate::finding;
+use crate::finding::Finding;
 use crate::limits::{ERRORS_MAX, EXCERPT_CHARS_MAX};
 use crate::node::DocumentNode;
+use crate::text::TextError;
 
 /// One thing that is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentError {
     path: String,
-    problem: String,
+    pointer: String,
+    problem: Finding,
 }
 
 /// All that is wrong with a document, in its order. Displayed one error a line.
@@ -23,8 +27,12 @@ pub struct DocumentErrors {
 }
 
 impl DocumentError {
-    pub(crate) fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { path: path.into(), problem: problem.into() }
+    pub(crate) fn new(
+        path: impl Into<String>,
+        pointer: impl Into<String>,
+        problem: Finding,
+    ) -> Self {
+        Self { path: path.into(), pointer: pointer.into(), problem }
     }
 
     /// Where: `policies[2].rules[0].token_bucket.rate`. Empty: the document as a whole.
@@ -32,16 +40,26 @@ impl DocumentError {
         &self.path
     }
 
+    /// The same as a JSON pointer (RFC 6901). A field whose name is very long is left out: it points to the map.
+    pub fn pointer(&self) -> &str {
+        &self.pointer
+    }
+
     /// What was given there and what is permitted.
     pub fn problem(&self) -> &str {
+        self.problem.text()
+    }
+
+    /// The same, with its code and parameters.
+    pub const fn finding(&self) -> &Finding {
         &self.problem
     }
 }
 
 impl DocumentErrors {
     /// The only error: the document as a whole is wrong.
-    pub(crate) fn whole(problem: impl Into<String>) -> Self {
-        Self { errors: alloc::vec![DocumentError::new("", problem)], omitted: 0 }
+    pub(crate) fn whole(problem: Finding) -> Self {
+        Self { errors: alloc::vec![DocumentError::new("", "", problem)], omitted: 0 }
     }
 
     /// The errors, at least one and at most [`ERRORS_MAX`].
@@ -54,9 +72,9 @@ impl DocumentErrors {
         self.omitted
     }
 
-    fn push(&mut self, path: String, problem: String) {
+    fn push(&mut self, at: &At<'_>, problem: Finding) {
         if self.errors.len() < ERRORS_MAX {
-            self.errors.push(DocumentError::new(path, problem));
+            self.errors.push(DocumentError::new(at.path(), at.pointer(), problem));
         } else {
             self.omitted += 1;
         }
@@ -68,7 +86,7 @@ impl fmt::Display for DocumentError {
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
-        f.write_str(&self.problem)
+        f.write_str(self.problem.text())
     }
 }
 
@@ -120,19 +138,24 @@ impl<'a> At<'a> {
     }
 
     /// Reports `problem` here. Returns nothing, as the caller has nothing to return either.
-    pub(crate) fn report<T>(&self, problem: impl Into<String>) -> Option<T> {
-        self.errors.borrow_mut().push(self.path(), problem.into());
+    pub(crate) fn report<T>(&self, problem: Finding) -> Option<T> {
+        self.errors.borrow_mut().push(self, problem);
         None
     }
 
     /// Reports that `wanted` should be here, not `node`.
     pub(crate) fn expected<T>(&self, wanted: &str, node: &DocumentNode) -> Option<T> {
-        self.report(alloc::format!("expected {wanted}, found {}", node.describe()))
+        self.report(finding!(
+            "expected",
+            "expected {wanted}, found {found}",
+            wanted,
+            found = node.describe()
+        ))
     }
 
     /// What `parsed` holds; its error is reported here.
-    pub(crate) fn ok<T>(&self, parsed: Result<T, impl fmt::Display>) -> Option<T> {
-        parsed.map_or_else(|error| self.report(error.to_string()), Some)
+    pub(crate) fn ok<T>(&self, parsed: Result<T, TextError>) -> Option<T> {
+        parsed.map_or_else(|error| self.report(error.into_finding()), Some)
     }
 
     pub(crate) fn path(&self) -> String {
@@ -154,6 +177,30 @@ impl<'a> At<'a> {
         }
         path
     }
+
+    fn pointer(&self) -> String {
+        let pointer = self.parent.map(At::pointer).unwrap_or_default();
+        match self.step {
+            PathStep::Root => pointer,
+            PathStep::Index(index) => pointer_to_item(pointer, index),
+            PathStep::Field(name) => pointer_to_field(pointer, name),
+        }
+    }
+}
+
+/// The pointer to a field of the map at `pointer`.
+pub(crate) fn pointer_to_field(mut pointer: String, name: &str) -> String {
+    if name.len() <= EXCERPT_CHARS_MAX {
+        pointer.push('/');
+        pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+    }
+    pointer
+}
+
+/// The pointer to an item of the list at `pointer`.
+pub(crate) fn pointer_to_item(mut pointer: String, index: usize) -> String {
+    let _ = write!(pointer, "/{index}");
+    pointer
 }
 
 fn is_plain(field: &str) -> bool {

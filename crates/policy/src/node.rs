@@ -5,6 +5,7 @@
 //! their path.
 
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,7 +17,7 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Spanned};
 
-use crate::error::{excerpt, quoted};
+use crate::error::{excerpt, pointer_to_field, pointer_to_item, quoted};
 use crate::limits::{DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX};
 
 /// One value of a document.
@@ -37,16 +38,29 @@ impl DocumentNode {
     /// where neither fits its error is the one that is told.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         if text.len() > DOCUMENT_BYTES_MAX {
-            let bytes = text.len();
-            return Err(alloc::format!("{bytes} bytes, expected at most {DOCUMENT_BYTES_MAX}"));
+            return Err(too_long(text));
         }
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => match serde_json::from_str(text) {
                 Ok(raw) => Json { text, nodes: 0 }.node(raw, 1),
-                Err(error) => yaml(text).map_err(|_| error.to_string()),
+                Err(error) => yaml_node(text).map_err(|_| error.to_string()),
             },
-            _ => yaml(text),
+            _ => yaml_node(text),
         }
+    }
+
+    /// Reads YAML, with the place of every value.
+    ///
+    /// # Errors
+    /// What is wrong with its syntax, and where.
+    pub(crate) fn read_placed(text: &str) -> Result<(Self, Places), (String, Option<TextPlace>)> {
+        if text.len() > DOCUMENT_BYTES_MAX {
+            return Err((too_long(text), None));
+        }
+        let tree = yaml(text).map_err(|error| (yaml_problem(&error), place_of(&error)))?;
+        let mut places = Places::default();
+        places.add(&tree, String::new());
+        Ok((tree.value.into_node(tree.defined, text), places))
     }
 
     /// The value of the first entry called `key`.
@@ -147,7 +161,24 @@ impl<'t> Visitor<'t> for EntriesVisitor {
     }
 }
 
-fn yaml(text: &str) -> Result<DocumentNode, String> {
+fn too_long(text: &str) -> String {
+    alloc::format!("{} bytes, expected at most {DOCUMENT_BYTES_MAX}", text.len())
+}
+
+fn yaml_node(text: &str) -> Result<DocumentNode, String> {
+    let tree = yaml(text).map_err(|error| {
+        let problem = yaml_problem(&error);
+        match place_of(&error) {
+            Some(TextPlace { line, column }) => {
+                alloc::format!("{problem} at line {line} column {column}")
+            }
+            None => problem,
+        }
+    })?;
+    Ok(tree.value.into_node(tree.defined, text))
+}
+
+fn yaml(text: &str) -> Result<Spanned<Yaml>, Error> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
@@ -170,14 +201,19 @@ fn yaml(text: &str) -> Result<DocumentNode, String> {
         strict_booleans: true,
         with_snippet: false,
     };
-    let tree: Spanned<Yaml> =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_problem(&error))?;
-    Ok(tree.value.into_node(tree.defined, text))
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+fn place_of(error: &Error) -> Option<TextPlace> {
+    match error {
+        Error::AliasError { error: inner, .. } => place_of(inner),
+        other => other.location().map(TextPlace::of),
+    }
 }
 
 /// `error` in the words of this crate where a bound was passed, else in those of the library.
 fn yaml_problem(error: &Error) -> String {
-    let problem = match error {
+    match error {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
             alloc::format!("nested more than {DEPTH_MAX} deep")
         }
@@ -195,19 +231,68 @@ fn yaml_problem(error: &Error) -> String {
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
             "an alias that contains itself".to_owned()
         }
-        Error::AliasError { error, .. } => return yaml_problem(error),
+        Error::AliasError { error, .. } => yaml_problem(error),
         other => {
             let problem = other.to_string().replace(", column", " column");
+            let place = other.location().map(TextPlace::of);
+            let place = place.map(|at| alloc::format!(" at line {} column {}", at.line, at.column));
+            let problem = place.and_then(|at| problem.strip_suffix(&at)).unwrap_or(&problem);
             if problem.len() <= PROBLEM_BYTES_MAX {
-                return problem;
+                return problem.to_owned();
             }
             // Such as a tag that goes on for pages.
-            excerpt(&problem)
+            excerpt(problem)
         }
-    };
-    match error.location() {
-        Some(at) => alloc::format!("{problem} at line {} column {}", at.line(), at.column()),
-        None => problem,
+    }
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPlace {
+    /// Line, from 1.
+    pub line: u64,
+    /// Column in characters, from 1.
+    pub column: u64,
+}
+
+impl TextPlace {
+    fn of(location: Location) -> Self {
+        Self { line: location.line(), column: location.column() }
+    }
+}
+
+/// Where the values of a document stand in its text, by JSON pointers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places(BTreeMap<String, TextPlace>);
+
+impl Places {
+    /// Where the value at a JSON pointer stands. What does not stand in the text has the place of what it would
+    /// be a part of.
+    pub fn of(&self, pointer: &str) -> Option<TextPlace> {
+        let mut pointer = pointer;
+        loop {
+            match self.0.get(pointer) {
+                Some(place) => return Some(*place),
+                None => pointer = pointer.rsplit_once('/')?.0,
+            }
+        }
+    }
+
+    fn add(&mut self, tree: &Spanned<Yaml>, pointer: String) {
+        match &tree.value {
+            Yaml::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.add(item, pointer_to_item(pointer.clone(), index));
+                }
+            }
+            Yaml::Map(entries) => {
+                for (name, value) in entries {
+                    self.add(value, pointer_to_field(pointer.clone(), name));
+                }
+            }
+            _ => {}
+        }
+        self.0.insert(pointer, TextPlace::of(tree.referenced));
     }
 }
 

@@ -1,7 +1,6 @@
 //! One policy, compiled: everything a request needs to know of it is one look-up away.
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -12,6 +11,8 @@ use sluicegate_kernel::{Micros, RuleSet};
 use crate::attribute::{KeyAttribute, Matcher};
 use crate::calendar::{Calendars, Windows};
 use crate::error::DocumentError;
+use crate::finding;
+use crate::finding::Finding;
 use crate::text::TextError;
 
 /// What guards one resource: who may use it, its rules, and what happens over the limit.
@@ -139,11 +140,12 @@ impl Policy {
     /// [`DocumentError`] if `name` is no name or a rule's time zone does not exist.
     pub fn new(name: &str, rules: RuleSet) -> Result<Self, DocumentError> {
         if !is_name(name) {
-            return Err(DocumentError::new("name", no_name(name)));
+            return Err(DocumentError::new("name", "/name", no_name(name)));
         }
         let rules = Rules::new(rules).map_err(|(place, error)| {
             let path = alloc::format!("rules[{place}].fixed_window.time_zone");
-            DocumentError::new(path, error.to_string())
+            let pointer = alloc::format!("/rules/{place}/fixed_window/time_zone");
+            DocumentError::new(path, pointer, error.into_finding())
         })?;
         Ok(Self {
             name: name.into(),
@@ -357,8 +359,13 @@ fn names(named: &[Box<str>], app: Option<&str>) -> bool {
 }
 
 /// What is wrong with a name that is none.
-pub(crate) fn no_name(name: &str) -> String {
+pub(crate) fn no_name(name: &str) -> Finding {
     use sluicegate_kernel::limits::NAME_BYTES_MAX;
     let given = crate::error::quoted(name);
-    alloc::format!("invalid name {given}: expected 1 to {NAME_BYTES_MAX} bytes of `[a-z0-9._-]`")
+    finding!(
+        "bad_name",
+        "invalid name {given}: expected 1 to {max} bytes of `[a-z0-9._-]`",
+        given,
+        max = NAME_BYTES_MAX
+    )
 }

@@ -1,7 +1,7 @@
 //! All policies of a node: immutable, and swapped whole when an operator changes one.
 
 use alloc::collections::BTreeSet;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
@@ -14,6 +14,8 @@ use sluicegate_kernel::Micros;
 use crate::attribute::Attributes;
 use crate::document::Document;
 use crate::error::DocumentError;
+use crate::finding;
+use crate::finding::Finding;
 use crate::limits::POLICIES_MAX;
 use crate::policy::Policy;
 
@@ -85,8 +87,8 @@ impl PolicySet {
     /// [`DocumentError`] if it would be one more than [`POLICIES_MAX`].
     pub fn with(&self, policy: Policy) -> Result<Self, DocumentError> {
         if self.len() == POLICIES_MAX && self.resolve(policy.name()).is_none() {
-            let problem = alloc::format!("expected at most {POLICIES_MAX} policies");
-            return Err(DocumentError::new("policies".to_string(), problem));
+            let problem = too_many_policies();
+            return Err(DocumentError::new("policies", "/policies", problem));
         }
         let mut set = self.clone();
         set.put(Arc::new(policy));
@@ -115,8 +117,8 @@ impl PolicySet {
             set.put(Arc::new(policy));
         }
         if set.len() > POLICIES_MAX {
-            let problem = alloc::format!("expected at most {POLICIES_MAX} policies");
-            return Err(DocumentError::new("policies".to_string(), problem));
+            let problem = too_many_policies();
+            return Err(DocumentError::new("policies", "/policies", problem));
         }
         Ok(set.finished())
     }
@@ -191,4 +193,9 @@ impl PolicySet {
 #[inline]
 fn hash(name: &str) -> u64 {
     FixedState::default().hash_one(name)
+}
+
+/// There are more policies than may be.
+pub(crate) fn too_many_policies() -> Finding {
+    finding!("too_many_policies", "expected at most {max} policies", max = POLICIES_MAX)
 }

@@ -32,10 +32,12 @@ use sluicegate_kernel::limits::{PERIOD_MAX_US, PERMITS_MAX};
 use sluicegate_kernel::{Micros, Rate};
 
 use crate::error::quoted;
+use crate::finding;
+use crate::finding::Finding;
 
 /// A rate, duration or number that cannot be read; says what was given and what is permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextError(String);
+pub struct TextError(Finding);
 
 /// The rate that `text` says, such as `100/s`.
 ///
@@ -44,9 +46,12 @@ pub struct TextError(String);
 pub fn rate(text: &str) -> Result<Rate, TextError> {
     parse_rate(text).ok_or_else(|| {
         let given = quoted(text);
-        TextError(alloc::format!(
-            "invalid rate {given}: expected 1 to {PERMITS_MAX} permits (or B, kB, KiB, MB, MiB, \
-             GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
+        TextError(finding!(
+            "bad_rate",
+            "invalid rate {given}: expected 1 to {max} permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
+             1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`",
+            given,
+            max = PERMITS_MAX
         ))
     })
 }
@@ -58,9 +63,11 @@ pub fn rate(text: &str) -> Result<Rate, TextError> {
 pub fn span(text: &str) -> Result<Micros, TextError> {
     parse_span(text).ok_or_else(|| {
         let given = quoted(text);
-        TextError(alloc::format!(
+        TextError(finding!(
+            "bad_duration",
             "invalid duration {given}: expected 1us to 366d as a whole number and a unit \
-             (us, ms, s, m, h, d), such as `250ms`"
+             (us, ms, s, m, h, d), such as `250ms`",
+            given
         ))
     })
 }
@@ -73,7 +80,13 @@ pub fn whole(text: &str, min: u64, max: u64) -> Result<u64, TextError> {
     let number = parse_whole(text).filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| {
         let given = quoted(text);
-        TextError(alloc::format!("{given} is not a whole number from {min} to {max}"))
+        TextError(finding!(
+            "bad_whole",
+            "{given} is not a whole number from {min} to {max}",
+            given,
+            min,
+            max
+        ))
     })
 }
 
@@ -87,7 +100,13 @@ pub fn factor(text: &str, above: f64, max: f64) -> Result<f64, TextError> {
     let number = number.filter(|number| plain && *number > above && *number <= max);
     number.ok_or_else(|| {
         let given = quoted(text);
-        TextError(alloc::format!("{given} is not a number above {above}, at most {max}"))
+        TextError(finding!(
+            "bad_factor",
+            "{given} is not a number above {above}, at most {max}",
+            given,
+            above,
+            max
+        ))
     })
 }
 
@@ -186,14 +205,19 @@ pub(crate) const RATE_PATTERN: &str = "^[1-9][0-9]*(B|kB|KiB|MB|MiB|GB|GiB)?/([1
 pub(crate) const SPAN_PATTERN: &str = "^[1-9][0-9]*(us|ms|s|sec|second|m|min|minute|h|hour|d|day)$";
 
 impl TextError {
-    pub(crate) const fn new(problem: String) -> Self {
+    pub(crate) const fn new(problem: Finding) -> Self {
         Self(problem)
+    }
+
+    /// The same, with its code and parameters.
+    pub fn into_finding(self) -> Finding {
+        self.0
     }
 }
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.0.text())
     }
 }
 
@@ -201,6 +225,8 @@ impl core::error::Error for TextError {}
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -275,7 +301,7 @@ mod tests {
             "１/s",
         ] {
             let error = rate(text).unwrap_err();
-            assert!(error.0.contains(": expected 1 to 4294967296 permits"), "{error}");
+            assert!(error.to_string().contains(": expected 1 to 4294967296 permits"), "{error}");
         }
     }
 
@@ -298,7 +324,7 @@ mod tests {
             "213503982334602d",
             "infs",
         ] {
-            assert!(span(text).unwrap_err().0.contains("expected 1us to 366d"), "{text}");
+            assert!(span(text).unwrap_err().to_string().contains("expected 1us to 366d"), "{text}");
         }
     }
 
@@ -306,14 +332,20 @@ mod tests {
     fn what_is_no_number_is_refused_with_the_range() {
         for text in ["", "0", "11", "-1", "+1", "1.0", "1e0", "0x1", "01", "NaN", "1e400"] {
             let error = whole(text, 1, 10).unwrap_err();
-            assert_eq!(error.0, alloc::format!("`{text}` is not a whole number from 1 to 10"));
+            assert_eq!(
+                error.to_string(),
+                alloc::format!("`{text}` is not a whole number from 1 to 10")
+            );
         }
         assert_eq!(whole("10", 1, 10), Ok(10));
         assert_eq!(factor("3.5", 1.0, 10.0), Ok(3.5));
         assert_eq!(factor("10", 1.0, 10.0), Ok(10.0));
         for text in ["1", "10.1", "0.5", "1e400", "NaN", ".nan", "inf", "-1", "", "0x2"] {
             let error = factor(text, 1.0, 10.0).unwrap_err();
-            assert_eq!(error.0, alloc::format!("`{text}` is not a number above 1, at most 10"));
+            assert_eq!(
+                error.to_string(),
+                alloc::format!("`{text}` is not a number above 1, at most 10")
+            );
         }
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `vectors` | writes the kernel's answers and the schema into `spec/` |
 //! | `vectors --check` | fails if they are not what the kernel says |
-//! | `texts` | writes `docs/texts.txt`, every text that users see |
+//! | `texts` | writes `docs/texts.txt`, every text that users see, and `docs/findings.json`, those with codes |
 //! | `texts --check` | fails if it is not what the code says |
 //! | `script` | writes the script of the Redis store, and its SHA-1, to `spec/redis` |
 //! | `oracle` | answers vectors that come on standard input, a line each |
@@ -12,6 +12,7 @@
 //! | `tidy` | what ARCHITECTURE.md promises (`tests/tidy.rs`): sizes, docs, arrows |
 
 pub mod cargo;
+pub mod findings;
 pub mod oracle;
 pub mod seams;
 pub mod texts;
@@ -27,8 +28,8 @@ pub fn run(args: &[&str]) -> Result<String> {
     match args {
         ["vectors"] => vectors::write(),
         ["vectors", "--check"] => vectors::check(),
-        ["texts"] => texts::write(),
-        ["texts", "--check"] => texts::check(),
+        ["texts"] => Ok(format!("{}\n{}", texts::write()?, findings::write()?)),
+        ["texts", "--check"] => Ok(format!("{}\n{}", texts::check()?, findings::check()?)),
         ["soak"] => cargo::soak(cargo::SOAK_DECISIONS),
         ["soak", decisions] => cargo::soak(decisions.parse()?),
         ["oracle"] => oracle::run(std::io::stdin().lock(), std::io::stdout().lock()),

@@ -50,13 +50,13 @@ pub fn check() -> Result<String> {
     Ok(format!("{LIST} is what the code says"))
 }
 
-fn root() -> std::path::PathBuf {
+pub(crate) fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the root").to_owned()
 }
 
-/// The texts by crate and file, in the order of the files.
-fn list(root: &Path) -> Result<String> {
-    let mut texts = BTreeMap::new();
+/// The sources whose texts users see, by path below the root, in the order of the paths.
+pub(crate) fn sources(root: &Path) -> Result<BTreeMap<String, String>> {
+    let mut sources = BTreeMap::new();
     for name in CRATES {
         let mut folders = vec![root.join("crates").join(name).join("src")];
         while let Some(folder) = folders.pop() {
@@ -66,14 +66,22 @@ fn list(root: &Path) -> Result<String> {
                     folders.push(path);
                 } else if path.extension().is_some_and(|end| end == "rs") {
                     let shown = path.strip_prefix(root)?.display().to_string();
-                    if shown.contains("/tests/") || shown.ends_with("/tests.rs") {
-                        continue;
+                    if !shown.contains("/tests/") && !shown.ends_with("/tests.rs") {
+                        sources.insert(shown, fs::read_to_string(&path)?);
                     }
-                    let found = texts_in(&fs::read_to_string(&path)?).context(shown.clone())?;
-                    texts.insert(shown, found);
                 }
             }
         }
+    }
+    Ok(sources)
+}
+
+/// The texts by crate and file, in the order of the files.
+fn list(root: &Path) -> Result<String> {
+    let mut texts = BTreeMap::new();
+    for (path, source) in sources(root)? {
+        let found = texts_in(&source).context(path.clone())?;
+        texts.insert(path, found);
     }
     let mut list =
         String::from("# Written by `cargo xtask texts`: every text that users see, by file.\n");
@@ -162,7 +170,7 @@ impl<'a> Visit<'a> for Texts {
     }
 }
 
-fn is_test(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let is_cfg = attribute.path().is_ident("cfg") || attribute.path().is_ident("test");
         let says_test = |list: &syn::MetaList| list.tokens.to_string().contains("test");

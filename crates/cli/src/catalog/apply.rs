@@ -109,6 +109,7 @@ fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError)
     let located =
         |RejectedField { pointer, detail }: &RejectedField| written.located(pointer, detail);
     let errors: Vec<Located> = errors.iter().map(located).collect();
+    let warnings: Vec<Located> = warnings.iter().map(located).collect();
     if args.output == OutputFormat::Json {
         let told = json!({
             "app": args.app, "applied": false, "status": status.as_u16(), "detail": detail,
@@ -118,7 +119,10 @@ fn print_rejected(args: &ApplyArgs, written: &PolicyFiles, refused: RemoteError)
     }
     print_invalid(&errors, OutputFormat::Text)?;
     for warning in &warnings {
-        terminal::print_error_line(format_args!("warning: {}", terminal::escaped(warning)));
+        terminal::print_error_line(format_args!(
+            "warning: {}",
+            terminal::escaped(&warning.to_string())
+        ));
     }
     let why = match status {
         StatusCode::PRECONDITION_FAILED => {

@@ -81,10 +81,10 @@ pub(crate) struct RemoteError {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
     pub(crate) errors: Vec<RejectedField>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<RejectedField>,
 }
 
-/// What makes no sense of what was sent.
+/// What is wrong or risky in what was sent.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RejectedField {
     /// Where: a JSON pointer (RFC 6901).
@@ -98,7 +98,7 @@ struct ApplyProblem {
     #[serde(default)]
     errors: Vec<RejectedField>,
     #[serde(default)]
-    warnings: Vec<String>,
+    warnings: Vec<RejectedField>,
 }
 
 /// A part of a list.

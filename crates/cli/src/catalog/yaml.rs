@@ -1,28 +1,9 @@
 //! Policies written as a document of YAML, to be read by people and kept with code.
 
 use anyhow::Result;
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
+use sluicegate_policy::document::InOrder;
 use sluicegate_text::terminal;
-
-/// Members that come before others, as people write them; what is not named here comes after, by name.
-const FIRST: [&str; 15] = [
-    "name",
-    "apps",
-    "match",
-    "key",
-    "rules",
-    "overrides",
-    "overflow",
-    "on_store_failure",
-    "on_overload",
-    "on_key_quota",
-    "carry",
-    "rate",
-    "limit",
-    "window",
-    "burst",
-];
 
 /// A document of `policies`, each under its comment, if it has one.
 ///
@@ -37,38 +18,10 @@ pub(crate) fn document<'a>(
         if let Some(comment) = comment {
             text.push_str(&format!("# {}\n", terminal::escaped(&comment)));
         }
-        let one = serde_saphyr::to_string_with_options(&[Ordered(policy)], options.clone())?;
+        let one = serde_saphyr::to_string_with_options(&[InOrder(policy)], options.clone())?;
         text.push_str(&one);
     }
     Ok(if text.is_empty() { "policies: []\n".to_owned() } else { format!("policies:\n{text}") })
-}
-
-/// A value whose members come in the order in which people write them.
-struct Ordered<'a>(&'a Value);
-
-impl Serialize for Ordered<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Object(members) => {
-                let mut members: Vec<_> = members.iter().collect();
-                let rank = |name: &str| FIRST.iter().position(|first| *first == name);
-                members.sort_by_key(|(name, _)| (rank(name).unwrap_or(FIRST.len()), *name));
-                let mut map = serializer.serialize_map(Some(members.len()))?;
-                for (name, value) in members {
-                    map.serialize_entry(name, &Ordered(value))?;
-                }
-                map.end()
-            }
-            Value::Array(items) => {
-                let mut list = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    list.serialize_element(&Ordered(item))?;
-                }
-                list.end()
-            }
-            other => other.serialize(serializer),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use sluicegate_kernel::RuleSet;
 
 use super::problem::ApiProblem;
 use crate::catalog::RecentAddresses;
+use sluicegate_policy::finding;
 
 /// Keys that each limiter of attempts holds: beyond, those with the fewest attempts are forgotten.
 const KEYS_MAX: usize = 100_000;
@@ -160,7 +161,7 @@ impl Drop for Attempt<'_> {
 
 impl From<UsedUp> for ApiProblem {
     fn from(UsedUp { seconds, .. }: UsedUp) -> Self {
-        Self::again_in(seconds, "too many attempts")
+        Self::again_in(seconds, finding!("too_many_attempts", "too many attempts"))
     }
 }
 

@@ -9,6 +9,7 @@ use sluicegate::{Clock, Cost, KeyedRateLimiter, Micros};
 use super::attempts::limiter;
 use super::problem::ApiProblem;
 use crate::access::{Action, Actor};
+use sluicegate_policy::{Finding, finding};
 
 /// Changes of one account or token in a minute, unless the API is given another number. A person makes a few
 /// and a pipeline some dozens; one that runs wild adds 43,000 entries of under a KB a day to the audit.
@@ -56,11 +57,15 @@ impl Changes {
             return Ok(());
         }
         let (at_once, a_minute) = (AT_ONCE_MINUTES * self.per_minute, self.per_minute);
-        let problem = format!(
-            "limit reached: at most {at_once} changes at once and {a_minute} a minute per account \
-             or token (`catalog.changes_per_minute`)"
-        );
-        take(&self.of_actor, &actor.key(), Cost::ONE, &problem)
+        take(&self.of_actor, &actor.key(), Cost::ONE, || {
+            finding!(
+                "too_many_changes",
+                "limit reached: at most {at_once} changes at once and {a_minute} a minute per account \
+                 or token (`catalog.changes_per_minute`)",
+                at_once,
+                a_minute
+            )
+        })
     }
 
     /// Counts the bytes that are sent for a change in `app`.
@@ -70,9 +75,13 @@ impl Changes {
     pub(super) fn count_bytes(&self, app: &str, bytes: usize) -> Result<(), ApiProblem> {
         // A body is smaller than the largest cost.
         let Ok(cost) = Cost::new(bytes as u64) else { return Ok(()) };
-        let problem =
-            format!("limit reached: at most {} bytes of changes an hour per app", BYTES_MAX.1);
-        take(&self.bytes_of_app, app, cost, &problem)
+        take(&self.bytes_of_app, app, cost, || {
+            finding!(
+                "too_many_bytes_of_changes",
+                "limit reached: at most {max} bytes of changes an hour per app",
+                max = BYTES_MAX.1
+            )
+        })
     }
 }
 
@@ -80,12 +89,12 @@ fn take(
     limiter: &KeyedRateLimiter<str>,
     key: &str,
     cost: Cost,
-    problem: &str,
+    problem: impl FnOnce() -> Finding,
 ) -> Result<(), ApiProblem> {
     let decision = limiter.check(key, cost);
     if decision.allowed() {
         return Ok(());
     }
     let seconds = decision.retry_after().map_or(60, |span| span.ceil_secs().max(1));
-    Err(ApiProblem::again_in(seconds, problem))
+    Err(ApiProblem::again_in(seconds, problem()))
 }

@@ -7,11 +7,13 @@ use super::PREFIX;
 use super::budgets::Budget;
 use super::handlers::{accounts, apps, keys, meta, policies, sessions, tokens};
 use super::problem::ProblemBody;
+use super::request::YAML;
 use super::table::{ROUTES, Route};
 use crate::access::{AccessRule, Action};
 use crate::audit::{AuditEntry, Verified};
 use crate::catalog::{
-    AccountView, App, AppliedAll, Member, Node, POLICY_SCHEMA, PolicyVersion, PolicyView,
+    AccountView, App, AppSummary, AppliedAll, Hit, Member, Node, POLICY_SCHEMA, PolicySummary,
+    PolicyVersion, PolicyView,
 };
 
 /// The description.
@@ -46,8 +48,12 @@ fn operation(route: &Route) -> Json {
         "content": { "application/problem+json": { "schema": schema("Problem") } },
     });
     let mut answer = json!({ "description": route.action.summary() });
+    let yaml = json!({ "schema": { "type": "string", "description": "The policy as YAML." } });
     if let Some(name) = route.answers {
         answer["content"] = json!({ "application/json": { "schema": schema(name) } });
+    }
+    if route.gives_yaml() {
+        answer["content"][YAML] = yaml.clone();
     }
     let mut operation = json!({
         "operationId": format!("{}_{}", route.method.as_str().to_lowercase(), id(route.path)),
@@ -60,6 +66,9 @@ fn operation(route: &Route) -> Json {
             "required": true,
             "content": { "application/json": { "schema": schema(name) } },
         });
+    }
+    if route.takes_yaml() {
+        operation["requestBody"]["content"][YAML] = yaml;
     }
     operation["security"] = match route.action.rule() {
         AccessRule::Everybody => json!([]),
@@ -97,6 +106,10 @@ fn parameters(route: &Route) -> Vec<Json> {
             ("header", "Idempotency-Key", "string", false, again),
         ]);
     }
+    if route.asks == Some("NewPolicy") {
+        let state = "State of a policy that is sent as YAML: `shadow` (default) or `active`.";
+        all.push(("query", "state", "string", false, state));
+    }
     if route.is_called_back {
         let error = "Error reported by the provider instead of a code.";
         all.extend([
@@ -119,7 +132,8 @@ fn parameters(route: &Route) -> Vec<Json> {
 /// Parameters that go with what is answered: a list, or a comparison.
 fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
     let mut all: Vec<Parameter<'static>> = Vec::new();
-    if let Some((list, _)) = LISTS.iter().find(|(list, _)| answers == Some(list)) {
+    let list = LISTS.iter().find(|(list, _)| answers == Some(list) && *list != "Hits");
+    if let Some((list, _)) = list {
         let limit = match *list {
             "Policies" | "Versions" | "Entries" => "Page size, 1 to 100; default 100.",
             _ => "Page size, 1 to 1000; default 100.",
@@ -129,7 +143,15 @@ fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
             ("query", "limit", "integer", false, limit),
         ]);
     }
-    if answers == Some("Policies") {
+    if matches!(answers, Some("PolicySummaries" | "Hits")) {
+        let name = "Only names that contain this text.";
+        all.push(("query", "q", "string", false, name));
+    }
+    if answers == Some("PolicySummaries") {
+        let order = "`name` (default), or `updated`: the latest change first.";
+        all.push(("query", "sort", "string", false, order));
+    }
+    if matches!(answers, Some("Policies" | "PolicySummaries")) {
         let state = "Only policies in this state; default: all but deleted ones.";
         all.push(("query", "state", "string", false, state));
     }
@@ -170,7 +192,7 @@ fn described((place, name, kind, is_required, what): Parameter<'_>) -> Json {
 }
 
 /// Lists, and what they are of.
-const LISTS: [(&str, &str); 8] = [
+const LISTS: [(&str, &str); 11] = [
     ("Accounts", "Account"),
     ("Apps", "App"),
     ("Members", "Member"),
@@ -179,6 +201,9 @@ const LISTS: [(&str, &str); 8] = [
     ("Tokens", "Token"),
     ("Entries", "Entry"),
     ("Nodes", "Node"),
+    ("AppSummaries", "AppSummary"),
+    ("PolicySummaries", "PolicySummary"),
+    ("Hits", "Hit"),
 ];
 
 fn schema(name: &str) -> Json {
@@ -210,6 +235,9 @@ fn schemas() -> Json {
     add::<App>(&mut all);
     add::<Member>(&mut all);
     add::<PolicyView>(&mut all);
+    add::<PolicySummary>(&mut all);
+    add::<AppSummary>(&mut all);
+    add::<Hit>(&mut all);
     add::<PolicyVersion>(&mut all);
     add::<policies::Validated>(&mut all);
     add::<policies::Diffs>(&mut all);
@@ -223,11 +251,17 @@ fn schemas() -> Json {
     for (list, item) in LISTS {
         let items = json!({ "type": "array", "items": schema(item) });
         let next = json!({ "type": "string", "description": "Cursor to pass as `after`." });
-        let list_schema = json!({
+        let mut list_schema = json!({
             "type": "object",
             "properties": { "items": items, "next": next },
             "required": ["items"],
         });
+        if list == "PolicySummaries" {
+            let total =
+                json!({ "type": "integer", "description": "How many there are on all pages." });
+            list_schema["properties"]["total"] = total;
+            list_schema["required"] = json!(["items", "total"]);
+        }
         all.insert(list.to_owned(), list_schema);
     }
     Json::Object(all)

@@ -35,6 +35,11 @@ pub(super) mod oidc {
 
 /// Where people sign in elsewhere.
 fn oidc_of(api: &Api) -> Result<&Oidc, ApiProblem> {
-    let detail = "OpenID Connect sign-in is not configured: set `catalog.oidc`";
-    api.oidc.as_deref().ok_or_else(|| ApiProblem::new(StatusCode::NOT_FOUND, detail))
+    api.oidc.as_deref().ok_or_else(|| {
+        let detail = sluicegate_policy::finding!(
+            "no_oidc_here",
+            "OpenID Connect sign-in is not configured: set `catalog.oidc`"
+        );
+        ApiProblem::new(StatusCode::NOT_FOUND, detail)
+    })
 }

@@ -53,6 +53,7 @@ use problem::ApiProblem;
 pub use problem::damaged_total;
 use request::ApiRequest;
 pub use setup::Setup;
+use sluicegate_policy::finding;
 pub use table::access_table;
 use table::{ROUTES, Route};
 
@@ -148,9 +149,13 @@ impl Api {
         }
         router
             .method_not_allowed_fallback(async || {
-                ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed").respond()
+                let problem = finding!("method_not_allowed", "method not allowed");
+                ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, problem).respond()
             })
-            .fallback(async || ApiProblem::new(StatusCode::NOT_FOUND, "path not found").respond())
+            .fallback(async || {
+                let problem = finding!("path_not_found", "path not found");
+                ApiProblem::new(StatusCode::NOT_FOUND, problem).respond()
+            })
             .layer(CsrfLayer::new())
             .layer(map_response(of_other_site))
     }
@@ -207,7 +212,8 @@ async fn of_other_site(response: Response) -> Response {
     {
         return response;
     }
-    let problem = "origin: cross-site request refused; `Origin` must match the host";
+    let problem =
+        finding!("cross_site", "origin: cross-site request refused; `Origin` must match the host");
     ApiProblem::new(StatusCode::FORBIDDEN, problem).respond()
 }
 

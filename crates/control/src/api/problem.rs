@@ -1,5 +1,6 @@
 //! What went wrong, as problem+json (RFC 9457), with a pointer for each field that makes no sense.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
@@ -9,7 +10,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::access::AccessDenied;
-use crate::error::{Error, InvalidField};
+use crate::error::{Error, PlacedFinding};
+use sluicegate_policy::{Finding, finding};
 
 /// The media type of problems.
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
@@ -18,9 +20,9 @@ const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(sluicegate::http::probl
 #[derive(Debug)]
 pub(super) struct ApiProblem {
     status: StatusCode,
-    detail: String,
-    errors: Vec<InvalidField>,
-    warnings: Vec<String>,
+    detail: Box<Finding>,
+    errors: Vec<PlacedFinding>,
+    warnings: Vec<PlacedFinding>,
     version: Option<i64>,
     retry_after_s: Option<u64>,
 }
@@ -41,28 +43,57 @@ pub(super) struct ProblemBody<'a> {
     /// What failed, and what is permitted.
     #[schema(value_type = String)]
     detail: &'a str,
+    /// The code of `detail`, listed in `docs/findings.json`.
+    #[schema(value_type = String)]
+    code: &'a str,
+    /// The parameters that stand in `detail`, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    params: BTreeMap<&'static str, String>,
     /// The invalid fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<WrongBody<'a>>,
+    errors: Vec<FindingBody>,
     /// Effects that could lock out clients; `?force=true` applies the change anyway.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    #[schema(value_type = Vec<String>)]
-    warnings: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FindingBody>,
     /// The current version of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<i64>,
 }
 
-/// An invalid field.
+/// What is wrong or risky.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Wrong)]
-struct WrongBody<'a> {
+#[schema(as = Finding)]
+pub(super) struct FindingBody {
     /// Where, as a JSON pointer into the body (RFC 6901).
+    pointer: String,
+    /// What was given and what is permitted, or what it would do.
+    detail: String,
+    /// The code of `detail`, listed in `docs/findings.json`.
     #[schema(value_type = String)]
-    pointer: &'a str,
-    /// What was given and what is permitted.
-    #[schema(value_type = String)]
-    detail: &'a str,
+    code: &'static str,
+    /// The parameters that stand in `detail`, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    params: BTreeMap<&'static str, String>,
+    /// The line in a body of YAML, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    /// The column in a body of YAML, in characters from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u64>,
+}
+
+impl From<&PlacedFinding> for FindingBody {
+    fn from(PlacedFinding { pointer, finding, place }: &PlacedFinding) -> Self {
+        Self {
+            pointer: pointer.clone(),
+            detail: finding.to_string(),
+            code: finding.code(),
+            params: finding.params().iter().cloned().collect(),
+            line: place.map(|place| place.line),
+            column: place.map(|place| place.column),
+        }
+    }
 }
 
 /// Requests that failed because the catalog is damaged, since the process started.
@@ -74,10 +105,10 @@ pub fn damaged_total() -> u64 {
 }
 
 impl ApiProblem {
-    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, detail: Finding) -> Self {
         Self {
             status,
-            detail: detail.into(),
+            detail: Box::new(detail),
             errors: Vec::new(),
             warnings: Vec::new(),
             version: None,
@@ -86,36 +117,34 @@ impl ApiProblem {
     }
 
     /// Something of the body makes no sense.
-    pub(super) fn invalid(pointer: impl Into<String>, problem: impl Into<String>) -> Self {
-        Error::Invalid(vec![InvalidField { pointer: pointer.into(), problem: problem.into() }])
-            .into()
+    pub(super) fn invalid(pointer: impl Into<String>, problem: Finding) -> Self {
+        Error::Invalid(vec![PlacedFinding::new(pointer, problem)]).into()
     }
 
     /// Come again.
-    pub(super) fn again_in(seconds: u64, detail: &str) -> Self {
+    pub(super) fn again_in(seconds: u64, detail: Finding) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, detail);
         Self { retry_after_s: Some(seconds), ..problem }
     }
 
     /// It is not there now; come again in a second.
     #[cfg(feature = "oidc")]
-    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
+    pub(super) fn unavailable(detail: Finding) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         Self { retry_after_s: Some(1), ..problem }
     }
 
     pub(super) fn respond(self) -> Response {
         let Self { status, detail, errors, warnings, version, retry_after_s } = &self;
-        let wrong = errors.iter();
-        let wrong =
-            wrong.map(|InvalidField { pointer, problem }| WrongBody { pointer, detail: problem });
         let body = ProblemBody {
             kind: "about:blank",
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
-            detail,
-            errors: wrong.collect(),
-            warnings,
+            detail: detail.text(),
+            code: detail.code(),
+            params: detail.params().iter().cloned().collect(),
+            errors: errors.iter().map(FindingBody::from).collect(),
+            warnings: warnings.iter().map(FindingBody::from).collect(),
             version: *version,
         };
         let body = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
@@ -135,38 +164,76 @@ impl ApiProblem {
 
 impl From<AccessDenied> for ApiProblem {
     fn from(denied: AccessDenied) -> Self {
-        let status = match denied {
-            AccessDenied::Unknown => StatusCode::UNAUTHORIZED,
-            AccessDenied::Forbidden => StatusCode::FORBIDDEN,
+        let (status, problem) = match denied {
+            AccessDenied::Unknown => (
+                StatusCode::UNAUTHORIZED,
+                finding!("unknown_actor", "authentication required: sign in or send a token"),
+            ),
+            AccessDenied::Forbidden => {
+                (StatusCode::FORBIDDEN, finding!("forbidden", "permission denied"))
+            }
         };
-        Self::new(status, denied.to_string())
+        Self::new(status, problem)
     }
 }
 
 impl From<Error> for ApiProblem {
     fn from(error: Error) -> Self {
-        let status = match &error {
-            Error::Invalid(_) | Error::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-            Error::NotFound(_) => StatusCode::NOT_FOUND,
-            Error::Taken | Error::Conflict(_) | Error::Warned(_) | Error::TooMany(_) => {
-                StatusCode::CONFLICT
-            }
-            Error::Stale(_) => StatusCode::PRECONDITION_FAILED,
+        let (status, detail) = match &error {
             Error::Denied(denied) => return (*denied).into(),
-            Error::Busy | Error::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Error::Unknown(_) | Error::Damaged(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let detail = match &error {
-            // What a database says of itself is for who runs it.
-            Error::Database(problem) | Error::Unknown(problem) | Error::Damaged(problem) => {
-                tracing::error!("catalog: {problem}");
-                if matches!(error, Error::Damaged(_)) {
-                    DAMAGED.fetch_add(1, Ordering::Relaxed);
-                }
-                unavailable(&error)
+            Error::Invalid(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, finding!("invalid", "invalid request"))
             }
-            Error::Invalid(_) => "invalid request".to_owned(),
-            other => other.to_string(),
+            Error::KeyReused => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                finding!(
+                    "idempotency_key_reused",
+                    "the idempotency key was already used for a different request"
+                ),
+            ),
+            Error::NotFound(what) => {
+                (StatusCode::NOT_FOUND, finding!("not_found", "{what} not found", what))
+            }
+            Error::Taken => (StatusCode::CONFLICT, finding!("taken", "the name already exists")),
+            Error::Conflict(finding) => (StatusCode::CONFLICT, finding.clone()),
+            Error::Warned(_) => {
+                (StatusCode::CONFLICT, finding!("warned", "{problem}", problem = error))
+            }
+            Error::TooMany(what) => {
+                (StatusCode::CONFLICT, finding!("too_many", "limit reached: at most {what}", what))
+            }
+            Error::Stale(version) => (
+                StatusCode::PRECONDITION_FAILED,
+                finding!("stale", "version conflict: the current version is {version}", version),
+            ),
+            Error::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                finding!("busy", "too many concurrent requests; retry in 1 s"),
+            ),
+            // What a database says of itself is for who runs it.
+            Error::Database(problem) => {
+                tracing::error!("catalog: {problem}");
+                let detail = finding!("catalog_unavailable", "catalog unavailable");
+                (StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
+            Error::Unknown(problem) => {
+                tracing::error!("catalog: {problem}");
+                let detail = finding!(
+                    "outcome_unknown",
+                    "outcome unknown; retry with the same idempotency key"
+                );
+                (StatusCode::INTERNAL_SERVER_ERROR, detail)
+            }
+            Error::Damaged(problem) => {
+                tracing::error!("catalog: {problem}");
+                DAMAGED.fetch_add(1, Ordering::Relaxed);
+                let detail = finding!(
+                    "catalog_damaged",
+                    "the catalog is damaged: changes and sign-in are disabled until an operator repairs \
+                     it; see the server log or run `sluicegate audit verify`"
+                );
+                (StatusCode::INTERNAL_SERVER_ERROR, detail)
+            }
         };
         let mut problem = Self::new(status, detail);
         match error {
@@ -178,16 +245,4 @@ impl From<Error> for ApiProblem {
         }
         problem
     }
-}
-
-fn unavailable(error: &Error) -> String {
-    match error {
-        Error::Unknown(_) => "outcome unknown; retry with the same idempotency key",
-        Error::Damaged(_) => {
-            "the catalog is damaged: changes and sign-in are disabled until an operator repairs \
-             it; see the server log or run `sluicegate audit verify`"
-        }
-        _ => "catalog unavailable",
-    }
-    .to_owned()
 }

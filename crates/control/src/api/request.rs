@@ -20,7 +20,10 @@ use super::table::Route;
 use super::{Api, ClientAddress};
 use crate::access::{Action, Actor};
 use crate::audit::{AuditOutcome, AuditTarget, EntryFilter};
-use crate::catalog::{ChangeContext, LiveSession, Page, PolicyAt, PolicyState, Repeatable};
+use crate::catalog::{
+    ChangeContext, LiveSession, Page, PolicyAt, PolicySort, PolicyState, Repeatable,
+};
+use sluicegate_policy::{Finding, finding};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
 const BODY_BYTES_MAX: usize = 8 << 20;
@@ -30,6 +33,9 @@ const BODY_OF_NOBODY_BYTES_MAX: usize = 4 << 10;
 
 /// How long a body may take.
 const BODY_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// The type of a policy as people write it (RFC 9512).
+pub(super) const YAML: &str = "application/yaml";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -65,6 +71,10 @@ pub(super) struct QueryParams {
     limit: Option<u32>,
     /// Of a list of policies: those in this state.
     pub(super) state: Option<PolicyState>,
+    /// Of a list: those whose name contains this text.
+    pub(super) q: String,
+    /// Of policies in short: their order.
+    pub(super) sort: PolicySort,
     /// Of a list of audit entries: see [`EntryFilter`].
     actor: String,
     action: String,
@@ -92,6 +102,9 @@ pub(super) struct ListPage<T> {
     /// What to ask for as `after`; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    /// How many there are on all pages, where that is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<i64>,
 }
 
 impl ApiRequest {
@@ -134,7 +147,7 @@ impl ApiRequest {
             return Err(wrong);
         }
         if self.by.dry_run && route.action.writes() && !route.action.can_be_shown() {
-            let problem = "dry_run: not supported for this operation";
+            let problem = finding!("no_dry_run", "dry_run: not supported for this operation");
             return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
         }
         let most = match self.by.actor {
@@ -143,20 +156,26 @@ impl ApiRequest {
         };
         let body = timeout(BODY_WAIT_MAX, Limited::new(body, most).collect()).await;
         let body = body.map_err(|_| {
-            ApiProblem::new(StatusCode::REQUEST_TIMEOUT, "timeout while reading the body")
+            ApiProblem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                finding!("body_timeout", "timeout while reading the body"),
+            )
         })?;
         let body = body.map_err(|_| {
-            let problem = format!("the body exceeds {most} bytes, or was cut off");
+            let problem =
+                finding!("body_too_long", "the body exceeds {most} bytes, or was cut off", most);
             ApiProblem::new(StatusCode::PAYLOAD_TOO_LARGE, problem)
         })?;
         self.body = body.to_bytes();
         if !self.body.is_empty() {
-            require_json(&self.headers)?;
+            self.require_type(route)?;
         }
         let key = self.headers.get(IDEMPOTENCY_KEY).filter(|_| route.action.can_be_shown());
         if let Some(key) = key {
             let key = key.to_str().map_err(|_| {
-                ApiProblem::new(StatusCode::BAD_REQUEST, "idempotency-key: expected plain text")
+                let problem =
+                    finding!("idempotency_key_text", "idempotency-key: expected plain text");
+                ApiProblem::new(StatusCode::BAD_REQUEST, problem)
             })?;
             let mut hash = Sha256::new();
             hash.update(&self.question);
@@ -245,25 +264,76 @@ impl ApiRequest {
 
     /// The version that is to be changed, by the header field `If-Match`.
     pub(super) fn version(&self) -> Result<i64, ApiProblem> {
-        let detail = "if-match: missing or invalid, expected the `ETag` of the resource";
-        let missing = || ApiProblem::new(StatusCode::PRECONDITION_REQUIRED, detail);
+        let detail = || {
+            finding!(
+                "bad_if_match",
+                "if-match: missing or invalid, expected the `ETag` of the resource"
+            )
+        };
+        let missing = || ApiProblem::new(StatusCode::PRECONDITION_REQUIRED, detail());
         let given = self.headers.get(header::IF_MATCH).ok_or_else(missing)?;
         let only = self.headers.get_all(header::IF_MATCH).iter().count() == 1;
         let version = given.to_str().ok().filter(|_| only).and_then(version_of);
-        version.ok_or_else(|| ApiProblem::new(StatusCode::BAD_REQUEST, detail))
+        version.ok_or_else(|| ApiProblem::new(StatusCode::BAD_REQUEST, detail()))
     }
 
-    /// The body.
+    /// That the body is of a type that the route reads.
+    fn require_type(&self, route: &Route) -> Result<(), ApiProblem> {
+        if is_json(&self.headers) || route.takes_yaml() && self.is_yaml() {
+            return Ok(());
+        }
+        let detail = if route.takes_yaml() {
+            finding!(
+                "content_type_policy",
+                "content-type: expected `application/json` or `application/yaml`"
+            )
+        } else {
+            finding!("content_type", "content-type: expected `application/json`")
+        };
+        Err(ApiProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+    }
+
+    fn is_yaml(&self) -> bool {
+        media_type(&self.headers, &header::CONTENT_TYPE).any(|kind| kind == YAML)
+    }
+
+    /// The body, if it is YAML.
+    pub(super) fn yaml(&self) -> Option<Result<&str, Finding>> {
+        let text = || {
+            std::str::from_utf8(&self.body).map_err(|error| {
+                finding!("not_utf8", "byte {at} is not UTF-8", at = error.valid_up_to())
+            })
+        };
+        self.is_yaml().then(text)
+    }
+
+    /// Whether the answer is to be YAML rather than JSON.
+    pub(super) fn wants_yaml(&self) -> bool {
+        let mut wanted = media_type(&self.headers, &header::ACCEPT);
+        wanted.find(|kind| [YAML, "application/json", "*/*", "application/*"].contains(kind))
+            == Some(YAML)
+    }
+
+    /// The body, if it is JSON.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
         let mut reader = serde_json::Deserializer::from_slice(&self.body);
         let read = serde_path_to_error::deserialize(&mut reader);
         let read = read.map_err(|error| {
             let pointer: String = error.path().iter().map(|part| format!("/{part}")).collect();
-            ApiProblem::invalid(pointer, error.into_inner().to_string())
+            ApiProblem::invalid(pointer, unreadable(&error.into_inner()))
         })?;
-        reader.end().map_err(|error| ApiProblem::invalid("", error.to_string()))?;
+        reader.end().map_err(|error| ApiProblem::invalid("", unreadable(&error)))?;
         Ok(read)
     }
+}
+
+/// Why a body is not what it should be. The place in the JSON is said where it is not well formed only: else
+/// there is a pointer.
+fn unreadable(error: &serde_json::Error) -> Finding {
+    let (text, at) =
+        (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
+    let text = if error.is_data() { text.strip_suffix(&at).unwrap_or(&text) } else { &text };
+    finding!("unreadable", "{problem}", problem = text)
 }
 
 /// The version that an `ETag` of ours says, to the letter.
@@ -279,17 +349,18 @@ fn etag(version: i64) -> String {
 /// What stands behind the `?`.
 fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiProblem> {
     let query = Query::try_from_uri(uri);
-    let Query(query) =
-        query.map_err(|error| ApiProblem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    let Query(query) = query.map_err(|error| {
+        let problem = finding!("bad_query", "{problem}", problem = error.body_text());
+        ApiProblem::new(StatusCode::BAD_REQUEST, problem)
+    })?;
     Ok(query)
 }
 
-fn require_json(headers: &HeaderMap) -> Result<(), ApiProblem> {
-    if is_json(headers) {
-        return Ok(());
-    }
-    let detail = "content-type: expected `application/json`";
-    Err(ApiProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+/// The media types that a field names, in their order, without their parameters.
+fn media_type<'h>(headers: &'h HeaderMap, field: &HeaderName) -> impl Iterator<Item = &'h str> {
+    let named = headers.get(field).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kinds = named.split(',').map(|kind| kind.split(';').next().unwrap_or_default());
+    kinds.map(str::trim_ascii)
 }
 
 impl ApiResponse {
@@ -301,6 +372,13 @@ impl ApiResponse {
     /// What was made.
     pub(super) fn created(body: &impl Serialize) -> Self {
         Self::of(StatusCode::CREATED, body)
+    }
+
+    /// What was asked for, as YAML.
+    pub(super) fn yaml(text: String) -> Self {
+        let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(YAML))];
+        let headers = headers.into_iter().collect();
+        Self { status: StatusCode::OK, body: Some(text.into_bytes()), headers }
     }
 
     /// It was done, and there is nothing to say.
@@ -329,7 +407,17 @@ impl ApiResponse {
     fn part<T: Serialize>(limit: i64, items: Vec<T>, next: impl FnOnce(&T) -> String) -> Self {
         let is_full = i64::try_from(items.len()).is_ok_and(|len| len == limit);
         let next = items.last().filter(|_| is_full).map(next);
-        Self::ok(&ListPage { items, next })
+        Self::ok(&ListPage { items, next, total: None })
+    }
+
+    /// A list that is short enough for one page.
+    pub(super) fn all<T: Serialize>(items: Vec<T>) -> Self {
+        Self::ok(&ListPage { items, next: None, total: None })
+    }
+
+    /// A part of a list that is counted.
+    pub(super) fn counted<T: Serialize>(items: Vec<T>, next: Option<String>, total: i64) -> Self {
+        Self::ok(&ListPage { items, next, total: Some(total) })
     }
 
     fn of(status: StatusCode, body: &impl Serialize) -> Self {
@@ -374,7 +462,7 @@ impl ApiResponse {
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         if has_body {
-            response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+            response.headers_mut().entry(header::CONTENT_TYPE).or_insert(JSON);
         }
         response
     }

@@ -35,6 +35,16 @@ pub(super) struct Route {
 }
 
 impl Route {
+    /// Whether its body may be the policy itself, as YAML.
+    pub(super) fn takes_yaml(&self) -> bool {
+        matches!(self.asks, Some("NewPolicy" | "PolicyDocument"))
+    }
+
+    /// Whether its answer may be the policy itself, as YAML.
+    pub(super) fn gives_yaml(&self) -> bool {
+        self.method == Method::GET && self.answers == Some("Policy")
+    }
+
     pub(super) fn filter(&self) -> MethodFilter {
         MethodFilter::try_from(self.method.clone()).expect("the methods are those of HTTP")
     }
@@ -82,6 +92,8 @@ routes! {
         asks AccountChange answers Account versioned yes;
     DELETE "/accounts/{account}" DeleteAccount accounts::delete 204 versioned yes;
     GET "/apps" ListApps apps::list 200 answers Apps;
+    GET "/app-summaries" ListApps apps::summaries 200 answers AppSummaries;
+    GET "/search" Search apps::search 200 answers Hits;
     POST "/apps" CreateApp apps::create 201 asks NewApp answers App;
     GET "/apps/{app}" SeeApp apps::get 200 answers App;
     PATCH "/apps/{app}" ChangeApp apps::change 200 asks AppChange answers App versioned yes;
@@ -90,6 +102,8 @@ routes! {
     PUT "/apps/{app}/members/{account}" ChangeMembers apps::set_member 204 asks MemberRole;
     DELETE "/apps/{app}/members/{account}" ChangeMembers apps::remove_member 204;
     GET "/apps/{app}/policies" SeePolicies policies::list 200 answers Policies;
+    GET "/apps/{app}/policy-summaries" SeePolicies policies::summaries 200
+        answers PolicySummaries;
     POST "/apps/{app}/policies" CreatePolicy policies::create 201 asks NewPolicy answers Policy;
     PUT "/apps/{app}/policies" ApplyPolicies policies::apply 200 asks WantedPolicies answers Applied;
     POST "/apps/{app}/validate" ValidatePolicy policies::validate 200

@@ -13,6 +13,7 @@ use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 use crate::limits::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX};
+use sluicegate_policy::finding;
 
 /// An account, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -154,7 +155,10 @@ impl Catalog {
     ) -> Result<AccountView, Error> {
         let mut change = begin!(self, by);
         if change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?.is_some() {
-            return Err(Error::Conflict("setup is already done: an account exists".to_owned()));
+            return Err(Error::Conflict(finding!(
+                "setup_done",
+                "setup is already done: an account exists"
+            )));
         }
         let new = NewAccount { is_admin: true, ..new };
         let made = insert(&mut change, Action::SetUp, new).await?;
@@ -319,7 +323,10 @@ pub(super) async fn somebody_else_is_admin(
     if !is_last {
         return Ok(());
     }
-    Err(Error::Conflict("cannot remove the last administrator: add another one first".to_owned()))
+    Err(Error::Conflict(finding!(
+        "last_admin",
+        "cannot remove the last administrator: add another one first"
+    )))
 }
 
 pub(super) async fn insert(
@@ -329,8 +336,11 @@ pub(super) async fn insert(
 ) -> Result<AccountView, Error> {
     let NewAccount { name, password_hash, subject, is_admin } = new;
     if !is_account_name(name) {
-        let problem =
-            format!("expected 1 to {ACCOUNT_BYTES_MAX} letters, digits, `.`, `_`, `@`, `+` or `-`");
+        let problem = finding!(
+            "bad_account_name",
+            "expected 1 to {max} letters, digits, `.`, `_`, `@`, `+` or `-`",
+            max = ACCOUNT_BYTES_MAX
+        );
         return Err(Error::invalid("/name", problem));
     }
     let count = change.rows.row("SELECT COUNT(*) FROM accounts", &[]).await?;

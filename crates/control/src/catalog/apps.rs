@@ -13,6 +13,7 @@ use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 use crate::limits::{APPS_MAX, MEMBERS_MAX};
+use sluicegate_policy::finding;
 
 /// An application: the unit of ownership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -134,11 +135,16 @@ impl Catalog {
         ] {
             let count = change.rows.row(sql, &[app.into()]).await?;
             if count.map_or(Ok(0), |row| row.get::<i64>(0))? > 0 {
-                return Err(Error::Conflict(format!("the app still has {what}")));
+                return Err(Error::Conflict(finding!(
+                    "app_in_use",
+                    "the app still has {what}",
+                    what
+                )));
             }
         }
         if let Some(policy) = policy_naming(&mut change.rows, app).await? {
-            let problem = format!("the policy `{policy}` lists the app in `apps`");
+            let problem =
+                finding!("app_named", "the policy `{policy}` lists the app in `apps`", policy);
             return Err(Error::Conflict(problem));
         }
         change.rows.run("DELETE FROM members WHERE app = ?", &[app.into()]).await?;
@@ -278,7 +284,9 @@ async fn account_id(
     pointer: &str,
 ) -> Result<String, Error> {
     let row = change.rows.row("SELECT id FROM accounts WHERE name = ?", &[account.into()]).await?;
-    let row = row.ok_or_else(|| Error::invalid(pointer, "account not found"))?;
+    let row = row.ok_or_else(|| {
+        Error::invalid(pointer, finding!("account_not_found", "account not found"))
+    })?;
     row.get(0)
 }
 

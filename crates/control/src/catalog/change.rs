@@ -13,8 +13,9 @@ use super::{Catalog, ChangeContext, Repeatable, is_direction, name, text};
 use crate::access::Action;
 use crate::audit::{AuditEntry, AuditEvent, AuditOutcome, AuditTarget, BrokenChain};
 use crate::db::Transaction;
-use crate::error::Error;
+use crate::error::{Error, PlacedFinding};
 use crate::limits::{ANSWER_MS, ANSWERS_MAX, IDEMPOTENCY_KEY_BYTES_MAX, TEXT_CHARS_MAX};
+use sluicegate_policy::finding;
 
 /// Longest address that somebody comes from, and longest names of what they try to change, in
 /// characters, as there is room for in the audit.
@@ -199,7 +200,7 @@ impl Change<'_> {
     }
 
     /// Warns that somebody is locked out, unless it is forced.
-    pub(super) fn warn(&self, warnings: Vec<String>) -> Result<(), Error> {
+    pub(super) fn warn(&self, warnings: Vec<PlacedFinding>) -> Result<(), Error> {
         if warnings.is_empty() || self.by.force { Ok(()) } else { Err(Error::Warned(warnings)) }
     }
 
@@ -290,7 +291,11 @@ async fn answered(
 ) -> Result<Option<String>, Error> {
     let Repeatable { name, question } = request;
     if !(1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&name.len()) {
-        let problem = format!("expected 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes");
+        let problem = finding!(
+            "bad_idempotency_key",
+            "expected 1 to {max} bytes",
+            max = IDEMPOTENCY_KEY_BYTES_MAX
+        );
         return Err(Error::invalid("/idempotency-key", problem));
     }
     let sql = "SELECT question, answer FROM answers WHERE actor = ? AND name = ?";

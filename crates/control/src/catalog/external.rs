@@ -13,6 +13,7 @@ use super::{AccountView, Catalog, ChangeContext, NewAccount, NewSession, session
 use crate::access::{AccessDenied, Action, Role};
 use crate::audit::AuditTarget;
 use crate::error::Error;
+use sluicegate_policy::finding;
 
 /// Who signed in elsewhere, and what the provider says of them.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,10 @@ impl Catalog {
         let mut change = match self.begin::<()>(by).await? {
             ChangeStart::Change(change) => change,
             ChangeStart::Answered(()) => {
-                return Err(Error::Conflict("this sign-in was already used".to_owned()));
+                return Err(Error::Conflict(finding!(
+                    "sign_in_used",
+                    "this sign-in was already used"
+                )));
             }
         };
         let account = account(&mut change, &who).await?;
@@ -78,8 +82,9 @@ async fn account(
     let somebody = change.rows.row("SELECT id FROM accounts LIMIT 1", &[]).await?;
     if somebody.is_none() && who.is_admin != Some(true) {
         // There would be accounts, so that nobody could be made an administrator any more.
-        let problem = "no accounts yet: the first account must be an administrator";
-        return Err(Error::Conflict(problem.to_owned()));
+        let problem =
+            finding!("no_admin_yet", "no accounts yet: the first account must be an administrator");
+        return Err(Error::Conflict(problem));
     }
     let new = NewAccount { name, password_hash: None, subject: Some(who.subject), is_admin: false };
     insert(change, Action::CreateAccount, new).await

@@ -15,6 +15,7 @@ mod apps;
 mod change;
 mod external;
 mod nodes;
+mod overview;
 mod policies;
 mod publish;
 mod seed;
@@ -32,15 +33,18 @@ use crate::error::Error;
 use crate::limits::{
     NAME_BYTES_MAX, PAGE, PAGE_MAX, PAGE_OF_DOCUMENTS_MAX, TEXT_CHARS_MAX, VERSIONS,
 };
+use sluicegate_policy::finding;
 
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
 pub use external::ExternalIdentity;
 pub use nodes::Node;
+pub use overview::{AppSummary, Hit};
 use policies::fill_policy_apps;
 pub use policies::{
-    Applied, AppliedAll, Diff, PolicyAt, PolicyState, PolicyVersion, PolicyView, Wanted, changes,
+    Applied, AppliedAll, Diff, PolicyAt, PolicyFilter, PolicySort, PolicyState, PolicySummaries,
+    PolicySummary, PolicyVersion, PolicyView, Wanted, changes,
 };
 pub(crate) use policies::{POLICY_SCHEMA, policy_schema};
 pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
@@ -180,10 +184,18 @@ pub(crate) fn name<'n>(name: &'n str, pointer: &str) -> Result<&'n str, Error> {
     if is_name(name) && !is_path_step(name) {
         return Ok(name);
     }
-    let problem = format!(
-        "expected 1 to {NAME_BYTES_MAX} of `a-z`, `0-9`, `.`, `_` and `-`, but not `.` or `..`"
+    let problem = finding!(
+        "bad_catalog_name",
+        "expected 1 to {max} of `a-z`, `0-9`, `.`, `_` and `-`, but not `.` or `..`",
+        max = NAME_BYTES_MAX
     );
     Err(Error::invalid(pointer, problem))
+}
+
+/// The pattern of `LIKE ? ESCAPE '!'` for names that contain `text`, in whichever case it is written.
+fn containing(text: &str) -> String {
+    let text = text.to_lowercase();
+    format!("%{}%", text.replace('!', "!!").replace('%', "!%").replace('_', "!_"))
 }
 
 /// Whether a name is a step in a path: clients take it away before they ask.
@@ -202,8 +214,10 @@ fn text<'t>(text: &'t str, pointer: &str) -> Result<&'t str, Error> {
     if text.chars().count() <= TEXT_CHARS_MAX && !text.contains(is_bad) {
         return Ok(text);
     }
-    let problem = format!(
-        "expected at most {TEXT_CHARS_MAX} characters, without control or text direction characters"
+    let problem = finding!(
+        "bad_text",
+        "expected at most {max} characters, without control or text direction characters",
+        max = TEXT_CHARS_MAX
     );
     Err(Error::invalid(pointer, problem))
 }

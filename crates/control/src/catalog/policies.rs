@@ -15,6 +15,7 @@ macro_rules! policies {
 mod apply;
 mod diff;
 mod document;
+mod list;
 mod naming;
 mod warnings;
 
@@ -35,12 +36,14 @@ use super::{Catalog, ChangeContext, Page};
 use crate::access::Action;
 use crate::audit::AuditTarget;
 use crate::db::Row;
-use crate::error::Error;
+use crate::error::{Error, PlacedFinding};
 use crate::limits::POLICIES_OF_APP_MAX;
+use sluicegate_policy::finding;
 
 pub use apply::{Applied, AppliedAll, Wanted};
 pub use diff::{Diff, changes};
 use document::{canonical, read};
+pub use list::{PolicyFilter, PolicySort, PolicySummaries, PolicySummary};
 pub(super) use naming::{fill_policy_apps, policy_naming};
 use naming::{named_apps, write_apps};
 use warnings::warnings;
@@ -176,7 +179,8 @@ impl Catalog {
         page: &Page,
     ) -> Result<Vec<PolicyVersion>, Error> {
         let before = page.after.as_deref().map_or(Ok(i64::MAX), str::parse);
-        let before = before.map_err(|_| Error::invalid("/after", "invalid cursor"))?;
+        let before = before
+            .map_err(|_| Error::invalid("/after", finding!("bad_cursor", "invalid cursor")))?;
         let sql = "SELECT v.version, v.state, v.document, v.author, v.reason, v.at \
                    FROM policy_versions v JOIN policies p ON p.name = v.policy \
                    WHERE p.app = ? AND p.name = ? AND v.version < ? \
@@ -238,7 +242,7 @@ impl Catalog {
         app: &str,
         document: &Json,
         state: Option<PolicyState>,
-    ) -> Result<(Option<PolicyView>, Vec<String>), Error> {
+    ) -> Result<(Option<PolicyView>, Vec<PlacedFinding>), Error> {
         let policy = read(document)?;
         self.app(app).await?;
         let row = self.db.row(policies!("name = ?"), &[policy.name().into()]).await?;
@@ -247,9 +251,9 @@ impl Catalog {
             return Err(Error::Taken);
         }
         let before = before.filter(|before| before.state != PolicyState::Deleted);
-        for (place, named) in policy.named_apps().enumerate() {
+        for named in policy.named_apps() {
             match self.app(named).await {
-                Err(Error::NotFound(_)) => return Err(no_app(place, named)),
+                Err(Error::NotFound(_)) => return Err(no_app(document, named)),
                 found => found?,
             };
         }
@@ -413,7 +417,7 @@ async fn create(
         return rewrite(change, Action::CreatePolicy, before, to).await;
     }
     take_place(change, app).await?;
-    apps_exist(change, policy).await?;
+    apps_exist(change, policy, document).await?;
     change.warn(warnings(app, None, policy, state))?;
     let author = change.author().to_owned();
     let made = PolicyView {
@@ -443,10 +447,14 @@ async fn rewrite(
     let PolicyTarget { document, state, policy } = *to;
     if let Some(policy) = policy {
         if policy.name() != before.name {
-            let problem = format!("expected `{}`: the name of a policy cannot change", before.name);
+            let problem = finding!(
+                "name_fixed",
+                "expected `{name}`: the name of a policy cannot change",
+                name = before.name
+            );
             return Err(Error::invalid("/document/name", problem));
         }
-        apps_exist(change, policy).await?;
+        apps_exist(change, policy, document).await?;
         let was = read(&before.document).ok().filter(|_| before.state == PolicyState::Active);
         change.warn(warnings(&before.app, was.as_ref(), policy, state))?;
     }
@@ -524,22 +532,33 @@ async fn find(change: &mut Change<'_>, at: &PolicyAt<'_>) -> Result<PolicyView, 
 }
 
 /// That there is each app that may use the policy: a typing mistake would lock one out.
-async fn apps_exist(change: &mut Change<'_>, policy: &Policy) -> Result<(), Error> {
-    for (place, app) in policy.named_apps().enumerate() {
+async fn apps_exist(
+    change: &mut Change<'_>,
+    policy: &Policy,
+    document: &Json,
+) -> Result<(), Error> {
+    for app in policy.named_apps() {
         if change.apps.contains(app) {
             continue;
         }
         let row = change.rows.row("SELECT name FROM apps WHERE name = ?", &[app.into()]).await?;
         if row.is_none() {
-            return Err(no_app(place, app));
+            return Err(no_app(document, app));
         }
         change.apps.insert(app.to_owned());
     }
     Ok(())
 }
 
-fn no_app(place: usize, app: &str) -> Error {
-    Error::invalid(&format!("/document/apps/{place}"), format!("app `{app}` not found"))
+/// The `app` that `document` names is not there.
+fn no_app(document: &Json, app: &str) -> Error {
+    let apps = document["apps"].as_array();
+    let place =
+        apps.and_then(|apps| apps.iter().position(|named| named == app)).unwrap_or_default();
+    Error::invalid(
+        &format!("/document/apps/{place}"),
+        finding!("app_not_found", "app `{app}` not found", app),
+    )
 }
 
 /// That one policy more can be of `app`. They are counted once in a change.

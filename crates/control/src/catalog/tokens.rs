@@ -11,6 +11,7 @@ use crate::audit::AuditTarget;
 use crate::db::Row;
 use crate::error::Error;
 use crate::limits::{TOKENS_MAX, TOKENS_OF_NAME_MAX};
+use sluicegate_policy::finding;
 
 /// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -172,10 +173,10 @@ impl Catalog {
 async fn check(change: &mut Change<'_>, app: &str, new: NewToken<'_>) -> Result<(), Error> {
     name(new.name, "/name")?;
     if new.scopes.is_empty() {
-        return Err(Error::invalid("/scopes", "expected at least one"));
+        return Err(Error::invalid("/scopes", finding!("no_scope", "expected at least one")));
     }
     if new.expires_at <= change.by.at {
-        return Err(Error::invalid("/expires_at", "must be in the future"));
+        return Err(Error::invalid("/expires_at", finding!("past", "must be in the future")));
     }
     let live = "SELECT name FROM tokens WHERE app = ? AND revoked_at IS NULL AND expires_at > ?";
     let live = change.rows.rows(live, &[app.into(), change.by.at.into()]).await?;

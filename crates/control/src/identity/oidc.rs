@@ -41,7 +41,13 @@ impl Oidc {
     /// Always.
     #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
     pub fn new(_: OidcProviderConfig) -> Result<Self, crate::Error> {
-        Err(crate::Error::invalid("/issuer", "not supported: built without the feature `oidc`"))
+        Err(crate::Error::invalid(
+            "/issuer",
+            sluicegate_policy::finding!(
+                "no_oidc",
+                "not supported: built without the feature `oidc`"
+            ),
+        ))
     }
 
     /// There is none.

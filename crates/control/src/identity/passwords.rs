@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::error::Error;
+use sluicegate_policy::finding;
 
 /// Fewest characters of a password (NIST SP 800-63B, section 5.1.1.2, asks for eight; this is what
 /// cannot be tried offline soon).
@@ -54,8 +55,11 @@ impl Passwords {
     pub async fn hash(&self, password: &str) -> Result<String, Error> {
         let is_long = password.chars().count() >= PASSWORD_CHARS_MIN;
         if !is_long || password.len() > PASSWORD_BYTES_MAX {
-            let problem = format!(
-                "expected {PASSWORD_CHARS_MIN} characters or more, at most {PASSWORD_BYTES_MAX} bytes"
+            let problem = finding!(
+                "bad_password",
+                "expected {min} characters or more, at most {max} bytes",
+                min = PASSWORD_CHARS_MIN,
+                max = PASSWORD_BYTES_MAX
             );
             return Err(Error::invalid("/password", problem));
         }

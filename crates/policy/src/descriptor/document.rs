@@ -8,9 +8,10 @@ use super::{
     DescriptorAction, DescriptorRoute, DescriptorTree, KeyPattern, Leaf, RESERVED_DOMAIN,
     RouteEntry, Unit, ValuePattern,
 };
-use crate::document::fields::{Fields, distinct, line, list, name, word};
+use crate::document::fields::{Fields, distinct, either, line, list, name, word};
 use crate::document::read;
 use crate::error::{At, DocumentErrors};
+use crate::finding;
 use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 
@@ -91,11 +92,13 @@ fn action(fields: &Fields<'_>, at: &At<'_>) -> Option<DescriptorAction> {
             Always::Ignore => DescriptorAction::Ignore,
             Always::Refuse => return Some(DescriptorAction::Refuse { unit, shadow }),
         },
-        _ => return at.report("expected either `policy` or `always`"),
+        _ => return at.report(either("policy", "always")),
     };
     for field in ["unit", "shadow"] {
         if fields.get(field).is_some() {
-            return at.field(field).report("requires `always: refuse`");
+            return at
+                .field(field)
+                .report(finding!("requires_refuse", "requires `always: refuse`"));
         }
     }
     Some(action)
@@ -113,7 +116,11 @@ fn flag(fields: &Fields<'_>, name: &str, at: &At<'_>) -> Option<bool> {
 pub(super) fn domain(node: &DocumentNode, at: &At<'_>) -> Option<Box<str>> {
     let domain = line(node, at, "a domain", TEXT_BYTES_MAX)?;
     if domain == RESERVED_DOMAIN {
-        return at.report(alloc::format!("`{domain}` is reserved: its descriptors name policies"));
+        return at.report(finding!(
+            "reserved_domain",
+            "`{domain}` is reserved: its descriptors name policies",
+            domain
+        ));
     }
     Some(domain.into())
 }
@@ -177,7 +184,9 @@ impl ValuePattern {
         };
         match (glob, value) {
             (Some(glob), _) => Some(Self::Glob { glob, shared }),
-            _ if shared => at_shared.report("requires a value with a `*`"),
+            _ if shared => {
+                at_shared.report(finding!("requires_star", "requires a value with a `*`"))
+            }
             (None, Some(value)) => Some(Self::Exact(value.into())),
             (None, None) => Some(Self::Any),
         }

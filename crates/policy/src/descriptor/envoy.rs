@@ -34,6 +34,7 @@ use super::{DescriptorAction, DescriptorRoute, KeyPattern, Leaf, RouteEntry, Uni
 use crate::document::fields::{Fields, line, list, word};
 use crate::document::read;
 use crate::error::{At, DocumentErrors, excerpt, quoted};
+use crate::finding;
 use crate::limits::{DESCRIPTORS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 use crate::text::whole;
@@ -132,9 +133,12 @@ impl<'a> Domains<'a> {
             && !self.merge
         {
             let (domain, earlier) = (quoted(domain), excerpt(earlier));
-            let problem = "already, and merging domains is off";
-            at.field("domain")
-                .report::<()>(alloc::format!("{domain} is the domain of {earlier} {problem}"));
+            at.field("domain").report::<()>(finding!(
+                "domain_taken",
+                "{domain} is the domain of {earlier} already, and merging domains is off",
+                domain,
+                earlier
+            ));
             return false;
         }
         if found.is_empty() {
@@ -146,8 +150,11 @@ impl<'a> Domains<'a> {
         for (values, place) in top {
             if let Some((earlier, earlier_place)) = all.insert(values.clone(), (file, *place)) {
                 let earlier = excerpt(earlier);
-                at.field("descriptors").index(*place).report::<()>(alloc::format!(
-                    "duplicate of descriptors[{earlier_place}] of {earlier}: same key and value"
+                at.field("descriptors").index(*place).report::<()>(finding!(
+                    "duplicate_of",
+                    "duplicate of descriptors[{earlier_place}] of {earlier}: same key and value",
+                    earlier_place,
+                    earlier
                 ));
                 is_good = false;
             }
@@ -246,7 +253,8 @@ impl EnvoyReader {
             let Some(entry) = entry(&fields, &at) else { continue };
             let values = (entry.key.written().into(), entry.value.written().map(Box::from));
             if let Some(earlier) = places.insert(values, place) {
-                let problem = alloc::format!("duplicate of [{earlier}]: same key and value");
+                let problem =
+                    finding!("duplicate", "duplicate of [{earlier}]: same key and value", earlier);
                 at.report::<()>(problem);
                 continue;
             }
@@ -261,7 +269,7 @@ impl EnvoyReader {
 
     fn descriptor(&mut self, fields: &Fields<'_>, at: &At<'_>) {
         if self.path.len() > ENTRIES_MAX {
-            at.report::<()>(alloc::format!("nested more than {ENTRIES_MAX} deep"));
+            at.report::<()>(finding!("too_deep", "nested more than {max} deep", max = ENTRIES_MAX));
             return;
         }
         let shadow = flag(fields, "shadow_mode", at);
@@ -373,7 +381,9 @@ fn rate_limit(node: &DocumentNode, at: &At<'_>) -> Option<EnvoyRateLimit> {
     };
     let (action, limit) = if unlimited? {
         if given(&fields, "unit").is_some() {
-            return at.field("unit").report("cannot be combined with `unlimited`");
+            return at
+                .field("unit")
+                .report(finding!("not_with_unlimited", "cannot be combined with `unlimited`"));
         }
         (DescriptorAction::Allow, None)
     } else {
@@ -420,7 +430,11 @@ fn replaces(node: &DocumentNode, own: Option<&str>, at: &At<'_>) -> Option<Box<[
         let node = fields.required("name", "the name of a limit", &at);
         let Some(name) = node.and_then(|node| limit_name(node, &at)) else { continue };
         if own == Some(&*name) {
-            at.report::<()>(alloc::format!("{} is the name of this limit itself", quoted(&name)));
+            at.report::<()>(finding!(
+                "replaces_itself",
+                "{name} is the name of this limit itself",
+                name = quoted(&name)
+            ));
         } else if !names.contains(&name) {
             names.push(name);
         }

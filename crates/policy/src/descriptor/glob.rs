@@ -9,9 +9,10 @@
 //! and the pattern, whatever is in them.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::finding;
+use crate::finding::Finding;
 use crate::limits::STARS_MAX;
 
 /// A text with at least one `*`.
@@ -29,10 +30,15 @@ impl Glob {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Option<Self>, String> {
+    pub(crate) fn parse(text: &str) -> Result<Option<Self>, Finding> {
         let stars = text.bytes().filter(|byte| *byte == b'*').count();
         if stars > STARS_MAX {
-            return Err(alloc::format!("has {stars} `*`, expected at most {STARS_MAX}"));
+            return Err(finding!(
+                "too_many_stars",
+                "has {stars} `*`, expected at most {max}",
+                stars,
+                max = STARS_MAX
+            ));
         }
         let Some((prefix, rest)) = text.split_once('*') else { return Ok(None) };
         let (middles, suffix) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -112,7 +118,8 @@ mod tests {
         assert_eq!(Glob::parse("a"), Ok(None));
         assert!(Glob::parse(&"*".repeat(STARS_MAX)).is_ok());
         let problem = "has 17 `*`, expected at most 16";
-        assert_eq!(Glob::parse(&"*".repeat(STARS_MAX + 1)), Err(problem.into()));
+        let refused = Glob::parse(&"*".repeat(STARS_MAX + 1)).unwrap_err();
+        assert_eq!(refused.text(), problem);
     }
 
     #[test]

@@ -37,6 +37,8 @@ use hashbrown::HashMap;
 
 use crate::attribute::push_escaped;
 use crate::error::DocumentErrors;
+use crate::finding;
+use crate::finding::Finding;
 use glob::Glob;
 pub use unit::Unit;
 
@@ -243,17 +245,17 @@ impl DescriptorTree {
 
     /// Adds a route. `Err` if there is one already, or if its pattern is shared in one route and not
     /// in another.
-    pub(crate) fn insert(&mut self, route: DescriptorRoute) -> Result<(), &'static str> {
+    pub(crate) fn insert(&mut self, route: DescriptorRoute) -> Result<(), Finding> {
         let mut level = self.domains.entry(route.domain).or_default();
         let Some((last, path)) = route.entries.split_last() else {
-            return Err("a descriptor needs at least one entry");
+            return Err(finding!("no_entry", "a descriptor needs at least one entry"));
         };
         for entry in path {
             level = &mut level.node(entry)?.below;
         }
         let leaf = &mut level.node(last)?.leaf;
         if leaf.is_some() {
-            return Err("duplicate descriptor");
+            return Err(finding!("duplicate_descriptor", "duplicate descriptor"));
         }
         *leaf = Some(route.leaf);
         self.len += 1;
@@ -298,7 +300,7 @@ impl TreeLevel {
     }
 
     /// The node of `entry`, made if it is not there.
-    fn node(&mut self, entry: &RouteEntry) -> Result<&mut TreeNode, &'static str> {
+    fn node(&mut self, entry: &RouteEntry) -> Result<&mut TreeNode, Finding> {
         let patterns = match (&entry.key, &entry.value) {
             (KeyPattern::Glob(_), _) => &mut self.patterns,
             (KeyPattern::Exact(key), value) => {
@@ -321,7 +323,10 @@ impl TreeLevel {
         });
         let branch = &mut patterns[index];
         if branch.entry != *entry {
-            return Err("`shared` differs between descriptors with the same pattern");
+            return Err(finding!(
+                "shared_differs",
+                "`shared` differs between descriptors with the same pattern"
+            ));
         }
         Ok(&mut branch.node)
     }

@@ -6,6 +6,8 @@ use alloc::string::String;
 use sluicegate_kernel::ruleset::is_name;
 
 use crate::error::{At, listed, quoted};
+use crate::finding;
+use crate::finding::Finding;
 use crate::node::DocumentNode;
 use crate::policy::no_name;
 
@@ -25,10 +27,11 @@ impl<'n> Fields<'n> {
         let mut given = BTreeSet::new();
         for (name, _) in entries {
             if !given.insert(name) {
-                at.field(name).report::<()>("is given twice");
+                at.field(name).report::<()>(given_twice());
             } else if !known.contains(&name.as_str()) {
                 let known = listed(known.iter().copied(), "or");
-                at.field(name).report::<()>(alloc::format!("unknown field, expected {known}"));
+                let unknown = finding!("unknown_field", "unknown field, expected {known}", known);
+                at.field(name).report::<()>(unknown);
             }
         }
         Some(Self(entries))
@@ -46,8 +49,33 @@ impl<'n> Fields<'n> {
         at: &At<'_>,
     ) -> Option<&'n DocumentNode> {
         let value = self.get(name);
-        value.or_else(|| at.report(alloc::format!("is missing, expected {wanted}")))
+        value.or_else(|| at.report(missing(wanted)))
     }
+}
+
+/// What is not there has to be.
+pub(crate) fn missing(wanted: &str) -> Finding {
+    finding!("missing", "is missing, expected {wanted}", wanted)
+}
+
+/// A name stands there a second time.
+pub(super) fn given_twice() -> Finding {
+    finding!("given_twice", "is given twice")
+}
+
+/// A value stands in a list a second time.
+pub(super) fn listed_twice() -> Finding {
+    finding!("listed_twice", "is listed twice")
+}
+
+/// One field of two has to be there, and only one.
+pub(crate) fn either(one: &str, other: &str) -> Finding {
+    finding!("either", "expected either `{one}` or `{other}`", one, other)
+}
+
+/// A text of `found` bytes is longer than it may be.
+pub(crate) fn too_many_bytes(found: usize, max: usize) -> Finding {
+    finding!("too_many_bytes", "{found} bytes, expected at most {max}", found, max)
 }
 
 /// The items of a list of `min` to `max` `things`.
@@ -63,7 +91,14 @@ pub(crate) fn list<'n>(
     };
     if !(min..=max).contains(&items.len()) {
         let found = items.len();
-        return at.report(alloc::format!("expected {min} to {max} {things}, found {found}"));
+        return at.report(finding!(
+            "wrong_count",
+            "expected {min} to {max} {things}, found {found}",
+            min,
+            max,
+            things,
+            found
+        ));
     }
     Some(items)
 }
@@ -74,7 +109,12 @@ pub(crate) fn text<'n>(node: &'n DocumentNode, at: &At<'_>, wanted: &str) -> Opt
         DocumentNode::Text(text) => Some(text),
         DocumentNode::Number(_) | DocumentNode::Bool(_) => {
             let found = node.describe();
-            at.report(alloc::format!("expected {wanted}, found {found}: put it in quotes"))
+            at.report(finding!(
+                "needs_quotes",
+                "expected {wanted}, found {found}: put it in quotes",
+                wanted,
+                found
+            ))
         }
         _ => at.expected(wanted, node),
     }
@@ -90,8 +130,12 @@ pub(crate) fn line<'n>(
     let text = text(node, at, wanted)?;
     if text.is_empty() || text.len() > max || text.contains(char::is_control) {
         let given = quoted(text);
-        return at.report(alloc::format!(
-            "{given} is not {wanted}: expected 1 to {max} bytes without control characters"
+        return at.report(finding!(
+            "bad_line",
+            "{given} is not {wanted}: expected 1 to {max} bytes without control characters",
+            given,
+            wanted,
+            max
         ));
     }
     Some(text)
@@ -128,7 +172,7 @@ pub(crate) fn distinct<'n, T: Ord + Clone>(
         if let Some(value) = read(item, &at)
             && !values.insert(value)
         {
-            at.report::<()>("is listed twice");
+            at.report::<()>(listed_twice());
         }
     }
     (values.len() == items.len()).then_some(values)

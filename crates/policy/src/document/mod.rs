@@ -5,6 +5,7 @@
 //! keeps beside each algorithm.
 
 pub(crate) mod fields;
+mod order;
 mod overflow;
 mod policy;
 mod rule;
@@ -15,12 +16,18 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::error::{At, DocumentError, DocumentErrors, quoted};
+use crate::finding;
+use crate::finding::Finding;
 use crate::limits::POLICIES_MAX;
 use crate::node::DocumentNode;
 use crate::policy::Policy;
+use crate::set::too_many_policies;
 use fields::{Fields, list};
 
+pub use order::InOrder;
 pub(crate) use overflow::{STATUS_MAX, STATUS_MIN};
+pub use written::{WrittenError, WrittenPolicy};
+
 pub(crate) use policy::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE};
 
 /// A document, checked: its policies in their order, no two of one name.
@@ -57,17 +64,22 @@ impl Document {
         let mut all = Vec::new();
         for (place, document) in documents.into_iter().enumerate() {
             for (index, policy) in document.policies.into_iter().enumerate() {
-                let wrong = |path: &str, problem| {
+                let wrong = |path: &str, pointer: &str, problem| {
                     let path = alloc::format!("policies[{index}]{path}");
-                    Err((place, DocumentError::new(path, problem)))
+                    let pointer = alloc::format!("/policies/{index}{pointer}");
+                    Err((place, DocumentError::new(path, pointer, problem)))
                 };
                 if all.len() == POLICIES_MAX {
-                    return wrong("", alloc::format!("expected at most {POLICIES_MAX} policies"));
+                    return wrong("", "", too_many_policies());
                 }
                 if !names.insert(policy.name.clone()) {
                     let name = quoted(&policy.name);
-                    let problem = alloc::format!("{name} is already the name of another policy");
-                    return wrong(".name", problem);
+                    let problem = finding!(
+                        "name_taken",
+                        "{name} is already the name of another policy",
+                        name
+                    );
+                    return wrong(".name", "/name", problem);
                 }
                 all.push(policy);
             }
@@ -108,14 +120,29 @@ impl Policy {
     }
 }
 
+/// The text is no JSON or YAML, or too much of it.
+fn syntax(problem: &str) -> Finding {
+    finding!("syntax", "{problem}", problem)
+}
+
 /// What `build` makes of the tree of values that `text` is.
 pub(crate) fn read<T>(
     text: &str,
     build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,
 ) -> Result<T, DocumentErrors> {
-    let node = DocumentNode::read(text).map_err(DocumentErrors::whole)?;
+    checked(
+        &DocumentNode::read(text).map_err(|problem| DocumentErrors::whole(syntax(&problem)))?,
+        build,
+    )
+}
+
+/// What `build` makes of `node`.
+fn checked<T>(
+    node: &DocumentNode,
+    build: impl FnOnce(&DocumentNode, &At<'_>) -> Option<T>,
+) -> Result<T, DocumentErrors> {
     let errors = RefCell::new(DocumentErrors::default());
-    let built = build(&node, &At::root(&errors));
+    let built = build(node, &At::root(&errors));
     match (built, errors.into_inner()) {
         (Some(built), errors) if errors.errors().is_empty() => Ok(built),
         (_, errors) => Err(errors),
@@ -135,8 +162,12 @@ fn policies(node: &DocumentNode, at: &At<'_>) -> Option<Vec<Policy>> {
             && let Some(earlier) = names.insert(name.as_str(), place)
         {
             let name = quoted(name);
-            at.field("name")
-                .report::<()>(alloc::format!("{name} is already the name of policies[{earlier}]"));
+            at.field("name").report::<()>(finding!(
+                "name_taken_by",
+                "{name} is already the name of policies[{earlier}]",
+                name,
+                earlier
+            ));
         }
         policies.extend(policy::policy(item, &at));
     }

@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::fields::{Fields, line, name, text};
+use super::fields::{Fields, either, given_twice, line, name, text, too_many_bytes};
 use crate::attribute::is_token;
 use crate::error::{At, quoted};
+use crate::finding;
 use crate::limits::{BODY_BYTES_MAX, HEADERS_MAX, TEXT_BYTES_MAX};
 use crate::node::DocumentNode;
 use crate::policy::{Fallback, HeaderPairs, Overflow};
@@ -21,9 +22,18 @@ pub(super) fn overflow(node: &DocumentNode, at: &At<'_>) -> Option<Overflow> {
         DocumentNode::Text(word) => match word.as_str() {
             "reject" => Some(Overflow::Reject),
             "shadow" => Some(Overflow::Shadow),
-            "queue" => at.report("missing maximum wait: expected `{ queue: { max_wait: 500ms } }`"),
-            "degrade" => at.report("missing fallback: expected `{ degrade: { tag: cached } }`"),
-            "divert" => at.report("missing target: expected `{ divert: { target: NAME } }`"),
+            "queue" => at.report(finding!(
+                "queue_without_wait",
+                "missing maximum wait: expected `{{ queue: {{ max_wait: 500ms }} }}`"
+            )),
+            "degrade" => at.report(finding!(
+                "degrade_without_fallback",
+                "missing fallback: expected `{{ degrade: {{ tag: cached }} }}`"
+            )),
+            "divert" => at.report(finding!(
+                "divert_without_target",
+                "missing target: expected `{{ divert: {{ target: NAME }} }}`"
+            )),
             _ => at.expected(WANTED, node),
         },
         DocumentNode::Map(entries) if entries.len() == 1 => {
@@ -34,9 +44,13 @@ pub(super) fn overflow(node: &DocumentNode, at: &At<'_>) -> Option<Overflow> {
                 "degrade" => degrade(node, &at_kind).map(Overflow::Degrade),
                 "divert" => divert(node, &at_kind),
                 "reject" | "shadow" => {
-                    at.report(alloc::format!("expected the word `{kind}` alone"))
+                    at.report(finding!("word_alone", "expected the word `{kind}` alone", kind))
                 }
-                _ => at_kind.report(alloc::format!("unknown overflow, expected {WANTED}")),
+                _ => at_kind.report(finding!(
+                    "unknown_overflow",
+                    "unknown overflow, expected {wanted}",
+                    wanted = WANTED
+                )),
             }
         }
         _ => at.expected(WANTED, node),
@@ -66,7 +80,7 @@ fn degrade(node: &DocumentNode, at: &At<'_>) -> Option<Fallback> {
     match (fields.get("response"), fields.get("tag")) {
         (Some(node), None) => response(node, &at.field("response")),
         (None, Some(node)) => name(node, &at.field("tag")).map(|tag| Fallback::Tag(tag.into())),
-        _ => at.report("expected either `response` or `tag`"),
+        _ => at.report(either("response", "tag")),
     }
 }
 
@@ -99,7 +113,7 @@ fn body<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let body = text(node, at, "a text")?;
     if body.len() > BODY_BYTES_MAX {
         let found = body.len();
-        return at.report(alloc::format!("{found} bytes, expected at most {BODY_BYTES_MAX}"));
+        return at.report(too_many_bytes(found, BODY_BYTES_MAX));
     }
     Some(body)
 }
@@ -110,7 +124,12 @@ fn headers(node: &DocumentNode, at: &At<'_>) -> Option<HeaderPairs> {
     };
     if entries.len() > HEADERS_MAX {
         let found = entries.len();
-        return at.report(alloc::format!("{found} headers, expected at most {HEADERS_MAX}"));
+        return at.report(finding!(
+            "too_many_headers",
+            "{found} headers, expected at most {max}",
+            found,
+            max = HEADERS_MAX
+        ));
     }
     let mut names = BTreeSet::new();
     let mut headers = Vec::with_capacity(entries.len());
@@ -118,9 +137,13 @@ fn headers(node: &DocumentNode, at: &At<'_>) -> Option<HeaderPairs> {
         let at = at.field(name);
         let lower = name.to_ascii_lowercase();
         if !is_token(name) {
-            at.report::<()>(alloc::format!("{} is not a header name", quoted(name)));
+            at.report::<()>(finding!(
+                "bad_header_name",
+                "{given} is not a header name",
+                given = quoted(name)
+            ));
         } else if !names.insert(lower.clone()) {
-            at.report::<()>("is given twice");
+            at.report::<()>(given_twice());
         } else if let Some(value) = header_value(value, &at) {
             headers.push((lower.into_boxed_str(), value.into()));
         }
@@ -130,7 +153,7 @@ fn headers(node: &DocumentNode, at: &At<'_>) -> Option<HeaderPairs> {
 
 fn header_value<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let value = line(node, at, "a value", TEXT_BYTES_MAX)?;
-    if value.is_ascii() { Some(value) } else { at.report("expected ASCII") }
+    if value.is_ascii() { Some(value) } else { at.report(finding!("not_ascii", "expected ASCII")) }
 }
 
 const WANTED: &str = "`reject`, `shadow`, or a map with `queue`, `degrade` or `divert`";

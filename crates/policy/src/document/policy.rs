@@ -7,11 +7,12 @@ use alloc::vec::Vec;
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Carry, Micros};
 
-use super::fields::{Fields, distinct, line, list, name, text, word};
+use super::fields::{Fields, distinct, either, line, list, listed_twice, name, text, word};
 use super::overflow::overflow;
 use super::rule::rules;
 use crate::attribute::{KeyAttribute, Matcher, PathMatch, is_token};
 use crate::error::{At, quoted};
+use crate::finding;
 use crate::limits::{
     APPS_MAX, KEY_PARTS_MAX, METHODS_MAX, OVERLOAD_WAIT_MAX, OVERRIDES_MAX, TEXT_BYTES_MAX,
 };
@@ -104,9 +105,12 @@ fn on_overload(node: &DocumentNode, at: &At<'_>) -> Option<OnOverload> {
             match fields.required("wait", wanted, &at)? {
                 DocumentNode::Text(text) | DocumentNode::Number(text) => match at.ok(span(text))? {
                     max if max <= OVERLOAD_WAIT_MAX => Some(OnOverload::Wait { max }),
-                    _ => {
-                        at.report(alloc::format!("{} is too long, expected {wanted}", quoted(text)))
-                    }
+                    _ => at.report(finding!(
+                        "too_long",
+                        "{given} is too long, expected {wanted}",
+                        given = quoted(text),
+                        wanted
+                    )),
                 },
                 other => at.expected(wanted, other),
             }
@@ -146,7 +150,7 @@ fn matcher(node: &DocumentNode, at: &At<'_>) -> Option<Matcher> {
     let methods = optional(&fields, at, "method", methods);
     let (path, methods) = (path?, methods?.unwrap_or_default());
     if path.is_none() && methods.is_empty() {
-        return at.report("expected `path`, `method` or both");
+        return at.report(finding!("empty_match", "expected `path`, `method` or both"));
     }
     Some(Matcher { path, methods })
 }
@@ -157,8 +161,10 @@ fn path(node: &DocumentNode, at: &At<'_>) -> Option<PathMatch> {
         let path = line(node, at, "a path", TEXT_BYTES_MAX)?;
         if !path.starts_with('/') || path.contains(['?', '#']) {
             let path = quoted(path);
-            return at.report(alloc::format!(
-                "invalid path {path}: expected a `/` first, no `?` or `#`"
+            return at.report(finding!(
+                "bad_path",
+                "invalid path {path}: expected a `/` first, no `?` or `#`",
+                path
             ));
         }
         Some(Box::from(path))
@@ -166,7 +172,7 @@ fn path(node: &DocumentNode, at: &At<'_>) -> Option<PathMatch> {
     match (fields.get("exact"), fields.get("prefix")) {
         (Some(exact), None) => path(exact, &at.field("exact")).map(PathMatch::Exact),
         (None, Some(prefix)) => path(prefix, &at.field("prefix")).map(PathMatch::Prefix),
-        _ => at.report("expected either `exact` or `prefix`"),
+        _ => at.report(either("exact", "prefix")),
     }
 }
 
@@ -176,8 +182,10 @@ fn methods(node: &DocumentNode, at: &At<'_>) -> Option<Box<[Box<str>]>> {
         let method = text(node, at, "a method")?;
         if !is_token(method) || method.contains(|char: char| char.is_ascii_lowercase()) {
             let method = quoted(method);
-            return at.report(alloc::format!(
-                "invalid method {method}: expected capitals such as `GET`"
+            return at.report(finding!(
+                "bad_method",
+                "invalid method {method}: expected capitals such as `GET`",
+                method
             ));
         }
         Some(method)
@@ -194,7 +202,7 @@ fn key(node: &DocumentNode, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
             text(item, &at, "an attribute").and_then(|text| at.ok(KeyAttribute::parse(text)));
         let Some(part) = part else { continue };
         if parts.contains(&part) {
-            at.report::<()>("is listed twice");
+            at.report::<()>(listed_twice());
         }
         parts.push(part);
     }
@@ -218,7 +226,12 @@ fn overrides(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<KeyOverri
         let Some(key) = override_key(node, &at) else { continue };
         if let Some(earlier) = keys.insert(key, place) {
             let key = quoted(key);
-            at.report::<()>(alloc::format!("{key} is already the key of overrides[{earlier}]"));
+            at.report::<()>(finding!(
+                "key_taken",
+                "{key} is already the key of overrides[{earlier}]",
+                key,
+                earlier
+            ));
         }
         if let Some(rules) = rules {
             overrides.insert(key.as_bytes().into(), rules);
@@ -231,7 +244,12 @@ fn override_key<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {
     let key = text(node, at, "a key")?;
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         let found = key.len();
-        return at.report(alloc::format!("key has {found} bytes, expected 1 to {KEY_BYTES_MAX}"));
+        return at.report(finding!(
+            "bad_key",
+            "key has {found} bytes, expected 1 to {max}",
+            found,
+            max = KEY_BYTES_MAX
+        ));
     }
     Some(key)
 }

@@ -9,9 +9,10 @@ use sluicegate_kernel::limits::RULES_MAX;
 use sluicegate_kernel::param::{Kind, Param};
 use sluicegate_kernel::{Carry, NamedRule, Params, RangeError, Rule, RuleSet, Value};
 
-use super::fields::{Fields, list, name, text, word};
+use super::fields::{Fields, list, missing, name, text, word};
 use crate::calendar::zone;
 use crate::error::{At, listed, quoted};
+use crate::finding;
 use crate::node::DocumentNode;
 use crate::policy::Rules;
 use crate::text::{factor, rate, span, whole};
@@ -25,7 +26,11 @@ pub(super) fn rules(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<Ru
         let Some(named) = rule(item, &at, items.len() == 1) else { continue };
         if rules.iter().any(|earlier| earlier.name == named.name) {
             let name = quoted(&named.name);
-            at.field("name").report::<()>(alloc::format!("two rules are named {name}"));
+            at.field("name").report::<()>(finding!(
+                "rule_name_taken",
+                "two rules are named {name}",
+                name
+            ));
         }
         rules.push(named);
     }
@@ -48,7 +53,12 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
         return no_algorithm(entries, at);
     };
     if let Some(((other, ..), _)) = given.next().filter(|((other, ..), _)| *other != algorithm) {
-        return at.report(alloc::format!("`{algorithm}` and `{other}`: a rule has one algorithm"));
+        return at.report(finding!(
+            "two_algorithms",
+            "`{algorithm}` and `{other}`: a rule has one algorithm",
+            algorithm,
+            other
+        ));
     }
     let fields = Fields::read(node, at, &["name", algorithm])?;
     let rule = algorithm_rule(algorithm, table, parameters, &at.field(algorithm));
@@ -56,7 +66,10 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
     let given_name = match fields.get("name") {
         Some(node) => name(node, &at),
         None if alone => Some(algorithm),
-        None => at.report("is missing: with several rules, each needs a name"),
+        None => at.report(finding!(
+            "rule_without_name",
+            "is missing: with several rules, each needs a name"
+        )),
     };
     Some(NamedRule { name: given_name?.into(), rule: rule? })
 }
@@ -66,9 +79,14 @@ fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<Named
     let other = entries.iter().find(|(name, _)| name != "name");
     at.report(match other {
         Some((other, _)) => {
-            alloc::format!("unknown algorithm {}, expected {known}", quoted(other))
+            finding!(
+                "unknown_algorithm",
+                "unknown algorithm {given}, expected {known}",
+                given = quoted(other),
+                known
+            )
         }
-        None => alloc::format!("missing algorithm, expected {known}"),
+        None => finding!("missing_algorithm", "missing algorithm, expected {known}", known),
     })
 }
 
@@ -91,7 +109,7 @@ fn algorithm_rule(
             },
             (None, None) => {
                 let wanted = wanted(&param.kind);
-                at.report::<()>(alloc::format!("is missing, expected {wanted}"));
+                at.report::<()>(missing(&wanted));
                 complete = false;
             }
             (None, Some(_)) => {}
@@ -104,7 +122,11 @@ fn algorithm_rule(
         // Nobody queues callers yet, so that a rule which counts on it would refuse them.
         Ok(Rule::Concurrency(rule)) if rule.queue() > 0 => {
             let queue = rule.queue();
-            at.field("queue").report(alloc::format!("`{queue}` is not supported yet, expected 0"))
+            at.field("queue").report(finding!(
+                "queue_unsupported",
+                "`{queue}` is not supported yet, expected 0",
+                queue
+            ))
         }
         Ok(rule) => Some(rule),
         Err(error) => out_of_range(&error, at),
@@ -114,10 +136,17 @@ fn algorithm_rule(
 /// Reports an error of the kernel, whose fields may say a unit: `window in µs`.
 fn out_of_range(error: &RangeError, at: &At<'_>) -> Option<Rule> {
     match error.field().split_once(' ') {
-        Some((field, unit)) => {
-            at.field(field).report(alloc::format!("{} ({unit})", error.problem()))
-        }
-        None => at.field(error.field()).report(error.problem()),
+        Some((field, unit)) => at.field(field).report(finding!(
+            "out_of_range_in",
+            "{problem} ({unit})",
+            problem = error.problem(),
+            unit
+        )),
+        None => at.field(error.field()).report(finding!(
+            "out_of_range",
+            "{problem}",
+            problem = error.problem()
+        )),
     }
 }
 

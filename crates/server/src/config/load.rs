@@ -263,7 +263,7 @@ fn check_oidc(oidc: &OidcConfig, has_catalog: bool) -> Result<(), ConfigError> {
     match oidc.of_catalog().check() {
         Err(CatalogError::Invalid(all)) if !all.is_empty() => {
             let path = format!("catalog.oidc{}", all[0].pointer.replace('/', "."));
-            wrong(&path, all[0].problem.clone())
+            wrong(&path, all[0].finding.to_string())
         }
         _ => Ok(()),
     }

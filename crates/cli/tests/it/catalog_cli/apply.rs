@@ -101,7 +101,7 @@ fn what_locks_somebody_out_is_warned_of_and_done_when_forced() {
     );
     let warned = stage.run("policies apply -f less.yaml --app shop");
     let expected = "\
-warning: `orders`: the limit drops from 100 to 1
+warning: less.yaml: policies[0].rules: the limit drops from 100 to 1
 error: nothing was applied: use --force to ignore the warnings
 ";
     assert_eq!((warned.status, warned.err.as_str()), (Some(1), expected));

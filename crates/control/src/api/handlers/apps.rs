@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::access::{Actor, Role};
+use crate::access::{AccessDenied, Account, Actor, Role};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 
@@ -44,6 +44,25 @@ pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProb
     };
     let apps = ask.api.catalog.apps(of, &ask.page()).await?;
     Ok(ApiResponse::list(&ask, apps, |app| app.name.clone()))
+}
+
+pub(in crate::api) async fn summaries(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let account = signed_in(&ask)?;
+    let apps = ask.api.catalog.app_summaries(account, &ask.page()).await?;
+    Ok(ApiResponse::list(&ask, apps, |app| app.name.clone()))
+}
+
+pub(in crate::api) async fn search(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let hits = ask.api.catalog.search(signed_in(&ask)?, &ask.query().q).await?;
+    Ok(ApiResponse::all(hits))
+}
+
+/// The account that asks.
+fn signed_in(ask: &ApiRequest) -> Result<&Account, ApiProblem> {
+    match &ask.by.actor {
+        Actor::Account(account) => Ok(account),
+        _ => Err(AccessDenied::Forbidden.into()),
+    }
 }
 
 pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {

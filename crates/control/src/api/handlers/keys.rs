@@ -11,6 +11,7 @@ use crate::api::budgets::Budget;
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::audit::AuditTarget;
+use sluicegate_policy::finding;
 
 /// Longest key in bytes, as everywhere.
 const KEY_BYTES_MAX: usize = 1_024;
@@ -60,7 +61,12 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     if !(1..=PERMITS_MAX).contains(&permits) {
         return Err(ApiProblem::invalid(
             "/permits",
-            format!("`{permits}` is outside 1..={PERMITS_MAX}"),
+            finding!(
+                "outside",
+                "`{value}` is outside 1..={max}",
+                value = permits,
+                max = PERMITS_MAX
+            ),
         ));
     }
     let policy = found(&ask, &key).await?;
@@ -76,7 +82,10 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 /// The name of the policy, which is the app's.
 async fn found(ask: &ApiRequest, key: &str) -> Result<String, ApiProblem> {
     if key.len() > KEY_BYTES_MAX {
-        return Err(ApiProblem::invalid("/key", format!("expected at most {KEY_BYTES_MAX} bytes")));
+        return Err(ApiProblem::invalid(
+            "/key",
+            finding!("key_too_long", "expected at most {max} bytes", max = KEY_BYTES_MAX),
+        ));
     }
     let (app, policy) = ask.policy();
     Ok(ask.api.catalog.policy(app, policy).await?.name)
@@ -104,7 +113,9 @@ async fn done(ask: &ApiRequest, told: Result<Budget, String>) -> Result<ApiRespo
 }
 
 fn reply(told: Result<Budget, String>) -> Result<ApiResponse, ApiProblem> {
-    let budget =
-        told.map_err(|problem| ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem))?;
+    let budget = told.map_err(|problem| {
+        let problem = finding!("store_unavailable", "{problem}", problem);
+        ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem)
+    })?;
     Ok(ApiResponse::ok(&budget))
 }

@@ -11,6 +11,7 @@ use crate::audit::AuditTarget;
 use crate::catalog::{ChangeContext, ExternalIdentity, NewSession, Repeatable};
 use crate::error::Error;
 use crate::identity::{CallbackParams, CompletedLogin, Oidc, Secret, SecretKind, SignInError};
+use sluicegate_policy::finding;
 
 /// The cookie of a sign-in. It comes back with the browser that the provider sends back, so it cannot be
 /// as strict as the one of a session.
@@ -86,16 +87,31 @@ async fn sign_in(
 /// # Errors
 /// What has nothing to do with who they are.
 fn denied(error: Error, subject: &str, creates: bool) -> Result<ApiProblem, ApiProblem> {
-    let asks = "ask an administrator to create one with the subject";
     let detail = match &error {
-        Error::NotFound(_) if creates => format!(
+        Error::NotFound(_) if creates => finding!(
+            "no_name_from_provider",
             "no account was created: the provider sends neither a verified e-mail address nor a \
-             user name; {asks} `{subject}`"
+             user name; ask an administrator to create one with the subject `{subject}`",
+            subject
         ),
-        Error::NotFound(_) => format!("account not found; {asks} `{subject}`"),
-        Error::Denied(AccessDenied::Forbidden) => "account disabled".to_owned(),
-        Error::Taken => format!("your name already belongs to another account; {asks} `{subject}`"),
-        Error::Invalid(_) => format!("your name is not a valid account name; {asks} `{subject}`"),
+        Error::NotFound(_) => finding!(
+            "no_account",
+            "account not found; ask an administrator to create one with the subject `{subject}`",
+            subject
+        ),
+        Error::Denied(AccessDenied::Forbidden) => finding!("account_disabled", "account disabled"),
+        Error::Taken => finding!(
+            "name_of_other_account",
+            "your name already belongs to another account; ask an administrator to create one with the \
+             subject `{subject}`",
+            subject
+        ),
+        Error::Invalid(_) => finding!(
+            "name_unusable",
+            "your name is not a valid account name; ask an administrator to create one with the subject \
+             `{subject}`",
+            subject
+        ),
         _ => return Err(error.into()),
     };
     Ok(ApiProblem::new(StatusCode::FORBIDDEN, detail))
@@ -104,7 +120,7 @@ fn denied(error: Error, subject: &str, creates: bool) -> Result<ApiProblem, ApiP
 /// What is said of a sign-in that did not come to an end; what the provider says of it is for who runs
 /// the server.
 fn said(refused: SignInError) -> ApiProblem {
-    let detail = refused.to_string();
+    let detail = finding!("oidc_failed", "{problem}", problem = refused);
     match refused {
         SignInError::Foreign => ApiProblem::new(StatusCode::BAD_REQUEST, detail),
         SignInError::Told(_) => ApiProblem::new(StatusCode::FORBIDDEN, detail),

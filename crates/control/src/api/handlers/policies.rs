@@ -4,12 +4,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
-use crate::api::problem::ApiProblem;
-use crate::api::request::{ApiRequest, ApiResponse};
+use crate::api::problem::{ApiProblem, FindingBody};
+use crate::api::request::{ApiRequest, ApiResponse, QueryParams};
 use crate::catalog::{
-    Diff, PolicyState, PolicyVersion, PolicyView, Wanted, changes, policy_schema,
+    Diff, PolicyFilter, PolicyState, PolicyVersion, PolicyView, Wanted, changes, policy_schema,
 };
-use crate::error::Error;
+use crate::error::{Error, PlacedFinding};
+use sluicegate_policy::document::InOrder;
+use sluicegate_policy::{Finding, Places, Policy, WrittenError, WrittenPolicy, finding};
 
 /// A policy to create.
 #[derive(Deserialize, ToSchema)]
@@ -61,10 +63,13 @@ pub(in crate::api) struct Restore {
 /// A valid policy: what it would change.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Validated {
+    /// The policy as JSON.
+    #[schema(schema_with = policy_schema)]
+    document: Json,
     /// Differences from the current policy of this name.
     changes: Vec<Diff>,
     /// Warnings: effects that could lock out clients.
-    warnings: Vec<String>,
+    warnings: Vec<FindingBody>,
 }
 
 /// Differences between two versions.
@@ -96,15 +101,30 @@ pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProb
     Ok(ApiResponse::documents(&ask, policies, |policy| policy.name.clone()))
 }
 
+pub(in crate::api) async fn summaries(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let QueryParams { q, state, sort, .. } = ask.query();
+    let filter = PolicyFilter { name: q.clone(), state: *state, sort: *sort };
+    let found = ask.api.catalog.policy_summaries(ask.param("app"), &filter, &ask.page()).await?;
+    Ok(ApiResponse::counted(found.items, found.next, found.total))
+}
+
 pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (app, policy) = ask.policy();
-    Ok(policy_response(&ask.api.catalog.policy(app, policy).await?))
+    let policy = ask.api.catalog.policy(app, policy).await?;
+    if !ask.wants_yaml() {
+        return Ok(policy_response(&policy));
+    }
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let text = serde_saphyr::to_string_with_options(&InOrder(&policy.document), options)
+        .map_err(|error| Error::Damaged(error.to_string()))?;
+    Ok(ApiResponse::yaml(text).version(policy.version))
 }
 
 pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let NewPolicy { document, state } = ask.json()?;
-    let state = initial_state(state)?;
-    let made = ask.api.catalog.create_policy(&ask.by, ask.param("app"), &document, state).await?;
+    let sent = SentPolicy::read(&ask)?;
+    let (app, state) = (ask.param("app"), initial_state(sent.state)?);
+    let made = ask.api.catalog.create_policy(&ask.by, app, &sent.document, state).await;
+    let made = sent.placed(made)?;
     Ok(ApiResponse::created(&made).version(made.version))
 }
 
@@ -117,18 +137,20 @@ pub(in crate::api) async fn apply(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 }
 
 pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let NewPolicy { document, state } = ask.json()?;
-    let judged = ask.api.catalog.judge_policy(ask.param("app"), &document, state).await;
-    let (before, warnings) = judged?;
+    let sent = SentPolicy::read(&ask)?;
+    let judged = ask.api.catalog.judge_policy(ask.param("app"), &sent.document, sent.state).await;
+    let (before, warnings) = sent.placed(judged)?;
     let before = before.map_or(Json::Null, |before| before.document);
-    Ok(ApiResponse::ok(&Validated { changes: changes(&before, &document), warnings }))
+    let changes = changes(&before, &sent.document);
+    let warnings = warnings.into_iter().map(|warning| FindingBody::from(&sent.place(warning)));
+    let warnings = warnings.collect();
+    Ok(ApiResponse::ok(&Validated { document: sent.document, changes, warnings }))
 }
 
 pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let (PolicyDocument { document }, version) = (ask.json()?, ask.version()?);
-    let changed =
-        ask.api.catalog.change_policy(&ask.by, &ask.policy_at(version), &document).await?;
-    Ok(policy_response(&changed))
+    let (sent, at) = (SentPolicy::read_document(&ask)?, ask.policy_at(ask.version()?));
+    let changed = ask.api.catalog.change_policy(&ask.by, &at, &sent.document).await;
+    Ok(policy_response(&sent.placed(changed)?))
 }
 
 pub(in crate::api) async fn activate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
@@ -184,10 +206,77 @@ pub(in crate::api) async fn diff(ask: ApiRequest) -> Result<ApiResponse, ApiProb
     Ok(ApiResponse::ok(&Diffs { from, to, changes, before, after }))
 }
 
+/// A policy that was sent, as JSON or as YAML.
+struct SentPolicy {
+    document: Json,
+    state: Option<PolicyState>,
+    /// Where its values stand, if it is YAML; then it is all of the body, and the state stands in the query.
+    places: Option<Places>,
+}
+
+impl SentPolicy {
+    /// With the state that it should have.
+    fn read(ask: &ApiRequest) -> Result<Self, ApiProblem> {
+        if let Some(text) = ask.yaml() {
+            return Self::of_yaml(text, ask.query().state);
+        }
+        let NewPolicy { document, state } = ask.json()?;
+        Ok(Self { document, state, places: None })
+    }
+
+    /// Without one.
+    fn read_document(ask: &ApiRequest) -> Result<Self, ApiProblem> {
+        if let Some(text) = ask.yaml() {
+            return Self::of_yaml(text, None);
+        }
+        let PolicyDocument { document } = ask.json()?;
+        Ok(Self { document, state: None, places: None })
+    }
+
+    fn of_yaml(
+        text: Result<&str, Finding>,
+        state: Option<PolicyState>,
+    ) -> Result<Self, ApiProblem> {
+        let read = text.map_err(|problem| vec![PlacedFinding::new("", problem)]);
+        let read = read.and_then(|text| {
+            Policy::written(text).map_err(|errors| {
+                let placed = |WrittenError { error, place }| PlacedFinding {
+                    pointer: error.pointer().to_owned(),
+                    finding: error.finding().clone(),
+                    place,
+                };
+                errors.into_iter().map(placed).collect()
+            })
+        });
+        let WrittenPolicy { document, places } = read.map_err(Error::Invalid)?;
+        Ok(Self { document, state, places: Some(places) })
+    }
+
+    /// What was found, with places in the body as it was sent.
+    fn placed<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
+        let placed = |all: Vec<_>| all.into_iter().map(|found| self.place(found)).collect();
+        found.map_err(|error| match error {
+            Error::Invalid(errors) => Error::Invalid(placed(errors)),
+            Error::Warned(warnings) => Error::Warned(placed(warnings)),
+            other => other,
+        })
+    }
+
+    fn place(&self, found: PlacedFinding) -> PlacedFinding {
+        let Some(places) = &self.places else { return found };
+        let pointer = found.pointer.strip_prefix("/document").unwrap_or(&found.pointer).to_owned();
+        let place = places.of(&pointer);
+        PlacedFinding { pointer, finding: found.finding, place }
+    }
+}
+
 /// The state of a policy that is created or restored.
 fn initial_state(state: Option<PolicyState>) -> Result<PolicyState, ApiProblem> {
     match state.unwrap_or(PolicyState::Shadow) {
-        PolicyState::Deleted => Err(ApiProblem::invalid("/state", "expected `shadow` or `active`")),
+        PolicyState::Deleted => Err(ApiProblem::invalid(
+            "/state",
+            finding!("bad_state", "expected `shadow` or `active`"),
+        )),
         state => Ok(state),
     }
 }

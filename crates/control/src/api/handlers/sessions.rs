@@ -14,6 +14,7 @@ use crate::catalog::{
 };
 use crate::error::Error;
 use crate::identity::{Secret, SecretKind};
+use sluicegate_policy::finding;
 
 /// The first account.
 #[derive(Deserialize, ToSchema)]
@@ -71,8 +72,11 @@ pub(in crate::api) async fn set_up(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     if !api.setup.is(&token, ask.by.at) {
         attempt.failed();
         ask.audit_failed(Action::SetUp, None, named(&account)).await;
-        let problem = "token: invalid, used or expired (after 15 minutes); restart the server to \
-                       get a new setup token";
+        let problem = finding!(
+            "bad_setup_token",
+            "token: invalid, used or expired (after 15 minutes); restart the server to get a new \
+             setup token"
+        );
         return Err(ApiProblem::new(StatusCode::FORBIDDEN, problem));
     }
     let hash = api.passwords.hash(&password).await?;
@@ -148,7 +152,7 @@ pub(in crate::api) async fn change_password(ask: ApiRequest) -> Result<ApiRespon
     let Some(kept) = proven(api, &account.name, &current, &attempt).await? else {
         attempt.failed();
         ask.audit_failed(Action::ChangePassword, None, &account.name).await;
-        return Err(ApiProblem::invalid("/current", "wrong password"));
+        return Err(ApiProblem::invalid("/current", finding!("wrong_password", "wrong password")));
     };
     let (hash, secret) = (api.passwords.hash(&password).await?, Secret::new(SecretKind::Session));
     let of = (account.name.as_str(), kept.version);
@@ -199,7 +203,10 @@ fn named(account: &str) -> &str {
 }
 
 fn wrong() -> ApiProblem {
-    ApiProblem::new(axum::http::StatusCode::UNAUTHORIZED, "wrong account or password")
+    ApiProblem::new(
+        axum::http::StatusCode::UNAUTHORIZED,
+        finding!("wrong_account_or_password", "wrong account or password"),
+    )
 }
 
 fn account(ask: &ApiRequest) -> Result<&Account, ApiProblem> {

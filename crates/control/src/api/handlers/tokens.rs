@@ -8,6 +8,7 @@ use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{NewToken, TokenView};
 use crate::identity::{Secret, SecretKind};
+use sluicegate_policy::finding;
 
 /// Longest life of a token, in days: two years.
 const DAYS_MAX: i64 = 731;
@@ -46,7 +47,12 @@ pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProb
 pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let NewTokenBody { name, scopes, expires_in_days } = ask.json()?;
     if !(1..=DAYS_MAX).contains(&expires_in_days) {
-        let problem = format!("`{expires_in_days}` is outside 1..={DAYS_MAX}");
+        let problem = finding!(
+            "outside",
+            "`{value}` is outside 1..={max}",
+            value = expires_in_days,
+            max = DAYS_MAX
+        );
         return Err(ApiProblem::invalid("/expires_in_days", problem));
     }
     let secret = Secret::new(SecretKind::Token);

@@ -13,7 +13,8 @@ use crate::access::Action;
 use crate::catalog::apps::{is_version, locked};
 use crate::catalog::change::{Change, begin};
 use crate::catalog::{Catalog, ChangeContext};
-use crate::error::{Error, InvalidField};
+use crate::error::{Error, PlacedFinding};
+use sluicegate_policy::finding;
 
 /// A policy that is to be.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -83,11 +84,15 @@ impl Catalog {
                 Err(Error::Invalid(errors)) => wrong.extend(inside(place, errors)),
                 Err(Error::Taken) => {
                     let pointer = format!("/policies/{place}/document/name");
-                    let problem = format!("`{name}` is already the name of another app's policy");
-                    wrong.push(InvalidField { pointer, problem });
+                    let taken = finding!(
+                        "name_of_other_app",
+                        "`{name}` is already the name of another app's policy",
+                        name
+                    );
+                    wrong.push(PlacedFinding::new(pointer, taken));
                 }
                 Err(Error::Warned(of)) => {
-                    warnings.extend(of.into_iter().map(|warning| format!("`{name}`: {warning}")));
+                    warnings.extend(inside(place, of));
                 }
                 Err(error) => return Err(error),
             }
@@ -174,12 +179,11 @@ fn is_same(before: &PolicyView, to: &PolicyTarget<'_>) -> bool {
 }
 
 /// What is wrong with the policy at `place`, with pointers into the whole.
-fn inside(place: usize, errors: Vec<InvalidField>) -> impl Iterator<Item = InvalidField> {
-    let inside = move |InvalidField { pointer, problem }| {
-        let pointer = format!("/policies/{place}{pointer}");
-        InvalidField { pointer, problem }
-    };
-    errors.into_iter().map(inside)
+fn inside(place: usize, found: Vec<PlacedFinding>) -> impl Iterator<Item = PlacedFinding> {
+    found.into_iter().map(move |found| {
+        let pointer = format!("/policies/{place}{}", found.pointer);
+        PlacedFinding { pointer, ..found }
+    })
 }
 
 /// What is wanted, where it stands, and as it was read.
@@ -195,16 +199,18 @@ fn named(wanted: &[Wanted]) -> Result<BTreeMap<String, WantedPolicy<'_>>, Error>
     for (place, item) in wanted.iter().enumerate() {
         let at = format!("/policies/{place}");
         if item.state == Some(PolicyState::Deleted) {
-            let problem = "expected `active` or `shadow`; to delete a policy, omit it";
-            let (pointer, problem) = (format!("{at}/state"), problem.to_owned());
-            wrong.push(InvalidField { pointer, problem });
+            let problem = finding!(
+                "state_deleted",
+                "expected `active` or `shadow`; to delete a policy, omit it"
+            );
+            wrong.push(PlacedFinding::new(format!("{at}/state"), problem));
         }
         match read(&item.document) {
             Ok(policy) => {
                 let name = policy.name().to_owned();
-                let problem = format!("duplicate name `{name}`");
+                let problem = finding!("duplicate_name", "duplicate name `{name}`", name);
                 if named.insert(name, WantedPolicy { place, wanted: item, policy }).is_some() {
-                    wrong.push(InvalidField { pointer: format!("{at}/document/name"), problem });
+                    wrong.push(PlacedFinding::new(format!("{at}/document/name"), problem));
                 }
             }
             Err(Error::Invalid(errors)) => wrong.extend(inside(place, errors)),

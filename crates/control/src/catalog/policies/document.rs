@@ -6,8 +6,9 @@ use serde_json::Value as Json;
 use sluicegate_policy::Policy;
 
 use crate::catalog::name;
-use crate::error::{Error, InvalidField};
+use crate::error::{Error, PlacedFinding};
 use crate::limits::DOCUMENT_BYTES_MAX;
+use sluicegate_policy::finding;
 
 /// The policy that `document` is.
 ///
@@ -16,29 +17,20 @@ use crate::limits::DOCUMENT_BYTES_MAX;
 pub(super) fn read(document: &Json) -> Result<Policy, Error> {
     let text = document.to_string();
     if text.len() > DOCUMENT_BYTES_MAX {
-        let problem = format!("expected at most {DOCUMENT_BYTES_MAX} bytes");
+        let problem =
+            finding!("too_long_document", "expected at most {max} bytes", max = DOCUMENT_BYTES_MAX);
         return Err(Error::invalid("/document", problem));
     }
     let policy = Policy::parse_one(&text).map_err(|errors| {
-        let wrong = errors.errors().iter().map(|error| InvalidField {
-            pointer: pointer(error.path()),
-            problem: error.problem().to_owned(),
+        let wrong = errors.errors().iter().map(|error| {
+            let pointer = format!("/document{}", error.pointer());
+            PlacedFinding::new(pointer, error.finding().clone())
         });
         Error::Invalid(wrong.collect())
     })?;
     // The name is part of paths.
     name(policy.name(), "/document/name")?;
     Ok(policy)
-}
-
-/// `rules[0].token_bucket.rate` as `/document/rules/0/token_bucket/rate`.
-fn pointer(path: &str) -> String {
-    let mut pointer = "/document".to_owned();
-    for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
-        pointer.push('/');
-        pointer.push_str(&part.trim_end_matches(']').replace('~', "~0").replace('/', "~1"));
-    }
-    pointer
 }
 
 /// The same text for documents that mean the same: members by name, nothing between them.

@@ -148,7 +148,7 @@ mod tests {
         let by = ChangeContext::operator("because", 1);
         let named = catalog.delete_app(&by, "bank", 1).await;
         let Err(Error::Conflict(problem)) = named else { panic!("{named:?}") };
-        assert_eq!(problem, "the policy `every` lists the app in `apps`");
+        assert_eq!(problem.text(), "the policy `every` lists the app in `apps`");
         for app in ["farm", "mill"] {
             catalog.delete_app(&by, app, 1).await.unwrap_or_else(|error| panic!("{app}: {error}"));
         }

@@ -5,6 +5,8 @@ use sluicegate_kernel::{Micros, Moment, Rule};
 use sluicegate_policy::{PathMatch, Policy};
 
 use super::PolicyState;
+use crate::error::PlacedFinding;
+use sluicegate_policy::finding;
 
 /// How many times less a limit becomes with a warning.
 const CUT_MAX: u64 = 10;
@@ -15,16 +17,23 @@ pub(super) fn warnings(
     was: Option<&Policy>,
     policy: &Policy,
     state: PolicyState,
-) -> Vec<String> {
+) -> Vec<PlacedFinding> {
     if state != PolicyState::Active {
         return Vec::new();
     }
     let mut warnings = Vec::new();
     if !policy.admits(Some(app)) {
-        warnings.push(format!("the owning app `{app}` is not in `apps` and cannot use the policy"));
+        let locked_out = finding!(
+            "owner_locked_out",
+            "the owning app `{app}` is not in `apps` and cannot use the policy",
+            app
+        );
+        warnings.push(PlacedFinding::new("/document/apps", locked_out));
     }
     if policy.says_every_app() && !was.is_some_and(Policy::says_every_app) {
-        warnings.push("every app can use its budgets and read its keys (`apps`: `*`)".to_owned());
+        let open =
+            finding!("every_app", "every app can use its budgets and read its keys (`apps`: `*`)");
+        warnings.push(PlacedFinding::new("/document/apps", open));
     }
     let guards_all = policy.matcher().is_some_and(|matcher| {
         let all_paths = match matcher.path() {
@@ -35,18 +44,27 @@ pub(super) fn warnings(
         all_paths && matcher.methods().len() == 0
     });
     if guards_all && policy.key().is_empty() {
-        warnings.push("all requests of all clients share one budget".to_owned());
+        let one = finding!("one_budget", "all requests of all clients share one budget");
+        warnings.push(PlacedFinding::new("/document/match", one));
     }
     if let Some(was) = was {
         let (before, after) = (least(was), least(policy));
         if let (Some(before), Some(after)) = (before, after)
             && after.saturating_mul(CUT_MAX) <= before
         {
-            warnings.push(format!("the limit drops from {before} to {after}"));
+            let drops =
+                finding!("limit_drops", "the limit drops from {before} to {after}", before, after);
+            warnings.push(PlacedFinding::new("/document/rules", drops));
         } else if let (Some(before), Some(after)) = (least_a_day(was), least_a_day(policy))
             && after.saturating_mul(CUT_MAX) <= before
         {
-            warnings.push(format!("it allows {after} a day instead of {before}"));
+            let fewer = finding!(
+                "fewer_a_day",
+                "it allows {after} a day instead of {before}",
+                before,
+                after
+            );
+            warnings.push(PlacedFinding::new("/document/rules", fewer));
         }
     }
     warnings

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use axum::http::Uri;
 
 use crate::access::Role;
-use crate::error::{Error, InvalidField};
+use crate::error::{Error, PlacedFinding};
 use crate::limits::NAME_BYTES_MAX;
+use sluicegate_policy::finding;
 
 /// Longest URL of an issuer in bytes: with a subject behind it, it is kept beside the account.
 const ISSUER_BYTES_MAX: usize = 200;
@@ -74,7 +75,7 @@ impl OidcProviderConfig {
         if wrong.is_empty() { Ok(()) } else { Err(Error::Invalid(wrong)) }
     }
 
-    fn wrong_urls(&self) -> Vec<InvalidField> {
+    fn wrong_urls(&self) -> Vec<PlacedFinding> {
         let mut all = Vec::new();
         let (issuer, back) = (&self.issuer, &self.redirect_url);
         if !is_safe_url(issuer) || issuer.contains(['?', '|']) || issuer.len() > ISSUER_BYTES_MAX {
@@ -92,7 +93,7 @@ impl OidcProviderConfig {
         all
     }
 
-    fn wrong_texts(&self) -> Vec<InvalidField> {
+    fn wrong_texts(&self) -> Vec<PlacedFinding> {
         let mut all = Vec::new();
         for (pointer, text) in [
             ("/client_id", &self.client_id),
@@ -116,7 +117,7 @@ impl OidcProviderConfig {
         all
     }
 
-    fn wrong_roles(&self) -> Vec<InvalidField> {
+    fn wrong_roles(&self) -> Vec<PlacedFinding> {
         let mut all = Vec::new();
         if self.roles.len() > ROLES_MAX {
             all.push(wrong("/roles", format!("expected at most {ROLES_MAX} roles")));
@@ -187,8 +188,9 @@ fn is_word(text: &str) -> bool {
     (1..=TEXT_BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control)
 }
 
-fn wrong(pointer: &str, problem: String) -> InvalidField {
-    InvalidField { pointer: pointer.to_owned(), problem }
+/// Only the start of the program says it.
+fn wrong(pointer: &str, problem: impl fmt::Display) -> PlacedFinding {
+    PlacedFinding::new(pointer, finding!("oidc_config", "{problem}", problem))
 }
 
 /// One for tests.

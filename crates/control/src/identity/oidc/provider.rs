@@ -30,6 +30,7 @@ use super::login::{LOGIN_MS, PendingLogin};
 use super::person::{self, Person};
 use super::service::SignInError;
 use crate::error::Error;
+use sluicegate_policy::finding;
 
 /// How long a description is good for, in milliseconds: an hour.
 const GOOD_MS: i64 = 60 * 60 * 1_000;
@@ -108,11 +109,19 @@ impl Provider {
         let http = ProviderHttp::new(config.ca.as_deref(), may_be_plain);
         let (id, secret) = (config.client_id.clone(), config.client_secret.clone());
         Ok(Self {
-            http: http.map_err(|problem| Error::invalid("/ca", problem))?,
-            issuer: issuer.map_err(|error| Error::invalid("/issuer", error.to_string()))?,
+            http: http.map_err(|problem| {
+                Error::invalid("/ca", finding!("oidc_config", "{problem}", problem))
+            })?,
+            issuer: issuer.map_err(|error| {
+                Error::invalid("/issuer", finding!("oidc_config", "{problem}", problem = error))
+            })?,
             client: (ClientId::new(id), ClientSecret::new(secret)),
-            redirect_url: redirect_url
-                .map_err(|error| Error::invalid("/redirect_url", error.to_string()))?,
+            redirect_url: redirect_url.map_err(|error| {
+                Error::invalid(
+                    "/redirect_url",
+                    finding!("oidc_config", "{problem}", problem = error),
+                )
+            })?,
             scopes: config.scopes.iter().cloned().map(Scope::new).collect(),
             groups_claim: config.groups_claim.clone(),
             known: Mutex::new(None),

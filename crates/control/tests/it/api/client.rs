@@ -185,13 +185,36 @@ impl Served {
             request = request.header(*name, value);
         }
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        let mut request = request.body(body).expect("it is a request");
+        self.send(client, request.body(body).expect("it is a request")).await
+    }
+
+    /// The same with a body of YAML.
+    pub(crate) async fn ask_yaml(&self, client: &Client, what: &str, body: &str) -> Answer {
+        let (method, path) = what.split_once(' ').expect("a method and a path");
+        let mut request = Request::builder().method(method).uri(format!("/v1/admin{path}"));
+        request = request.header("content-type", "application/yaml; charset=utf-8");
+        if let Some(cookie) = &client.cookie {
+            request = request.header("cookie", cookie);
+        }
+        for (name, value) in &client.fields {
+            request = request.header(*name, value);
+        }
+        let body = Body::from(body.to_owned());
+        self.send(client, request.body(body).expect("it is a request")).await
+    }
+
+    async fn send(&self, client: &Client, mut request: Request<Body>) -> Answer {
         let source = client.source.as_deref().unwrap_or("192.0.2.1");
         request.extensions_mut().insert(ClientAddress(source.to_owned()));
         let response = self.router.clone().oneshot(request).await.expect("it always answers");
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, 1 << 24).await.expect("the body is there");
-        let body = serde_json::from_slice(&bytes).unwrap_or(Json::Null);
+        // What is no JSON is text, such as YAML.
+        let text = || String::from_utf8_lossy(&bytes).into_owned().into();
+        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| match bytes.is_empty() {
+            true => Json::Null,
+            false => text(),
+        });
         Answer { status: head.status, headers: head.headers, body }
     }
 }

@@ -227,7 +227,11 @@ async fn versions_are_compared_and_come_back() {
     );
     let judged = json!({ "document": document("orders", "1/h") });
     let judged = served.ask(&ada, "POST /apps/shop/validate", Some(judged)).await;
-    assert_eq!(judged.body["warnings"][0], "the limit drops from 10 to 1");
+    let warning = json!({
+        "pointer": "/document/rules", "code": "limit_drops",
+        "params": { "before": "10", "after": "1" }, "detail": "the limit drops from 10 to 1",
+    });
+    assert_eq!(judged.body["warnings"], json!([warning]));
     assert_eq!(served.ask(&ada, "GET /apps/shop/policies/orders", None).await.body["version"], 3);
 }
 

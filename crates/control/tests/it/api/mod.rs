@@ -5,8 +5,10 @@ mod bounds;
 mod client;
 mod described;
 mod keys;
+mod lists;
 mod lives;
 mod matrix;
 #[cfg(feature = "oidc")]
 mod oidc;
 mod refused;
+mod yaml;

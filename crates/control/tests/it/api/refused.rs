@@ -70,7 +70,7 @@ async fn who_would_be_locked_out_is_warned_of_and_may_be_forced() {
         ("PUT /apps/shop/policies/orders", json!({ "document": document("orders", "1/h") }));
     let warned = served.ask(&ada.at_version(1), put, Some(body.clone())).await;
     assert_eq!(
-        (warned.status.as_u16(), &warned.body["warnings"][0]),
+        (warned.status.as_u16(), &warned.body["warnings"][0]["detail"]),
         (409, &json!("the limit drops from 10 to 1"))
     );
     let forced = served.ask(&ada.at_version(1), &format!("{put}?force=true"), Some(body)).await;

@@ -104,7 +104,7 @@ pub(crate) async fn an_app_is_named_by_what_its_policies_say_now(stage: &Stage) 
             false
         }
         Err(Error::Conflict(problem)) => {
-            assert_eq!(problem, format!("the policy `{policy}` lists the app in `apps`"));
+            assert_eq!(problem.text(), format!("the policy `{policy}` lists the app in `apps`"));
             true
         }
         Err(error) => panic!("{error}"),
