@@ -216,6 +216,8 @@ actions! {
     DeletePolicy "policy.delete" Write POLICY_WRITE;
     /// Replace all policies of an app with those of a document, atomically.
     ApplyPolicies "policy.apply" Write POLICY_WRITE;
+    /// Explain what a request would meet now, rule by rule, without charging it.
+    ExplainKey "key.explain" Read VIEWER;
     /// Get the remaining budget of a key.
     SeeKey "key.read" Read VIEWER;
     /// Reset the usage of a key.

@@ -1,10 +1,12 @@
 //! Live budgets, which are not in the catalog: whoever serves the API looks them up.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use sluicegate_policy::Finding;
 use utoipa::ToSchema;
 
 /// The budget of a key under a policy.
@@ -24,6 +26,109 @@ pub struct Budget {
     pub rule: String,
 }
 
+/// What a request would meet under a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ExplainedKey {
+    /// The policy.
+    pub policy: String,
+    /// The key; null: the budget that all share.
+    pub key: Option<String>,
+    /// Whether the key has its own rules (`overrides`).
+    pub is_override: bool,
+    /// What would happen to the request.
+    pub outcome: KeyOutlook,
+    /// Who decides: `store`, `remembered` (this node knows it from the store), `local`, `allow`, `deny` or `shed`
+    /// (without the store, see `on_store_failure`).
+    pub mode: &'static str,
+    /// The rules in their order; null while the store does not answer.
+    pub rules: Option<Vec<RuleOutlook>>,
+}
+
+/// What would happen to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyOutlook {
+    /// It passes.
+    Passes,
+    /// It would be refused, but the policy is in shadow mode: it passes.
+    Shadowed,
+    /// It waits, and passes.
+    Held,
+    /// It gets the fallback of the policy.
+    Degraded,
+    /// It is sent to the target of the policy.
+    Diverted,
+    /// It is refused.
+    Refused,
+}
+
+/// What one rule alone says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RuleOutlook {
+    /// Name of the rule.
+    pub rule: String,
+    /// The algorithm.
+    pub algorithm: &'static str,
+    /// Whether it decides: its answer is the answer to the request.
+    pub decides: bool,
+    /// Whether it alone would let the request pass now.
+    pub allowed: bool,
+    /// The limit.
+    pub limit: u64,
+    /// Permits left.
+    pub remaining: u64,
+    /// Time until the request can pass, in µs; null: it can now, or never.
+    pub retry_after_us: Option<u64>,
+    /// Time until the budget is full again, in µs.
+    pub reset_after_us: u64,
+}
+
+/// The request that is to be explained.
+#[derive(Clone, Debug, Default)]
+pub struct ToExplain {
+    /// The app.
+    pub app: String,
+    /// The policy; none: that of the app which guards the request.
+    pub policy: Option<String>,
+    /// Whose budget; none: the one that all share.
+    pub key: Option<String>,
+    /// A request of HTTP that the key is made of, instead of the key.
+    pub request: Option<ExplainRequest>,
+    /// What it costs.
+    pub cost: u64,
+}
+
+/// A request of HTTP, as far as policies look at it.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExplainRequest {
+    /// The method in capitals.
+    pub method: Option<String>,
+    /// The path.
+    pub path: Option<String>,
+    /// The address of the client, without a port.
+    pub remote_ip: Option<String>,
+    /// The host.
+    pub host: Option<String>,
+    /// Header fields by name.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// Why nothing can be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExplainError {
+    /// No policy of the app guards the request.
+    NoPolicy,
+    /// It makes no sense, at this pointer.
+    Invalid(&'static str, Finding),
+    /// There is no answer now.
+    Unavailable(String),
+}
+
+/// An explanation, or why there is none.
+pub type ExplainFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<ExplainedKey, ExplainError>> + Send + 'a>>;
+
 /// An answer about a budget, or why there is none.
 pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> + Send + 'a>>;
 
@@ -31,11 +136,15 @@ pub type BudgetFuture<'a> = Pin<Box<dyn Future<Output = Result<Budget, String>> 
 pub trait Budgets: Send + Sync + fmt::Debug {
     /// What `key` has left of `policy`.
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
+    /// What a request would meet now, rule by rule; nothing is charged.
+    fn explain(&self, asked: ToExplain) -> ExplainFuture<'_>;
     /// Forgets what `key` has used of `policy`.
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// Gives `key` permits of `policy` back, never above full.
     fn grant<'a>(&'a self, policy: &'a str, key: &'a [u8], permits: u64) -> BudgetFuture<'a>;
 }
+
+const NONE: &str = "no budgets on this server";
 
 /// No budgets: the catalog alone.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +153,10 @@ pub struct NoBudgets;
 impl Budgets for NoBudgets {
     fn peek<'a>(&'a self, _: &'a str, _: &'a [u8]) -> BudgetFuture<'a> {
         none()
+    }
+
+    fn explain(&self, _: ToExplain) -> ExplainFuture<'_> {
+        Box::pin(ready(Err(ExplainError::Unavailable(NONE.to_owned()))))
     }
 
     fn reset<'a>(&'a self, _: &'a str, _: &'a [u8]) -> BudgetFuture<'a> {
@@ -56,5 +169,5 @@ impl Budgets for NoBudgets {
 }
 
 fn none<'a>() -> BudgetFuture<'a> {
-    Box::pin(ready(Err("no budgets on this server".to_owned())))
+    Box::pin(ready(Err(NONE.to_owned())))
 }

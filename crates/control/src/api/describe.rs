@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::PREFIX;
-use super::budgets::Budget;
+use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
 use super::handlers::{accounts, apps, keys, meta, policies, sessions, tokens};
 use super::problem::ProblemBody;
 use super::request::YAML;
@@ -231,6 +231,11 @@ fn schemas() -> Json {
     add::<tokens::NewTokenBody>(&mut all);
     add::<keys::KeyParam>(&mut all);
     add::<keys::Grant>(&mut all);
+    add::<keys::Explain>(&mut all);
+    add::<ExplainRequest>(&mut all);
+    add::<ExplainedKey>(&mut all);
+    add::<RuleOutlook>(&mut all);
+    add::<KeyOutlook>(&mut all);
     add::<AccountView>(&mut all);
     add::<App>(&mut all);
     add::<Member>(&mut all);

@@ -43,7 +43,10 @@ use crate::catalog::{Catalog, SessionSpans};
 use crate::error::Error;
 use crate::identity::{Oidc, Passwords, Secret};
 use attempts::Attempts;
-pub use budgets::{Budget, BudgetFuture, Budgets, NoBudgets};
+pub use budgets::{
+    Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
+    KeyOutlook, NoBudgets, RuleOutlook, ToExplain,
+};
 use changes::Changes;
 use denial_audit::DenialAudit;
 pub use describe::openapi;

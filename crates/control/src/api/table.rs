@@ -126,6 +126,10 @@ routes! {
         answers Version;
     GET "/apps/{app}/policies/{policy}/diff" SeePolicies policies::diff 200 answers Diffs;
     POST "/apps/{app}/policies/{policy}/keys/peek" SeeKey keys::peek 200 asks Key answers Budget;
+    POST "/apps/{app}/policies/{policy}/keys/explain" ExplainKey keys::explain 200
+        asks Explain answers ExplainedKey;
+    POST "/apps/{app}/explain" ExplainKey keys::explain_request 200
+        asks Explain answers ExplainedKey;
     POST "/apps/{app}/policies/{policy}/keys/reset" ResetKey keys::reset 200 asks Key answers Budget;
     POST "/apps/{app}/policies/{policy}/keys/grant" GrantKey keys::grant 200
         asks Grant answers Budget;
@@ -205,7 +209,7 @@ mod tests {
     fn routes_that_get_change_nothing() {
         for route in ROUTES {
             let reads = route.method == Method::GET || route.path.ends_with("/validate");
-            let reads = reads || route.path.ends_with("/peek");
+            let reads = reads || route.path.ends_with("/peek") || route.path.ends_with("/explain");
             assert_eq!(!reads, route.action.writes(), "{} {}", route.method, route.path);
             assert!(!route.is_versioned || route.action.writes(), "{}", route.path);
         }

@@ -16,8 +16,8 @@ const KEYS: &str = "~sg:*";
 const PUBLISHING: &[&str] =
     &["hget", "hset", "hdel", "hlen", "unlink", "rename", "pexpire", "persist", "publish"];
 
-/// What reading them takes.
-const READING: &[&str] = &["hget", "hgetall", "hscan", "hlen", "unsubscribe"];
+/// What reading them takes, and `ECHO`, by which phpredis asks whether a connection that persists is alive.
+const READING: &[&str] = &["hget", "hgetall", "hscan", "hlen", "unsubscribe", "echo"];
 
 /// The line of an ACL file (Redis 6.2 or later, Valkey) for the user that `config` logs in as:
 /// the commands that the client and its scripts use, on its own keys and its own channel, and
@@ -82,11 +82,11 @@ mod tests {
             program_acl(&config),
             "user sluicegate-program reset on >PASSWORD ~sg:* resetchannels &sg:policies -@all \
              +evalsha +script|load +get +set +del +time +ping +hmget +subscribe +hget +hgetall \
-             +hscan +hlen +unsubscribe +select"
+             +hscan +hlen +unsubscribe +echo +select"
         );
         assert_eq!(sentinel_acl(&config), None);
         let config: RedisConfig = "redis+cluster://h".parse().expect("a good URL");
         assert!(acl(&config).ends_with("+publish +cluster|slots +asking"));
-        assert!(program_acl(&config).ends_with("+unsubscribe +cluster|slots +asking"));
+        assert!(program_acl(&config).ends_with("+unsubscribe +echo +cluster|slots +asking"));
     }
 }

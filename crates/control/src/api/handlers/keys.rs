@@ -7,7 +7,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::access::Action;
-use crate::api::budgets::Budget;
+use crate::api::budgets::{Budget, ExplainError, ExplainRequest, ToExplain};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::audit::AuditTarget;
@@ -24,28 +24,95 @@ const PERMITS_MAX: u64 = 1 << 31;
 #[serde(deny_unknown_fields)]
 #[schema(as = Key)]
 pub(in crate::api) struct KeyParam {
-    /// The key, at most 1,024 bytes.
-    key: String,
+    /// The key, at most 1,024 bytes; null: the budget that all share.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(required)]
+    key: Option<String>,
 }
 
 /// Permits to give back to a key.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Grant {
-    /// The key, at most 1,024 bytes.
-    key: String,
+    /// The key, at most 1,024 bytes; null: the budget that all share.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(required)]
+    key: Option<String>,
     /// Number of permits to give back, 1 to 2^31; the budget never exceeds its limit.
     permits: u64,
 }
 
 pub(in crate::api) async fn peek(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let KeyParam { key } = ask.json()?;
+    let key = key.unwrap_or_default();
     let policy = found(&ask, &key).await?;
     reply(ask.api.budgets.peek(&policy, key.as_bytes()).await)
 }
 
+/// The request to explain.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct Explain {
+    /// The key, at most 1,024 bytes; null or absent: the budget that all share.
+    #[serde(default)]
+    key: Option<String>,
+    /// A request of HTTP, whose key is made as the policy says; only instead of `key`.
+    #[serde(default)]
+    request: Option<ExplainRequest>,
+    /// What the request costs, 1 to 2^31; default 1.
+    #[serde(default = "one")]
+    cost: u64,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+/// What a request would meet under one policy.
+pub(in crate::api) async fn explain(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let (app, policy) = ask.policy();
+    let policy = ask.api.catalog.policy(app, policy).await?.name;
+    explained(&ask, Some(policy)).await
+}
+
+/// What a request of HTTP would meet: the policy of the app that guards it is found as well.
+pub(in crate::api) async fn explain_request(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    ask.api.catalog.app(ask.param("app")).await?;
+    explained(&ask, None).await
+}
+
+async fn explained(ask: &ApiRequest, policy: Option<String>) -> Result<ApiResponse, ApiProblem> {
+    let Explain { key, request, cost } = ask.json()?;
+    if !(1..=PERMITS_MAX).contains(&cost) {
+        let problem =
+            finding!("outside", "`{value}` is outside 1..={max}", value = cost, max = PERMITS_MAX);
+        return Err(ApiProblem::invalid("/cost", problem));
+    }
+    if key.is_some() && request.is_some() {
+        let problem = finding!("key_and_request", "cannot be combined with `key`");
+        return Err(ApiProblem::invalid("/request", problem));
+    }
+    if policy.is_none() && request.is_none() {
+        let problem = finding!("request_missing", "is missing");
+        return Err(ApiProblem::invalid("/request", problem));
+    }
+    check_key(key.as_deref().unwrap_or_default())?;
+    let app = ask.param("app").to_owned();
+    let asked = ToExplain { app, policy, key, request, cost };
+    match ask.api.budgets.explain(asked).await {
+        Ok(explained) => Ok(ApiResponse::ok(&explained)),
+        Err(ExplainError::NoPolicy) => {
+            let problem = finding!("no_policy_guards", "no policy of the app guards this request");
+            Err(ApiProblem::new(StatusCode::NOT_FOUND, problem))
+        }
+        Err(ExplainError::Invalid(pointer, problem)) => Err(ApiProblem::invalid(pointer, problem)),
+        Err(ExplainError::Unavailable(problem)) => Err(unavailable(&problem)),
+    }
+}
+
 pub(in crate::api) async fn reset(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let KeyParam { key } = ask.json()?;
+    let key = key.unwrap_or_default();
     let policy = found(&ask, &key).await?;
     if ask.by.dry_run {
         return reply(ask.api.budgets.peek(&policy, key.as_bytes()).await);
@@ -58,6 +125,7 @@ pub(in crate::api) async fn reset(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 
 pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let Grant { key, permits } = ask.json()?;
+    let key = key.unwrap_or_default();
     if !(1..=PERMITS_MAX).contains(&permits) {
         return Err(ApiProblem::invalid(
             "/permits",
@@ -81,14 +149,22 @@ pub(in crate::api) async fn grant(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 
 /// The name of the policy, which is the app's.
 async fn found(ask: &ApiRequest, key: &str) -> Result<String, ApiProblem> {
-    if key.len() > KEY_BYTES_MAX {
-        return Err(ApiProblem::invalid(
-            "/key",
-            finding!("key_too_long", "expected at most {max} bytes", max = KEY_BYTES_MAX),
-        ));
-    }
+    check_key(key)?;
     let (app, policy) = ask.policy();
     Ok(ask.api.catalog.policy(app, policy).await?.name)
+}
+
+fn check_key(key: &str) -> Result<(), ApiProblem> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let problem = finding!("key_too_long", "expected at most {max} bytes", max = KEY_BYTES_MAX);
+    Err(ApiProblem::invalid("/key", problem))
+}
+
+fn unavailable(problem: &str) -> ApiProblem {
+    let problem = finding!("store_unavailable", "{problem}", problem);
+    ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem)
 }
 
 /// Whether it is to be done: not, if it was before, when the same request came.
@@ -113,9 +189,6 @@ async fn done(ask: &ApiRequest, told: Result<Budget, String>) -> Result<ApiRespo
 }
 
 fn reply(told: Result<Budget, String>) -> Result<ApiResponse, ApiProblem> {
-    let budget = told.map_err(|problem| {
-        let problem = finding!("store_unavailable", "{problem}", problem);
-        ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem)
-    })?;
+    let budget = told.map_err(|problem| unavailable(&problem))?;
     Ok(ApiResponse::ok(&budget))
 }

@@ -8,7 +8,10 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value as Json, json};
 use sluicegate::{ManualClock, Micros};
-use sluicegate_control::api::{Api, Budget, BudgetFuture, Budgets, ClientAddress, Setup};
+use sluicegate_control::api::{
+    Api, Budget, BudgetFuture, Budgets, ClientAddress, ExplainError, ExplainFuture, Setup,
+    ToExplain,
+};
 use sluicegate_control::{Catalog, Url};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
@@ -74,6 +77,16 @@ impl Noted {
 impl Budgets for Noted {
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         self.note(format!("peek {policy} {}", String::from_utf8_lossy(key)))
+    }
+
+    fn explain(&self, asked: ToExplain) -> ExplainFuture<'_> {
+        let ToExplain { app, policy, key, request, cost } = asked;
+        let path = request.and_then(|request| request.path);
+        self.0
+            .lock()
+            .expect("nothing panics while it is held")
+            .push(format!("explain {app} {policy:?} {key:?} {path:?} {cost}"));
+        Box::pin(std::future::ready(Err(ExplainError::NoPolicy)))
     }
 
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {

@@ -63,3 +63,52 @@ async fn a_grant_that_comes_again_is_granted_once() {
     let other = served.ask(&again, &format!("POST {at}/grant"), Some(other)).await;
     assert_eq!(other.status, 422);
 }
+
+#[tokio::test]
+async fn what_a_key_would_meet_is_explained_and_bad_questions_are_refused() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s") });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let of_policy = "POST /apps/shop/policies/orders/keys/explain";
+    let of_app = "POST /apps/shop/explain";
+    let request = json!({ "method": "GET", "path": "/a" });
+    for (what, body) in [
+        (of_policy, json!({ "key": "alice", "cost": 3 })),
+        (of_policy, json!({ "key": null })),
+        (of_app, json!({ "request": request })),
+    ] {
+        let answer = served.ask(&ada, what, Some(body)).await;
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["code"]),
+            (404, &json!("no_policy_guards"))
+        );
+    }
+    let asked = served.budgets.0.lock().unwrap().clone();
+    let expected = [
+        r#"explain shop Some("orders") Some("alice") None 3"#,
+        r#"explain shop Some("orders") None None 1"#,
+        r#"explain shop None None Some("/a") 1"#,
+    ];
+    assert_eq!(asked, expected);
+    for (what, body, pointer) in [
+        (of_policy, json!({ "key": "x".repeat(1_025) }), "/key"),
+        (of_policy, json!({ "cost": 0 }), "/cost"),
+        (of_policy, json!({ "key": "a", "request": request }), "/request"),
+        (of_app, json!({}), "/request"),
+        (of_app, json!({ "request": { "port": 1 } }), "/request/port"),
+    ] {
+        let answer = served.ask(&ada, what, Some(body)).await;
+        let found = (answer.status.as_u16(), &answer.body["errors"][0]["pointer"]);
+        assert_eq!(found, (422, &json!(pointer)), "{:?}", answer.body);
+    }
+    let none =
+        served.ask(&ada, "POST /apps/shop/policies/none/keys/explain", Some(json!({}))).await;
+    assert_eq!(none.status, 404);
+    let shared =
+        served.ask(&ada, "POST /apps/shop/policies/orders/keys/peek", Some(json!({}))).await;
+    assert_eq!(shared.status, 422, "whose budget it is has to be said");
+    let shared = json!({ "key": null });
+    let shared = served.ask(&ada, "POST /apps/shop/policies/orders/keys/peek", Some(shared)).await;
+    assert_eq!(shared.status, 200);
+}

@@ -59,6 +59,7 @@ async fn a_program_reads_and_listens_and_does_not_publish() {
         &["HMGET", POLICIES_KEY, "#format", "#revision"],
         &["HGET", POLICIES_KEY, "#revision"],
         &["HLEN", POLICIES_KEY],
+        &["ECHO", "alive"],
         &["HSCAN", POLICIES_KEY, "0", "COUNT", "500"],
     ] {
         client.call(command).await.expect("it may read");
