@@ -20,6 +20,7 @@ pub mod identity;
 mod limiter_info;
 pub mod limits;
 pub mod node;
+pub mod traffic;
 
 pub use access::{AccessDenied, AccessRule, Action, Actor, Role, Scope, allow};
 pub use catalog::{Catalog, ChangeContext};

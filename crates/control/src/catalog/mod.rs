@@ -7,6 +7,7 @@
 //! | `elsewhere` | whose account it is, of who signs in elsewhere |
 //! | `publish` | what nodes are told |
 //! | `seed` | what a new one begins with |
+//! | `nodes`, `traffic` | how nodes do, and what they counted |
 //!
 //! Who may do it is asked before, of [`allow`](crate::allow). The time is passed in.
 
@@ -21,6 +22,7 @@ mod publish;
 mod seed;
 mod sessions;
 mod tokens;
+mod traffic;
 
 use std::num::NonZeroU32;
 
@@ -39,18 +41,19 @@ pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
 pub use apps::{App, Member};
 pub use external::ExternalIdentity;
-pub use nodes::Node;
+pub use nodes::{Fleet, FleetNode, Node, NodeReport, StoreReport};
 pub use overview::{AppSummary, Hit};
 use policies::fill_policy_apps;
 pub use policies::{
-    Applied, AppliedAll, Diff, PolicyAt, PolicyFilter, PolicySort, PolicyState, PolicySummaries,
-    PolicySummary, PolicyVersion, PolicyView, Wanted, changes,
+    Applied, AppliedAll, Diff, PolicyAt, PolicyFilter, PolicyLimit, PolicySort, PolicyState,
+    PolicySummaries, PolicySummary, PolicyVersion, PolicyView, Wanted, changes,
 };
 pub(crate) use policies::{POLICY_SCHEMA, policy_schema};
 pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
 pub use sessions::{LiveSession, NewSession, SessionSpans};
 pub use tokens::{NewToken, TokenView};
+pub use traffic::{Mark, NodeBucket};
 
 /// The catalog in a database.
 #[derive(Clone, Debug)]

@@ -1,10 +1,14 @@
-//! The nodes that serve, and which revision each of them holds.
+//! The nodes that serve, which revision each of them holds, and how it does.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Catalog, Page};
 use crate::error::Error;
+use crate::traffic::Step;
+
+/// Most nodes that are shown.
+const NODES_MAX: i64 = 1_000;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -21,7 +25,108 @@ pub struct Node {
     pub seen_at: i64,
 }
 
+/// How a node does, as it says with its presence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct NodeReport {
+    /// Whether the node is to be sent traffic.
+    pub ready: bool,
+    /// Who decides: `store`, or `fallback` while the store is unavailable.
+    pub mode: String,
+    /// The store.
+    pub store: StoreReport,
+    /// Keys with usage that this node holds in memory; null: the store is elsewhere.
+    pub keys: Option<u64>,
+    /// Ends of the last buckets of 10 s and of 5 min that the node has written, in milliseconds since 1970.
+    #[schema(ignore)]
+    pub through: [i64; 2],
+}
+
+/// How the store of a node does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct StoreReport {
+    /// `memory` or `redis`.
+    pub kind: String,
+    /// Whether the store is given up for now.
+    pub breaker_open: bool,
+    /// Half of the recent decisions took at most so long, in µs; null: there were none.
+    pub p50_us: Option<u64>,
+    /// 99 of 100 recent decisions took at most so long, in µs; null: there were none.
+    pub p99_us: Option<u64>,
+}
+
+/// All nodes, and the revision that they are to hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Fleet {
+    /// Revision of the catalog.
+    pub revision: i64,
+    /// The nodes by name.
+    pub nodes: Vec<FleetNode>,
+}
+
+/// A node, and how it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FleetNode {
+    /// Node name.
+    pub name: String,
+    /// Catalog revision that the node uses.
+    pub revision: i64,
+    /// Time of the last report, in milliseconds since 1970.
+    pub seen_at: i64,
+    /// How the node did then; null: it is of a version that does not say so.
+    pub report: Option<NodeReport>,
+}
+
+impl FleetNode {
+    /// The end of the last bucket that the node has written; none: it did not say.
+    pub fn through(&self, step: Step) -> Option<i64> {
+        let through = self.report.as_ref()?.through[step as usize];
+        (through > 0).then_some(through)
+    }
+}
+
 impl Catalog {
+    /// All nodes, how they do, and the revision that they are to hold.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn fleet(&self) -> Result<Fleet, Error> {
+        let revision = self.revision().await?;
+        let sql = "SELECT n.name, n.revision, n.seen_at, r.body FROM nodes n \
+                   LEFT JOIN node_reports r ON r.name = n.name ORDER BY n.name LIMIT ?";
+        let rows = self.db.rows(sql, &[NODES_MAX.into()]).await?;
+        let node = |row: &crate::db::Row| {
+            let report: Option<String> = row.get(3)?;
+            Ok(FleetNode {
+                name: row.get(0)?,
+                revision: row.get(1)?,
+                seen_at: row.get(2)?,
+                report: report.and_then(|report| serde_json::from_str(&report).ok()),
+            })
+        };
+        let nodes = rows.iter().map(node).collect::<Result<_, Error>>()?;
+        Ok(Fleet { revision, nodes })
+    }
+
+    /// Keeps how the node `name` does.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn record_report(&self, name: &str, report: &NodeReport) -> Result<(), Error> {
+        let body = serde_json::to_string(report).expect("texts and numbers are always JSON");
+        let values = [(&body).into(), name.into()];
+        let sql = "UPDATE node_reports SET body = ? WHERE name = ?";
+        if self.db.run(sql, &values).await? > 0 {
+            return Ok(());
+        }
+        let sql = "INSERT INTO node_reports (body, name) VALUES (?, ?)";
+        match self.db.run(sql, &values).await {
+            Ok(_) | Err(Error::Taken) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The nodes by name.
     ///
     /// # Errors
@@ -70,6 +175,8 @@ impl Catalog {
         }
         let old = "DELETE FROM nodes WHERE seen_at < ?";
         self.db.run(old, &[forget_before.into()]).await?;
+        let old = "DELETE FROM node_reports WHERE name NOT IN (SELECT name FROM nodes)";
+        self.db.run(old, &[]).await?;
         Ok(())
     }
 }

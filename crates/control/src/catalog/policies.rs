@@ -15,6 +15,7 @@ macro_rules! policies {
 mod apply;
 mod diff;
 mod document;
+mod limits;
 mod list;
 mod naming;
 mod warnings;
@@ -43,6 +44,7 @@ use sluicegate_policy::finding;
 pub use apply::{Applied, AppliedAll, Wanted};
 pub use diff::{Diff, changes};
 use document::{canonical, read};
+pub use limits::PolicyLimit;
 pub use list::{PolicyFilter, PolicySort, PolicySummaries, PolicySummary};
 pub(super) use naming::{fill_policy_apps, policy_naming};
 use naming::{named_apps, write_apps};

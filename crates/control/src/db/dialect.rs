@@ -18,6 +18,7 @@ use crate::error::Error;
 pub(crate) enum SqlValue<'v> {
     Int(i64),
     Text(&'v str),
+    Bytes(&'v [u8]),
     NoInt,
     NoText,
 }
@@ -42,6 +43,7 @@ pub(crate) trait Column:
 
 impl Column for i64 {}
 impl Column for String {}
+impl Column for Vec<u8> {}
 impl Column for Option<i64> {}
 impl Column for Option<String> {}
 
@@ -75,6 +77,7 @@ macro_rules! dialect {
                     let bound = match value {
                         SqlValue::Int(int) => arguments.add(*int),
                         SqlValue::Text(text) => arguments.add((*text).to_owned()),
+                        SqlValue::Bytes(bytes) => arguments.add(bytes.to_vec()),
                         SqlValue::NoInt => arguments.add(None::<i64>),
                         SqlValue::NoText => arguments.add(None::<String>),
                     };

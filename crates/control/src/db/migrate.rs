@@ -13,9 +13,10 @@ use super::{Db, STATEMENT_WAIT_MAX, Url};
 use crate::error::Error;
 
 /// The steps, in their order. What has been released does not change.
-const STEPS: [(&str, &str); 2] = [
+const STEPS: [(&str, &str); 3] = [
     ("catalog", include_str!("../../migrations/0001_catalog.sql")),
     ("policy_apps", include_str!("../../migrations/0002_policy_apps.sql")),
+    ("traffic", include_str!("../../migrations/0003_traffic.sql")),
 ];
 
 /// How often, and how soon again: others take some milliseconds for all steps.
@@ -30,19 +31,26 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
 struct DialectTerms {
     /// The type of long texts.
     long: &'static str,
+    /// The type of bytes, at least 64 KiB of them.
+    bytes: &'static str,
     /// What ends a table.
     options: &'static str,
     /// Whether a table may be there already, and its indexes are made with it.
     is_repeated: bool,
 }
 
-/// SQLite's and PostgreSQL's.
-const WHOLE: DialectTerms = DialectTerms { long: "TEXT", options: "", is_repeated: false };
+/// SQLite's.
+const SQLITE: DialectTerms =
+    DialectTerms { long: "TEXT", bytes: "BLOB", options: "", is_repeated: false };
+
+/// PostgreSQL's.
+const POSTGRES: DialectTerms = DialectTerms { bytes: "BYTEA", ..SQLITE };
 
 /// Those of MariaDB and of MySQL. Names and tokens that differ in case, or in spaces at their ends, are
 /// not the same, here as elsewhere.
 const MARIADB: DialectTerms = DialectTerms {
     long: "MEDIUMTEXT",
+    bytes: "BLOB",
     options: "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin",
     is_repeated: true,
 };
@@ -80,8 +88,8 @@ impl Db {
             )
         };
         let done = match self {
-            Self::Sqlite(pool) => migrator(WHOLE).run(pool).await,
-            Self::Postgres(pool) => migrator(WHOLE).run(pool).await,
+            Self::Sqlite(pool) => migrator(SQLITE).run(pool).await,
+            Self::Postgres(pool) => migrator(POSTGRES).run(pool).await,
             Self::MySql(pool) => {
                 // The library's own lock does not wait on MariaDB, which takes its -1 for no time.
                 let mut lock = lock(pool).await?;
@@ -114,7 +122,7 @@ fn migration(
 /// The text of a step in these words. An index is made with its table where that may be there already,
 /// and else behind it.
 fn said(text: &str, words: DialectTerms) -> String {
-    let DialectTerms { long, options, is_repeated } = words;
+    let DialectTerms { long, bytes, options, is_repeated } = words;
     let (mut said, mut table, mut behind) = (String::new(), "", String::new());
     for line in text.lines() {
         let index = line.trim().strip_prefix("{index ").and_then(|rest| rest.strip_suffix('}'));
@@ -139,7 +147,7 @@ fn said(text: &str, words: DialectTerms) -> String {
             said.push_str(&std::mem::take(&mut behind));
         }
     }
-    said.replace("{long}", long).replace("{options}", options)
+    said.replace("{long}", long).replace("{bytes}", bytes).replace("{options}", options)
 }
 
 /// Which of the two it is that speaks as MySQL does.

@@ -1,6 +1,6 @@
 //! A node, as it says of itself to the catalog.
 
-use crate::catalog::{Catalog, Node};
+use crate::catalog::{Catalog, Node, NodeReport};
 use crate::error::Error;
 
 /// How often a node says that it is there although nothing changed, in milliseconds; and after how long
@@ -29,19 +29,43 @@ impl Presence {
         Self { node, said_at: None }
     }
 
+    /// What the node is called.
+    pub fn name(&self) -> &str {
+        &self.node.name
+    }
+
+    /// Whether it is time to say something at `at`: the revision is new, or the last time is long ago.
+    pub fn is_due(&self, revision: i64, at: i64) -> bool {
+        revision != self.node.revision || self.said_at.is_none_or(|said_at| at - said_at >= SAY_MS)
+    }
+
     /// Says to `catalog` that the node is there and holds `revision`, if that is new or was said long
     /// ago.
     ///
     /// # Errors
     /// Those of the database; it is said again the next time.
     pub async fn report(&mut self, catalog: &Catalog, revision: i64, at: i64) -> Result<(), Error> {
-        let is_late = self.said_at.is_none_or(|said_at| at - said_at >= SAY_MS);
-        if revision == self.node.revision && !is_late {
+        if !self.is_due(revision, at) {
             return Ok(());
         }
         let node = Node { revision, seen_at: at, ..self.node.clone() };
         catalog.record_node(&node, at - FORGET_MS).await?;
         (self.node, self.said_at) = (node, Some(at));
         Ok(())
+    }
+
+    /// The same, and says how the node does.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn report_with(
+        &mut self,
+        catalog: &Catalog,
+        revision: i64,
+        report: &NodeReport,
+        at: i64,
+    ) -> Result<(), Error> {
+        self.report(catalog, revision, at).await?;
+        catalog.record_report(&self.node.name, report).await
     }
 }

@@ -1,10 +1,10 @@
 //! What makes sense, and locks out those whom it is for.
 
-use sluicegate_kernel::algorithm::CalendarUnit;
-use sluicegate_kernel::{Micros, Moment, Rule};
+use sluicegate_kernel::{Micros, Rule};
 use sluicegate_policy::{PathMatch, Policy};
 
 use super::PolicyState;
+use super::limits::refill_span;
 use crate::error::PlacedFinding;
 use sluicegate_policy::finding;
 
@@ -75,23 +75,10 @@ fn least_a_day(policy: &Policy) -> Option<u64> {
     policy.rules().set().rules().iter().filter_map(|named| a_day(&named.rule)).min()
 }
 
-/// What a limit lets pass in a day, by how long it takes until all of it can be used again; none: it
-/// does not come back by itself.
+/// What a limit lets pass in a day; none: it does not come back by itself.
 fn a_day(rule: &Rule) -> Option<u64> {
-    let days = |days: u64| Micros::from_secs(days * 24 * 60 * 60);
-    let span = match rule.calendar() {
-        Some((CalendarUnit::Day, _)) => days(1),
-        Some((CalendarUnit::Week, _)) => days(7),
-        Some((CalendarUnit::Month, _)) => days(30),
-        Some((CalendarUnit::Year, _)) => days(365),
-        None => {
-            let begin = Moment::new(Micros::ZERO);
-            let used = rule.with_used(rule.limit(), &begin)?;
-            rule.status(Some(&used), &begin).reset_after
-        }
-    };
-    let of_days = u128::from(rule.limit()) * u128::from(days(1).get());
-    let per_day = of_days.checked_div(u128::from(span.get()))?;
+    let of_day = u128::from(rule.limit()) * u128::from(Micros::from_secs(24 * 60 * 60).get());
+    let per_day = of_day.checked_div(u128::from(refill_span(rule)?.get()))?;
     Some(u64::try_from(per_day).unwrap_or(u64::MAX))
 }
 

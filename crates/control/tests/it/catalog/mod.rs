@@ -12,6 +12,7 @@ mod policies;
 mod publish;
 mod stage;
 mod tokens;
+mod traffic;
 
 /// Each case as a test on each database.
 macro_rules! on_every_database {
@@ -73,6 +74,9 @@ on_every_database! {
     publish::nodes_are_told_what_changed,
     tokens::two_of_a_name_are_good_at_a_time,
     tokens::a_revoked_or_expired_token_is_good_for_nothing,
+    traffic::rows_are_visited_once_each_the_latest_first,
+    traffic::old_rows_go_those_of_a_node_with_it_after_a_day,
+    traffic::a_node_says_how_it_does_until_it_is_forgotten,
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! What became of requests over time: counts of each policy in buckets of 10 s and 5 min.
+//!
+//! ```text
+//! counters of a node ─▶ its rings ─ every 10 s, every 5 min ─▶ rows of the catalog (`codec`) ─▶ admin API
+//!                          └──── buckets without a row yet ────────────────────────────────────┘
+//! ```
+//!
+//! Nodes never call one another: each writes what it counted to the catalog, and every node answers for
+//! all of them.
+
+mod codec;
+mod live;
+
+use std::ops::Range;
+
+use serde::Deserialize;
+
+pub use codec::{BODY_BYTES_MAX, pack, unpack};
+pub use live::{
+    EventFuture, LiveEvent, LiveStream, LiveTraffic, NoTraffic, RefusedKey, StreamFilter,
+};
+
+/// What is counted of a policy, by the name that metrics and events have for it. The last one counts
+/// decisions of the others: those that were made without the store.
+pub const RESULTS: [&str; 8] =
+    ["allowed", "held", "shadowed", "degraded", "diverted", "refused", "error", "without_store"];
+
+/// What counts of policies are joined under that are not kept on their own. The brackets are in no
+/// policy's name.
+pub const OTHER: &str = "(other)";
+
+/// Counts in the order of [`RESULTS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts(pub [u64; RESULTS.len()]);
+
+/// How long a bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub enum Step {
+    /// Ten seconds, kept for an hour.
+    #[serde(rename = "10s")]
+    Fine,
+    /// Five minutes, kept for a day.
+    #[serde(rename = "5m")]
+    Coarse,
+}
+
+/// What was counted of all policies from `at` on, for one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    /// Begin, in milliseconds since 1970: a multiple of the step.
+    pub at: i64,
+    /// Policies that had traffic.
+    pub policies: Vec<PolicyCounts>,
+}
+
+/// What was counted of one policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyCounts {
+    /// The name of the policy, or one in brackets.
+    pub policy: String,
+    /// How many decisions came to what.
+    pub counts: Counts,
+    /// The keys that were refused most in the last minutes.
+    pub top: Vec<RefusedKey>,
+}
+
+impl Counts {
+    /// Whether nothing was counted.
+    pub fn is_zero(&self) -> bool {
+        self.0 == [0; RESULTS.len()]
+    }
+
+    /// Adds `more`.
+    pub fn add(&mut self, more: &Self) {
+        for (count, more) in self.0.iter_mut().zip(more.0) {
+            *count = count.saturating_add(more);
+        }
+    }
+
+    /// What was counted since the counters said `earlier`. A counter that went back began anew.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut counts = *self;
+        for (count, earlier) in counts.0.iter_mut().zip(earlier.0) {
+            *count = count.checked_sub(earlier).unwrap_or(*count);
+        }
+        counts
+    }
+
+    /// Requests that were over the limit, whatever became of them.
+    pub fn over_the_limit(&self) -> u64 {
+        self.sum(2..6)
+    }
+
+    /// All requests for permits. The last count is of decisions that another one has.
+    pub fn decided(&self) -> u64 {
+        self.sum(0..RESULTS.len() - 1)
+    }
+
+    fn sum(&self, results: Range<usize>) -> u64 {
+        self.0[results].iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+impl Step {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Fine, Self::Coarse];
+
+    /// How long a bucket is, in milliseconds.
+    pub const fn ms(self) -> i64 {
+        match self {
+            Self::Fine => 10_000,
+            Self::Coarse => 300_000,
+        }
+    }
+
+    /// How many buckets are kept.
+    pub const fn buckets(self) -> usize {
+        match self {
+            Self::Fine => 360,
+            Self::Coarse => 288,
+        }
+    }
+
+    /// How far back they go, in milliseconds.
+    pub const fn kept_ms(self) -> i64 {
+        match self {
+            Self::Fine => 60 * 60 * 1_000,
+            Self::Coarse => 24 * 60 * 60 * 1_000,
+        }
+    }
+
+    /// The begin of the bucket that `at` is in.
+    pub const fn floor(self, at: i64) -> i64 {
+        at - at.rem_euclid(self.ms())
+    }
+}
