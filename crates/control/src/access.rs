@@ -234,6 +234,12 @@ actions! {
     SeeAppAudit "audit.app" Read VIEWER;
     /// List all audit entries.
     SeeAudit "audit.read" Read AccessRule::Admin;
+    /// Get traffic over time by policy.
+    SeeTraffic "traffic.read" Read VIEWER;
+    /// Get the latest traffic of the apps you have a role in; administrators see all apps.
+    SeeOverview "traffic.overview" Read AccessRule::SignedIn;
+    /// Get the state of all nodes, and the catalog revision that each uses.
+    SeeFleet "fleet.read" Read AccessRule::SignedIn;
     /// List the nodes.
     SeeNodes "node.read" Read AccessRule::Admin;
 }

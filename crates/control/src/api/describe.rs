@@ -5,15 +5,15 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::PREFIX;
 use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
-use super::handlers::{accounts, apps, keys, meta, policies, sessions, tokens};
+use super::handlers::{accounts, apps, keys, meta, policies, sessions, tokens, traffic};
 use super::problem::ProblemBody;
 use super::request::YAML;
 use super::table::{ROUTES, Route};
 use crate::access::{AccessRule, Action};
 use crate::audit::{AuditEntry, Verified};
 use crate::catalog::{
-    AccountView, App, AppSummary, AppliedAll, Hit, Member, Node, POLICY_SCHEMA, PolicySummary,
-    PolicyVersion, PolicyView,
+    AccountView, App, AppSummary, AppliedAll, Fleet, Hit, Member, Node, POLICY_SCHEMA,
+    PolicySummary, PolicyVersion, PolicyView,
 };
 
 /// The description.
@@ -171,6 +171,9 @@ fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
             ("query", "until", "integer", false, "Before this time, in milliseconds since 1970."),
         ]);
     }
+    if answers == Some("Traffic") {
+        all.extend(TRAFFIC.map(|(name, kind, what)| ("query", name, kind, false, what)));
+    }
     if answers == Some("Diffs") {
         let (from, to) = (
             "Base version; default: the version before `to`.",
@@ -190,6 +193,18 @@ fn described((place, name, kind, is_required, what): Parameter<'_>) -> Json {
         "schema": { "type": kind }, "description": what,
     })
 }
+
+/// Parameters of traffic over time.
+const TRAFFIC: [(&str, &str, &str); 4] = [
+    ("policy", "string", "Policy names, separated by commas, at most 50; default: all of the app."),
+    ("step", "string", "Length of a bucket: `10s` (default) or `5m`."),
+    (
+        "since",
+        "integer",
+        "From this time on, in milliseconds since 1970; default: all that is kept.",
+    ),
+    ("summary", "boolean", "If true, only sums and points of the last 5 minutes, of all policies."),
+];
 
 /// Lists, and what they are of.
 const LISTS: [(&str, &str); 11] = [
@@ -251,6 +266,9 @@ fn schemas() -> Json {
     add::<AuditEntry>(&mut all);
     add::<Verified>(&mut all);
     add::<Node>(&mut all);
+    add::<Fleet>(&mut all);
+    add::<traffic::Traffic>(&mut all);
+    add::<traffic::TrafficOverview>(&mut all);
     add::<meta::Meta>(&mut all);
     add_policy_document(&mut all);
     for (list, item) in LISTS {

@@ -10,6 +10,7 @@ pub(super) mod oidc;
 pub(super) mod policies;
 pub(super) mod sessions;
 pub(super) mod tokens;
+pub(super) mod traffic;
 
 use axum::http::StatusCode;
 

@@ -42,6 +42,7 @@ use crate::access::allow;
 use crate::catalog::{Catalog, SessionSpans};
 use crate::error::Error;
 use crate::identity::{Oidc, Passwords, Secret};
+use crate::traffic::{LiveTraffic, NoTraffic};
 use attempts::Attempts;
 pub use budgets::{
     Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
@@ -76,6 +77,8 @@ pub struct Api {
     refused: Arc<DenialAudit>,
     /// One permit for each request that looks at all of the audit.
     verifying: Arc<Semaphore>,
+    traffic: Arc<dyn LiveTraffic>,
+    reading: Arc<Semaphore>,
     spans: SessionSpans,
     oidc: Option<Arc<Oidc>>,
 }
@@ -85,6 +88,9 @@ const MINUTE: Micros = Micros::from_secs(60);
 
 /// How many requests look at all of the audit at a time: each reads and hashes all of it.
 const VERIFIED_MAX: usize = 1;
+
+/// How many requests read traffic at a time: one may read thousands of rows.
+const READ_MAX: usize = 2;
 
 impl Api {
     /// The API of `catalog`. `setup` is what the first account is made with; live budgets are looked
@@ -110,6 +116,8 @@ impl Api {
             changes: Arc::new(Changes::new(&clock)),
             refused: Arc::new(refused),
             verifying: Arc::new(Semaphore::new(VERIFIED_MAX)),
+            traffic: Arc::new(NoTraffic),
+            reading: Arc::new(Semaphore::new(READ_MAX)),
             spans: SessionSpans::default(),
             oidc: None,
             clock,
@@ -120,6 +128,12 @@ impl Api {
     #[must_use]
     pub fn with_oidc(self, oidc: Arc<Oidc>) -> Self {
         Self { oidc: Some(oidc), ..self }
+    }
+
+    /// The same, on a node that counts traffic itself.
+    #[must_use]
+    pub fn with_traffic(self, traffic: Arc<dyn LiveTraffic>) -> Self {
+        Self { traffic, ..self }
     }
 
     /// The same, where one account or token may change something so often in a minute.

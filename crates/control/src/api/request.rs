@@ -9,7 +9,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 use sluicegate_net::headers::is_json;
 use tokio::time::timeout;
@@ -23,6 +24,7 @@ use crate::audit::{AuditOutcome, AuditTarget, EntryFilter};
 use crate::catalog::{
     ChangeContext, LiveSession, Page, PolicyAt, PolicySort, PolicyState, Repeatable,
 };
+use crate::traffic::Step;
 use sluicegate_policy::{Finding, finding};
 
 /// Largest body: ten thousand policies of the size that people write, of one app.
@@ -80,8 +82,13 @@ pub(super) struct QueryParams {
     action: String,
     target: String,
     outcome: Option<AuditOutcome>,
-    since: Option<i64>,
+    pub(super) since: Option<i64>,
     until: Option<i64>,
+    /// Of traffic: these policies, in buckets of this length, or all at a glance.
+    pub(super) policy: String,
+    pub(super) step: Option<Step>,
+    #[serde(deserialize_with = "flag")]
+    pub(super) summary: bool,
     /// Versions of a policy, to compare.
     pub(super) from: Option<i64>,
     pub(super) to: Option<i64>,
@@ -363,6 +370,15 @@ fn media_type<'h>(headers: &'h HeaderMap, field: &HeaderName) -> impl Iterator<I
     kinds.map(str::trim_ascii)
 }
 
+/// `1`, or as other flags are given.
+fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    match String::deserialize(from)?.as_str() {
+        "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        other => Err(D::Error::custom(format!("`{other}` is neither `1` nor `0`"))),
+    }
+}
+
 impl ApiResponse {
     /// What was asked for.
     pub(super) fn ok(body: &impl Serialize) -> Self {
@@ -423,6 +439,19 @@ impl ApiResponse {
     fn of(status: StatusCode, body: &impl Serialize) -> Self {
         let body = serde_json::to_vec(body).expect("what is kept is always JSON");
         Self { status, body: Some(body), headers: HeaderMap::new() }
+    }
+
+    /// What was asked for, or that it is what the client has already.
+    pub(super) fn tagged(ask: &ApiRequest, body: &impl Serialize) -> Self {
+        let mut response = Self::ok(body);
+        let hash = Sha256::digest(response.body.as_deref().unwrap_or_default());
+        let tag = format!("\"{hash:x}\"");
+        let tag = HeaderValue::try_from(tag).expect("a number is plain text");
+        if ask.headers.get(header::IF_NONE_MATCH) == Some(&tag) {
+            (response.status, response.body) = (StatusCode::NOT_MODIFIED, None);
+        }
+        response.headers.insert(header::ETAG, tag);
+        response
     }
 
     /// The same, of this version.

@@ -6,7 +6,9 @@ use std::pin::Pin;
 use axum::http::Method;
 use axum::routing::MethodFilter;
 
-use super::handlers::{accounts, apps, audit, keys, meta, oidc, policies, sessions, tokens};
+use super::handlers::{
+    accounts, apps, audit, keys, meta, oidc, policies, sessions, tokens, traffic,
+};
 use super::problem::ApiProblem;
 use super::request::{ApiRequest, ApiResponse};
 use crate::access::{Account, Action, Actor, Role, Scope, Token, allow};
@@ -139,6 +141,9 @@ routes! {
     GET "/apps/{app}/audit" SeeAppAudit audit::of_app 200 answers Entries;
     GET "/audit" SeeAudit audit::list 200 answers Entries;
     GET "/audit/verified" SeeAudit audit::verify 200 answers Verified;
+    GET "/apps/{app}/traffic" SeeTraffic traffic::of_app 200 answers Traffic;
+    GET "/traffic" SeeOverview traffic::of_all 200 answers TrafficOverview;
+    GET "/fleet" SeeFleet meta::fleet 200 answers Fleet;
     GET "/nodes" SeeNodes meta::nodes 200 answers Nodes;
 }
 

@@ -75,6 +75,10 @@ pub(in crate::api) async fn policy_schema(_: ApiRequest) -> Result<ApiResponse, 
     Ok(ApiResponse::ok(&sluicegate_policy::schema::document()))
 }
 
+pub(in crate::api) async fn fleet(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    Ok(ApiResponse::ok(&ask.api.catalog.fleet().await?))
+}
+
 pub(in crate::api) async fn nodes(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let nodes = ask.api.catalog.nodes(&ask.page()).await?;
     Ok(ApiResponse::list(&ask, nodes, |node| node.name.clone()))

@@ -11,4 +11,5 @@ mod matrix;
 #[cfg(feature = "oidc")]
 mod oidc;
 mod refused;
+mod traffic;
 mod yaml;

@@ -1,0 +1,331 @@
+//! What became of requests over time: by policy, and at a glance.
+//!
+//! Rows of the catalog have what all nodes counted, and this node adds its own buckets that it has not
+//! written yet. `nodes` says until when each has reported: what is missing there is not zero.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+use sluicegate_policy::finding;
+use utoipa::ToSchema;
+
+use crate::access::{Account, Actor};
+use crate::api::problem::ApiProblem;
+use crate::api::request::{ApiRequest, ApiResponse};
+use crate::catalog::{FleetNode, Mark, NodeBucket, PolicyLimit, PolicyState};
+use crate::error::Error;
+use crate::traffic::{Counts, PolicyCounts, Step};
+
+/// Most policies whose series are returned at once.
+const SERIES_MAX: usize = 50;
+
+/// Points of a summary: five minutes.
+const SUMMARY_POINTS: usize = 30;
+
+/// How far ahead of this node's clock another may be, in milliseconds: later buckets are left out.
+const AHEAD_MAX_MS: i64 = 10 * 60 * 1_000;
+
+/// What became of requests over time.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct Traffic {
+    /// Length of a bucket in milliseconds.
+    step_ms: i64,
+    /// Begin of the first bucket, in milliseconds since 1970.
+    from: i64,
+    /// The nodes that served in this time.
+    nodes: Vec<TrafficNode>,
+    /// Counts of each bucket by policy; empty for a summary.
+    series: Vec<Series>,
+    /// Policies with traffic, busiest first; only for a summary.
+    summary: Vec<TrafficSummary>,
+    /// Changes of the policies in this time.
+    marks: Vec<Mark>,
+    /// Limits of the policies.
+    limits: Vec<PolicyLimit>,
+}
+
+/// What became of requests at a glance, by app.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct TrafficOverview {
+    /// Length of a bucket in milliseconds.
+    step_ms: i64,
+    /// Begin of the first bucket, in milliseconds since 1970.
+    from: i64,
+    /// The nodes that served in this time.
+    nodes: Vec<TrafficNode>,
+    /// Apps with traffic, busiest first.
+    apps: Vec<TrafficSummary>,
+}
+
+/// Until when a node has reported its traffic.
+#[derive(Serialize, ToSchema)]
+struct TrafficNode {
+    /// Node name.
+    name: String,
+    /// Time of the last report, in milliseconds since 1970.
+    seen_at: i64,
+    /// End of the last bucket that it has reported: later ones are missing, not zero. Null: it reports none.
+    through: Option<i64>,
+}
+
+/// One policy: a count for each bucket.
+#[derive(Serialize, ToSchema)]
+struct Series {
+    /// Policy name.
+    policy: String,
+    /// Allowed at once.
+    allowed: Vec<u64>,
+    /// Allowed after a delay.
+    held: Vec<u64>,
+    /// Over the limit, but in shadow mode.
+    shadowed: Vec<u64>,
+    /// Over the limit and degraded.
+    degraded: Vec<u64>,
+    /// Over the limit and sent elsewhere.
+    diverted: Vec<u64>,
+    /// Refused.
+    refused: Vec<u64>,
+    /// Not decided, because of an error.
+    error: Vec<u64>,
+    /// Decided without the store; each is in another count as well.
+    without_store: Vec<u64>,
+}
+
+/// One policy or app at a glance.
+#[derive(Serialize, ToSchema)]
+struct TrafficSummary {
+    /// Name of the policy or app.
+    name: String,
+    /// All requests of this time.
+    decided: u64,
+    /// Those that were refused.
+    refused: u64,
+    /// Those over the limit in shadow mode.
+    shadowed: u64,
+    /// Those that were not decided, because of an error.
+    error: u64,
+    /// Those that were decided without the store.
+    without_store: u64,
+    /// Requests of each bucket.
+    decided_at: Vec<u64>,
+    /// Refused requests of each bucket.
+    refused_at: Vec<u64>,
+}
+
+/// A stretch of time, in buckets.
+struct Window {
+    step: Step,
+    from: i64,
+    /// End of the last bucket that somebody has reported.
+    end: i64,
+    nodes: Vec<TrafficNode>,
+}
+
+/// Counts by name and begin of the bucket.
+type Buckets = HashMap<String, BTreeMap<i64, Counts>>;
+
+pub(in crate::api) async fn of_app(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let app = ask.param("app");
+    // There is such an app.
+    ask.api.catalog.app(app).await?;
+    let owned = ask.api.catalog.policy_owners(Some(app)).await?;
+    let owned: BTreeSet<_> = owned.into_iter().map(|(policy, _)| policy).collect();
+    if ask.query().summary {
+        return summary(&ask, &owned).await;
+    }
+    let wanted = wanted(&ask.query().policy, owned)?;
+    let step = ask.query().step.unwrap_or(Step::Fine);
+    let since = since(&ask, step);
+    let mut buckets = Buckets::new();
+    let window = read(&ask, step, since, |at, of: &PolicyCounts| {
+        if wanted.contains(&of.policy) {
+            add(&mut buckets, &of.policy, at, &of.counts);
+        }
+    });
+    let window = window.await?;
+    let series = wanted.iter().map(|policy| window.series(policy, buckets.remove(policy)));
+    let series = series.collect();
+    let mut marks = ask.api.catalog.marks(app, window.from).await?;
+    marks.retain(|mark| wanted.contains(&mark.policy));
+    let limits = limits(&ask, app, &wanted).await?;
+    let Window { step, from, nodes, .. } = window;
+    let summary = Vec::new();
+    let step_ms = step.ms();
+    let traffic = Traffic { step_ms, from, nodes, series, summary, marks, limits };
+    Ok(ApiResponse::tagged(&ask, &traffic))
+}
+
+pub(in crate::api) async fn of_all(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let mut owners = ask.api.catalog.policy_owners(None).await?;
+    if let Actor::Account(Account { is_admin: false, roles, .. }) = &ask.by.actor {
+        owners.retain(|(_, app)| roles.contains_key(app));
+    }
+    let owners: HashMap<_, _> = owners.into_iter().collect();
+    let (window, apps) = glance(&ask, |policy| owners.get(policy).map(String::as_str)).await?;
+    let Window { step, from, nodes, .. } = window;
+    Ok(ApiResponse::tagged(&ask, &TrafficOverview { step_ms: step.ms(), from, nodes, apps }))
+}
+
+async fn summary(ask: &ApiRequest, owned: &BTreeSet<String>) -> Result<ApiResponse, ApiProblem> {
+    let (window, summary) = glance(ask, |policy| owned.get(policy).map(String::as_str)).await?;
+    let Window { step, from, nodes, .. } = window;
+    let (series, marks, limits) = (Vec::new(), Vec::new(), Vec::new());
+    let step_ms = step.ms();
+    let traffic = Traffic { step_ms, from, nodes, series, summary, marks, limits };
+    Ok(ApiResponse::tagged(ask, &traffic))
+}
+
+/// The last five minutes, joined under the names that `name` gives policies; busiest first.
+async fn glance<'n>(
+    ask: &ApiRequest,
+    name: impl Fn(&str) -> Option<&'n str> + Send + Sync,
+) -> Result<(Window, Vec<TrafficSummary>), ApiProblem> {
+    let step = Step::Fine;
+    let points = i64::try_from(SUMMARY_POINTS).expect("it is small");
+    let since = step.floor(ask.by.at) - points * step.ms();
+    let mut buckets = Buckets::new();
+    let window = read(ask, step, since, |at, of: &PolicyCounts| {
+        if let Some(name) = name(&of.policy) {
+            add(&mut buckets, name, at, &of.counts);
+        }
+    });
+    let window = window.await?;
+    let lines = buckets.into_iter().map(|(name, counts)| window.summary(name, &counts));
+    let mut lines: Vec<_> = lines.filter(|line| line.decided > 0).collect();
+    lines.sort_by(|a, b| b.decided.cmp(&a.decided).then_with(|| a.name.cmp(&b.name)));
+    Ok((window, lines))
+}
+
+/// Gives `visit` what all nodes counted since then, and returns the stretch of time that this is.
+async fn read(
+    ask: &ApiRequest,
+    step: Step,
+    since: i64,
+    mut visit: impl FnMut(i64, &PolicyCounts) + Send,
+) -> Result<Window, ApiProblem> {
+    let (catalog, live) = (&ask.api.catalog, &ask.api.traffic);
+    let _turn = ask.api.reading.acquire().await.expect("nobody closes it");
+    let from = step.floor(since);
+    let latest = ask.by.at + AHEAD_MAX_MS;
+    let (mut own, mut reported) = (BTreeSet::new(), HashMap::new());
+    let visited = catalog.visit_traffic(step, from, |NodeBucket { node, bucket }| {
+        if bucket.at > latest {
+            return;
+        }
+        bucket.policies.iter().for_each(|of| visit(bucket.at, of));
+        if node == live.node() {
+            own.insert(bucket.at);
+        }
+        let end: &mut i64 = reported.entry(node).or_default();
+        *end = (*end).max(bucket.at + step.ms());
+    });
+    visited.await?;
+    for bucket in live.buckets(step, from, &own) {
+        bucket.policies.iter().for_each(|of| visit(bucket.at, of));
+    }
+    if let Some(through) = live.through(step) {
+        reported.insert(live.node().to_owned(), through);
+    }
+    let nodes = catalog.fleet().await?.nodes.into_iter();
+    let nodes: Vec<_> = nodes
+        .filter(|node| node.seen_at >= from)
+        .map(|node: FleetNode| {
+            let through = reported.get(&node.name).copied().max(node.through(step));
+            TrafficNode { name: node.name, seen_at: node.seen_at, through }
+        })
+        .collect();
+    let end = nodes.iter().filter_map(|node| node.through).max();
+    let end = end.unwrap_or(step.floor(ask.by.at)).clamp(from, latest);
+    Ok(Window { step, from, end, nodes })
+}
+
+impl Window {
+    /// What `counts` has for each bucket.
+    fn points(&self, counts: &BTreeMap<i64, Counts>, of: impl Fn(&Counts) -> u64) -> Vec<u64> {
+        let begins = (0..).map(|number| self.from + number * self.step.ms());
+        let begins = begins.take_while(|at| *at < self.end);
+        begins.map(|at| counts.get(&at).map_or(0, &of)).collect()
+    }
+
+    fn series(&self, policy: &str, counts: Option<BTreeMap<i64, Counts>>) -> Series {
+        let counts = counts.unwrap_or_default();
+        let of = |place: usize| self.points(&counts, |counts| counts.0[place]);
+        Series {
+            policy: policy.to_owned(),
+            allowed: of(0),
+            held: of(1),
+            shadowed: of(2),
+            degraded: of(3),
+            diverted: of(4),
+            refused: of(5),
+            error: of(6),
+            without_store: of(7),
+        }
+    }
+
+    fn summary(&self, name: String, counts: &BTreeMap<i64, Counts>) -> TrafficSummary {
+        let mut sum = Counts::default();
+        counts.values().for_each(|counts| sum.add(counts));
+        TrafficSummary {
+            name,
+            decided: sum.decided(),
+            refused: sum.0[5],
+            shadowed: sum.0[2],
+            error: sum.0[6],
+            without_store: sum.0[7],
+            decided_at: self.points(counts, Counts::decided),
+            refused_at: self.points(counts, |counts| counts.0[5]),
+        }
+    }
+}
+
+fn add(buckets: &mut Buckets, name: &str, at: i64, counts: &Counts) {
+    if !buckets.contains_key(name) {
+        buckets.insert(name.to_owned(), BTreeMap::new());
+    }
+    let of_name = buckets.get_mut(name).expect("it was inserted");
+    of_name.entry(at).or_default().add(counts);
+}
+
+/// The policies that are asked for: those that `named` lists, or all that the app owns.
+fn wanted(named: &str, owned: BTreeSet<String>) -> Result<BTreeSet<String>, ApiProblem> {
+    let named: BTreeSet<_> =
+        named.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    if !named.is_subset(&owned) {
+        return Err(Error::NotFound("policy").into());
+    }
+    let wanted = if named.is_empty() { owned } else { named };
+    if wanted.len() > SERIES_MAX {
+        let problem = finding!(
+            "too_many_policies_asked",
+            "policy: expected at most {max} names, got {count}",
+            max = SERIES_MAX,
+            count = wanted.len(),
+        );
+        return Err(ApiProblem::new(axum::http::StatusCode::BAD_REQUEST, problem));
+    }
+    Ok(wanted)
+}
+
+/// Since when is asked for, as far back as there can be something.
+fn since(ask: &ApiRequest, step: Step) -> i64 {
+    let first = step.floor(ask.by.at) - step.kept_ms();
+    ask.query().since.map_or(first, |since| since.clamp(first, ask.by.at))
+}
+
+/// The limits of these policies, but for those that are deleted.
+async fn limits(
+    ask: &ApiRequest,
+    app: &str,
+    policies: &BTreeSet<String>,
+) -> Result<Vec<PolicyLimit>, ApiProblem> {
+    let mut limits = Vec::new();
+    for policy in policies {
+        match ask.api.catalog.policy(app, policy).await {
+            Ok(view) if view.state != PolicyState::Deleted => limits.extend(view.limits()?),
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(limits)
+}
