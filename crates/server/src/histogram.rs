@@ -67,6 +67,37 @@ impl Spans {
         self.buckets.iter().sum()
     }
 
+    /// Those that were counted since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut news = self.clone();
+        for (bucket, earlier) in news.buckets.iter_mut().zip(earlier.buckets) {
+            *bucket = bucket.saturating_sub(earlier);
+        }
+        news.sum_ns = self.sum_ns.wrapping_sub(earlier.sum_ns);
+        news
+    }
+
+    /// Adds `more`.
+    pub(crate) fn add(&mut self, more: &Self) {
+        for (bucket, more) in self.buckets.iter_mut().zip(more.buckets) {
+            *bucket += more;
+        }
+        self.sum_ns += more.sum_ns;
+    }
+
+    /// The bound in µs that so many percent did not exceed, rounded up; the largest bound also stands for
+    /// longer spans. `None` if there are none.
+    pub(crate) fn percentile_us(&self, percent: u64) -> Option<u64> {
+        let count = self.count();
+        let mut within = 0;
+        let place = self.buckets.iter().position(|bucket| {
+            within += bucket;
+            within * 100 >= count * percent
+        });
+        let bound = BOUNDS_NS[place?.min(BOUNDS_NS.len() - 1)];
+        (count > 0).then(|| bound.div_ceil(1_000))
+    }
+
     /// All together, in seconds.
     #[expect(clippy::cast_precision_loss, reason = "seconds are told with 53 bits")]
     pub(crate) fn sum_seconds(&self) -> f64 {
@@ -97,5 +128,21 @@ mod tests {
         assert_eq!((buckets[0], buckets[1]), ((250e-9, 2), (500e-9, 1)));
         assert_eq!((buckets[17], buckets[18]), ((0.1, 1), (f64::INFINITY, 1)));
         assert_eq!((spans.count(), spans.sum_seconds()), (5, 0.200_000_502));
+    }
+
+    #[test]
+    fn a_percentile_is_the_bound_that_so_many_did_not_exceed() {
+        let (histogram, mut before, mut after) =
+            (Histogram::default(), Spans::default(), Spans::default());
+        histogram.record(Duration::from_secs(1));
+        histogram.add_to(&mut before);
+        assert_eq!(before.percentile_us(50), Some(100_000));
+        for us in [2, 2, 2, 900] {
+            histogram.record(Duration::from_micros(us));
+        }
+        histogram.add_to(&mut after);
+        let news = after.since(&before);
+        assert_eq!((news.percentile_us(50), news.percentile_us(99)), (Some(3), Some(1_000)));
+        assert_eq!(after.since(&after).percentile_us(50), None);
     }
 }

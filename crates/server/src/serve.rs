@@ -195,8 +195,9 @@ async fn answer(
     renewal: Renewal,
     context: &ServerContext,
 ) -> Result<()> {
-    let ServerContext { engine, live, authenticator, admin_api, limits, stop, .. } = context;
-    let told = Subscribers { engine, live, authenticator, admin_api };
+    let ServerContext { engine, live, authenticator, admin_api, limits, leaving, stop, .. } =
+        context;
+    let told = Subscribers { engine, live, authenticator, admin_api, leaving, stop };
     if let Some(following) = &following {
         following.open_admin_api(told).await;
     }

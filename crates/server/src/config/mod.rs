@@ -157,6 +157,8 @@ pub(crate) struct CatalogConfig {
     pub(crate) changes_per_minute: NonZeroU32,
     /// Number of versions kept per policy, at least 1.
     pub(crate) versions_max: NonZeroU32,
+    /// How long traffic history is kept in the catalog.
+    pub(crate) history: HistoryKept,
     /// Sign-in with OpenID Connect. Unset: sign-in with passwords only.
     pub(crate) oidc: Option<OidcConfig>,
 }
@@ -228,6 +230,21 @@ pub(crate) enum TokensRequired {
     Always,
     /// None: every client is trusted.
     Never,
+}
+
+/// How long traffic history is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum HistoryKept {
+    /// One hour in steps of 10 seconds, and 24 hours in steps of 5 minutes.
+    #[default]
+    #[serde(rename = "24h")]
+    Day,
+    /// One hour in steps of 10 seconds.
+    #[serde(rename = "1h")]
+    Hour,
+    /// Traffic is not recorded.
+    #[serde(rename = "off")]
+    Off,
 }
 
 /// HTTP/JSON.
@@ -403,6 +420,7 @@ impl Default for CatalogConfig {
             url_insecure: false,
             changes_per_minute: NonZeroU32::new(30).expect("it is not zero"),
             versions_max: NonZeroU32::new(1_000).expect("it is not zero"),
+            history: HistoryKept::default(),
             oidc: None,
         }
     }

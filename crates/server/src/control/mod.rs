@@ -4,17 +4,21 @@
 //! catalog ─▶ follow ─▶ CatalogDelta ─▶ engine, callers          requests never come here
 //!    ▲ ▲       └─ SyncState ─▶ kept: the file
 //!    │ │            ├─▶ publish ─▶ Redis, for programs that go there themselves, and other nodes
-//!    │ └────────────┴── clerk: what this node holds, tokens that were used
+//!    │ ├────────────┴── clerk: what this node holds and how it does, tokens that were used
+//!    │ └─ traffic ◀─ telemetry: counts of each bucket of time
 //!    └─ admin API ◀─ admin_api ◀─ wire                  budgets ─▶ engine
 //! ```
 
 mod admin_api;
 mod budgets;
 mod cache_file;
+mod health;
+mod live_traffic;
 mod node_reporter;
 mod publish;
 mod seed;
 mod sync;
+mod traffic;
 
 pub(crate) use admin_api::AdminApi;
 pub(crate) use seed::policies as seed_policies;

@@ -1,5 +1,5 @@
-//! Tells the catalog what it has from its nodes: that they are there, what they hold, and which tokens
-//! were used.
+//! Tells the catalog what it has from its nodes: that they are there, what they hold, how they do, and which
+//! tokens were used.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::sync::{SyncState, now};
+use super::health::Health;
+use super::sync::{Subscribers, SyncState, now};
 use crate::authenticator::Authenticator;
 
 /// How often it is looked at whether there is something to tell.
@@ -23,17 +24,23 @@ const USED_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Tells until `stop`, and which tokens were used once more then.
 pub(super) async fn run(
     mut presence: Presence,
-    authenticator: &Authenticator,
+    told: &Subscribers<'_>,
     mut holding: watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
+    let authenticator = told.authenticator;
+    let mut health = Health::new(told.engine, told.leaving);
     let mut used_at: Option<Instant> = None;
     while !stop.is_cancelled() {
         let SyncState { held, catalog, .. } = holding.borrow_and_update().clone();
         if let Some(catalog) = catalog {
-            let saying = presence.report(&catalog, held.revision(), now());
-            if let Some(Err(error)) = stop.run_until_cancelled(saying).await {
-                tracing::debug!("catalog: {error}");
+            let (revision, at) = (held.revision(), now());
+            if presence.is_due(revision, at) || health.has_changed() {
+                let report = health.report();
+                let saying = presence.report_with(&catalog, revision, &report, at);
+                if let Some(Err(error)) = stop.run_until_cancelled(saying).await {
+                    tracing::debug!("catalog: {error}");
+                }
             }
             if used_at.is_none_or(|at| at.elapsed() >= USED_EVERY) {
                 used_at = Some(Instant::now());

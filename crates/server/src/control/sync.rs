@@ -18,10 +18,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::budgets::EngineBudgets as LiveBudgets;
+use super::live_traffic::EngineTraffic;
 use super::publish::Publisher;
-use super::{AdminApi, cache_file, node_reporter, seed};
+use super::{AdminApi, cache_file, node_reporter, seed, traffic};
 use crate::authenticator::Authenticator;
-use crate::config::{CatalogConfig, Listen};
+use crate::config::{CatalogConfig, HistoryKept, Listen};
 use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::store::RedisBackend;
@@ -53,6 +54,7 @@ pub(crate) struct CatalogSync {
     presence: Presence,
     /// The file that what is held is kept in.
     kept: PathBuf,
+    history: HistoryKept,
 }
 
 /// What looks at the catalog.
@@ -80,9 +82,12 @@ pub(super) struct SyncState {
 #[derive(Clone, Copy)]
 pub(crate) struct Subscribers<'a> {
     pub(crate) engine: &'a Arc<ServerEngine>,
-    pub(crate) live: &'a PolicyManager,
+    pub(crate) live: &'a Arc<PolicyManager>,
     pub(crate) authenticator: &'a Authenticator,
     pub(crate) admin_api: &'a AdminApi,
+    /// Cancelled when the server is to get no more traffic.
+    pub(crate) leaving: &'a CancellationToken,
+    pub(crate) stop: &'a CancellationToken,
 }
 
 impl CatalogSync {
@@ -121,7 +126,8 @@ impl CatalogSync {
             }
             Err(error) => looks.record_failure(&error),
         }
-        Ok((Self { looks, presence, kept: config.kept.clone() }, news))
+        let (kept, history) = (config.kept.clone(), config.history);
+        Ok((Self { looks, presence, kept, history }, news))
     }
 
     /// Which kind of database it is.
@@ -137,7 +143,8 @@ impl CatalogSync {
     /// Opens the admin API, if the catalog is there: whoever sees the server start finds it.
     pub(crate) async fn open_admin_api(&self, told: Subscribers<'_>) {
         if !self.looks.is_away {
-            let opening = AdminApiOpener { told, url: self.looks.url.clone() };
+            let node = self.presence.name().to_owned();
+            let opening = AdminApiOpener { told, url: self.looks.url.clone(), node };
             // Later, if it takes longer.
             opening.open(OFFICE_START_WAIT_MAX).await.ok();
         }
@@ -151,7 +158,8 @@ impl CatalogSync {
         publishes: bool,
         stop: &CancellationToken,
     ) {
-        let Self { looks, presence, kept } = self;
+        let Self { looks, presence, kept, history } = self;
+        let (node, telemetry) = (presence.name().to_owned(), told.engine.telemetry());
         let redis = told.engine.core().store().on_redis();
         let (tell, holding) = watch::channel(looks.holding());
         let published = async {
@@ -159,11 +167,12 @@ impl CatalogSync {
                 Publisher::default().run(redis, holding.clone(), stop).await;
             }
         };
-        let opening = AdminApiOpener { told, url: looks.url.clone() };
+        let opening = AdminApiOpener { told, url: looks.url.clone(), node: node.clone() };
         tokio::join!(
             opening.run(holding.clone(), stop),
             looks.run(&told, redis.map(RedisBackend::revisions), &tell, stop),
-            node_reporter::run(presence, told.authenticator, holding.clone(), stop),
+            node_reporter::run(presence, &told, holding.clone(), stop),
+            traffic::run(telemetry, history, &node, &holding, stop),
             cache_file::run(&kept, holding.clone(), stop),
             published,
         );
@@ -255,6 +264,7 @@ impl Poller {
 struct AdminApiOpener<'a> {
     told: Subscribers<'a>,
     url: Url,
+    node: String,
 }
 
 impl AdminApiOpener<'_> {
@@ -283,7 +293,14 @@ impl AdminApiOpener<'_> {
             let catalog = Catalog::join(&self.url).await?;
             let catalog = catalog.keeping_versions(admin_api.versions_max());
             let budgets = Arc::new(LiveBudgets(Arc::clone(self.told.engine)));
-            admin_api.open(Api::new(catalog, Arc::new(WallClock), Setup::none(), budgets)).await
+            let traffic = EngineTraffic {
+                node: self.node.clone(),
+                engine: Arc::clone(self.told.engine),
+                live: Arc::clone(self.told.live),
+                stop: self.told.stop.clone(),
+            };
+            let api = Api::new(catalog, Arc::new(WallClock), Setup::none(), budgets);
+            admin_api.open(api.with_traffic(Arc::new(traffic))).await
         };
         Ok(timeout(wait, opened).await.context("no answer in time")??)
     }

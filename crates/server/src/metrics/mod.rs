@@ -120,7 +120,10 @@ impl Scrape {
         let at = seconds(catalog.answered_at_us);
         families.gauge("sluicegate_catalog_last_success_timestamp_seconds", help, at)?;
         let help = "Admin API requests that failed because the catalog is damaged";
-        families.counter("sluicegate_catalog_damaged", help, damaged_total())
+        families.counter("sluicegate_catalog_damaged", help, damaged_total())?;
+        let help = "Rows of traffic history that the catalog did not take in time";
+        let dropped = self.engine.telemetry().history().dropped();
+        families.counter("sluicegate_history_dropped", help, dropped)
     }
 
     fn store(&self, families: &mut Families<'_>) -> fmt::Result {

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use sluicegate::{DecideError, Limits, Mode, Request, Verb};
+use sluicegate_control::traffic::Counts;
 
 use super::keys::KeyWriter;
 use super::top::PolicySketches;
@@ -58,6 +59,10 @@ const MODES: [Mode; 6] = Mode::ALL;
 
 /// A counter for every result in every mode, and one for errors, which have none.
 const PLACES: usize = FATES.len() * MODES.len() + 1;
+
+/// The place of decisions without the store among [`Counts`]. Results are in the order of [`FATES`] there, and
+/// errors behind them.
+const WITHOUT_STORE: usize = FATES.len() + 1;
 
 const WIRES: usize = Wire::ALL.len();
 
@@ -251,6 +256,12 @@ impl ServerCounters {
         all.iter().flat_map(|(name, of_policy)| of_policy.decisions(name)).collect()
     }
 
+    /// What became of the decisions of each policy, over all wires and modes.
+    pub(super) fn totals(&self) -> Vec<(Box<str>, Counts)> {
+        let table = self.table();
+        table.all().map(|(name, of_policy)| (name.into(), of_policy.total())).collect()
+    }
+
     /// What is counted of the keys of `policy` that are refused; `None` if there is no such policy.
     pub(super) fn of(&self, policy: &str) -> Option<Arc<PolicyCounters>> {
         self.table().by_name.get(policy).cloned()
@@ -342,6 +353,24 @@ impl PolicyCounters {
         } else {
             cell.fetch_add(1, Relaxed);
         }
+    }
+
+    fn total(&self) -> Counts {
+        let mut total = Counts::default();
+        let cells = self
+            .cells
+            .iter()
+            .filter_map(OnceLock::get)
+            .flat_map(|cells| cells.0.iter().enumerate());
+        for (place, cell) in cells {
+            let count = cell.load(Relaxed);
+            total.0[place / MODES.len()] += count;
+            let mode = (place < PLACES - 1).then(|| MODES[place % MODES.len()]);
+            if matches!(mode, Some(Mode::Local | Mode::Allow | Mode::Deny)) {
+                total.0[WITHOUT_STORE] += count;
+            }
+        }
+        total
     }
 
     fn decisions(&self, name: &str) -> Vec<Decisions> {

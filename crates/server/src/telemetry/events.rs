@@ -196,6 +196,11 @@ async fn next(
 }
 
 impl EventFilter {
+    /// Events of `policy`, or of it with this result only.
+    pub(crate) const fn new(policy: String, result: Option<String>) -> Self {
+        Self { policy: Some(policy), result }
+    }
+
     fn lets_pass(&self, of_policy: &str, of_result: &str) -> bool {
         let Self { policy, result } = self;
         policy.as_ref().is_none_or(|policy| policy == of_policy)

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! wire ─▶ ServerEngine ─▶ decision ─▶ Telemetry::see ─┬─▶ counts  (always; a scrape adds them up)
+//!                                        │     └─▶ history (each second, where there is a catalog)
 //!                                        ├─▶ top     (refusals only)
 //!                                        └─▶ events  (while somebody watches)
 //! ```
@@ -11,6 +12,7 @@
 
 mod counts;
 mod events;
+mod history;
 mod keys;
 mod top;
 
@@ -32,6 +34,7 @@ pub(crate) use counts::POLICIES_COUNTED_MAX;
 use counts::{Fate, ServerCounters};
 use events::{DecisionEvent, DecisionFields};
 pub(crate) use events::{EventFilter, Events};
+pub(crate) use history::TrafficHistory;
 pub(crate) use keys::KeyWriter;
 pub(crate) use top::{SHOWN_MAX, Top};
 
@@ -50,6 +53,7 @@ pub(crate) const TURN: Duration = Duration::from_secs(300);
 pub(crate) struct Telemetry {
     pub(crate) counts: ServerCounters,
     events: Events,
+    history: TrafficHistory,
     /// Of how many decisions one is timed, less one: all bits of a number.
     untimed: u32,
     connections: [Arc<Connections>; Wire::ALL.len()],
@@ -97,6 +101,7 @@ impl Telemetry {
         Self {
             counts: ServerCounters::new(workers, names(policies), Arc::clone(&keys)),
             events: Events::new(keys),
+            history: TrafficHistory::default(),
             untimed: if far { 0 } else { SAMPLED - 1 },
             connections: Default::default(),
             left_out: AtomicU64::new(0),
@@ -174,6 +179,16 @@ impl Telemetry {
     /// Where decisions are told as they are made.
     pub(crate) const fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// Counts what was decided until `until_ms` since 1970 in the history.
+    pub(crate) fn record_second(&self, until_ms: i64) {
+        self.history.record(until_ms, &self.counts.totals());
+    }
+
+    /// What was decided over time.
+    pub(crate) const fn history(&self) -> &TrafficHistory {
+        &self.history
     }
 
     /// Counts policies that are not decided because too many guard one request.

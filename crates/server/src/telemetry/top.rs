@@ -25,6 +25,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, TryLockError};
 
 use foldhash::quality::RandomState;
 use serde::Serialize;
+use sluicegate_control::traffic::RefusedKey;
 
 use super::keys::KeyWriter;
 
@@ -79,6 +80,13 @@ pub(crate) struct Top {
     key_is_cut: bool,
     refused_at_least: u64,
     refused_at_most: u64,
+}
+
+impl From<Top> for RefusedKey {
+    fn from(top: Top) -> Self {
+        let Top { key, key_is_cut, refused_at_least, refused_at_most } = top;
+        Self { key, key_is_cut, refused_at_least, refused_at_most }
+    }
 }
 
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);

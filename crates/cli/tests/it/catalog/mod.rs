@@ -8,3 +8,4 @@ mod node;
 mod oidc;
 mod readme;
 mod stage;
+mod traffic;

@@ -1,0 +1,60 @@
+//! What nodes count, asked of any of them.
+
+use serde_json::{Value, json};
+
+use crate::catalog::stage::{Node, Who, ask, policy, until};
+
+#[test]
+fn each_node_tells_what_all_of_them_counted_also_after_a_restart() {
+    let mut first = Node::start("sqlite:DIR/catalog.db", "node = 'a'\n");
+    let url = format!("sqlite:{}", first.folder.path().join("catalog.db").display());
+    let second = Node::start(&url, "node = 'b'\n");
+    let ada = first.set_up();
+    first.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    assert_eq!(first.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    until(|| [&first, &second].iter().all(|node| node.limit("orders") == Some(5)));
+    for _ in 0..7 {
+        first.check(&Who::default(), "orders", "ann");
+    }
+    for _ in 0..3 {
+        second.check(&Who::default(), "orders", "bob");
+    }
+
+    // A node has its own at once when a bucket is over, and those of others from the catalog.
+    until(|| sum(&first, &ada) == (8, 2) && sum(&second, &ada) == (8, 2));
+    first.restart();
+    assert_eq!(sum(&first, &ada), (8, 2), "the rows are there");
+    let (_, fleet) = first.admin(&ada, "GET", "/fleet", &Value::Null);
+    let nodes = fleet["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 2, "{fleet}");
+    for node in nodes {
+        let report = &node["report"];
+        let found = (&report["ready"], &report["mode"], &report["store"]["kind"]);
+        assert_eq!(found, (&json!(true), &json!("store"), &json!("memory")), "{fleet}");
+    }
+    let (_, _, metrics) =
+        ask(first.address("admin"), &Who::default(), "GET", "/metrics", "").unwrap();
+    assert!(metrics.contains("sluicegate_history_dropped_total 0"), "{metrics}");
+}
+
+#[test]
+fn history_can_be_switched_off() {
+    let node = Node::start("sqlite:DIR/catalog.db", "history = 'off'\n");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let (status, traffic) = node.admin(&ada, "GET", "/apps/shop/traffic", &Value::Null);
+    assert_eq!((status, &traffic["nodes"][0]["through"]), (200, &Value::Null), "{traffic}");
+}
+
+/// Requests of `orders` that were allowed and refused.
+fn sum(node: &Node, who: &Who) -> (u64, u64) {
+    let path = "/apps/shop/traffic?policy=orders";
+    let (status, traffic) = node.admin(who, "GET", path, &Value::Null);
+    assert_eq!(status, 200, "{traffic}");
+    let sum = |result: &str| {
+        let points = traffic["series"][0][result].as_array().unwrap();
+        points.iter().filter_map(Value::as_u64).sum()
+    };
+    (sum("allowed"), sum("refused"))
+}

@@ -1,0 +1,64 @@
+//! How this node does, for the catalog and so for all nodes.
+
+use sluicegate_control::catalog::{NodeReport, StoreReport};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::ServerEngine;
+use crate::histogram::Spans;
+use crate::protocol::Wire;
+use crate::store::AnyStore;
+
+/// What says how this node does.
+pub(super) struct Health<'a> {
+    engine: &'a ServerEngine,
+    leaving: &'a CancellationToken,
+    /// What was said last: whether it is ready, and without its store.
+    said: Option<(bool, bool)>,
+    /// How long decisions had taken then.
+    spans: Spans,
+}
+
+impl<'a> Health<'a> {
+    /// Of a node that is to get no more traffic once `leaving` is cancelled.
+    pub(super) fn new(engine: &'a ServerEngine, leaving: &'a CancellationToken) -> Self {
+        Self { engine, leaving, said: None, spans: Spans::default() }
+    }
+
+    /// Whether something changed that others are to know soon.
+    pub(super) fn has_changed(&self) -> bool {
+        self.said != Some(self.state())
+    }
+
+    /// How the node does now, and did since the last report.
+    pub(super) fn report(&mut self) -> NodeReport {
+        let (ready, breaker_open) = self.state();
+        self.said = Some((ready, breaker_open));
+        let mut spans = Spans::default();
+        for wire in Wire::ALL {
+            spans.add(&self.engine.telemetry().counts.latency(wire));
+        }
+        let recent = spans.since(&self.spans);
+        self.spans = spans;
+        let (kind, keys) = match self.engine.core().store() {
+            AnyStore::Memory(store) => ("memory", u64::try_from(store.len()).ok()),
+            AnyStore::Redis(_) => ("redis", None),
+        };
+        NodeReport {
+            ready,
+            mode: if breaker_open { "fallback" } else { "store" }.to_owned(),
+            store: StoreReport {
+                kind: kind.to_owned(),
+                breaker_open,
+                p50_us: recent.percentile_us(50),
+                p99_us: recent.percentile_us(99),
+            },
+            keys,
+            through: self.engine.telemetry().history().written(),
+        }
+    }
+
+    /// Whether the node is ready, and whether it is without its store.
+    fn state(&self) -> (bool, bool) {
+        (!self.leaving.is_cancelled(), self.engine.core().is_without_store())
+    }
+}

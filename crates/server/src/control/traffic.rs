@@ -1,0 +1,120 @@
+//! Counts the traffic of each second, and writes what each bucket came to to the catalog.
+//!
+//! Counting never waits for the catalog. A bucket is written once: what the catalog does not take in time is
+//! dropped and counted. While there is no catalog nothing is written, and the last hour is once it is back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sluicegate_control::Catalog;
+use sluicegate_control::traffic::{Bucket, PolicyCounts, Step};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::sync::{SyncState, now};
+use crate::config::HistoryKept;
+use crate::telemetry::Telemetry;
+
+/// How far back is written what was counted while there was no catalog: as many rows as one step keeps.
+const BACK_FILL_MS: i64 = 60 * 60 * 1_000;
+
+/// Refused keys in a row, of each policy.
+const TOP_KEPT: usize = 5;
+
+/// Counts and writes until `stop`, for the node that is called `node`.
+pub(super) async fn run(
+    telemetry: &Telemetry,
+    kept: HistoryKept,
+    node: &str,
+    holding: &watch::Receiver<SyncState>,
+    stop: &CancellationToken,
+) {
+    if kept != HistoryKept::Off {
+        tokio::join!(count(telemetry, stop), write(telemetry, kept, node, holding, stop));
+    }
+}
+
+/// Counts each second when it is over.
+async fn count(telemetry: &Telemetry, stop: &CancellationToken) {
+    loop {
+        let left = 1_000 - now().rem_euclid(1_000);
+        let wait = Duration::from_millis(left.unsigned_abs());
+        if timeout(wait, stop.cancelled()).await.is_ok() {
+            return telemetry.history().end();
+        }
+        telemetry.record_second(now());
+    }
+}
+
+/// Writes each bucket when it is over.
+async fn write(
+    telemetry: &Telemetry,
+    kept: HistoryKept,
+    node: &str,
+    holding: &watch::Receiver<SyncState>,
+    stop: &CancellationToken,
+) {
+    let steps: &[Step] = if kept == HistoryKept::Day { &Step::ALL } else { &[Step::Fine] };
+    let mut seconds = telemetry.history().seconds();
+    let mut forgot_at = 0;
+    while seconds.changed().await.is_ok() && !stop.is_cancelled() {
+        let Some(catalog) = holding.borrow().catalog.clone() else { continue };
+        for step in steps {
+            write_step(telemetry, *step, node, &catalog, stop).await;
+        }
+        let at = now();
+        if at - forgot_at >= Step::Coarse.ms() {
+            forgot_at = at;
+            if let Err(error) = catalog.forget_traffic(node, at).await {
+                tracing::debug!("catalog: traffic history: {error}");
+            }
+        }
+    }
+}
+
+/// Writes what is over and not written yet, until a row is not taken: those behind it have time until the
+/// next second.
+async fn write_step(
+    telemetry: &Telemetry,
+    step: Step,
+    node: &str,
+    catalog: &Catalog,
+    stop: &CancellationToken,
+) {
+    let history = telemetry.history();
+    let Some(through) = history.through(step) else { return };
+    let written = history.written()[step as usize];
+    if through <= written {
+        return;
+    }
+    let since = written.max(through - BACK_FILL_MS);
+    for mut bucket in history.buckets(step, since, &BTreeSet::new()) {
+        let end = bucket.at + step.ms();
+        // Which keys were refused is known of the last minutes only.
+        if step == Step::Fine && end == through {
+            add_top(telemetry, &mut bucket);
+        }
+        if !bucket.policies.is_empty() {
+            let writing = catalog.record_traffic(node, step, &bucket);
+            let Some(written) = stop.run_until_cancelled(writing).await else { return };
+            if let Err(error) = written {
+                tracing::debug!("catalog: traffic history: {error}");
+                history.drop_row();
+                return history.set_written(step, end);
+            }
+        }
+        history.set_written(step, end);
+    }
+    history.set_written(step, through);
+}
+
+/// The keys that were refused most, of the policies that refused something.
+fn add_top(telemetry: &Telemetry, bucket: &mut Bucket) {
+    for PolicyCounts { policy, counts, top } in &mut bucket.policies {
+        if counts.over_the_limit() > 0 {
+            let refused = telemetry.top(policy, TOP_KEPT).unwrap_or_default();
+            *top = refused.into_iter().map(Into::into).collect();
+        }
+    }
+}
