@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 LISTEN ?= 127.0.0.1:8080
 POLICIES ?= examples/policies.yaml
+# The catalog of `make run`; remove it to begin again.
+CATALOG ?= target/dev.db
 CARGO ?= cargo
 
 .PHONY: help
@@ -9,8 +11,13 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 .PHONY: run
-run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with POLICIES (examples/policies.yaml)
-	$(CARGO) run --profile fast --bin sluicegate -- serve --policies $(POLICIES) --listen $(LISTEN)
+run: toolchain ## Start a server on LISTEN (127.0.0.1:8080) with a console; a new CATALOG begins with POLICIES
+	@scripts/console --beside
+	$(CARGO) run --profile fast --bin sluicegate -- serve --config examples/run.toml --catalog sqlite:$(CATALOG) --seed $(POLICIES) --listen $(LISTEN)
+
+.PHONY: console
+console: ## Build the admin console, which the program then carries
+	scripts/console
 
 .PHONY: release
 release: toolchain ## Build the program with link-time optimisation: target/release/sluicegate (minutes more)
@@ -23,6 +30,10 @@ test: deps ## Run every test
 .PHONY: lint
 lint: deps ## Check format, lints, documentation and licences
 	scripts/lint
+
+.PHONY: console-test
+console-test: deps ## Test the admin console in a browser
+	scripts/console-test
 
 .PHONY: sdks
 sdks: ## Test all SDKs, and that they and servers agree on one Redis

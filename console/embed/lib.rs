@@ -79,6 +79,12 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_tested_before_a_release_has_the_console() {
+        let is_release = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        assert!(IS_BUILT || !is_release, "run `make console` before the tests");
+    }
+
+    #[test]
     fn the_index_is_a_page() {
         assert_eq!(Asset::index().media_type(), "text/html; charset=utf-8");
         assert!(Asset::index().bytes.starts_with(b"<!doctype html>"));

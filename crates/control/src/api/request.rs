@@ -334,8 +334,7 @@ impl ApiRequest {
     }
 }
 
-/// Why a body is not what it should be. The place in the JSON is said where it is not well formed only: else
-/// there is a pointer.
+/// What is wrong with a body of JSON. An error of syntax has its line and column; other errors have a pointer.
 fn unreadable(error: &serde_json::Error) -> Finding {
     let (text, at) =
         (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));

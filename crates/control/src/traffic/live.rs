@@ -1,4 +1,4 @@
-//! What a node counts itself, which is not in the catalog yet: whoever serves the API looks it up.
+//! What a node counts itself, which is not in the catalog yet: the server that serves the API looks it up.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -79,7 +79,7 @@ impl AdminApi {
         })
     }
 
-    /// From now on this answers. Whoever started the server can create the first account.
+    /// From now on this answers. The person who started the server can create the first account.
     ///
     /// # Errors
     /// If the catalog does not say whether there are accounts.

@@ -12,7 +12,7 @@ use crate::store::AnyStore;
 pub(super) struct Health<'a> {
     engine: &'a ServerEngine,
     leaving: &'a CancellationToken,
-    /// What was said last: whether it is ready, and without its store.
+    /// The last report: whether it is ready, and without its store.
     said: Option<(bool, bool)>,
     /// How long decisions had taken then.
     spans: Spans,

@@ -60,7 +60,7 @@ pub(crate) async fn old_rows_go_those_of_a_node_with_it_after_a_day(stage: &Stag
     assert!(!fine.contains(&of("a", 0)) && fine.contains(&of("b", 0)));
     catalog.forget_traffic("a", NOW + DAY + 600_000).await.unwrap();
     let kept = [("b", DAY), ("a", DAY), ("b", DAY / 2)].map(|(node, at)| of(node, at));
-    assert_eq!(begins(Step::Fine).await, kept, "of `b` nobody knows that it is gone for a day");
+    assert_eq!(begins(Step::Fine).await, kept, "`b` has not been away for a day yet");
     assert_eq!(begins(Step::Coarse).await, [of("a", DAY), of("a", DAY / 2)]);
 }
 

@@ -1,0 +1,52 @@
+import type { Schema } from '../api.ts';
+import { has, t, type Key } from '../i18n/index.svelte.ts';
+import { visible } from '../text.ts';
+
+type Entry = Schema['Entry'];
+
+/** An actor of the audit as people call it: `account:bea` is bea. */
+export function actorName(actor: string): string {
+  if (actor.startsWith('account:')) return visible(actor.slice('account:'.length));
+  const token = /^token:([^/]+)\/([^#]+)/.exec(actor);
+  if (token) return t('actor.token', { name: token[2]! });
+  const key = `actor.${actor}`;
+  return has(key) ? t(key) : visible(actor);
+}
+
+/** What happened, as a sentence without its subject: `changed the policy login`. */
+export function actionWords(entry: Entry): string {
+  const target = visible(nameOf(entry));
+  const key = `audit.action.${entry.action}${detailOf(entry)}`;
+  const known = has(key) ? key : `audit.action.${entry.action}`;
+  if (!has(known)) return `${entry.action} ${target}`;
+  return t(known as Key, { target, app: entry.app ?? '' });
+}
+
+/** Values before and after, as readable JSON. */
+export function valueText(value: string | null | undefined): string {
+  if (value === null || value === undefined) return '';
+  const json = parse(value);
+  return json === undefined ? visible(value) : JSON.stringify(json, null, 2);
+}
+
+/** What people call the target: a token by its name, not its identifier, and a member without the app. */
+function nameOf(entry: Entry): string {
+  if (entry.action === 'member.update' && entry.app) return entry.target.replace(`${entry.app}/`, '');
+  const value = parse(entry.after ?? entry.before ?? '');
+  const hasName = entry.action.startsWith('token.') && typeof value === 'object' && value !== null && 'name' in value;
+  return hasName ? String(value.name) : entry.target;
+}
+
+/** A member's change without a value after it is a removal; people sign in and out as themselves. */
+function detailOf(entry: Entry): string {
+  if (entry.actor === `account:${entry.target}`) return '.self';
+  return entry.action === 'member.update' && entry.outcome === 'done' && !entry.after ? '.removed' : '';
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

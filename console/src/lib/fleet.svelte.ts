@@ -1,0 +1,53 @@
+import { api, ask, PASSIVE, type Schema } from './api.ts';
+import { Loaded } from './loaded.svelte.ts';
+
+type Node = Schema['FleetNode'];
+export type Standing = 'current' | 'behind' | 'silent';
+
+const EVERY_MS = 5_000;
+// Nodes report every 10 s; after three missed reports something is wrong.
+const SILENT_MS = 30_000;
+
+/** The servers of the catalog: the revision that each uses, and how it does. */
+class Fleet {
+  readonly state = new Loaded<Schema['Fleet']>();
+  private now = $state(Date.now());
+
+  get list(): Node[] {
+    return this.state.value?.nodes ?? [];
+  }
+
+  get revision(): number {
+    return this.state.value?.revision ?? 0;
+  }
+
+  standing(node: Node): Standing {
+    if (node.seen_at < this.now - SILENT_MS) return 'silent';
+    return node.revision < this.revision ? 'behind' : 'current';
+  }
+
+  get current(): number {
+    return this.list.filter((node) => this.standing(node) === 'current').length;
+  }
+
+  /** Nodes that report, and decide without the store. */
+  get withoutStore(): number {
+    return this.list.filter((node) => this.standing(node) !== 'silent' && node.report?.mode === 'fallback').length;
+  }
+
+  load = async (): Promise<void> => {
+    await this.state.load(() => ask(api.GET('/v1/admin/fleet', { headers: PASSIVE })));
+    this.now = Date.now();
+  };
+
+  /** Reads it now and from time to time; returns what ends that. */
+  watch(): () => void {
+    void this.load();
+    const timer = setInterval(() => {
+      if (!document.hidden) void this.load();
+    }, EVERY_MS);
+    return () => clearInterval(timer);
+  }
+}
+
+export const fleet = new Fleet();

@@ -1,0 +1,120 @@
+import type en from './en.json';
+
+type Messages = Record<string, string>;
+type Base<K> = K extends `${infer B}_one` ? B : K extends `${infer B}_other` ? B : K;
+/** Keys of messages. `key_one` and `key_other` are the forms of `key` for its parameter `count`. */
+export type Key = Base<keyof typeof en>;
+
+const LANGUAGES = ['en', 'zh'] as const;
+export type Language = (typeof LANGUAGES)[number];
+export const LANGUAGE_NAMES: Record<Language, string> = { en: 'English', zh: '中文' };
+
+const LOAD: Record<Language, () => Promise<{ default: Messages }>> = {
+  en: () => import('./en.json'),
+  zh: () => import('./zh.json'),
+};
+
+/** What the server finds wrong, by its codes. It says it in English itself. */
+const LOAD_FINDINGS: Record<Language, () => Promise<{ default: Messages }>> = {
+  en: async () => ({ default: {} }),
+  zh: () => import('./findings.zh.json'),
+};
+
+let current: { language: Language; messages: Messages; findings: Messages } = $state.raw({
+  language: 'en',
+  messages: {},
+  findings: {},
+});
+
+export const language = (): Language => current.language;
+
+export async function startI18n(): Promise<void> {
+  const kept = LANGUAGES.find((name) => name === localStorage.getItem('sluicegate.language'));
+  await load(kept ?? preferred(navigator.languages));
+}
+
+export async function setLanguage(language: Language): Promise<void> {
+  localStorage.setItem('sluicegate.language', language);
+  await load(language);
+}
+
+export function preferred(wanted: readonly string[]): Language {
+  for (const tag of wanted) {
+    const found = LANGUAGES.find((name) => tag.toLowerCase().split('-')[0] === name);
+    if (found) return found;
+  }
+  return 'en';
+}
+
+async function load(language: Language): Promise<void> {
+  const [{ default: messages }, { default: findings }] = await Promise.all([LOAD[language](), LOAD_FINDINGS[language]()]);
+  current = { language, messages, findings };
+  document.documentElement.lang = locale();
+}
+
+const locale = (): string => (current.language === 'zh' ? 'zh-CN' : 'en-GB');
+
+/** Whether there is a message for words of the server. */
+export function has(key: string): key is Key {
+  return key in current.messages;
+}
+
+/** A message in the current language; numbers in `params` are formatted. */
+export function t(key: Key, params: Record<string, string | number> = {}): string {
+  const { messages } = current;
+  let text = messages[key];
+  if (typeof params.count === 'number') {
+    const form = new Intl.PluralRules(locale()).select(params.count);
+    text = messages[`${key}_${form}`] ?? messages[`${key}_other`] ?? text;
+  }
+  return (text ?? key).replace(/\{(\w+)\}/g, (whole, name: string) => {
+    const value = params[name];
+    if (value === undefined) return whole;
+    return typeof value === 'number' ? number(value) : value;
+  });
+}
+
+/** A sentence of the server in the current language, by its code; `detail` is the server's own. */
+export function finding(code: string | undefined, params: Record<string, string> | undefined, detail: string): string {
+  const text = current.findings[code ?? ''];
+  return text ? text.replace(/\{(\w+)\}/g, (whole, name: string) => params?.[name] ?? whole) : detail;
+}
+
+export function number(value: number, options: Intl.NumberFormatOptions = {}): string {
+  return new Intl.NumberFormat(locale(), options).format(value);
+}
+
+export function percent(ratio: number): string {
+  return number(ratio, { style: 'percent', maximumFractionDigits: 1 });
+}
+
+/** Date and time, to the second. */
+export function dateTime(ms: number): string {
+  return new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: 'medium' }).format(ms);
+}
+
+export function date(ms: number): string {
+  return new Intl.DateTimeFormat(locale(), { dateStyle: 'medium' }).format(ms);
+}
+
+/** Words in a list: `bea, cho and dan`. */
+export function list(words: string[]): string {
+  return new Intl.ListFormat(locale(), { type: 'conjunction' }).format(words);
+}
+
+// Months begin late: `in 2 months` says too little of a token that ends in 89 days.
+const UNITS = [
+  ['year', 31_536_000, 31_536_000],
+  ['month', 2_592_000, 10_368_000],
+  ['day', 86_400, 86_400],
+  ['hour', 3_600, 3_600],
+  ['minute', 60, 60],
+] as const;
+
+/** The distance from now: `5 min ago`, `in 3 days`. */
+export function relative(ms: number, now = Date.now()): string {
+  const seconds = Math.round((ms - now) / 1000);
+  const format = new Intl.RelativeTimeFormat(locale(), { numeric: 'auto', style: 'short' });
+  const unit = UNITS.find(([, , from]) => Math.abs(seconds) >= from);
+  return unit ? format.format(Math.trunc(seconds / unit[1]), unit[0]) : format.format(seconds, 'second');
+}

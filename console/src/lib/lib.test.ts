@@ -1,0 +1,43 @@
+import { describe, expect, test, vi } from 'vitest';
+
+vi.stubGlobal('location', { pathname: '/', search: '', origin: 'http://127.0.0.1:8082' });
+
+const { appPath, match, policyPath } = await import('./router.svelte.ts');
+const { curl, quote, visible } = await import('./text.ts');
+const { preferred } = await import('./i18n/index.svelte.ts');
+
+describe('addresses', () => {
+  test('each path of a name leads back to the name', () => {
+    for (const name of ['shop', 'orders.create', 'a-b_c', 'new', 'deleted', 'members', 'code', '.', '..', 'edit', 'versions']) {
+      expect(match(appPath(name))).toEqual({ page: 'app', params: { app: name, tab: 'policies' } });
+      expect(match(policyPath('shop', name)), name).toEqual({ page: 'policy', params: { app: 'shop', policy: name } });
+      expect(match(policyPath(name, name, 'edit'))).toEqual({ page: 'policy-edit', params: { app: name, policy: name } });
+    }
+  });
+
+  test('what is no page is missing', () => {
+    for (const path of ['/nowhere', '/audit/1', '/apps/a/b/c', '/apps/a/b/edit/d', '/apps/a%E2%80%AEb', '/apps/a/%00']) {
+      expect(match(path).page, path).toBe('missing');
+    }
+  });
+});
+
+describe('text of others', () => {
+  test('characters that cannot be seen are written out', () => {
+    expect(visible('a\u202eb\u0000c\u200bd')).toBe('a\\u{202e}b\\u{0}c\\u{200b}d');
+    expect(visible('双十一 – ok')).toBe('双十一 – ok');
+  });
+
+  test('a word of the shell stays one word', () => {
+    expect(quote('orders.create')).toBe('orders.create');
+    expect(quote('$(reboot)')).toBe(`'$(reboot)'`);
+    expect(quote(`it's`)).toBe(`'it'\\''s'`);
+    expect(curl('POST', '/v1/x', { a: `'; reboot` })).toContain(`'{"a":"'\\''; reboot"}'`);
+  });
+});
+
+test('the language is the first one that there is', () => {
+  expect(preferred(['de-DE', 'zh-TW', 'en'])).toBe('zh');
+  expect(preferred(['fr'])).toBe('en');
+  expect(preferred([])).toBe('en');
+});

@@ -1,0 +1,21 @@
+import { failureText } from './api.ts';
+
+/** Something that is read from the server: a value, a failure, or neither yet. */
+export class Loaded<T> {
+  value: T | null = $state.raw(null);
+  failure: string = $state('');
+  private turn = 0;
+
+  /** Reads it; what an earlier, slower reading answers is dropped. */
+  async load(read: () => Promise<T>): Promise<void> {
+    const turn = ++this.turn;
+    try {
+      const value = await read();
+      if (turn !== this.turn) return;
+      this.value = value;
+      this.failure = '';
+    } catch (error) {
+      if (turn === this.turn) this.failure = failureText(error);
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import { api, ask, whenSignedOut, type Schema } from './api.ts';
+import { navigate, route } from './router.svelte.ts';
+
+/** Drafts of policies and the like; they end with the session. */
+export const DRAFT = 'sluicegate.draft.';
+
+class Session {
+  meta: Schema['Meta'] | null = $state.raw(null);
+  me: Schema['Me'] | null = $state.raw(null);
+
+  /** Reads what the server says of itself and who is signed in. */
+  async load(): Promise<void> {
+    try {
+      this.meta = await ask(api.GET('/v1/admin/meta'));
+    } catch {
+      this.meta = null;
+    }
+    if (this.meta?.catalog !== 'ready' || this.meta.setup_due) return;
+    await this.loadMe();
+  }
+
+  async loadMe(): Promise<void> {
+    try {
+      this.me = await ask(api.GET('/v1/admin/session'), { signIn: false });
+    } catch {
+      this.me = null;
+    }
+  }
+
+  get isAdmin(): boolean {
+    return this.me?.is_admin ?? false;
+  }
+
+  /** Whether the account can change this app. */
+  canOwn(app: string): boolean {
+    return this.isAdmin || this.me?.roles[app] === 'owner';
+  }
+
+  async signOut(everywhere = false): Promise<void> {
+    if (everywhere) await ask(api.DELETE('/v1/admin/sessions'));
+    else await ask(api.DELETE('/v1/admin/session'));
+    for (const key of Object.keys(sessionStorage)) {
+      if (key.startsWith(DRAFT)) sessionStorage.removeItem(key);
+    }
+    this.me = null;
+    navigate('/sign-in');
+  }
+}
+
+export const session = new Session();
+
+/** The path of the sign-in page that returns to the current view. */
+export function signInPath(): string {
+  const here = location.pathname + location.search;
+  return here === '/' ? '/sign-in' : `/sign-in?to=${encodeURIComponent(here)}`;
+}
+
+whenSignedOut(() => {
+  if (!session.me) return;
+  session.me = null;
+  if (route.page !== 'sign-in') navigate(signInPath(), { replace: true });
+});

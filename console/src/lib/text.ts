@@ -1,0 +1,22 @@
+// Control characters and marks that change the direction of text could make a key or a name look like another one.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Text from others, safe to show: characters that cannot be seen are written as `\u{202e}`. */
+export function visible(text: string): string {
+  return text.replace(UNSEEN, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
+}
+
+/** One word of a POSIX shell. */
+export function quote(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** The request as a curl line. */
+export function curl(method: string, path: string, body?: unknown, origin = location.origin): string {
+  const words = ['curl'];
+  if (method !== 'GET') words.push('-X', method);
+  words.push('-H', '"authorization: Bearer $SLUICEGATE_TOKEN"');
+  if (body !== undefined) words.push('-H', quote('content-type: application/json'), '-d', quote(JSON.stringify(body)));
+  words.push(quote(origin + path));
+  return words.join(' ');
+}

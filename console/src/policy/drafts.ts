@@ -1,0 +1,43 @@
+/** Unsaved edits, kept until the session ends. They contain documents only, never secrets. */
+
+import { DRAFT } from '../lib/session.svelte.ts';
+import type { Json } from './json.ts';
+
+export interface Draft {
+  /** The version that was edited; 0 for a new policy. */
+  version: number;
+  base: Json;
+  /** The last that the form or a valid text made of it. */
+  document: Json;
+  text: string;
+}
+
+const REASONS = `${DRAFT}reasons`;
+const REASONS_MAX = 5;
+
+// A new policy has no name yet; `new` with a slash is no name.
+const keyOf = (app: string, policy: string | undefined) => `${DRAFT}${app}/${policy ?? '/new'}`;
+
+export function keepDraft(app: string, policy: string | undefined, draft: Draft): void {
+  sessionStorage.setItem(keyOf(app, policy), JSON.stringify(draft));
+}
+
+export function draftOf(app: string, policy: string | undefined): Draft | null {
+  const kept = sessionStorage.getItem(keyOf(app, policy));
+  return kept ? (JSON.parse(kept) as Draft) : null;
+}
+
+export function dropDraft(app: string, policy: string | undefined): void {
+  sessionStorage.removeItem(keyOf(app, policy));
+}
+
+/** Reasons that were given in this session, the latest first. */
+export function reasons(): string[] {
+  return JSON.parse(sessionStorage.getItem(REASONS) ?? '[]') as string[];
+}
+
+export function keepReason(reason: string): void {
+  if (!reason) return;
+  const kept = [reason, ...reasons().filter((other) => other !== reason)].slice(0, REASONS_MAX);
+  sessionStorage.setItem(REASONS, JSON.stringify(kept));
+}

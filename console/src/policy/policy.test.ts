@@ -1,0 +1,317 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import en from '../lib/i18n/en.json';
+import zh from '../lib/i18n/zh.json';
+import { ALGORITHMS, ALGORITHM_NAMES, paramsOf } from './algorithms.ts';
+import { carried } from './carry.ts';
+import { differenceWords, differences } from './diff.ts';
+import { arranged } from './document.ts';
+import { appended, edited, moved, withAlgorithm, withRule, without } from './edit.ts';
+import { type Json, type JsonObject, same } from './json.ts';
+import { merge } from './merge.ts';
+import { durationText, parseRate } from './units.ts';
+import { type Say, limitWords } from './words.ts';
+import { printYaml } from './yaml.ts';
+
+const ROOT = join(import.meta.dirname, '../../..');
+const BINARY = process.env.SLUICEGATE_BIN;
+
+function sayIn(messages: Record<string, string>, locale: string): Say {
+  return {
+    locale: () => locale,
+    t(key, params = {}) {
+      const plural = new Intl.PluralRules(locale).select(Number(params.count ?? 0));
+      const text = messages[key] ?? messages[`${key}_${plural}`] ?? messages[`${key}_other`] ?? `no message ${key}`;
+      return text.replace(/\{(\w+)\}/g, (_, name: string) => {
+        const value = params[name];
+        return typeof value === 'number' ? value.toLocaleString(locale) : String(value);
+      });
+    },
+  };
+}
+
+const english = sayIn(en, 'en-GB');
+const chinese = sayIn(zh, 'zh-CN');
+
+const ORDERS: JsonObject = {
+  name: 'orders.create',
+  key: ['remote_ip'],
+  rules: [
+    { name: 'burst', token_bucket: { rate: '100/s', burst: 200 } },
+    { name: 'hourly', sliding_window: { limit: 5000, window: '1h', buckets: 60 } },
+  ],
+  overrides: [
+    { key: '203.0.113.7', rules: [{ name: 'burst', token_bucket: { rate: '1000/s', burst: 2000 } }] },
+  ],
+};
+
+/** Documents of every kind: those of the vectors, and random ones. */
+function vectorDocuments(): JsonObject[] {
+  const folder = join(ROOT, 'spec/vectors');
+  const folders = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  return folders.flatMap(({ name: group }) =>
+    readdirSync(join(folder, group)).map((file) => {
+      const vector = JSON.parse(readFileSync(join(folder, group, file), 'utf8')) as { rules: VectorRule[] };
+      return { name: `${group}.${file.replace(/\.json$/, '')}`, rules: vector.rules.map(fromVector) };
+    }),
+  );
+}
+
+interface VectorRule {
+  name: string;
+  algorithm: string;
+  params: Record<string, Json>;
+}
+
+function fromVector({ name, algorithm, params }: VectorRule): Json {
+  const entries = Object.entries(params).map(([field, value]): [string, Json] => {
+    if (field === 'rate') {
+      const rate = value as { permits: number; period_us: number };
+      return [field, `${rate.permits}/${rate.period_us}us`];
+    }
+    return field.endsWith('_us') ? [field.slice(0, -3), durationText(value as number)] : [field, value];
+  });
+  return { name, [algorithm]: Object.fromEntries(entries) };
+}
+
+/** A small generator, so that a failure can be repeated. */
+function random(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+const AWKWARD = [
+  '', ' ', 'null', 'NO', '~', '1e3', '0x10', '1_000', '12:30:45', '2026-11-24', '- a', 'a: b', 'a #b', '# a', '"', "'",
+  '\\', '*', '&a', '!tag', '%', '@', '`', '{', '[', '>', '|', '.', '..', '...', '---', '1/s', '.inf', '=', '<<', 'é',
+  '双十一', '\u0000', '\u007f', '\u0085', '\u2028', '\ufeff', '\u202e', '😀', 'a\nb', 'a\tb', 'tail ', ' head', 'y', '?',
+  'a:', ':a', 'x'.repeat(200),
+];
+
+function randomDocument(next: (below: number) => number, name: string): JsonObject {
+  const pick = <T>(from: readonly T[]): T => from[next(from.length)]!;
+  const texts = (most: number) => [...new Set(Array.from({ length: 1 + next(most) }, () => pick(AWKWARD) + pick(AWKWARD)))];
+  const rules = (): Json[] => [
+    { name: pick(['a', 'no', 'null', '1.5', '0x1f', '-', '.', '1e3', 'y']), token_bucket: { rate: pick(['1/s', '64KiB/s', '5/200ms']), burst: 1 + next(1000) } },
+    { name: 'other', sliding_log: { limit: 1 + next(100), window: pick(['1s', '10m', '1d']) } },
+  ];
+  const printable = (text: string) => text.replace(/\p{Cc}/gu, '') || 'x';
+  const document: JsonObject = { name, rules: rules() };
+  if (next(2)) document.overrides = texts(6).filter(Boolean).map((key) => ({ key, rules: rules() }));
+  if (next(2)) document.key = pick([['remote_ip'], ['header:X-Tenant', 'path'], ['user_agent', 'host']]);
+  if (next(2)) document.match = { path: { prefix: `/${printable(pick(AWKWARD)).replace(/[?#]/g, '')}` } };
+  if (next(2)) document.on_overload = pick<Json>(['refuse', { wait: '1s' }]);
+  if (next(2)) {
+    const headers = { 'x-note': printable(pick(AWKWARD)).replace(/[^\x20-\x7e]/g, '') || 'x' };
+    document.overflow = pick<Json>([
+      'shadow',
+      { queue: { max_wait: '500ms' } },
+      { degrade: { response: { status: 503, body: pick(AWKWARD), headers } } },
+      { divert: { target: printable(pick(AWKWARD)) } },
+    ]);
+  }
+  return document;
+}
+
+describe('words', () => {
+  test('say what a limit is in both languages', () => {
+    expect(limitWords(ORDERS, english)).toBe('100/s, up to 200 at once · 5,000 in any 1 h');
+    expect(limitWords(ORDERS, chinese)).toBe('每秒 100，一次最多 200 · 任意 1 小时 内 5,000');
+  });
+
+  test.each([
+    [{ token_bucket: { rate: '10/min' } }, '10/min'],
+    [{ token_bucket: { rate: '5/200ms' } }, '5 per 200 ms'],
+    [{ token_bucket: { rate: '64KiB/s' } }, '64 KiB/s'],
+    [{ leaky_bucket: { rate: '100/s', burst: 5 } }, '100/s, evenly spaced, 5 more wait'],
+    [{ fixed_window: { limit: 5000, calendar: 'day', time_zone: 'Europe/Berlin' } }, '5,000 each day (Europe/Berlin)'],
+    [{ sliding_log: { limit: 5, window: '10m' } }, '5 in any 10 min'],
+    [{ sliding_counter: { limit: 5, window: '60s' } }, 'about 5 in any 1 min'],
+    [{ concurrency: { limit: 2, ttl: '30s' } }, '2 at a time'],
+    [{ token_bucket: { rate: 'soon' } }, 'soon, up to ? at once'],
+  ])('%j is %s', (rule: Json, words) => {
+    expect(limitWords({ rules: [rule] }, english)).toBe(words);
+  });
+
+  test('have a message for every algorithm', () => {
+    for (const document of vectorDocuments()) {
+      for (const say of [english, chinese]) {
+        expect(limitWords(document, say)).not.toMatch(/no message|\{|undefined|–/);
+      }
+    }
+  });
+});
+
+describe('edits', () => {
+  test('keep unknown fields and the order of fields', () => {
+    const document = { zeta: [1, { x: null }], rules: [{ token_bucket: { burst: 5, new_field: 'kept', rate: '1/s' } }], name: 'p', alpha: {} };
+    const next = edited(document, ['rules', 0, 'token_bucket', 'rate'], '2/s');
+    expect(JSON.stringify(next)).toBe(JSON.stringify(document).replace('1/s', '2/s'));
+  });
+
+  test('there and back give the same document, whatever the field', () => {
+    for (const document of vectorDocuments()) {
+      const rules = document.rules as JsonObject[];
+      rules.forEach((rule, index) => {
+        const algorithm = ALGORITHM_NAMES.find((name) => name in rule)!;
+        for (const { name } of paramsOf(algorithm)) {
+          const path = ['rules', index, algorithm, name];
+          const was = (rule[algorithm] as JsonObject)[name];
+          expect(same(edited(edited(document, path, 'other'), path, was), document)).toBe(true);
+        }
+      });
+    }
+  });
+
+  test('put a new field where people expect it', () => {
+    const next = edited(ORDERS, ['match', 'path'], { prefix: '/orders' }) as JsonObject;
+    expect(Object.keys(next)).toEqual(['name', 'match', 'key', 'rules', 'overrides']);
+  });
+
+  test('name the rule that was alone when a second one comes', () => {
+    const next = withRule({ name: 'p', rules: [{ sliding_log: { limit: 5, window: '1m' } }] }, ['rules']) as JsonObject;
+    expect(next.rules).toMatchObject([{ name: 'sliding_log' }, { name: 'limit' }]);
+  });
+
+  test('remove a list with its last item, and move rules', () => {
+    expect(without({ name: 'p', key: ['path'] }, ['key', 0])).toEqual({ name: 'p' });
+    expect(appended({ name: 'p' }, ['key'], 'path')).toEqual({ name: 'p', key: ['path'] });
+    const swapped = moved(ORDERS, ['rules'], 1, -1) as JsonObject;
+    expect((swapped.rules as JsonObject[]).map((rule) => rule.name)).toEqual(['hourly', 'burst']);
+  });
+
+  test('change the algorithm and keep what both have', () => {
+    const rule = { name: 'a', token_bucket: { rate: '5/200ms', burst: 9 }, note: 1 };
+    expect(withAlgorithm(rule, 'leaky_bucket')).toEqual({ name: 'a', leaky_bucket: { rate: '5/200ms', burst: 9 }, note: 1 });
+    expect(withAlgorithm(rule, 'sliding_log')).toEqual({ name: 'a', sliding_log: { limit: 9, window: '200ms' }, note: 1 });
+    const back = withAlgorithm({ sliding_log: { limit: 5, window: '1h' } }, 'token_bucket');
+    expect(parseRate((back.token_bucket as JsonObject).rate)).toMatchObject({ permits: 5, periodUs: 3.6e9 });
+  });
+});
+
+describe('differences', () => {
+  const words = (before: Json, after: Json) => differences(before, after).map((one) => differenceWords(one, english));
+
+  test('are two lines, not two hundred', () => {
+    const after = edited(edited(ORDERS, ['rules', 0, 'token_bucket', 'rate'], '150/s'), ['rules', 0, 'token_bucket', 'burst'], 400);
+    expect(words(ORDERS, after)).toEqual(['rule burst · rate: 100/s → 150/s', 'rule burst · burst: 200 → 400']);
+    const overrides = Array.from({ length: 200 }, (_, n) => ({ key: `k${n}`, rules: ORDERS.rules! }));
+    expect(words(ORDERS, { ...ORDERS, overrides })).toEqual([
+      'own limits for 200 keys added',
+      'key 203.0.113.7 removed: 1000/s',
+    ].map((line) => line.replace('1000/s', '1,000/s, up to 2,000 at once')));
+  });
+
+  test('know rules by their names, not by their places', () => {
+    const first = { name: 'daily', fixed_window: { limit: 9, calendar: 'day' } };
+    const after = { ...ORDERS, rules: [first, ...(ORDERS.rules as Json[])] };
+    expect(words(ORDERS, after)).toEqual(['rule daily added: 9 each day (UTC)']);
+  });
+
+  test('are none where the meaning is the same', () => {
+    const a = { name: 'p', apps: ['a', 'b'], rules: [{ token_bucket: { rate: '60/m' } }] };
+    const b = { carry: 'usage', overflow: 'reject', rules: [{ name: 'token_bucket', token_bucket: { rate: '60/60s' } }], apps: ['b', 'a'], name: 'p' };
+    expect(words(a, b)).toEqual([]);
+    expect(words(ORDERS, arranged(ORDERS))).toEqual([]);
+  });
+
+  test('are found in every field', () => {
+    expect(words(ORDERS, { ...ORDERS, key: ['remote_ip', 'path'], carry: 'reset', match: { method: ['GET'] } })).toEqual([
+      'key: remote_ip → remote_ip, path',
+      'carry: usage → reset',
+      'match added: { method: [GET] }',
+    ]);
+    expect(words(ORDERS, moved(ORDERS, ['rules'], 0, 1))).toEqual(['rules: burst, hourly → hourly, burst']);
+  });
+});
+
+describe('carry', () => {
+  test('is three numbers', () => {
+    const after = edited(ORDERS, ['rules', 0, 'token_bucket', 'burst'], 400);
+    expect(carried(ORDERS, after)).toEqual([
+      { rule: 'burst', used: 180, before: 200, after: 400, left: { usage: 220, proportional: 40, reset: 400 } },
+    ]);
+    expect(carried(ORDERS, edited(ORDERS, ['rules', 0, 'token_bucket', 'rate'], '1/s'))).toEqual([]);
+  });
+
+  test('never leaves less than nothing', () => {
+    const [only] = carried(ORDERS, edited(ORDERS, ['rules', 0, 'token_bucket', 'burst'], 7));
+    expect(only!.left).toEqual({ usage: 0, proportional: 0, reset: 7 });
+  });
+});
+
+describe('merge', () => {
+  const rate = (value: string) => edited(ORDERS, ['rules', 0, 'token_bucket', 'rate'], value);
+
+  test('keeps what both changed in different places', () => {
+    const theirs = withRule(edited(ORDERS, ['rules', 0, 'token_bucket', 'burst'], 300), ['rules']);
+    const { document, conflicts } = merge(ORDERS, theirs, moved(rate('150/s'), ['rules'], 0, 1));
+    expect(conflicts).toEqual([]);
+    expect((document as JsonObject).rules).toMatchObject([
+      { name: 'burst', token_bucket: { rate: '150/s', burst: 300 } },
+      { name: 'hourly' },
+      { name: 'limit' },
+    ]);
+  });
+
+  test('takes mine where both changed the same, and says so', () => {
+    const { document, conflicts } = merge(ORDERS, rate('1/s'), rate('2/s'));
+    expect(document).toEqual(rate('2/s'));
+    expect(conflicts).toEqual(['/rules/rule burst/token_bucket/rate']);
+  });
+
+  test('removes what one removed and the other left alone', () => {
+    const theirs = without(ORDERS, ['overrides', 0]);
+    expect(merge(ORDERS, theirs, rate('2/s')).document).toEqual(without(rate('2/s'), ['overrides', 0]));
+  });
+});
+
+describe('YAML', () => {
+  test('reads like what people write', () => {
+    expect(printYaml(arranged(ORDERS))).toBe(`name: orders.create
+key: [remote_ip]
+rules:
+  - name: burst
+    token_bucket: { rate: 100/s, burst: 200 }
+  - name: hourly
+    sliding_window: { limit: 5000, window: 1h, buckets: 60 }
+overrides:
+  - key: "203.0.113.7"
+    rules:
+      - name: burst
+        token_bucket: { rate: 1000/s, burst: 2000 }
+`);
+  });
+
+  // tests/policy.spec.ts asks the server whether it is the same document.
+  test.skipIf(!BINARY)('can be read by the server', () => {
+    const next = random(20_261_124);
+    const policies = [ORDERS, ...vectorDocuments(), ...Array.from({ length: 300 }, (_, n) => randomDocument(next, `random-${n}`))];
+    const check = { input: printYaml({ policies }), stdio: 'pipe' } as const;
+    expect(() => execFileSync(BINARY!, ['policies', 'check', '-'], check)).not.toThrow();
+  });
+});
+
+describe('the table of algorithms', () => {
+  test.skipIf(!BINARY)('is that of the schema', () => {
+    const schema = JSON.parse(execFileSync(BINARY!, ['policies', 'schema']).toString());
+    const { name: _, ...algorithms } = schema.$defs.rule.properties as Record<string, JsonObject>;
+    expect(Object.keys(ALGORITHMS).sort()).toEqual(Object.keys(algorithms).sort());
+    for (const algorithm of ALGORITHM_NAMES) {
+      const { properties, required } = algorithms[algorithm] as { properties: Record<string, JsonObject>; required: string[] };
+      const params = paramsOf(algorithm);
+      expect(params.map((param) => param.name).sort()).toEqual(Object.keys(properties).sort());
+      expect(params.filter((param) => param.required).map((param) => param.name).sort()).toEqual([...required].sort());
+      for (const { name, kind } of params) {
+        const of = properties[name]!;
+        if (kind.type === 'permits') expect(of).toMatchObject({ minimum: kind.min, maximum: kind.max });
+        if (kind.type === 'word') expect(of.enum).toEqual(kind.words);
+      }
+    }
+  });
+
+});

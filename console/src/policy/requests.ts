@@ -1,0 +1,110 @@
+/** Requests about policies. Changes name the version that they are made to. */
+
+import { ApiFailure, PASSIVE, type Schema, type Warning, type Wrong, api, ask, collect, inLanguage } from '../lib/api.ts';
+import type { Json } from './json.ts';
+
+export type Policy = Schema['Policy'];
+export type Version = Schema['Version'];
+export type State = Schema['State'];
+export type Live = 'active' | 'shadow';
+
+/** What people add to a change. */
+export interface Given {
+  reason?: string;
+  /** Do it in spite of warnings. */
+  force?: boolean;
+}
+
+export interface Validated {
+  /** What the server read, unless there are errors. */
+  document?: Json;
+  errors: Wrong[];
+  warnings: Warning[];
+}
+
+const path = (app: string, policy: string) => ({ app, policy });
+const query = ({ reason, force }: Given) => ({ ...(reason && { reason }), ...(force && { force }) });
+const ifMatch = (version: number) => ({ 'If-Match': `"${version}"` });
+const documentOf = (document: Json) => document as unknown as Schema['Document'];
+
+/** The document of a policy or version, as JSON. */
+export const jsonOf = (holder: { document: unknown }): Json => holder.document as Json;
+
+export function policies(app: string, state?: State): Promise<Policy[]> {
+  return collect((after) =>
+    ask(api.GET('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: { after, state } } })),
+  );
+}
+
+export function policyOf(app: string, policy: string): Promise<Policy> {
+  const params = { path: path(app, policy) };
+  return ask(api.GET('/v1/admin/apps/{app}/policies/{policy}', { params })) as Promise<Policy>;
+}
+
+/** The newest versions first; pages of a hundred. */
+export function versions(app: string, policy: string, after?: string): Promise<Schema['Versions']> {
+  const params = { path: path(app, policy), query: { after } };
+  return ask(api.GET('/v1/admin/apps/{app}/policies/{policy}/versions', { params }));
+}
+
+export function versionOf(app: string, policy: string, version: number): Promise<Version> {
+  const params = { path: { ...path(app, policy), version: String(version) } };
+  return ask(api.GET('/v1/admin/apps/{app}/policies/{policy}/versions/{version}', { params }));
+}
+
+export function create(app: string, document: Json, state: Live, given: Given): Promise<Policy> {
+  const body = { document: documentOf(document), state };
+  return ask(api.POST('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: query(given) }, body }));
+}
+
+export function change(app: string, policy: string, version: number, document: Json, given: Given): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
+  return ask(api.PUT('/v1/admin/apps/{app}/policies/{policy}', { params, body: { document: documentOf(document) } }));
+}
+
+export function setState(app: string, policy: string, version: number, state: Live, given: Given): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
+  return state === 'active'
+    ? ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/activate', { params }))
+    : ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/shadow', { params }));
+}
+
+export function rollBack(app: string, policy: string, version: number, to: number, given: Given): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
+  return ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/rollback', { params, body: { to } }));
+}
+
+export function restore(app: string, policy: string, to: number, state: Live, given: Given): Promise<Policy> {
+  const params = { path: path(app, policy), query: query(given) };
+  return ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/restore', { params, body: { to, state } }));
+}
+
+export async function remove(app: string, policy: string, version: number, given: Given): Promise<void> {
+  const params = { path: path(app, policy), query: query(given), header: ifMatch(version) };
+  await ask(api.DELETE('/v1/admin/apps/{app}/policies/{policy}', { params }));
+}
+
+/** What the server reads in `yaml`, and what it says about it. */
+export async function validate(app: string, yaml: string, state: Live, signal: AbortSignal): Promise<Validated> {
+  const url = `/v1/admin/apps/${encodeURIComponent(app)}/validate?state=${state}`;
+  const headers = { 'content-type': 'application/yaml', ...PASSIVE };
+  const answer = fetch(url, { method: 'POST', headers, body: yaml, signal }).then(async (response) => {
+    const body: unknown = await response.json().catch(() => null);
+    return response.ok ? { data: body as Schema['Validated'], response } : { error: body, response };
+  });
+  try {
+    const { document, warnings } = await ask(answer);
+    return { document: document as unknown as Json, errors: [], warnings: warnings.map(inLanguage) };
+  } catch (error) {
+    if (!(error instanceof ApiFailure) || error.status !== 422) throw error;
+    return { errors: error.errors.length > 0 ? error.errors : [{ pointer: '', detail: error.detail }], warnings: [] };
+  }
+}
+
+/** Accounts that may change the policies of an app. */
+export async function ownersOf(app: string): Promise<string[]> {
+  const members = await collect((after) =>
+    ask(api.GET('/v1/admin/apps/{app}/members', { params: { path: { app }, query: { after } } })),
+  );
+  return members.filter(({ role }) => role === 'owner').map(({ account }) => account);
+}

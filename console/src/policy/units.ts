@@ -1,0 +1,81 @@
+/** Rates and durations as documents write them (spec/document.md, Values). */
+
+import type { Json } from './json.ts';
+
+export const PERMITS_MAX = 2 ** 32;
+const PERIOD_MAX_US = 366 * 86_400_000_000;
+
+export type Unit = 'us' | 'ms' | 's' | 'm' | 'h' | 'd';
+
+/** From the largest: a period is shown in the first that divides it. */
+export const UNITS: readonly (readonly [Unit, number])[] = [
+  ['d', 86_400_000_000],
+  ['h', 3_600_000_000],
+  ['m', 60_000_000],
+  ['s', 1_000_000],
+  ['ms', 1_000],
+  ['us', 1],
+];
+
+const UNIT_US: Readonly<Record<string, number>> = {
+  ...Object.fromEntries(UNITS),
+  sec: 1_000_000,
+  second: 1_000_000,
+  min: 60_000_000,
+  minute: 60_000_000,
+  hour: 3_600_000_000,
+  day: 86_400_000_000,
+};
+
+const BYTES: Readonly<Record<string, number>> = {
+  '': 1,
+  B: 1,
+  kB: 1e3,
+  KiB: 2 ** 10,
+  MB: 1e6,
+  MiB: 2 ** 20,
+  GB: 1e9,
+  GiB: 2 ** 30,
+};
+
+const RATE = /^([1-9][0-9]*)(B|kB|KiB|MB|MiB|GB|GiB)?\/([1-9][0-9]*)?([a-z]+)$/;
+const DURATION = /^([1-9][0-9]*)([a-z]+)$/;
+
+export interface Rate {
+  /** With the unit of bytes multiplied in. */
+  permits: number;
+  periodUs: number;
+  /** As written. */
+  count: number;
+  bytes: string;
+}
+
+export function parseRate(text: Json | undefined): Rate | undefined {
+  const parts = typeof text === 'string' ? RATE.exec(text) : null;
+  if (!parts) return undefined;
+  const [, count, bytes = '', periods = '1', unit] = parts;
+  const permits = Number(count) * BYTES[bytes]!;
+  const periodUs = micros(periods, unit!);
+  if (permits > PERMITS_MAX || periodUs === undefined) return undefined;
+  return { permits, periodUs, count: Number(count), bytes };
+}
+
+export function parseDuration(text: Json | undefined): number | undefined {
+  const parts = typeof text === 'string' ? DURATION.exec(text) : null;
+  return parts ? micros(parts[1]!, parts[2]!) : undefined;
+}
+
+/** `us` in the largest unit that divides it. */
+export function inUnits(us: number): [count: number, unit: Unit] {
+  const [unit, size] = UNITS.find(([, size]) => us % size === 0) ?? ['us', 1];
+  return [us / size, unit];
+}
+
+export function durationText(us: number): string {
+  return inUnits(us).join('');
+}
+
+function micros(count: string, unit: string): number | undefined {
+  const us = Number(count) * (Object.hasOwn(UNIT_US, unit) ? UNIT_US[unit]! : Infinity);
+  return us <= PERIOD_MAX_US ? us : undefined;
+}

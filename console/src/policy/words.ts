@@ -1,0 +1,119 @@
+/** Limits in the words of people: `100/s, up to 200 at once`. */
+
+import type { Key } from '../lib/i18n/index.svelte.ts';
+import { type Rule, limitOf, ruleOf, rulesOf } from './document.ts';
+import { type Json, isObject } from './json.ts';
+import { UNITS, type Unit, inUnits, parseDuration, parseRate } from './units.ts';
+import { flow } from './yaml.ts';
+
+/** The language to write in. */
+export interface Say {
+  t(key: Key, params?: Record<string, string | number>): string;
+  locale(): string;
+}
+
+const RATE: Record<Unit, Key> = {
+  us: 'policy.rate.us',
+  ms: 'policy.rate.ms',
+  s: 'policy.rate.s',
+  m: 'policy.rate.m',
+  h: 'policy.rate.h',
+  d: 'policy.rate.d',
+};
+
+const CALENDAR: Record<string, Key> = {
+  day: 'policy.words.day',
+  week: 'policy.words.week',
+  month: 'policy.words.month',
+  year: 'policy.words.year',
+};
+
+const TIME: Record<Unit, Key> = {
+  us: 'policy.time.us',
+  ms: 'policy.time.ms',
+  s: 'policy.time.s',
+  m: 'policy.time.m',
+  h: 'policy.time.h',
+  d: 'policy.time.d',
+};
+
+/** All rules of a policy: `100/s, up to 200 at once · 5,000 in any 1 hr`. */
+export function limitWords(document: Json | undefined, say: Say): string {
+  return rulesOf(document)
+    .map((rule) => ruleWords(rule, say))
+    .join(' · ');
+}
+
+export function ruleWords(rule: Rule, say: Say): string {
+  const { algorithm, params } = rule;
+  const { t } = say;
+  const rate = rateWords(params.rate, say);
+  const limit = valueWords(params.limit, say);
+  const span = durationWords(params.window, say);
+  switch (algorithm) {
+    case 'token_bucket': {
+      const burst = limitOf(rule) ?? '?';
+      if (params.refill === 'interval') return t('policy.words.interval', { rate, burst });
+      return burst === parseRate(params.rate)?.permits ? rate : t('policy.words.bucket', { rate, burst });
+    }
+    case 'leaky_bucket': {
+      const burst = valueWords(params.burst ?? 0, say);
+      if (params.delay === 'none') return t('policy.words.meter', { rate, burst });
+      return params.burst ? t('policy.words.leaky_burst', { rate, burst }) : t('policy.words.leaky', { rate });
+    }
+    case 'smooth_bursty':
+      return t('policy.words.bursty', { rate, span: durationWords(params.max_burst ?? '1s', say) });
+    case 'smooth_warmup':
+      return t('policy.words.warmup', { rate, span: durationWords(params.warmup, say) });
+    case 'fixed_window': {
+      const calendar = CALENDAR[String(params.calendar)];
+      if (!calendar) return t('policy.words.fixed', { limit, span });
+      return t(calendar, { limit, zone: valueWords(params.time_zone ?? 'UTC', say) });
+    }
+    case 'sliding_window':
+    case 'sliding_log':
+      return t('policy.words.sliding', { limit, span });
+    case 'sliding_counter':
+      return t('policy.words.counter', { limit, span });
+    case 'concurrency':
+      return t('policy.words.concurrency', { limit });
+  }
+}
+
+export function rateWords(text: Json | undefined, say: Say): string {
+  const rate = parseRate(text);
+  if (!rate) return valueWords(text, say);
+  const amount = new Intl.NumberFormat(say.locale()).format(rate.count);
+  const n = rate.bytes ? `${amount} ${rate.bytes}` : amount;
+  const [count, unit] = inUnits(rate.periodUs);
+  if (count === 1) return say.t(RATE[unit], { n });
+  return say.t('policy.rate.span', { n, span: timeWords(rate.periodUs, say) });
+}
+
+export function durationWords(text: Json | undefined, say: Say): string {
+  const us = parseDuration(text);
+  return us === undefined ? valueWords(text, say) : timeWords(us, say);
+}
+
+/** Exactly `us`, in the largest unit that divides it. */
+export function timeWords(us: number, say: Say): string {
+  const [n, unit] = inUnits(us);
+  return say.t(TIME[unit], { n });
+}
+
+/** About `us`, rounded up, for waits: `12 s`, `59 min`. */
+export function waitWords(us: number, say: Say): string {
+  const [unit, size] = UNITS.find(([, size]) => us >= 1.5 * size) ?? UNITS.at(-1)!;
+  return say.t(TIME[unit], { n: Math.ceil(us / size) });
+}
+
+/** A part of a document in one line. */
+export function valueWords(value: Json | undefined, say: Say): string {
+  if (value === undefined) return '–';
+  if (typeof value === 'number') return new Intl.NumberFormat(say.locale()).format(value);
+  if (typeof value === 'string') return value;
+  const rule = ruleOf(value);
+  if (rule) return ruleWords(rule, say);
+  if (Array.isArray(value)) return value.map((item) => valueWords(item, say)).join(', ') || '–';
+  return isObject(value) ? flow(value) : String(value);
+}

@@ -1,0 +1,67 @@
+import { enter, expect, startServer, test, type Api, type Server } from './harness.ts';
+import { settled } from './pages.ts';
+import { startWorld } from './world.ts';
+
+let world: Server & { ada: Api };
+test.beforeAll(async () => {
+  world = await startWorld();
+});
+test.afterAll(() => world.stop());
+
+test('two nodes are two dots, and one that stops is seen', async ({ context, page }) => {
+  const second = await startServer({ catalog: world.catalog });
+  await enter(context, world, 'vic');
+  await page.clock.install();
+  await page.goto(`${world.url}/nodes`);
+  await settled(page);
+  await expect
+    .poll(async () => {
+      await page.clock.runFor(6_000);
+      return page.getByRole('main').innerText();
+    }, { timeout: 20_000 })
+    .toMatch(/in force on 2 of 2 nodes/);
+  await expect(page.getByRole('cell', { name: 'ready', exact: true })).toHaveCount(2);
+  await expect(page.getByRole('link', { name: /in force on 2 of 2 nodes/ }).locator('i.current')).toHaveCount(2);
+  await second.stop();
+  await page.clock.fastForward(60_000);
+  await expect(page.getByText('no report').first()).toBeVisible();
+});
+
+test('nodes that decide without the store are said on every page', async ({ context, page }) => {
+  await enter(context, world, 'vic');
+  const report = { ready: true, mode: 'fallback', keys: null, store: { kind: 'redis', breaker_open: true, p50_us: 210, p99_us: 1400 } };
+  const nodes = ['a', 'b', 'c'].map((name, index) => ({
+    name,
+    revision: index < 2 ? 7 : 5,
+    seen_at: Date.now(),
+    report: index < 2 ? report : { ...report, mode: 'store' },
+  }));
+  await page.route('**/v1/admin/fleet', (route) => route.fulfill({ json: { revision: 7, nodes } }));
+  await page.goto(`${world.url}/apps`);
+  await expect(page.getByRole('alert')).toContainText('2 of 3 nodes decide without the store');
+  await page.getByRole('link', { name: 'Nodes' }).first().click();
+  await expect(page.getByRole('row', { name: /^a / })).toContainText('without the store');
+  await expect(page.getByRole('row', { name: /^c / })).toContainText('5, 2 behind');
+  await expect(page.getByRole('row', { name: /^c / })).toContainText('0.21 ms, 99 of 100 within 1.4 ms');
+});
+
+test('what is refused is seen in the lists, worst first', async ({ context, page }) => {
+  const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', { name: 'caller', scopes: ['check'], expires_in_days: 1 });
+  const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
+  for (let call = 0; call < 10; call++) {
+    const body = JSON.stringify({ policy: 'login', key: 'alice' });
+    await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body });
+  }
+  await enter(context, world, 'vic');
+  // A node sums up every ten seconds.
+  await expect(async () => {
+    await page.goto(`${world.url}/apps/demo?sort=refused`);
+    await expect(page.locator('tbody tr').first()).toContainText('50%', { timeout: 1_500 });
+  }).toPass({ timeout: 25_000 });
+  await expect(page.locator('tbody tr').first()).toContainText('login');
+  await page.goto(world.url);
+  const first = page.locator('a.app').first();
+  await expect(first).toContainText('demo');
+  await expect(first).toContainText('10 decisions');
+  await expect(first).toContainText('50% refused');
+});

@@ -1,0 +1,198 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { expect, test as base, type BrowserContext, type Page } from '@playwright/test';
+import { startFront } from './front.ts';
+
+/** The server to test; `make console-test` names the one that it built. */
+const BIN = resolve(process.env.SLUICEGATE_BIN ?? '../target/fast/sluicegate');
+/** Serves this folder instead of the console inside the program: for work on the console alone. */
+const DIST = process.env.CONSOLE_DIST;
+const START_MS = 20_000;
+
+export const PASSWORD = 'correct horse battery';
+
+/** A server with a catalog of its own in a temporary SQLite file. */
+export interface Server {
+  /** Where the console is. */
+  url: string;
+  /** Where decisions are. */
+  http: string;
+  setupToken: string;
+  catalog: string;
+  stop: () => Promise<void>;
+}
+
+export interface Person {
+  name: string;
+  admin?: boolean;
+  /** Roles by app. */
+  roles?: Record<string, 'owner' | 'viewer'>;
+}
+
+interface Options {
+  seed?: string;
+  catalog?: string;
+  /** A file of policies, instead of a catalog. */
+  policies?: string;
+  env?: Record<string, string>;
+}
+
+export async function startServer(options: Options = {}): Promise<Server> {
+  const folder = mkdtempSync(join(tmpdir(), 'sluicegate-console-'));
+  const catalog = options.catalog ?? `sqlite:${join(folder, 'catalog.db')}`;
+  const source = options.policies ? ['--policies', resolve(options.policies)] : ['--catalog', catalog];
+  const args = ['serve', ...source, '--listen', '127.0.0.1:0', '--resp', 'off', '--rls', 'off'];
+  if (options.seed) args.push('--seed', resolve(options.seed));
+  const env = {
+    ...process.env,
+    SLUICEGATE__ADMIN__LISTEN: '127.0.0.1:0',
+    SLUICEGATE__CATALOG__KEPT: join(folder, 'kept.json'),
+    ...options.env,
+  };
+  const child = spawn(BIN, args, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const lines: string[] = [];
+  const found = { admin: '', http: '', token: '' };
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => {
+      lines.push(line);
+      found.admin ||= /admin:\/\/(\S+)/.exec(line)?.[1] ?? '';
+      found.http ||= /listening on (http:\/\/\S+)/.exec(line)?.[1] ?? '';
+      found.token ||= /sgsetup_\w+/.exec(line)?.[0] ?? '';
+    });
+  }
+  const end = Date.now() + START_MS;
+  const isUp = () => found.admin && (found.token || options.catalog || options.policies) && found.http;
+  while (!isUp()) {
+    if (child.exitCode !== null || Date.now() > end) throw new Error(`${BIN} did not start:\n${lines.join('\n')}`);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+  const front = DIST ? await startFront(resolve(DIST), `http://${found.admin}`) : undefined;
+  return {
+    url: front?.url ?? `http://${found.admin}`,
+    http: found.http,
+    setupToken: found.token,
+    catalog,
+    stop: async () => {
+      front?.stop();
+      const gone = once(child, 'exit');
+      if (child.exitCode === null && child.kill('SIGTERM')) await gone;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Requests beside the browser, as an account that is signed in. */
+export class Api {
+  private constructor(
+    private readonly url: string,
+    /** The session, as `name=value`. */
+    readonly cookie: string,
+  ) {}
+
+  static async setUp(server: Server, account = 'ada'): Promise<Api> {
+    const body = { token: server.setupToken, account, password: PASSWORD };
+    const answer = await send(server.url, 'POST', '/setup', body);
+    if (answer.status !== 201) throw new Error(`setup: ${answer.status} ${await answer.text()}`);
+    return Api.signIn(server, account);
+  }
+
+  static async signIn(server: Server, account: string): Promise<Api> {
+    const answer = await send(server.url, 'POST', '/session', { account, password: PASSWORD });
+    const cookie = answer.headers.get('set-cookie')?.split(';')[0];
+    if (!answer.ok || !cookie) throw new Error(`sign-in: ${answer.status} ${await answer.text()}`);
+    return new Api(server.url, cookie);
+  }
+
+  async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> {
+    return send(this.url, method, path, body, { cookie: this.cookie, ...headers });
+  }
+
+  /** The JSON of an answer that has to be 2xx. */
+  async ask(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<any> {
+    const answer = await this.send(method, path, body, headers);
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+    return text ? JSON.parse(text) : undefined;
+  }
+
+  async addPerson({ name, admin = false, roles = {} }: Person): Promise<void> {
+    await this.ask('POST', '/accounts', { name, is_admin: admin, password: PASSWORD });
+    for (const [app, role] of Object.entries(roles)) await this.ask('PUT', `/apps/${app}/members/${name}`, { role });
+  }
+}
+
+async function send(url: string, method: string, path: string, body?: unknown, headers: Record<string, string> = {}) {
+  const isJson = body !== undefined;
+  return fetch(`${url}/v1/admin${path}`, {
+    method,
+    headers: { ...(isJson && { 'content-type': 'application/json' }), ...headers },
+    ...(isJson && { body: JSON.stringify(body) }),
+  });
+}
+
+/** Signs in on the page that asks for it. */
+export async function signIn(page: Page, name: string, password = PASSWORD): Promise<void> {
+  await page.getByLabel(/^(Account|账号)$/).fill(name);
+  await page.getByLabel(/^(Password|密码)$/).fill(password);
+  await page.getByRole('button', { name: /^(Sign in|登录)$/ }).click();
+}
+
+/** Opens `path` as `name`, who is then signed in. */
+export async function openAs(page: Page, server: Server, name: string, path = '/'): Promise<void> {
+  const to = path === '/' ? '' : `?to=${encodeURIComponent(path)}`;
+  await page.goto(`${server.url}/sign-in${to}`);
+  await signIn(page, name);
+  await page.waitForURL((url) => !url.pathname.startsWith('/sign-in'));
+}
+
+/** Gives a browser a session of `name`, without its sign-in page. */
+export async function enter(context: BrowserContext, server: Server, name: string): Promise<void> {
+  const { cookie } = await Api.signIn(server, name);
+  const [key = '', value = ''] = cookie.split(/=(.*)/);
+  await context.addCookies([{ name: key, value, url: server.url.replace('http:', 'https:'), httpOnly: true, secure: true, sameSite: 'Strict' }]);
+}
+
+/** Without it, tests are skipped; with `CI=true` they fail instead. */
+export const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+
+/** Every page is watched: nothing may violate the content security policy, leave the origin or fail unseen. */
+export const test = base.extend<{ browserIsThere: void; watched: string[] }>({
+  browserIsThere: [
+    async ({}, use, info) => {
+      const isThere = existsSync(CHROMIUM);
+      if (!isThere && process.env.CI === 'true') throw new Error(`${CHROMIUM} is missing`);
+      info.skip(!isThere, `${CHROMIUM} is missing`);
+      await use();
+    },
+    { auto: true },
+  ],
+  watched: [
+    async ({ context }, use) => {
+      const wrong: string[] = [];
+      await context.exposeBinding('reportViolation', (_source, text: string) => {
+        wrong.push(`policy violation: ${text}`);
+      });
+      await context.addInitScript(() => {
+        document.addEventListener('securitypolicyviolation', (event) => {
+          const report = (window as unknown as { reportViolation: (text: string) => void }).reportViolation;
+          report(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`);
+        });
+      });
+      context.on('request', (request) => {
+        const url = new URL(request.url());
+        const origin = new URL(request.frame().url() === 'about:blank' ? request.url() : request.frame().url()).origin;
+        if (url.protocol !== 'data:' && url.origin !== origin) wrong.push(`request leaves the origin: ${request.url()}`);
+      });
+      context.on('weberror', (error) => wrong.push(`error in the page: ${error.error()}`));
+      await use(wrong);
+      expect(wrong).toEqual([]);
+    },
+    { auto: true },
+  ],
+});
+
+export { expect };

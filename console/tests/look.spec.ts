@@ -1,0 +1,64 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Page } from '@playwright/test';
+import { enter, expect, startServer, test, type Server } from './harness.ts';
+import { settled, VIEWS } from './pages.ts';
+import { startWorld } from './world.ts';
+
+/** Where pictures of all pages are kept; without it, none are made. */
+const SCREENS = process.env.SCREENS;
+const LANGUAGES = ['en', 'zh'] as const;
+const THEMES = ['light', 'dark'] as const;
+const WIDTHS = [1280, 360] as const;
+const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
+
+let world: Server;
+let fresh: Server;
+
+test.beforeAll(async () => {
+  [world, fresh] = await Promise.all([startWorld(), startServer()]);
+  if (SCREENS) mkdirSync(SCREENS, { recursive: true });
+});
+test.afterAll(async () => {
+  await Promise.all([world?.stop(), fresh?.stop()]);
+});
+
+for (const language of LANGUAGES) {
+  for (const view of VIEWS) {
+    test(`${view.name} (${language}): axe finds nothing, and 320 px are wide enough`, async ({ context, page }) => {
+      const server = view.name === 'setup' ? fresh : world;
+      await page.emulateMedia({ reducedMotion: 'reduce' });
+      await context.addInitScript((value) => localStorage.setItem('sluicegate.language', value), language);
+      await context.addInitScript({ path: 'node_modules/axe-core/axe.min.js' });
+      if (view.as) await enter(context, server, view.as);
+      await page.goto(server.url + view.path);
+      await settled(page);
+      await view.act?.(page);
+      for (const theme of THEMES) {
+        await page.evaluate((value) => {
+          document.documentElement.dataset.theme = value;
+        }, theme);
+        for (const width of WIDTHS) {
+          await page.setViewportSize({ width, height: 800 });
+          if (SCREENS) await page.screenshot({ path: join(SCREENS, `${view.name}-${language}-${theme}-${width}.png`), fullPage: true });
+          // Colours do not depend on the width.
+          if (theme === 'light' || width === WIDTHS[0]) expect(await violations(page), `${theme}, ${width} px`).toEqual([]);
+        }
+      }
+      await page.setViewportSize({ width: 320, height: 640 });
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
+      expect(await page.evaluate(() => 'hacked' in window), 'no text of others runs').toBe(false);
+      expect(await page.locator('body').innerText(), 'no character turns text around').not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
+    });
+  }
+}
+
+async function violations(page: Page): Promise<string[]> {
+  return page.evaluate(async (rules) => {
+    const { axe } = window as unknown as { axe: typeof import('axe-core') };
+    const found = await axe.run(document, { runOnly: rules, resultTypes: ['violations'] });
+    return found.violations.flatMap(({ id, nodes }) =>
+      nodes.map(({ target, failureSummary }) => `${id} ${target.join(' ')}: ${failureSummary}`),
+    );
+  }, RULES);
+}

@@ -1,0 +1,74 @@
+import type { Page } from '@playwright/test';
+
+/** A page in one of its states, for the tests that look at all of them. */
+export interface View {
+  name: string;
+  path: string;
+  /** The account that looks at it; without one, nobody is signed in. */
+  as?: 'ada' | 'bea' | 'vic' | 'cho';
+  /** What to do on the page first. */
+  act?: (page: Page) => Promise<void>;
+}
+
+const press = (name: RegExp) => async (page: Page) => page.getByRole('button', { name }).first().click();
+
+/** Changes a policy in the form, and waits until the server has said something about it. */
+async function fillFirst(page: Page, label: RegExp, value: string): Promise<void> {
+  await page.getByRole('textbox', { name: label }).first().fill(value);
+  await page.getByText(/^(Checked by the server|服务器已校验|1 error|1 个错误)$/).waitFor();
+}
+
+export const VIEWS: View[] = [
+  { name: 'setup', path: '/setup' },
+  { name: 'sign-in', path: '/sign-in' },
+  { name: 'overview', path: '/', as: 'ada', act: async (page) => page.waitForLoadState('networkidle') },
+  { name: 'overview-new', path: '/', as: 'cho', act: async (page) => page.waitForLoadState('networkidle') },
+  { name: 'apps', path: '/apps', as: 'ada' },
+  { name: 'app', path: '/apps/demo', as: 'bea' },
+  { name: 'app-viewer', path: '/apps/demo', as: 'vic' },
+  { name: 'app-empty', path: '/apps/empty', as: 'ada' },
+  { name: 'app-hostile', path: '/apps/shop', as: 'bea' },
+  { name: 'members', path: '/apps/demo/members', as: 'bea' },
+  { name: 'members-viewer', path: '/apps/demo/members', as: 'vic' },
+  { name: 'tokens', path: '/apps/shop/tokens', as: 'bea' },
+  { name: 'tokens-new', path: '/apps/shop/tokens', as: 'bea', act: press(/^(New token|新建令牌)$/) },
+  { name: 'app-audit', path: '/apps/shop/audit', as: 'bea' },
+  { name: 'app-code', path: '/apps/demo/code', as: 'bea' },
+  { name: 'accounts', path: '/accounts', as: 'ada' },
+  { name: 'nodes', path: '/nodes', as: 'ada' },
+  { name: 'audit', path: '/audit', as: 'ada', act: press(/^(Verify the chain|校验)/) },
+  { name: 'settings', path: '/settings', as: 'bea' },
+  {
+    name: 'palette',
+    path: '/apps',
+    as: 'ada',
+    act: async (page) => {
+      await page.keyboard.press('Control+k');
+      await page.getByRole('option').first().waitFor();
+    },
+  },
+  { name: 'policy', path: '/apps/demo/orders.create', as: 'bea' },
+  { name: 'policy-shadow', path: '/apps/shop/shop.search', as: 'bea' },
+  { name: 'policy-viewer', path: '/apps/demo/orders.create', as: 'vic' },
+  { name: 'policy-edit', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(At once|突发)$/, '400') },
+  { name: 'policy-edit-wrong', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(At once|突发)$/, '0') },
+  { name: 'policy-edit-hostile', path: '/apps/shop/shop.search/edit', as: 'bea' },
+  { name: 'policy-new', path: '/apps/demo/new', as: 'bea' },
+  { name: 'policy-versions', path: '/apps/shop/shop.search/versions', as: 'bea' },
+  { name: 'policy-deleted', path: '/apps/shop/deleted', as: 'bea' },
+  { name: 'policy-activate', path: '/apps/shop/shop.search', as: 'bea', act: press(/^(Activate|启用)$/) },
+  { name: 'keys', path: '/keys', as: 'bea' },
+  { name: 'keys-found', path: '/keys?app=demo&policy=orders.create&key=203.0.113.7', as: 'bea' },
+  { name: 'keys-viewer', path: '/keys?app=demo&policy=login&key=alice', as: 'vic' },
+  { name: 'missing', path: '/nowhere', as: 'vic' },
+  { name: 'app-unknown', path: '/apps/unknown', as: 'vic' },
+];
+
+/** Waits until the page has read what it shows. */
+export async function settled(page: Page): Promise<void> {
+  const isRead = () => document.querySelector('h1, .title') !== null && document.querySelector('main [aria-busy="true"]') === null;
+  await page.waitForFunction(isRead);
+  // One part may ask for the next.
+  await page.waitForTimeout(100);
+  await page.waitForFunction(isRead);
+}
