@@ -220,6 +220,8 @@ actions! {
     ExplainKey "key.explain" Read VIEWER;
     /// Get the remaining budget of a key.
     SeeKey "key.read" Read VIEWER;
+    /// Send one request for a key: it is decided, counted and charged as any other.
+    TryKey "key.try" Write OWNER;
     /// Reset the usage of a key.
     ResetKey "key.reset" Write OWNER;
     /// Give permits back to a key.

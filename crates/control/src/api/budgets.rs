@@ -26,7 +26,7 @@ pub struct Budget {
     pub rule: String,
 }
 
-/// What a request would meet under a policy.
+/// What a request meets under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ExplainedKey {
     /// The policy.
@@ -35,7 +35,7 @@ pub struct ExplainedKey {
     pub key: Option<String>,
     /// Whether the key has its own rules (`overrides`).
     pub is_override: bool,
-    /// What would happen to the request.
+    /// What happens to the request.
     pub outcome: KeyOutlook,
     /// Who decides: `store`, `remembered` (this node knows it from the store), `local`, `allow`, `deny` or `shed`
     /// (without the store, see `on_store_failure`).
@@ -44,7 +44,7 @@ pub struct ExplainedKey {
     pub rules: Option<Vec<RuleOutlook>>,
 }
 
-/// What would happen to a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyOutlook {
@@ -138,6 +138,8 @@ pub trait Budgets: Send + Sync + fmt::Debug {
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// What a request would meet now, rule by rule; nothing is charged.
     fn explain(&self, asked: ToExplain) -> ExplainFuture<'_>;
+    /// Decides a request and charges it, as any other; the rules are as they are after it.
+    fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_>;
     /// Forgets what `key` has used of `policy`.
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a>;
     /// Gives `key` permits of `policy` back, never above full.
@@ -156,6 +158,10 @@ impl Budgets for NoBudgets {
     }
 
     fn explain(&self, _: ToExplain) -> ExplainFuture<'_> {
+        Box::pin(ready(Err(ExplainError::Unavailable(NONE.to_owned()))))
+    }
+
+    fn try_one(&self, _: ToExplain) -> ExplainFuture<'_> {
         Box::pin(ready(Err(ExplainError::Unavailable(NONE.to_owned()))))
     }
 

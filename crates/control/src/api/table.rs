@@ -132,6 +132,8 @@ routes! {
         asks Explain answers ExplainedKey;
     POST "/apps/{app}/explain" ExplainKey keys::explain_request 200
         asks Explain answers ExplainedKey;
+    POST "/apps/{app}/policies/{policy}/keys/try" TryKey keys::try_one 200
+        asks Explain answers ExplainedKey;
     POST "/apps/{app}/policies/{policy}/keys/reset" ResetKey keys::reset 200 asks Key answers Budget;
     POST "/apps/{app}/policies/{policy}/keys/grant" GrantKey keys::grant 200
         asks Grant answers Budget;

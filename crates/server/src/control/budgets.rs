@@ -43,9 +43,12 @@ impl EngineBudgets {
         })
     }
 
-    /// What a request would meet, rule by rule.
-    async fn explain_one(&self, asked: ToExplain) -> Result<ExplainedKey, ExplainError> {
-        let unavailable = |problem: &str| ExplainError::Unavailable(problem.to_owned());
+    /// What a request meets, rule by rule. `does_charge`: it is decided as any other; else it is only looked at.
+    async fn explain_one(
+        &self,
+        asked: ToExplain,
+        does_charge: bool,
+    ) -> Result<ExplainedKey, ExplainError> {
         let cost = Cost::new(asked.cost).map_err(|error| unavailable(&error.to_string()))?;
         let turn = self.0.turn(Wire::Admin);
         let (policy, key) = match &asked.request {
@@ -59,11 +62,18 @@ impl EngineBudgets {
         };
         let app = policy.named_apps().next().or(policy.owner());
         let key_bytes = key.as_deref().map(str::as_bytes);
-        let request =
-            Request { app, ..Request::new(policy.name(), key_bytes, Verb::Peek { cost }) };
-        let explained = turn.explain(&request).await;
+        let check = Request::new(policy.name(), key_bytes, Verb::Check { cost });
+        let check = Request { app, ..check };
+        let charged = match does_charge {
+            true => {
+                let decided = turn.decide(&check).await;
+                Some(decided.map_err(|error| unavailable(&terminal::decide_error(&error)))?.answer)
+            }
+            false => None,
+        };
+        let explained = turn.explain(&check).await;
         let explained = explained.map_err(|error| unavailable(&terminal::decide_error(&error)))?;
-        let answer = &explained.answer;
+        let answer = charged.as_ref().unwrap_or(&explained.answer);
         let rules = explained.rules.as_ref().map(|decisions| {
             let named = answer.rules().rules().iter().zip(decisions);
             named.map(|(named, decision)| outlook(named, decision, answer.rule())).collect()
@@ -77,6 +87,10 @@ impl EngineBudgets {
             rules,
         })
     }
+}
+
+fn unavailable(problem: &str) -> ExplainError {
+    ExplainError::Unavailable(problem.to_owned())
 }
 
 /// The policy that guards a request of HTTP, and its key there.
@@ -140,7 +154,7 @@ fn outlook(named: &NamedRule, decision: &Decision, decides: &str) -> RuleOutlook
     }
 }
 
-/// What would happen to a request with this answer.
+/// What happens to a request with this answer.
 fn outcome(answer: &Answer, policy: &Policy) -> KeyOutlook {
     if answer.decision.allowed() {
         return KeyOutlook::Passes;
@@ -160,7 +174,11 @@ fn outcome(answer: &Answer, policy: &Policy) -> KeyOutlook {
 
 impl Budgets for EngineBudgets {
     fn explain(&self, asked: ToExplain) -> ExplainFuture<'_> {
-        Box::pin(self.explain_one(asked))
+        Box::pin(self.explain_one(asked, false))
+    }
+
+    fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_> {
+        Box::pin(self.explain_one(asked, true))
     }
 
     fn peek<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
@@ -262,6 +280,19 @@ policies:
         // Nothing was charged by looking.
         let again = budgets.explain(asked(Some("orders"), Some("alice"), None)).await;
         assert_eq!(again.expect("an explanation").rules.expect("rules")[1].remaining, 2);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_tried_is_charged() {
+        let budgets = budgets();
+        for left in [4, 3, 2, 1, 0] {
+            let tried = budgets.try_one(asked(Some("orders"), Some("alice"), None)).await;
+            let tried = tried.expect("a decision");
+            assert_eq!(tried.outcome, KeyOutlook::Passes);
+            assert_eq!(tried.rules.expect("rules")[0].remaining, left);
+        }
+        let tried = budgets.try_one(asked(Some("orders"), Some("alice"), None)).await;
+        assert_eq!(tried.expect("a decision").outcome, KeyOutlook::Refused);
     }
 
     #[tokio::test]

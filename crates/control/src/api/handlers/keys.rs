@@ -7,7 +7,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::access::Action;
-use crate::api::budgets::{Budget, ExplainError, ExplainRequest, ToExplain};
+use crate::api::budgets::{Budget, ExplainError, ExplainRequest, ExplainedKey, ToExplain};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::audit::AuditTarget;
@@ -82,6 +82,29 @@ pub(in crate::api) async fn explain_request(ask: ApiRequest) -> Result<ApiRespon
 }
 
 async fn explained(ask: &ApiRequest, policy: Option<String>) -> Result<ApiResponse, ApiProblem> {
+    let asked = to_explain(ask, policy)?;
+    explanation(ask.api.budgets.explain(asked).await)
+}
+
+/// A request that is sent by way of this API, to see what becomes of it.
+pub(in crate::api) async fn try_one(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let (app, policy) = ask.policy();
+    let policy = ask.api.catalog.policy(app, policy).await?.name;
+    let asked = to_explain(&ask, Some(policy))?;
+    let is_tried = !ask.by.dry_run
+        && audit(&ask, Action::TryKey, asked.key.as_deref().unwrap_or_default(), Some(asked.cost))
+            .await?;
+    if !is_tried {
+        return explanation(ask.api.budgets.explain(asked).await);
+    }
+    let tried = ask.api.budgets.try_one(asked).await;
+    if tried.is_err() {
+        ask.api.catalog.forget_request(&ask.by).await?;
+    }
+    explanation(tried)
+}
+
+fn to_explain(ask: &ApiRequest, policy: Option<String>) -> Result<ToExplain, ApiProblem> {
     let Explain { key, request, cost } = ask.json()?;
     if !(1..=PERMITS_MAX).contains(&cost) {
         let problem =
@@ -98,8 +121,11 @@ async fn explained(ask: &ApiRequest, policy: Option<String>) -> Result<ApiRespon
     }
     check_key(key.as_deref().unwrap_or_default())?;
     let app = ask.param("app").to_owned();
-    let asked = ToExplain { app, policy, key, request, cost };
-    match ask.api.budgets.explain(asked).await {
+    Ok(ToExplain { app, policy, key, request, cost })
+}
+
+fn explanation(explained: Result<ExplainedKey, ExplainError>) -> Result<ApiResponse, ApiProblem> {
+    match explained {
         Ok(explained) => Ok(ApiResponse::ok(&explained)),
         Err(ExplainError::NoPolicy) => {
             let problem = finding!("no_policy_guards", "no policy of the app guards this request");

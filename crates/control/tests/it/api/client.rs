@@ -89,6 +89,12 @@ impl Budgets for Noted {
         Box::pin(std::future::ready(Err(ExplainError::NoPolicy)))
     }
 
+    fn try_one(&self, asked: ToExplain) -> ExplainFuture<'_> {
+        let noted = format!("try {:?} {:?} {}", asked.policy, asked.key, asked.cost);
+        self.0.lock().expect("nothing panics while it is held").push(noted);
+        Box::pin(std::future::ready(Err(ExplainError::NoPolicy)))
+    }
+
     fn reset<'a>(&'a self, policy: &'a str, key: &'a [u8]) -> BudgetFuture<'a> {
         self.note(format!("reset {policy} {}", String::from_utf8_lossy(key)))
     }

@@ -91,6 +91,17 @@ async fn what_a_key_would_meet_is_explained_and_bad_questions_are_refused() {
         r#"explain shop None None Some("/a") 1"#,
     ];
     assert_eq!(asked, expected);
+    served.budgets.0.lock().unwrap().clear();
+    let of_policy_try = "POST /apps/shop/policies/orders/keys/try";
+    for query in ["?dry_run=true", ""] {
+        let tried = format!("{of_policy_try}{query}");
+        served.ask(&ada, &tried, Some(json!({ "key": "alice" }))).await;
+    }
+    let asked = served.budgets.0.lock().unwrap().clone();
+    let looked = r#"explain shop Some("orders") Some("alice") None 1"#;
+    assert_eq!(asked, [looked, r#"try Some("orders") Some("alice") 1"#]);
+    let audit = served.ask(&ada, "GET /apps/shop/audit?action=key.try", None).await;
+    assert_eq!(audit.body["items"].as_array().unwrap().len(), 1);
     for (what, body, pointer) in [
         (of_policy, json!({ "key": "x".repeat(1_025) }), "/key"),
         (of_policy, json!({ "cost": 0 }), "/cost"),
