@@ -236,8 +236,10 @@ actions! {
     SeeAppAudit "audit.app" Read VIEWER;
     /// List all audit entries.
     SeeAudit "audit.read" Read AccessRule::Admin;
-    /// Get traffic over time by policy.
+    /// Get traffic over time, and the keys that were refused most.
     SeeTraffic "traffic.read" Read VIEWER;
+    /// Watch traffic as it happens (`text/event-stream`).
+    Watch "traffic.stream" Read VIEWER;
     /// Get the latest traffic of the apps you have a role in; administrators see all apps.
     SeeOverview "traffic.overview" Read AccessRule::SignedIn;
     /// Get the state of all nodes, and the catalog revision that each uses.

@@ -5,7 +5,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::PREFIX;
 use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
-use super::handlers::{accounts, apps, keys, meta, policies, sessions, tokens, traffic};
+use super::handlers::{accounts, apps, keys, meta, policies, refused, sessions, tokens, traffic};
 use super::problem::ProblemBody;
 use super::request::YAML;
 use super::table::{ROUTES, Route};
@@ -125,6 +125,9 @@ fn parameters(route: &Route) -> Vec<Json> {
         let tag = "`ETag` of a dry run: applies exactly what it showed, or fails.";
         all.push(("header", "If-Match", "string", false, tag));
     }
+    if route.action == Action::Watch {
+        all.extend(STREAM.map(|(name, what)| ("query", name, "string", false, what)));
+    }
     all.extend(of_answer(route.answers));
     all.into_iter().map(described).collect()
 }
@@ -206,6 +209,13 @@ const TRAFFIC: [(&str, &str, &str); 4] = [
     ("summary", "boolean", "If true, only sums and points of the last 5 minutes, of all policies."),
 ];
 
+/// Parameters of a stream.
+const STREAM: [(&str, &str); 3] = [
+    ("policy", "Names of the policies to count, separated by commas, at most 50."),
+    ("tail", "Name of the policy whose decisions are sent."),
+    ("result", "Only decisions with this result, such as `refused`."),
+];
+
 /// Lists, and what they are of.
 const LISTS: [(&str, &str); 11] = [
     ("Accounts", "Account"),
@@ -268,6 +278,8 @@ fn schemas() -> Json {
     add::<Node>(&mut all);
     add::<Fleet>(&mut all);
     add::<traffic::Traffic>(&mut all);
+    add::<refused::RefusedKeys>(&mut all);
+    add::<refused::Rollout>(&mut all);
     add::<traffic::TrafficOverview>(&mut all);
     add::<meta::Meta>(&mut all);
     add_policy_document(&mut all);

@@ -8,7 +8,9 @@ pub(super) mod meta;
 #[cfg(feature = "oidc")]
 pub(super) mod oidc;
 pub(super) mod policies;
+pub(super) mod refused;
 pub(super) mod sessions;
+pub(super) mod stream;
 pub(super) mod tokens;
 pub(super) mod traffic;
 

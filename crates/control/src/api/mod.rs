@@ -52,6 +52,7 @@ use changes::Changes;
 use denial_audit::DenialAudit;
 pub use describe::openapi;
 pub use handlers::meta::{CatalogState, Meta, MetaOidc};
+use handlers::stream::Streams;
 use principal::authenticate;
 use problem::ApiProblem;
 pub use problem::damaged_total;
@@ -79,6 +80,7 @@ pub struct Api {
     verifying: Arc<Semaphore>,
     traffic: Arc<dyn LiveTraffic>,
     reading: Arc<Semaphore>,
+    streams: Arc<Streams>,
     spans: SessionSpans,
     oidc: Option<Arc<Oidc>>,
 }
@@ -118,6 +120,7 @@ impl Api {
             verifying: Arc::new(Semaphore::new(VERIFIED_MAX)),
             traffic: Arc::new(NoTraffic),
             reading: Arc::new(Semaphore::new(READ_MAX)),
+            streams: Arc::default(),
             spans: SessionSpans::default(),
             oidc: None,
             clock,

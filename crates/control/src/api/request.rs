@@ -89,6 +89,9 @@ pub(super) struct QueryParams {
     pub(super) step: Option<Step>,
     #[serde(deserialize_with = "flag")]
     pub(super) summary: bool,
+    /// Of a stream: decisions of this policy, with this result.
+    pub(super) tail: Option<String>,
+    pub(super) result: Option<String>,
     /// Versions of a policy, to compare.
     pub(super) from: Option<i64>,
     pub(super) to: Option<i64>,
@@ -98,7 +101,7 @@ pub(super) struct QueryParams {
 #[derive(Debug)]
 pub(super) struct ApiResponse {
     status: StatusCode,
-    body: Option<Vec<u8>>,
+    body: Option<Body>,
     headers: HeaderMap,
 }
 
@@ -393,7 +396,7 @@ impl ApiResponse {
     pub(super) fn yaml(text: String) -> Self {
         let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(YAML))];
         let headers = headers.into_iter().collect();
-        Self { status: StatusCode::OK, body: Some(text.into_bytes()), headers }
+        Self { status: StatusCode::OK, body: Some(text.into()), headers }
     }
 
     /// It was done, and there is nothing to say.
@@ -436,21 +439,27 @@ impl ApiResponse {
     }
 
     fn of(status: StatusCode, body: &impl Serialize) -> Self {
-        let body = serde_json::to_vec(body).expect("what is kept is always JSON");
-        Self { status, body: Some(body), headers: HeaderMap::new() }
+        Self { status, body: Some(encoded(body).into()), headers: HeaderMap::new() }
     }
 
     /// What was asked for, or that it is what the client has already.
     pub(super) fn tagged(ask: &ApiRequest, body: &impl Serialize) -> Self {
-        let mut response = Self::ok(body);
-        let hash = Sha256::digest(response.body.as_deref().unwrap_or_default());
-        let tag = format!("\"{hash:x}\"");
+        let body = encoded(body);
+        let tag = format!("\"{:x}\"", Sha256::digest(&body));
         let tag = HeaderValue::try_from(tag).expect("a number is plain text");
-        if ask.headers.get(header::IF_NONE_MATCH) == Some(&tag) {
-            (response.status, response.body) = (StatusCode::NOT_MODIFIED, None);
+        let is_known = ask.headers.get(header::IF_NONE_MATCH) == Some(&tag);
+        let headers = HeaderMap::from_iter([(header::ETAG, tag)]);
+        match is_known {
+            true => Self { status: StatusCode::NOT_MODIFIED, body: None, headers },
+            false => Self { status: StatusCode::OK, body: Some(body.into()), headers },
         }
-        response.headers.insert(header::ETAG, tag);
-        response
+    }
+
+    /// Events that follow one another, as `text/event-stream`.
+    pub(super) fn events(body: Body) -> Self {
+        let kind = HeaderValue::from_static("text/event-stream");
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+        Self { status: StatusCode::OK, body: Some(body), headers }
     }
 
     /// The same, of this version.
@@ -486,7 +495,7 @@ impl ApiResponse {
 
     pub(super) fn respond(self) -> Response {
         let has_body = self.body.is_some();
-        let mut response = Response::new(self.body.map_or_else(Body::empty, Body::from));
+        let mut response = Response::new(self.body.unwrap_or_default());
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         if has_body {
@@ -494,6 +503,10 @@ impl ApiResponse {
         }
         response
     }
+}
+
+fn encoded(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("what is kept is always JSON")
 }
 
 /// Of the cookie: no script sees it, no other site sends it.

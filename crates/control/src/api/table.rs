@@ -7,7 +7,7 @@ use axum::http::Method;
 use axum::routing::MethodFilter;
 
 use super::handlers::{
-    accounts, apps, audit, keys, meta, oidc, policies, sessions, tokens, traffic,
+    accounts, apps, audit, keys, meta, oidc, policies, refused, sessions, stream, tokens, traffic,
 };
 use super::problem::ApiProblem;
 use super::request::{ApiRequest, ApiResponse};
@@ -144,6 +144,9 @@ routes! {
     GET "/audit" SeeAudit audit::list 200 answers Entries;
     GET "/audit/verified" SeeAudit audit::verify 200 answers Verified;
     GET "/apps/{app}/traffic" SeeTraffic traffic::of_app 200 answers Traffic;
+    GET "/apps/{app}/stream" Watch stream::stream 200;
+    GET "/apps/{app}/policies/{policy}/top" SeeTraffic refused::top 200 answers RefusedKeys;
+    GET "/apps/{app}/policies/{policy}/rollout" SeeTraffic refused::rollout 200 answers Rollout;
     GET "/traffic" SeeOverview traffic::of_all 200 answers TrafficOverview;
     GET "/fleet" SeeFleet meta::fleet 200 answers Fleet;
     GET "/nodes" SeeNodes meta::nodes 200 answers Nodes;

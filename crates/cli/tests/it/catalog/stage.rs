@@ -1,7 +1,7 @@
 //! Nodes of a catalog: the real program, that can be killed and started again, and clients of it.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -141,6 +141,15 @@ impl Who {
     /// The same, who changes what has this version.
     pub(crate) fn of_version(&self, version: i64) -> Self {
         Self(format!("{}if-match: \"{version}\"\r\n", self.0))
+    }
+
+    /// The lines of an answer that goes on.
+    pub(crate) fn lines(&self, address: SocketAddr, path: &str) -> impl Iterator<Item = String> {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{}\r\n", self.0);
+        stream.write_all(request.as_bytes()).expect("it takes a request");
+        BufReader::new(stream).lines().map(|line| line.expect("it goes on"))
     }
 
     /// The same, whose request a proxy sends on.

@@ -47,6 +47,32 @@ fn history_can_be_switched_off() {
     assert_eq!((status, &traffic["nodes"][0]["through"]), (200, &Value::Null), "{traffic}");
 }
 
+#[test]
+fn a_stream_tells_each_second_and_decisions_as_they_are_made() {
+    let node = Node::start("sqlite:DIR/catalog.db", "");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 1), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    until(|| node.limit("orders") == Some(1));
+    let path = "/v1/admin/apps/shop/stream?policy=orders&tail=orders&result=refused";
+    let mut lines = ada.lines(node.address("admin"), path);
+    assert!(lines.any(|line| line == "event: revision"));
+    for _ in 0..3 {
+        node.check(&Who::default(), "orders", "ann");
+    }
+    let (mut allowed, mut refused, mut decisions) = (0, 0, 0);
+    while (allowed, refused, decisions) != (1, 2, 2) {
+        let line = lines.next().expect("it goes on");
+        let Some(data) = line.strip_prefix("data: ") else { continue };
+        let data: Value = serde_json::from_str(data).unwrap();
+        let counts = &data["counts"]["orders"];
+        allowed += counts["allowed"].as_u64().unwrap_or_default();
+        refused += counts["refused"].as_u64().unwrap_or_default();
+        decisions += u64::from(data["result"] == "refused");
+    }
+}
+
 /// Requests of `orders` that were allowed and refused.
 fn sum(node: &Node, who: &Who) -> (u64, u64) {
     let path = "/apps/shop/traffic?policy=orders";

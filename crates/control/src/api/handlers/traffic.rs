@@ -113,7 +113,7 @@ struct TrafficSummary {
 }
 
 /// A stretch of time, in buckets.
-struct Window {
+pub(super) struct Window {
     step: Step,
     from: i64,
     /// End of the last bucket that somebody has reported.
@@ -197,7 +197,7 @@ async fn glance<'n>(
 }
 
 /// Gives `visit` what all nodes counted since then, and returns the stretch of time that this is.
-async fn read(
+pub(super) async fn read(
     ask: &ApiRequest,
     step: Step,
     since: i64,

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
+use sluicegate::Micros;
 use sluicegate_control::catalog::{Node, NodeReport};
 use sluicegate_control::traffic::{
-    Bucket, Counts, LiveStream, LiveTraffic, PolicyCounts, RefusedKey, Step, StreamFilter,
+    Bucket, Counts, EventFuture, LiveEvent, LiveStream, LiveTraffic, PolicyCounts, RefusedKey,
+    Step, StreamFilter,
 };
 
 use crate::api::client::{Client, NOW_S, Served, document};
@@ -54,8 +56,31 @@ impl LiveTraffic for Own {
         (policy == "orders").then(|| bucket(0, policy, [0, 5]).policies.remove(0).top)
     }
 
-    fn watch(&self, _: StreamFilter) -> Option<Box<dyn LiveStream>> {
-        None
+    fn watch(&self, filter: StreamFilter) -> Option<Box<dyn LiveStream>> {
+        // One with a tail ends, others go on for ever.
+        let left = filter.tail.map(|_| 30);
+        let counts = filter.policies.iter().map(|_| Counts([2, 0, 0, 0, 0, 1, 0, 0])).collect();
+        Some(Box::new(OwnStream { counts, left }))
+    }
+}
+
+/// One second, and 30 decisions.
+struct OwnStream {
+    counts: Vec<Counts>,
+    left: Option<usize>,
+}
+
+impl LiveStream for OwnStream {
+    fn next(&mut self) -> EventFuture<'_> {
+        Box::pin(async {
+            let counts = std::mem::take(&mut self.counts);
+            if !counts.is_empty() {
+                return Some(LiveEvent::Tick { at: NOW, counts });
+            }
+            let Some(left) = &mut self.left else { return std::future::pending().await };
+            *left = left.checked_sub(1)?;
+            Some(LiveEvent::Decision(r#"{"policy":"orders"}"#.to_owned()))
+        })
     }
 }
 
@@ -181,4 +206,91 @@ async fn who_is_signed_in_sees_the_fleet() {
     let node = &fleet.body["nodes"][0];
     assert_eq!((&node["revision"], &node["report"]["ready"]), (&json!(3), &json!(true)));
     assert!(fleet.body["revision"].as_i64().unwrap() >= 3);
+}
+
+#[tokio::test]
+async fn a_stream_has_seconds_revisions_and_so_many_decisions() {
+    let (served, ada) = stage().await;
+    let path = "GET /apps/shop/stream?policy=orders,mails&tail=orders&result=refused";
+    let answer = served.ask(&ada, path, None).await;
+    assert_eq!(answer.headers["content-type"], "text/event-stream");
+    let text = answer.body.as_str().unwrap();
+    let events: Vec<_> = text.split_terminator("\n\n").collect();
+    assert_eq!(events[0], "event: revision\ndata: {\"revision\":4}");
+    let tick = events[1].strip_prefix("event: tick\ndata: ").unwrap();
+    let tick: Json = serde_json::from_str(tick).unwrap();
+    assert_eq!((&tick["at"], &tick["node"]), (&json!(NOW), &json!("a")));
+    assert_eq!(tick["counts"]["orders"]["allowed"], json!(2));
+    assert_eq!(tick["counts"]["mails"]["refused"], json!(1));
+    let decisions = events.iter().filter(|event| event.starts_with("event: decision\n"));
+    assert_eq!(decisions.count(), 20, "in one second");
+    assert!(events[events.len() - 1].starts_with("event: end\n"), "{text}");
+
+    for query in ["policy=files", "tail=files", "tail=none"] {
+        let answer = served.ask(&ada, &format!("GET /apps/shop/stream?{query}"), None).await;
+        assert_eq!(answer.status, 404, "{query}");
+    }
+    let answer = served.ask(&ada, "GET /apps/shop/stream?tail=orders&result=x", None).await;
+    assert_eq!(answer.status, 400);
+}
+
+#[tokio::test]
+async fn streams_have_a_bound_and_end_soon_after_the_role_is_lost() {
+    let (served, ada) = stage().await;
+    let vera = served.member(&ada, "vera", "shop", "viewer").await;
+    let watch = || served.ask(&vera, "GET /apps/shop/stream?policy=orders", None);
+    let losing = async {
+        // The others are open by now: they are asked in the order of the list.
+        assert_eq!(watch().await.status, 429);
+        let answer = served.ask(&ada, "DELETE /apps/shop/members/vera", None).await;
+        assert_eq!(answer.status, 204);
+        tokio::time::Instant::now()
+    };
+    let opened = async {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        losing.await
+    };
+    let (first, second, lost_at) = tokio::join!(watch(), watch(), opened);
+    assert!(lost_at.elapsed().as_secs() < 11, "{:?}", lost_at.elapsed());
+    for answer in [first, second] {
+        assert!(answer.body.as_str().unwrap().contains("event: end\n"), "{answer:?}");
+    }
+    assert_eq!(watch().await.status, 403);
+}
+
+#[tokio::test]
+async fn refused_keys_add_up_over_nodes() {
+    let (served, ada) = stage().await;
+    let top = served.ask(&ada, "GET /apps/shop/policies/orders/top", None).await;
+    let key = |refused| json!({ "key": "ann", "key_is_cut": false, "refused_at_least": refused, "refused_at_most": refused });
+    // This node counts five itself, and the other wrote six.
+    assert_eq!(top.body, json!({ "counted": true, "keys": [key(11)] }));
+    let top = served.ask(&ada, "GET /apps/shop/policies/mails/top", None).await;
+    assert_eq!(top.body, json!({ "counted": false, "keys": [] }));
+    let top = served.ask(&ada, "GET /apps/shop/policies/files/top", None).await;
+    assert_eq!(top.status, 404);
+}
+
+#[tokio::test]
+async fn a_rollout_counts_since_the_policy_is_in_shadow_mode() {
+    let (served, ada) = stage().await;
+    let rollout = "GET /apps/shop/policies/orders/rollout";
+    let active = served.ask(&ada, rollout, None).await;
+    assert_eq!(
+        (&active.body["in_shadow_since"], &active.body["decided"]),
+        (&Json::Null, &json!(0))
+    );
+    let path = "POST /apps/shop/policies/orders/shadow";
+    assert_eq!(served.ask(&ada.at_version(1), path, None).await.status, 200);
+    for (at, shadowed) in [(NOW - 40_000, 100), (NOW, 3), (NOW + 10_000, 4)] {
+        let mut bucket = bucket(at, "orders", [10, 0]);
+        bucket.policies[0].counts.0[2] = shadowed;
+        served.catalog.record_traffic("c", Step::Fine, &bucket).await.unwrap();
+    }
+    served.clock.advance(Micros::from_secs(40));
+    let shadow = served.ask(&ada, rollout, None).await;
+    let expected = json!({
+        "in_shadow_since": NOW, "from": NOW, "decided": 27, "shadowed": 7, "keys_at_least": 1,
+    });
+    assert_eq!(shadow.body, expected);
 }
