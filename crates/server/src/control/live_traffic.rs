@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
-use crate::telemetry::EventFilter;
+use crate::telemetry::{EventFilter, SECONDS};
 
 /// What this node counts.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ struct EngineStream {
     engine: Arc<ServerEngine>,
     policies: Vec<String>,
     seconds: watch::Receiver<Option<i64>>,
+    /// The last second that was sent; none: those that come are.
+    sent: Option<i64>,
     /// Lines of `text/event-stream`.
     decisions: Option<Pin<Box<dyn Stream<Item = String> + Send>>>,
     stop: CancellationToken,
@@ -72,7 +74,8 @@ impl LiveTraffic for EngineTraffic {
         }
         let (seconds, engine) = (telemetry.history().seconds(), Arc::clone(&self.engine));
         let stop = self.stop.clone();
-        Some(Box::new(EngineStream { engine, policies, seconds, decisions, stop }))
+        let sent = *seconds.borrow();
+        Some(Box::new(EngineStream { engine, policies, seconds, sent, decisions, stop }))
     }
 }
 
@@ -80,14 +83,13 @@ impl LiveStream for EngineStream {
     fn next(&mut self) -> EventFuture<'_> {
         Box::pin(async {
             loop {
+                if let Some(second) = self.next_second() {
+                    let counts = self.engine.telemetry().history().second(second, &self.policies);
+                    return Some(LiveEvent::Tick { at: second * 1_000, counts });
+                }
                 tokio::select! {
                     () = self.stop.cancelled() => return None,
-                    changed = self.seconds.changed() => {
-                        changed.ok()?;
-                        let Some(second) = *self.seconds.borrow_and_update() else { continue };
-                        let counts = self.engine.telemetry().history().last_second(&self.policies);
-                        return Some(LiveEvent::Tick { at: second * 1_000, counts });
-                    }
+                    changed = self.seconds.changed() => changed.ok()?,
                     line = next_line(&mut self.decisions) => {
                         if let Some(json) = line?.strip_prefix("data: ") {
                             return Some(LiveEvent::Decision(json.trim_end().to_owned()));
@@ -96,6 +98,16 @@ impl LiveStream for EngineStream {
                 }
             }
         })
+    }
+}
+
+impl EngineStream {
+    /// The next second that is over and was not sent yet.
+    fn next_second(&mut self) -> Option<i64> {
+        let last = (*self.seconds.borrow_and_update())?;
+        let kept = i64::try_from(SECONDS).expect("it is small");
+        let next = self.sent.map_or(last, |sent| (sent + 1).max(last - kept + 1));
+        (next <= last).then(|| *self.sent.insert(next))
     }
 }
 
@@ -112,5 +124,42 @@ async fn next_line(
 impl Drop for EngineStream {
     fn drop(&mut self) {
         self.engine.telemetry().history().unwatch(&self.policies);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate::policy::PolicySet;
+    use sluicegate_control::traffic::Counts;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_reads_slowly_misses_no_second() {
+        let engine = ServerEngine::in_memory(PolicySet::default());
+        let telemetry = engine.telemetry();
+        telemetry.record_second(1_000_000);
+        let mut stream = EngineStream {
+            engine: Arc::clone(&engine),
+            policies: vec!["p".to_owned()],
+            seconds: telemetry.history().seconds(),
+            sent: Some(999),
+            decisions: None,
+            stop: CancellationToken::new(),
+        };
+        assert!(telemetry.history().watch(&stream.policies));
+        for second in 1_001..=1_003 {
+            telemetry.record_second(second * 1_000);
+        }
+        for at in [1_000_000, 1_001_000, 1_002_000] {
+            let counts = vec![Counts::default()];
+            assert_eq!(stream.next().await, Some(LiveEvent::Tick { at, counts }));
+        }
+        telemetry.record_second(2_000_000);
+        let Some(LiveEvent::Tick { at, .. }) = stream.next().await else { panic!("a second") };
+        assert_eq!(at, (1_999 - 119) * 1_000, "older ones are not kept");
+        stream.stop.cancel();
+        stream.sent = Some(1_999);
+        assert_eq!(stream.next().await, None);
     }
 }

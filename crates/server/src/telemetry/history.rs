@@ -1,8 +1,8 @@
 //! What became of requests over the last minutes, the last hour and the last day, for every policy.
 //!
 //! **What it remembers**: for each policy that had traffic a ring of 360 buckets of 10 s and one of 288
-//! buckets of 5 min; for the node as a whole, and for policies that somebody watches, one of 120 buckets of
-//! 1 s. A bucket is eight counts ([`RESULTS`](sluicegate_control::traffic::RESULTS)).
+//! buckets of 5 min; for each policy that somebody watches also one of 120 buckets of 1 s. A bucket is eight
+//! counts ([`RESULTS`](sluicegate_control::traffic::RESULTS)).
 //!
 //! Example: a counter says 5 at 12:00:01 and 7 at 12:00:02. The second 12:00:00 has 5 of them and 12:00:01
 //! has 2; so the buckets of 10 s and of 5 min that begin at 12:00:00 have 7.
@@ -27,8 +27,8 @@ const HISTORY_POLICIES_MAX: usize = 1_000;
 /// Most policies whose seconds are kept: two for each stream that there can be.
 pub(crate) const WATCHED_MAX: usize = 64;
 
-/// Seconds that are kept.
-const SECONDS: usize = 120;
+/// Seconds that are kept: a client that reads slowly misses none of them.
+pub(crate) const SECONDS: usize = 120;
 
 /// Counts of a bucket. No policy has four billion decisions in five minutes.
 type Slot = [u32; 8];
@@ -108,10 +108,10 @@ impl TrafficHistory {
         self.rings().buckets(step, since, known)
     }
 
-    /// What policies counted in the second that was counted last.
-    pub(crate) fn last_second(&self, policies: &[String]) -> Vec<Counts> {
+    /// What watched policies counted in this second, one of the last [`SECONDS`].
+    pub(crate) fn second(&self, second: i64, policies: &[String]) -> Vec<Counts> {
         let rings = self.rings();
-        let place = rings.seconds.map_or(0, |(_, second)| place(second, SECONDS));
+        let place = place(second, SECONDS);
         let of = |policy: &String| {
             rings
                 .watched

@@ -34,7 +34,7 @@ pub(crate) use counts::POLICIES_COUNTED_MAX;
 use counts::{Fate, ServerCounters};
 use events::{DecisionEvent, DecisionFields};
 pub(crate) use events::{EventFilter, Events};
-pub(crate) use history::TrafficHistory;
+pub(crate) use history::{SECONDS, TrafficHistory};
 pub(crate) use keys::KeyWriter;
 pub(crate) use top::{SHOWN_MAX, Top};
 

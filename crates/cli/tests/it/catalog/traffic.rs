@@ -1,19 +1,32 @@
 //! What nodes count, asked of any of them.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use sluicegate_testkit::{SqlKind, SqlServer, need};
 
 use crate::catalog::stage::{Node, Who, ask, policy, until};
 
 #[test]
 fn each_node_tells_what_all_of_them_counted_also_after_a_restart() {
-    let mut first = Node::start("sqlite:DIR/catalog.db", "node = 'a'\n");
+    let first = Node::start("sqlite:DIR/catalog.db", "node = 'a'\n");
     let url = format!("sqlite:{}", first.folder.path().join("catalog.db").display());
-    let second = Node::start(&url, "node = 'b'\n");
+    tells_what_all_counted(first, &Node::start(&url, "node = 'b'\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_node_of_a_fleet_on_postgres_tells_what_all_of_them_counted() {
+    let url = need!(SqlServer::shared(SqlKind::Postgres).await).database().unwrap();
+    let node = |name: &str| Node::start(&url, &format!("node = '{name}'\n"));
+    tells_what_all_counted(node("a"), &node("b"));
+}
+
+fn tells_what_all_counted(mut first: Node, second: &Node) {
     let ada = first.set_up();
     first.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
     let new = json!({ "document": policy("orders", 5), "state": "active" });
     assert_eq!(first.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
-    until(|| [&first, &second].iter().all(|node| node.limit("orders") == Some(5)));
+    until(|| [&first, second].iter().all(|node| node.limit("orders") == Some(5)));
     for _ in 0..7 {
         first.check(&Who::default(), "orders", "ann");
     }
@@ -22,7 +35,7 @@ fn each_node_tells_what_all_of_them_counted_also_after_a_restart() {
     }
 
     // A node has its own at once when a bucket is over, and those of others from the catalog.
-    until(|| sum(&first, &ada) == (8, 2) && sum(&second, &ada) == (8, 2));
+    until(|| sum(&first, &ada) == (8, 2) && sum(second, &ada) == (8, 2));
     first.restart();
     assert_eq!(sum(&first, &ada), (8, 2), "the rows are there");
     let (_, fleet) = first.admin(&ada, "GET", "/fleet", &Value::Null);
@@ -43,6 +56,8 @@ fn history_can_be_switched_off() {
     let node = Node::start("sqlite:DIR/catalog.db", "history = 'off'\n");
     let ada = node.set_up();
     node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    // A node that records has something to report after a second.
+    std::thread::park_timeout(Duration::from_millis(1_500));
     let (status, traffic) = node.admin(&ada, "GET", "/apps/shop/traffic", &Value::Null);
     assert_eq!((status, &traffic["nodes"][0]["through"]), (200, &Value::Null), "{traffic}");
 }
