@@ -46,6 +46,7 @@ test('nodes that decide without the store are said on every page', async ({ cont
 });
 
 test('what is refused is seen in the lists, worst first', async ({ context, page }) => {
+  test.setTimeout(60_000);
   const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', { name: 'caller', scopes: ['check'], expires_in_days: 1 });
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
   for (let call = 0; call < 10; call++) {
@@ -57,7 +58,7 @@ test('what is refused is seen in the lists, worst first', async ({ context, page
   await expect(async () => {
     await page.goto(`${world.url}/apps/demo?sort=refused`);
     await expect(page.locator('tbody tr').first()).toContainText('50%', { timeout: 1_500 });
-  }).toPass({ timeout: 25_000 });
+  }).toPass({ timeout: 45_000 });
   await expect(page.locator('tbody tr').first()).toContainText('login');
   await page.goto(world.url);
   const first = page.locator('a.app').first();

@@ -149,9 +149,15 @@ export async function openAs(page: Page, server: Server, name: string, path = '/
   await page.waitForURL((url) => !url.pathname.startsWith('/sign-in'));
 }
 
+/** Sessions by server and account: a password takes long to check. */
+const sessions = new WeakMap<Server, Map<string, string>>();
+
 /** Gives a browser a session of `name`, without its sign-in page. */
 export async function enter(context: BrowserContext, server: Server, name: string): Promise<void> {
-  const { cookie } = await Api.signIn(server, name);
+  const known = sessions.get(server) ?? new Map<string, string>();
+  sessions.set(server, known);
+  const cookie = known.get(name) ?? (await Api.signIn(server, name)).cookie;
+  known.set(name, cookie);
   const [key = '', value = ''] = cookie.split(/=(.*)/);
   await context.addCookies([{ name: key, value, url: server.url.replace('http:', 'https:'), httpOnly: true, secure: true, sameSite: 'Strict' }]);
 }

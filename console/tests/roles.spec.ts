@@ -29,7 +29,7 @@ function table(): Row[] {
 
 const TABLE = table();
 /** Reads whose question is too long for an address. */
-const READS = ['policy.validate', 'key.read'];
+const READS = ['policy.validate', 'key.read', 'key.explain'];
 const button = (name: string | RegExp) => (page: Page) => page.getByRole('main').getByRole('button', { name }).first();
 const link = (name: string | RegExp) => (page: Page) => page.getByRole('main').locator('a, button').filter({ hasText: name }).first();
 
@@ -79,7 +79,7 @@ for (const person of Object.keys(PEOPLE) as Person[]) {
   });
 
   const denied = TABLE.filter(({ method, may }) => method !== 'GET' && !may[person]);
-  test(`${person}: ${denied.length} other writes are refused and audited`, async ({ context, page }) => {
+  test(`${person}: all other writes are refused and audited`, async ({ context, page }) => {
     const name = PEOPLE[person];
     if (name) await enter(context, world, name);
     await page.goto(`${world.url}/apps`);

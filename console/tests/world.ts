@@ -6,8 +6,8 @@ const MARKUP = '<script>window.hacked=1</script><img src=x onerror="window.hacke
 const UNSEEN = 'invoice\u202egnp.exe\u0007';
 
 /** A server with two apps, people of each role, tokens and a history. */
-export async function startWorld(): Promise<Server & { ada: Api }> {
-  const server = await startServer({ seed: '../examples/policies.yaml' });
+export async function startWorld(env: Record<string, string> = {}): Promise<Server & { ada: Api }> {
+  const server = await startServer({ seed: '../examples/policies.yaml', env });
   const ada = await Api.setUp(server);
   await ada.ask('POST', '/apps', { name: 'shop', description: `The web shop. ${MARKUP}` });
   await ada.ask('POST', '/apps', { name: 'empty', description: '' });

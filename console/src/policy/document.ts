@@ -125,19 +125,3 @@ export function arranged(value: Json): Json {
 function numberOf(value: Json | undefined): number | undefined {
   return typeof value === 'number' ? value : undefined;
 }
-
-/** `value` with the fields of each object in the order in which `text` has them. */
-export function orderedAs(text: string, value: Json): Json {
-  const places = new Map<string, number>();
-  for (const { index, 1: name } of text.matchAll(/["']?([\w.:-]+)["']?:(?=\s|$)/gm)) {
-    if (!places.has(name!)) places.set(name!, index);
-  }
-  const ordered = (item: Json): Json => {
-    if (Array.isArray(item)) return item.map(ordered);
-    if (!isObject(item)) return item;
-    const rank = (name: string) => places.get(name) ?? text.length;
-    const entries = Object.entries(item).sort(([a], [b]) => rank(a) - rank(b));
-    return Object.fromEntries(entries.map(([name, inside]) => [name, ordered(inside)]));
-  };
-  return ordered(value);
-}

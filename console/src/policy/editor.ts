@@ -72,6 +72,7 @@ export function createEditor(host: HTMLElement, text: string, label: string, ont
         lintGutter(),
         autocompletion({ override: [complete], icons: false }),
         keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, indentWithTab]),
+        EditorView.domEventHandlers({ beforeinput: replaceSelection }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !isOurs) ontext(update.state.doc.toString());
         }),
@@ -104,6 +105,14 @@ export function createEditor(host: HTMLElement, text: string, label: string, ont
     },
     destroy: () => view.destroy(),
   };
+}
+
+/** Browsers give text that replaces a selection the style of what it replaces, inline, which the page forbids. */
+function replaceSelection(event: InputEvent, view: EditorView): boolean {
+  if (event.inputType !== 'insertText' || event.data === null || view.state.selection.main.empty) return false;
+  view.dispatch(view.state.replaceSelection(event.data), { userEvent: 'input.type', scrollIntoView: true });
+  event.preventDefault();
+  return true;
 }
 
 /** Two texts beside each other; unchanged parts are folded. */

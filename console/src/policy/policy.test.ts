@@ -11,6 +11,7 @@ import { arranged } from './document.ts';
 import { appended, edited, moved, withAlgorithm, withRule, without } from './edit.ts';
 import { type Json, type JsonObject, same } from './json.ts';
 import { merge } from './merge.ts';
+import { orderedAs } from './order.ts';
 import { durationText, parseRate } from './units.ts';
 import { type Say, limitWords } from './words.ts';
 import { printYaml } from './yaml.ts';
@@ -267,6 +268,31 @@ describe('merge', () => {
   test('removes what one removed and the other left alone', () => {
     const theirs = without(ORDERS, ['overrides', 0]);
     expect(merge(ORDERS, theirs, rate('2/s')).document).toEqual(without(rate('2/s'), ['overrides', 0]));
+  });
+});
+
+describe('the order of fields in a text', () => {
+  test.each([
+    ['rules:\n  - token_bucket: { burst: 200, rate: 100/s }\n    name: burst\nname: orders', ['rules', 'name'], ['token_bucket', 'name'], ['burst', 'rate']],
+    ['name: a # rules: none\nrules: [{ name: x, token_bucket: { rate: 1/s, burst: 2 } }]', ['name', 'rules'], ['name', 'token_bucket'], ['rate', 'burst']],
+    ['name: "rules: x"\nrules:\n- {token_bucket: {burst: 2,\n    rate: 1/s}, name: n}', ['name', 'rules'], ['token_bucket', 'name'], ['burst', 'rate']],
+  ])('%j', (text, fields, ofRule, params) => {
+    const sorted = { name: 'n', rules: [{ name: 'x', token_bucket: { burst: 2, rate: '1/s' } }] };
+    const ordered = orderedAs(text, sorted) as { rules: [{ token_bucket: JsonObject }] };
+    expect(same(ordered as Json, sorted)).toBe(true);
+    expect(Object.keys(ordered)).toEqual(fields);
+    expect(Object.keys(ordered.rules[0])).toEqual(ofRule);
+    expect(Object.keys(ordered.rules[0].token_bucket)).toEqual(params);
+  });
+
+  test('is found again in what was printed', () => {
+    const printed = printYaml(arranged(ORDERS));
+    const sortAll = (value: Json): Json => {
+      if (Array.isArray(value)) return value.map(sortAll);
+      if (typeof value !== 'object' || value === null) return value;
+      return Object.fromEntries(Object.keys(value).sort().map((name) => [name, sortAll(value[name]!)]));
+    };
+    expect(printYaml(orderedAs(printed, sortAll(ORDERS)))).toBe(printed);
   });
 });
 

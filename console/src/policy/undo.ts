@@ -1,54 +1,80 @@
 /** Changes that can be taken back: each tells what was done, with a button that undoes it. */
 
-import { t } from '../lib/i18n/index.svelte.ts';
-import { toast } from '../lib/ui/toast.svelte.ts';
+import { fleet } from '../lib/fleet.svelte.ts';
+import { number, t } from '../lib/i18n/index.svelte.ts';
+import { appPath, navigate, policyPath } from '../lib/router.svelte.ts';
+import { retext, toast } from '../lib/ui/toast.svelte.ts';
+import { changes } from './changes.svelte.ts';
 import { type Live, type Policy, policyOf, remove, restore, rollBack, setState } from './requests.ts';
 
 // Undoing was decided when the change was shown, so that warnings do not stop it.
 const undoing = () => ({ reason: t('policy.undo.reason'), force: true });
 
-/** `after` is what the change made of `before`. `reload` shows the page anew after undoing. */
-export function toastEdit(before: Policy, after: Policy, reload: () => void): void {
-  toast(t('policy.undo.saved', { name: after.name, version: after.version }), {
+const FOLLOW_EVERY_MS = 400;
+const FOLLOW_FOR_MS = 10_000;
+
+/** Adds to a toast at how many nodes the change is in force, until it is at all of them. */
+async function follow(id: number, text: string, revision: number): Promise<void> {
+  const start = Date.now();
+  for (let passed = 0; passed < FOLLOW_FOR_MS; passed = Date.now() - start) {
+    await fleet.load();
+    const nodes = fleet.list.filter((node) => fleet.standing(node) !== 'silent');
+    const current = nodes.filter((node) => node.revision >= revision).length;
+    if (nodes.length === 0) return;
+    const seconds = number((Date.now() - start) / 1000, { maximumFractionDigits: 1 });
+    const params = { text, current, count: nodes.length, seconds };
+    if (current === nodes.length) return retext(id, t('policy.undo.in_force', params));
+    retext(id, t('policy.undo.waiting', params));
+    await new Promise((done) => setTimeout(done, FOLLOW_EVERY_MS));
+  }
+}
+
+/** `after` is what the change made of `before`. */
+export function toastEdit(before: Policy, after: Policy): void {
+  const text = t('policy.undo.saved', { name: after.name, version: after.version });
+  const id = toast(text, {
     undo: async () => {
       const back = await rollBack(after.app, after.name, after.version, before.version, undoing());
       if (back.state !== before.state) {
         await setState(back.app, back.name, back.version, before.state as Live, undoing());
       }
       toast(t('policy.undo.as_before', { name: after.name, version: before.version }));
-      reload();
+      changes.count += 1;
     },
   });
+  void follow(id, text, after.revision);
 }
 
-export function toastState(after: Policy, reload: () => void): void {
+export function toastState(after: Policy): void {
   const isActive = after.state === 'active';
-  toast(t(isActive ? 'policy.undo.activated' : 'policy.undo.shadowed', { name: after.name }), {
+  const text = t(isActive ? 'policy.undo.activated' : 'policy.undo.shadowed', { name: after.name });
+  const id = toast(text, {
     undo: async () => {
       await setState(after.app, after.name, after.version, isActive ? 'shadow' : 'active', undoing());
       toast(t(isActive ? 'policy.undo.shadowed' : 'policy.undo.activated', { name: after.name }));
-      reload();
+      changes.count += 1;
     },
   });
+  void follow(id, text, after.revision);
 }
 
-export function toastCreated(made: Policy, reload: () => void): void {
+export function toastCreated(made: Policy): void {
   toast(t('policy.undo.created', { name: made.name }), {
     undo: async () => {
       const { version } = await policyOf(made.app, made.name);
       await remove(made.app, made.name, version, undoing());
       toast(t('policy.undo.deleted', { name: made.name }));
-      reload();
+      navigate(appPath(made.app));
     },
   });
 }
 
-export function toastDeleted(gone: Policy, reload: () => void): void {
+export function toastDeleted(gone: Policy): void {
   toast(t('policy.undo.deleted', { name: gone.name }), {
     undo: async () => {
       await restore(gone.app, gone.name, gone.version, gone.state as Live, undoing());
       toast(t('policy.undo.restored', { name: gone.name }));
-      reload();
+      navigate(policyPath(gone.app, gone.name));
     },
   });
 }

@@ -1,0 +1,146 @@
+import type { Page } from '@playwright/test';
+import { enter, expect, test, type Api, type Server } from './harness.ts';
+import { startWorld } from './world.ts';
+
+let world: Server & { ada: Api };
+let token = '';
+
+test.beforeAll(async () => {
+  world = await startWorld({ SLUICEGATE__ADMIN__KEYS: 'clear' });
+  token = (await world.ada.ask('POST', '/apps/demo/tokens', { name: 'keys', scopes: ['check'], expires_in_days: 1 })).secret;
+});
+test.afterAll(() => world.stop());
+
+test.beforeEach(async ({ context }) => enter(context, world, 'bea'));
+
+async function check(key: string, times = 1): Promise<void> {
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+  for (let done = 0; done < times; done += 1) {
+    await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key }) });
+  }
+}
+
+async function look(page: Page, policy: string, key: string): Promise<void> {
+  await page.goto(`${world.url}/keys?app=demo&policy=${policy}&key=${encodeURIComponent(key)}`);
+  await expect(keyTitle(page)).toBeVisible();
+}
+
+const keyTitle = (page: Page) => page.locator('#key-title');
+const sentence = (page: Page) => page.locator('main').getByRole('status').first();
+const dialog = (page: Page) => page.getByRole('dialog');
+const lastEntry = async (action: string) => (await world.ada.ask('GET', `/apps/demo/audit?action=${action}&limit=1`)).items[0];
+
+test('a key that is refused: which rule, since when, until when', async ({ page }) => {
+  await check('alice', 6);
+  await page.goto(`${world.url}/keys`);
+  await page.getByLabel('App').selectOption('demo');
+  await page.getByLabel('Policy').selectOption('login');
+  await page.getByRole('textbox', { name: 'Key' }).fill('alice');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { name: 'alice' })).toBeVisible();
+  await expect(page).toHaveURL(/key=alice/);
+  await expect(sentence(page)).toContainText('Refused now');
+  await expect(sentence(page)).toContainText('Rule tries has 0 of 5 left.');
+  await expect(sentence(page)).toContainText('The next permit comes in 10 min.');
+  await expect(page.getByRole('row', { name: /tries/ })).toContainText('Sliding log');
+  await expect(page.getByText('Decided by the store.')).toBeVisible();
+});
+
+test('keys that were refused lately can be chosen', async ({ page }) => {
+  await check('<b>eve</b>', 9);
+  await page.goto(`${world.url}/keys?app=demo&policy=login`);
+  const lately = page.getByRole('region', { name: 'Refused lately' });
+  const eve = lately.getByRole('listitem').filter({ hasText: '<b>eve</b>' });
+  await expect(eve).toContainText('4 times', { timeout: 15_000 });
+  await eve.getByRole('button').click();
+  await expect(page.getByRole('heading', { name: '<b>eve</b>' })).toBeVisible();
+  await expect(sentence(page)).toContainText('Refused now');
+});
+
+test('a key that was never seen passes; one with limits of its own shows them', async ({ page }) => {
+  await look(page, 'login', 'nobody');
+  await expect(sentence(page)).toContainText('Passes');
+  await expect(sentence(page)).toContainText('Rule tries has 5 of 5 left.');
+  await look(page, 'orders.create', '203.0.113.7');
+  await expect(page.getByText('own limits')).toBeVisible();
+  await expect(page.getByRole('row', { name: /burst/ })).toContainText('2,000');
+  await expect(page.getByRole('row', { name: /hourly/ })).toHaveCount(0);
+});
+
+test('a key of a policy in the shadow would be refused', async ({ page }) => {
+  await world.ada.ask('POST', '/apps/demo/policies', { document: { name: 'keys.shadow', rules: [{ sliding_log: { limit: 1, window: '1h' } }] } });
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+  const body = JSON.stringify({ policy: 'keys.shadow', key: 'bob' });
+  await expect.poll(async () => (await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body })).status).toBe(200);
+  await look(page, 'keys.shadow', 'bob');
+  await expect(sentence(page)).toContainText('Would be refused');
+});
+
+test('the key of a request is found, and the policy that guards it', async ({ page }) => {
+  const document = { name: 'keys.site', key: ['remote_ip'], match: { path: { prefix: '/pay' } }, rules: [{ token_bucket: { rate: '1/s', burst: 3 } }] };
+  const { revision } = await world.ada.ask('POST', '/apps/demo/policies', { document, state: 'active' });
+  await expect.poll(async () => (await world.ada.ask('GET', '/fleet')).nodes.some((node: { revision: number }) => node.revision >= revision), { timeout: 15_000 }).toBe(true);
+  await page.goto(`${world.url}/keys?app=demo`);
+  await page.getByRole('button', { name: 'By request' }).click();
+  await page.getByLabel('Path').fill('/pay/now');
+  await page.getByLabel('Client address').fill('198.51.100.7');
+  await page.getByRole('button', { name: 'Look', exact: true }).click();
+  await expect(page.getByRole('heading', { name: '198.51.100.7' })).toBeVisible();
+  await expect(page.getByRole('link', { name: 'keys.site' })).toBeVisible();
+  await page.getByLabel('Path').fill('/nothing');
+  await page.getByLabel('Client address').fill('');
+  await page.getByRole('button', { name: 'Look', exact: true }).click();
+  await expect(page.getByRole('alert')).toBeVisible();
+});
+
+test('permits are given back with a reason, and it is in the audit', async ({ page }) => {
+  await check('carol', 5);
+  await look(page, 'login', 'carol');
+  await page.getByRole('button', { name: 'Give back…' }).click();
+  await dialog(page).getByLabel('Permits').fill('2');
+  await dialog(page).getByRole('button', { name: 'Give back' }).click();
+  await expect(dialog(page)).toContainText('needs a reason');
+  await dialog(page).getByLabel('Why').fill('ticket 7');
+  await dialog(page).getByRole('button', { name: 'Give back' }).click();
+  await expect(page.getByText('2 permits given back to carol')).toBeVisible();
+  await expect(sentence(page)).toContainText('Rule tries has 2 of 5 left.');
+  expect(await lastEntry('key.grant')).toMatchObject({ target: 'login', reason: 'ticket 7', actor: 'account:bea' });
+});
+
+test('usage is forgotten with a reason, and it is in the audit', async ({ page }) => {
+  await check('dave', 6);
+  await look(page, 'login', 'dave');
+  await expect(sentence(page)).toContainText('Refused now');
+  await page.getByRole('button', { name: 'Forget usage…' }).click();
+  await expect(dialog(page)).toContainText('This cannot be undone.');
+  await dialog(page).getByLabel('Why').fill('migration');
+  await dialog(page).getByRole('button', { name: 'Forget usage' }).click();
+  await expect(page.getByText('Usage of dave forgotten')).toBeVisible();
+  await expect(sentence(page)).toContainText('Rule tries has 5 of 5 left.');
+  expect(await lastEntry('key.reset')).toMatchObject({ target: 'login', reason: 'migration' });
+});
+
+test('a viewer looks, and cannot change', async ({ page, context }) => {
+  await context.clearCookies();
+  await enter(context, world, 'vic');
+  await look(page, 'login', 'nobody');
+  for (const name of ['Give back…', 'Forget usage…']) {
+    await expect(page.getByRole('button', { name })).toHaveAttribute('aria-disabled', 'true');
+  }
+});
+
+test('a key of markup and unseen characters stays text', async ({ page }) => {
+  await look(page, 'login', '<img src=x onerror="window.hacked=1">\u202egnp\u0007');
+  await expect(keyTitle(page)).toHaveText('<img src=x onerror="window.hacked=1">\\u{202e}gnp\\u{7}');
+  expect(await page.evaluate(() => 'hacked' in window)).toBe(false);
+});
+
+test('a server that does not answer is said, and the page can ask again', async ({ page }) => {
+  await look(page, 'login', 'nobody');
+  await page.route('**/keys/explain', (route) => route.abort());
+  await page.getByRole('button', { name: 'Look again' }).click();
+  await expect(page.getByText('The server does not answer.', { exact: false })).toBeVisible();
+  await page.unroute('**/keys/explain');
+  await page.getByRole('button', { name: 'Look', exact: true }).click();
+  await expect(sentence(page)).toContainText('Passes');
+});
