@@ -50,12 +50,12 @@ func (b *breaker) pause(now int64) {
 	b.from, b.till = now, now+breakerShortUS+rand.Int64N(breakerLongUS-breakerShortUS+1)
 }
 
-// count counts a decision that began at now.
-func (b *breaker) count(now int64, failed bool) {
+// count counts a decision that began at now, and says whether the breaker opened or closed with it.
+func (b *breaker) count(now int64, failed bool) (opened, closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !failed && b.open {
-		b.open, b.slots = false, [breakerSlots]breakerSlot{}
+		b.open, b.slots, closed = false, [breakerSlots]breakerSlot{}, true
 	}
 	number := now / breakerSlotUS
 	slot := &b.slots[number%breakerSlots]
@@ -64,11 +64,11 @@ func (b *breaker) count(now int64, failed bool) {
 	}
 	slot.calls++
 	if !failed {
-		return
+		return false, closed
 	}
 	slot.failures++
 	if b.open {
-		return
+		return false, false
 	}
 	calls, failures := int64(0), int64(0)
 	for _, s := range b.slots {
@@ -77,7 +77,8 @@ func (b *breaker) count(now int64, failed bool) {
 		}
 	}
 	if calls >= breakerCalls && 2*failures >= calls {
-		b.open = true
+		b.open, opened = true, true
 		b.pause(now)
 	}
+	return opened, false
 }

@@ -170,7 +170,7 @@ func (e *engine) answer(ctx context.Context, p *policy, a ask) (answer, Mode, er
 	if e.breaker.allows(now) {
 		var got answer
 		if got, f = e.askOwing(ctx, q); f == nil || f.class != classCaller || f.cause == errUnsupported {
-			e.breaker.count(now, f != nil && f.class == classNoAnswer)
+			e.count(now, f)
 		}
 		if f == nil {
 			e.learn(q, got)
@@ -226,6 +226,16 @@ func (e *engine) askOwing(ctx context.Context, q question) (answer, *failure) {
 		return a, nil
 	}
 	return answer{}, &failure{classContended, true, errContended}
+}
+
+// count tells the breaker what became of a question, and the log when that changes who decides.
+func (e *engine) count(now int64, f *failure) {
+	switch opened, closed := e.breaker.count(now, f != nil && f.class == classNoAnswer); {
+	case opened:
+		e.logger.Warn("redis does not answer in time; policies decide by on_store_failure", "deadline", e.deadline, "error", f.cause)
+	case closed:
+		e.logger.Info("redis answers again")
+	}
 }
 
 func takes(v verb) bool {
@@ -307,7 +317,7 @@ func (e *engine) pay(ctx context.Context) {
 			if f != nil && f.class == classCaller {
 				return
 			}
-			e.breaker.count(now, f != nil && f.class == classNoAnswer)
+			e.count(now, f)
 			if f != nil {
 				return
 			}

@@ -50,6 +50,7 @@ func Direct(rdb redis.UniversalClient, opts ...Option) (*Gate, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
+	e.store.(*redisStore).life = ctx
 	first, cancel := context.WithTimeout(ctx, lookFirstWithin)
 	defer cancel()
 	if err := e.follower.look(first, false); err != nil {

@@ -89,6 +89,36 @@ type redisStore struct {
 	mu    sync.Mutex
 	known map[string][]byte // rules by where they are announced
 	end   atomic.Pointer[end]
+
+	life       context.Context // ends with the gate
+	connecting atomic.Int32
+}
+
+const (
+	// connectWithin is how long a connection may take that is made outside of a question: as long as the client library
+	// lets a dial take.
+	connectWithin = 5 * time.Second
+	// connectsMax is how many are made at a time: enough for a pool that grows, few for a Redis that is gone.
+	connectsMax = 4
+)
+
+// connect makes a connection that is ready for questions, with the script on the node that has key. A question whose
+// deadline passed before it had a connection starts it: with a Redis some way off, dial, greeting and question together
+// take longer than one question may, and no question would ever get a connection.
+func (s *redisStore) connect(key string) {
+	if s.life == nil {
+		return
+	}
+	if s.connecting.Add(1) > connectsMax {
+		s.connecting.Add(-1)
+		return
+	}
+	go func() {
+		defer s.connecting.Add(-1)
+		ctx, cancel := context.WithTimeout(s.life, connectWithin)
+		defer cancel()
+		_ = s.conn.load(ctx, key, false) // the next question finds out
+	}()
 }
 
 func newRedisStore(conn redisConn, deadline time.Duration, now func() time.Time, by func() clock) *redisStore {
@@ -131,6 +161,9 @@ func (s *redisStore) ask(ctx context.Context, q question) (answer, *failure) {
 	case calls > 0:
 		return a, &failure{classContended, f.charged, f.cause}
 	default:
+		if !f.charged {
+			s.connect(q.key)
+		}
 		return a, f
 	}
 }

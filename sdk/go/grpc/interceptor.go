@@ -21,24 +21,28 @@ import (
 type Option func(*guard)
 
 type guard struct {
-	limiter *sluicegate.Limiter
-	key     func(ctx context.Context, method string) string
-	cost    int64
+	limiter  *sluicegate.Limiter
+	key      func(ctx context.Context, method string) string
+	metadata string // the metadata that the key is, if it is one
+	cost     int64
 }
 
 // Key sets the function that returns the key of a call; "" selects the shared budget. Default: the full name of the method.
 func Key(of func(ctx context.Context, method string) string) Option {
-	return func(g *guard) { g.key = of }
+	return func(g *guard) { g.key, g.metadata = of, "" }
 }
 
-// Metadata takes the key from the metadata of a call; a call without it takes from the shared budget.
+// Metadata takes the key from the metadata of a call; a call without it takes from the shared budget. A call with two such
+// values gets InvalidArgument: a proxy may have added the true one behind that of the client.
 func Metadata(name string) Option {
-	return Key(func(ctx context.Context, _ string) string {
-		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
-			return values[0]
+	return func(g *guard) {
+		g.metadata, g.key = name, func(ctx context.Context, _ string) string {
+			if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+				return values[0]
+			}
+			return ""
 		}
-		return ""
-	})
+	}
 }
 
 // Cost sets the cost of a call in permits. Default: 1.
@@ -63,6 +67,9 @@ func (g *guard) of(ctx context.Context, method string) (*sluicegate.Limiter, str
 
 // pass gives nil if a call passes, after the decision's pause.
 func (g *guard) pass(ctx context.Context, method string) error {
+	if g.metadata != "" && len(metadata.ValueFromIncomingContext(ctx, g.metadata)) > 1 {
+		return status.Errorf(codes.InvalidArgument, "%s: is given twice", g.metadata)
+	}
 	limiter, key := g.of(ctx, method)
 	d, err := limiter.AllowN(ctx, key, g.cost)
 	if err != nil {

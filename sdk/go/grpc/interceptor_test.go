@@ -139,3 +139,12 @@ func TestTheInterceptorsHoldWhatAllHold(t *testing.T) {
 		}
 	}
 }
+
+func TestTwoValuesOfTheKeyAreRefused(t *testing.T) {
+	orders := sgtest.NewGate(t, sgtest.Policy(policy)).Policy("orders")
+	client := serve(t, []grpc.ServerOption{grpc.UnaryInterceptor(sggrpc.Unary(orders, sggrpc.Metadata("tenant")))})
+	ctx := metadata.AppendToOutgoingContext(context.Background(), "tenant", "forged", "tenant", "real")
+	if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Fatal(err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	sluicegate "github.com/sluicegate/sluicegate/sdk/go"
@@ -18,6 +19,7 @@ type Option func(*guard)
 type guard struct {
 	limiter *sluicegate.Limiter
 	key     func(*http.Request) string
+	header  string // the field that the key is, if it is one
 	cost    func(*http.Request) int64
 	trusted []netip.Prefix
 	styles  []sluicegate.HeaderStyle
@@ -27,11 +29,16 @@ type guard struct {
 
 // Key sets the function that returns the key of a request; "" selects the shared budget. Default: the client's address, as
 // [RemoteIP] gives it. A key of more than 1,024 bytes becomes its hash.
-func Key(of func(*http.Request) string) Option { return func(g *guard) { g.key = of } }
+func Key(of func(*http.Request) string) Option {
+	return func(g *guard) { g.key, g.header = of, "" }
+}
 
-// Header takes the key from a header field; a request without it takes from the shared budget.
+// Header takes the key from a header field; a request without it takes from the shared budget. A request with two such
+// fields gets 400: a proxy may have added the true one behind that of the client. Bytes that are not UTF-8 become U+FFFD.
 func Header(name string) Option {
-	return Key(func(r *http.Request) string { return r.Header.Get(name) })
+	return func(g *guard) {
+		g.key, g.header = func(r *http.Request) string { return strings.ToValidUTF8(r.Header.Get(name), "\ufffd") }, name
+	}
 }
 
 // Cost sets the function that returns the cost of a request in permits. Default: 1.
@@ -79,6 +86,10 @@ func Middleware(limiter *sluicegate.Limiter, options ...Option) func(http.Handle
 
 // pass says whether a request passes, and answers it otherwise.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) bool {
+	if g.header != "" && len(r.Header.Values(g.header)) > 1 {
+		problem(w, http.StatusBadRequest)
+		return false
+	}
 	limiter, key := g.limiter, KeyOf(g.key(r))
 	if key == "" {
 		limiter = limiter.Shared()
@@ -139,6 +150,10 @@ func fail(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, sluicegate.ErrNotCharged) || errors.Is(err, sluicegate.ErrPerhapsCharged) || errors.Is(err, sluicegate.ErrInterrupted) || errors.Is(err, sluicegate.ErrServer) {
 		status = http.StatusServiceUnavailable
 	}
+	problem(w, status)
+}
+
+func problem(w http.ResponseWriter, status int) {
 	body, _ := json.Marshal(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status})
 	answer(w, status, body)
 }

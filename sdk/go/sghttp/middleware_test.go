@@ -166,3 +166,21 @@ func TestKeysAndCosts(t *testing.T) {
 		}
 	}
 }
+
+// A proxy that adds the true tenant behind the field of the client would be passed by.
+func TestTwoFieldsOfTheKeyAreRefusedAndChargeNothing(t *testing.T) {
+	h := sghttp.Middleware(gateOf(t, "").Policy("orders"), sghttp.Header("X-Tenant"))(hello)
+	for range 3 {
+		if twice := get(h, "203.0.113.7:1", "X-Tenant", "forged", "x-tenant", "real"); twice.StatusCode != 400 {
+			t.Fatal(twice.StatusCode)
+		}
+	}
+	for _, tenant := range []string{"forged", "real", "\xff"} {
+		if one := get(h, "203.0.113.7:1", "X-Tenant", tenant); one.StatusCode != 200 {
+			t.Fatalf("%q: %d", tenant, one.StatusCode)
+		}
+	}
+	if same := get(h, "203.0.113.7:1", "X-Tenant", "\ufffd"); same.StatusCode != 429 {
+		t.Fatalf("bytes that are not UTF-8 are U+FFFD: %d", same.StatusCode)
+	}
+}
