@@ -102,6 +102,34 @@ final class LaravelTest extends TestCase
         $this->through($gate, 'none');
     }
 
+    public function testThrottlesOfOneCallerHoldEachByItself(): void
+    {
+        RedisServer::shared()->client()->flushAll();
+        foreach ([InMemoryGate::with($this->clock), Gates::direct(RedisServer::shared()->port)] as $gate) {
+            $passed = [50 => 0, 5 => 0];
+            foreach (range(1, 30) as $_) {
+                foreach ([[50, 1], [5, 60]] as [$permits, $minutes]) {
+                    try {
+                        $this->through($gate, $permits, $minutes);
+                    } catch (ThrottleRequestsException) {
+                        continue;
+                    }
+                    $passed[$permits]++;
+                }
+            }
+            self::assertSame([50 => 30, 5 => 5], $passed);
+        }
+    }
+
+    public function testLimitsThatRulesDoNotHaveAreTheLargestThatTheyHave(): void
+    {
+        $this->limiter->for('some', static fn (): array => [Limit::none(), Limit::perMinute(2)->by('u')]);
+        $this->limiter->for('huge', static fn (): Limit => Limit::perMinute(10_000_000_000)->by('u'));
+        $gate = InMemoryGate::with($this->clock);
+        self::assertSame('1', (string) $this->through($gate, 'some')->headers->get('X-RateLimit-Remaining'));
+        self::assertSame('4294967295', (string) $this->through($gate, 'huge')->headers->get('X-RateLimit-Remaining'));
+    }
+
     public function testThrottleThroughRedisIsOneCall(): void
     {
         $redis = RedisServer::shared();

@@ -161,6 +161,8 @@ final class SymfonyBundleTest extends TestCase
         self::assertSame([503, 200, 200, 429, 200], [
             $ask('/api/orders'), $ask('/'), $ask('/sign-up'), $ask('/sign-up'), $ask('/sign-up', '1'),
         ]);
+        // As the router reads it.
+        self::assertSame([503, 429], [$ask('/%61pi/orders'), $ask('/sign%2dup')]);
     }
 
     /** @return iterable<string, array{string, string}> */

@@ -6,6 +6,7 @@ namespace Sluicegate\Bridge\Laravel;
 
 use Closure;
 use Illuminate\Cache\RateLimiter;
+use Illuminate\Cache\RateLimiting\Unlimited;
 use Illuminate\Http\Exceptions\HttpResponseException;
 use Illuminate\Http\Exceptions\ThrottleRequestsException;
 use Illuminate\Routing\Middleware\ThrottleRequests as Base;
@@ -15,11 +16,16 @@ use Sluicegate\Limit;
 /**
  * Laravel's `throttle`, decided in one step: `throttle:60,1` and `throttle:api` with `RateLimiter::for('api', …)`.
  *
- * Limits of one key are decided together, all or none; each key is one call. Header fields are Laravel's.
+ * Limits of one key are decided together, all or none; each key is one call. Several `throttle` of one route, or of
+ * several, hold each by itself, and share a budget where their windows are as long. Header fields are Laravel's.
  */
 class ThrottleRequests extends Base
 {
-    private const NAME = 'laravel.throttle';
+    /** The windows in s follow: other windows are another budget, or each call would change its rules. */
+    private const NAME = 'laravel.throttle.';
+
+    /** The largest limit of a rule; Laravel's may be larger. */
+    private const LIMIT_MAX = 1 << 32;
 
     public function __construct(RateLimiter $limiter, private readonly Gate $gate)
     {
@@ -41,7 +47,7 @@ class ThrottleRequests extends Base
                 }
             }
             $limit = Limit::rules(array_map(self::rule(...), array_keys($same), array_column($same, 'maxAttempts')));
-            $decision = $this->gate->limit(self::NAME, $limit)->check((string) $key);
+            $decision = $this->gate->limit(self::NAME . implode('-', array_keys($same)), $limit)->check((string) $key);
             if (!$decision->allowed) {
                 $seconds = (int) substr($decision->rule, strlen('every-'));
                 $retry = $decision->retryAfterSeconds() ?? $seconds;
@@ -66,11 +72,17 @@ class ThrottleRequests extends Base
     {
         $byKey = [];
         foreach ($limits as $limit) {
+            if ($limit instanceof Unlimited) {
+                continue;
+            }
             $seconds = max((int) ($limit->decaySeconds ?? 60 * $limit->decayMinutes), 1);
             $before = $byKey[$limit->key][$seconds] ?? null;
             if ($before === null || $limit->maxAttempts < $before->maxAttempts) {
                 $byKey[$limit->key][$seconds] = $limit;
             }
+        }
+        foreach ($byKey as &$same) {
+            ksort($same);
         }
         return $byKey;
     }
@@ -79,7 +91,7 @@ class ThrottleRequests extends Base
     private static function rule(int $seconds, int|string $maxAttempts): array
     {
         return ['name' => "every-{$seconds}s", 'fixed_window' => [
-            'limit' => (int) $maxAttempts, 'window' => "{$seconds}s", 'align' => 'first',
+            'limit' => min((int) $maxAttempts, self::LIMIT_MAX), 'window' => "{$seconds}s", 'align' => 'first',
         ]];
     }
 

@@ -48,8 +48,10 @@ final class RateLimitListener implements EventSubscriberInterface
             return;
         }
         $request = $event->getRequest();
+        // As the router and the firewall read it.
+        $asked = rawurldecode($request->getPathInfo());
         foreach ($this->limits as [$path, $limiter, $key]) {
-            if (preg_match("\1$path\1", $request->getPathInfo())) {
+            if (preg_match("\1$path\1", $asked)) {
                 $refused = $this->refused($request, $limiter, $key);
                 if ($refused !== null) {
                     $event->setResponse($refused);
