@@ -44,6 +44,10 @@ test('a new policy starts in the shadow, and can be taken back', async ({ page }
 test('a name that is taken or wrong is an error at its field', async ({ page }) => {
   await page.goto(`${world.url}/apps/shop/new`);
   const name = page.getByRole('textbox', { name: 'Name' }).first();
+  await expect(page.getByText('It needs a name.')).toBeVisible();
+  await expect(name).not.toHaveAttribute('aria-invalid', 'true');
+  await page.getByRole('button', { name: 'Save in the shadow' }).click();
+  await expect(name).toHaveAttribute('aria-invalid', 'true');
   await name.fill('Not a name');
   await expect(page.getByRole('list', { name: 'Errors' })).toBeVisible();
   await expect(name).toHaveAttribute('aria-invalid', 'true');

@@ -121,7 +121,7 @@ function randomDocument(next: (below: number) => number, name: string): JsonObje
 describe('words', () => {
   test('say what a limit is in both languages', () => {
     expect(limitWords(ORDERS, english)).toBe('100/s, up to 200 at once · 5,000 in any 1 h');
-    expect(limitWords(ORDERS, chinese)).toBe('每秒 100，一次最多 200 · 任意 1 小时 内 5,000');
+    expect(limitWords(ORDERS, chinese)).toBe('每秒 100，一次最多 200 · 任意 1 小时内 5,000');
   });
 
   test.each([

@@ -38,10 +38,14 @@ pub(super) async fn run(
 /// Counts each second when it is over.
 async fn count(telemetry: &Telemetry, stop: &CancellationToken) {
     loop {
-        let left = 1_000 - now().rem_euclid(1_000);
-        let wait = Duration::from_millis(left.unsigned_abs());
-        if timeout(wait, stop.cancelled()).await.is_ok() {
-            return telemetry.history().end();
+        let over = (now().div_euclid(1_000) + 1) * 1_000;
+        // The clock of the day and that of timers differ by parts of a millisecond. What is counted before the
+        // second is over would belong to the one before it, which may be written already.
+        while let left @ 1..=1_000 = over - now() {
+            let wait = Duration::from_millis(left.unsigned_abs());
+            if timeout(wait, stop.cancelled()).await.is_ok() {
+                return telemetry.history().end();
+            }
         }
         telemetry.record_second(now());
     }
