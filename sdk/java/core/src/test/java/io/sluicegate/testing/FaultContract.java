@@ -80,6 +80,27 @@ public abstract class FaultContract {
     private record Seen(long startedNanos, long tookNanos, Decision decision) {}
 
     @Test
+    void after_a_reply_that_is_lost_on_a_line_that_stays_no_caller_gets_the_reply_of_another() throws Exception {
+        Duration deadline = Duration.ofMillis(500);
+        try (TestRedis redis = TestRedis.start(); LossyProxy proxy = new LossyProxy(redis.port());
+             DirectGate gate = RedisContract.ready(Sluicegate.direct(open("redis://127.0.0.1:" + proxy.port())).deadline(deadline).build())) {
+            Limiter few = gate.limit("few", Limit.fixedWindow(1, Duration.ofDays(366)).onStoreFailure(OnStoreFailure.DENY));
+            TestRedis.await("a decision of Redis", () -> few.peek("used", 1).mode() == Mode.STORE);
+            few.check("used");
+            proxy.dropNextReply();
+            few.check("used");
+            TestRedis.await("Redis decides again", () -> few.peek("other", 1).mode() == Mode.STORE);
+            for (int turn = 0; turn < 50; turn++) {
+                Decision used = few.check("used");
+                Decision fresh = few.check("fresh-" + turn);
+                assertEquals(Mode.STORE, fresh.mode());
+                assertFalse(used.allowed());
+                assertTrue(fresh.allowed());
+            }
+        }
+    }
+
+    @Test
     void a_redis_that_stops_holds_up_no_caller_and_admits_the_share_alone() throws Exception {
         int nodes = 2;
         try (TestRedis redis = TestRedis.start();

@@ -19,6 +19,8 @@ public final class LossyProxy implements AutoCloseable {
     /** How much of the next reply is passed, in thousandths; {@link #NOT}: all. */
     private final AtomicInteger cut = new AtomicInteger(NOT);
 
+    private volatile boolean keepsLine;
+
     public LossyProxy(int target) throws IOException {
         this.target = target;
         this.server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
@@ -32,6 +34,12 @@ public final class LossyProxy implements AutoCloseable {
     /** The next reply is lost. */
     public void swallowNextReply() {
         cutNextReply(0);
+    }
+
+    /** The next reply is lost, and the line stays. */
+    public void dropNextReply() {
+        keepsLine = true;
+        cut.set(0);
     }
 
     /** Of the next reply so many thousandths of its bytes come, 0 to 999. */
@@ -75,7 +83,7 @@ public final class LossyProxy implements AutoCloseable {
                 }
                 int part = replies && asked.getAndSet(false) ? cut.getAndSet(NOT) : NOT;
                 out.write(buffer, 0, part == NOT ? read : read * part / 1000);
-                if (part != NOT) {
+                if (part != NOT && !keepsLine) {
                     return;
                 }
             }

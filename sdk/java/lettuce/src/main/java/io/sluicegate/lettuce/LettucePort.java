@@ -28,6 +28,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
@@ -46,6 +47,11 @@ public final class LettucePort implements RedisPort {
 
     /** How often a connection that was lost is tried again, at most: a Redis that was long away is used soon after it is back. */
     private static final Duration RECONNECT_MAX = Duration.ofMillis(500);
+    /**
+     * How long a reply may be late until its connection is closed: longer than a pause of a healthy JVM, and as long as a
+     * connection that could not be made has to wait.
+     */
+    private static final long LATE_MAX_NANOS = TRY_AGAIN_NANOS;
     private static final byte[] ASKING = "ASKING".getBytes(StandardCharsets.US_ASCII);
 
     private final RedisClient client;
@@ -57,6 +63,8 @@ public final class LettucePort implements RedisPort {
     private final ReentrantLock connecting = new ReentrantLock();
     private final ReentrantLock asking = new ReentrantLock();
     private volatile CompletableFuture<StatefulRedisConnection<byte[], byte[]>> attempt;
+    /** How many commands of this connection have passed their deadline, whose replies may still come. */
+    private volatile AtomicInteger late = new AtomicInteger();
     private boolean listening;
     private volatile boolean closed;
     private long triedAt = System.nanoTime() - TRY_AGAIN_NANOS;
@@ -253,7 +261,9 @@ public final class LettucePort implements RedisPort {
         AsyncCommand<byte[], byte[], Object> sent = of(command);
         long until = System.nanoTime() + timeoutNanos;
         StatefulRedisConnection<byte[], byte[]> made = connection(timeoutNanos);
-        if (!made.isOpen()) {
+        // Replies come in the order of their commands. While one is late, nothing else is sent: if it is lost, every later
+        // reply would be taken for that of an earlier command.
+        if (!made.isOpen() || late.get() > 0) {
             throw new Failure(noConnection, false, false);
         }
         try {
@@ -265,6 +275,7 @@ public final class LettucePort implements RedisPort {
             return sent.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             // Not cancelled: a command that is on its way still has a reply, which Lettuce has to read.
+            awaitLate(made, sent);
             throw new Failure("the deadline passed", true, true);
         } catch (ExecutionException e) {
             if (e.getCause() instanceof RedisCommandExecutionException refused) {
@@ -274,6 +285,32 @@ public final class LettucePort implements RedisPort {
         } catch (RedisException e) {
             throw lost(e);
         }
+    }
+
+    /** Closes the connection, and makes another, unless the reply to a command that is late comes soon. */
+    private void awaitLate(StatefulRedisConnection<byte[], byte[]> made, AsyncCommand<byte[], byte[], Object> sent) {
+        AtomicInteger late = this.late;
+        late.incrementAndGet();
+        CompletableFuture<Object> reply = sent.toCompletableFuture();
+        reply.whenComplete((value, problem) -> late.decrementAndGet());
+        CompletableFuture.delayedExecutor(LATE_MAX_NANOS, TimeUnit.NANOSECONDS).execute(() -> {
+            if (!reply.isDone()) {
+                abandon(made);
+            }
+        });
+    }
+
+    private void abandon(StatefulRedisConnection<byte[], byte[]> made) {
+        connecting.lock();
+        try {
+            if (attempt != null && attempt.isDone() && !attempt.isCompletedExceptionally() && attempt.join() == made) {
+                attempt = null;
+                late = new AtomicInteger();
+            }
+        } finally {
+            connecting.unlock();
+        }
+        made.closeAsync();
     }
 
     private void dispatchAsking(StatefulRedisConnection<byte[], byte[]> made, AsyncCommand<byte[], byte[], Object> sent) {
