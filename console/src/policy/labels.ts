@@ -1,5 +1,6 @@
 /** Names of algorithms and fields for people. */
 
+import type { Schema } from '../lib/api.ts';
 import type { Key } from '../lib/i18n/index.svelte.ts';
 import type { AlgorithmName } from './algorithms.ts';
 
@@ -50,4 +51,13 @@ export const FAILURE_LABELS: Record<(typeof FAILURES)[number], Key> = {
   local: 'policy.failure.local',
   allow: 'policy.failure.allow',
   deny: 'policy.failure.deny',
+};
+
+export const OUTCOMES: Record<Schema['KeyOutlook'], Key> = {
+  passes: 'policy.keys.passes',
+  shadowed: 'policy.keys.shadowed',
+  held: 'policy.keys.held',
+  degraded: 'policy.keys.degraded',
+  diverted: 'policy.keys.diverted',
+  refused: 'policy.keys.refused',
 };

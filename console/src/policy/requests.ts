@@ -52,6 +52,12 @@ export function versionOf(app: string, policy: string, version: number): Promise
   return ask(api.GET('/v1/admin/apps/{app}/policies/{policy}/versions/{version}', { params }));
 }
 
+/** Sends one request for a key, which is charged as any other. */
+export function tryOne(app: string, policy: string, key: string): Promise<Schema['ExplainedKey']> {
+  const params = { path: path(app, policy) };
+  return ask(api.POST('/v1/admin/apps/{app}/policies/{policy}/keys/try', { params, body: { key } }));
+}
+
 export function create(app: string, document: Json, state: Live, given: Given): Promise<Policy> {
   const body = { document: documentOf(document), state };
   return ask(api.POST('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: query(given) }, body }));

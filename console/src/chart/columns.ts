@@ -1,0 +1,69 @@
+/** What a chart of traffic draws: columns of equal length, each with what became of its requests. */
+
+export const KINDS = ['allowed', 'held', 'other', 'shadowed', 'refused', 'error'] as const;
+export type Kind = (typeof KINDS)[number];
+
+export interface Column {
+  /** Begin, in milliseconds since 1970. */
+  at: number;
+  counts: Record<Kind, number>;
+  /** `whole`: all nodes have reported it; `part`: some have; `none`: it is not known yet. */
+  known: 'whole' | 'part' | 'none';
+}
+
+/** The part of an answer that is drawn. */
+export interface Counted {
+  step_ms: number;
+  from: number;
+  nodes: { through?: number | null }[];
+  series: ({ policy: string } & Record<string, number[] | string>)[];
+}
+
+const PARTS: Record<Kind, string[]> = {
+  allowed: ['allowed'],
+  held: ['held'],
+  other: ['degraded', 'diverted'],
+  shadowed: ['shadowed'],
+  refused: ['refused'],
+  error: ['error'],
+};
+
+/** `count` columns of `length` ms, the last of which has `now`. */
+export function columns(counted: Counted, now: number, length: number, count: number): Column[] {
+  const end = (Math.floor(now / length) + 1) * length;
+  const throughs = counted.nodes.map((node) => node.through ?? 0);
+  const least = Math.min(...throughs);
+  const most = Math.max(...throughs, 0);
+  const all = Array.from({ length: count }, (_, place): Column => {
+    const at = end - (count - place) * length;
+    const known = at + length <= least ? 'whole' : at < most ? 'part' : 'none';
+    return { at, counts: { allowed: 0, held: 0, other: 0, shadowed: 0, refused: 0, error: 0 }, known };
+  });
+  const first = end - count * length;
+  for (const one of counted.series) {
+    for (const kind of KINDS) {
+      for (const name of PARTS[kind]) {
+        (one[name] as number[] | undefined)?.forEach((value, place) => {
+          const column = all[Math.floor((counted.from + place * counted.step_ms - first) / length)];
+          if (column) column.counts[kind] += value;
+        });
+      }
+    }
+  }
+  return all;
+}
+
+export const sum = (column: Column): number => KINDS.reduce((total, kind) => total + column.counts[kind], 0);
+
+/** What all columns came to. */
+export function totals(all: Column[]): { decided: number; refused: number; shadowed: number } {
+  const of = (kind: Kind) => all.reduce((total, column) => total + column.counts[kind], 0);
+  return { decided: all.reduce((total, column) => total + sum(column), 0), refused: of('refused'), shadowed: of('shadowed') };
+}
+
+/** The smallest round number (1, 2 or 5 times a power of ten) that is at least `value`; 1 for nothing. */
+export function roundUp(value: number): number {
+  if (value <= 1) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((round) => round >= value) ?? value;
+}
