@@ -54,10 +54,10 @@ public final class HttpFields {
      * The status of a refusal.
      *
      * @param decision the refusal
-     * @return 503 where nobody could decide, else 429
+     * @return 503 where nobody could decide and the policy refuses requests then ({@link Mode#DENY}), else 429
      */
     public static int status(Decision decision) {
-        return decision.mode() == Mode.DENY || decision.mode() == Mode.SHED ? 503 : 429;
+        return decision.mode() == Mode.DENY ? 503 : 429;
     }
 
     /**

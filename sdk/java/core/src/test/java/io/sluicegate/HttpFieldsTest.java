@@ -32,6 +32,9 @@ class HttpFieldsTest {
             HttpFields.problem(never));
         assertTrue(HttpFields.problem(decision(false, 1_000_000, Mode.DENY)).contains("temporary-reduced-capacity"));
         assertEquals(503, HttpFields.status(decision(false, 1_000_000, Mode.DENY)));
+        // As servers have it: 503 is for `on_store_failure: deny`.
+        assertEquals(429, HttpFields.status(decision(false, 100_000, Mode.SHED)));
+        assertTrue(HttpFields.problem(decision(false, 100_000, Mode.SHED)).contains("#quota-exceeded"));
     }
 
     @Test

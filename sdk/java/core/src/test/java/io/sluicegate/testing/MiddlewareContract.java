@@ -73,6 +73,10 @@ public abstract class MiddlewareContract {
 
         @Override
         public Limiter policy(String name) {
+            if (name.equals("unknown")) {
+                // Redis was never there, so its policies are not known.
+                return nowhere.policy(name);
+            }
             return name.equals("deny")
                 ? nowhere.limit("deny", Limit.fixedWindow(10, Duration.ofHours(1)).onStoreFailure(OnStoreFailure.DENY))
                 : memory.policy(name);
@@ -109,7 +113,7 @@ public abstract class MiddlewareContract {
     @BeforeAll
     void start() throws Exception {
         port = serve(policies, List.of(Guard.byAddress("reject"), Guard.byAddress("behind", "127.0.0.0/8", "10.0.0.0/8"), Guard.byHeader("tenant"),
-            Guard.byHeader("shadow"), Guard.byHeader("degrade"), Guard.byHeader("deny")));
+            Guard.byHeader("shadow"), Guard.byHeader("degrade"), Guard.byHeader("deny"), Guard.byHeader("unknown")));
     }
 
     @AfterAll
@@ -156,6 +160,24 @@ public abstract class MiddlewareContract {
         assertEquals("", field(refused, "RateLimit"));
         assertEquals("application/problem+json", field(refused, "Content-Type"));
         assertTrue(refused.body().contains("#temporary-reduced-capacity\""));
+    }
+
+    @Test
+    void a_policy_that_nobody_can_look_up_is_a_503() throws Exception {
+        HttpResponse<String> undecided = get("/unknown");
+        assertEquals(503, undecided.statusCode());
+        assertEquals("1", field(undecided, "Retry-After"));
+        assertEquals("application/problem+json", field(undecided, "Content-Type"));
+        assertTrue(undecided.body().contains("#temporary-reduced-capacity\""));
+    }
+
+    @Test
+    void two_fields_of_the_key_are_refused_and_charge_nothing() throws Exception {
+        HttpResponse<String> twice = get("/tenant", "X-Tenant", "forged", "x-tenant", "real");
+        assertEquals(400, twice.statusCode());
+        assertEquals("application/problem+json", field(twice, "Content-Type"));
+        assertEquals(200, get("/tenant", "X-Tenant", "forged").statusCode());
+        assertEquals(200, get("/tenant", "X-Tenant", "real").statusCode());
     }
 
     @Test

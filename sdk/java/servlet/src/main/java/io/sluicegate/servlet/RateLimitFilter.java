@@ -5,7 +5,9 @@ import io.sluicegate.Decision;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.Overflow;
+import io.sluicegate.SluicegateException;
 import io.sluicegate.internal.RequestKeys;
+import io.sluicegate.internal.RequestProblems;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -29,11 +31,15 @@ import java.util.function.ToLongFunction;
 public final class RateLimitFilter implements Filter {
     private final Limiter limiter;
     private final Function<HttpServletRequest, String> key;
+    /** The field that is the key, if it is one. */
+    private final String header;
     private final ToLongFunction<HttpServletRequest> cost;
 
-    private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, ToLongFunction<HttpServletRequest> cost) {
+    private RateLimitFilter(Limiter limiter, Function<HttpServletRequest, String> key, String header,
+                            ToLongFunction<HttpServletRequest> cost) {
         this.limiter = limiter;
         this.key = key;
+        this.header = header;
         this.cost = cost;
     }
 
@@ -59,7 +65,19 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public static RateLimitFilter byKey(Limiter limiter, Function<HttpServletRequest, String> key) {
-        return new RateLimitFilter(limiter, key, request -> 1);
+        return new RateLimitFilter(limiter, key, null, request -> 1);
+    }
+
+    /**
+     * Limits by a field of the header. A request with two such fields is answered with 400, as a proxy may have added the
+     * true one behind that of the client.
+     *
+     * @param limiter the limiter of a policy
+     * @param name the name of the field; requests without it have the budget that all share
+     * @return the filter
+     */
+    public static RateLimitFilter byHeader(Limiter limiter, String name) {
+        return new RateLimitFilter(limiter, request -> request.getHeader(name), name, request -> 1);
     }
 
     /**
@@ -69,7 +87,7 @@ public final class RateLimitFilter implements Filter {
      * @return the filter
      */
     public RateLimitFilter costing(ToLongFunction<HttpServletRequest> cost) {
-        return new RateLimitFilter(limiter, key, cost);
+        return new RateLimitFilter(limiter, key, header, cost);
     }
 
     @Override
@@ -78,7 +96,23 @@ public final class RateLimitFilter implements Filter {
             chain.doFilter(request, response);
             return;
         }
-        Decision decision = limiter.check(RequestKeys.usable(key.apply(asked)), cost.applyAsLong(asked));
+        if (header != null && Collections.list(asked.getHeaders(header)).size() > 1) {
+            problem(answer, 400, RequestProblems.BAD_REQUEST);
+            return;
+        }
+        String whose = RequestKeys.usable(key.apply(asked));
+        long permits = cost.applyAsLong(asked);
+        Decision decision;
+        try {
+            decision = limiter.check(whose, permits);
+        } catch (SluicegateException e) {
+            if (!RequestProblems.isUnavailable(e)) {
+                throw e;
+            }
+            answer.setHeader("Retry-After", RequestProblems.RETRY_AFTER);
+            problem(answer, 503, RequestProblems.UNAVAILABLE);
+            return;
+        }
         if (!decision.allowed()) {
             refuse(decision, answer);
             return;
@@ -109,9 +143,13 @@ public final class RateLimitFilter implements Filter {
             answer.getOutputStream().write(fallback.body().getBytes(StandardCharsets.UTF_8));
             return;
         }
-        answer.setStatus(HttpFields.status(decision));
         fields.forEach(answer::setHeader);
+        problem(answer, HttpFields.status(decision), HttpFields.problem(decision));
+    }
+
+    private static void problem(HttpServletResponse answer, int status, String body) throws IOException {
+        answer.setStatus(status);
         answer.setContentType("application/problem+json");
-        answer.getOutputStream().write(HttpFields.problem(decision).getBytes(StandardCharsets.UTF_8));
+        answer.getOutputStream().write(body.getBytes(StandardCharsets.UTF_8));
     }
 }

@@ -52,7 +52,7 @@ class RateLimitFilterTest extends MiddlewareContract {
     private static RateLimitFilter filter(Limiter limiter, Guard guard) {
         return guard.header() == null
             ? RateLimitFilter.byAddress(limiter, ClientAddress.behind(guard.trusted().toArray(String[]::new)))
-            : RateLimitFilter.byKey(limiter, request -> request.getHeader(guard.header()));
+            : RateLimitFilter.byHeader(limiter, guard.header());
     }
 
     private static void add(ServletContextHandler context, String path, RateLimitFilter filter) {

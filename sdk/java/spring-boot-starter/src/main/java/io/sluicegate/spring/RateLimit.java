@@ -8,7 +8,8 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Limits the calls of a method of a bean, from outside of the bean. A call that is refused throws a
+ * Limits the calls of a method of a bean, from outside of the bean; at a private, final or static method it is refused at
+ * the start. A call that is refused throws a
  * {@link io.sluicegate.RateLimitExceededException}, or goes to the fallback. A method that returns a {@code CompletionStage}
  * or a {@code Publisher}, such as a {@code Mono} or {@code Flux}, does not block its caller. Of a {@code Publisher} each
  * subscription is limited, and the method is called by those that pass.

@@ -4,6 +4,8 @@ import io.sluicegate.Decision;
 import io.sluicegate.HttpFields;
 import io.sluicegate.Overflow;
 import io.sluicegate.RateLimitExceededException;
+import io.sluicegate.SluicegateException;
+import io.sluicegate.internal.RequestProblems;
 import java.nio.charset.StandardCharsets;
 import org.springframework.http.HttpHeaders;
 import org.springframework.http.MediaType;
@@ -36,6 +38,23 @@ public class RateLimitAdvice {
         }
         headers.setContentType(MediaType.APPLICATION_PROBLEM_JSON);
         return answer(HttpFields.status(decision), headers, HttpFields.problem(decision));
+    }
+
+    /**
+     * Answers where nobody could decide. Other problems stay as they are.
+     *
+     * @param problem why there is no decision
+     * @return the answer
+     */
+    @ExceptionHandler
+    public ResponseEntity<byte[]> undecided(SluicegateException problem) {
+        if (!RequestProblems.isUnavailable(problem)) {
+            throw problem;
+        }
+        HttpHeaders headers = new HttpHeaders();
+        headers.set(HttpHeaders.RETRY_AFTER, RequestProblems.RETRY_AFTER);
+        headers.setContentType(MediaType.APPLICATION_PROBLEM_JSON);
+        return answer(503, headers, RequestProblems.UNAVAILABLE);
     }
 
     // By the builder, which is the same in Spring 6 and 7.

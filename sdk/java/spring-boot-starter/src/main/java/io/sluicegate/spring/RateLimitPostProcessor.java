@@ -1,10 +1,15 @@
 package io.sluicegate.spring;
 
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import org.springframework.aop.framework.autoproxy.AbstractBeanFactoryAwareAdvisingPostProcessor;
 import org.springframework.aop.support.ComposablePointcut;
 import org.springframework.aop.support.DefaultPointcutAdvisor;
+import org.springframework.aop.support.AopUtils;
 import org.springframework.aop.support.annotation.AnnotationMatchingPointcut;
 import org.springframework.beans.factory.BeanFactory;
+import org.springframework.core.annotation.AnnotatedElementUtils;
+import org.springframework.util.ReflectionUtils;
 
 /** Has beans with {@link RateLimit} ask before their methods go on; others stay as they are. */
 final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostProcessor {
@@ -22,5 +27,21 @@ final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostP
         ComposablePointcut pointcut = new ComposablePointcut(new AnnotationMatchingPointcut(null, RateLimit.class, true))
             .union((org.springframework.aop.Pointcut) new AnnotationMatchingPointcut(null, RateLimit.All.class, true));
         this.advisor = new DefaultPointcutAdvisor(pointcut, new RateLimitInterceptor(beans));
+    }
+
+    @Override
+    public Object postProcessAfterInitialization(Object bean, String name) {
+        ReflectionUtils.doWithMethods(AopUtils.getTargetClass(bean), RateLimitPostProcessor::refuse, RateLimitPostProcessor::isOutOfReach);
+        return super.postProcessAfterInitialization(bean, name);
+    }
+
+    // A proxy cannot stand before these: they would go on without being limited.
+    private static boolean isOutOfReach(Method method) {
+        return (method.getModifiers() & (Modifier.PRIVATE | Modifier.FINAL | Modifier.STATIC)) != 0
+            && (AnnotatedElementUtils.hasAnnotation(method, RateLimit.class) || AnnotatedElementUtils.hasAnnotation(method, RateLimit.All.class));
+    }
+
+    private static void refuse(Method method) {
+        throw new IllegalStateException("@RateLimit does not limit a private, final or static method: " + method);
     }
 }

@@ -12,7 +12,6 @@ import jakarta.servlet.http.HttpServletRequest;
 import java.io.IOException;
 import java.util.List;
 import org.springframework.core.Ordered;
-import org.springframework.http.server.PathContainer;
 import org.springframework.web.util.pattern.PathPattern;
 
 /** The filters of {@code sluicegate.filters}, one after the other. */
@@ -29,7 +28,7 @@ final class ServletFilters implements Filter, Ordered {
         String header = FilterPaths.header(filter);
         return header == null
             ? RateLimitFilter.byAddress(gate.policy(filter.policy()), ClientAddress.behind(filter.trustedProxies().toArray(String[]::new)))
-            : RateLimitFilter.byKey(gate.policy(filter.policy()), request -> request.getHeader(header));
+            : RateLimitFilter.byHeader(gate.policy(filter.policy()), header);
     }
 
     @Override
@@ -43,7 +42,7 @@ final class ServletFilters implements Filter, Ordered {
             chain.doFilter(request, response);
             return;
         }
-        PathContainer path = PathContainer.parsePath(asked.getRequestURI().substring(asked.getContextPath().length()));
+        String path = asked.getRequestURI().substring(asked.getContextPath().length());
         List<Guard> matching = guards.stream().filter(guard -> FilterPaths.match(guard.paths, path)).toList();
         pass(matching, request, response, chain);
     }

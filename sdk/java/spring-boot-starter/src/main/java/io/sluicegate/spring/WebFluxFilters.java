@@ -5,7 +5,6 @@ import io.sluicegate.Gate;
 import io.sluicegate.webflux.RateLimitWebFilter;
 import java.util.List;
 import org.springframework.core.Ordered;
-import org.springframework.http.server.PathContainer;
 import org.springframework.web.server.ServerWebExchange;
 import org.springframework.web.server.WebFilter;
 import org.springframework.web.server.WebFilterChain;
@@ -26,7 +25,7 @@ final class WebFluxFilters implements WebFilter, Ordered {
         String header = FilterPaths.header(filter);
         return header == null
             ? RateLimitWebFilter.byAddress(gate.policy(filter.policy()), ClientAddress.behind(filter.trustedProxies().toArray(String[]::new)))
-            : RateLimitWebFilter.byKey(gate.policy(filter.policy()), exchange -> exchange.getRequest().getHeaders().getFirst(header));
+            : RateLimitWebFilter.byHeader(gate.policy(filter.policy()), header);
     }
 
     @Override
@@ -36,7 +35,7 @@ final class WebFluxFilters implements WebFilter, Ordered {
 
     @Override
     public Mono<Void> filter(ServerWebExchange exchange, WebFilterChain chain) {
-        PathContainer path = exchange.getRequest().getPath().pathWithinApplication();
+        String path = exchange.getRequest().getPath().pathWithinApplication().value();
         return pass(guards.stream().filter(guard -> FilterPaths.match(guard.paths, path)).toList(), exchange, chain);
     }
 

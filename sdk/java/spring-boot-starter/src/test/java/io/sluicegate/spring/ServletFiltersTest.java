@@ -29,6 +29,12 @@ class ServletFiltersTest extends MiddlewareContract {
             return "hello";
         }
 
+        @GetMapping("/undecided")
+        @RateLimit(policy = "unknown")
+        String undecided() {
+            throw new AssertionError("nobody let it pass");
+        }
+
         @GetMapping("/limited")
         @RateLimit(policy = "tenant", key = "'limited'")
         String limited() {
@@ -75,6 +81,14 @@ class ServletFiltersTest extends MiddlewareContract {
         assertEquals("3600", field(refused, "Retry-After"));
         assertEquals("application/problem+json", field(refused, "Content-Type"));
         assertTrue(refused.body().contains("#quota-exceeded"));
+    }
+
+    @Test
+    void a_method_that_nobody_can_decide_is_a_503() throws Exception {
+        HttpResponse<String> undecided = get("/undecided");
+        assertEquals(503, undecided.statusCode());
+        assertEquals("1", field(undecided, "Retry-After"));
+        assertTrue(undecided.body().contains("#temporary-reduced-capacity"));
     }
 
     @Test

@@ -227,6 +227,41 @@ class StarterTest {
             () -> FilterPaths.header(new SluicegateProperties.Filter(null, List.of("/**"), "address", List.of())));
     }
 
+    static class Private {
+        @RateLimit(policy = "orders")
+        private void create() {
+            // A proxy cannot stand before it.
+        }
+    }
+
+    static class Final {
+        @RateLimit(policy = "orders")
+        public final void create() {
+            // A proxy cannot stand before it.
+        }
+    }
+
+    static class Static {
+        @RateLimit(policy = "orders")
+        @RateLimit(policy = "all")
+        public static void create() {
+            // A proxy cannot stand before it.
+        }
+    }
+
+    @Test
+    void a_method_that_no_proxy_can_limit_is_refused_at_the_start() {
+        for (Class<?> bean : List.of(Private.class, Final.class, Static.class)) {
+            try (TestGate gate = new TestGate(); var context = new org.springframework.context.support.GenericApplicationContext()) {
+                context.getBeanFactory().registerSingleton("gate", gate);
+                context.registerBean(RateLimitPostProcessor.class, RateLimitPostProcessor::new);
+                context.registerBean(bean);
+                Exception refused = assertThrows(org.springframework.beans.factory.BeanCreationException.class, context::refresh);
+                assertTrue(refused.getMessage().contains("@RateLimit does not limit a private, final or static method"), refused.getMessage());
+            }
+        }
+    }
+
     @Test
     void a_refusal_is_answered_with_a_problem() {
         try (TestGate gate = new TestGate()) {

@@ -30,6 +30,12 @@ class WebFluxFiltersTest extends MiddlewareContract {
             return Mono.just("hello");
         }
 
+        @GetMapping("/undecided")
+        @RateLimit(policy = "unknown")
+        Mono<String> undecided() {
+            throw new AssertionError("nobody let it pass");
+        }
+
         @GetMapping("/limited")
         @RateLimit(policy = "tenant", key = "'limited'")
         Mono<String> limited() {
@@ -76,6 +82,14 @@ class WebFluxFiltersTest extends MiddlewareContract {
         assertEquals("3600", field(refused, "Retry-After"));
         assertEquals("application/problem+json", field(refused, "Content-Type"));
         assertTrue(refused.body().contains("#quota-exceeded"));
+    }
+
+    @Test
+    void a_method_that_nobody_can_decide_is_a_503() throws Exception {
+        HttpResponse<String> undecided = get("/undecided");
+        assertEquals(503, undecided.statusCode());
+        assertEquals("1", field(undecided, "Retry-After"));
+        assertTrue(undecided.body().contains("#temporary-reduced-capacity"));
     }
 
     @Test

@@ -6,6 +6,7 @@ import io.sluicegate.HttpFields;
 import io.sluicegate.Limiter;
 import io.sluicegate.Overflow;
 import io.sluicegate.internal.RequestKeys;
+import io.sluicegate.internal.RequestProblems;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -30,11 +31,15 @@ import reactor.core.scheduler.Schedulers;
 public final class RateLimitWebFilter implements WebFilter {
     private final Limiter limiter;
     private final Function<ServerWebExchange, String> key;
+    /** The field that is the key, if it is one. */
+    private final String header;
     private final ToLongFunction<ServerWebExchange> cost;
 
-    private RateLimitWebFilter(Limiter limiter, Function<ServerWebExchange, String> key, ToLongFunction<ServerWebExchange> cost) {
+    private RateLimitWebFilter(Limiter limiter, Function<ServerWebExchange, String> key, String header,
+                               ToLongFunction<ServerWebExchange> cost) {
         this.limiter = limiter;
         this.key = key;
+        this.header = header;
         this.cost = cost;
     }
 
@@ -64,7 +69,19 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public static RateLimitWebFilter byKey(Limiter limiter, Function<ServerWebExchange, String> key) {
-        return new RateLimitWebFilter(limiter, key, exchange -> 1);
+        return new RateLimitWebFilter(limiter, key, null, exchange -> 1);
+    }
+
+    /**
+     * Limits by a field of the header. A request with two such fields is answered with 400, as a proxy may have added the
+     * true one behind that of the client.
+     *
+     * @param limiter the limiter of a policy
+     * @param name the name of the field; requests without it have the budget that all share
+     * @return the filter
+     */
+    public static RateLimitWebFilter byHeader(Limiter limiter, String name) {
+        return new RateLimitWebFilter(limiter, exchange -> exchange.getRequest().getHeaders().getFirst(name), name, exchange -> 1);
     }
 
     /**
@@ -74,15 +91,27 @@ public final class RateLimitWebFilter implements WebFilter {
      * @return the filter
      */
     public RateLimitWebFilter costing(ToLongFunction<ServerWebExchange> cost) {
-        return new RateLimitWebFilter(limiter, key, cost);
+        return new RateLimitWebFilter(limiter, key, header, cost);
     }
 
     @Override
     public Mono<Void> filter(ServerWebExchange exchange, WebFilterChain chain) {
+        ServerHttpResponse response = exchange.getResponse();
+        if (header != null && fields(exchange) > 1) {
+            return problem(response, 400, RequestProblems.BAD_REQUEST);
+        }
         // What follows runs on a thread of Reactor, not on one of the limiter.
         return Mono.fromFuture(() -> limiter.checkAsync(RequestKeys.usable(key.apply(exchange)), cost.applyAsLong(exchange)))
             .publishOn(Schedulers.parallel())
-            .flatMap(decision -> decision.allowed() ? pass(decision, exchange, chain) : refuse(decision, exchange.getResponse()));
+            .map(decision -> decision.allowed() ? pass(decision, exchange, chain) : refuse(decision, response))
+            .onErrorResume(RequestProblems::isUnavailable, unavailable -> Mono.just(Mono.defer(() -> unavailable(response))))
+            .flatMap(answer -> answer);
+    }
+
+    // By the set, which is the same in Spring 6 and 7.
+    private long fields(ServerWebExchange exchange) {
+        return exchange.getRequest().getHeaders().headerSet().stream().filter(each -> each.getKey().equalsIgnoreCase(header))
+            .mapToLong(each -> each.getValue().size()).sum();
     }
 
     private static Mono<Void> pass(Decision decision, ServerWebExchange exchange, WebFilterChain chain) {
@@ -97,8 +126,17 @@ public final class RateLimitWebFilter implements WebFilter {
             fallback.headers().forEach(response.getHeaders()::set);
             return answer(response, fallback.status(), fallback.body());
         }
+        return problem(response, HttpFields.status(decision), HttpFields.problem(decision));
+    }
+
+    private static Mono<Void> unavailable(ServerHttpResponse response) {
+        response.getHeaders().set("Retry-After", RequestProblems.RETRY_AFTER);
+        return problem(response, 503, RequestProblems.UNAVAILABLE);
+    }
+
+    private static Mono<Void> problem(ServerHttpResponse response, int status, String body) {
         response.getHeaders().setContentType(MediaType.APPLICATION_PROBLEM_JSON);
-        return answer(response, HttpFields.status(decision), HttpFields.problem(decision));
+        return answer(response, status, body);
     }
 
     private static Mono<Void> answer(ServerHttpResponse response, int status, String body) {

@@ -43,7 +43,7 @@ class RateLimitWebFilterTest extends MiddlewareContract {
     private static WebFilter filter(Gate gate, Guard guard) {
         return guard.header() == null
             ? RateLimitWebFilter.byAddress(gate.policy(guard.policy()), ClientAddress.behind(guard.trusted().toArray(String[]::new)))
-            : RateLimitWebFilter.byKey(gate.policy(guard.policy()), exchange -> exchange.getRequest().getHeaders().getFirst(guard.header()));
+            : RateLimitWebFilter.byHeader(gate.policy(guard.policy()), guard.header());
     }
 
     private static WebFilter at(String path, WebFilter filter) {
