@@ -45,7 +45,7 @@ test('a whole chain is confirmed', async ({ page }) => {
   await expect(page.getByText(/Chain intact: \d+ entries/)).toBeVisible();
 });
 
-test('a broken chain is said to be damage', async ({ page }) => {
+test('a broken chain is shown as damage', async ({ page }) => {
   const statement = "update audit set actor = 'account:mallory' where action = 'token.create'";
   // Python, which everything else here needs as well, has SQLite.
   const script = 'import sqlite3,sys\nwith sqlite3.connect(sys.argv[1]) as c: c.execute(sys.argv[2])';

@@ -27,7 +27,7 @@ test('two nodes are two dots, and one that stops is seen', async ({ context, pag
   await expect(page.getByText('no report').first()).toBeVisible();
 });
 
-test('nodes that decide without the store are said on every page', async ({ context, page }) => {
+test('every page shows nodes that decide without the store', async ({ context, page }) => {
   await enter(context, world, 'vic');
   const report = { ready: true, mode: 'fallback', keys: null, store: { kind: 'redis', breaker_open: true, p50_us: 210, p99_us: 1400 } };
   const nodes = ['a', 'b', 'c'].map((name, index) => ({

@@ -92,7 +92,7 @@ test('an app is created, described and deleted; one with policies stays', async 
   await expect(page.getByRole('dialog').getByRole('alert')).toContainText(/polic/);
 });
 
-test('two people change one description: the second is told', async ({ context, page }) => {
+test('two people change one description: the second sees the conflict', async ({ context, page }) => {
   await enter(context, world, 'bea');
   await page.goto(`${world.url}/apps/demo`);
   await page.getByRole('button', { name: 'Change the app' }).click();

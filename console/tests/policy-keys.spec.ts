@@ -135,7 +135,7 @@ test('a key of markup and unseen characters stays text', async ({ page }) => {
   expect(await page.evaluate(() => 'hacked' in window)).toBe(false);
 });
 
-test('a server that does not answer is said, and the page can ask again', async ({ page }) => {
+test('the page shows that the server does not answer, and can ask again', async ({ page }) => {
   await look(page, 'login', 'nobody');
   await page.route('**/keys/explain', (route) => route.abort());
   await page.getByRole('button', { name: 'Look again' }).click();

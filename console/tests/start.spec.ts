@@ -50,7 +50,7 @@ test.describe('sign-in', () => {
   });
   test.afterAll(() => server.stop());
 
-  test('a wrong password is said, and the field is empty again', async ({ page }) => {
+  test('a wrong password is an error, and the field is empty again', async ({ page }) => {
     await page.goto(`${server.url}/sign-in`);
     await signIn(page, 'bea', 'not the password');
     await expect(page.getByRole('alert')).toContainText('The account or the password is wrong.');

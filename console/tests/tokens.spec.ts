@@ -64,7 +64,7 @@ test('rotating makes a second token with the same name and scopes', async ({ pag
   await expect(twins).toHaveCount(2);
 });
 
-test('what the server refuses is said in the dialog', async ({ page }) => {
+test('the dialog shows what the server refuses', async ({ page }) => {
   await page.getByRole('button', { name: 'New token' }).click();
   await page.getByLabel('Name').fill('No Such Name!');
   await page.getByRole('button', { name: 'Create token' }).click();

@@ -15,7 +15,7 @@ export interface Draft {
 const REASONS = `${DRAFT}reasons`;
 const REASONS_MAX = 5;
 
-// A new policy has no name yet; `new` with a slash is no name.
+// A new policy has no name yet; `new` with a slash is not a name.
 const keyOf = (app: string, policy: string | undefined) => `${DRAFT}${app}/${policy ?? '/new'}`;
 
 export function keepDraft(app: string, policy: string | undefined, draft: Draft): void {

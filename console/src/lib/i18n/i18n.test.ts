@@ -37,7 +37,7 @@ describe('messages', () => {
     expect(same.map(([key]) => key).filter((key) => !SAME.includes(key))).toEqual([]);
   });
 
-  test('all that the server can find is said in Chinese, with the same parameters', () => {
+  test('every finding of the server has a Chinese sentence with the same parameters', () => {
     expect(Object.keys(findingsZh)).toEqual(Object.keys(findings));
     for (const [code, text] of Object.entries(findings)) {
       expect(names(findingsZh[code as keyof typeof findingsZh]), code).toEqual(names(text));
