@@ -36,6 +36,10 @@ use crate::descriptors::{self, DescriptorOrigin, Descriptors};
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// How often files that change while they are read are read in one look: an editor that replaces
+/// several files needs two, and no look lasts for ever.
+const READS_MAX: usize = 3;
+
 /// The policies of a server and where they come from.
 #[derive(Debug)]
 pub(crate) struct PolicyManager {
@@ -239,10 +243,12 @@ impl PolicyManager {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let (looked_at, before) = (self.files.clone(), seen.clone());
-            match spawn_blocking(move || read_if_changed(&looked_at, before.as_ref())).await {
-                Ok((fingerprint, changed)) => {
-                    seen = Some(fingerprint);
+            let (files, before) = (self.files.clone(), seen.clone());
+            let look =
+                move || read_if_changed(before.as_ref(), || files.fingerprint(), || files.load());
+            match spawn_blocking(look).await {
+                Ok((looks, changed)) => {
+                    seen = looks;
                     if let Some(changed) = changed {
                         self.apply(in_force, changed);
                     }
@@ -439,29 +445,69 @@ fn too_many(now: &PolicySet, changed: &mut Vec<Policy>, gone: &[String]) -> Vec<
     changed.extract_if(.., has_no_place).collect()
 }
 
-/// What the files look like, and what is in them if that has changed. Files that cannot be looked at
-/// look like none.
-fn read_if_changed(
-    files: &WatchedFiles,
+/// What the files look like by `look`, and what `read` finds in them if that is not as `before`. Files
+/// that cannot be looked at look like none.
+///
+/// Files that change while they are read are read again, at most [`READS_MAX`] times. If they never
+/// hold still, the last reading counts and the look is `None`: the next look reads them again.
+fn read_if_changed<T>(
     before: Option<&Fingerprint>,
-) -> (Fingerprint, Option<Result<FileSet>>) {
-    let fingerprint = files.fingerprint();
-    let now = fingerprint.as_ref().map_or_else(|_| Fingerprint::new(), Clone::clone);
-    if before == Some(&now) {
-        return (now, None);
+    look: impl Fn() -> Result<Fingerprint>,
+    read: impl Fn() -> Result<T>,
+) -> (Option<Fingerprint>, Option<Result<T>>) {
+    let mut last = None;
+    for _ in 0..READS_MAX {
+        let looked = look();
+        let looks = looked.as_ref().map_or_else(|_| Fingerprint::new(), Clone::clone);
+        if before == Some(&looks) {
+            return (Some(looks), None);
+        }
+        let found = looked.and_then(|_| read());
+        if look().unwrap_or_default() == looks {
+            return (Some(looks), Some(found));
+        }
+        last = Some(found);
     }
-    let loaded = fingerprint.and_then(|_| files.load());
-    (now, Some(loaded))
+    (None, last)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use sluicegate_text::store::StoreName;
 
     fn policy(name: &str) -> Policy {
         let text = format!(r#"{{"name":"{name}","rules":[{{"token_bucket":{{"rate":"1/s"}}}}]}}"#);
         Policy::parse_one(&text).unwrap()
+    }
+
+    /// Files of which the number alone is looked at.
+    fn looks(number: u64) -> Fingerprint {
+        vec![("a.yaml".into(), number, 0, 0, 0)]
+    }
+
+    #[test]
+    fn files_that_change_while_they_are_read_are_read_again() {
+        let number = Cell::new(1);
+        let read = || {
+            let found = number.get();
+            number.set(2);
+            Ok(found)
+        };
+        let (seen, found) = read_if_changed(None, || Ok(looks(number.get())), read);
+        assert_eq!((seen, found.unwrap().unwrap()), (Some(looks(2)), 2));
+        let (seen, found) = read_if_changed(Some(&looks(2)), || Ok(looks(number.get())), read);
+        assert_eq!((seen, found.map(Result::unwrap)), (Some(looks(2)), None));
+    }
+
+    #[test]
+    fn files_that_never_hold_still_are_read_again_at_the_next_look() {
+        let number = Cell::new(1);
+        let read = || Ok(number.replace(number.get() + 1));
+        let (seen, found) = read_if_changed(None, || Ok(looks(number.get())), read);
+        assert_eq!((seen, found.unwrap().unwrap()), (None, READS_MAX as u64));
     }
 
     #[test]
