@@ -2,6 +2,7 @@ package sghttp
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,13 +15,14 @@ const keyMax = 1024
 // forwardedMax is how many addresses of X-Forwarded-For are looked at: no request passes more proxies.
 const forwardedMax = 32
 
-// KeyOf returns the key for a text: itself, or its hash (33 bytes) if it is longer than 1,024 bytes.
+// KeyOf returns the key for a text: itself, or `sha256:` and its SHA-256 in hexadecimal digits if it is longer than 1,024
+// bytes.
 func KeyOf(text string) string {
 	if len(text) <= keyMax {
 		return text
 	}
 	sum := sha256.Sum256([]byte(text))
-	return "\xff" + string(sum[:])
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // JoinKey joins several attributes of a request to one key, as gateways do: with `|` between them, and `\` before each

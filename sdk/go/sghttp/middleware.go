@@ -146,12 +146,18 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // fail answers a request without a decision. The cause is for the program, not for the client.
 func fail(w http.ResponseWriter, _ *http.Request, err error) {
-	status := http.StatusInternalServerError
 	if errors.Is(err, sluicegate.ErrNotCharged) || errors.Is(err, sluicegate.ErrPerhapsCharged) || errors.Is(err, sluicegate.ErrInterrupted) || errors.Is(err, sluicegate.ErrServer) {
-		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+		answer(w, http.StatusServiceUnavailable, []byte(unavailable))
+		return
 	}
-	problem(w, status)
+	problem(w, http.StatusInternalServerError)
 }
+
+// unavailable is the problem of a request that nobody could decide.
+const unavailable = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+	`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"retry in 1 s"}`
+
 
 func problem(w http.ResponseWriter, status int) {
 	body, _ := json.Marshal(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status})

@@ -6,10 +6,12 @@ namespace Sluicegate\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\SluicegateException;
+use Sluicegate\Gate;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Policy\Document;
 use Sluicegate\Policy\Policies;
 use Sluicegate\Policy\Policy;
+use Sluicegate\Redis\Runner;
 use Sluicegate\Redis\SealedRules;
 use Sluicegate\Redis\Store;
 use Sluicegate\Redis\WhoseTime;
@@ -79,6 +81,38 @@ final class FollowTest extends TestCase
         self::put($redis, ['#format' => '1', '#revision' => '4', '#clock' => 'client', '#nodes' => '3']);
         $policies->look();
         self::assertSame([WhoseTime::Caller, 3], [$policies->whoseTime(), $policies->nodes()]);
+    }
+
+    public function testAPolicyIsFoundWhileAnotherProcessLooksForIt(): void
+    {
+        $redis = RedisServer::shared();
+        $rules = ['rules' => [['fixed_window' => ['limit' => 2, 'window' => '1m']]]];
+        Published::in($redis->client(), 1, ['name' => 'first'] + $rules, ['name' => 'late'] + $rules);
+        $memory = new ProcessMemory();
+        $other = Gates::direct($redis->port, memory: $memory);
+        $other->policy('first')->check('k');
+        $runner = new class (Gates::runner($redis->port), $other) implements Runner {
+            public ?bool $otherPassed = null;
+
+            public function __construct(private readonly Runner $runner, private readonly Gate $other)
+            {
+            }
+
+            public function run(string $key, array $command, int $leftUs): mixed
+            {
+                if ($command[0] === 'HMGET' && $this->otherPassed === null) {
+                    $this->otherPassed = $this->other->policy('late')->check('k')->allowed;
+                }
+                return $this->runner->run($key, $command, $leftUs);
+            }
+
+            public function endpoint(): string
+            {
+                return $this->runner->endpoint();
+            }
+        };
+        self::assertTrue(Gates::direct($runner, memory: $memory)->policy('late')->check('k')->allowed);
+        self::assertTrue($runner->otherPassed);
     }
 
     public function testAnEditHoldsAtTheNextLook(): void

@@ -27,6 +27,8 @@ use Sluicegate\Mode;
 use Sluicegate\Redis\PhpRedis;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
+use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\HttpServer;
 
 final class HttpTest extends TestCase
 {
@@ -60,9 +62,8 @@ final class HttpTest extends TestCase
         yield [['header:x-tenant'], $of(''), null];
         yield [['header:x-tenant', 'header:x-user'], $of(''), '|'];
         yield [['host'], $of('', '/', ['host' => ['Shop.Example.:8443']]), 'shop.example'];
-        yield [['path'], $of('', '/' . str_repeat('x', 1024)), "\xff" . hex2bin(
-            '96bba144f512f610a1026c2595a697c8d53e2b72a7f40b2d59b37bf9aaaa9c90',
-        )];
+        $long = 'sha256:96bba144f512f610a1026c2595a697c8d53e2b72a7f40b2d59b37bf9aaaa9c90';
+        yield [['path'], $of('', '/' . str_repeat('x', 1024)), $long];
     }
 
     /**
@@ -222,6 +223,27 @@ final class HttpTest extends TestCase
         $request = new ServerRequest('GET', '/');
         self::assertSame(503, $middleware(false)->process($request, $this->handler())->getStatusCode());
         self::assertSame(200, $middleware(true)->process($request, $this->handler())->getStatusCode());
+    }
+
+    /** @return iterable<string, array{string, string, int}> */
+    public static function answersThatAreNoDecision(): iterable
+    {
+        yield 'of a balancer' => ['502', 'bad gateway', 200];
+        yield 'of a server that refuses the token' => ['401', '{"detail":"invalid token"}', 503];
+        yield 'of something else' => ['200', '{}', 503];
+    }
+
+    /** @dataProvider answersThatAreNoDecision */
+    public function testOnlyAnOutageOfAServerLetsRequestsPass(string $status, string $body, int $passes): void
+    {
+        $server = new HttpServer(__DIR__ . '/Support/odd.php', ['STATUS' => $status, 'BODY' => $body]);
+        $limiter = Gates::remote($server->url)->policy('p');
+        foreach ([false, true] as $pass) {
+            $factory = new Psr17Factory();
+            $middleware = new RateLimitMiddleware($limiter, Key::remoteIp(), $factory, passUnavailable: $pass);
+            $response = $middleware->process(new ServerRequest('GET', '/'), $this->handler());
+            self::assertSame($pass ? $passes : 503, $response->getStatusCode());
+        }
     }
 
     private function limiter(): Limiter

@@ -22,6 +22,7 @@ use Sluicegate\Http\RateLimitMiddleware;
 use Sluicegate\Testing\InMemoryGate;
 use Sluicegate\Testing\ManualClock;
 use Sluicegate\Tests\Support\Gates;
+use Sluicegate\Tests\Support\HttpServer;
 use Sluicegate\Tests\Support\Published;
 use Sluicegate\Tests\Support\RedisServer;
 use Symfony\Component\EventDispatcher\EventDispatcher;
@@ -117,9 +118,11 @@ final class MiddlewareTest extends TestCase
         $gate = Gates::direct($redis->port);
         self::assertSame(200, $ask($gate, 'deny', self::PEER, [])['status']);
         $redis->stop();
+        $odd = new HttpServer(__DIR__ . '/Support/odd.php', ['STATUS' => '502', 'BODY' => 'bad gateway']);
         $unavailable = [
-            // The policy says it; and of this one nothing is known.
+            // The policy says it; of this one nothing is known; and here a balancer answers for the server.
             'deny' => $ask($gate, 'deny', '192.0.2.2', []), 'none' => $ask($gate, 'none', self::PEER, []),
+            'odd' => $ask(Gates::remote($odd->url), 'deny', self::PEER, []),
         ];
         foreach ($unavailable as $name => $answer) {
             self::assertSame([503, 'application/problem+json', '1'], [

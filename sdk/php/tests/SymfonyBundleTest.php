@@ -163,6 +163,11 @@ final class SymfonyBundleTest extends TestCase
         ]);
         // As the router reads it.
         self::assertSame([503, 429], [$ask('/%61pi/orders'), $ask('/sign%2dup')]);
+        // A proxy that adds the true field behind that of the client is not passed by.
+        $twice = Request::create('/sign-up');
+        $twice->headers->set('X-Tenant', ['forged', 'real']);
+        $twice->attributes->set('_controller', static fn (): Response => new Response('ok'));
+        self::assertSame(400, $kernel->handle($twice)->getStatusCode());
     }
 
     /** @return iterable<string, array{string, string}> */

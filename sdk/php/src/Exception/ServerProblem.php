@@ -18,4 +18,10 @@ final class ServerProblem extends SluicegateException
         $this->detail = Cut::text($detail);
         parent::__construct('server', "server: $status $this->detail");
     }
+
+    /** Whether the server, or a balancer before it, cannot answer now; else the request or its token is wrong. */
+    public function isOutage(): bool
+    {
+        return $this->status === 429 || $this->status >= 500;
+    }
 }

@@ -112,7 +112,7 @@ final class Key
             return null;
         }
         // Gateways do not choose how long requests are.
-        return strlen($key) > self::KEY_MAX ? "\xff" . hash('sha256', $key, true) : $key;
+        return strlen($key) > self::KEY_MAX ? 'sha256:' . hash('sha256', $key) : $key;
     }
 
     private function value(string $attribute, RequestFacts $facts): string

@@ -11,6 +11,7 @@ use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\MiddlewareInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 use Sluicegate\Decision;
+use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Limiter;
 
@@ -26,8 +27,8 @@ final class RateLimitMiddleware implements MiddlewareInterface
      * @param int $cost permits of a request
      * @param callable|null $fallback answers refused requests, such as those whose policy says `degrade` with a tag or
      *   `divert`: it gets the decision, the request and the handler, and gives a response, or null to refuse
-     * @param bool $passUnavailable whether requests pass while a server does not answer; else they get 503. In direct
-     *   mode the policy says it
+     * @param bool $passUnavailable whether requests pass while a server does not answer, or with a status of 500 and
+     *   more; else they get 503. In direct mode the policy says it
      * @param bool $oldHeaders whether `X-RateLimit-*` are sent, too
      */
     public function __construct(
@@ -48,9 +49,10 @@ final class RateLimitMiddleware implements MiddlewareInterface
             $key = $this->key->of(RequestFacts::ofPsr7($request), $this->limiter, $request);
             $decision = $this->limiter->check($key, $this->cost);
         } catch (BadRequest $e) {
-            return $this->response(Refusal::badRequest($e->getMessage()));
-        } catch (StoreUnavailable $e) {
-            return $this->passUnavailable ? $handler->handle($request) : $this->response(Refusal::unavailable());
+            return $this->response(Refusal::undecided($e));
+        } catch (StoreUnavailable | ServerProblem $e) {
+            $passes = $this->passUnavailable && ($e instanceof StoreUnavailable || $e->isOutage());
+            return $passes ? $handler->handle($request) : $this->response(Refusal::undecided($e));
         }
         if (!$decision->allowed) {
             $answer = $this->fallback === null ? null : ($this->fallback)($decision, $request, $handler);

@@ -5,6 +5,8 @@ declare(strict_types=1);
 namespace Sluicegate\Http;
 
 use Sluicegate\Decision;
+use Sluicegate\Exception\ServerProblem;
+use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Mode;
 
 /**
@@ -60,6 +62,12 @@ final readonly class Refusal
             'status' => 503,
             'detail' => 'retry in 1 s',
         ]);
+    }
+
+    /** The response to a request of which there is no decision: 400 where no key can be made, else 503. */
+    public static function undecided(BadRequest|StoreUnavailable|ServerProblem $problem): self
+    {
+        return $problem instanceof BadRequest ? self::badRequest($problem->getMessage()) : self::unavailable();
     }
 
     /** 400 for a request of which no key can be made. */

@@ -147,22 +147,21 @@ final class Policies
 
     private function find(string $name): Policy
     {
+        // Each time: of two processes that name policies at once, one may have overwritten what the other named.
+        $this->use($name);
         $policy = $this->memory->get("policy:$name");
-        if ($policy === null && $this->memory->add("sought:$name", 1, 1)) {
-            $this->use($name);
+        $answered = $this->memory->get("sought:$name");
+        if ($policy === null && $answered === null) {
+            // Other processes may look at this moment, too; what they find is not here yet.
             $answered = $this->look();
             $policy = $this->memory->get("policy:$name");
-            if ($policy === null && !$answered) {
-                $this->memory->set("silent:$name", 1, 1);
-            }
-        }
-        if ($policy === null && $this->memory->get("silent:$name") !== null) {
-            throw new StoreUnavailable("Redis does not answer, and policy `$name` is not held", false);
+            $policy !== null ?: $this->memory->set("sought:$name", $answered, 1);
         }
         return match (true) {
             $policy instanceof Policy => $policy,
             is_string($policy) => throw new UnreadablePolicy($name, $policy),
-            default => throw InvalidRequest::unknownPolicy($name),
+            $answered => throw InvalidRequest::unknownPolicy($name),
+            default => throw new StoreUnavailable("Redis does not answer, and policy `$name` is not held", false),
         };
     }
 
@@ -199,7 +198,8 @@ final class Policies
             }
             $this->takeOver($name, is_string($text) ? $text : null);
         }
-        return ['revision' => $revision, 'earlier' => false, 'stamp' => $held['stamp'] + 1] + $held;
+        // Two processes that look at once make two stamps, so none goes on with what it has read before.
+        return ['revision' => $revision, 'earlier' => false, 'stamp' => random_int(0, PHP_INT_MAX)] + $held;
     }
 
     private function takeOver(string $name, ?string $text): void

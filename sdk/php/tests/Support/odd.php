@@ -1,11 +1,13 @@
 <?php
 
 /**
- * Answers every request with what the environment says (BODY), or what is in a file (FILE) now; `*N` there is N MB.
+ * Answers every request with what the environment says (STATUS, BODY), or what is in a file (FILE) now; `*N` there is
+ * N MB.
  */
 
 declare(strict_types=1);
 
+http_response_code((int) (getenv('STATUS') ?: 200));
 header('Content-Type: application/json');
 $body = getenv('FILE') ? (string) file_get_contents((string) getenv('FILE')) : (string) getenv('BODY');
 if (!str_starts_with($body, '*')) {

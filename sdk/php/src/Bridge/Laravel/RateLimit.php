@@ -7,6 +7,7 @@ namespace Sluicegate\Bridge\Laravel;
 use Closure;
 use Illuminate\Http\Exceptions\HttpResponseException;
 use Illuminate\Http\Response;
+use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Gate;
 use Sluicegate\Http\Address;
@@ -38,8 +39,8 @@ final class RateLimit
         };
         try {
             $decision = $this->gate->policy($policy)->check($key);
-        } catch (StoreUnavailable) {
-            throw self::exception(Refusal::unavailable());
+        } catch (StoreUnavailable | ServerProblem $e) {
+            throw self::exception(Refusal::undecided($e));
         }
         if (!$decision->allowed) {
             throw self::exception(Refusal::of($decision));

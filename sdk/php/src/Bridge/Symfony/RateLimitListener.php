@@ -4,11 +4,14 @@ declare(strict_types=1);
 
 namespace Sluicegate\Bridge\Symfony;
 
+use Sluicegate\Exception\ServerProblem;
 use Sluicegate\Exception\StoreUnavailable;
 use Sluicegate\Http\Address;
+use Sluicegate\Http\BadRequest;
 use Sluicegate\Http\Headers;
 use Sluicegate\Http\Key;
 use Sluicegate\Http\Refusal;
+use Sluicegate\Http\RequestFacts;
 use Sluicegate\Limiter;
 use Symfony\Component\EventDispatcher\EventSubscriberInterface;
 use Symfony\Component\HttpFoundation\Request;
@@ -73,9 +76,9 @@ final class RateLimitListener implements EventSubscriberInterface
     private function refused(Request $request, Limiter $limiter, string $key): ?Response
     {
         try {
-            $decision = $limiter->check(self::key($request, $key));
-        } catch (StoreUnavailable) {
-            return self::response(Refusal::unavailable());
+            $decision = $limiter->check(self::key($request, $limiter, $key));
+        } catch (BadRequest | StoreUnavailable | ServerProblem $e) {
+            return self::response(Refusal::undecided($e));
         }
         $request->attributes->set(self::ATTRIBUTE, $decision);
         if (!$decision->allowed) {
@@ -87,12 +90,13 @@ final class RateLimitListener implements EventSubscriberInterface
         return null;
     }
 
-    private static function key(Request $request, string $key): ?string
+    /** @throws BadRequest if a header field that the key names is there twice */
+    private static function key(Request $request, Limiter $limiter, string $key): ?string
     {
         return match (true) {
             $key === 'all' => null,
             $key === 'address' => Key::joined([Address::asKey((string) $request->getClientIp())]),
-            default => Key::joined([(string) $request->headers->get(substr($key, strlen('header:')))]),
+            default => Key::attributes([$key])->of(RequestFacts::ofSymfony($request), $limiter),
         };
     }
 

@@ -189,13 +189,11 @@ fn budget(policy: &Arc<Policy>, attributes: &Attributes<'_>) -> Result<PolicyKey
     Ok(PolicyKey { policy: Arc::clone(policy), key })
 }
 
-/// `key` as stores take it. Gateways do not choose how long the paths and headers of their clients are.
+/// `key` as stores take it: a long one is its hash, as text, which all wires carry. Gateways do not choose
+/// how long the paths and headers of their clients are.
 fn bounded(key: String) -> Vec<u8> {
-    if key.len() > KEY_BYTES_MAX {
-        // No text begins with this byte, so it is no other key's.
-        return [&[0xff], &Sha256::digest(key.as_bytes())[..]].concat();
-    }
-    key.into_bytes()
+    let is_long = key.len() > KEY_BYTES_MAX;
+    if is_long { format!("sha256:{:x}", Sha256::digest(&key)) } else { key }.into_bytes()
 }
 
 /// What the one or the other field says, if any does.
@@ -224,4 +222,17 @@ fn host_text(host: &[u8]) -> String {
         _ => host.len(),
     };
     host[..end].trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_is_the_text_of_its_hash() {
+        let longest = "a".repeat(KEY_BYTES_MAX);
+        assert_eq!(bounded(longest.clone()), longest.as_bytes());
+        let hash = "4a82297889eb505cf6b5cbdf69977afab4632d6557539782f657bd7dc78091a5";
+        assert_eq!(bounded(longest + "a"), format!("sha256:{hash}").into_bytes());
+    }
 }
