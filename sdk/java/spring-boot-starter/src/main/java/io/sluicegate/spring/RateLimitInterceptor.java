@@ -7,9 +7,11 @@ import io.sluicegate.Observer;
 import io.sluicegate.RateLimitExceededException;
 import java.lang.reflect.Method;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
@@ -26,6 +28,9 @@ import org.springframework.core.ParameterNameDiscoverer;
 import org.springframework.core.annotation.AnnotatedElementUtils;
 import org.springframework.expression.EvaluationContext;
 import org.springframework.expression.Expression;
+import org.springframework.expression.spel.SpelNode;
+import org.springframework.expression.spel.ast.VariableReference;
+import org.springframework.expression.spel.standard.SpelExpression;
 import org.springframework.expression.spel.standard.SpelExpressionParser;
 import org.springframework.util.ReflectionUtils;
 
@@ -96,6 +101,60 @@ final class RateLimitInterceptor implements MethodInterceptor {
             .toList();
     }
 
+    /** Finds mistakes in the annotations of a method of a bean, before the first call does. */
+    static void refuseMistakes(Method method, Class<?> bean) {
+        for (Limit limit : limits(method)) {
+            Set<String> known = variables(method);
+            for (Expression expression : limit.key == null ? List.of(limit.cost) : List.of(limit.key, limit.cost)) {
+                refuseUnknown(((SpelExpression) expression).getAST(), known, method);
+            }
+            if (!limit.fallback.isEmpty() && fallback(bean, method, limit.fallback).isEmpty()) {
+                throw noFallback(limit.fallback, method);
+            }
+        }
+    }
+
+    /** What expressions may name: parameters by their names, if the compiler kept them, and by their places. */
+    private static Set<String> variables(Method method) {
+        Set<String> known = new HashSet<>(Set.of("#this", "#root"));
+        String[] names = NAMES.getParameterNames(method);
+        for (int place = 0; place < method.getParameterCount(); place++) {
+            known.addAll(List.of("#a" + place, "#p" + place));
+            if (names != null) {
+                known.add("#" + names[place]);
+            }
+        }
+        return known;
+    }
+
+    private static void refuseUnknown(SpelNode node, Set<String> known, Method method) {
+        if (node instanceof VariableReference && !known.contains(node.toStringAST())) {
+            throw new IllegalStateException("@RateLimit: `" + node.toStringAST() + "` is no parameter of " + method
+                + "; without the compiler option -parameters they are #a0, #a1, ...");
+        }
+        for (int child = 0; child < node.getChildCount(); child++) {
+            refuseUnknown(node.getChild(child), known, method);
+        }
+    }
+
+    /** A method in place of one that is refused. */
+    private record Fallback(Method method, boolean takesRefusal) {}
+
+    private static Optional<Fallback> fallback(Class<?> bean, Method method, String name) {
+        Class<?>[] types = method.getParameterTypes();
+        Method plain = ReflectionUtils.findMethod(bean, name, types);
+        if (plain != null) {
+            return Optional.of(new Fallback(plain, false));
+        }
+        Class<?>[] more = Arrays.copyOf(types, types.length + 1);
+        more[types.length] = RateLimitExceededException.class;
+        return Optional.ofNullable(ReflectionUtils.findMethod(bean, name, more)).map(told -> new Fallback(told, true));
+    }
+
+    private static IllegalStateException noFallback(String name, Method method) {
+        return new IllegalStateException("@RateLimit: there is no fallback `" + name + "` with the parameters of " + method);
+    }
+
     private static MethodInvocation clone(MethodInvocation call) {
         return ((ProxyMethodInvocation) call).invocableClone();
     }
@@ -143,22 +202,13 @@ final class RateLimitInterceptor implements MethodInterceptor {
             throw refusal;
         }
         Object bean = call.getThis();
+        Fallback fallback = fallback(bean.getClass(), method, ask.fallback).orElseThrow(() -> noFallback(ask.fallback, method));
         Object[] arguments = call.getArguments();
-        Class<?>[] types = method.getParameterTypes();
-        Method plain = ReflectionUtils.findMethod(bean.getClass(), ask.fallback, types);
-        if (plain != null) {
-            ReflectionUtils.makeAccessible(plain);
-            return ReflectionUtils.invokeMethod(plain, bean, arguments);
+        if (fallback.takesRefusal) {
+            arguments = Arrays.copyOf(arguments, arguments.length + 1);
+            arguments[arguments.length - 1] = refusal;
         }
-        Class<?>[] more = Arrays.copyOf(types, types.length + 1);
-        more[types.length] = RateLimitExceededException.class;
-        Method told = ReflectionUtils.findMethod(bean.getClass(), ask.fallback, more);
-        if (told == null) {
-            throw new IllegalStateException("there is no fallback `" + ask.fallback + "` with the parameters of " + method);
-        }
-        Object[] with = Arrays.copyOf(arguments, arguments.length + 1);
-        with[arguments.length] = refusal;
-        ReflectionUtils.makeAccessible(told);
-        return ReflectionUtils.invokeMethod(told, bean, with);
+        ReflectionUtils.makeAccessible(fallback.method);
+        return ReflectionUtils.invokeMethod(fallback.method, bean, arguments);
     }
 }

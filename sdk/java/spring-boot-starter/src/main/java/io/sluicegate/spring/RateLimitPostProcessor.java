@@ -2,6 +2,7 @@ package io.sluicegate.spring;
 
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.util.List;
 import org.springframework.aop.framework.autoproxy.AbstractBeanFactoryAwareAdvisingPostProcessor;
 import org.springframework.aop.support.ComposablePointcut;
 import org.springframework.aop.support.DefaultPointcutAdvisor;
@@ -9,6 +10,7 @@ import org.springframework.aop.support.AopUtils;
 import org.springframework.aop.support.annotation.AnnotationMatchingPointcut;
 import org.springframework.beans.factory.BeanFactory;
 import org.springframework.core.annotation.AnnotatedElementUtils;
+import org.springframework.core.annotation.AnnotationUtils;
 import org.springframework.util.ReflectionUtils;
 
 /** Has beans with {@link RateLimit} ask before their methods go on; others stay as they are. */
@@ -31,17 +33,23 @@ final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostP
 
     @Override
     public Object postProcessAfterInitialization(Object bean, String name) {
-        ReflectionUtils.doWithMethods(AopUtils.getTargetClass(bean), RateLimitPostProcessor::refuse, RateLimitPostProcessor::isOutOfReach);
+        Class<?> type = AopUtils.getTargetClass(bean);
+        if (AnnotationUtils.isCandidateClass(type, List.of(RateLimit.class, RateLimit.All.class))) {
+            ReflectionUtils.doWithMethods(type, method -> check(method, type), method -> !method.isBridge() && !method.isSynthetic());
+        }
         return super.postProcessAfterInitialization(bean, name);
+    }
+
+    private static void check(Method method, Class<?> type) {
+        if (isOutOfReach(method)) {
+            throw new IllegalStateException("@RateLimit does not limit a private, final or static method: " + method);
+        }
+        RateLimitInterceptor.refuseMistakes(method, type);
     }
 
     // A proxy cannot stand before these: they would go on without being limited.
     private static boolean isOutOfReach(Method method) {
         return (method.getModifiers() & (Modifier.PRIVATE | Modifier.FINAL | Modifier.STATIC)) != 0
             && (AnnotatedElementUtils.hasAnnotation(method, RateLimit.class) || AnnotatedElementUtils.hasAnnotation(method, RateLimit.All.class));
-    }
-
-    private static void refuse(Method method) {
-        throw new IllegalStateException("@RateLimit does not limit a private, final or static method: " + method);
     }
 }

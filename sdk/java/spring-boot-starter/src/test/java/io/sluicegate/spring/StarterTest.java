@@ -249,16 +249,49 @@ class StarterTest {
         }
     }
 
+    static class UnknownKey {
+        @RateLimit(policy = "orders", key = "'user:' + #usr.name")
+        public void create(User user) {
+            // The key names no parameter.
+        }
+    }
+
+    static class UnknownCost {
+        @RateLimit(policy = "orders", key = "#user.id", cost = "#a1 * 2")
+        public void create(User user) {
+            // There is no second parameter.
+        }
+    }
+
+    static class NoFallback {
+        @RateLimit(policy = "orders", fallback = "busy")
+        public void create(User user) {
+            // The fallback has other parameters.
+        }
+
+        void busy(String user) {
+            // It is not called.
+        }
+    }
+
     @Test
-    void a_method_that_no_proxy_can_limit_is_refused_at_the_start() {
-        for (Class<?> bean : List.of(Private.class, Final.class, Static.class)) {
-            try (TestGate gate = new TestGate(); var context = new org.springframework.context.support.GenericApplicationContext()) {
-                context.getBeanFactory().registerSingleton("gate", gate);
-                context.registerBean(RateLimitPostProcessor.class, RateLimitPostProcessor::new);
-                context.registerBean(bean);
-                Exception refused = assertThrows(org.springframework.beans.factory.BeanCreationException.class, context::refresh);
-                assertTrue(refused.getMessage().contains("@RateLimit does not limit a private, final or static method"), refused.getMessage());
-            }
+    void mistakes_in_annotations_are_refused_at_the_start() {
+        String unlimited = "@RateLimit does not limit a private, final or static method";
+        refusedAtTheStart(Private.class, unlimited);
+        refusedAtTheStart(Final.class, unlimited);
+        refusedAtTheStart(Static.class, unlimited);
+        refusedAtTheStart(UnknownKey.class, "`#usr` is no parameter of");
+        refusedAtTheStart(UnknownCost.class, "`#a1` is no parameter of");
+        refusedAtTheStart(NoFallback.class, "there is no fallback `busy` with the parameters of");
+    }
+
+    private static void refusedAtTheStart(Class<?> bean, String message) {
+        try (TestGate gate = new TestGate(); var context = new org.springframework.context.support.GenericApplicationContext()) {
+            context.getBeanFactory().registerSingleton("gate", gate);
+            context.registerBean(RateLimitPostProcessor.class, RateLimitPostProcessor::new);
+            context.registerBean(bean);
+            Exception refused = assertThrows(org.springframework.beans.factory.BeanCreationException.class, context::refresh);
+            assertTrue(refused.getMessage().contains(message), refused.getMessage());
         }
     }
 
