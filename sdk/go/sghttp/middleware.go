@@ -158,7 +158,6 @@ func fail(w http.ResponseWriter, _ *http.Request, err error) {
 const unavailable = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 	`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"retry in 1 s"}`
 
-
 func problem(w http.ResponseWriter, status int) {
 	body, _ := json.Marshal(map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status})
 	answer(w, status, body)
