@@ -180,6 +180,10 @@ actions! {
     ChangeAccount "account.update" Write AccessRule::Admin;
     /// Delete an account.
     DeleteAccount "account.delete" Write AccessRule::Admin;
+    /// End all sessions of an account.
+    EndSessions "account.sessions" Write AccessRule::Admin;
+    /// Find the accounts that share an app with you; administrators find all.
+    FindPeople "account.find" Read AccessRule::SignedIn;
     /// List the apps you have a role in; administrators see all apps.
     ListApps "app.list" Read AccessRule::SignedIn;
     /// Find apps and policies by a part of their name.
@@ -246,6 +250,8 @@ actions! {
     SeeFleet "fleet.read" Read AccessRule::SignedIn;
     /// List the nodes.
     SeeNodes "node.read" Read AccessRule::Admin;
+    /// Get the configuration of the node that answers, without secrets.
+    SeeSettings "settings.read" Read AccessRule::Admin;
 }
 
 /// Whether `actor` may do `action`, in `app` where it is done in one.

@@ -5,11 +5,14 @@
 //! hash(n) = SHA-256(hash(n-1) ‖ every other field of n, each behind its length)
 //! ```
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
+use crate::access::Action;
 use crate::catalog::{Catalog, Page};
 use crate::db::{Row, SqlValue};
 use crate::error::Error;
@@ -105,6 +108,13 @@ pub(crate) struct AuditEvent {
     pub(crate) after: Option<String>,
 }
 
+/// When something was changed last, and who did.
+#[derive(Clone, Debug)]
+pub(crate) struct LastChange {
+    pub(crate) at: i64,
+    pub(crate) actor: String,
+}
+
 /// The result of a successful verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Verified {
@@ -168,6 +178,11 @@ impl Default for Chain {
 }
 
 impl Chain {
+    /// The chain behind the entry `seq`, which has this hash.
+    pub const fn behind(seq: i64, hash: String) -> Self {
+        Self { entries: seq, hash }
+    }
+
     /// Goes on with the next entry.
     ///
     /// # Errors
@@ -313,12 +328,28 @@ impl Catalog {
     /// [`Error::Damaged`] with the first that is not what was written, or is missing.
     pub async fn verify_audit_with(
         &self,
-        mut look: impl FnMut(&AuditEntry),
+        look: impl FnMut(&AuditEntry),
     ) -> Result<Verified, Error> {
-        let mut chain = Chain::default();
+        Ok(self.verify_audit_part(Chain::default(), i64::MAX, look).await?.0)
+    }
+
+    /// Looks at the entries behind `chain`, at most `most` of them and a page; also whether these were all.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with the first that is not what was written, or is missing.
+    pub async fn verify_audit_part(
+        &self,
+        mut chain: Chain,
+        most: i64,
+        mut look: impl FnMut(&AuditEntry),
+    ) -> Result<(Verified, bool), Error> {
+        let until = chain.entries.saturating_add(most);
         // What is added meanwhile is of no concern.
         let ChainHead { last, hash, beyond } = self.audit_head().await?;
         while chain.entries < last {
+            if chain.entries >= until {
+                return Ok((chain.verified(), false));
+            }
             let entries = self.audit_since(chain.entries).await;
             let mut entries = entries.map_err(|error| unreadable(chain.entries, error))?;
             entries.retain(|entry| entry.seq <= last);
@@ -339,8 +370,22 @@ impl Catalog {
         }
         match beyond {
             Some(seq) => Err(BrokenChain::Beyond(seq).into()),
-            None => Ok(chain.verified()),
+            None => Ok((chain.verified(), true)),
         }
+    }
+
+    /// The last time that `action` was done to each target of an app.
+    pub(crate) async fn last_changes(
+        &self,
+        app: &str,
+        action: Action,
+    ) -> Result<BTreeMap<String, LastChange>, Error> {
+        let sql = "SELECT target, at, actor FROM audit WHERE app = ? AND action = ? AND outcome = 'done' \
+                   AND seq <= (SELECT audit_seq FROM head WHERE id = 1) ORDER BY seq";
+        let rows = self.db.rows(sql, &[app.into(), action.name().into()]).await?;
+        let change =
+            |row: &Row| Ok((row.get(0)?, LastChange { at: row.get(1)?, actor: row.get(2)? }));
+        rows.iter().map(change).collect()
     }
 
     /// Both at once: entries and the head are written together.

@@ -139,7 +139,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         engine,
         live: Arc::new(live),
         authenticator,
-        admin_api: Arc::new(AdminApi::new(&config.catalog, console_url(&bound)?)?),
+        admin_api: Arc::new(AdminApi::new(&config.catalog, console_url(&bound)?)?.showing(config)?),
         has_own_admin_api: !config.catalog.listen.as_slice().is_empty(),
         trusted_peers: Arc::new(trusted_peers.with_hops(config.http.trusted_hops)),
         allowed_hosts: config.server.allowed_hosts.as_slice().into(),

@@ -5,15 +5,17 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::PREFIX;
 use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
-use super::handlers::{accounts, apps, keys, meta, policies, refused, sessions, tokens, traffic};
+use super::handlers::{
+    accounts, apps, audit, keys, meta, policies, refused, sessions, tokens, traffic,
+};
 use super::problem::ProblemBody;
 use super::request::YAML;
 use super::table::{ROUTES, Route};
 use crate::access::{AccessRule, Action};
-use crate::audit::{AuditEntry, Verified};
+use crate::audit::AuditEntry;
 use crate::catalog::{
     AccountView, App, AppSummary, AppliedAll, Fleet, Hit, Member, Node, POLICY_SCHEMA,
-    PolicySummary, PolicyVersion, PolicyView,
+    PolicySummary, PolicyVersion, PolicyView, SessionView,
 };
 
 /// The description.
@@ -135,7 +137,7 @@ fn parameters(route: &Route) -> Vec<Json> {
 /// Parameters that go with what is answered: a list, or a comparison.
 fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
     let mut all: Vec<Parameter<'static>> = Vec::new();
-    let list = LISTS.iter().find(|(list, _)| answers == Some(list) && *list != "Hits");
+    let list = LISTS.iter().find(|(list, _)| answers == Some(list) && !SHORT_LISTS.contains(list));
     if let Some((list, _)) = list {
         let limit = match *list {
             "Policies" | "Versions" | "Entries" => "Page size, 1 to 100; default 100.",
@@ -146,7 +148,7 @@ fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
             ("query", "limit", "integer", false, limit),
         ]);
     }
-    if matches!(answers, Some("PolicySummaries" | "Hits")) {
+    if matches!(answers, Some("PolicySummaries" | "Hits" | "People")) {
         let name = "Only names that contain this text.";
         all.push(("query", "q", "string", false, name));
     }
@@ -172,6 +174,12 @@ fn of_answer(answers: Option<&str>) -> Vec<Parameter<'static>> {
             ("query", "outcome", "string", false, "Only this outcome: `done` or `denied`."),
             ("query", "since", "integer", false, "From this time on, in milliseconds since 1970."),
             ("query", "until", "integer", false, "Before this time, in milliseconds since 1970."),
+        ]);
+    }
+    if answers == Some("Verified") {
+        all.extend([
+            ("query", "from_seq", "integer", false, "Number of an entry that was verified before."),
+            ("query", "from_hash", "string", false, "Hash of that entry."),
         ]);
     }
     if answers == Some("Traffic") {
@@ -217,7 +225,7 @@ const STREAM: [(&str, &str); 3] = [
 ];
 
 /// Lists, and what they are of.
-const LISTS: [(&str, &str); 11] = [
+const LISTS: [(&str, &str); 13] = [
     ("Accounts", "Account"),
     ("Apps", "App"),
     ("Members", "Member"),
@@ -229,7 +237,12 @@ const LISTS: [(&str, &str); 11] = [
     ("AppSummaries", "AppSummary"),
     ("PolicySummaries", "PolicySummary"),
     ("Hits", "Hit"),
+    ("Sessions", "Session"),
+    ("People", "Person"),
 ];
+
+/// Lists that are one page.
+const SHORT_LISTS: [&str; 3] = ["Hits", "Sessions", "People"];
 
 fn schema(name: &str) -> Json {
     json!({ "$ref": format!("#/components/schemas/{name}") })
@@ -274,7 +287,10 @@ fn schemas() -> Json {
     add::<AppliedAll>(&mut all);
     add::<tokens::TokenMade>(&mut all);
     add::<AuditEntry>(&mut all);
-    add::<Verified>(&mut all);
+    add::<audit::VerifiedPart>(&mut all);
+    add::<SessionView>(&mut all);
+    add::<accounts::Person>(&mut all);
+    add::<meta::Settings>(&mut all);
     add::<Node>(&mut all);
     add::<Fleet>(&mut all);
     add::<traffic::Traffic>(&mut all);

@@ -83,6 +83,8 @@ pub struct Api {
     streams: Arc<Streams>,
     spans: SessionSpans,
     oidc: Option<Arc<Oidc>>,
+    /// The configuration of the node, without secrets.
+    settings: Arc<serde_json::Value>,
 }
 
 /// What limits of so many a minute go by.
@@ -123,6 +125,7 @@ impl Api {
             streams: Arc::default(),
             spans: SessionSpans::default(),
             oidc: None,
+            settings: Arc::default(),
             clock,
         }
     }
@@ -137,6 +140,12 @@ impl Api {
     #[must_use]
     pub fn with_traffic(self, traffic: Arc<dyn LiveTraffic>) -> Self {
         Self { traffic, ..self }
+    }
+
+    /// The same, on a node of this configuration, which has no secrets.
+    #[must_use]
+    pub fn with_settings(self, settings: serde_json::Value) -> Self {
+        Self { settings: Arc::new(settings), ..self }
     }
 
     /// The same, where one account or token may change something so often in a minute.

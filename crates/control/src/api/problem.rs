@@ -104,6 +104,12 @@ pub fn damaged_total() -> u64 {
     DAMAGED.load(Ordering::Relaxed)
 }
 
+/// Logs and counts that the catalog is damaged.
+pub(super) fn count_damaged(problem: &str) {
+    tracing::error!("catalog: {problem}");
+    DAMAGED.fetch_add(1, Ordering::Relaxed);
+}
+
 impl ApiProblem {
     pub(super) fn new(status: StatusCode, detail: Finding) -> Self {
         Self {
@@ -225,8 +231,7 @@ impl From<Error> for ApiProblem {
                 (StatusCode::INTERNAL_SERVER_ERROR, detail)
             }
             Error::Damaged(problem) => {
-                tracing::error!("catalog: {problem}");
-                DAMAGED.fetch_add(1, Ordering::Relaxed);
+                count_damaged(problem);
                 let detail = finding!(
                     "catalog_damaged",
                     "the catalog is damaged: changes and sign-in are disabled until an operator repairs \

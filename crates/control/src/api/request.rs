@@ -95,6 +95,9 @@ pub(super) struct QueryParams {
     /// Versions of a policy, to compare.
     pub(super) from: Option<i64>,
     pub(super) to: Option<i64>,
+    /// Of the audit: the entry behind which it is verified, and the hash of it.
+    pub(super) from_seq: Option<i64>,
+    pub(super) from_hash: Option<String>,
 }
 
 /// What is replied.
@@ -458,6 +461,13 @@ impl ApiResponse {
     /// Events that follow one another, as `text/event-stream`.
     pub(super) fn events(body: Body) -> Self {
         let kind = HeaderValue::from_static("text/event-stream");
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+        Self { status: StatusCode::OK, body: Some(body), headers }
+    }
+
+    /// JSON, a value in each line, as `application/jsonl`.
+    pub(super) fn lines(body: Body) -> Self {
+        let kind = HeaderValue::from_static("application/jsonl");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
         Self { status: StatusCode::OK, body: Some(body), headers }
     }

@@ -87,12 +87,16 @@ routes! {
     PUT "/session/password" ChangePassword sessions::change_password 204 asks NewPassword;
     GET "/oidc/login" SignInElsewhere oidc::login 303;
     GET "/oidc/callback" SignInElsewhere oidc::callback 303 called_back yes;
+    GET "/sessions" SeeSession sessions::list 200 answers Sessions;
+    GET "/people" FindPeople accounts::people 200 answers People;
     GET "/accounts" SeeAccounts accounts::list 200 answers Accounts;
     POST "/accounts" CreateAccount accounts::create 201 asks NewAccount answers Account;
     GET "/accounts/{account}" SeeAccounts accounts::get 200 answers Account;
     PATCH "/accounts/{account}" ChangeAccount accounts::change 200
         asks AccountChange answers Account versioned yes;
     DELETE "/accounts/{account}" DeleteAccount accounts::delete 204 versioned yes;
+    GET "/accounts/{account}/sessions" SeeAccounts accounts::sessions 200 answers Sessions;
+    DELETE "/accounts/{account}/sessions" EndSessions accounts::end_sessions 204;
     GET "/apps" ListApps apps::list 200 answers Apps;
     GET "/app-summaries" ListApps apps::summaries 200 answers AppSummaries;
     GET "/search" Search apps::search 200 answers Hits;
@@ -143,6 +147,7 @@ routes! {
     GET "/apps/{app}/audit" SeeAppAudit audit::of_app 200 answers Entries;
     GET "/audit" SeeAudit audit::list 200 answers Entries;
     GET "/audit/verified" SeeAudit audit::verify 200 answers Verified;
+    GET "/audit/export" SeeAudit audit::export 200;
     GET "/apps/{app}/traffic" SeeTraffic traffic::of_app 200 answers Traffic;
     GET "/apps/{app}/stream" Watch stream::stream 200;
     GET "/apps/{app}/policies/{policy}/top" SeeTraffic refused::top 200 answers RefusedKeys;
@@ -150,6 +155,7 @@ routes! {
     GET "/traffic" SeeOverview traffic::of_all 200 answers TrafficOverview;
     GET "/fleet" SeeFleet meta::fleet 200 answers Fleet;
     GET "/nodes" SeeNodes meta::nodes 200 answers Nodes;
+    GET "/settings" SeeSettings meta::settings 200 answers Settings;
 }
 
 /// Who asks, in the columns of the table.

@@ -33,6 +33,10 @@ pub struct AccountView {
     pub version: i64,
     /// Creation time, in milliseconds since 1970.
     pub created_at: i64,
+    /// OpenID Connect issuer and subject; null: the account signs in with a password only.
+    pub subject: Option<String>,
+    /// The latest sign-in of the last 30 days; null: none, or a change of the account has ended its sessions since.
+    pub last_sign_in_at: Option<i64>,
 }
 
 /// An account that is to be.
@@ -72,6 +76,19 @@ pub struct KeptPassword {
 
 const NOT_FOUND: Error = Error::NotFound("account");
 
+/// The columns of an account, in its order.
+macro_rules! accounts {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, name, is_admin, is_disabled, password, version, created_at, subject, ",
+            "(SELECT MAX(s.created_at) FROM sessions s WHERE s.account = accounts.id) ",
+            "FROM accounts WHERE ",
+            $which
+        )
+    };
+}
+pub(super) use accounts;
+
 /// Whether an account can be called so. What cannot is not looked for.
 pub(crate) fn is_account_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._@+-".contains(c);
@@ -92,8 +109,7 @@ impl Catalog {
     /// # Errors
     /// Those of the database.
     pub async fn accounts(&self, page: &Page) -> Result<Vec<AccountView>, Error> {
-        let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
-                   FROM accounts WHERE name > ? ORDER BY name LIMIT ?";
+        let sql = accounts!("name > ? ORDER BY name LIMIT ?");
         let rows = self.db.rows(sql, &[page.after().into(), page.limit().into()]).await?;
         rows.iter().map(AccountView::of).collect()
     }
@@ -103,9 +119,8 @@ impl Catalog {
     /// # Errors
     /// [`Error::NotFound`].
     pub async fn account(&self, name: &str) -> Result<AccountView, Error> {
-        let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
-                   FROM accounts WHERE name = ?";
-        AccountView::of(&self.db.row(sql, &[name.into()]).await?.ok_or(NOT_FOUND)?)
+        let row = self.db.row(accounts!("name = ?"), &[name.into()]).await?;
+        AccountView::of(&row.ok_or(NOT_FOUND)?)
     }
 
     /// What is kept of the password of the account called so, which may sign in.
@@ -223,6 +238,19 @@ impl Catalog {
         change.commit(after).await
     }
 
+    /// Ends all sessions of an account.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn end_sessions(&self, by: &ChangeContext, name: &str) -> Result<(), Error> {
+        let mut change = begin!(self, by);
+        let account = locked(&mut change, name).await?;
+        let of_account = [(&account.id).into()];
+        change.rows.run("DELETE FROM sessions WHERE account = ?", &of_account).await?;
+        change.audit(Action::EndSessions, AuditTarget::alone(name), None, None);
+        change.commit(()).await
+    }
+
     /// Sets one's own new password of the account that had this `version` when the old one was looked
     /// at. All sessions end, and one with the secret of the hash `session` begins.
     ///
@@ -294,6 +322,8 @@ impl AccountView {
             has_password: row.get::<Option<String>>(4)?.is_some(),
             version: row.get(5)?,
             created_at: row.get(6)?,
+            subject: row.get(7)?,
+            last_sign_in_at: row.get(8)?,
         })
     }
 
@@ -308,9 +338,8 @@ impl AccountView {
 }
 
 async fn locked(change: &mut Change<'_>, name: &str) -> Result<AccountView, Error> {
-    let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
-               FROM accounts WHERE name = ?";
-    AccountView::of(&change.rows.row(sql, &[name.into()]).await?.ok_or(NOT_FOUND)?)
+    let row = change.rows.row(accounts!("name = ?"), &[name.into()]).await?;
+    AccountView::of(&row.ok_or(NOT_FOUND)?)
 }
 
 pub(super) async fn somebody_else_is_admin(
@@ -355,6 +384,8 @@ pub(super) async fn insert(
         has_password: password_hash.is_some(),
         version: 1,
         created_at: change.by.at,
+        subject: subject.map(str::to_owned),
+        last_sign_in_at: None,
     };
     let sql = "INSERT INTO accounts \
                (id, name, password, subject, is_admin, is_disabled, version, created_at) \

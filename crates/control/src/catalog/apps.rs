@@ -11,7 +11,7 @@ use super::{Catalog, ChangeContext, Page, name, text};
 use crate::access::{Action, Role};
 use crate::audit::AuditTarget;
 use crate::db::Row;
-use crate::error::Error;
+use crate::error::{Error, PlacedFinding};
 use crate::limits::{APPS_MAX, MEMBERS_MAX};
 use sluicegate_policy::finding;
 
@@ -35,7 +35,24 @@ pub struct Member {
     pub account: String,
     /// The role of the account.
     pub role: Role,
+    /// Since when, in milliseconds since 1970.
+    pub since: i64,
+    /// How the account came by the role.
+    pub by: RoleOrigin,
 }
+
+/// How an account came by a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RoleOrigin {
+    /// A person gave it.
+    Given,
+    /// A group of the OpenID Connect provider has it, as of the latest sign-in.
+    Group,
+}
+
+/// What the audit calls the provider of OpenID Connect, which gives roles by groups.
+const PROVIDER: &str = "provider";
 
 impl Catalog {
     /// Apps by name: all, or those in which `account` (its id) has a role.
@@ -158,19 +175,32 @@ impl Catalog {
     /// # Errors
     /// [`Error::NotFound`].
     pub async fn members(&self, app: &str, page: &Page) -> Result<Vec<Member>, Error> {
-        self.app(app).await?;
+        let created_at = self.app(app).await?.created_at;
         let sql = "SELECT a.name, m.role FROM members m JOIN accounts a ON a.id = m.account \
                    WHERE m.app = ? AND a.name > ? ORDER BY a.name LIMIT ?";
         let values = [app.into(), page.after().into(), page.limit().into()];
         let rows = self.db.rows(sql, &values).await?;
-        let member = |row: &Row| Ok(Member { account: row.get(0)?, role: role(row, 1)? });
+        let mut changes = self.last_changes(app, Action::ChangeMembers).await?;
+        let member = |row: &Row| {
+            let account: String = row.get(0)?;
+            // Without a change, the account is an owner since the app was made.
+            let change = changes.remove(&format!("{app}/{account}"));
+            let is_group = change.as_ref().is_some_and(|change| change.actor == PROVIDER);
+            Ok(Member {
+                account,
+                role: role(row, 1)?,
+                since: change.map_or(created_at, |change| change.at),
+                by: if is_group { RoleOrigin::Group } else { RoleOrigin::Given },
+            })
+        };
         rows.iter().map(member).collect()
     }
 
     /// Gives an account (by name) a role in an app, another one, or none.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Invalid`] if there is no such account, [`Error::TooMany`].
+    /// [`Error::NotFound`], [`Error::Invalid`] if there is no such account, [`Error::TooMany`],
+    /// [`Error::Warned`] if the app would have no owner any more.
     pub async fn set_member(
         &self,
         by: &ChangeContext,
@@ -181,6 +211,14 @@ impl Catalog {
         let mut change = begin!(self, by);
         locked(&mut change, app).await?;
         let id = account_id(&mut change, account, "/account").await?;
+        if role != Some(Role::Owner) && is_last_owner(&mut change, app, &id).await? {
+            let problem = finding!(
+                "no_owner_left",
+                "`{account}` is the last owner: only administrators could change the app",
+                account
+            );
+            change.warn(vec![PlacedFinding::new("/role", problem)])?;
+        }
         put_member(&mut change, app, &id, account, role).await?;
         change.commit(()).await
     }
@@ -271,6 +309,13 @@ pub(super) async fn put_member(
     let after = role.map(|role| role.name().to_owned());
     change.audit(Action::ChangeMembers, AuditTarget::of(app, &target), before, after);
     Ok(())
+}
+
+/// Whether this account (its id) is an owner of an app, and the only one.
+async fn is_last_owner(change: &mut Change<'_>, app: &str, account: &str) -> Result<bool, Error> {
+    let sql = "SELECT account FROM members WHERE app = ? AND role = ? LIMIT 2";
+    let owners = change.rows.rows(sql, &[app.into(), Role::Owner.name().into()]).await?;
+    Ok(owners.len() == 1 && owners[0].get::<String>(0)? == account)
 }
 
 /// That what is changed is what was looked at.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
 
 use super::{Catalog, ChangeContext, Repeatable, is_direction, name, text};
 use crate::access::Action;
@@ -41,6 +42,8 @@ pub(super) struct Change<'b> {
     pub(super) policies: Option<(usize, usize)>,
     /// Apps that are known to be there.
     pub(super) apps: BTreeSet<String>,
+    /// The codes of the warnings in spite of which it is made.
+    forced: BTreeSet<&'static str>,
 }
 
 /// A change that begins, or the answer to the same one that was made before.
@@ -93,6 +96,7 @@ impl Catalog {
             versions: self.versions,
             policies: None,
             apps: BTreeSet::new(),
+            forced: BTreeSet::new(),
         }))
     }
 
@@ -199,9 +203,13 @@ impl Change<'_> {
         });
     }
 
-    /// Warns that somebody is locked out, unless it is forced.
-    pub(super) fn warn(&self, warnings: Vec<PlacedFinding>) -> Result<(), Error> {
-        if warnings.is_empty() || self.by.force { Ok(()) } else { Err(Error::Warned(warnings)) }
+    /// Warns that somebody is locked out, unless it is forced; then the audit has the codes of the warnings.
+    pub(super) fn warn(&mut self, warnings: Vec<PlacedFinding>) -> Result<(), Error> {
+        if !warnings.is_empty() && !self.by.force {
+            return Err(Error::Warned(warnings));
+        }
+        self.forced.extend(warnings.iter().map(|warning| warning.finding.code()));
+        Ok(())
     }
 
     /// Makes the change, writes its entries, and keeps `answer` for who asks again. A change for show
@@ -237,6 +245,7 @@ impl Change<'_> {
 
     async fn append(&mut self, event: AuditEvent) -> Result<(), Error> {
         let AuditEvent { action, app, target, outcome, before, after } = event;
+        let after = if self.forced.is_empty() { after } else { Some(forced(after, &self.forced)) };
         let mut entry = AuditEntry {
             seq: self.audit_seq + 1,
             at: self.by.at,
@@ -276,6 +285,18 @@ impl Change<'_> {
         (self.audit_seq, self.audit_hash) = (entry.seq, entry.hash);
         Ok(())
     }
+}
+
+/// What is noted of a change that was made in spite of these warnings.
+fn forced(after: Option<String>, warnings: &BTreeSet<&str>) -> String {
+    let value = after.map(|after| serde_json::from_str(&after).unwrap_or(Json::String(after)));
+    let mut noted = match value {
+        Some(Json::Object(members)) => Json::Object(members),
+        Some(value) => json!({ "value": value }),
+        None => json!({}),
+    };
+    noted["forced"] = json!(warnings);
+    noted.to_string()
 }
 
 /// `text` without control characters, and no longer than this.

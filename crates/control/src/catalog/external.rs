@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::accounts::{insert, somebody_else_is_admin};
+use super::accounts::{accounts, insert, somebody_else_is_admin};
 use super::apps::{locked, put_member, role};
 use super::change::{Change, ChangeStart};
 use super::{AccountView, Catalog, ChangeContext, NewAccount, NewSession, sessions};
@@ -68,9 +68,8 @@ async fn account(
     change: &mut Change<'_>,
     who: &ExternalIdentity<'_>,
 ) -> Result<AccountView, Error> {
-    let sql = "SELECT id, name, is_admin, is_disabled, password, version, created_at \
-               FROM accounts WHERE subject = ?";
-    if let Some(row) = change.rows.row(sql, &[who.subject.into()]).await? {
+    let known = accounts!("subject = ?");
+    if let Some(row) = change.rows.row(known, &[who.subject.into()]).await? {
         let account = AccountView::of(&row)?;
         return if account.is_disabled { Err(AccessDenied::Forbidden.into()) } else { Ok(account) };
     }

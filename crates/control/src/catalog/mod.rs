@@ -39,7 +39,7 @@ use sluicegate_policy::finding;
 
 pub(crate) use accounts::is_account_name;
 pub use accounts::{AccountChange, AccountView, KeptPassword, NewAccount};
-pub use apps::{App, Member};
+pub use apps::{App, Member, RoleOrigin};
 pub use external::ExternalIdentity;
 pub use nodes::{Fleet, FleetNode, Node, NodeReport, StoreReport};
 pub use overview::{AppSummary, Hit};
@@ -51,7 +51,7 @@ pub use policies::{
 pub(crate) use policies::{POLICY_SCHEMA, policy_schema};
 pub use publish::{PublishedCatalog, PublishedPolicy, PublishedToken};
 pub(crate) use sessions::RecentAddresses;
-pub use sessions::{LiveSession, NewSession, SessionSpans};
+pub use sessions::{LiveSession, NewSession, SessionSpans, SessionView};
 pub use tokens::{NewToken, TokenView};
 pub use traffic::{Mark, NodeBucket};
 

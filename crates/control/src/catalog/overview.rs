@@ -91,6 +91,21 @@ impl Catalog {
         Ok(apps.into_iter().map(summary).collect())
     }
 
+    /// Names of accounts that contain `text` and may sign in: of those that share an app with `account`, or of
+    /// all for an administrator.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn people(&self, account: &Account, text: &str) -> Result<Vec<String>, Error> {
+        let (like, all) = (containing(text), i64::from(account.is_admin));
+        let values =
+            [like.as_str().into(), all.into(), account.id.as_str().into(), HITS_MAX.into()];
+        let sql = "SELECT a.name FROM accounts a WHERE a.name LIKE ? ESCAPE '!' AND a.is_disabled = 0 \
+                   AND (? = 1 OR EXISTS (SELECT 1 FROM members m JOIN members own ON own.app = m.app \
+                   WHERE m.account = a.id AND own.account = ?)) ORDER BY a.name LIMIT ?";
+        self.db.rows(sql, &values).await?.iter().map(|row| row.get(0)).collect()
+    }
+
     /// Apps and policies whose name contains `text`, apps first, of all that `account` may see.
     ///
     /// # Errors

@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::accounts::KeptPassword;
 use super::change::{Change, begin};
 use super::{Catalog, ChangeContext};
 use crate::access::{AccessDenied, Action};
 use crate::audit::AuditTarget;
+use crate::db::Row;
 use crate::error::Error;
 
 /// How long sessions last.
@@ -72,6 +76,22 @@ impl RecentAddresses {
     }
 }
 
+/// A session that goes on, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Session)]
+pub struct SessionView {
+    /// Identifies the session in this list; it cannot be used to sign in.
+    pub id: String,
+    /// Address of the client that signed in.
+    pub source: String,
+    /// Sign-in time, in milliseconds since 1970.
+    pub created_at: i64,
+    /// Time of last use, to the minute.
+    pub seen_at: i64,
+    /// Whether it is the session that asks.
+    pub is_current: bool,
+}
+
 /// A session that goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSession {
@@ -82,6 +102,12 @@ pub struct LiveSession {
     /// When it ends in any case, in milliseconds since 1970.
     pub ends_at: i64,
 }
+
+/// Most sessions that are shown: a person has a few.
+const SHOWN_MAX: i64 = 1_000;
+
+/// So much of its hash tells a session from others.
+const ID_CHARS: usize = 16;
 
 /// How much older a session's last use becomes before it is written again, in milliseconds.
 const TOUCH_MS: i64 = 60_000;
@@ -136,6 +162,38 @@ impl Catalog {
         let before = serde_json::json!({ "sessions": which }).to_string();
         change.audit(Action::SignOut, AuditTarget::alone(name), Some(before), None);
         change.commit(()).await
+    }
+
+    /// The sessions of the account called so that go on at the time `at`, the latest first. `own` is the hash of
+    /// the one that asks.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn sessions(
+        &self,
+        name: &str,
+        at: i64,
+        spans: SessionSpans,
+        own: Option<&str>,
+    ) -> Result<Vec<SessionView>, Error> {
+        let sql = "SELECT s.hash, s.source, s.created_at, s.seen_at FROM sessions s \
+                   JOIN accounts a ON a.id = s.account \
+                   WHERE a.name = ? AND s.created_at > ? AND s.seen_at > ? \
+                   ORDER BY s.created_at DESC LIMIT ?";
+        let (created, seen) = (at - spans.absolute_ms, at - spans.idle_ms);
+        let values = [name.into(), created.into(), seen.into(), SHOWN_MAX.into()];
+        let rows = self.db.rows(sql, &values).await?;
+        let view = |row: &Row| {
+            let hash: String = row.get(0)?;
+            Ok(SessionView {
+                is_current: own == Some(&*hash),
+                id: hash.chars().take(ID_CHARS).collect(),
+                source: row.get(1)?,
+                created_at: row.get(2)?,
+                seen_at: row.get(3)?,
+            })
+        };
+        rows.iter().map(view).collect()
     }
 
     /// From where the account called so has signed in since this time.

@@ -33,6 +33,12 @@ pub struct TokenView {
     pub expires_at: i64,
     /// Revocation time.
     pub revoked_at: Option<i64>,
+    /// The actor that revoked the token.
+    #[serde(default)]
+    pub revoked_by: Option<String>,
+    /// Whether the token is valid and expires within 14 days.
+    #[serde(default)]
+    pub ends_soon: bool,
     /// Time of last use, to the minute.
     pub used_at: Option<i64>,
 }
@@ -50,6 +56,9 @@ pub struct NewToken<'n> {
     pub hash: &'n str,
 }
 
+/// How long before its end a token ends soon, in milliseconds: 14 days, so that a change of it can be planned.
+const SOON_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
+
 /// The columns of a token, in its order.
 macro_rules! tokens {
     ($which:literal) => {
@@ -62,16 +71,24 @@ macro_rules! tokens {
 }
 
 impl Catalog {
-    /// The tokens of an app, the oldest first.
+    /// The tokens of an app as they are at the time `at`, the oldest first.
     ///
     /// # Errors
     /// [`Error::NotFound`].
-    pub async fn tokens(&self, app: &str, page: &Page) -> Result<Vec<TokenView>, Error> {
+    pub async fn tokens(&self, app: &str, page: &Page, at: i64) -> Result<Vec<TokenView>, Error> {
         self.app(app).await?;
         let sql = tokens!("app = ? AND id > ? ORDER BY id LIMIT ?");
         let values = [app.into(), page.after().into(), page.limit().into()];
         let rows = self.db.rows(sql, &values).await?;
-        rows.iter().map(TokenView::of).collect()
+        let mut revoked = self.last_changes(app, Action::RevokeToken).await?;
+        let shown = rows.iter().map(|row| {
+            let token = TokenView::of(row)?;
+            let revoked_by = revoked.remove(&token.id).map(|change| change.actor);
+            let ends_soon =
+                token.revoked_at.is_none() && (at..at + SOON_MS).contains(&token.expires_at);
+            Ok(TokenView { revoked_by, ends_soon, ..token })
+        });
+        shown.collect()
     }
 
     /// The token with the secret of this hash, if it is good at the time `at`.
@@ -109,6 +126,8 @@ impl Catalog {
             created_by: change.author().to_owned(),
             expires_at: new.expires_at,
             revoked_at: None,
+            revoked_by: None,
+            ends_soon: (by.at..by.at + SOON_MS).contains(&new.expires_at),
             used_at: None,
         };
         let revision = change.publish();
@@ -145,14 +164,15 @@ impl Catalog {
     /// [`Error::NotFound`], also if it was revoked before.
     pub async fn revoke_token(&self, by: &ChangeContext, app: &str, id: &str) -> Result<(), Error> {
         let mut change = begin!(self, by);
+        let sql = "SELECT name FROM tokens WHERE app = ? AND id = ? AND revoked_at IS NULL";
+        let token = change.rows.row(sql, &[app.into(), id.into()]).await?;
+        let name: String = token.ok_or(Error::NotFound("token"))?.get(0)?;
         let revision = change.publish();
-        let sql = "UPDATE tokens SET revoked_at = ?, revision = ? \
-                   WHERE app = ? AND id = ? AND revoked_at IS NULL";
+        let sql = "UPDATE tokens SET revoked_at = ?, revision = ? WHERE app = ? AND id = ?";
         let values = [by.at.into(), revision.into(), app.into(), id.into()];
-        if change.rows.run(sql, &values).await? == 0 {
-            return Err(Error::NotFound("token"));
-        }
-        change.audit(Action::RevokeToken, AuditTarget::of(app, id), None, None);
+        change.rows.run(sql, &values).await?;
+        let before = serde_json::json!({ "name": name }).to_string();
+        change.audit(Action::RevokeToken, AuditTarget::of(app, id), Some(before), None);
         change.commit(()).await
     }
 
@@ -217,6 +237,8 @@ impl TokenView {
             created_by: row.get(5)?,
             expires_at: row.get(6)?,
             revoked_at: row.get(7)?,
+            revoked_by: None,
+            ends_soon: false,
             used_at: row.get(8)?,
         })
     }

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tower::ServiceExt;
 
-use crate::config::{CatalogConfig, Network};
+use crate::config::{CatalogConfig, Config, Network};
 use crate::protocol::Peer;
 
 /// What every request is answered while the catalog was not reached.
@@ -45,6 +45,8 @@ pub(crate) struct AdminApi {
     versions_max: NonZeroU32,
     /// Where the console is, if this server has an address for it.
     console: Option<String>,
+    /// The configuration of this server, without secrets.
+    settings: serde_json::Value,
 }
 
 /// What answers.
@@ -76,7 +78,16 @@ impl AdminApi {
             changes_per_minute: config.changes_per_minute,
             versions_max: config.versions_max,
             console,
+            settings: serde_json::Value::default(),
         })
+    }
+
+    /// The same, which shows this configuration; secrets in it print as `***`.
+    ///
+    /// # Errors
+    /// None that a configuration can have: all of it is texts, numbers and lists.
+    pub(crate) fn showing(self, config: &Config) -> Result<Self> {
+        Ok(Self { settings: serde_json::to_value(config)?, ..self })
     }
 
     /// From now on this answers. The person who started the server can create the first account.
@@ -85,6 +96,7 @@ impl AdminApi {
     /// If the catalog does not say whether there are accounts.
     pub(super) async fn open(&self, api: Api) -> Result<(), sluicegate_control::Error> {
         let api = api.with_changes_per_minute(self.changes_per_minute);
+        let api = api.with_settings(self.settings.clone());
         let api = match &self.oidc {
             Some(oidc) => api.with_oidc(Arc::clone(oidc)),
             None => api,

@@ -184,7 +184,7 @@ async fn the_catalog_learns_which_tokens_are_used() {
     let field = format!("authorization: Bearer {}\r\n", stage.checks);
     assert_eq!(server.http("POST /v1/check", &field, r#"{"policy":"p"}"#).0, 200);
     server.stop();
-    let tokens = stage.catalog.tokens("shop", &Page::default()).await.unwrap();
+    let tokens = stage.catalog.tokens("shop", &Page::default(), 0).await.unwrap();
     let used: Vec<_> = tokens.iter().filter_map(|token| token.used_at).collect();
     let [at] = used[..] else { panic!("one was used: {tokens:?}") };
     assert!(at > begin - 60_000 && at <= now(), "{at}");

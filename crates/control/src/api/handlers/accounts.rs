@@ -1,8 +1,9 @@
 //! Accounts, by administrators.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::access::{AccessDenied, Actor};
 use crate::api::problem::ApiProblem;
 use crate::api::request::{ApiRequest, ApiResponse};
 use crate::catalog::{AccountChange, NewAccount};
@@ -75,4 +76,28 @@ pub(in crate::api) async fn delete(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     let version = ask.version()?;
     ask.api.catalog.delete_account(&ask.by, ask.param("account"), version).await?;
     Ok(ApiResponse::done())
+}
+
+pub(in crate::api) async fn sessions(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let (api, own) = (&ask.api, ask.session.as_deref());
+    let account = api.catalog.account(ask.param("account")).await?;
+    Ok(ApiResponse::all(api.catalog.sessions(&account.name, ask.by.at, api.spans, own).await?))
+}
+
+pub(in crate::api) async fn end_sessions(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    ask.api.catalog.end_sessions(&ask.by, ask.param("account")).await?;
+    Ok(ApiResponse::done())
+}
+
+/// An account that was found.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct Person {
+    /// Account name.
+    name: String,
+}
+
+pub(in crate::api) async fn people(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let Actor::Account(account) = &ask.by.actor else { return Err(AccessDenied::Forbidden.into()) };
+    let names = ask.api.catalog.people(account, &ask.query().q).await?;
+    Ok(ApiResponse::all(names.into_iter().map(|name| Person { name }).collect()))
 }

@@ -1,9 +1,38 @@
 //! What was changed, and by whom.
 
-use crate::api::problem::ApiProblem;
+use axum::body::Body;
+use futures_util::stream;
+use serde::Serialize;
+use sluicegate_policy::finding;
+use tokio::sync::OwnedSemaphorePermit;
+use utoipa::ToSchema;
+
+use crate::api::problem::{ApiProblem, count_damaged};
 use crate::api::request::{ApiRequest, ApiResponse};
-use crate::audit::AuditFilter;
+use crate::audit::{AuditFilter, Chain, GENESIS, Verified};
+use crate::catalog::Catalog;
 use crate::error::Error;
+
+/// Most entries that one request verifies, and a page: about two seconds of a processor.
+const VERIFIED_MAX: i64 = 100_000;
+
+/// Digits of a hash.
+const HASH_DIGITS: usize = 64;
+
+/// How far the chain of entries was verified.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Verified)]
+pub(in crate::api) struct VerifiedPart {
+    /// Number of the last entry that was verified.
+    entries: i64,
+    /// Hash of that entry. Keep the hash of the last entry of all elsewhere to detect a replaced chain.
+    head: String,
+    /// Whether it is the last entry. If not, send `entries` as `from_seq` and `head` as `from_hash` to go on.
+    is_complete: bool,
+    /// What is wrong with the chain, and at which entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broken: Option<String>,
+}
 
 pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     entries(&ask, None).await
@@ -15,7 +44,58 @@ pub(in crate::api) async fn of_app(ask: ApiRequest) -> Result<ApiResponse, ApiPr
 
 pub(in crate::api) async fn verify(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let _only = ask.api.verifying.try_acquire().map_err(|_| Error::Busy)?;
-    Ok(ApiResponse::ok(&ask.api.catalog.verify_audit().await?))
+    let (seq, hash) = (ask.query().from_seq.unwrap_or(0), ask.query().from_hash.clone());
+    let hash = hash.unwrap_or_else(|| GENESIS.to_owned());
+    let is_hash = hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if seq < 0 || !is_hash || (seq == 0) != (hash == GENESIS) {
+        let problem = finding!(
+            "bad_chain_start",
+            "from_seq, from_hash: expected both, as `entries` and `head` of an earlier answer"
+        );
+        return Err(ApiProblem::new(axum::http::StatusCode::BAD_REQUEST, problem));
+    }
+    let from = Chain::behind(seq, hash.clone());
+    let part = match ask.api.catalog.verify_audit_part(from, VERIFIED_MAX, |_| ()).await {
+        Ok((Verified { entries, head }, is_complete)) => {
+            VerifiedPart { entries, head, is_complete, broken: None }
+        }
+        Err(Error::Damaged(problem)) => {
+            count_damaged(&problem);
+            VerifiedPart { entries: seq, head: hash, is_complete: false, broken: Some(problem) }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(ApiResponse::ok(&part))
+}
+
+/// All entries that are there now, as lines of JSON, the oldest first.
+pub(in crate::api) async fn export(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let only = ask.api.verifying.clone().try_acquire_owned().map_err(|_| Error::Busy)?;
+    let catalog = ask.api.catalog.clone();
+    let exporting = Exporting { catalog, seq: 0, _only: only };
+    let lines = stream::try_unfold(exporting, |mut exporting| async {
+        let lines = exporting.next().await.map_err(std::io::Error::other)?;
+        Ok::<_, std::io::Error>(lines.map(|lines| (lines, exporting)))
+    });
+    Ok(ApiResponse::lines(Body::from_stream(lines)))
+}
+
+/// An export that goes on.
+struct Exporting {
+    catalog: Catalog,
+    /// The last entry that was sent.
+    seq: i64,
+    _only: OwnedSemaphorePermit,
+}
+
+impl Exporting {
+    async fn next(&mut self) -> Result<Option<String>, Error> {
+        let entries = self.catalog.audit_since(self.seq).await?;
+        let Some(last) = entries.last() else { return Ok(None) };
+        self.seq = last.seq;
+        let line = |entry| serde_json::to_string(entry).expect("texts and numbers are always JSON");
+        Ok(Some(entries.iter().map(|entry| line(entry) + "\n").collect()))
+    }
 }
 
 async fn entries(ask: &ApiRequest, app: Option<String>) -> Result<ApiResponse, ApiProblem> {

@@ -1,6 +1,7 @@
 //! The API itself, and the nodes.
 
 use serde::Serialize;
+use serde_json::Value as Json;
 use utoipa::ToSchema;
 
 use crate::api::describe;
@@ -82,4 +83,16 @@ pub(in crate::api) async fn fleet(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 pub(in crate::api) async fn nodes(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let nodes = ask.api.catalog.nodes(&ask.page()).await?;
     Ok(ApiResponse::list(&ask, nodes, |node| node.name.clone()))
+}
+
+/// The configuration of a node.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct Settings {
+    /// As `sluicegate config print` prints it; secrets are `***`.
+    #[schema(value_type = Object)]
+    configuration: Json,
+}
+
+pub(in crate::api) async fn settings(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    Ok(ApiResponse::ok(&Settings { configuration: (*ask.api.settings).clone() }))
 }

@@ -130,6 +130,11 @@ pub(in crate::api) async fn me(ask: ApiRequest) -> Result<ApiResponse, ApiProble
     Ok(ApiResponse::ok(&Me::of(account, has_password, live)))
 }
 
+pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let (name, own) = (&account(&ask)?.name, ask.session.as_deref());
+    Ok(ApiResponse::all(ask.api.catalog.sessions(name, ask.by.at, ask.api.spans, own).await?))
+}
+
 pub(in crate::api) async fn sign_out(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let account = account(&ask)?;
     let session = ask.session.as_deref().unwrap_or_default();

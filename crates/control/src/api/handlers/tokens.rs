@@ -40,7 +40,7 @@ pub(in crate::api) struct TokenMade {
 }
 
 pub(in crate::api) async fn list(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let tokens = ask.api.catalog.tokens(ask.param("app"), &ask.page()).await?;
+    let tokens = ask.api.catalog.tokens(ask.param("app"), &ask.page(), ask.by.at).await?;
     Ok(ApiResponse::list(&ask, tokens, |token| token.id.clone()))
 }
 

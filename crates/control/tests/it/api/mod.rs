@@ -10,6 +10,7 @@ mod lives;
 mod matrix;
 #[cfg(feature = "oidc")]
 mod oidc;
+mod people;
 mod refused;
 mod traffic;
 mod yaml;

@@ -23,7 +23,7 @@ pub(crate) async fn two_of_a_name_are_good_at_a_time(stage: &Stage) {
     assert!(matches!(refused, Err(Error::TooMany(_))), "{refused:?}");
     catalog.revoke_token(&by(), "shop", &first.id).await.unwrap();
     catalog.create_token(&by(), "shop", third).await.unwrap();
-    assert_eq!(catalog.tokens("shop", &Page::default()).await.unwrap().len(), 3);
+    assert_eq!(catalog.tokens("shop", &Page::default(), NOW).await.unwrap().len(), 3);
     for bad in [
         NewToken { name: "", ..TOKEN },
         NewToken { scopes: &[], ..TOKEN },
@@ -46,7 +46,10 @@ pub(crate) async fn a_revoked_or_expired_token_is_good_for_nothing(stage: &Stage
         .record_tokens_used(&[(token.id.clone(), NOW + 5), (token.id.clone(), NOW + 3)])
         .await
         .unwrap();
-    assert_eq!(catalog.tokens("shop", &Page::default()).await.unwrap()[0].used_at, Some(NOW + 5));
+    assert_eq!(
+        catalog.tokens("shop", &Page::default(), NOW).await.unwrap()[0].used_at,
+        Some(NOW + 5)
+    );
     let other = catalog.revoke_token(&by(), "bank", &token.id).await;
     assert!(matches!(other, Err(Error::NotFound("token"))), "{other:?}");
     catalog.revoke_token(&by(), "shop", &token.id).await.unwrap();
