@@ -75,6 +75,24 @@ test('the palette finds policies', async ({ context, page }) => {
   await expect(page).toHaveURL(`${world.url}/apps/shop/shop.search`);
 });
 
+test('what is typed before the palette is loaded is not lost, and no shortcut', async ({ context, page }) => {
+  await enter(context, world, 'vic');
+  await page.goto(`${world.url}/`);
+  await settled(page);
+  let go = () => {};
+  const gone = new Promise<void>((resolve) => (go = resolve));
+  await page.route(/Palette/, async (route) => {
+    await gone;
+    await route.continue();
+  });
+  await page.keyboard.press('Control+k');
+  // `g` and `n` open the nodes where there is no palette.
+  await page.keyboard.type('gn?shop.sear');
+  go();
+  await expect(page.getByRole('combobox')).toHaveValue('gn?shop.sear');
+  await expect(page).toHaveURL(`${world.url}/`);
+});
+
 test('a dialog returns the focus to the button that opened it', async ({ context, page }) => {
   await enter(context, world, 'bea');
   await page.goto(`${world.url}/apps/shop/tokens`);

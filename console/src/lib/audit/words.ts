@@ -40,7 +40,13 @@ function nameOf(entry: Entry): string {
 /** A member's change without a value after it is a removal; people sign in and out as themselves. */
 function detailOf(entry: Entry): string {
   if (entry.actor === `account:${entry.target}`) return '.self';
-  return entry.action === 'member.update' && entry.outcome === 'done' && !entry.after ? '.removed' : '';
+  return entry.action === 'member.update' && entry.outcome === 'done' && !hasValueAfter(entry) ? '.removed' : '';
+}
+
+/** What was done in spite of warnings has their codes beside its value. */
+function hasValueAfter({ after }: Entry): boolean {
+  const value = after ? parse(after) : undefined;
+  return typeof value === 'object' && value !== null && 'forced' in value ? 'value' in value : !!after;
 }
 
 function parse(text: string): unknown {

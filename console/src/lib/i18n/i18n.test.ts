@@ -4,8 +4,13 @@ import { parse, type AST } from 'svelte/compiler';
 import { describe, expect, test } from 'vitest';
 import findings from '../../../../docs/findings.json';
 import findingsZh from './findings.zh.json';
-import en from './en.json';
-import zh from './zh.json';
+import enMain from './en.json';
+import enPolicy from './policy.en.json';
+import zhMain from './zh.json';
+import zhPolicy from './policy.zh.json';
+
+const en = { ...enMain, ...enPolicy };
+const zh = { ...zhMain, ...zhPolicy };
 
 const SRC = join(import.meta.dirname, '../..');
 const sources = readdirSync(SRC, { recursive: true, encoding: 'utf8' })

@@ -1,18 +1,22 @@
 import type en from './en.json';
+import type policy from './policy.en.json';
 
 type Messages = Record<string, string>;
 type Base<K> = K extends `${infer B}_one` ? B : K extends `${infer B}_other` ? B : K;
 /** Keys of messages. `key_one` and `key_other` are the forms of `key` for its parameter `count`. */
-export type Key = Base<keyof typeof en>;
+export type Key = Base<keyof typeof en | keyof typeof policy>;
 
 const LANGUAGES = ['en', 'zh'] as const;
 export type Language = (typeof LANGUAGES)[number];
 export const LANGUAGE_NAMES: Record<Language, string> = { en: 'English', zh: '中文' };
 
-const LOAD: Record<Language, () => Promise<{ default: Messages }>> = {
-  en: () => import('./en.json'),
-  zh: () => import('./zh.json'),
-};
+/** Messages by the part of the program that needs them; `main` is always there. */
+const PARTS = {
+  main: { en: () => import('./en.json'), zh: () => import('./zh.json') },
+  policy: { en: () => import('./policy.en.json'), zh: () => import('./policy.zh.json') },
+} satisfies Record<string, Record<Language, () => Promise<{ default: Messages }>>>;
+type Part = keyof typeof PARTS;
+const needed = new Set<Part>(['main']);
 
 /** What the server finds wrong, by its codes. It says it in English itself. */
 const LOAD_FINDINGS: Record<Language, () => Promise<{ default: Messages }>> = {
@@ -46,8 +50,22 @@ export function preferred(wanted: readonly string[]): Language {
   return 'en';
 }
 
+/** Loads the messages of a part, which a page needs before it is shown. */
+export async function need(part: Part): Promise<void> {
+  if (needed.has(part)) return;
+  needed.add(part);
+  try {
+    await load(current.language);
+  } catch (error) {
+    needed.delete(part);
+    throw error;
+  }
+}
+
 async function load(language: Language): Promise<void> {
-  const [{ default: messages }, { default: findings }] = await Promise.all([LOAD[language](), LOAD_FINDINGS[language]()]);
+  const parts = Promise.all([...needed].map((part) => PARTS[part][language]()));
+  const [loaded, { default: findings }] = await Promise.all([parts, LOAD_FINDINGS[language]()]);
+  const messages: Messages = Object.assign({}, ...loaded.map((part) => part.default));
   current = { language, messages, findings };
   document.documentElement.lang = locale();
 }
