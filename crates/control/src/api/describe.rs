@@ -6,7 +6,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::PREFIX;
 use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
 use super::handlers::{
-    accounts, apps, audit, keys, meta, policies, refused, sessions, tokens, traffic,
+    SignInFailure, accounts, apps, audit, keys, meta, policies, refused, sessions, tokens, traffic,
 };
 use super::problem::ProblemBody;
 use super::request::YAML;
@@ -291,6 +291,7 @@ fn schemas() -> Json {
     add::<SessionView>(&mut all);
     add::<accounts::Person>(&mut all);
     add::<meta::Settings>(&mut all);
+    add::<SignInFailure>(&mut all);
     add::<Node>(&mut all);
     add::<Fleet>(&mut all);
     add::<traffic::Traffic>(&mut all);

@@ -15,6 +15,9 @@ pub(super) mod tokens;
 pub(super) mod traffic;
 
 use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::Value as Json;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::problem::ApiProblem;
@@ -34,6 +37,18 @@ pub(super) mod oidc {
     pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
         super::oidc_of(&ask.api).and_then(|never| match *never {})
     }
+
+    pub(in crate::api) async fn problem(_: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+        Ok(ApiResponse::ok(&super::SignInFailure { problem: None }))
+    }
+}
+
+/// Why the last sign-in of this browser with OpenID Connect failed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SignInFailure {
+    /// The problem (RFC 9457); null: none.
+    #[schema(value_type = Option<Object>)]
+    problem: Option<Json>,
 }
 
 /// Where people sign in elsewhere.

@@ -85,6 +85,9 @@ pub struct Api {
     oidc: Option<Arc<Oidc>>,
     /// The configuration of the node, without secrets.
     settings: Arc<serde_json::Value>,
+    /// Whether the console is at the same address.
+    #[cfg_attr(not(feature = "oidc"), expect(dead_code, reason = "nobody is sent there"))]
+    has_console: bool,
 }
 
 /// What limits of so many a minute go by.
@@ -126,6 +129,7 @@ impl Api {
             spans: SessionSpans::default(),
             oidc: None,
             settings: Arc::default(),
+            has_console: false,
             clock,
         }
     }
@@ -140,6 +144,12 @@ impl Api {
     #[must_use]
     pub fn with_traffic(self, traffic: Arc<dyn LiveTraffic>) -> Self {
         Self { traffic, ..self }
+    }
+
+    /// The same, with the console at the same address: people whose sign-in fails are sent there.
+    #[must_use]
+    pub fn with_console(self) -> Self {
+        Self { has_console: true, ..self }
     }
 
     /// The same, on a node of this configuration, which has no secrets.

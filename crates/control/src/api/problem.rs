@@ -140,8 +140,9 @@ impl ApiProblem {
         Self { retry_after_s: Some(1), ..problem }
     }
 
-    pub(super) fn respond(self) -> Response {
-        let Self { status, detail, errors, warnings, version, retry_after_s } = &self;
+    /// What is answered, as JSON.
+    pub(super) fn body(&self) -> Vec<u8> {
+        let Self { status, detail, errors, warnings, version, retry_after_s: _ } = self;
         let body = ProblemBody {
             kind: "about:blank",
             title: status.canonical_reason().unwrap_or("Error"),
@@ -153,8 +154,12 @@ impl ApiProblem {
             warnings: warnings.iter().map(FindingBody::from).collect(),
             version: *version,
         };
-        let body = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
-        let mut response = Response::new(Body::from(body));
+        serde_json::to_vec(&body).expect("texts and numbers are always JSON")
+    }
+
+    pub(super) fn respond(self) -> Response {
+        let mut response = Response::new(Body::from(self.body()));
+        let Self { status, retry_after_s, .. } = &self;
         *response.status_mut() = *status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);

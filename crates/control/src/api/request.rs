@@ -310,6 +310,12 @@ impl ApiRequest {
         media_type(&self.headers, &header::CONTENT_TYPE).any(|kind| kind == YAML)
     }
 
+    /// Whether a browser goes to this address, rather than a program.
+    #[cfg(feature = "oidc")]
+    pub(super) fn wants_page(&self) -> bool {
+        media_type(&self.headers, &header::ACCEPT).any(|kind| kind == "text/html")
+    }
+
     /// The body, if it is YAML.
     pub(super) fn yaml(&self) -> Option<Result<&str, Finding>> {
         let text = || {

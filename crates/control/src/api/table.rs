@@ -87,6 +87,7 @@ routes! {
     PUT "/session/password" ChangePassword sessions::change_password 204 asks NewPassword;
     GET "/oidc/login" SignInElsewhere oidc::login 303;
     GET "/oidc/callback" SignInElsewhere oidc::callback 303 called_back yes;
+    GET "/oidc/problem" SignInElsewhere oidc::problem 200 answers SignInFailure;
     GET "/sessions" SeeSession sessions::list 200 answers Sessions;
     GET "/people" FindPeople accounts::people 200 answers People;
     GET "/accounts" SeeAccounts accounts::list 200 answers Accounts;

@@ -97,6 +97,10 @@ impl AdminApi {
     pub(super) async fn open(&self, api: Api) -> Result<(), sluicegate_control::Error> {
         let api = api.with_changes_per_minute(self.changes_per_minute);
         let api = api.with_settings(self.settings.clone());
+        let api = match self.console {
+            Some(_) if sluicegate_console::IS_BUILT => api.with_console(),
+            _ => api,
+        };
         let api = match &self.oidc {
             Some(oidc) => api.with_oidc(Arc::clone(oidc)),
             None => api,

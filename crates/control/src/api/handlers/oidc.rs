@@ -1,8 +1,10 @@
 //! Signing in elsewhere: to the provider, and back.
 
 use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
-use super::oidc_of;
+use super::{SignInFailure, oidc_of};
 use crate::access::{AccessDenied, Action, Actor};
 use crate::api::Api;
 use crate::api::problem::ApiProblem;
@@ -21,7 +23,51 @@ const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 /// Where who signed in is sent, always: no request says it. It tells them who they are.
 const HOME: &str = "/";
 
+/// The page of the console to which people are sent whose sign-in failed, and the cookie that has the reason:
+/// no link of somebody else can make the page show one.
+const SIGN_IN: &str = "/sign-in";
+const PROBLEM: &str = "__Host-sluicegate-problem";
+
+/// How long the reason is kept, in seconds: until the page has asked for it.
+const PROBLEM_S: u32 = 60;
+
+/// Most bytes of a reason, so that browsers keep the cookie: they take 4 KiB.
+const PROBLEM_BYTES_MAX: usize = 2_800;
+
 pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let answered = begin(&ask).await;
+    on_page(&ask, answered)
+}
+
+pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let answered = end(&ask).await;
+    on_page(&ask, answered)
+}
+
+pub(in crate::api) async fn problem(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let kept = ask.cookie(PROBLEM).and_then(|kept| BASE64_URL_SAFE_NO_PAD.decode(kept).ok());
+    let problem = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
+    let forget = format!("{PROBLEM}=; Max-Age=0; {ATTRIBUTES}");
+    Ok(ApiResponse::ok(&SignInFailure { problem }).set_cookie(&forget))
+}
+
+/// Sends a browser whose sign-in failed to the console, where there is one.
+fn on_page(
+    ask: &ApiRequest,
+    answered: Result<ApiResponse, ApiProblem>,
+) -> Result<ApiResponse, ApiProblem> {
+    let problem = match answered {
+        Err(problem) if ask.api.has_console && ask.wants_page() => problem,
+        answered => return answered,
+    };
+    let body = problem.body();
+    let kept = if body.len() > PROBLEM_BYTES_MAX { &b"{}"[..] } else { &body };
+    let kept = BASE64_URL_SAFE_NO_PAD.encode(kept);
+    let page = ApiResponse::see(SIGN_IN).expect("a path is plain text");
+    Ok(page.set_cookie(&format!("{PROBLEM}={kept}; Max-Age={PROBLEM_S}; {ATTRIBUTES}")))
+}
+
+async fn begin(ask: &ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     api.attempts.begin(&ask.by.source)?;
     let begun = oidc.begin(ask.session.as_deref(), ask.by.at).await.map_err(said)?;
@@ -31,7 +77,7 @@ pub(in crate::api) async fn login(ask: ApiRequest) -> Result<ApiResponse, ApiPro
     Ok(reply.set_cookie(&format!("{COOKIE}={}; Max-Age={span}; {ATTRIBUTES}", begun.cookie)))
 }
 
-pub(in crate::api) async fn callback(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+async fn end(ask: &ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let (api, oidc) = (&ask.api, oidc_of(&ask.api)?);
     let attempt = api.attempts.of_source(&ask.by.source)?;
     let called: CallbackParams = ask.called_back()?;

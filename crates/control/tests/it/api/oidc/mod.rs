@@ -51,6 +51,14 @@ impl Stage {
         Self::at(Provider::start().await, changed).await
     }
 
+    /// With the console at the same address.
+    async fn with_console() -> Self {
+        let provider = Provider::start().await;
+        let oidc = Arc::new(Oidc::new(config(&provider.issuer)).expect("it makes sense"));
+        let served = Served::with_admin_of(|api| api.with_oidc(oidc).with_console()).await;
+        Self { served: served.0, ada: served.1, provider }
+    }
+
     async fn at(provider: Provider, changed: impl FnOnce(&mut OidcProviderConfig)) -> Self {
         let mut config = config(&provider.issuer);
         changed(&mut config);

@@ -311,3 +311,35 @@ async fn where_it_is_not_set_up_there_is_nothing() {
     let post = served.ask(&Client::default(), "POST /oidc/callback", None).await;
     assert_eq!(post.status, 405);
 }
+
+#[tokio::test]
+async fn a_browser_is_sent_to_the_console_which_asks_for_the_reason_once() {
+    let stage = Stage::with_console().await;
+    let html =
+        |browser: &Client| browser.with("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let Begun { browser, page } = stage.begin(&html(&Client::default())).await;
+    let answer = stage.call_back(&browser, &stage.provider.visit(&page)).await;
+    assert_eq!((answer.status.as_u16(), session(&answer)), (303, None));
+    assert_eq!(answer.headers["location"], "/sign-in", "the address says nothing");
+    let kept = answer.headers.get_all("set-cookie").iter().find_map(|cookie| {
+        let cookie = cookie.to_str().unwrap().split(';').next().unwrap();
+        cookie.starts_with("__Host-sluicegate-problem=").then(|| cookie.to_owned())
+    });
+    let browser = Client { cookie: kept, ..Client::default() };
+    let asked = stage.served.ask(&browser, "GET /oidc/problem", None).await;
+    let problem = &asked.body["problem"];
+    assert_eq!((&problem["code"], &problem["status"]), (&json!("no_account"), &json!(403)));
+    let subject = format!("{}|{SUB}", stage.provider.issuer);
+    assert_eq!(problem["params"]["subject"], json!(subject));
+    assert!(asked.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"), "only once");
+    for cookie in
+        [None, Some("__Host-sluicegate-problem=e30".to_owned() + "%"), Some("x".repeat(5_000))]
+    {
+        let nothing = Client { cookie, ..Client::default() };
+        let asked = stage.served.ask(&nothing, "GET /oidc/problem", None).await;
+        assert_eq!((asked.status.as_u16(), &asked.body["problem"]), (200, &Value::Null));
+    }
+    // Programs get the problem itself.
+    let Begun { browser, page } = stage.begin(&Client::default()).await;
+    assert_refused(&stage.call_back(&browser, &stage.provider.visit(&page)).await, 403, &subject);
+}
