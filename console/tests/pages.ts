@@ -18,6 +18,23 @@ async function fillFirst(page: Page, label: RegExp, value: string): Promise<void
   await page.getByText(/^(Checked by the server|服务器已校验|1 error|1 个错误)$/).waitFor();
 }
 
+/** Requests of some addresses, one of which has markup for a path. */
+export function accessLog(seconds: number): string {
+  const line = (second: number) => {
+    const at = new Date(Date.UTC(2015, 4, 17, 10, 0, second)).toISOString().slice(11, 19);
+    return `10.0.0.${second % 3} - - [17/May/2015:${at} +0000] "GET /a HTTP/1.1" 200 12 "-" "<script>window.hacked=1</script>"\n`;
+  };
+  return Array.from({ length: seconds }, (_, second) => line(second).repeat(1 + (Math.floor(second / 60) % 3))).join('');
+}
+
+/** Sends a log, and turns the limit of the draft down. */
+async function compareLog(page: Page): Promise<void> {
+  const log = { name: 'access.log', mimeType: 'text/plain', buffer: Buffer.from(`${accessLog(900)}nothing\n`) };
+  await page.locator('input[type=file]').setInputFiles(log);
+  await page.getByRole('slider').press('ArrowDown');
+  await page.getByText(/^(Keys newly refused the most|新被拒绝最多的键)$/).waitFor();
+}
+
 export const VIEWS: View[] = [
   { name: 'setup', path: '/setup' },
   { name: 'sign-in', path: '/sign-in' },
@@ -60,6 +77,8 @@ export const VIEWS: View[] = [
   { name: 'keys', path: '/keys', as: 'bea' },
   { name: 'keys-found', path: '/keys?app=demo&policy=orders.create&key=203.0.113.7', as: 'bea' },
   { name: 'keys-viewer', path: '/keys?app=demo&policy=login&key=alice', as: 'vic' },
+  { name: 'whatif', path: '/whatif', as: 'vic' },
+  { name: 'whatif-compared', path: '/whatif?app=demo&policy=login', as: 'bea', act: compareLog },
   { name: 'missing', path: '/nowhere', as: 'vic' },
   { name: 'app-unknown', path: '/apps/unknown', as: 'vic' },
 ];

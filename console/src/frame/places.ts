@@ -24,6 +24,7 @@ export const PLACES: Place[] = [
     pages: ['apps', 'app', 'policy', 'policy-edit', 'policy-new', 'policy-versions', 'policy-deleted'],
   },
   { href: '/keys', icon: 'keys', label: 'frame.keys', letter: 'k', pages: ['keys'] },
+  { href: '/whatif', icon: 'whatif', label: 'frame.whatif', letter: 'w', pages: ['whatif'] },
   { href: '/audit', icon: 'audit', label: 'frame.audit', letter: 'u', pages: ['audit'] },
   { href: '/nodes', icon: 'nodes', label: 'frame.nodes', letter: 'n', pages: ['nodes'] },
   { href: '/accounts', icon: 'accounts', label: 'frame.accounts', letter: 'c', pages: ['accounts'], adminOnly: true },

@@ -9,12 +9,13 @@ import { carried } from './carry.ts';
 import { differenceWords, differences } from './diff.ts';
 import { arranged } from './document.ts';
 import { appended, edited, moved, withAlgorithm, withRule, without } from './edit.ts';
-import { type Json, type JsonObject, same } from './json.ts';
+import { type Json, type JsonObject, get, same } from './json.ts';
 import { merge } from './merge.ts';
 import { orderedAs } from './order.ts';
 import { durationText, parseRate } from './units.ts';
 import { type Say, limitWords } from './words.ts';
 import { printYaml } from './yaml.ts';
+import { dialsOf, firstLine, stepped, turned } from './whatif.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 const BINARY = process.env.SLUICEGATE_BIN;
@@ -340,4 +341,44 @@ describe('the table of algorithms', () => {
     }
   });
 
+});
+
+describe('what-if', () => {
+  const document: Json = {
+    name: 'site',
+    rules: [
+      { name: 'burst', token_bucket: { rate: '20/s', burst: 40 } },
+      { name: 'bytes', leaky_bucket: { rate: '5MiB/2m' } },
+      { name: 'hourly', sliding_window: { limit: 5000, window: '1h' } },
+      { name: 'daily', fixed_window: { limit: 9, calendar: 'day', timezone: 'UTC' } },
+      { name: 'open', concurrency: { limit: 2, ttl: '30s' } },
+    ],
+  };
+
+  test('each rule with a number for a time can be turned, and nothing else changes', () => {
+    expect(dialsOf(document).map(({ rule, permits, periodUs }) => [rule, permits, periodUs])).toEqual([
+      ['burst', 20, 1e6],
+      ['bytes', 5, 120e6],
+      ['hourly', 5000, 3600e6],
+      ['daily', 9, 86_400e6],
+    ]);
+    for (const dial of dialsOf(document)) {
+      const next = turned(document, dial, 7);
+      expect(dialsOf(next).find(({ index }) => index === dial.index)?.permits).toBe(7);
+      expect(same(turned(next, dial, dial.permits), document)).toBe(true);
+    }
+    expect(get(turned(document, dialsOf(document)[1]!, 7), ['rules', 1, 'leaky_bucket', 'rate'])).toBe('7MiB/2m');
+    expect(dialsOf(null)).toEqual([]);
+  });
+
+  test('a step is a twentieth, and stays in the range', () => {
+    expect([stepped(10, 1, 100), stepped(10, -1, 100), stepped(400, 1, 1000), stepped(1, -10, 9), stepped(8, 10, 9)]).toEqual([11, 9, 420, 1, 9]);
+  });
+
+  test('a policy without a match guards every line', () => {
+    expect(firstLine({ name: 'site', draft: document })).toEqual({ policies: { name: 'site', document }, policy: 'site' });
+    const matching = { ...(document as object), match: { path: { prefix: '/' } } } as Json;
+    const line = { policies: { name: 'site', document: matching }, key: ['path'] };
+    expect(firstLine({ name: 'site', draft: matching, attribute: 'path' })).toEqual(line);
+  });
 });

@@ -2,7 +2,7 @@
 
 use sluicegate::DecideError;
 use sluicegate_kernel::RangeError;
-use sluicegate_policy::DocumentErrors;
+use sluicegate_policy::{DocumentErrors, KeyAttribute};
 use sluicegate_text::fields::{Field, FieldError, listed};
 use sluicegate_text::terminal::{self, one_line};
 
@@ -77,6 +77,20 @@ pub enum EventError {
     /// A reservation held too many lines back.
     #[error("max_wait_us: gave up: this reservation delayed `{0}` later lines")]
     HeldBack(usize),
+}
+
+/// Why it cannot be said which policy guards the lines of a log, or with which key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GuardError {
+    /// There is no policy of this name.
+    #[error("--policy: unknown policy `{}`", one_line(.0))]
+    UnknownPolicy(String),
+    /// There are so many policies, none with a `match`, and none was chosen.
+    #[error("--policy: is missing: choose one of the {0} policies, or give them a `match`")]
+    PolicyMissing(usize),
+    /// Keys are to be made of what no log has.
+    #[error("key: logs have no attribute `{0}`; choose another with `--key remote_ip`")]
+    NotLogged(KeyAttribute),
 }
 
 /// On one line: `document.rules[0].token_bucket.rate: ..; and 2 more`.

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
 use sluicegate::{Cost, Micros, Verb};
 use sluicegate_policy::attribute::key_of;
 use sluicegate_policy::{KeyAttribute, Policy, PolicySet};
-use sluicegate_text::terminal::one_line;
 
 use super::combined::{self, LogError, LogLine};
+use super::error::GuardError;
 use super::jsonl::OpName;
 use super::reorder::Reorder;
 use super::session::{ReplayRequest, ReplaySession};
@@ -52,7 +51,7 @@ impl Logs {
         policy: Option<&str>,
         key: Option<Vec<KeyAttribute>>,
         window: Micros,
-    ) -> Result<Self> {
+    ) -> Result<Self, GuardError> {
         let guard = LineGuard::new(choose(policies, policy)?, key)?;
         Ok(Self { guard, reorder: Reorder::new(window) })
     }
@@ -85,7 +84,7 @@ impl Logs {
 }
 
 impl LineGuard {
-    fn new(choice: Choice, key: Option<Vec<KeyAttribute>>) -> Result<Self> {
+    fn new(choice: Choice, key: Option<Vec<KeyAttribute>>) -> Result<Self, GuardError> {
         let own: Vec<_> = match (&key, &choice) {
             (Some(key), _) => key.iter().collect(),
             (None, Choice::One(policy)) => policy.key().iter().collect(),
@@ -95,7 +94,7 @@ impl LineGuard {
             (None, Choice::Nothing) => Vec::new(),
         };
         if let Some(unknown) = own.into_iter().find(|attribute| !is_logged(attribute)) {
-            bail!("key: logs have no attribute `{unknown}`; choose another with `--key remote_ip`");
+            return Err(GuardError::NotLogged(unknown.clone()));
         }
         Ok(Self { choice, key })
     }
@@ -108,7 +107,7 @@ impl LineGuard {
         policies: &PolicySet,
         policy: Option<&str>,
         key: Option<Vec<KeyAttribute>>,
-    ) -> Result<Self> {
+    ) -> Result<Self, GuardError> {
         let is_there = policy.map_or(!policies.is_empty(), |name| policies.resolve(name).is_some());
         let choice = if is_there { choose(policies, policy)? } else { Choice::Nothing };
         Self::new(choice, key)
@@ -153,14 +152,14 @@ impl GuardedLine {
 ///
 /// # Errors
 /// If there is none of this name.
-pub(crate) fn named<'a>(policies: &'a PolicySet, name: &str) -> Result<&'a Arc<Policy>> {
-    match policies.resolve(name) {
-        Some(policy) => Ok(policy),
-        None => bail!("--policy: unknown policy `{}`", one_line(name)),
-    }
+pub(crate) fn named<'a>(
+    policies: &'a PolicySet,
+    name: &str,
+) -> Result<&'a Arc<Policy>, GuardError> {
+    policies.resolve(name).ok_or_else(|| GuardError::UnknownPolicy(name.to_owned()))
 }
 
-fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
+fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice, GuardError> {
     if let Some(name) = policy {
         return named(policies, name).map(|policy| Choice::One(Arc::clone(policy)));
     }
@@ -169,12 +168,7 @@ fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice> {
     }
     match policies.policies() {
         [only] => Ok(Choice::One(Arc::clone(only))),
-        others => {
-            bail!(
-                "--policy: is missing: choose one of the {} policies, or give them a `match`",
-                others.len()
-            )
-        }
+        others => Err(GuardError::PolicyMissing(others.len())),
     }
 }
 

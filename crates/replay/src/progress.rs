@@ -13,7 +13,8 @@ const TOLD_MAX: u64 = 20;
 /// A progress bar, if somebody watches, and the problems so far.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    input: String,
+    /// None: nothing is said.
+    input: Option<String>,
     problems: u64,
 }
 
@@ -26,7 +27,12 @@ impl Progress {
                 .with_style(style("{bar:40} {binary_bytes} of {binary_total_bytes}, {eta} left")),
             None => ProgressBar::new_spinner().with_style(style("{spinner} {binary_bytes}")),
         };
-        Self { bar, input, problems: 0 }
+        Self { bar, input: Some(input), problems: 0 }
+    }
+
+    /// For a program: nothing is said.
+    pub(crate) fn silent() -> Self {
+        Self { bar: ProgressBar::hidden(), input: None, problems: 0 }
     }
 
     /// `bytes` have been read.
@@ -37,17 +43,21 @@ impl Progress {
     /// Tells that `line` is wrong, unless very many were.
     pub(crate) fn problem(&mut self, line: u64, problem: &str) {
         self.problems += 1;
-        if self.problems <= TOLD_MAX {
-            self.print_line(&format!("{}:{line}: {problem}", self.input));
+        if self.problems <= TOLD_MAX
+            && let Some(input) = &self.input
+        {
+            self.print_line(&format!("{input}:{line}: {problem}"));
         }
     }
 
     /// Takes the bar away and tells how many more problems there were.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
-        if self.problems > TOLD_MAX {
+        if self.problems > TOLD_MAX
+            && let Some(input) = &self.input
+        {
             let more = sluicegate_text::human::thousands(self.problems - TOLD_MAX);
-            self.print_line(&format!("{}: and {more} more", self.input));
+            self.print_line(&format!("{input}: and {more} more"));
         }
     }
 

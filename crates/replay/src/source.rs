@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Cursor, ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -32,6 +33,24 @@ pub(crate) struct LineReader {
     /// As they lie in the file: compressed, if it is.
     bytes_read: Rc<Cell<u64>>,
     bytes: Option<u64>,
+    lines_max: u64,
+}
+
+/// How much is read of an input that may come from anybody.
+pub struct ReadLimits {
+    /// Most bytes, inflated.
+    pub bytes_max: u64,
+    /// Most lines.
+    pub lines_max: u64,
+    /// Asked before each piece of some thousand bytes: `true` ends the reading.
+    pub is_over: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl std::fmt::Debug for ReadLimits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { bytes_max, lines_max, is_over: _ } = self;
+        write!(f, "ReadLimits {{ bytes_max: {bytes_max}, lines_max: {lines_max} }}")
+    }
 }
 
 /// The next line of an input.
@@ -60,6 +79,18 @@ impl LineReader {
         Self::new(Box::new(file), metadata.is_file().then_some(metadata.len()))
     }
 
+    /// As much of `input` as `limits` permit; what is beyond is an error of reading.
+    ///
+    /// # Errors
+    /// Those of reading the first bytes.
+    pub(crate) fn limited(input: Box<dyn Read>, limits: &ReadLimits) -> io::Result<Self> {
+        let ReadLimits { bytes_max, lines_max, is_over } = limits;
+        let mut reader = Self::new(input, None)?;
+        let (left, is_over) = (*bytes_max, Arc::clone(is_over));
+        reader.lines.input = Box::new(Limited { input: reader.lines.input, left, is_over });
+        Ok(Self { lines_max: *lines_max, ..reader })
+    }
+
     fn new(input: Box<dyn Read>, bytes: Option<u64>) -> io::Result<Self> {
         let bytes_read = Rc::new(Cell::new(0));
         let mut input = Counted { input, bytes_read: Rc::clone(&bytes_read) };
@@ -72,7 +103,7 @@ impl LineReader {
         } else {
             Box::new(input)
         };
-        Ok(Self { lines: Lines::new(input), bytes_read, bytes })
+        Ok(Self { lines: Lines::new(input), bytes_read, bytes, lines_max: u64::MAX })
     }
 
     /// Hands every line that is not blank to `take`, with its number, until the end or until `take` says
@@ -93,6 +124,7 @@ impl LineReader {
             }
             let flow = match self.lines.next_line()? {
                 None => return Ok(()),
+                Some(_) if number > self.lines_max => return Err(beyond_limits()),
                 Some(InputLine::Bytes(bytes)) if bytes.trim_ascii().is_empty() => continue,
                 Some(line) => take(taker, number, line),
             };
@@ -142,6 +174,29 @@ impl<R: Read> Read for Counted<R> {
         self.bytes_read.set(self.bytes_read.get() + count as u64);
         Ok(count)
     }
+}
+
+/// Ends what may be read.
+struct Limited<R> {
+    input: R,
+    left: u64,
+    is_over: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.is_over)() {
+            return Err(beyond_limits());
+        }
+        let count = self.input.read(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(beyond_limits)?;
+        Ok(count)
+    }
+}
+
+/// What is read is at its end before the input is.
+pub(crate) fn beyond_limits() -> io::Error {
+    io::Error::new(ErrorKind::QuotaExceeded, "the rest is beyond the limits")
 }
 
 /// Cuts what is read into lines, lent from one buffer.
@@ -293,6 +348,32 @@ mod tests {
     fn gzip_is_known_by_its_first_bytes_also_in_several_members() {
         let bytes = [gzip(b"a\nb"), gzip(b"c\nd\n")].concat();
         assert_eq!(read(bytes), (vec!["a".into(), "bc".into(), "d".into()], None));
+    }
+
+    #[test]
+    fn what_is_beyond_the_limits_is_not_read() {
+        let lines = |bytes: &[u8], bytes_max, lines_max, is_over: bool| {
+            let is_over = Arc::new(move || is_over);
+            let limits = ReadLimits { bytes_max, lines_max, is_over };
+            let input = Box::new(Cursor::new(bytes.to_vec()));
+            let mut source = LineReader::limited(input, &limits).unwrap();
+            let mut taker = (0, Progress::silent());
+            let read = source.each_line(
+                &mut taker,
+                |(_, progress)| progress,
+                |(count, _), _, _| {
+                    *count += 1;
+                    ControlFlow::Continue(())
+                },
+            );
+            (taker.0, read.is_ok())
+        };
+        let text = "a\n".repeat(1_000);
+        assert_eq!(lines(text.as_bytes(), 2_000, 1_000, false), (1_000, true));
+        assert_eq!(lines(text.as_bytes(), 2_000, 999, false), (999, false));
+        assert!(!lines(text.as_bytes(), 1_999, 1_000, false).1);
+        assert_eq!(lines(text.as_bytes(), 2_000, 1_000, true), (0, false));
+        assert_eq!(lines(&gzip(&vec![0; 10_000_000]), 9_999_999, 1_000, false), (0, false));
     }
 
     #[test]

@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sluicegate-policy",
             "sluicegate-kernel",
             "sluicegate-net",
+            "sluicegate-replay",
             "sluicegate-text",
         ],
     ),

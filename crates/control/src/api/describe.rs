@@ -7,9 +7,10 @@ use super::PREFIX;
 use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
 use super::handlers::{
     SignInFailure, accounts, apps, audit, keys, meta, policies, refused, sessions, tokens, traffic,
+    whatif,
 };
 use super::problem::ProblemBody;
-use super::request::YAML;
+use super::request::{LOG, YAML};
 use super::table::{ROUTES, Route};
 use crate::access::{AccessRule, Action};
 use crate::audit::AuditEntry;
@@ -68,6 +69,11 @@ fn operation(route: &Route) -> Json {
             "required": true,
             "content": { "application/json": { "schema": schema(name) } },
         });
+    }
+    if route.takes_log() {
+        let what = "A line of JSON (`WhatIf`), then an access log, plain or gzip. At most 32 MiB.";
+        let body = json!({ "schema": { "type": "string", "description": what } });
+        operation["requestBody"]["content"] = json!({ LOG: body });
     }
     if route.takes_yaml() {
         operation["requestBody"]["content"][YAML] = yaml;
@@ -248,6 +254,18 @@ fn schema(name: &str) -> Json {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
+fn add_traffic(all: &mut Map<String, Json>) {
+    add::<Node>(all);
+    add::<Fleet>(all);
+    add::<traffic::Traffic>(all);
+    add::<traffic::TrafficOverview>(all);
+    add::<refused::RefusedKeys>(all);
+    add::<refused::Rollout>(all);
+    add::<whatif::WhatIfQuestion>(all);
+    add::<whatif::DraftPolicy>(all);
+    add::<whatif::Compared>(all);
+}
+
 fn schemas() -> Json {
     let mut all = Map::new();
     add::<ProblemBody<'_>>(&mut all);
@@ -292,13 +310,8 @@ fn schemas() -> Json {
     add::<accounts::Person>(&mut all);
     add::<meta::Settings>(&mut all);
     add::<SignInFailure>(&mut all);
-    add::<Node>(&mut all);
-    add::<Fleet>(&mut all);
-    add::<traffic::Traffic>(&mut all);
-    add::<refused::RefusedKeys>(&mut all);
-    add::<refused::Rollout>(&mut all);
-    add::<traffic::TrafficOverview>(&mut all);
     add::<meta::Meta>(&mut all);
+    add_traffic(&mut all);
     add_policy_document(&mut all);
     for (list, item) in LISTS {
         let items = json!({ "type": "array", "items": schema(item) });

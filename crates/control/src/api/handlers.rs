@@ -13,6 +13,7 @@ pub(super) mod sessions;
 pub(super) mod stream;
 pub(super) mod tokens;
 pub(super) mod traffic;
+pub(super) mod whatif;
 
 use axum::http::StatusCode;
 use serde::Serialize;

@@ -22,6 +22,7 @@ mod problem;
 mod request;
 mod setup;
 mod table;
+mod whatif;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -61,6 +62,11 @@ pub use setup::Setup;
 use sluicegate_policy::finding;
 pub use table::access_table;
 use table::{ROUTES, Route};
+use whatif::KeptLogs;
+pub use whatif::{
+    BucketCounts, ComparedBucket, ComparedCounts, ComparedKey, ComparedPolicy, ComparedTimeline,
+    Comparison, NoWhatIf, ToCompare, WhatIf, WhatIfError,
+};
 
 /// Where the API is.
 pub const PREFIX: &str = "/v1/admin";
@@ -81,6 +87,10 @@ pub struct Api {
     traffic: Arc<dyn LiveTraffic>,
     reading: Arc<Semaphore>,
     streams: Arc<Streams>,
+    what_if: Arc<dyn WhatIf>,
+    /// One permit for each what-if that runs.
+    comparing: Arc<Semaphore>,
+    logs: Arc<KeptLogs>,
     spans: SessionSpans,
     oidc: Option<Arc<Oidc>>,
     /// The configuration of the node, without secrets.
@@ -98,6 +108,9 @@ const VERIFIED_MAX: usize = 1;
 
 /// How many requests read traffic at a time: one may read thousands of rows.
 const READ_MAX: usize = 2;
+
+/// How many what-ifs run at a time: one takes a processor and some hundred megabytes.
+const COMPARED_MAX: usize = 1;
 
 impl Api {
     /// The API of `catalog`. `setup` is what the first account is made with; live budgets are looked
@@ -126,6 +139,9 @@ impl Api {
             traffic: Arc::new(NoTraffic),
             reading: Arc::new(Semaphore::new(READ_MAX)),
             streams: Arc::default(),
+            what_if: Arc::new(NoWhatIf),
+            comparing: Arc::new(Semaphore::new(COMPARED_MAX)),
+            logs: Arc::default(),
             spans: SessionSpans::default(),
             oidc: None,
             settings: Arc::default(),
@@ -156,6 +172,12 @@ impl Api {
     #[must_use]
     pub fn with_settings(self, settings: serde_json::Value) -> Self {
         Self { settings: Arc::new(settings), ..self }
+    }
+
+    /// The same, on a node that runs policies on logs.
+    #[must_use]
+    pub fn with_what_if(self, what_if: Arc<dyn WhatIf>) -> Self {
+        Self { what_if, ..self }
     }
 
     /// The same, where one account or token may change something so often in a minute.
@@ -225,6 +247,7 @@ impl Api {
         params: &RawPathParams,
         request: Request<Body>,
     ) -> Result<Response, ApiProblem> {
+        self.logs.forget(self.now());
         let (head, body) = request.into_parts();
         let principal = authenticate(self, &head).await?;
         let app = params.iter().find(|(name, _)| *name == "app").map(|(_, app)| app.to_owned());

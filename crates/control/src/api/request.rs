@@ -1,6 +1,8 @@
 //! What is asked of a handler, when it is known who asks and that they may; and what it replies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, RawPathParams};
@@ -13,6 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 use sluicegate_net::headers::is_json;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::principal::Principal;
@@ -33,13 +36,25 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 /// Largest body of who is not known: a name and a password.
 const BODY_OF_NOBODY_BYTES_MAX: usize = 4 << 10;
 
+/// Largest body with a log: some hundred thousand lines, or some million as gzip.
+const LOG_BODY_BYTES_MAX: usize = 32 << 20;
+
 /// How long a body may take.
-const BODY_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a body with a log may take.
+const LOG_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The type of a policy as people write it (RFC 9512).
 pub(super) const YAML: &str = "application/yaml";
 
+/// The type of a line of JSON with a log behind it. No form of another site can send it.
+pub(super) const LOG: &str = "application/x-sluicegate-whatif";
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// After so many seconds somebody may ask again whose what-if had no turn.
+const BUSY_S: u64 = 2;
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What is asked.
@@ -60,6 +75,10 @@ pub(super) struct ApiRequest {
     uri: Uri,
     question: String,
     body: Bytes,
+    /// What stands behind the first line of a body with a log.
+    log: Bytes,
+    /// The right to run a what-if.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 /// What can be said behind a `?`.
@@ -151,6 +170,8 @@ impl ApiRequest {
             uri: head.uri.clone(),
             question: format!("{} {}", head.method, head.uri),
             body: Bytes::new(),
+            log: Bytes::new(),
+            turn: None,
         }
     }
 
@@ -163,11 +184,17 @@ impl ApiRequest {
             let problem = finding!("no_dry_run", "dry_run: not supported for this operation");
             return Err(ApiProblem::new(StatusCode::BAD_REQUEST, problem));
         }
-        let most = match self.by.actor {
-            Actor::Nobody => BODY_OF_NOBODY_BYTES_MAX,
-            _ => BODY_BYTES_MAX,
+        if route.takes_log() {
+            self.require_type(route)?;
+            // Before the body, which takes memory.
+            self.turn = Some(turn(&self.api)?);
+        }
+        let (most, wait_max) = match self.by.actor {
+            Actor::Nobody => (BODY_OF_NOBODY_BYTES_MAX, BODY_WAIT_MAX),
+            _ if route.takes_log() => (LOG_BODY_BYTES_MAX, LOG_WAIT_MAX),
+            _ => (BODY_BYTES_MAX, BODY_WAIT_MAX),
         };
-        let body = timeout(BODY_WAIT_MAX, Limited::new(body, most).collect()).await;
+        let body = timeout(wait_max, Limited::new(body, most).collect()).await;
         let body = body.map_err(|_| {
             ApiProblem::new(
                 StatusCode::REQUEST_TIMEOUT,
@@ -182,6 +209,9 @@ impl ApiRequest {
         self.body = body.to_bytes();
         if !self.body.is_empty() {
             self.require_type(route)?;
+        }
+        if route.takes_log() {
+            self.part_log()?;
         }
         let key = self.headers.get(IDEMPOTENCY_KEY).filter(|_| route.action.can_be_shown());
         if let Some(key) = key {
@@ -290,8 +320,42 @@ impl ApiRequest {
         version.ok_or_else(|| ApiProblem::new(StatusCode::BAD_REQUEST, detail()))
     }
 
+    /// The log of the body.
+    pub(super) const fn log(&self) -> &Bytes {
+        &self.log
+    }
+
+    /// The right to run a what-if, which ends when it is dropped.
+    pub(super) const fn take_turn(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.turn.take()
+    }
+
+    /// Parts the body into its first line and the log. Each is a copy: a log that is kept keeps no more than itself.
+    fn part_log(&mut self) -> Result<(), ApiProblem> {
+        let end = self.body.iter().position(|byte| *byte == b'\n').unwrap_or(self.body.len());
+        if end > BODY_BYTES_MAX {
+            let problem = finding!(
+                "first_line_too_long",
+                "the first line exceeds {most} bytes",
+                most = BODY_BYTES_MAX
+            );
+            return Err(ApiProblem::new(StatusCode::PAYLOAD_TOO_LARGE, problem));
+        }
+        self.log = Bytes::copy_from_slice(self.body.get(end + 1..).unwrap_or_default());
+        self.body = Bytes::copy_from_slice(&self.body[..end]);
+        Ok(())
+    }
+
     /// That the body is of a type that the route reads.
     fn require_type(&self, route: &Route) -> Result<(), ApiProblem> {
+        if route.takes_log() {
+            if media_type(&self.headers, &header::CONTENT_TYPE).any(|kind| kind == LOG) {
+                return Ok(());
+            }
+            let detail =
+                finding!("content_type_log", "content-type: expected `{kind}`", kind = LOG);
+            return Err(ApiProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        }
         if is_json(&self.headers) || route.takes_yaml() && self.is_yaml() {
             return Ok(());
         }
@@ -344,6 +408,18 @@ impl ApiRequest {
         reader.end().map_err(|error| ApiProblem::invalid("", unreadable(&error)))?;
         Ok(read)
     }
+}
+
+/// The right to run a what-if.
+fn turn(api: &Api) -> Result<OwnedSemaphorePermit, ApiProblem> {
+    Arc::clone(&api.comparing).try_acquire_owned().map_err(|_| {
+        let problem = finding!(
+            "whatif_busy",
+            "another what-if runs on this node; retry in {seconds} s",
+            seconds = BUSY_S
+        );
+        ApiProblem::again_in(BUSY_S, problem)
+    })
 }
 
 /// What is wrong with a body of JSON. An error of syntax has its line and column; other errors have a pointer.

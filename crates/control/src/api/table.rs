@@ -8,6 +8,7 @@ use axum::routing::MethodFilter;
 
 use super::handlers::{
     accounts, apps, audit, keys, meta, oidc, policies, refused, sessions, stream, tokens, traffic,
+    whatif,
 };
 use super::problem::ApiProblem;
 use super::request::{ApiRequest, ApiResponse};
@@ -40,6 +41,11 @@ impl Route {
     /// Whether its body may be the policy itself, as YAML.
     pub(super) fn takes_yaml(&self) -> bool {
         matches!(self.asks, Some("NewPolicy" | "PolicyDocument"))
+    }
+
+    /// Whether its body is a line of JSON with a log behind it.
+    pub(super) fn takes_log(&self) -> bool {
+        self.asks == Some("WhatIf")
     }
 
     /// Whether its answer may be the policy itself, as YAML.
@@ -137,6 +143,7 @@ routes! {
         asks Explain answers ExplainedKey;
     POST "/apps/{app}/explain" ExplainKey keys::explain_request 200
         asks Explain answers ExplainedKey;
+    POST "/apps/{app}/whatif" WhatIf whatif::compare 200 asks WhatIf answers Compared;
     POST "/apps/{app}/policies/{policy}/keys/try" TryKey keys::try_one 200
         asks Explain answers ExplainedKey;
     POST "/apps/{app}/policies/{policy}/keys/reset" ResetKey keys::reset 200 asks Key answers Budget;
@@ -227,6 +234,7 @@ mod tests {
         for route in ROUTES {
             let reads = route.method == Method::GET || route.path.ends_with("/validate");
             let reads = reads || route.path.ends_with("/peek") || route.path.ends_with("/explain");
+            let reads = reads || route.path.ends_with("/whatif");
             assert_eq!(!reads, route.action.writes(), "{} {}", route.method, route.path);
             assert!(!route.is_versioned || route.action.writes(), "{}", route.path);
         }

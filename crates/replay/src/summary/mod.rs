@@ -13,7 +13,7 @@ use busiest::{Busiest, Second};
 use keys::Keys;
 use sluicegate_text::human::{Era, percent, span, thousands};
 use sluicegate_text::terminal::one_line;
-use timeline::{RequestFate, Timeline};
+use timeline::{BUCKETS_MAX, RequestFate, Timeline};
 
 /// Refused keys that are listed.
 const LISTED_MAX: usize = 10;
@@ -126,7 +126,7 @@ impl ReplayTally {
             keys: Keys::new(),
             before: Busiest::default(),
             after: Busiest::default(),
-            timeline: Timeline::default(),
+            timeline: Timeline::new(BUCKETS_MAX),
         }
     }
 

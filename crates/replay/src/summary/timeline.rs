@@ -7,8 +7,8 @@
 
 use sluicegate::Micros;
 
-/// Most buckets: about as many as a chart has pixels across.
-const BUCKETS_MAX: usize = 1_200;
+/// Most buckets of a chart: about as many as it has pixels across.
+pub(crate) const BUCKETS_MAX: usize = 1_200;
 
 /// Widths, µs: each divides the next.
 pub(crate) const WIDTHS_US: [u64; 27] = {
@@ -49,8 +49,9 @@ pub(crate) const WIDTHS_US: [u64; 27] = {
 };
 
 /// Counts per bucket of time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Timeline {
+    buckets_max: usize,
     /// The place of the width in [`WIDTHS_US`].
     width: usize,
     /// The first bucket begins at this many widths.
@@ -81,6 +82,11 @@ pub(crate) enum RequestFate {
 }
 
 impl Timeline {
+    /// One of at most so many buckets, at least 2.
+    pub(crate) const fn new(buckets_max: usize) -> Self {
+        Self { buckets_max, width: 0, first: 0, buckets: Vec::new() }
+    }
+
     /// Counts a request that came at `at`, which is not before the first one.
     pub(crate) fn add(&mut self, at: Micros, fate: RequestFate) {
         if self.buckets.is_empty() {
@@ -89,7 +95,7 @@ impl Timeline {
         let bucket = loop {
             let place = at.get() / self.width().get();
             match usize::try_from(place.saturating_sub(self.first)) {
-                Ok(bucket) if bucket < BUCKETS_MAX => break bucket,
+                Ok(bucket) if bucket < self.buckets_max => break bucket,
                 _ => self.widen(),
             }
         };
@@ -141,7 +147,7 @@ mod tests {
     use super::*;
 
     fn timeline(times: &[u64]) -> Timeline {
-        let mut timeline = Timeline::default();
+        let mut timeline = Timeline::new(BUCKETS_MAX);
         for at in times {
             timeline.add(Micros::new(*at), RequestFate::Passed);
         }

@@ -7,9 +7,13 @@ use sluicegate::Micros;
 
 use crate::logs::GuardedLine;
 use crate::summary::keys::{Keys, RefusalCount};
+use crate::summary::timeline::{RequestFate, TimeBucket, Timeline};
 
 /// Keys that are listed.
 const LISTED_MAX: usize = 10;
+
+/// Most buckets of time: enough for a picture.
+const BUCKETS_MAX: usize = 400;
 
 /// What is counted.
 pub(super) struct WhatifTally {
@@ -31,62 +35,117 @@ pub(super) struct WhatifTally {
     policies: BTreeMap<Box<str>, PolicyTally>,
     refused: Keys,
     passed: Keys,
+    timeline_today: Timeline,
+    timeline_new: Timeline,
 }
 
 /// What is told at the end.
-#[derive(Debug, Serialize)]
-pub(super) struct WhatifSummary {
+#[derive(Clone, Debug, Serialize)]
+pub struct WhatifSummary {
     /// Lines that a policy guards, today or then.
-    pub(super) requests: u64,
-    pub(super) refused_today: u64,
-    pub(super) refused_new: u64,
+    pub requests: u64,
+    /// Refused by today's policies.
+    pub refused_today: u64,
+    /// Refused by the new policies.
+    pub refused_new: u64,
     /// Refused by the new policies only.
-    pub(super) newly_refused: u64,
+    pub newly_refused: u64,
     /// Refused by today's policies only.
-    pub(super) no_longer_refused: u64,
-    pub(super) unguarded: u64,
-    pub(super) errors: u64,
-    pub(super) late: u64,
-    pub(super) evicted: u64,
+    pub no_longer_refused: u64,
+    /// Lines that no policy guards, today or then.
+    pub unguarded: u64,
+    /// Lines that were not decided.
+    pub errors: u64,
+    /// Lines that came too late to be put in order.
+    pub late: u64,
+    /// Budgets that were forgotten although they were not full.
+    pub evicted: u64,
     /// Whether the log was read to its end.
-    pub(super) complete: bool,
-    pub(super) first_at_us: Option<u64>,
-    pub(super) last_at_us: Option<u64>,
-    pub(super) policies: Vec<NamedPolicy>,
-    pub(super) keys_newly_refused: Vec<AffectedKey>,
-    pub(super) keys_no_longer_refused: Vec<AffectedKey>,
+    pub complete: bool,
+    /// The time of the first request that was decided.
+    pub first_at_us: Option<u64>,
+    /// The time of the last one.
+    pub last_at_us: Option<u64>,
+    /// By name.
+    pub policies: Vec<NamedPolicy>,
+    /// The keys that are newly refused the most.
+    pub keys_newly_refused: Vec<AffectedKey>,
+    /// The keys that are no longer refused the most.
+    pub keys_no_longer_refused: Vec<AffectedKey>,
     /// By how much the counts of keys may be too high.
-    pub(super) keys_excess: u64,
+    pub keys_excess: u64,
 }
 
 /// What became of the requests of one policy.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct PolicyTally {
-    pub(super) today: SideCounts,
-    pub(super) new: SideCounts,
-    pub(super) newly_refused: u64,
-    pub(super) no_longer_refused: u64,
+pub struct PolicyTally {
+    /// By today's policies.
+    pub today: SideCounts,
+    /// By the new policies.
+    pub new: SideCounts,
+    /// Refused by the new policies only.
+    pub newly_refused: u64,
+    /// Refused by today's policies only.
+    pub no_longer_refused: u64,
 }
 
 /// What one set of policies did.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct SideCounts {
-    pub(super) requests: u64,
-    pub(super) refused: u64,
+pub struct SideCounts {
+    /// Requests that it guards.
+    pub requests: u64,
+    /// Of these, those that were refused.
+    pub refused: u64,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct NamedPolicy {
-    pub(super) policy: String,
+/// What became of the requests of the policy of this name.
+#[derive(Clone, Debug, Serialize)]
+pub struct NamedPolicy {
+    /// The name.
+    pub policy: String,
+    /// What became of its requests.
     #[serde(flatten)]
-    pub(super) counts: PolicyTally,
+    pub counts: PolicyTally,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct AffectedKey {
-    pub(super) policy: String,
-    pub(super) key: Option<String>,
-    pub(super) requests: u64,
+/// A key for which the policies differ.
+#[derive(Clone, Debug, Serialize)]
+pub struct AffectedKey {
+    /// The policy.
+    pub policy: String,
+    /// The key; none: the budget that all share.
+    pub key: Option<String>,
+    /// How many of its requests are decided otherwise.
+    pub requests: u64,
+}
+
+/// What happened over time, in buckets of one width.
+#[derive(Clone, Debug)]
+pub struct WhatifTimeline {
+    /// The width.
+    pub bucket_us: u64,
+    /// At most 400, without gaps.
+    pub buckets: Vec<WhatifBucket>,
+}
+
+/// What happened in one bucket of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WhatifBucket {
+    /// Its beginning.
+    pub at_us: u64,
+    /// What today's policies did.
+    pub today: BucketCounts,
+    /// What the new policies did.
+    pub new: BucketCounts,
+}
+
+/// What one set of policies did in one bucket of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketCounts {
+    /// Requests that passed.
+    pub allowed: u64,
+    /// Requests that were refused.
+    pub refused: u64,
 }
 
 impl WhatifTally {
@@ -106,6 +165,8 @@ impl WhatifTally {
             policies: BTreeMap::new(),
             refused: Keys::new(),
             passed: Keys::new(),
+            timeline_today: Timeline::new(BUCKETS_MAX),
+            timeline_new: Timeline::new(BUCKETS_MAX),
         }
     }
 
@@ -121,6 +182,8 @@ impl WhatifTally {
         self.requests += 1;
         self.today += u64::from(today.1);
         self.new += u64::from(new.1);
+        self.timeline_today.add(at, fate(today.1));
+        self.timeline_new.add(at, fate(new.1));
         if let Some(guarded) = today.0 {
             let newly = today.1 && !new.1;
             let counts = self.of(guarded);
@@ -143,6 +206,17 @@ impl WhatifTally {
                 add(&mut self.refused, guarded);
             }
         }
+    }
+
+    /// What happened over time.
+    pub(super) fn timeline(&self) -> WhatifTimeline {
+        // Both have counted the same requests at the same times, so they have the same buckets.
+        let both = self.timeline_today.buckets().zip(self.timeline_new.buckets());
+        let bucket = |((at, today), (_, new)): ((Micros, TimeBucket), (Micros, TimeBucket))| {
+            WhatifBucket { at_us: at.get(), today: counts(today), new: counts(new) }
+        };
+        let bucket_us = self.timeline_today.width().get();
+        WhatifTimeline { bucket_us, buckets: both.map(bucket).collect() }
     }
 
     fn of(&mut self, guarded: &GuardedLine) -> &mut PolicyTally {
@@ -177,6 +251,14 @@ impl WhatifTally {
             keys_excess: self.refused.refused_excess().max(self.passed.refused_excess()),
         }
     }
+}
+
+fn fate(is_refused: bool) -> RequestFate {
+    if is_refused { RequestFate::Refused } else { RequestFate::Passed }
+}
+
+fn counts(TimeBucket { passed, waited, refused }: TimeBucket) -> BucketCounts {
+    BucketCounts { allowed: passed + waited, refused }
 }
 
 fn add(keys: &mut Keys, guarded: &GuardedLine) {

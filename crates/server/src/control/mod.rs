@@ -19,6 +19,7 @@ mod publish;
 mod seed;
 mod sync;
 mod traffic;
+mod whatif;
 
 pub(crate) use admin_api::AdminApi;
 pub(crate) use seed::policies as seed_policies;

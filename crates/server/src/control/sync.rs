@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::budgets::EngineBudgets as LiveBudgets;
 use super::live_traffic::EngineTraffic;
 use super::publish::Publisher;
+use super::whatif::ReplayWhatIf;
 use super::{AdminApi, cache_file, node_reporter, seed, traffic};
 use crate::authenticator::Authenticator;
 use crate::config::{CatalogConfig, HistoryKept, Listen};
@@ -300,7 +301,8 @@ impl AdminApiOpener<'_> {
                 stop: self.told.stop.clone(),
             };
             let api = Api::new(catalog, Arc::new(WallClock), Setup::none(), budgets);
-            admin_api.open(api.with_traffic(Arc::new(traffic))).await
+            let api = api.with_traffic(Arc::new(traffic)).with_what_if(Arc::new(ReplayWhatIf));
+            admin_api.open(api).await
         };
         Ok(timeout(wait, opened).await.context("no answer in time")??)
     }

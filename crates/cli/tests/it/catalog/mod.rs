@@ -9,3 +9,4 @@ mod oidc;
 mod readme;
 mod stage;
 mod traffic;
+mod whatif;

@@ -91,7 +91,23 @@ impl Node {
 
     /// The first administrator, signed in again.
     pub(crate) fn sign_in(&self) -> Who {
-        let body = json!({ "account": ADMIN, "password": PASSWORD }).to_string();
+        self.sign_in_as(ADMIN)
+    }
+
+    /// A new account with these roles, signed in.
+    pub(crate) fn join(&self, admin: &Who, name: &str, roles: &[(&str, &str)]) -> Who {
+        let new = json!({ "name": name, "password": PASSWORD });
+        assert_eq!(self.admin(admin, "POST", "/accounts", &new).0, 201);
+        for (app, role) in roles {
+            let path = format!("/apps/{app}/members/{name}");
+            let (status, reply) = self.admin(admin, "PUT", &path, &json!({ "role": role }));
+            assert!(status < 300, "{reply}");
+        }
+        self.sign_in_as(name)
+    }
+
+    fn sign_in_as(&self, account: &str) -> Who {
+        let body = json!({ "account": account, "password": PASSWORD }).to_string();
         let path = "/v1/admin/session";
         let reply = ask(self.address("admin"), &Who::default(), "POST", path, &body);
         let (status, head, _) = reply.expect("it answers");
@@ -202,6 +218,29 @@ pub(crate) fn ask(
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).ok()?;
+    answer(&mut stream)
+}
+
+/// Sends the head of a `POST` with a body of this type and length, which the caller sends.
+pub(crate) fn begin(
+    address: SocketAddr,
+    Who(who): &Who,
+    path: &str,
+    kind: &str,
+    length: usize,
+) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{who}\
+         content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("it takes a request");
+    stream
+}
+
+/// Status, head and body; none: nobody answered.
+pub(crate) fn answer(stream: &mut TcpStream) -> Option<(u16, String, String)> {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).ok()?;
     let (head, body) = reply.split_once("\r\n\r\n")?;

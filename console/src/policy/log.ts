@@ -1,0 +1,45 @@
+/** Sends drafts of policies with a log, to see what they would do to its requests. */
+
+import { ApiFailure, type Schema, api, ask } from '../lib/api.ts';
+import { type Asked, firstLine } from './whatif.ts';
+
+export type Compared = Schema['Compared'];
+
+/** As the server has it. */
+export const LOG_BYTES_MAX = 32 * 2 ** 20;
+const TYPE = 'application/x-sluicegate-whatif';
+
+/** Sends drafts with a log; the log itself only once, while the server keeps it. */
+export class LogQuestions {
+  #log: Blob;
+  #id: string | undefined;
+
+  constructor(log: Blob) {
+    this.#log = log;
+  }
+
+  async compare(asked: Asked, signal: AbortSignal): Promise<Compared> {
+    const answered = await this.#send(asked, signal).catch((error) => {
+      if (!(error instanceof ApiFailure && error.code === 'log_gone')) throw error;
+      // As after a restart.
+      this.#id = undefined;
+      return this.#send(asked, signal);
+    });
+    this.#id = answered.log_id;
+    return answered;
+  }
+
+  #send(asked: Asked, signal: AbortSignal): Promise<Compared> {
+    const first = { ...(firstLine(asked) as object), ...(this.#id && { log_id: this.#id }) };
+    const body = new Blob([`${JSON.stringify(first)}\n`, ...(this.#id ? [] : [this.#log])], { type: TYPE });
+    return ask(
+      api.POST('/v1/admin/apps/{app}/whatif', {
+        params: { path: { app: asked.app } },
+        headers: { 'content-type': TYPE },
+        body: body as unknown as string,
+        bodySerializer: (given) => given as unknown as Blob,
+        signal,
+      }),
+    );
+  }
+}

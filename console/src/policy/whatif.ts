@@ -1,0 +1,73 @@
+/** Drafts of policies on the requests of a log. */
+
+import type { Schema } from '../lib/api.ts';
+import { ruleOf } from './document.ts';
+import { edited } from './edit.ts';
+import { type Json, get, isObject } from './json.ts';
+import { PERMITS_MAX, parseDuration, parseRate } from './units.ts';
+
+export type Bucket = Schema['Compared']['timeline']['buckets'][number];
+
+/** What access logs say of a request, so that keys can be made of it. */
+export const LOGGED = ['remote_ip', 'path', 'method', 'user_agent', 'status'] as const;
+
+export interface Asked {
+  app: string;
+  /** The policy that is drafted. */
+  name: string;
+  draft: Json;
+  /** What keys are made of; none: as the policy says. */
+  attribute?: string;
+}
+
+/** The first line of what is sent. */
+export function firstLine({ name, draft, attribute }: Omit<Asked, 'app'>): Json {
+  return {
+    policies: { name, document: draft },
+    // With a match, lines choose their policy.
+    ...(get(draft, ['match']) === undefined && { policy: name }),
+    ...(attribute && { key: [attribute] }),
+  };
+}
+
+/** The number of a rule that a person changes first: its rate or its limit. */
+export interface Dial {
+  rule: string;
+  /** Where the rule is. */
+  index: number;
+  permits: number;
+  max: number;
+  /** In which time the permits pass. */
+  periodUs: number;
+}
+
+/** The numbers of the rules that have one for a time. */
+export function dialsOf(document: Json): Dial[] {
+  const rules = get(document, ['rules']);
+  return (Array.isArray(rules) ? rules : []).flatMap((value, index) => {
+    const rule = ruleOf(value);
+    if (!rule || rule.algorithm === 'concurrency') return [];
+    const rate = parseRate(rule.params.rate);
+    if (rate) return [{ rule: rule.name, index, permits: rate.count, max: PERMITS_MAX, periodUs: rate.periodUs }];
+    const calendar = { day: 1, week: 7, month: 30, year: 365 }[String(rule.params.calendar)];
+    const periodUs = calendar ? calendar * 86_400_000_000 : parseDuration(rule.params.window);
+    const permits = rule.params.limit;
+    return typeof permits === 'number' && periodUs ? [{ rule: rule.name, index, permits, max: PERMITS_MAX, periodUs }] : [];
+  });
+}
+
+/** The document with another number. */
+export function turned(document: Json, { index }: Dial, permits: number): Json {
+  const value = get(document, ['rules', index]);
+  const rule = ruleOf(value);
+  if (!rule || !isObject(value)) return document;
+  const { rate } = rule.params;
+  const [name, next] = typeof rate === 'string' ? ['rate', rate.replace(/^[0-9]+/, String(permits))] : ['limit', permits];
+  return edited(document, ['rules', index, rule.algorithm, name], next);
+}
+
+/** A step of the keyboard: a twentieth, at least 1. */
+export function stepped(permits: number, by: number, max: number): number {
+  const step = Math.max(1, Math.round(permits / 20));
+  return Math.min(max, Math.max(1, permits + by * step));
+}
