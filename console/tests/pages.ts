@@ -35,6 +35,19 @@ async function compareLog(page: Page): Promise<void> {
   await page.getByText(/^(Keys newly refused the most|新被拒绝最多的键)$/).waitFor();
 }
 
+/** Configurations of other rate limiters, each with one policy and one note. */
+export const EXAMPLES = {
+  nginx: 'limit_req_zone $host zone=api:1m rate=10r/s;\nserver { location /api/ { limit_req zone=api burst=20; } }\n',
+  sentinel: '[{ "resource": "GET:/pay", "count": 20, "grade": 1, "controlBehavior": 0 }]',
+  envoy: 'domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 3 }\n',
+  rate_limiter_info: 'name,apps,max_permits,rate,created_by\npay.card,demo,20,5,ada\n',
+};
+
+async function previewImport(page: Page): Promise<void> {
+  await page.getByRole('textbox').first().fill(`${EXAMPLES.nginx}include <script>window.hacked=1</script>;\n`);
+  await page.getByText(/^(1 policy|1 条策略)$/).waitFor();
+}
+
 export const VIEWS: View[] = [
   { name: 'setup', path: '/setup' },
   { name: 'sign-in', path: '/sign-in' },
@@ -79,6 +92,8 @@ export const VIEWS: View[] = [
   { name: 'keys-viewer', path: '/keys?app=demo&policy=login&key=alice', as: 'vic' },
   { name: 'whatif', path: '/whatif', as: 'vic' },
   { name: 'whatif-compared', path: '/whatif?app=demo&policy=login', as: 'bea', act: compareLog },
+  { name: 'import', path: '/import', as: 'vic' },
+  { name: 'import-previewed', path: '/import?app=demo', as: 'bea', act: previewImport },
   { name: 'missing', path: '/nowhere', as: 'vic' },
   { name: 'app-unknown', path: '/apps/unknown', as: 'vic' },
 ];

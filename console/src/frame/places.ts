@@ -28,6 +28,7 @@ export const PLACES: Place[] = [
   { href: '/audit', icon: 'audit', label: 'frame.audit', letter: 'u', pages: ['audit'] },
   { href: '/nodes', icon: 'nodes', label: 'frame.nodes', letter: 'n', pages: ['nodes'] },
   { href: '/accounts', icon: 'accounts', label: 'frame.accounts', letter: 'c', pages: ['accounts'], adminOnly: true },
+  { href: '/import', icon: 'import', label: 'frame.import', letter: 'i', pages: ['import'] },
   { href: '/settings', icon: 'settings', label: 'frame.settings', letter: 's', pages: ['settings'] },
 ];
 

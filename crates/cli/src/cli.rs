@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
+use sluicegate_import::ImportSource;
 use sluicegate_replay as replay;
 use sluicegate_server::descriptors::Configuration;
 
@@ -89,6 +90,10 @@ enum ImportCommand {
     },
     /// Convert the rows of a `rate_limiter_info` table to policies.
     RateLimiterInfo(catalog::LimiterInfoArgs),
+    /// Convert `limit_req` and `limit_conn` of an nginx configuration to policies.
+    Nginx(catalog::ImportFileArgs),
+    /// Convert flow rules of Alibaba Sentinel (a JSON array) to policies.
+    Sentinel(catalog::ImportFileArgs),
 }
 
 /// Runs the command. The exit code is 1 if the command itself found something wrong.
@@ -103,7 +108,15 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Policies(PoliciesCommand::Kept(command)) => catalog::run(&command),
         CliCommand::Policies(PoliciesCommand::Whatif(args)) => whatif::run(&args),
         CliCommand::Audit(command) => Ok(catalog::run_audit(&command)),
-        CliCommand::Import(ImportCommand::RateLimiterInfo(args)) => catalog::import(&args),
+        CliCommand::Import(ImportCommand::RateLimiterInfo(args)) => {
+            catalog::import_limiter_info(&args)
+        }
+        CliCommand::Import(ImportCommand::Nginx(args)) => {
+            catalog::import_file(ImportSource::Nginx, &args)
+        }
+        CliCommand::Import(ImportCommand::Sentinel(args)) => {
+            catalog::import_file(ImportSource::Sentinel, &args)
+        }
         CliCommand::Import(ImportCommand::Envoy { path, descriptors, merge_domains }) => {
             policies::print_import(&Configuration { path, merge_domains }, descriptors)
         }

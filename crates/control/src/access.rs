@@ -204,6 +204,8 @@ actions! {
     SeePolicies "policy.read" Read POLICY_READ;
     /// Validate a policy and show what it would change.
     ValidatePolicy "policy.validate" Read POLICY_READ;
+    /// Show the policies that a configuration of another rate limiter becomes.
+    ImportPolicies "policy.import" Read POLICY_READ;
     /// Compare the policies of an app with a draft, on the requests of a log.
     WhatIf "policy.whatif" Read POLICY_READ;
     /// Create a policy.

@@ -26,4 +26,4 @@ pub use access::{AccessDenied, AccessRule, Action, Actor, Role, Scope, allow};
 pub use catalog::{Catalog, ChangeContext};
 pub use db::Url;
 pub use error::{Error, PlacedFinding};
-pub use limiter_info::LimiterInfo;
+pub use limiter_info::read_limiter_info;

@@ -9,61 +9,43 @@
 //! | `rate` | tokens added a second |
 //! | `created_by`, `updated_by` | who answers for it |
 
+use sluicegate_import::limiter_info::LimiterInfo;
 use sluicegate_policy::limits::POLICIES_MAX;
 
 use crate::db::{Db, Row, Url};
 use crate::error::Error;
 
-/// A row, as text: of which types the columns are differs from one to the next.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LimiterInfo {
-    /// `name`.
-    pub name: Option<String>,
-    /// `apps`.
-    pub apps: Option<String>,
-    /// `max_permits`.
-    pub max_permits: Option<String>,
-    /// `rate`, a second.
-    pub rate: Option<String>,
-    /// `created_by`.
-    pub created_by: Option<String>,
-    /// `updated_by`.
-    pub updated_by: Option<String>,
+/// The rows of the table in the database at `url`, which is of MySQL or MariaDB, by name. Nothing
+/// is changed there.
+///
+/// # Errors
+/// [`Error::Database`] if there is no such database or table, [`Error::TooMany`] rows for a catalog.
+pub async fn read_limiter_info(url: &Url) -> Result<Vec<LimiterInfo>, Error> {
+    if !matches!(url, Url::MySql(_)) {
+        let problem = format!("expected `mysql://…`, found `{}:…`", url.kind());
+        return Err(Error::Database(problem));
+    }
+    let db = Db::open_read_only(url).await?;
+    let sql = "SELECT CAST(name AS CHAR), CAST(apps AS CHAR), CAST(max_permits AS CHAR), \
+               CAST(rate AS CHAR), CAST(created_by AS CHAR), CAST(updated_by AS CHAR) \
+               FROM rate_limiter_info ORDER BY name LIMIT ?";
+    let most = i64::try_from(POLICIES_MAX).expect("the most policies are few thousand");
+    let rows = db.rows(sql, &[(most + 1).into()]).await;
+    db.close().await;
+    let rows = rows?;
+    if rows.len() > POLICIES_MAX {
+        return Err(Error::TooMany(format!("{POLICIES_MAX} policies")));
+    }
+    rows.iter().map(limiter_info).collect()
 }
 
-impl LimiterInfo {
-    /// The rows of the table in the database at `url`, which is of MySQL or MariaDB, by name. Nothing
-    /// is changed there.
-    ///
-    /// # Errors
-    /// [`Error::Database`] if there is no such database or table, [`Error::TooMany`] rows for a catalog.
-    pub async fn read(url: &Url) -> Result<Vec<Self>, Error> {
-        if !matches!(url, Url::MySql(_)) {
-            let problem = format!("expected `mysql://…`, found `{}:…`", url.kind());
-            return Err(Error::Database(problem));
-        }
-        let db = Db::open_read_only(url).await?;
-        let sql = "SELECT CAST(name AS CHAR), CAST(apps AS CHAR), CAST(max_permits AS CHAR), \
-                   CAST(rate AS CHAR), CAST(created_by AS CHAR), CAST(updated_by AS CHAR) \
-                   FROM rate_limiter_info ORDER BY name LIMIT ?";
-        let most = i64::try_from(POLICIES_MAX).expect("the most policies are few thousand");
-        let rows = db.rows(sql, &[(most + 1).into()]).await;
-        db.close().await;
-        let rows = rows?;
-        if rows.len() > POLICIES_MAX {
-            return Err(Error::TooMany(format!("{POLICIES_MAX} policies")));
-        }
-        rows.iter().map(Self::of).collect()
-    }
-
-    fn of(row: &Row) -> Result<Self, Error> {
-        Ok(Self {
-            name: row.get(0)?,
-            apps: row.get(1)?,
-            max_permits: row.get(2)?,
-            rate: row.get(3)?,
-            created_by: row.get(4)?,
-            updated_by: row.get(5)?,
-        })
-    }
+fn limiter_info(row: &Row) -> Result<LimiterInfo, Error> {
+    Ok(LimiterInfo {
+        name: row.get(0)?,
+        apps: row.get(1)?,
+        max_permits: row.get(2)?,
+        rate: row.get(3)?,
+        created_by: row.get(4)?,
+        updated_by: row.get(5)?,
+    })
 }

@@ -18,8 +18,18 @@ use syn::{Attribute, Expr, ExprMethodCall, ItemFn, ItemMod, LitStr, Macro};
 const LIST: &str = "docs/texts.txt";
 
 /// The crates whose texts are listed, with their folders.
-const CRATES: &[&str] =
-    &["kernel", "policy", "store", "sluicegate", "control", "text", "replay", "server", "cli"];
+const CRATES: &[&str] = &[
+    "kernel",
+    "policy",
+    "store",
+    "sluicegate",
+    "text",
+    "import",
+    "control",
+    "replay",
+    "server",
+    "cli",
+];
 
 /// Macros whose texts only developers read.
 const PANICS: &[&str] =

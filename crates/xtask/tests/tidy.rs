@@ -18,8 +18,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sluicegate", &["sluicegate-policy", "sluicegate-store", "sluicegate-kernel"]),
     (
         "sluicegate-control",
-        &["sluicegate", "sluicegate-policy", "sluicegate-kernel", "sluicegate-net"],
+        &[
+            "sluicegate",
+            "sluicegate-policy",
+            "sluicegate-kernel",
+            "sluicegate-net",
+            "sluicegate-import",
+        ],
     ),
+    ("sluicegate-import", &["sluicegate-policy", "sluicegate-text"]),
     ("sluicegate-console", &[]),
     ("sluicegate-text", &["sluicegate", "sluicegate-policy", "sluicegate-kernel"]),
     (
@@ -46,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sluicegate-console",
             "sluicegate-control",
             "sluicegate-policy",
+            "sluicegate-import",
             "sluicegate-kernel",
             "sluicegate-net",
             "sluicegate-replay",

@@ -5,14 +5,14 @@
 //! policies export, diff, apply ─┬─▶ remote ─▶ the admin API of a running server
 //!                               └─▶ written ─▶ files, with the place of each policy in them
 //! audit verify, export ─────────────▶ the database of the catalog, at which it only looks
-//! import rate-limiter-info ─────────▶ CSV, or the database of others
+//! import ───────────────────────────▶ configurations of others, or their database
 //! ```
 
 mod apply;
 mod audit;
 mod difference;
 mod export;
-mod limiter_info;
+mod import;
 mod policy_files;
 mod remote;
 mod yaml;
@@ -23,8 +23,9 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub(crate) use audit::AuditCommand;
-pub(crate) use limiter_info::LimiterInfoArgs;
+pub(crate) use import::{ImportFileArgs, LimiterInfoArgs};
 pub(crate) use remote::{Remote, Server, app};
+use sluicegate_import::ImportSource;
 use sluicegate_text::terminal;
 
 /// Nobody knows: two things were to be compared, and one of them could not be seen.
@@ -56,8 +57,13 @@ pub(crate) fn run_audit(command: &AuditCommand) -> ExitCode {
 }
 
 /// Imports what others have.
-pub(crate) fn import(args: &LimiterInfoArgs) -> Result<ExitCode> {
-    wait_for(limiter_info::run(args))
+pub(crate) fn import_limiter_info(args: &LimiterInfoArgs) -> Result<ExitCode> {
+    wait_for(import::run(args))
+}
+
+/// Imports a configuration of others.
+pub(crate) fn import_file(source: ImportSource, args: &ImportFileArgs) -> Result<ExitCode> {
+    import::run_import(source, args)
 }
 
 /// Waits for one thing, which is all there is to do.

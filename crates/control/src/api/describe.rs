@@ -6,8 +6,8 @@ use utoipa::{PartialSchema, ToSchema};
 use super::PREFIX;
 use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
 use super::handlers::{
-    SignInFailure, accounts, apps, audit, keys, meta, policies, refused, sessions, tokens, traffic,
-    whatif,
+    SignInFailure, accounts, apps, audit, import, keys, meta, policies, refused, sessions, tokens,
+    traffic, whatif,
 };
 use super::problem::ProblemBody;
 use super::request::{LOG, YAML};
@@ -266,6 +266,11 @@ fn add_traffic(all: &mut Map<String, Json>) {
     add::<whatif::Compared>(all);
 }
 
+fn add_imports(all: &mut Map<String, Json>) {
+    add::<import::ImportText>(all);
+    add::<import::ImportPreview>(all);
+}
+
 fn schemas() -> Json {
     let mut all = Map::new();
     add::<ProblemBody<'_>>(&mut all);
@@ -302,6 +307,7 @@ fn schemas() -> Json {
     add::<PolicyVersion>(&mut all);
     add::<policies::Validated>(&mut all);
     add::<policies::Diffs>(&mut all);
+    add_imports(&mut all);
     add::<AppliedAll>(&mut all);
     add::<tokens::TokenMade>(&mut all);
     add::<AuditEntry>(&mut all);

@@ -3,6 +3,7 @@
 pub(super) mod accounts;
 pub(super) mod apps;
 pub(super) mod audit;
+pub(super) mod import;
 pub(super) mod keys;
 pub(super) mod meta;
 #[cfg(feature = "oidc")]

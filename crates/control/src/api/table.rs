@@ -7,8 +7,8 @@ use axum::http::Method;
 use axum::routing::MethodFilter;
 
 use super::handlers::{
-    accounts, apps, audit, keys, meta, oidc, policies, refused, sessions, stream, tokens, traffic,
-    whatif,
+    accounts, apps, audit, import, keys, meta, oidc, policies, refused, sessions, stream, tokens,
+    traffic, whatif,
 };
 use super::problem::ApiProblem;
 use super::request::{ApiRequest, ApiResponse};
@@ -143,6 +143,8 @@ routes! {
         asks Explain answers ExplainedKey;
     POST "/apps/{app}/explain" ExplainKey keys::explain_request 200
         asks Explain answers ExplainedKey;
+    POST "/apps/{app}/import" ImportPolicies import::preview 200
+        asks ImportText answers ImportPreview;
     POST "/apps/{app}/whatif" WhatIf whatif::compare 200 asks WhatIf answers Compared;
     POST "/apps/{app}/policies/{policy}/keys/try" TryKey keys::try_one 200
         asks Explain answers ExplainedKey;
@@ -234,7 +236,7 @@ mod tests {
         for route in ROUTES {
             let reads = route.method == Method::GET || route.path.ends_with("/validate");
             let reads = reads || route.path.ends_with("/peek") || route.path.ends_with("/explain");
-            let reads = reads || route.path.ends_with("/whatif");
+            let reads = reads || ["/whatif", "/import"].iter().any(|end| route.path.ends_with(end));
             assert_eq!(!reads, route.action.writes(), "{} {}", route.method, route.path);
             assert!(!route.is_versioned || route.action.writes(), "{}", route.path);
         }

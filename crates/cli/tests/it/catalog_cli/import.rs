@@ -95,7 +95,7 @@ fn rows_that_make_no_sense_are_told_with_their_columns_and_nothing_is_printed() 
     assert_eq!(told, expected, "{}", ran.err);
     assert!(ran.err.contains("limits.csv:4: apps: is missing\n"), "{}", ran.err);
     assert!(
-        ran.err.contains("limits.csv:5: name: `ok` is already the name at limits.csv:2\n"),
+        ran.err.contains("limits.csv:5: name: `ok` is already the name at line 2\n"),
         "{}",
         ran.err
     );
@@ -151,4 +151,39 @@ fn the_rows_of_a_database_become_the_same() {
         assert_eq!((ran.status, ran.out.as_str()), (Some(1), ""));
         assert!(ran.err.starts_with("row 3 (`q`): max_permits: "), "{ran:?}");
     });
+}
+
+#[test]
+fn nginx_and_sentinel_become_policies_with_notes_beside() {
+    let stage = Stage::start();
+    stage.file(
+        "nginx.conf",
+        "limit_req_zone $uri zone=z:1m rate=30r/m;\nserver { limit_req zone=z; }\n",
+    );
+    let ran = stage.run("import nginx nginx.conf");
+    let expected = "\
+policies:
+- name: z
+  key:
+  - path
+  rules:
+  - name: z
+    leaky_bucket:
+      rate: 30/m
+";
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), expected));
+    assert_eq!(
+        ran.err,
+        "note: nginx.conf:2: nginx refuses with status 503; a policy refuses with 429\n"
+    );
+    let piped = "echo '[{\"resource\": \"/a\", \"count\": 2, \"clusterMode\": true}]' | sluicegate import sentinel - | sluicegate policies check -";
+    assert!(stage.shell(piped).ok().ends_with("1 policy, no errors\n"));
+    stage.file("bad.conf", "a {\n");
+    let ran = stage.run("import nginx bad.conf");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(1), ""));
+    assert_eq!(
+        ran.err,
+        "bad.conf:1: the block that begins here has no `}`\nerror: nothing was imported\n"
+    );
+    assert_eq!(stage.run("import nginx nowhere.conf").status, Some(1));
 }

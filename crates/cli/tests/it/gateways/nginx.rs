@@ -3,6 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use sluicegate_import::{ImportSource, import};
+use sluicegate_kernel::{Cost, Micros, Moment, States, Verb};
+use sluicegate_policy::Policy;
 use sluicegate_testkit::{Error, Launch, Options, Program, RedisServer, need};
 
 use super::audit::{exactly_five_of_twenty_pass, exactly_what_the_policy_allows_passes};
@@ -80,6 +83,37 @@ async fn ten_a_second_and_five_at_once_pass_with_budgets_in_redis() {
     let policies = example("gateways/policies.yaml");
     let stage = need!(stage(AUTH_REQUEST, &policies, &["--store", &url]).await);
     exactly_what_the_policy_allows_passes(&stage).await;
+}
+
+/// How many of twenty requests at once pass by the policy that is imported from `limits`.
+fn passed_by_policy(limits: &str) -> usize {
+    let imported = import(ImportSource::Nginx, limits).expect("nginx reads it, too");
+    let [policy] = &imported.policies[..] else { panic!("{imported:?}") };
+    let policy = Policy::parse_one(&policy.document.to_string()).expect("it is valid");
+    let (mut states, now) = (States::default(), Moment::new(Micros::from_secs(1_000)));
+    let mut passes = || {
+        let verb = Verb::Check { cost: Cost::ONE };
+        let verdict = policy.rules().set().decide(&mut states, &verb, &now);
+        verdict.expect("it knows `check`").decision.allowed()
+    };
+    (0..20).filter(|_| passes()).count()
+}
+
+#[tokio::test]
+async fn as_many_pass_at_once_by_an_imported_limit_as_by_nginx_itself() {
+    for limit in ["", "burst=5 nodelay", "burst=1 nodelay", "burst=19 nodelay", "burst=7 delay=9"] {
+        let zone = "limit_req_zone $binary_remote_addr zone=z:1m rate=1r/m;";
+        let site = format!(
+            "{zone}\nserver {{ listen 127.0.0.1:8000; limit_req_status 429;\n\
+             location / {{ limit_req zone=z {limit}; proxy_pass http://127.0.0.1:9000; }} }}\n"
+        );
+        let launch = async |places: &Places| start(places, &site);
+        let policies = example("gateways/policies.yaml");
+        let stage = need!(Stage::set(&policies, &[], launch).await);
+        let calls = get_at_once(stage.gateway, "/", 20).await;
+        let passed = calls.iter().filter(|call| call.status == 200).count();
+        assert_eq!(passed, passed_by_policy(&site), "{limit}");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What is read from the table of others.
 
-use sluicegate_control::{Error, LimiterInfo, Url};
+use sluicegate_control::{Error, Url, read_limiter_info};
+use sluicegate_import::limiter_info::LimiterInfo;
 use sluicegate_testkit::{SqlKind, SqlServer, need};
 use sqlx::{ConnectOptions as _, Executor as _};
 
@@ -46,7 +47,7 @@ async fn rows_are_read_whatever_the_types_of_the_columns() {
             created_by: text("张三"),
             updated_by: None,
         };
-        assert_eq!(LimiterInfo::read(&url).await.unwrap(), [login, pay]);
+        assert_eq!(read_limiter_info(&url).await.unwrap(), [login, pay]);
     }
 }
 
@@ -66,7 +67,7 @@ async fn a_rate_with_decimals_keeps_them() {
         ),
     ] {
         let row = "INSERT INTO rate_limiter_info VALUES ('a', 'b', 20, 0.5, '', '')";
-        let rows = LimiterInfo::read(&database(server, &[table, row]).await).await.unwrap();
+        let rows = read_limiter_info(&database(server, &[table, row]).await).await.unwrap();
         let read = (rows[0].max_permits.as_deref(), rows[0].rate.as_deref());
         assert_eq!(read, (Some(expected.0), Some(expected.1)), "{table}");
     }
@@ -76,8 +77,8 @@ async fn a_rate_with_decimals_keeps_them() {
 async fn what_is_no_such_table_is_told() {
     let server = need!(SqlServer::shared(SqlKind::MariaDb).await);
     let url = database(server, &[]).await;
-    let told = LimiterInfo::read(&url).await.unwrap_err().to_string();
+    let told = read_limiter_info(&url).await.unwrap_err().to_string();
     assert!(told.contains("rate_limiter_info"), "{told}");
     let other: Url = "sqlite:none.db".parse().unwrap();
-    assert!(matches!(LimiterInfo::read(&other).await, Err(Error::Database(_))));
+    assert!(matches!(read_limiter_info(&other).await, Err(Error::Database(_))));
 }

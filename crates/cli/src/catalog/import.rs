@@ -1,0 +1,144 @@
+//! `sluicegate import`: the configurations of other rate limiters, as policies.
+//!
+//! A row or a line that makes no sense is named with its place, and then nothing is printed. What differs from the
+//! limit that a policy comes from is a note on standard error.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use sluicegate_control::Url;
+use sluicegate_import::limiter_info::import_rows;
+use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, import};
+use sluicegate_policy::Document;
+use sluicegate_policy::limits::DOCUMENT_BYTES_MAX;
+use sluicegate_text::terminal;
+
+use super::yaml;
+
+/// The variable that says the database.
+const FROM: &str = "SLUICEGATE_IMPORT_URL";
+
+/// Errors that are told one by one; who has more wants to see these first.
+const TOLD_MAX: usize = 20;
+
+/// What can be said to `sluicegate import rate-limiter-info`.
+#[derive(Args)]
+pub(crate) struct LimiterInfoArgs {
+    /// The rows as CSV, with a header line; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Database with the table: `mysql://USER:PASSWORD@HOST/DATABASE`. Set SLUICEGATE_IMPORT_URL
+    /// instead if the URL contains a password.
+    #[arg(long, value_name = "URL", conflicts_with = "csv")]
+    from: Option<String>,
+}
+
+/// What can be said to `sluicegate import nginx` and `sentinel`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportFileArgs {
+    /// The configuration; `-` for standard input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Imports the rows, and prints the policies.
+pub(super) async fn run(args: &LimiterInfoArgs) -> Result<ExitCode> {
+    let from = || args.from.clone().or_else(|| std::env::var(FROM).ok());
+    match &args.csv {
+        Some(path) => run_file(ImportSource::RateLimiterInfo, path),
+        None => match from() {
+            Some(url) => run_database(&url).await,
+            None => bail!("nothing to import: expected --csv FILE, or --from URL or {FROM}"),
+        },
+    }
+}
+
+/// Imports a file, and prints the policies.
+pub(super) fn run_import(source: ImportSource, args: &ImportFileArgs) -> Result<ExitCode> {
+    run_file(source, &args.file)
+}
+
+fn run_file(source: ImportSource, path: &Path) -> Result<ExitCode> {
+    let shown = terminal::input(path);
+    let text = read(path, &shown)?;
+    let place = |note: &Note| match note.line {
+        Some(line) => format!("{shown}:{line}"),
+        None => shown.clone(),
+    };
+    print(import(source, &text), place)
+}
+
+async fn run_database(url: &str) -> Result<ExitCode> {
+    let url: Url = url.parse().context("--from")?;
+    let rows = sluicegate_control::read_limiter_info(&url).await.context("--from")?;
+    let rows: Vec<_> = (1_u64..).zip(rows).collect();
+    let named = |row: u64| {
+        let found = usize::try_from(row).ok().and_then(|row| rows.get(row.checked_sub(1)?));
+        let name = found.and_then(|(_, row)| row.name.as_deref()).unwrap_or_default();
+        format!("row {row} (`{}`)", terminal::one_line(name))
+    };
+    let imported = import_rows(&rows, |row| named(*row), |row| Some(*row));
+    print(imported, |note| note.line.map_or_else(String::new, named))
+}
+
+/// Prints the policies, and notes with their places.
+fn print(
+    imported: Result<Imported, Vec<Note>>,
+    place: impl Fn(&Note) -> String,
+) -> Result<ExitCode> {
+    let line = |note: &Note| format!("{}: {}", place(note), note.finding);
+    match imported {
+        Ok(Imported { policies, notes, descriptors: _ }) => {
+            for note in &notes {
+                terminal::print_error_line(terminal::escaped(&format!("note: {}", line(note))));
+            }
+            let commented = policies
+                .iter()
+                .map(|ImportedPolicy { document, comment }| (comment.clone(), document));
+            let text = yaml::document(commented)?;
+            // Whoever reads the text shall be able to rely on it.
+            Document::parse(&text).context("the configuration does not form valid policies")?;
+            terminal::print(text.as_bytes()).context("standard output")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(errors) => {
+            for error in errors.iter().take(TOLD_MAX) {
+                terminal::print_error_line(terminal::escaped(&line(error)));
+            }
+            if errors.len() > TOLD_MAX {
+                terminal::print_error_line(format_args!("and {} more", errors.len() - TOLD_MAX));
+            }
+            terminal::print_error_line("error: nothing was imported");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// The text of a file, as long as a document may be.
+fn read(path: &Path, shown: &str) -> Result<String> {
+    let input: Box<dyn io::Read> = match path.to_str() {
+        Some("-") => Box::new(io::stdin().lock()),
+        _ => Box::new(File::open(path).with_context(|| format!("cannot read {shown}"))?),
+    };
+    let mut bytes = Vec::new();
+    let read = input.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("cannot read {shown}"))?;
+    if bytes.len() > DOCUMENT_BYTES_MAX {
+        bail!("{shown}: more than {DOCUMENT_BYTES_MAX} bytes");
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow::anyhow!("{shown}: byte {at} is not UTF-8")
+    })
+}
+
+impl std::fmt::Debug for LimiterInfoArgs {
+    /// There may be a password in it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LimiterInfoArgs").finish_non_exhaustive()
+    }
+}

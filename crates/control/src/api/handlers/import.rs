@@ -1,0 +1,78 @@
+//! Configurations of other rate limiters, as policies. Nothing is changed.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, import};
+use sluicegate_policy::{TextPlace, finding};
+use tokio::task::spawn_blocking;
+use utoipa::ToSchema;
+
+use crate::api::problem::{ApiProblem, FindingBody};
+use crate::api::request::{ApiRequest, ApiResponse};
+use crate::catalog::policy_schema;
+use crate::error::{Error, PlacedFinding};
+
+/// A configuration of another rate limiter.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct ImportText {
+    /// `envoy` (YAML of envoyproxy/ratelimit), `rate_limiter_info` (CSV), `nginx` or `sentinel` (JSON).
+    #[serde(deserialize_with = "source")]
+    #[schema(value_type = String)]
+    from: ImportSource,
+    /// The configuration, at most 8 MiB.
+    text: String,
+}
+
+/// The policies that a configuration becomes.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct ImportPreview {
+    /// The policies, each of which is valid by itself.
+    policies: Vec<PreviewedPolicy>,
+    /// What a policy does otherwise than the limit that it comes from, and what was not imported.
+    notes: Vec<FindingBody>,
+    /// Of Envoy: the descriptor tree that leads to the policies, as YAML.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    descriptors: Option<String>,
+}
+
+/// A policy that was imported.
+#[derive(Serialize, ToSchema)]
+struct PreviewedPolicy {
+    /// The policy, as in `policies[]` of a policy document.
+    #[schema(schema_with = policy_schema)]
+    document: Json,
+    /// Who is responsible for it where it comes from; null: not known.
+    comment: Option<String>,
+}
+
+pub(in crate::api) async fn preview(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let ImportText { from, text } = ask.json()?;
+    let imported = spawn_blocking(move || import(from, &text)).await;
+    let imported = imported.map_err(|error| {
+        tracing::error!("import: {error}");
+        let problem = finding!("import_failed", "the configuration cannot be imported");
+        ApiProblem::invalid("/text", problem)
+    })?;
+    let Imported { policies, notes, descriptors } =
+        imported.map_err(|notes| Error::Invalid(notes.iter().map(placed).collect()))?;
+    let policy = |ImportedPolicy { document, comment }| PreviewedPolicy { document, comment };
+    Ok(ApiResponse::ok(&ImportPreview {
+        policies: policies.into_iter().map(policy).collect(),
+        notes: notes.iter().map(|note| FindingBody::from(&placed(note))).collect(),
+        descriptors,
+    }))
+}
+
+/// A note at its line of the text.
+fn placed(Note { line, finding }: &Note) -> PlacedFinding {
+    let place = line.map(|line| TextPlace { line, column: 1 });
+    PlacedFinding { place, ..PlacedFinding::new("/text", finding.clone()) }
+}
+
+fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ImportSource, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let all = ImportSource::ALL.map(ImportSource::name).join("`, `");
+    let unknown = || serde::de::Error::custom(format!("expected one of `{all}`"));
+    ImportSource::parse(&name).ok_or_else(unknown)
+}

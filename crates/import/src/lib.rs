@@ -1,0 +1,152 @@
+//! Policies from the configurations of other rate limiters: text in, policies and notes out.
+//!
+//! ```text
+//! nginx     directives ─▶ limits by place ─┐
+//! sentinel  flow rules ────────────────────┼─▶ Imported { policies, notes }
+//! limiter_info  CSV ───────────────────────┤
+//! envoy     of sluicegate-policy ──────────┘
+//! ```
+//!
+//! Nothing here reads files or asks anything. A note names what a policy does otherwise than the limit that it
+//! comes from, or what was not imported, with the line where it stands.
+
+mod envoy;
+pub mod limiter_info;
+mod names;
+mod nginx;
+mod rates;
+mod sentinel;
+
+use serde_json::Value;
+use sluicegate_policy::limits::{DOCUMENT_BYTES_MAX, POLICIES_MAX};
+use sluicegate_policy::{Finding, Policy, finding};
+
+/// Most notes of an import: a person reads them.
+const NOTES_MAX: usize = 1_000;
+
+/// Whose configuration it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportSource {
+    /// `envoyproxy/ratelimit`: YAML with descriptors.
+    Envoy,
+    /// The table `rate_limiter_info`, as CSV with a header line.
+    RateLimiterInfo,
+    /// nginx: `limit_req` and `limit_conn`.
+    Nginx,
+    /// Sentinel of Alibaba: flow rules as a JSON array.
+    Sentinel,
+}
+
+/// What a configuration is here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// The policies, each of which is valid by itself.
+    pub policies: Vec<ImportedPolicy>,
+    /// What differs, and what was not imported.
+    pub notes: Vec<Note>,
+    /// Of Envoy: the [tree](sluicegate_policy::DescriptorTree) that leads to the policies, as YAML.
+    pub descriptors: Option<String>,
+}
+
+/// A policy that was imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedPolicy {
+    /// As in `policies` of a policy document.
+    pub document: Value,
+    /// What to write above it.
+    pub comment: Option<String>,
+}
+
+/// What is wrong or differs, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The line, from 1; none: it is about all of it.
+    pub line: Option<u64>,
+    /// What.
+    pub finding: Finding,
+}
+
+impl ImportSource {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Envoy, Self::RateLimiterInfo, Self::Nginx, Self::Sentinel];
+
+    /// The name in requests: `envoy`, `rate_limiter_info`, `nginx` or `sentinel`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Envoy => "envoy",
+            Self::RateLimiterInfo => "rate_limiter_info",
+            Self::Nginx => "nginx",
+            Self::Sentinel => "sentinel",
+        }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.name() == name)
+    }
+}
+
+impl Note {
+    fn at(line: u64, finding: Finding) -> Self {
+        Self { line: Some(line), finding }
+    }
+}
+
+/// Imports `text`.
+///
+/// # Errors
+/// All that keeps it from being read: it is too long, it has errors of syntax, or a row makes no sense.
+pub fn import(source: ImportSource, text: &str) -> Result<Imported, Vec<Note>> {
+    if text.len() > DOCUMENT_BYTES_MAX {
+        let problem =
+            finding!("import_too_long", "expected at most {max} bytes", max = DOCUMENT_BYTES_MAX);
+        return Err(vec![Note { line: None, finding: problem }]);
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let imported = match source {
+        ImportSource::Envoy => envoy::import(text),
+        ImportSource::RateLimiterInfo => limiter_info::import(text),
+        ImportSource::Nginx => nginx::import(text),
+        ImportSource::Sentinel => sentinel::import(text),
+    };
+    imported.map(checked).map_err(limited)
+}
+
+/// With the policies that are valid; the others become notes.
+fn checked(imported: Imported) -> Imported {
+    let Imported { policies, mut notes, descriptors } = imported;
+    let mut valid = Vec::with_capacity(policies.len());
+    for policy in policies {
+        let name = policy.document["name"].as_str().unwrap_or_default();
+        let problem = match Policy::parse_one(&policy.document.to_string()) {
+            Ok(_) if valid.len() == POLICIES_MAX => {
+                finding!(
+                    "import_too_many",
+                    "`{name}`: at most {max} policies",
+                    name,
+                    max = POLICIES_MAX
+                )
+            }
+            Ok(_) => {
+                valid.push(policy);
+                continue;
+            }
+            Err(errors) => {
+                let problem = errors.errors().first().map(ToString::to_string).unwrap_or_default();
+                finding!("import_invalid", "`{name}` was not imported: {problem}", name, problem)
+            }
+        };
+        notes.push(Note { line: None, finding: problem });
+    }
+    Imported { policies: valid, notes: limited(notes), descriptors }
+}
+
+/// The first notes, and how many more there are.
+fn limited(mut notes: Vec<Note>) -> Vec<Note> {
+    if notes.len() > NOTES_MAX {
+        let more = notes.len() - NOTES_MAX;
+        notes.truncate(NOTES_MAX);
+        notes.push(Note { line: None, finding: finding!("import_more", "and {more} more", more) });
+    }
+    notes
+}

@@ -1,0 +1,230 @@
+//! The text of a configuration as directives: words, and blocks of more of them.
+//!
+//! Source: nginx's own reader (`ngx_conf_read_token`): words end at spaces, `;` and `{`; quotes and backslashes
+//! keep them together; `${name}` is a part of a word; `#` begins a comment where a word could begin.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use sluicegate_policy::{Finding, finding};
+
+use crate::Note;
+
+/// Most blocks in one another. Real configurations have five.
+const DEPTH_MAX: usize = 32;
+
+/// A directive: `limit_req zone=api burst=20;`, or one with a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Directive {
+    pub(super) line: u64,
+    /// At least one: its name.
+    pub(super) words: Vec<String>,
+    pub(super) block: Option<Vec<Directive>>,
+}
+
+impl Directive {
+    pub(super) fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    pub(super) fn arguments(&self) -> &[String] {
+        self.words.get(1..).unwrap_or_default()
+    }
+}
+
+/// What stands in a text.
+enum Token {
+    Word(String),
+    Semicolon,
+    Open,
+    Close,
+}
+
+struct Tokens<'a> {
+    text: Peekable<Chars<'a>>,
+    line: u64,
+}
+
+/// The directives of `text`.
+pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
+    let mut tokens = Tokens { text: text.chars().peekable(), line: 1 };
+    // The blocks that are open, outermost first, each with the directive that it is of.
+    let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
+    let mut block = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut begin = 1;
+    while let Some(token) = tokens.next()? {
+        let wrong = |problem| Err(Note::at(tokens.line, problem));
+        match token {
+            Token::Word(word) => {
+                if words.is_empty() {
+                    begin = tokens.line;
+                }
+                words.push(word);
+            }
+            Token::Semicolon if words.is_empty() => return wrong(unexpected(";")),
+            Token::Semicolon => {
+                block.push(Directive {
+                    line: begin,
+                    words: std::mem::take(&mut words),
+                    block: None,
+                });
+            }
+            Token::Open if words.is_empty() => return wrong(unexpected("{")),
+            Token::Open if words.first().is_some_and(|name| name.ends_with("_by_lua_block")) => {
+                tokens.skip_code()?;
+                words.clear();
+            }
+            Token::Open if open.len() == DEPTH_MAX => {
+                return wrong(finding!(
+                    "nginx_depth",
+                    "more than {max} blocks in one another",
+                    max = DEPTH_MAX
+                ));
+            }
+            Token::Open => {
+                let directive =
+                    Directive { line: begin, words: std::mem::take(&mut words), block: None };
+                open.push((directive, std::mem::take(&mut block)));
+            }
+            Token::Close if !words.is_empty() => return wrong(unexpected("}")),
+            Token::Close => {
+                let Some((directive, outer)) = open.pop() else { return wrong(unexpected("}")) };
+                let inner = std::mem::replace(&mut block, outer);
+                block.push(Directive { block: Some(inner), ..directive });
+            }
+        }
+    }
+    if let Some((directive, _)) = open.last() {
+        let problem = finding!("nginx_unclosed", "the block that begins here has no `}}`");
+        return Err(Note::at(directive.line, problem));
+    }
+    if !words.is_empty() {
+        return Err(Note::at(begin, finding!("nginx_unended", "the directive has no `;`")));
+    }
+    Ok(block)
+}
+
+fn unexpected(found: &str) -> Finding {
+    finding!("nginx_unexpected", "unexpected `{found}`", found)
+}
+
+impl Tokens<'_> {
+    fn step(&mut self) -> Option<char> {
+        let next = self.text.next()?;
+        self.line += u64::from(next == '\n');
+        Some(next)
+    }
+
+    fn next(&mut self) -> Result<Option<Token>, Note> {
+        loop {
+            let Some(first) = self.step() else { return Ok(None) };
+            return Ok(Some(match first {
+                space if space.is_ascii_whitespace() => continue,
+                '#' => {
+                    while self.text.peek().is_some_and(|next| *next != '\n') {
+                        self.step();
+                    }
+                    continue;
+                }
+                ';' => Token::Semicolon,
+                '{' => Token::Open,
+                '}' => Token::Close,
+                '"' | '\'' => Token::Word(self.quoted(first)?),
+                first => Token::Word(self.word(first)),
+            }));
+        }
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<String, Note> {
+        let begin = self.line;
+        let mut word = String::new();
+        while let Some(next) = self.step() {
+            match next {
+                end if end == quote => return Ok(word),
+                '\\' => word.extend(self.step()),
+                next => word.push(next),
+            }
+        }
+        Err(Note::at(begin, finding!("nginx_quote", "the quote that begins here has no end")))
+    }
+
+    fn word(&mut self, first: char) -> String {
+        let mut word = String::new();
+        let mut next = Some(first);
+        while let Some(letter) = next {
+            match letter {
+                '\\' => word.extend(self.step()),
+                letter => word.push(letter),
+            }
+            let is_variable = letter == '$' && self.text.peek() == Some(&'{');
+            if is_variable {
+                while let Some(part) = self.step() {
+                    word.push(part);
+                    if part == '}' {
+                        break;
+                    }
+                }
+            }
+            let ends = |next: &char| next.is_ascii_whitespace() || matches!(next, ';' | '{');
+            next = if self.text.peek().is_none_or(ends) { None } else { self.step() };
+        }
+        word
+    }
+
+    /// Skips code of another language, up to the brace that ends it.
+    fn skip_code(&mut self) -> Result<(), Note> {
+        let (begin, mut depth) = (self.line, 1_u64);
+        while let Some(next) = self.step() {
+            match next {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => (),
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+        let problem = finding!("nginx_unclosed", "the block that begins here has no `}}`");
+        Err(Note::at(begin, problem))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<Vec<String>> {
+        parse(text).expect("it is sound").into_iter().map(|directive| directive.words).collect()
+    }
+
+    #[test]
+    fn words_are_those_that_nginx_reads() {
+        assert_eq!(
+            words("a b;\n# c;\nd \"e ; f\\\" {\" 'g h'; i${j}k l#m;"),
+            [vec!["a", "b"], vec!["d", "e ; f\" {", "g h"], vec!["i${j}k", "l#m"]]
+        );
+        let block = parse("http {\n server { listen 80; }\n}").expect("it is sound");
+        let server = &block[0].block.as_ref().expect("a block")[0];
+        assert_eq!((server.name(), server.line), ("server", 2));
+        let code = parse("content_by_lua_block { if x then y = { 1 } end } a;");
+        assert_eq!(code.expect("it is sound").len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_closed_is_named_with_its_line() {
+        let deep = "a {".repeat(33);
+        for (text, line, code) in [
+            ("a {\n b {\n }\n", 1, "nginx_unclosed"),
+            ("}", 1, "nginx_unexpected"),
+            ("\n;", 2, "nginx_unexpected"),
+            ("a\n b", 1, "nginx_unended"),
+            ("a \"\n", 1, "nginx_quote"),
+            ("a_by_lua_block {\n{", 1, "nginx_unclosed"),
+            (&deep, 1, "nginx_depth"),
+        ] {
+            let note = parse(text).expect_err(text);
+            assert_eq!((note.line, note.finding.code()), (Some(line), code), "{text}");
+        }
+    }
+}
