@@ -116,7 +116,7 @@ test('from the editor in one click, and back with the limit that was found', asy
   await expect(page.getByRole('textbox', { name: /^Limit/ }).first()).toHaveValue('8');
 });
 
-test('what cannot be compared is said in words, and the page goes on', async ({ page }) => {
+test('what cannot be compared has an error in words, and the page goes on', async ({ page }) => {
   await page.goto(`${world.url}/whatif?app=demo&policy=login`);
   writeFileSync(join(folder, 'large.log'), Buffer.alloc(33 * 2 ** 20, 'x'));
   await page.locator('input[type=file]').setInputFiles(join(folder, 'large.log'));

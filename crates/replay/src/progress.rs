@@ -13,7 +13,7 @@ const TOLD_MAX: u64 = 20;
 /// A progress bar, if somebody watches, and the problems so far.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// None: nothing is said.
+    /// None: nothing is printed.
     input: Option<String>,
     problems: u64,
 }
@@ -30,7 +30,7 @@ impl Progress {
         Self { bar, input: Some(input), problems: 0 }
     }
 
-    /// For a program: nothing is said.
+    /// For a program: nothing is printed.
     pub(crate) fn silent() -> Self {
         Self { bar: ProgressBar::hidden(), input: None, problems: 0 }
     }

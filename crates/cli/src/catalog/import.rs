@@ -22,7 +22,7 @@ use super::yaml;
 /// The variable that says the database.
 const FROM: &str = "SLUICEGATE_IMPORT_URL";
 
-/// Errors that are told one by one; who has more wants to see these first.
+/// Most errors that are printed; the first of many are enough to begin with.
 const TOLD_MAX: usize = 20;
 
 /// What can be said to `sluicegate import rate-limiter-info`.
@@ -100,7 +100,7 @@ fn print(
                 .iter()
                 .map(|ImportedPolicy { document, comment }| (comment.clone(), document));
             let text = yaml::document(commented)?;
-            // Whoever reads the text shall be able to rely on it.
+            // What is printed is valid for its readers.
             Document::parse(&text).context("the configuration does not form valid policies")?;
             terminal::print(text.as_bytes()).context("standard output")?;
             Ok(ExitCode::SUCCESS)

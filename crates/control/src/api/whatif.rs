@@ -1,4 +1,4 @@
-//! What a draft of policies would do to the requests of a log: whoever serves the API runs them.
+//! What a draft of policies would do to the requests of a log. The server of the API runs them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -100,7 +100,7 @@ pub enum CompareError {
     Read(#[from] io::Error),
 }
 
-/// How far lines of a log may be out of order unless it is said otherwise.
+/// How far lines of a log may be out of order by default.
 pub const REORDER_DEFAULT: Micros = Micros::from_secs(5 * 60);
 
 /// Lines that are decided at the end of a log between two looks at the limits.
