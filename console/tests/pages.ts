@@ -15,7 +15,7 @@ const press = (name: RegExp) => async (page: Page) => page.getByRole('button', {
 /** Changes a policy in the form, and waits until the server has said something about it. */
 async function fillFirst(page: Page, label: RegExp, value: string): Promise<void> {
   await page.getByRole('textbox', { name: label }).first().fill(value);
-  await page.getByText(/^(Checked by the server|服务器已校验|1 error|1 个错误)$/).waitFor();
+  await page.getByRole('status').getByText(/^(Checked by the server|服务器已校验|1 error|1 个错误)$/).waitFor();
 }
 
 /** Requests of some addresses, one of which has markup for a path. */
