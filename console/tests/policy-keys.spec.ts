@@ -120,6 +120,21 @@ test('usage is forgotten with a reason, and it is in the audit', async ({ page }
   expect(await lastEntry('key.reset')).toMatchObject({ target: 'login', reason: 'migration' });
 });
 
+test('a key gets more for a while, and the policy shows until when', async ({ page }) => {
+  await look(page, 'login', 'erin');
+  await page.getByRole('button', { name: 'Give more for a while…' }).click();
+  await dialog(page).getByLabel('Limits of the key').selectOption('10');
+  await dialog(page).getByLabel('For').selectOption('0.25');
+  await dialog(page).getByLabel('Why').fill('ticket 8');
+  await dialog(page).getByRole('button', { name: 'Give more', exact: true }).click();
+  await expect(page.getByText(/erin has more until/)).toBeVisible();
+  await expect.poll(async () => (await page.getByRole('button', { name: 'Look again' }).click(), sentence(page).textContent())).toContain('of 50 left');
+  expect(await lastEntry('key.boost')).toMatchObject({ target: 'login', reason: 'ticket 8', actor: 'account:bea' });
+  await page.goto(`${world.url}/apps/demo/login`);
+  const own = page.locator('.overrides li').filter({ hasText: 'erin' });
+  await expect(own).toContainText(/50 in any 10 min ends in 1[45] min/);
+});
+
 test('a viewer looks, and cannot change', async ({ page, context }) => {
   await context.clearCookies();
   await enter(context, world, 'vic');

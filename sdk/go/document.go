@@ -2,7 +2,9 @@ package sluicegate
 
 import (
 	"fmt"
+	"math"
 	"strings"
+	"time"
 )
 
 // onStoreFailure is what is decided while Redis does not answer.
@@ -36,10 +38,14 @@ type document struct {
 }
 
 type override struct {
-	key   string
-	rules []Rule
-	set   *ruleSet
+	key    string
+	rules  []Rule
+	set    *ruleSet
+	endsMS int64 // in ms since 1970, or endless
 }
+
+// endless is the end of an override that has none.
+const endless = math.MaxInt64
 
 // Bounds of a document: those of servers, so that both read the same ones.
 const (
@@ -129,8 +135,11 @@ func (r *reader) overrides(path string, v value, c carry) (out []override) {
 	seen := map[string]bool{}
 	for i, element := range r.list(path, v, 0, overridesMax) {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		fields := r.fields(at, element, "key", "rules")
-		o := override{}
+		fields := r.fields(at, element, "key", "until", "rules")
+		o := override{endsMS: endless}
+		if v, ok := fields["until"]; ok {
+			o.endsMS = r.instant(at+".until", v)
+		}
 		if v, ok := fields["key"]; ok {
 			o.key = r.sizedText(at+".key", v, 1, keyMax)
 		} else {
@@ -148,6 +157,16 @@ func (r *reader) overrides(path string, v value, c carry) (out []override) {
 		out = append(out, o)
 	}
 	return out
+}
+
+// instant reads a second of UTC, in ms since 1970.
+func (r *reader) instant(path string, v value) int64 {
+	const layout = "2006-01-02T15:04:05Z"
+	at, err := time.Parse(layout, v.text)
+	if v.kind != '"' || err != nil || at.Format(layout) != v.text || at.Year() < 1970 || at.Year() > 2099 {
+		r.add(path, "expected UTC from 1970 to 2099, such as `2026-12-31T18:00:00Z`")
+	}
+	return at.UnixMilli()
 }
 
 // onOverload checks what is done while Redis is busy, which this process cannot tell from a Redis that is silent.

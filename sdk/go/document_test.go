@@ -41,8 +41,36 @@ func TestDocumentsCompileToTheRulesOfAServer(t *testing.T) {
 		}
 		compare("rules", own.plan, theirs.plan)
 		for key := range theirs.overrides {
-			compare("override "+key, own.overrides[key], theirs.overrides[key])
+			a, b := own.overrides[key], theirs.overrides[key]
+			compare("override "+key, a.own, b.own)
+			if a.endsMS != b.endsMS {
+				t.Errorf("override %s of %s ends at %d, expected %d", key, d.name, a.endsMS, b.endsMS)
+			}
 		}
+	}
+}
+
+func TestAnOverrideEndsAndThenThePolicysRulesAreInForceSinceThatInstant(t *testing.T) {
+	const endMS = 1_798_740_000_000
+	d, err := parseDocument(`{"name":"p","rules":[{"fixed_window":{"limit":1,"window":"1h"}}],"overrides":[` +
+		`{"key":"vip","until":"2026-12-31T18:00:00Z","rules":[{"fixed_window":{"limit":9,"window":"1h"}}]}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policyOf(d, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := p.planFor("vip", endMS*1000-1), p.planFor("vip", endMS*1000)
+	if before.set.rules[0].limit() != 9 || after.set.rules[0].limit() != 1 || p.planFor("other", endMS*1000) != p.plan {
+		t.Errorf("limits %d and %d, expected 9 and 1", before.set.rules[0].limit(), after.set.rules[0].limit())
+	}
+	since := instantOf(time.UnixMilli(endMS))
+	if want := policyHead(p.plan.rules, since); !bytes.Equal(after.head, want) || bytes.Equal(p.plan.head, want) {
+		t.Errorf("head %x, expected %x", after.head, want)
+	}
+	if again := p.planFor("vip", endMS*1000+1); again != after {
+		t.Error("another plan, although nothing has changed")
 	}
 }
 
@@ -58,7 +86,7 @@ func TestTheExampleOfTheDocumentPageCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.version != 7 || p.app != "shop" || p.overflow.queueUS != 500_000 ||
-		p.planFor("203.0.113.7") == p.plan || len(p.plan.set.rules) != 2 {
+		p.planFor("203.0.113.7", 0) == p.plan || len(p.plan.set.rules) != 2 {
 		t.Errorf("%+v", p)
 	}
 }

@@ -103,11 +103,12 @@ func (e *engine) decide(ctx context.Context, a ask) (Decision, error) {
 
 // once decides a request, without holding it back.
 func (e *engine) once(ctx context.Context, p *policy, a ask) (Decision, answer, error) {
-	got, mode, err := e.answer(ctx, p, a)
+	pl := p.planFor(a.key, e.nowUS())
+	got, mode, err := e.answer(ctx, p, pl, a)
 	if err != nil {
 		return Decision{}, got, err
 	}
-	return decisionOf(p, p.planFor(a.key), a.verb, got, mode), got, nil
+	return decisionOf(p, pl, a.verb, got, mode), got, nil
 }
 
 // decisionOf says an answer to the caller.
@@ -147,8 +148,8 @@ func (p *plan) quotas() []Quota {
 }
 
 // answer goes through everything that may decide, in order.
-func (e *engine) answer(ctx context.Context, p *policy, a ask) (answer, Mode, error) {
-	pl, now := p.planFor(a.key), e.nowUS()
+func (e *engine) answer(ctx context.Context, p *policy, pl *plan, a ask) (answer, Mode, error) {
+	now := e.nowUS()
 	if !pl.set.supports(a.verb) {
 		return answer{}, "", unsupported(a.verb, p.name)
 	}

@@ -93,6 +93,18 @@ func ofPolicy(policy string, set *ruleSet, zones []string, instantMS int64) (*pl
 	return p, p.zones(zones)
 }
 
+// since is the same rules, in force since another instant.
+func (p *plan) since(instantMS int64) *plan {
+	later := &plan{
+		policy: p.policy, set: p.set, rules: p.rules, rulesKey: p.rulesKey, lifeMS: p.lifeMS,
+		windowsUS: p.windowsUS, calendars: p.calendars,
+	}
+	later.head = policyHead(p.rules, instantMS)
+	later.blob = blobOf(p.rules, generationLen, later.head)
+	later.sent = later.blob
+	return later
+}
+
 // limitPrefix comes before the name of a limit made in code, where its states are: no policy is called so.
 const limitPrefix = "limit:"
 

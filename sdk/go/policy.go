@@ -16,15 +16,27 @@ type policy struct {
 	onFailure onStoreFailure
 	instantMS int64 // at which the version was taken over, in ms since 2026
 	plan      *plan
-	overrides map[string]*plan
+	overrides map[string]keyPlan
 }
 
-// planFor gives the rules of a key.
-func (p *policy) planFor(key string) *plan {
-	if own, ok := p.overrides[key]; ok && key != "" {
-		return own
+// keyPlan is the rules of a key that has its own, and those that follow.
+type keyPlan struct {
+	own    *plan
+	endsMS int64 // in ms since 1970, or endless
+	after  *plan // the policy's rules, in force since the end; nil if there is none
+}
+
+// planFor gives the rules of a key at an instant in µs since 1970.
+func (p *policy) planFor(key string, nowUS int64) *plan {
+	own, ok := p.overrides[key]
+	switch {
+	case !ok || key == "":
+		return p.plan
+	case own.endsMS <= nowUS/1000:
+		return own.after
+	default:
+		return own.own
 	}
-	return p.plan
 }
 
 // allows says why an app may not use the policy with a verb; nil if it may.
@@ -52,7 +64,7 @@ func (p *policy) check() error {
 		return fmt.Errorf("rules: %w", errCostly)
 	}
 	for key, own := range p.overrides {
-		if own.set.tooCostly() {
+		if own.own.set.tooCostly() {
 			return fmt.Errorf("rules of key `%s`: %w", short(key), errCostly)
 		}
 	}
@@ -63,18 +75,28 @@ func (p *policy) check() error {
 func policyOf(d *document, instantMS int64) (*policy, error) {
 	p := &policy{
 		name: d.name, apps: d.apps, overflow: d.overflow, onFailure: d.onFailure,
-		instantMS: instantMS, overrides: map[string]*plan{},
+		instantMS: instantMS, overrides: map[string]keyPlan{},
 	}
 	var err error
 	if p.plan, err = ofPolicy(d.name, d.set, zonesOf(d.rules), instantMS); err != nil {
 		return nil, err
 	}
 	for _, o := range d.overrides {
-		if p.overrides[o.key], err = ofPolicy(d.name, o.set, zonesOf(o.rules), instantMS); err != nil {
+		own, err := ofPolicy(d.name, o.set, zonesOf(o.rules), instantMS)
+		if err != nil {
 			return nil, err
 		}
+		p.overrides[o.key] = p.ending(own, o.endsMS)
 	}
 	return p, nil
+}
+
+// ending is the rules of a key until they end.
+func (p *policy) ending(own *plan, endsMS int64) keyPlan {
+	if endsMS == endless {
+		return keyPlan{own: own, endsMS: endsMS}
+	}
+	return keyPlan{own, endsMS, p.plan.since(max(p.instantMS, endsMS-year2026US/1000))}
 }
 
 // member gives a member of an object.
@@ -158,15 +180,22 @@ func (p *policy) useCompiled(v value) {
 	if err != nil {
 		return
 	}
-	overrides := map[string]*plan{}
+	overrides := map[string]keyPlan{}
 	for _, o := range v.member("overrides").list {
 		made, err := p.compiledPlan(o)
 		if err != nil {
 			return
 		}
-		overrides[o.member("key").text] = made
+		endsMS, _, ok := digits(o.member("until_ms").text)
+		if !ok {
+			endsMS = endless
+		}
+		overrides[o.member("key").text] = keyPlan{own: made, endsMS: endsMS}
 	}
 	p.plan, p.overrides = main, overrides
+	for key, own := range overrides {
+		overrides[key] = p.ending(own.own, own.endsMS)
+	}
 }
 
 func (p *policy) compiledPlan(v value) (*plan, error) {

@@ -174,7 +174,7 @@ func (e *engine) hold(ctx context.Context, t turn, due, us int64) error {
 
 // inTurn is the answer to a request that took the turn of another: that turn was charged when it was booked.
 func (e *engine) inTurn(ctx context.Context, p *policy, a ask, heldUS int64) (Decision, error) {
-	pl := p.planFor(a.key)
+	pl := p.planFor(a.key, e.nowUS())
 	v := verdict{allowed: true, granted: a.cost, wait: heldUS}
 	d := decisionOf(p, pl, a.verb, answer{verdict: v, set: pl.set}, ModeStore)
 	d.Held = span(heldUS)

@@ -248,7 +248,7 @@ func TestRandomDocumentsCompileAsByAServer(t *testing.T) {
 			t.Fatalf("%s: compiled rules cannot be read", text)
 		}
 		for _, key := range []string{"", "k", "ä"} {
-			a, b := own.planFor(key), theirs.planFor(key)
+			a, b := own.planFor(key, 0), theirs.planFor(key, 0)
 			if compared++; !bytes.Equal(a.blob, b.blob) || a.lifeMS != b.lifeMS || !slices.Equal(a.windowsUS, b.windowsUS) {
 				t.Fatalf("%s, key %s: %x %d %v, expected %x %d %v", text, key, a.rules, a.lifeMS, a.windowsUS, b.rules, b.lifeMS, b.windowsUS)
 			}

@@ -153,7 +153,7 @@ func TestDocumentsAreThoseOfTheWire(t *testing.T) {
 		for _, o := range e.Compiled.Overrides {
 			for _, own := range d.overrides {
 				if own.key == o.Key {
-					o.compare(t, text, p.planFor(o.Key), zonesOf(own.rules))
+					o.compare(t, text, p.planFor(o.Key, 0), zonesOf(own.rules))
 				}
 			}
 		}
@@ -514,7 +514,7 @@ func TestVersionsInTurnAreThoseOfTheWire(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				plans = append(plans, p.planFor("k"))
+				plans = append(plans, p.planFor("k", 0))
 				stores = append(stores, newRedisStore(redisConn{client}, 5*time.Second, time.Now, func() clock { return clockGiven }))
 			}
 			if e.StateHex != nil {

@@ -155,9 +155,18 @@ class Policy:
         self.apps = policy.get("apps") or [self.owner or "*"]
         self.overflow = "shadow" if entry["state"] == "shadow" else policy.get("overflow", "reject")
         self.rules = Rules(compiled["rules"], since_ms)
-        self.overrides = {one["key"].encode(): Rules(one, since_ms) for one in compiled.get("overrides", [])}
-        if any(takes_too_long(rules.data) for rules in [self.rules, *self.overrides.values()]):
+        self.overrides = {}  # By key: the rules, when they end in ms, and the rules from then on.
+        for one in compiled.get("overrides", []):
+            until_ms = one.get("until_ms", float("inf"))
+            after = Rules(compiled["rules"], max(since_ms, until_ms)) if "until_ms" in one else None
+            self.overrides[one["key"].encode()] = Rules(one, since_ms), until_ms, after
+        if any(takes_too_long(rules.data) for rules in [self.rules, *(own[0] for own in self.overrides.values())]):
             raise ValueError("rules that take Redis too long")
+
+    def rules_of(self, key, now_us):
+        """The rules of a key: redis-protocol.md, Deciding."""
+        own, until_ms, after = self.overrides.get(key, (self.rules, float("inf"), None))
+        return own if now_us // 1000 < until_ms else after
 
     def lets(self, app, verb):
         """Whether an app may ask this: redis-protocol.md, What is where."""
@@ -260,7 +269,7 @@ class Program:
         if not 1 <= cost <= 2**31 or len(key) > 1024 or (verb in BY_NAME and not 1 <= len(permit) <= 1024):
             raise Problem("range")
         clock, now_us = (self.clock, time.time_ns() // 1000) if at_us is None else ("given", at_us)
-        rules = policy.overrides.get(key, policy.rules)
+        rules = policy.rules_of(key, now_us)
         self.announce(name, rules, clock)
         data, head, before = rules.data, rules.head, b""
         for _ in range(8):

@@ -9,6 +9,7 @@ import ipaddress
 import json
 import re
 import zoneinfo
+from datetime import datetime, timezone
 
 UNIT = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 for name, short in {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d"}.items():
@@ -113,6 +114,19 @@ def duration(value, path):
     if not found or int(found[1]) * UNIT[found[2]] > LONGEST_US:
         raise DocumentError(path, "expected a duration from 1us to 366d")
     return int(found[1]) * UNIT[found[2]]
+
+
+def instant(value, path):
+    """A second of UTC, in ms since 1970."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", value):
+        raise DocumentError(path, "expected an instant such as 2026-12-31T18:00:00Z")
+    try:
+        at = datetime.strptime(value[:-1], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+    except ValueError:
+        raise DocumentError(path, "there is no such instant") from None
+    if not 1970 <= at.year <= 2099 or value[17:19] > "59":
+        raise DocumentError(path, "expected 1970 to 2099, without leap seconds")
+    return int(at.timestamp()) * 1000
 
 
 def rate(value, path):
@@ -228,7 +242,7 @@ def rules(value, path):
 # A policy: document.md, A policy, Overrides and Overflow.
 
 def overrides(value, path):
-    override = fields({"key": text(1, 1024, ".*"), "rules": rules}, ["key", "rules"])
+    override = fields({"key": text(1, 1024, ".*"), "until": instant, "rules": rules}, ["key", "rules"])
     read = each(0, 1000, override, once=False)(value, path)
     seen = set()
     for i, one in enumerate(read):

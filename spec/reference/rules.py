@@ -150,7 +150,8 @@ def compile_document(tree):
     compiled = {"format": 2, "rules": compile_rules(policy["rules"], carry)}
     for override in sorted(policy.get("overrides", []), key=lambda override: override["key"]):
         rules = compile_rules(override["rules"], carry)
-        compiled.setdefault("overrides", []).append({"key": override["key"], **rules})
+        until = {"until_ms": override["until"]} if "until" in override else {}
+        compiled.setdefault("overrides", []).append({"key": override["key"], **until, **rules})
     return compiled
 
 

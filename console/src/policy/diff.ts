@@ -100,21 +100,24 @@ function paramDifferences(was: Rule, rule: Rule, place: Place): Difference[] {
 }
 
 function overrideDifferences(old: JsonObject, now: JsonObject): Difference[] {
-  const before = new Map(overridesOf(old).map(({ key, rules }) => [key, rules]));
-  const after = new Map(overridesOf(now).map(({ key, rules }) => [key, rules]));
+  const before = new Map(overridesOf(old).map((own) => [own.key, own]));
+  const after = new Map(overridesOf(now).map((own) => [own.key, own]));
   const added: Difference[] = [];
   const changed: Difference[][] = [];
   const removed: Difference[] = [];
-  for (const [override, rules] of after) {
+  for (const [override, { rules, until }] of after) {
     const was = before.get(override);
     if (!was) {
       added.push({ kind: 'added', place: { override }, after: rules });
       continue;
     }
-    const inside = ruleDifferences(was, rules, { override });
+    const inside = [
+      ...fieldDifference(was.until ? { until: was.until } : {}, until ? { until } : {}, { override, field: 'until' }),
+      ...ruleDifferences(was.rules, rules, { override }),
+    ];
     if (inside.length > 0) changed.push(inside);
   }
-  for (const [override, rules] of before) {
+  for (const [override, { rules }] of before) {
     if (!after.has(override)) removed.push({ kind: 'removed', place: { override }, before: rules });
   }
   const changes: Difference[] =

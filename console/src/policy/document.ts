@@ -48,6 +48,8 @@ export interface Rule {
 export interface Override {
   key: string;
   rules: Json[];
+  /** When the override ends, in UTC; undefined: never. */
+  until: string | undefined;
 }
 
 /** The rule that `value` describes, if it names one known algorithm. */
@@ -73,7 +75,7 @@ export function overridesOf(document: Json | undefined): Override[] {
   const overrides = isObject(document) ? listOf(document.overrides) : [];
   return overrides.flatMap((item) =>
     isObject(item) && typeof item.key === 'string'
-      ? [{ key: item.key, rules: listOf(item.rules) }]
+      ? [{ key: item.key, rules: listOf(item.rules), until: typeof item.until === 'string' ? item.until : undefined }]
       : [],
   );
 }

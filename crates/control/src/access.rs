@@ -234,6 +234,8 @@ actions! {
     ResetKey "key.reset" Write OWNER;
     /// Give permits back to a key.
     GrantKey "key.grant" Write OWNER;
+    /// Give a key rules of its own until an instant: a new version of the policy, with an override that ends.
+    BoostKey "key.boost" Write POLICY_WRITE;
     /// List the tokens of an app, without secrets.
     SeeTokens "token.read" Read VIEWER;
     /// Create a token.

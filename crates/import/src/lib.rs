@@ -42,7 +42,7 @@ pub enum ImportSource {
 pub struct Imported {
     /// The policies, each of which is valid by itself.
     pub policies: Vec<ImportedPolicy>,
-    /// What differs, and what was not imported.
+    /// Differences from the limits that were imported, and limits that were not.
     pub notes: Vec<Note>,
     /// Of Envoy: the [tree](sluicegate_policy::DescriptorTree) that leads to the policies, as YAML.
     pub descriptors: Option<String>,

@@ -35,8 +35,8 @@
 //! let policies = PolicySet::new(document);
 //!
 //! let policy = policies.resolve("orders.create").expect("it is in the document");
-//! let rules = policy.rules_for(b"alice");
 //! let now = Micros::from_secs(1_700_000_000);
+//! let rules = policy.rules_at(b"alice", now).rules;
 //! let windows = rules.windows(now);
 //! let moment = Moment::with_windows(now, windows.as_slice());
 //! let verb = Verb::Check { cost: Cost::ONE };
@@ -73,5 +73,8 @@ pub use document::{Document, WrittenError, WrittenPolicy};
 pub use error::{DocumentError, DocumentErrors};
 pub use finding::Finding;
 pub use node::{Places, TextPlace};
-pub use policy::{Fallback, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Policy, Rules};
+pub use policy::{
+    Fallback, KeyOverride, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Policy, Rules,
+    RulesInForce,
+};
 pub use set::PolicySet;

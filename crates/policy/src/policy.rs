@@ -47,8 +47,36 @@ pub(crate) enum Apps {
 /// In `apps`: every app.
 pub(crate) const EVERY_APP: &str = "*";
 
-/// Rules of their own by key. Who writes documents chooses the keys, so the hash needs no secret.
-pub(crate) type KeyOverrides = HashMap<Box<[u8]>, Rules, FixedState>;
+/// Rules of their own by key. The authors of documents choose the keys, so the hash needs no secret.
+pub(crate) type KeyOverrides = HashMap<Box<[u8]>, KeyOverride, FixedState>;
+
+/// The rules of one key, in place of those of its policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyOverride {
+    pub(crate) rules: Rules,
+    pub(crate) end: Option<OverrideEnd>,
+}
+
+/// When an override ends.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OverrideEnd {
+    pub(crate) at: Micros,
+    /// The rules of the policy, in an `Arc` of their own: for this key they are in force later than for others,
+    /// and stores remember one instant for each `Arc`.
+    pub(crate) after: Rules,
+}
+
+/// The rules that hold for a key at an instant.
+#[derive(Clone, Copy, Debug)]
+pub struct RulesInForce<'p> {
+    /// The rules. The `Arc` within is the same for as long as they are.
+    pub rules: &'p Rules,
+    /// Since when they hold for the key, in µs since the Unix epoch: since the policy is in force, or since the
+    /// override of the key has ended.
+    pub since: Micros,
+    /// Whether they are those of an override.
+    pub is_override: bool,
+}
 
 /// The rules of a key, with the calendars that they follow.
 #[derive(Clone, Debug)]
@@ -252,14 +280,21 @@ impl Policy {
         matches!(self.apps, Apps::Said { every: true, .. })
     }
 
-    /// The rules of `key`: its override, or those of the policy. The `Arc` within is the same for
-    /// as long as the rules are.
+    /// The rules of `key` at `now`, in µs since the Unix epoch: its override until that ends, else those of the
+    /// policy.
     #[inline]
-    pub fn rules_for(&self, key: &[u8]) -> &Rules {
-        if self.overrides.is_empty() {
-            return &self.rules;
-        }
-        self.overrides.get(key).unwrap_or(&self.rules)
+    pub fn rules_at(&self, key: &[u8], now: Micros) -> RulesInForce<'_> {
+        let own = if self.overrides.is_empty() { None } else { self.overrides.get(key) };
+        let (rules, since) = match own {
+            None => (&self.rules, self.since),
+            Some(KeyOverride { end: Some(end), .. }) if end.at <= now => {
+                (&end.after, self.since.max(end.at))
+            }
+            Some(KeyOverride { rules, .. }) => {
+                return RulesInForce { rules, since: self.since, is_override: true };
+            }
+        };
+        RulesInForce { rules, since, is_override: false }
     }
 
     /// The rules of keys without an override.
@@ -268,13 +303,18 @@ impl Policy {
     }
 
     /// The keys with rules of their own, in no order.
-    pub fn overrides(&self) -> impl Iterator<Item = (&[u8], &Rules)> {
-        self.overrides.iter().map(|(key, rules)| (&**key, rules))
+    pub fn overrides(&self) -> impl Iterator<Item = (&[u8], &KeyOverride)> {
+        self.overrides.iter().map(|(key, own)| (&**key, own))
     }
 
-    /// All that a key can be held to: the rules of keys without an override, and those of every override.
+    /// All that a key can be held to: the rules of keys without an override, those of every override, and those
+    /// that follow it.
     pub fn all_rules(&self) -> impl Iterator<Item = &Rules> {
-        [&self.rules].into_iter().chain(self.overrides.values())
+        let own = self
+            .overrides
+            .values()
+            .flat_map(|own| [&own.rules].into_iter().chain(own.end.as_ref().map(|end| &end.after)));
+        [&self.rules].into_iter().chain(own)
     }
 
     /// What is done with traffic over the limit.
@@ -312,14 +352,26 @@ impl Policy {
     /// Takes the `Arc`s of `old` over where the rules are equal, so that nobody need look at the
     /// state of their keys.
     pub(crate) fn inherit(&mut self, old: &Self) {
-        if self.rules == old.rules {
-            self.rules = old.rules.clone();
-        }
-        for (key, rules) in &mut self.overrides {
-            if let Some(old) = old.overrides.get(key).filter(|old| *old == rules) {
-                *rules = old.clone();
+        self.rules.inherit(&old.rules);
+        for (key, own) in &mut self.overrides {
+            let Some(old) = old.overrides.get(key) else { continue };
+            own.rules.inherit(&old.rules);
+            if let (Some(end), Some(old)) = (&mut own.end, &old.end) {
+                end.after.inherit(&old.after);
             }
         }
+    }
+}
+
+impl KeyOverride {
+    /// The rules.
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// When it ends, in µs since the Unix epoch; `None`: never.
+    pub fn until(&self) -> Option<Micros> {
+        self.end.as_ref().map(|end| end.at)
     }
 }
 
@@ -331,6 +383,18 @@ impl Rules {
     pub fn new(set: RuleSet) -> Result<Self, (usize, TextError)> {
         let calendars = Calendars::of(&set)?;
         Ok(Self { set: Arc::new(set), calendars })
+    }
+
+    /// The same rules in another `Arc`.
+    pub(crate) fn apart(&self) -> Self {
+        Self { set: Arc::new(RuleSet::clone(&self.set)), calendars: self.calendars.clone() }
+    }
+
+    /// Takes the `Arc` of `old` over if the rules are equal.
+    fn inherit(&mut self, old: &Self) {
+        if self == old {
+            *self = old.clone();
+        }
     }
 
     /// The rules.

@@ -109,6 +109,12 @@ fn policy() -> Value {
                     "type": "object",
                     "properties": {
                         "key": { "type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX },
+                        "until": {
+                            "description": "When the override ends and the rules of the policy hold \
+                                            again, in UTC. Default: never.",
+                            "type": "string",
+                            "pattern": "^(19[7-9][0-9]|20[0-9]{2})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+                        },
                         "rules": { "$ref": "#/$defs/rules" },
                     },
                     "required": ["key", "rules"],

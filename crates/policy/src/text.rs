@@ -72,6 +72,21 @@ pub fn span(text: &str) -> Result<Micros, TextError> {
     })
 }
 
+/// The instant that `text` says, in µs since the Unix epoch.
+///
+/// # Errors
+/// [`TextError`] unless it is a second of UTC from 1970 to 2099, as RFC 3339 writes it: `2026-12-31T18:00:00Z`.
+pub fn instant(text: &str) -> Result<Micros, TextError> {
+    parse_instant(text).ok_or_else(|| {
+        let given = quoted(text);
+        TextError(finding!(
+            "bad_instant",
+            "invalid instant {given}: expected UTC from 1970 to 2099, such as `2026-12-31T18:00:00Z`",
+            given
+        ))
+    })
+}
+
 /// The whole number that `text` says.
 ///
 /// # Errors
@@ -133,6 +148,21 @@ fn parse_rate(text: &str) -> Option<Rate> {
     let count = if count.is_empty() { 1 } else { parse_whole(count)? };
     let period = count.checked_mul(micros_of(unit)?)?;
     Rate::new(permits, Micros::new(period)).ok()
+}
+
+fn parse_instant(text: &str) -> Option<Micros> {
+    const SHAPE: &[u8] = b"0000-00-00T00:00:00Z";
+    let is_shape = text.len() == SHAPE.len()
+        && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {
+            b'0' => byte.is_ascii_digit(),
+            shape => byte == *shape,
+        });
+    // UTC is read without leap seconds, as everywhere.
+    if !is_shape || !("1970".."2100").contains(&&text[..4]) || &text[17..19] == "60" {
+        return None;
+    }
+    let instant: jiff::Timestamp = text.parse().ok()?;
+    u64::try_from(instant.as_microsecond()).ok().map(Micros::new)
 }
 
 fn parse_span(text: &str) -> Option<Micros> {

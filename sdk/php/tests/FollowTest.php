@@ -115,6 +115,24 @@ final class FollowTest extends TestCase
         self::assertTrue($runner->otherPassed);
     }
 
+    public function testAnOverrideEndsAndThenThePolicysRulesAreInForceSinceThatInstant(): void
+    {
+        $redis = RedisServer::shared();
+        $rules = static fn (int $limit): array => [['sliding_log' => ['limit' => $limit, 'window' => '1h']]];
+        Published::in($redis->client(), 1, ['name' => 'p', 'rules' => $rules(1), 'overrides' => [
+            ['key' => 'vip', 'until' => '2026-12-31T18:00:00Z', 'rules' => $rules(9)],
+        ]]);
+        $memory = new ProcessMemory();
+        $store = new Store(Gates::runner($redis->port), $memory, 10_000_000);
+        $policy = (new Policies($store, $memory, new ManualClock(), null))->get('p');
+        $end = 1_798_740_000_000;
+        self::assertSame(9, $policy->rulesOf('vip', $end - 1)->set->rules[0]->limit);
+        self::assertSame(1, $policy->rulesOf('vip', $end)->set->rules[0]->limit);
+        self::assertSame($policy->rulesOf('other', $end)->head, $policy->rulesOf('other', 0)->head);
+        $since = substr($policy->rulesOf('vip', $end)->head, 6);
+        self::assertSame(substr(pack('P', max($policy->takenOverMs, $end) - 1_767_225_600_000), 0, 5), $since);
+    }
+
     public function testAnEditHoldsAtTheNextLook(): void
     {
         $redis = RedisServer::shared();
@@ -125,7 +143,7 @@ final class FollowTest extends TestCase
         $policy = static fn (int $limit): array => ['name' => 'p', 'rules' => [
             ['sliding_log' => ['limit' => $limit, 'window' => '1h']],
         ]];
-        $limit = static fn (): int => $policies->get('p')->rulesOf('k')->set->rules[0]->limit;
+        $limit = static fn (): int => $policies->get('p')->rulesOf('k', 0)->set->rules[0]->limit;
         Published::in($redis->client(), 1, $policy(3));
         self::assertSame(3, $limit());
         $before = $policies->get('p')->takenOverMs;

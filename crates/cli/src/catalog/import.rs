@@ -1,7 +1,7 @@
 //! `sluicegate import`: the configurations of other rate limiters, as policies.
 //!
-//! A row or a line that makes no sense is named with its place, and then nothing is printed. What differs from the
-//! limit that a policy comes from is a note on standard error.
+//! Policies go to standard output. A note on standard error names each difference between a policy and the limit it
+//! was imported from. An invalid row or line is reported with its place, and nothing is printed.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json, json};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::PREFIX;
+use super::boost::Boost;
 use super::budgets::{Budget, ExplainRequest, ExplainedKey, KeyOutlook, RuleOutlook};
 use super::handlers::{
     SignInFailure, accounts, apps, audit, import, keys, meta, policies, refused, sessions, tokens,
@@ -292,6 +293,7 @@ fn schemas() -> Json {
     add::<tokens::NewTokenBody>(&mut all);
     add::<keys::KeyParam>(&mut all);
     add::<keys::Grant>(&mut all);
+    add::<Boost>(&mut all);
     add::<keys::Explain>(&mut all);
     add::<ExplainRequest>(&mut all);
     add::<ExplainedKey>(&mut all);

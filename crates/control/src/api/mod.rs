@@ -12,6 +12,7 @@
 //! `If-Match` with its `ETag`.
 
 mod attempts;
+mod boost;
 mod budgets;
 mod changes;
 mod denial_audit;
@@ -234,6 +235,9 @@ impl Api {
     ) -> Response {
         let answered = self.try_answer(route, params, request).await;
         let mut response = answered.unwrap_or_else(ApiProblem::respond);
+        if route.action.writes() && response.status().is_success() {
+            response.extensions_mut().insert(CatalogChanged);
+        }
         let headers = response.headers_mut();
         // What is answered is for who asked, now.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -282,6 +286,10 @@ async fn of_other_site(response: Response) -> Response {
 /// The address of who asks, put into the extensions of a request by whoever accepted the connection.
 #[derive(Clone, Debug)]
 pub struct ClientAddress(pub String);
+
+/// An extension of responses: the request changed the catalog, or may have.
+#[derive(Clone, Copy, Debug)]
+pub struct CatalogChanged;
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -151,6 +151,8 @@ routes! {
     POST "/apps/{app}/policies/{policy}/keys/reset" ResetKey keys::reset 200 asks Key answers Budget;
     POST "/apps/{app}/policies/{policy}/keys/grant" GrantKey keys::grant 200
         asks Grant answers Budget;
+    POST "/apps/{app}/policies/{policy}/keys/boost" BoostKey policies::boost 200
+        asks Boost answers Policy;
     GET "/apps/{app}/tokens" SeeTokens tokens::list 200 answers Tokens;
     POST "/apps/{app}/tokens" CreateToken tokens::create 201 asks NewToken answers TokenMade;
     DELETE "/apps/{app}/tokens/{token}" RevokeToken tokens::revoke 204;

@@ -276,11 +276,34 @@ impl Catalog {
         at: &PolicyAt<'_>,
         document: &Json,
     ) -> Result<PolicyView, Error> {
+        self.rewrite_policy(by, Action::ChangePolicy, at, document).await
+    }
+
+    /// Changes the document of a policy to one that has rules for one key, until an instant.
+    ///
+    /// # Errors
+    /// As [`change_policy`](Self::change_policy).
+    pub async fn boost_key(
+        &self,
+        by: &ChangeContext,
+        at: &PolicyAt<'_>,
+        document: &Json,
+    ) -> Result<PolicyView, Error> {
+        self.rewrite_policy(by, Action::BoostKey, at, document).await
+    }
+
+    async fn rewrite_policy(
+        &self,
+        by: &ChangeContext,
+        action: Action,
+        at: &PolicyAt<'_>,
+        document: &Json,
+    ) -> Result<PolicyView, Error> {
         let read = read(document)?;
         let mut change = begin!(self, by);
         let before = find(&mut change, at).await?;
         let to = PolicyTarget { document, state: before.state, policy: Some(&read) };
-        let after = rewrite(&mut change, Action::ChangePolicy, before, &to).await?;
+        let after = rewrite(&mut change, action, before, &to).await?;
         change.commit(after).await
     }
 

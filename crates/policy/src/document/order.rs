@@ -6,11 +6,12 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 
 /// Members that come before others, as people write them; what is not named here comes after, by name.
-const FIRST: [&str; 15] = [
+const FIRST: [&str; 16] = [
     "name",
     "apps",
     "match",
     "key",
+    "until",
     "rules",
     "overrides",
     "overflow",

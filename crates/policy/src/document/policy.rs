@@ -18,9 +18,10 @@ use crate::limits::{
 };
 use crate::node::DocumentNode;
 use crate::policy::{
-    Apps, EVERY_APP, KeyOverrides, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Policy,
+    Apps, EVERY_APP, KeyOverride, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, OverrideEnd,
+    Policy, Rules,
 };
-use crate::text::span;
+use crate::text::{instant, span};
 
 /// The fields of a policy.
 const FIELDS: [&str; 11] = [
@@ -36,6 +37,9 @@ const FIELDS: [&str; 11] = [
     "overrides",
     "carry",
 ];
+
+/// The fields of an override.
+const OVERRIDE_FIELDS: [&str; 3] = ["key", "until", "rules"];
 
 /// The words of `on_store_failure`.
 pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
@@ -78,12 +82,15 @@ pub(super) fn policy(node: &DocumentNode, at: &At<'_>) -> Option<Policy> {
     let overrides =
         optional(&fields, at, "overrides", |node, at| overrides(node, at, carry_or_default));
     carry?;
+    let rules = rules?;
+    let overrides = overrides?.unwrap_or_default().into_iter();
+    let overrides = overrides.map(|own| own.of_policy(&rules)).collect();
     Some(Policy {
         name: policy_name?.into(),
         apps: apps?.unwrap_or_default(),
         owner: None,
-        rules: rules?,
-        overrides: overrides?.unwrap_or_default(),
+        rules,
+        overrides,
         overflow: overflow?.unwrap_or_else(Overflow::default),
         on_store_failure: on_store_failure?.unwrap_or_default(),
         on_overload: on_overload?.unwrap_or_default(),
@@ -209,18 +216,38 @@ fn key(node: &DocumentNode, at: &At<'_>) -> Option<Box<[KeyAttribute]>> {
     (parts.len() == items.len()).then(|| parts.into_boxed_slice())
 }
 
-fn overrides(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<KeyOverrides> {
+/// An override as it is written.
+struct WrittenOverride<'n> {
+    key: &'n str,
+    rules: Rules,
+    until: Option<Micros>,
+}
+
+impl WrittenOverride<'_> {
+    /// The override of a policy with these rules, by its key.
+    fn of_policy(self, policy: &Rules) -> (Box<[u8]>, KeyOverride) {
+        let end = self.until.map(|at| OverrideEnd { at, after: policy.apart() });
+        (self.key.as_bytes().into(), KeyOverride { rules: self.rules, end })
+    }
+}
+
+fn overrides<'n>(
+    node: &'n DocumentNode,
+    at: &At<'_>,
+    carry: Carry,
+) -> Option<Vec<WrittenOverride<'n>>> {
     let items = list(node, at, "overrides", 0, OVERRIDES_MAX)?;
     let mut keys = BTreeMap::new();
-    let mut overrides = KeyOverrides::default();
+    let mut overrides = Vec::new();
     for (place, item) in items.iter().enumerate() {
         let at = at.index(place);
-        let Some(fields) = Fields::read(item, &at, &["key", "rules"]) else { continue };
+        let Some(fields) = Fields::read(item, &at, &OVERRIDE_FIELDS) else { continue };
         let rules = {
             let at = at.field("rules");
             let node = fields.required("rules", "a list of rules", &at);
             node.and_then(|node| rules(node, &at, carry))
         };
+        let until = optional(&fields, &at, "until", until);
         let at = at.field("key");
         let Some(node) = fields.required("key", "a key", &at) else { continue };
         let Some(key) = override_key(node, &at) else { continue };
@@ -233,11 +260,15 @@ fn overrides(node: &DocumentNode, at: &At<'_>, carry: Carry) -> Option<KeyOverri
                 earlier
             ));
         }
-        if let Some(rules) = rules {
-            overrides.insert(key.as_bytes().into(), rules);
+        if let (Some(rules), Some(until)) = (rules, until) {
+            overrides.push(WrittenOverride { key, rules, until });
         }
     }
     (overrides.len() == items.len()).then_some(overrides)
+}
+
+fn until(node: &DocumentNode, at: &At<'_>) -> Option<Micros> {
+    at.ok(instant(text(node, at, "an instant such as `2026-12-31T18:00:00Z`")?))
 }
 
 fn override_key<'n>(node: &'n DocumentNode, at: &At<'_>) -> Option<&'n str> {

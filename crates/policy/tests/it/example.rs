@@ -36,12 +36,12 @@ fn the_example_of_the_design_says_what_it_says() {
     assert!(policy.admits(Some("checkout")) && policy.admits(Some("admin")));
     assert!(!policy.admits(Some("check")) && !policy.admits(Some("")) && !policy.admits(None));
 
-    let rules = policy.rules_for(b"203.0.113.8");
+    let rules = policy.rules_at(b"203.0.113.8", Micros::ZERO).rules;
     assert_eq!(names(rules), ["burst", "hourly"]);
     let hourly = SlidingWindow::new(5_000, Micros::from_secs(3_600), 60).unwrap();
     assert_eq!(rules.set().rules()[0].rule, bucket(100, 200));
     assert_eq!(rules.set().rules()[1].rule, hourly.into());
-    let overridden = policy.rules_for(b"203.0.113.7");
+    let overridden = policy.rules_at(b"203.0.113.7", Micros::ZERO).rules;
     assert_eq!(names(overridden), ["burst"]);
     assert_eq!(overridden.set().rules()[0].rule, bucket(1_000, 2_000));
     assert_eq!(policy.overrides().count(), 1);
@@ -153,8 +153,46 @@ fn a_new_document_keeps_the_arcs_of_what_did_not_change() {
     assert!(Arc::ptr_eq(old.resolve("same").unwrap(), new.resolve("same").unwrap()));
     let (old, new) = (old.resolve("changed").unwrap(), new.resolve("changed").unwrap());
     assert!(new.admits(Some("y")) && !new.admits(Some("x")));
-    let same = |key: &[u8]| Arc::ptr_eq(old.rules_for(key).set(), new.rules_for(key).set());
+    let set = |policy: &Policy, key: &[u8], now| Arc::clone(policy.rules_at(key, now).rules.set());
+    let same = |key: &[u8]| Arc::ptr_eq(&set(old, key, Micros::ZERO), &set(new, key, Micros::ZERO));
     assert!(same(b"") && same(b"kept") && !same(b"other"));
+}
+
+#[test]
+fn an_override_ends_and_then_the_rules_of_the_policy_hold_since_that_instant() {
+    let text = |rate: u64| {
+        format!(
+            "policies: [ {{ name: p, rules: [ token_bucket: {{ rate: {rate}/s }} ], overrides: [
+               {{ key: vip, until: 2026-11-24T18:00:00Z, rules: [ token_bucket: {{ rate: 50/s }} ] }} ] }} ]"
+        )
+    };
+    let (began, end) = (Micros::from_secs(1_790_000_000), Micros::from_secs(1_795_543_200));
+    let policies = set(&text(1)).in_force(&PolicySet::default(), began);
+    let policy = policies.resolve("p").unwrap();
+    let at = |key: &[u8], now| policy.rules_at(key, now);
+    let (before, after) = (at(b"vip", end.since(Micros::new(1))), at(b"vip", end));
+    assert_eq!(before.rules.set().rules()[0].rule, bucket(50, 50));
+    assert_eq!((before.since, before.is_override), (began, true));
+    assert_eq!(after.rules, policy.rules());
+    assert_eq!((after.since, after.is_override), (end, false));
+    assert!(
+        !Arc::ptr_eq(after.rules.set(), policy.rules().set()),
+        "stores know one instant for each"
+    );
+    assert_eq!(at(b"other", end).since, began);
+    assert_eq!(policy.overrides().next().unwrap().1.until(), Some(end));
+
+    // A version that came later is later than the end as well.
+    let next = PolicySet::succeeding(&policies, Document::parse(&text(1)).unwrap());
+    assert!(Arc::ptr_eq(next.resolve("p").unwrap(), policy));
+    let next = PolicySet::succeeding(&policies, Document::parse(&text(2)).unwrap());
+    let later = end.plus(Micros::from_secs(60));
+    let next = next.in_force(&policies, later);
+    let next = next.resolve("p").unwrap();
+    assert_eq!(next.rules_at(b"vip", later).since, later);
+    let kept =
+        |now| Arc::ptr_eq(next.rules_at(b"vip", now).rules.set(), at(b"vip", now).rules.set());
+    assert!(kept(began) && !kept(end));
 }
 
 #[test]

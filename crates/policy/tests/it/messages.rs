@@ -203,11 +203,21 @@ fn of_overrides() {
         "~.overrides[1].key: is missing, expected a key\n\
          ~.overrides[2].rules: is missing, expected a list of rules\n\
          ~.overrides[2].key: `x` is already the key of overrides[0]\n\
-         ~.overrides[3]: expected a map with `key` and `rules`, found the number `3`",
+         ~.overrides[3]: expected a map with `key`, `until` and `rules`, found the number `3`",
     );
     rest(
         "overrides: [ { key: x, rules: [ { token_bucket: { rate: 1 } } ] } ]",
         "~.overrides[0].rules[0].token_bucket.rate: invalid rate `1`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`",
+    );
+    rest(
+        &format!("overrides: [ {{ key: x, until: 2026-02-29T00:00:00Z, {rules} }} ]"),
+        "~.overrides[0].until: invalid instant `2026-02-29T00:00:00Z`: expected UTC from 1970 to 2099, such as \
+         `2026-12-31T18:00:00Z`",
+    );
+    rest(
+        &format!("overrides: [ {{ key: x, until: 2026, {rules} }} ]"),
+        "~.overrides[0].until: expected an instant such as `2026-12-31T18:00:00Z`, found the number `2026`: put it \
+         in quotes",
     );
     let many = format!("overrides: [ {} ]", "0,".repeat(1_001));
     rest(&many, "~.overrides: expected 0 to 1000 overrides, found 1001");

@@ -36,12 +36,12 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         let cost = cost_of(&request.verb);
         let look = request.with_verb(Verb::Peek { cost }).with_patience(Patience::None);
         let answer = self.decide(&look).await?.answer;
-        let budget = ResolvedBudget::of(&self.policies, &look)?;
+        let budget = ResolvedBudget::of(&self.policies, &look, self.now)?;
         let name = look.limits.name();
         let Some(policy) = budget.policy else {
             return Err(DecideError::UnknownPolicy(name.to_owned()));
         };
-        let is_override = !std::ptr::eq(budget.rules, policy.rules());
+        let is_override = policy.rules_at(budget.key, self.now).is_override;
         let rules = match answer.mode {
             Mode::Store | Mode::Remembered => self.alone(&budget, &look.verb, &answer).await?,
             _ => None,

@@ -145,7 +145,8 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         // The first try is of this turn; each later one is of its own.
         let mut later: Option<Self> = None;
         for tries_left in (0..TRIES_MAX).rev() {
-            let fresh = later.as_ref().map(|turn| ResolvedBudget::of(&turn.policies, request));
+            let fresh =
+                later.as_ref().map(|turn| ResolvedBudget::of(&turn.policies, request, turn.now));
             let (turn, budget) = match (&later, &fresh) {
                 (Some(turn), Some(Ok(budget))) => (turn, budget),
                 (_, Some(Err(error))) => {

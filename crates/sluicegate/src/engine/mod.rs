@@ -37,7 +37,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use sluicegate_kernel::ruleset::is_name;
 use sluicegate_kernel::{Micros, Moment};
-use sluicegate_policy::PolicySet;
+use sluicegate_policy::{PolicySet, RulesInForce};
 use sluicegate_store::{KEYS_MAX_DEFAULT, MemoryStore, RuleOrigin, Store};
 
 use crate::clock::{Clock, SteadyClock};
@@ -155,10 +155,10 @@ impl<S: Store, O: Observer> Engine<S, O> {
     async fn pay(&self, guard: &StoreGuard, policies: &PolicySet, debtor: &Debtor) {
         let now = self.clock.now();
         if let Some(policy) = policies.resolve(&debtor.policy) {
-            let rules = policy.rules_for(&debtor.key);
+            let RulesInForce { rules, since, .. } = policy.rules_at(&debtor.key, now);
             let windows = rules.windows(now);
             let moment = Moment::with_windows(now, windows.as_slice());
-            let origin = RuleOrigin::Policy { since: policy.in_force_since() };
+            let origin = RuleOrigin::Policy { since };
             guard.pay(&self.store, debtor, (rules.set(), origin), &moment).await;
         } else if is_name(&debtor.policy) {
             // The policy was removed, and its budgets with it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluicegate_kernel::limits::KEY_BYTES_MAX;
 use sluicegate_kernel::{Micros, Unsupported, Verb};
-use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules};
+use sluicegate_policy::{OnKeyQuota, Policy, PolicySet, Rules, RulesInForce};
 use sluicegate_store::{BeyondQuota, Quota, RuleOrigin, StoreError, StoreRequest};
 
 use super::guard::FailurePolicy;
@@ -195,13 +195,16 @@ impl OwnedRequest {
 impl<'a> ResolvedBudget<'a> {
     /// The budget of `request`, if it may be asked at all.
     #[inline]
-    pub(super) fn of(policies: &'a PolicySet, request: &Request<'a>) -> Result<Self, DecideError> {
+    pub(super) fn of(
+        policies: &'a PolicySet,
+        request: &Request<'a>,
+        now: Micros,
+    ) -> Result<Self, DecideError> {
         let key = request.store_key()?;
         match request.limits {
             Limits::Policy(name) => {
                 let policy = admitting(policies, name, request)?;
-                let rules = policy.rules_for(key);
-                Ok(Self::of_policy(policy, key, rules))
+                Ok(Self::of_policy(policy, key, policy.rules_at(key, now)))
             }
             Limits::Brought { name, rules } => {
                 let (name, quota) = (own_name(name, request.app), Quota::CALLERS);
@@ -210,10 +213,14 @@ impl<'a> ResolvedBudget<'a> {
         }
     }
 
-    /// The budget that `key` has by `rules` of `policy`.
+    /// The budget that `key` has by these rules of `policy`.
     #[inline]
-    pub(super) fn of_policy(policy: &'a Arc<Policy>, key: &'a [u8], rules: &'a Rules) -> Self {
-        let origin = RuleOrigin::Policy { since: policy.in_force_since() };
+    pub(super) fn of_policy(
+        policy: &'a Arc<Policy>,
+        key: &'a [u8],
+        RulesInForce { rules, since, .. }: RulesInForce<'a>,
+    ) -> Self {
+        let origin = RuleOrigin::Policy { since };
         let beyond = match policy.on_key_quota() {
             OnKeyQuota::Share => BeyondQuota::Share,
             OnKeyQuota::Deny => BeyondQuota::Deny,

@@ -138,7 +138,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
             return Err(SettleError::Cost(cost));
         }
         let request = settlement.request();
-        let budget = ResolvedBudget::of(&self.policies, &request)?;
+        let budget = ResolvedBudget::of(&self.policies, &request, self.now)?;
         // A settlement says what was charged, and takes the id: also where nothing goes back.
         if let Some(policy) = budget.policy.filter(|policy| !policy.entrusts(app)) {
             return Err(unconfigured(policy, app).into());

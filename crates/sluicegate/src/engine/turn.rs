@@ -91,7 +91,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// [`DecideError`]; a refusal is an answer, not an error.
     #[inline]
     pub fn try_decide(&self, request: &Request<'_>) -> Option<Result<Admission, DecideError>> {
-        self.try_decide_on(request, &ResolvedBudget::of(&self.policies, request))
+        self.try_decide_on(request, &ResolvedBudget::of(&self.policies, request, self.now))
     }
 
     /// Decides `request` and does what its policy says of traffic over the limit. It is held back as its
@@ -100,7 +100,7 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
     /// # Errors
     /// [`DecideError`]; a refusal is an answer, not an error.
     pub async fn decide(&self, request: &Request<'_>) -> Result<Admission, DecideError> {
-        let budget = ResolvedBudget::of(&self.policies, request);
+        let budget = ResolvedBudget::of(&self.policies, request, self.now);
         match self.try_decide_on(request, &budget) {
             Some(decided) => decided,
             None => {
@@ -122,8 +122,10 @@ impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {
         if let [request] = requests {
             return vec![self.decide(request).await];
         }
-        let budgets: Vec<_> =
-            requests.iter().map(|request| ResolvedBudget::of(&self.policies, request)).collect();
+        let budgets: Vec<_> = requests
+            .iter()
+            .map(|request| ResolvedBudget::of(&self.policies, request, self.now))
+            .collect();
         let asked = || requests.iter().zip(&budgets);
         let mut decided: Vec<_> =
             asked().map(|(request, budget)| self.try_decide_on(request, budget)).collect();

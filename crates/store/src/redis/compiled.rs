@@ -25,6 +25,9 @@ pub struct CompiledPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct CompiledOverride {
     key: String,
+    /// When it ends, in ms since 1970; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_ms: Option<u64>,
     #[serde(flatten)]
     rules: CompiledRules,
 }
@@ -58,15 +61,16 @@ struct CompiledCalendar {
 }
 
 impl CompiledPolicy {
-    /// The policy of `rules`, and of the `overrides` for some keys, which are in the order of their keys
-    /// then.
+    /// The policy of `rules`, and of the `overrides` for some keys, each with the instant at which it ends. They
+    /// are in the order of their keys then.
     pub fn new<'r>(
         rules: &RuleSet,
-        overrides: impl IntoIterator<Item = (&'r [u8], &'r RuleSet)>,
+        overrides: impl IntoIterator<Item = (&'r [u8], &'r RuleSet, Option<Micros>)>,
     ) -> Self {
-        let overrides = overrides.into_iter().map(|(key, rules)| {
+        let overrides = overrides.into_iter().map(|(key, rules, until)| {
             let key = String::from_utf8_lossy(key).into_owned();
-            CompiledOverride { key, rules: CompiledRules::new(rules) }
+            let until_ms = until.map(|until| until.get() / 1_000);
+            CompiledOverride { key, until_ms, rules: CompiledRules::new(rules) }
         });
         let mut overrides: Vec<_> = overrides.collect();
         overrides.sort_by(|one, other| one.key.cmp(&other.key));

@@ -147,7 +147,7 @@ final class DirectDecider implements Decider
         return new Budget(
             $policy,
             Keys::state($policy, $key),
-            $held->rulesOf($key),
+            $held->rulesOf($key, intdiv($this->clock->nowUs(), 1000)),
             $held->overflow,
             $held->onStoreFailure,
         );

@@ -30,6 +30,7 @@ final readonly class Document
     /**
      * @param string $name the policy's name
      * @param array<string, RuleSet> $overrides by the key that has rules of its own
+     * @param array<string, int> $ends by key, when its own rules end, in ms since 1970; absent: never
      * @param list<string>|null $apps the apps that may use it; null if the document does not say
      * @param list<string> $key the attributes of a request that make its key
      */
@@ -37,6 +38,7 @@ final readonly class Document
         public string $name,
         public RuleSet $rules,
         public array $overrides,
+        public array $ends,
         public ?array $apps,
         public Overflow $overflow,
         public OnStoreFailure $onStoreFailure,
@@ -93,10 +95,12 @@ final readonly class Document
         $onStoreFailure = isset($fields['on_store_failure'])
             ? $fields['on_store_failure']->word(['local', 'allow', 'deny'])
             : 'local';
+        [$overrides, $ends] = isset($fields['overrides']) ? self::overrides($fields['overrides'], $carry) : [[], []];
         return new self(
             $name,
             $rules,
-            isset($fields['overrides']) ? self::overrides($fields['overrides'], $carry) : [],
+            $overrides,
+            $ends,
             isset($fields['apps']) ? self::apps($fields['apps']) : null,
             isset($fields['overflow']) ? self::overflow($fields['overflow']) : new Overflow(OverflowKind::Reject),
             OnStoreFailure::from($onStoreFailure),
@@ -104,20 +108,29 @@ final readonly class Document
         );
     }
 
-    /** @return array<string, RuleSet> */
+    /** The rules of a key at an instant in ms since 1970. */
+    public function rulesOf(string $key, int $nowMs): RuleSet
+    {
+        return ($this->ends[$key] ?? PHP_INT_MAX) <= $nowMs ? $this->rules : $this->overrides[$key] ?? $this->rules;
+    }
+
+    /** @return array{array<string, RuleSet>, array<string, int>} */
     private static function overrides(Node $node, Carry $carry): array
     {
-        $overrides = [];
+        $overrides = $ends = [];
         foreach ($node->items(0, 1000) as $item) {
-            $fields = $item->fields(['key', 'rules']);
+            $fields = $item->fields(['key', 'until', 'rules']);
             $key = ($fields['key'] ?? throw $item->missing('key'))->text(1, 1024);
             if (isset($overrides[$key])) {
                 throw $fields['key']->error('another override has the same key');
             }
             $rules = RuleReader::rules($fields['rules'] ?? throw $item->missing('rules'));
             $overrides[$key] = RuleSet::of($rules, $carry);
+            if (isset($fields['until'])) {
+                $ends[$key] = $fields['until']->instant();
+            }
         }
-        return $overrides;
+        return [$overrides, $ends];
     }
 
     /** @return list<string> */

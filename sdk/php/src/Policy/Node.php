@@ -150,6 +150,17 @@ final readonly class Node
         return $span;
     }
 
+    /** A second of UTC, in ms since 1970. */
+    public function instant(): int
+    {
+        $text = is_string($this->value) ? $this->value : '';
+        $at = \DateTimeImmutable::createFromFormat('!Y-m-d\TH:i:s\Z', $text, new \DateTimeZone('UTC'));
+        if ($at === false || $at->format('Y-m-d\TH:i:s\Z') !== $text || $text < '1970' || $text >= '2100') {
+            throw $this->error($this->shown() . ' is not an instant of UTC such as `2026-12-31T18:00:00Z`');
+        }
+        return $at->getTimestamp() * 1000;
+    }
+
     public function timeZone(): string
     {
         if (!is_string($this->value) || Calendar::findZone($this->value) === null) {

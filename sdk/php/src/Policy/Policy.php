@@ -30,6 +30,7 @@ final readonly class Policy
      * @param int $takenOverMs when a server took this version over, in ms since 1970; when this host did, if the
      *   server did not say it
      * @param array<string, string> $overrides by key, the rules of the key, serialized: few are ever used
+     * @param array<string, int> $ends by key, when its own rules end, in ms since 1970; absent: never
      * @param string $textHash tells the text from which it was read from others
      * @param list<string> $key the attributes of a request that make its key
      */
@@ -41,6 +42,7 @@ final readonly class Policy
         public int $takenOverMs,
         private SealedRules $rules,
         private array $overrides,
+        private array $ends,
         public Overflow $overflow,
         public OnStoreFailure $onStoreFailure,
         public array $key,
@@ -91,6 +93,7 @@ final readonly class Policy
             $takenOverMs,
             SealedRules::ofPolicy($name, $rules, $takenOverMs),
             array_map(serialize(...), $overrides),
+            $document->ends,
             $state === 'shadow' ? new Overflow(OverflowKind::Shadow) : $document->overflow,
             $document->onStoreFailure,
             $document->key,
@@ -115,11 +118,19 @@ final readonly class Policy
         }
     }
 
-    /** The rules of a caller's key. */
-    public function rulesOf(string $key): SealedRules
+    /**
+     * The rules of a caller's key.
+     *
+     * @param int $nowMs in ms since 1970: an override may have ended, and the rules of the policy hold since then
+     */
+    public function rulesOf(string $key, int $nowMs): SealedRules
     {
         if ($key === '' || !isset($this->overrides[$key])) {
             return $this->rules;
+        }
+        $end = $this->ends[$key] ?? PHP_INT_MAX;
+        if ($end <= $nowMs) {
+            return SealedRules::ofPolicy($this->name, $this->rules->set, max($this->takenOverMs, $end));
         }
         $set = unserialize($this->overrides[$key], ['allowed_classes' => true]);
         assert($set instanceof RuleSet);

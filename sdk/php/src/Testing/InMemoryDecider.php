@@ -61,12 +61,12 @@ final class InMemoryDecider implements Decider
         string $id,
     ): Decision {
         $document = $limit === null ? $this->document($policy) : null;
-        $set = $limit?->rules ?? $document->overrides[$key] ?? $document->rules;
+        $now = $this->clock->nowUs();
+        $set = $limit?->rules ?? $document->rulesOf($key, intdiv($now, 1000));
         $kernel = $set->kernel();
         if (!$kernel->supports($verb)) {
             throw InvalidRequest::unsupportedVerb($verb->text(), $policy);
         }
-        $now = $this->clock->nowUs();
         $windows = $set->windowsAround($now);
         $at = ($limit === null ? 'policy:' : 'limit:') . "$policy:$key";
         $isNew = !isset($this->states[$at]);

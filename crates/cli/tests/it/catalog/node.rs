@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
+use sluicegate::{Clock as _, WallClock};
 
 use crate::catalog::stage::{Node, Who, ask, policy, until};
 use crate::program::program;
@@ -100,6 +101,34 @@ fn a_live_budget_is_seen_forgotten_and_granted() {
     let (_, entries) = node.admin(&ada, "GET", "/apps/shop/audit", &Value::Null);
     let text = entries.to_string();
     assert!(text.contains("key.reset") && text.contains("key.grant"), "{text}");
+}
+
+#[test]
+fn a_boosted_key_has_more_until_its_end_and_other_keys_have_what_they_had() {
+    let node = Node::start(SQLITE, "");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 3), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    let limit_of = |key: &str| {
+        let body = json!({ "policy": "orders", "key": key, "app": "shop" }).to_string();
+        let reply = ask(node.address("http"), &Who::default(), "POST", "/v1/peek", &body);
+        let reply: Value = serde_json::from_str(&reply.expect("it answers").2).unwrap();
+        reply["limit"].as_u64()
+    };
+    let now = WallClock.now().get() / 1_000_000;
+    let end = i64::try_from(now + 4).expect("it is near");
+    let end = jiff::Timestamp::from_second(end).expect("it is near").to_string();
+    let boost = json!({ "key": "alice", "factor": 10, "until": end });
+    let path = "/apps/shop/policies/orders/keys/boost?reason=sale";
+    let (status, boosted) = node.admin(&ada, "POST", path, &boost);
+    assert_eq!(status, 200, "{boosted}");
+    until(|| limit_of("alice") == Some(30));
+    assert_eq!(limit_of("bob"), Some(3));
+    until(|| limit_of("alice") == Some(3));
+    let explain = json!({ "key": "alice" });
+    let path = "/apps/shop/policies/orders/keys/explain";
+    assert_eq!(node.admin(&ada, "POST", path, &explain).1["is_override"], false);
 }
 
 #[test]

@@ -154,6 +154,11 @@ impl Node {
 }
 
 impl Who {
+    /// The holder of this token.
+    pub(crate) fn with_token(secret: &str) -> Self {
+        Self(format!("authorization: Bearer {secret}\r\n"))
+    }
+
     /// The same, who changes what has this version.
     pub(crate) fn of_version(&self, version: i64) -> Self {
         Self(format!("{}if-match: \"{version}\"\r\n", self.0))

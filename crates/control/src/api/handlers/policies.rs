@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
+use crate::api::boost::{Boost, place_in_boost};
 use crate::api::problem::{ApiProblem, FindingBody};
 use crate::api::request::{ApiRequest, ApiResponse, QueryParams};
 use crate::catalog::{
@@ -151,6 +152,21 @@ pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiPr
     let (sent, at) = (SentPolicy::read_document(&ask)?, ask.policy_at(ask.version()?));
     let changed = ask.api.catalog.change_policy(&ask.by, &at, &sent.document).await;
     Ok(policy_response(&sent.placed(changed)?))
+}
+
+/// An override that ends, in the latest version of the policy.
+pub(in crate::api) async fn boost(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
+    let boost: Boost = ask.json()?;
+    let (app, policy) = ask.policy();
+    let before = ask.api.catalog.policy(app, policy).await?;
+    let document = boost.of(&before.document, ask.api.now())?;
+    let at = ask.policy_at(before.version);
+    let changed = ask.api.catalog.boost_key(&ask.by, &at, &document).await;
+    let changed = changed.map_err(|error| match error {
+        Error::Invalid(found) => Error::Invalid(found.into_iter().map(place_in_boost).collect()),
+        other => other,
+    });
+    Ok(policy_response(&changed?))
 }
 
 pub(in crate::api) async fn activate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {

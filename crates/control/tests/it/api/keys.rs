@@ -123,3 +123,44 @@ async fn what_a_key_would_meet_is_explained_and_bad_questions_are_refused() {
     let shared = served.ask(&ada, "POST /apps/shop/policies/orders/keys/peek", Some(shared)).await;
     assert_eq!(shared.status, 200);
 }
+
+#[tokio::test]
+async fn a_boost_is_a_version_of_the_policy_with_an_override_that_ends() {
+    let (served, ada) = Served::with_admin().await;
+    served.ask(&ada, "POST /apps", Some(json!({ "name": "shop" }))).await;
+    let new = json!({ "document": document("orders", "10/s"), "state": "active" });
+    served.ask(&ada, "POST /apps/shop/policies", Some(new)).await;
+    let at = "POST /apps/shop/policies/orders/keys/boost";
+    let until = "2027-01-15T09:00:00Z";
+    let body = || json!({ "key": "alice", "factor": 3, "until": until });
+    let tried = served.ask(&ada, &format!("{at}?dry_run=true"), Some(body())).await;
+    assert_eq!((tried.status.as_u16(), &tried.body["version"]), (200, &json!(2)), "{tried:?}");
+    let made = served.ask(&ada, &format!("{at}?reason=sale"), Some(body())).await;
+    let rules = json!([{ "token_bucket": { "rate": "30/s" } }]);
+    assert_eq!(
+        (&made.body["version"], &made.body["document"]["overrides"]),
+        (&json!(2), &json!([{ "key": "alice", "until": until, "rules": rules }]))
+    );
+    let audit = served.ask(&ada, "GET /apps/shop/audit?limit=1", None).await;
+    assert_eq!(
+        (&audit.body["items"][0]["action"], &audit.body["items"][0]["reason"]),
+        (&json!("key.boost"), &json!("sale"))
+    );
+
+    let wrong_rules = json!([{ "token_bucket": { "rate": "0/s" } }]);
+    for (change, pointer) in [
+        (json!({ "key": "" }), "/key"),
+        (json!({ "key": "x".repeat(1_025) }), "/key"),
+        (json!({ "factor": 1 }), "/factor"),
+        (json!({ "until": "tomorrow" }), "/until"),
+        (json!({ "factor": null, "rules": wrong_rules }), "/rules/0/token_bucket/rate"),
+    ] {
+        let mut body = body();
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let answer = served.ask(&ada, at, Some(body)).await;
+        let place = &answer.body["errors"][0]["pointer"];
+        assert_eq!((answer.status.as_u16(), place), (422, &json!(pointer)), "{answer:?}");
+    }
+    let latest = served.ask(&ada, "GET /apps/shop/policies/orders", None).await;
+    assert_eq!(latest.body["version"], 2, "nothing wrong was saved");
+}

@@ -148,6 +148,21 @@ const WRONG: &[&str] = &[
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","rules":[{"sliding_log":{"limit":0,"window":"1s"}}]}]}"#,
     r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]},{"key":"k","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
     r#"{"name":"a","rules":[{"name":"Ä","sliding_log":{"limit":1,"window":"1s"}}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"tomorrow","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31T18:00:00","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31T18:00:00+00:00","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31T18:00:00.5Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-02-29T00:00:00Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31T24:00:00Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31T23:59:60Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"1969-12-31T23:59:59Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2100-01-01T00:00:00Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31t18:00:00z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-13-01T00:00:00Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"+026-12-31T18:00:00Z","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":"2026-12-31T18:00:00Z\n","rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
+    r#"{"name":"a","rules":[{"sliding_log":{"limit":1,"window":"1s"}}],"overrides":[{"key":"k","until":1798740000,"rules":[{"sliding_log":{"limit":1,"window":"1s"}}]}]}"#,
 ];
 
 #[test]
@@ -163,6 +178,9 @@ fn documents_come_to_the_same_rules_and_wrong_ones_are_refused() {
     let (one, other) = (RULES[0], RULES[25]);
     documents.push(format!(
         r#"{{"name":"overrides","rules":[{one}],"overrides":[{{"key":"vip","rules":[{other}]}},{{"key":"ü","rules":[{one}]}}]}}"#
+    ));
+    documents.push(format!(
+        r#"{{"name":"boost","rules":[{one}],"overrides":[{{"key":"vip","until":"2026-12-31T18:00:00Z","rules":[{other}]}},{{"key":"ü","until":"2099-12-31T23:59:59Z","rules":[{one}]}},{{"key":"always","rules":[{other}]}}]}}"#
     ));
     let mut rng = Rng::with_seed(13);
     documents.extend((0..RANDOM).map(|number| random(&mut rng, number)));
@@ -207,7 +225,8 @@ fn limits_that_callers_bring_along_are_the_same_bytes() {
 
 fn right(text: &str) -> Value {
     let policy = Policy::parse_one(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-    let overrides = policy.overrides().map(|(key, rules)| (key, &**rules.set()));
+    let overrides = policy.overrides();
+    let overrides = overrides.map(|(key, own)| (key, &**own.rules().set(), own.until()));
     let compiled = CompiledPolicy::new(policy.rules().set(), overrides);
     let blob = RulesBlob::new(policy.rules().set(), RuleOrigin::Policy { since: SINCE });
     let document: Value = serde_json::from_str(text).expect("it is JSON");

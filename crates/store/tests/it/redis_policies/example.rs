@@ -24,7 +24,7 @@ fn the_example_of_the_page_is_what_clients_send() {
     let (_, example) = page.split_once("```json\n").expect("there is an example");
     let (document, _) = example.split_once("```").expect("it ends");
     let policy = Policy::parse_one(document).expect("a policy");
-    let rules = policy.rules_for(b"alice").set();
+    let rules = policy.rules_at(b"alice", Micros::ZERO).rules.set();
     let since = Micros::from_secs(1_767_225_600 + 60);
     let blob = RulesBlob::new(rules, RuleOrigin::Policy { since });
     let stamp = blob.stamp().expect("it is a policy's");

@@ -111,15 +111,15 @@ public final class InMemoryGate implements Gate {
                 throw ErrorCode.UNKNOWN_POLICY.with(Map.of("policy", call.policy()));
             }
             Key key = Key.of(call.key() == null ? "" : call.key());
-            RuleSet rules = policy.rulesOf(key);
+            Instant instant = clock.instant();
+            long now = instant.getEpochSecond() * 1_000_000 + instant.getNano() / 1000;
+            RuleSet rules = policy.rulesOf(key, now / 1000);
             if (!call.verb().isSupportedBy(rules)) {
                 throw ErrorCode.UNSUPPORTED_VERB.with(Map.of("verb", call.verb().text(), "policy", policy.name()));
             }
             boolean queued = call.verb() == Verb.CHECK && policy.over().queueMaxWaitUs() > 0;
             Verb verb = queued ? Verb.RESERVE : call.verb();
             long maxWaitUs = queued ? policy.over().queueMaxWaitUs() : call.maxWaitUs();
-            Instant instant = clock.instant();
-            long now = instant.getEpochSecond() * 1_000_000 + instant.getNano() / 1000;
             PermitId permit = call.id() == null ? null : PermitId.of(call.id().getBytes(StandardCharsets.UTF_8));
             Usage.Ask ask = new Usage.Ask(verb, call.cost(), maxWaitUs, permit, now, rules.windowsAround(now));
             lock.lock();

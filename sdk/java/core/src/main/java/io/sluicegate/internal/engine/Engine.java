@@ -98,7 +98,7 @@ public final class Engine implements Transport, AutoCloseable {
         return new Transport() {
             @Override
             public Decision decide(Call call) throws InterruptedException {
-                Found found = found(call, call.verb(), call.maxWaitUs(), limit, place, head);
+                Found found = found(call, call.verb(), call.maxWaitUs(), limit, place, limit.rules(), head);
                 return decision(found, once(found), 0);
             }
 
@@ -169,17 +169,19 @@ public final class Engine implements Transport, AutoCloseable {
         PolicyBook.Held held = policies.find(call.policy());
         Policy policy = held.policy();
         checkApp(policy, verb);
-        Head head = Head.of(policy.rulesOf(keyOf(call)), held.takenOverMs());
-        return found(call, verb, maxWaitUs, policy, policy.name(), head);
+        Key key = keyOf(call);
+        long nowMs = options.nowUs() / 1000;
+        RuleSet rules = policy.rulesOf(key, nowMs);
+        Head head = Head.of(rules, policy.sinceMs(key, held.takenOverMs(), nowMs));
+        return found(call, verb, maxWaitUs, policy, policy.name(), rules, head);
     }
 
     private static Key keyOf(Call call) {
         return Key.of(call.key() == null ? "" : call.key());
     }
 
-    private Found found(Call call, Verb verb, long maxWaitUs, Policy policy, String place, Head head) {
+    private Found found(Call call, Verb verb, long maxWaitUs, Policy policy, String place, RuleSet rules, Head head) {
         Key key = keyOf(call);
-        RuleSet rules = policy.rulesOf(key);
         if (!verb.isSupportedBy(rules)) {
             throw unsupported(verb, policy);
         }
@@ -490,8 +492,9 @@ public final class Engine implements Transport, AutoCloseable {
                 shares.drop(debtor.getKey());
                 return null;
             }
-            rules = held.policy().rulesOf(last.key());
-            head = Head.of(rules, held.takenOverMs());
+            long nowMs = options.nowUs() / 1000;
+            rules = held.policy().rulesOf(last.key(), nowMs);
+            head = Head.of(rules, held.policy().sinceMs(last.key(), held.takenOverMs(), nowMs));
         }
         return new Question(last.policy(), rules, head, last.key(), Verb.PEEK, 1, 0, null, policies.clock(), options.nowUs(), null);
     }

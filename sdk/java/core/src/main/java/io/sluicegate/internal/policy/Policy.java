@@ -19,8 +19,19 @@ import java.util.Map;
  * @param onStoreFailure what is decided while Redis does not answer
  * @param overloadWaitUs how long a request may be asked again while Redis is busy, in µs; 0: not at all
  */
-public record Policy(String name, long version, long sinceMs, String app, List<String> apps, RuleSet rules, Map<Key, RuleSet> overrides,
+public record Policy(String name, long version, long sinceMs, String app, List<String> apps, RuleSet rules, Map<Key, OwnRules> overrides,
                      Over over, OnStoreFailure onStoreFailure, long overloadWaitUs) {
+    /**
+     * Rules of one key in place of the policy's.
+     *
+     * @param rules the rules
+     * @param endsMs when the policy's hold again, in ms since 1970; {@link #ENDLESS}: never
+     */
+    public record OwnRules(RuleSet rules, long endsMs) {
+        /** They do not end. */
+        public static final long ENDLESS = Long.MAX_VALUE;
+    }
+
     /** The server does not say since when it holds the version. */
     public static final long SINCE_UNKNOWN = -1;
 
@@ -30,10 +41,25 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
             other.overrides, other.over, other.onStoreFailure, other.overloadWaitUs));
     }
 
-    /** {@return the rules of a key} */
-    public RuleSet rulesOf(Key key) {
-        RuleSet own = overrides.isEmpty() ? null : overrides.get(key);
-        return own == null ? rules : own;
+    /**
+     * {@return the rules of a key}
+     *
+     * @param nowMs the time, in ms since 1970
+     */
+    public RuleSet rulesOf(Key key, long nowMs) {
+        OwnRules own = overrides.isEmpty() ? null : overrides.get(key);
+        return own == null || own.endsMs <= nowMs ? rules : own.rules;
+    }
+
+    /**
+     * {@return since when the rules of a key are in force, in ms since 1970}
+     *
+     * @param takenOverMs when the policy was taken over
+     * @param nowMs the time
+     */
+    public long sinceMs(Key key, long takenOverMs, long nowMs) {
+        OwnRules own = overrides.isEmpty() ? null : overrides.get(key);
+        return own == null || own.endsMs > nowMs ? takenOverMs : Math.max(takenOverMs, own.endsMs);
     }
 
     /** {@return whether an app may check it; {@code app} may be null} */
@@ -54,6 +80,6 @@ public record Policy(String name, long version, long sinceMs, String app, List<S
 
     /** {@return whether Redis would take too long for it} */
     boolean costsTooMuch() {
-        return rules.costsTooMuch() || overrides.values().stream().anyMatch(RuleSet::costsTooMuch);
+        return rules.costsTooMuch() || overrides.values().stream().anyMatch(own -> own.rules.costsTooMuch());
     }
 }

@@ -7,6 +7,7 @@ import io.sluicegate.internal.json.JsonException;
 import io.sluicegate.internal.kernel.Calendar;
 import io.sluicegate.Carry;
 import io.sluicegate.internal.kernel.RuleSet;
+import io.sluicegate.internal.policy.Policy.OwnRules;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
@@ -95,7 +96,7 @@ public final class PolicyReader {
         List<String> apps = apps(fields);
         Carry carry = Carry.valueOf(RulesReader.word(fields, "carry", "usage", "usage", "proportional", "reset").toUpperCase(Locale.ROOT));
         RuleSet rules;
-        Map<Key, RuleSet> overrides;
+        Map<Key, OwnRules> overrides;
         fields.need("rules");
         fields.has("overrides");
         if (compiled instanceof Map<?, ?> known && isKnown(known)) {
@@ -132,8 +133,8 @@ public final class PolicyReader {
         return List.copyOf(apps);
     }
 
-    private static Map<Key, RuleSet> overrides(Fields fields, Carry carry) {
-        Map<Key, RuleSet> overrides = new HashMap<>();
+    private static Map<Key, OwnRules> overrides(Fields fields, Carry carry) {
+        Map<Key, OwnRules> overrides = new HashMap<>();
         if (!fields.has("overrides")) {
             return overrides;
         }
@@ -147,8 +148,9 @@ public final class PolicyReader {
                 throw new PolicyException(each.at("key"), "`" + length + "` bytes are outside 1..=1024");
             }
             RuleSet rules = RulesReader.read(each.at("rules"), each.need("rules"), carry);
+            long endsMs = each.has("until") ? RulesReader.instantMs(each.at("until"), each.get("until")) : OwnRules.ENDLESS;
             each.done();
-            if (overrides.put(Key.of(key), rules) != null) {
+            if (overrides.put(Key.of(key), new OwnRules(rules, endsMs)) != null) {
                 throw new PolicyException(each.at("key"), "is another override's");
             }
         }
@@ -288,12 +290,13 @@ public final class PolicyReader {
         return compiled.get("format") instanceof Json.Num format && format.text().equals(Integer.toString(RuleSet.FORMAT));
     }
 
-    private static Map<Key, RuleSet> compiledOverrides(Object value) {
-        Map<Key, RuleSet> overrides = new HashMap<>();
+    private static Map<Key, OwnRules> compiledOverrides(Object value) {
+        Map<Key, OwnRules> overrides = new HashMap<>();
         if (value != null) {
             for (Object each : Fields.list("compiled.overrides", value, 0, 1000)) {
                 String key = each instanceof Map<?, ?> members ? Fields.text("compiled.overrides", members.get("key")) : "";
-                overrides.put(Key.of(key), compiledRules(each));
+                long endsMs = ((Map<?, ?>) each).get("until_ms") instanceof Json.Num end ? Long.parseLong(end.text()) : OwnRules.ENDLESS;
+                overrides.put(Key.of(key), new OwnRules(compiledRules(each), endsMs));
             }
         }
         return overrides;

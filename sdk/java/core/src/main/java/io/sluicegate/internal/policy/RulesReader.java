@@ -9,10 +9,16 @@ import io.sluicegate.internal.kernel.Rule;
 import io.sluicegate.internal.kernel.RuleSet;
 import io.sluicegate.internal.kernel.Rules;
 import io.sluicegate.internal.kernel.Rules.Rate;
+import java.time.DateTimeException;
+import java.time.LocalDateTime;
 import java.time.ZoneId;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.time.format.ResolverStyle;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 
 /** Reads the rules of a document. */
@@ -83,6 +89,23 @@ final class RulesReader {
             throw new PolicyException(path, "`" + name + "` is not a name; expected 1..=128 bytes of `[a-z0-9._-]`");
         }
         return name;
+    }
+
+    private static final DateTimeFormatter INSTANT =
+        DateTimeFormatter.ofPattern("uuuu-MM-dd'T'HH:mm:ss'Z'", Locale.ROOT).withResolverStyle(ResolverStyle.STRICT);
+
+    /** {@return a second of UTC, in ms since 1970} */
+    static long instantMs(String path, Object value) {
+        String text = Fields.text(path, value);
+        try {
+            LocalDateTime at = LocalDateTime.parse(text, INSTANT);
+            if (text.length() == 20 && at.getYear() >= 1970 && at.getYear() < 2100) {
+                return at.toEpochSecond(ZoneOffset.UTC) * 1000;
+            }
+        } catch (DateTimeException e) {
+            // It is reported below.
+        }
+        throw new PolicyException(path, "`" + text + "` is not an instant of UTC such as `2026-12-31T18:00:00Z`");
     }
 
     static String word(Fields fields, String field, String otherwise, String... words) {

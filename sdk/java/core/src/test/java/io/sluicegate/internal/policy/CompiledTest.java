@@ -116,7 +116,7 @@ class CompiledTest {
         Policy own = PolicyReader.published(name, value.replaceFirst("\"compiled\"", "\"ignored\"").getBytes(StandardCharsets.ISO_8859_1));
         Map<?, ?> compiled = (Map<?, ?>) ((Map<?, ?>) Json.read(bytes)).get("compiled");
         same(name, own.rules(), read.rules(), (Map<?, ?>) compiled.get("rules"));
-        same(name, own.rulesOf(Key.of("k")), read.rulesOf(Key.of("k")), (Map<?, ?>) ((List<?>) compiled.get("overrides")).get(0));
+        same(name, own.rulesOf(Key.of("k"), 0), read.rulesOf(Key.of("k"), 0), (Map<?, ?>) ((List<?>) compiled.get("overrides")).get(0));
     }
 
     private static void same(String name, RuleSet own, RuleSet read, Map<?, ?> compiled) {

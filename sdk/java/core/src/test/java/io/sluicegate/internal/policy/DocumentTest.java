@@ -39,8 +39,8 @@ class DocumentTest {
               }}""".getBytes(StandardCharsets.UTF_8));
         assertEquals(7, policy.version());
         assertEquals(2, policy.rules().rules().size());
-        assertEquals(1000, policy.rulesOf(Key.of("203.0.113.7")).rules().get(0).limit());
-        assertEquals(200, policy.rulesOf(Key.of("203.0.113.8")).rules().get(0).limit());
+        assertEquals(1000, policy.rulesOf(Key.of("203.0.113.7"), 0).rules().get(0).limit());
+        assertEquals(200, policy.rulesOf(Key.of("203.0.113.8"), 0).rules().get(0).limit());
         assertEquals(500_000, policy.over().queueMaxWaitUs());
         assertEquals(200_000, policy.overloadWaitUs());
         assertEquals(OnStoreFailure.LOCAL, policy.onStoreFailure());
@@ -125,5 +125,22 @@ class DocumentTest {
         assertNull(Calendar.zoneOf("UTC+1"));
         assertNull(Calendar.zoneOf("SystemV/AST4"));
         assertNull(Calendar.zoneOf(""));
+    }
+
+    @Test
+    void an_override_ends_and_then_the_rules_of_the_policy_are_in_force_since_that_instant() {
+        Policy policy = PolicyReader.published("p", """
+            {"version": 7, "state": "active", "app": "shop", "since_ms": 5, "document": {
+                "name": "p", "rules": [{"fixed_window": {"limit": 1, "window": "1h"}}],
+                "overrides": [{"key": "vip", "until": "2026-12-31T18:00:00Z", "rules": [{"fixed_window": {"limit": 9, "window": "1h"}}]}]
+              }}""".getBytes(StandardCharsets.UTF_8));
+        long endMs = 1_798_740_000_000L;
+        Key vip = Key.of("vip");
+        assertEquals(9, policy.rulesOf(vip, endMs - 1).rules().get(0).limit());
+        assertEquals(1, policy.rulesOf(vip, endMs).rules().get(0).limit());
+        assertEquals(5, policy.sinceMs(vip, 5, endMs - 1));
+        assertEquals(endMs, policy.sinceMs(vip, 5, endMs));
+        assertEquals(endMs + 1, policy.sinceMs(vip, endMs + 1, endMs + 1));
+        assertEquals(5, policy.sinceMs(Key.of("other"), 5, endMs));
     }
 }

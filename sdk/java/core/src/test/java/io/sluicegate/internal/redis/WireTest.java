@@ -99,7 +99,7 @@ class WireTest {
             same(policy.rules(), (Map<?, ?>) compiled.get("rules"));
             if (compiled.get("overrides") instanceof List<?> overrides) {
                 for (Object override : overrides) {
-                    same(policy.rulesOf(Key.of((String) ((Map<?, ?>) override).get("key"))), (Map<?, ?>) override);
+                    same(policy.rulesOf(Key.of((String) ((Map<?, ?>) override).get("key")), 0), (Map<?, ?>) override);
                 }
             }
             Head head = Head.of(policy.rules(), number(each.get("since_us")) / 1000);
