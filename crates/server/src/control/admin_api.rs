@@ -1,7 +1,9 @@
 //! Where operators come to: the admin API, once the catalog is there.
 
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use axum::Router;
@@ -10,11 +12,13 @@ use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sluicegate::http::TrustedProxies;
 use sluicegate::http::problem::MEDIA_TYPE;
-use sluicegate_control::api::{Api, CatalogState, ClientAddress, Meta, PREFIX, Setup};
+use sluicegate_control::api::{
+    Api, CatalogChanged, CatalogState, ClientAddress, Meta, PREFIX, Setup,
+};
 use sluicegate_control::identity::Oidc;
 use sluicegate_text::terminal;
-use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 use crate::config::{CatalogConfig, Config, Network};
@@ -26,6 +30,10 @@ const AWAY: &str = "catalog unavailable; the last known policies stay in effect"
 /// What every request is answered where no catalog is configured.
 const NONE: &str = "no catalog is configured: start with `--catalog URL` or set `catalog.url`";
 
+/// How long the reply to a change waits for this server to decide by it: reading the catalog takes milliseconds,
+/// and a client gives up after seconds.
+const APPLIED_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// The admin API of a server.
 #[derive(Debug)]
 pub(crate) struct AdminApi {
@@ -33,7 +41,9 @@ pub(crate) struct AdminApi {
     open: OnceLock<OpenApi>,
     /// Whether a catalog is configured.
     has_catalog: bool,
-    /// Somebody changed something.
+    /// How many changes were made here, and how many of them this server decides by.
+    changes: AtomicU64,
+    applied: watch::Sender<u64>,
     changed: Notify,
     /// Proxies that are believed where a request comes from.
     proxies: TrustedProxies,
@@ -72,6 +82,8 @@ impl AdminApi {
         Ok(Self {
             open: OnceLock::new(),
             has_catalog: config.url.is_some(),
+            changes: AtomicU64::new(0),
+            applied: watch::Sender::new(0),
             changed: Notify::new(),
             proxies,
             oidc,
@@ -160,15 +172,33 @@ impl AdminApi {
         };
         let source = self.source(peer, request.headers());
         request.extensions_mut().insert(ClientAddress(source));
-        let changes = !request.method().is_safe();
         let response = match router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        if changes && response.status().is_success() {
-            self.changed.notify_one();
+        if response.extensions().get::<CatalogChanged>().is_some() {
+            self.wait_applied().await;
         }
         response
+    }
+
+    /// Has the catalog read, and waits until this server decides by what was changed: the client may use it next.
+    async fn wait_applied(&self) {
+        let change = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
+        self.changed.notify_one();
+        let mut applied = self.applied.subscribe();
+        // The change was made, however long that takes; there is always a sender.
+        _ = timeout(APPLIED_WAIT_MAX, applied.wait_for(|applied| *applied >= change)).await;
+    }
+
+    /// How many changes were made here so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// This server decides by so many of the changes that were made here.
+    pub(super) fn set_applied(&self, changes: u64) {
+        self.applied.send_replace(changes);
     }
 
     /// What is answered while there is no catalog to ask.

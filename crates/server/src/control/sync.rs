@@ -191,16 +191,21 @@ impl Poller {
         loop {
             let looked = async {
                 self.pause(told, &mut heard).await;
-                self.poll().await
+                let changes = told.admin_api.changes();
+                self.poll().await.map(|news| (news, changes))
             };
             let Some(looked) = stop.run_until_cancelled(looked).await else { return };
-            let news = looked.map_err(|error| self.record_failure(&error)).ok();
-            self.is_away = news.is_none();
+            let looked = looked.map_err(|error| self.record_failure(&error)).ok();
+            self.is_away = looked.is_none();
             told.live.set_catalog_answers(!self.is_away);
-            let news = news.flatten();
+            let (news, changes) =
+                looked.map_or((None, None), |(news, changes)| (news, Some(changes)));
             self.publish(tell, news.as_ref());
             if let Some(news) = news {
                 told.apply(news, self.revision());
+            }
+            if let Some(changes) = changes {
+                told.admin_api.set_applied(changes);
             }
         }
     }

@@ -104,6 +104,35 @@ fn a_live_budget_is_seen_forgotten_and_granted() {
 }
 
 #[test]
+fn what_was_changed_is_decided_by_when_the_change_is_answered() {
+    let node = Node::start(SQLITE, "");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    for round in 0..40 {
+        let change = json!({ "document": policy("orders", 6 + round) });
+        let version = i64::try_from(round + 1).expect("it is small");
+        let path = "/apps/shop/policies/orders";
+        assert_eq!(node.admin(&ada.of_version(version), "PUT", path, &change).0, 200);
+        assert_eq!(node.limit("orders"), Some(6 + round), "round {round}");
+    }
+    let new = json!({ "name": "gateway", "scopes": ["check"], "expires_in_days": 1 });
+    for _ in 0..20 {
+        let (status, made) = node.admin(&ada, "POST", "/apps/shop/tokens", &new);
+        assert_eq!(status, 201, "{made}");
+        let token = Who::with_token(made["secret"].as_str().expect("a secret"));
+        let body = json!({ "policy": "orders", "key": "alice" }).to_string();
+        let check =
+            || ask(node.address("http"), &token, "POST", "/v1/check", &body).expect("it answers").0;
+        assert_eq!(check(), 200);
+        let path = format!("/apps/shop/tokens/{}", made["id"].as_str().expect("an id"));
+        assert_eq!(node.admin(&ada, "DELETE", &path, &Value::Null).0, 204);
+        assert_eq!(check(), 401);
+    }
+}
+
+#[test]
 fn a_boosted_key_has_more_until_its_end_and_other_keys_have_what_they_had() {
     let node = Node::start(SQLITE, "");
     let ada = node.set_up();
