@@ -30,6 +30,20 @@ const documentOf = (document: Json) => document as unknown as Schema['Document']
 /** The document of a policy or version, as JSON. */
 export const jsonOf = (holder: { document: unknown }): Json => holder.document as Json;
 
+/** The apps that the account sees. */
+export async function appNames(): Promise<string[]> {
+  const apps = await collect((after) => ask(api.GET('/v1/admin/apps', { params: { query: { limit: 1000, after } } })));
+  return apps.map(({ name }) => name);
+}
+
+/** The policies of an app, in short. */
+export function summariesOf(app: string): Promise<Schema['PolicySummary'][]> {
+  const path = { app };
+  return collect((after) =>
+    ask(api.GET('/v1/admin/apps/{app}/policy-summaries', { params: { path, query: { limit: 1000, after } } })),
+  );
+}
+
 export function policies(app: string, state?: State): Promise<Policy[]> {
   return collect((after) =>
     ask(api.GET('/v1/admin/apps/{app}/policies', { params: { path: { app }, query: { after, state } } })),
