@@ -24,6 +24,8 @@ export interface Server {
   setupToken: string;
   catalog: string;
   stop: () => Promise<void>;
+  /** What of this the server has printed; empty: nothing. */
+  printed: (what: RegExp) => string;
 }
 
 export interface Person {
@@ -76,6 +78,7 @@ export async function startServer(options: Options = {}): Promise<Server> {
     http: found.http,
     setupToken: found.token,
     catalog,
+    printed: (what) => what.exec(lines.join('\n'))?.[0] ?? '',
     stop: async () => {
       front?.stop();
       const gone = once(child, 'exit');
