@@ -1,7 +1,7 @@
 /** CodeMirror for YAML. It lives in a shadow root: there it needs no `<style>`, which the page forbids. */
 
 import { type Completion, type CompletionContext, type CompletionResult, autocompletion, closeBrackets, completionKeymap } from '@codemirror/autocomplete';
-import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
+import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { yaml } from '@codemirror/lang-yaml';
 import { HighlightStyle, syntaxHighlighting } from '@codemirror/language';
 import { type Diagnostic, lintGutter, setDiagnostics } from '@codemirror/lint';
@@ -71,7 +71,7 @@ export function createEditor(host: HTMLElement, text: string, label: string, ont
         closeBrackets(),
         lintGutter(),
         autocompletion({ override: [complete], icons: false }),
-        keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, indentWithTab]),
+        keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap]),
         EditorView.domEventHandlers({ beforeinput: replaceSelection }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !isOurs) ontext(update.state.doc.toString());
