@@ -231,33 +231,24 @@ test('a page that is opened while the catalog is away appears when it is back', 
   await expect(page.getByRole('heading', { name: 'Apps' })).toBeVisible({ timeout: 10_000 });
 });
 
-test('10,000 policies are at most 60 rows of the document', async ({ context, page }) => {
+test('the most policies that an app can have are at most 60 rows of the document', async ({ context, page }) => {
+  test.setTimeout(90_000);
   const server = await startServer();
   const ada = await Api.setUp(server);
   await ada.ask('POST', '/apps', { name: 'big' });
   await enter(context, server, 'ada');
-  const summary = (index: number) => ({
-    name: `policy-${String(index).padStart(5, '0')}`,
+  const policies = Array.from({ length: 2_500 }, (_, index) => ({
+    document: { name: `policy-${String(index).padStart(5, '0')}`, rules: [{ token_bucket: { rate: '10/s' } }] },
     state: index % 9 ? 'active' : 'shadow',
-    version: 1,
-    updated_at: 1_790_000_000_000,
-    updated_by: 'account:ada',
-    outline: { rules: [{ token_bucket: { rate: '10/s' } }] },
-    overrides: 0,
-  });
+  }));
+  await ada.ask('PUT', '/apps/big/policies?force=true', { policies });
   let asked = 0;
-  await page.route(/\/apps\/big\/policy-summaries\?/, (route) => {
-    const query = new URL(route.request().url()).searchParams;
-    asked += 1;
-    const from = Number(query.get('after') ?? 0);
-    const limit = Number(query.get('limit'));
-    const next = from + limit < 10_000 ? { next: String(from + limit) } : {};
-    const items = Array.from({ length: limit }, (_, index) => summary(from + index));
-    return route.fulfill({ json: { items, total: 10_000, ...next } });
+  page.on('request', (request) => {
+    if (/\/apps\/big\/policy-summaries\?/.test(request.url())) asked += 1;
   });
   await page.goto(`${server.url}/apps/big`);
   const rows = page.locator('tbody tr');
-  await expect(page.getByText(/of 10,000/)).toBeVisible({ timeout: 15_000 });
+  await expect(page.getByText(/of 2,500/)).toBeVisible({ timeout: 15_000 });
   const shown: number[] = [];
   for (const part of [0, 0.25, 0.5, 1]) {
     await page.evaluate((share) => scrollTo(0, document.documentElement.scrollHeight * share), part);
@@ -265,11 +256,11 @@ test('10,000 policies are at most 60 rows of the document', async ({ context, pa
     shown.push(await rows.count());
   }
   expect(Math.max(...shown)).toBeLessThanOrEqual(60);
-  await expect(page.getByText('policy-09999')).toBeVisible();
-  await page.getByRole('searchbox').fill('04321');
-  await expect(page.getByText('policy-04321')).toBeVisible();
-  await expect(page.getByText('1 of 10,000')).toBeVisible();
-  expect(asked, 'a request per 1,000 policies').toBe(10);
+  await expect(page.getByText('policy-02499')).toBeVisible();
+  await page.getByRole('searchbox').fill('01321');
+  await expect(page.getByText('policy-01321')).toBeVisible();
+  await expect(page.getByText('1 of 2,500')).toBeVisible();
+  expect(asked, 'a request per 1,000 policies').toBe(3);
   await server.stop();
 });
 
