@@ -27,24 +27,6 @@ test('two nodes are two dots, and one that stops is seen', async ({ context, pag
   await expect(page.getByText('no report').first()).toBeVisible();
 });
 
-test('every page shows nodes that decide without the store', async ({ context, page }) => {
-  await enter(context, world, 'vic');
-  const report = { ready: true, mode: 'fallback', keys: null, store: { kind: 'redis', breaker_open: true, p50_us: 210, p99_us: 1400 } };
-  const nodes = ['a', 'b', 'c'].map((name, index) => ({
-    name,
-    revision: index < 2 ? 7 : 5,
-    seen_at: Date.now(),
-    report: index < 2 ? report : { ...report, mode: 'store' },
-  }));
-  await page.route('**/v1/admin/fleet', (route) => route.fulfill({ json: { revision: 7, nodes } }));
-  await page.goto(`${world.url}/apps`);
-  await expect(page.getByRole('alert')).toContainText('2 of 3 nodes decide without the store');
-  await page.getByRole('link', { name: 'Nodes' }).first().click();
-  await expect(page.getByRole('row', { name: /^a / })).toContainText('without the store');
-  await expect(page.getByRole('row', { name: /^c / })).toContainText('5, 2 behind');
-  await expect(page.getByRole('row', { name: /^c / })).toContainText('0.21 ms, 99 of 100 within 1.4 ms');
-});
-
 test('what is refused is seen in the lists, worst first', async ({ context, page }) => {
   test.setTimeout(60_000);
   const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', { name: 'caller', scopes: ['check'], expires_in_days: 1 });

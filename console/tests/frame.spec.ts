@@ -195,42 +195,6 @@ test('a page that cannot be loaded offers to load again', async ({ context, page
   await expect(page.getByRole('heading', { name: 'Settings' })).toBeVisible();
 });
 
-test('while the catalog is away, pages stay and say so', async ({ context, page }) => {
-  await enter(context, world, 'bea');
-  await page.clock.install();
-  await page.goto(`${world.url}/apps/demo/members`);
-  await settled(page);
-  const meta = { software: '0.1.0', oidc: null, password_chars_min: 12 };
-  const problem = { status: 503, json: { title: 'Service Unavailable', detail: 'the catalog does not answer' } };
-  await page.route('**/v1/admin/**', (route) =>
-    route.request().url().endsWith('/meta') ? route.fulfill({ json: { ...meta, catalog: 'away', setup_due: null } }) : route.fulfill(problem),
-  );
-  await page.clock.runFor(11_000);
-  await expect(page.getByRole('alert')).toContainText('nothing can be changed');
-  await page.getByLabel('Role of vic').selectOption('owner');
-  await expect(page.getByText('the catalog does not answer', { exact: true }).first()).toBeVisible();
-  await expect(page.getByLabel('Role of vic'), 'what was read stays').toBeVisible();
-  await page.unroute('**/v1/admin/**');
-  await page.clock.runFor(11_000);
-  await expect(page.getByText('nothing can be changed')).toHaveCount(0);
-  await page.getByRole('button', { name: 'Try again' }).click();
-  await expect(page.getByRole('alert')).toHaveCount(0);
-  await expect(page.getByLabel('Role of vic')).toHaveValue('viewer');
-  await page.getByRole('link', { name: 'Tokens' }).click();
-  await expect(page.getByText('No tokens yet')).toBeVisible();
-});
-
-test('a page that is opened while the catalog is away appears when it is back', async ({ context, page }) => {
-  await enter(context, world, 'bea');
-  await page.route('**/v1/admin/meta', (route) =>
-    route.fulfill({ json: { catalog: 'away', setup_due: null, software: '0.1.0', oidc: null, password_chars_min: 12 } }),
-  );
-  await page.goto(`${world.url}/apps`);
-  await expect(page.getByText('The catalog does not answer')).toBeVisible();
-  await page.unroute('**/v1/admin/meta');
-  await expect(page.getByRole('heading', { name: 'Apps' })).toBeVisible({ timeout: 10_000 });
-});
-
 test('the most policies that an app can have are at most 60 rows of the document', async ({ context, page }) => {
   test.setTimeout(90_000);
   const server = await startServer();
