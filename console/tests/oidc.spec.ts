@@ -1,3 +1,4 @@
+import { generateKeyPairSync, sign } from 'node:crypto';
 import { createServer, type Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Api, expect, startServer, test, type Server } from './harness.ts';
@@ -6,8 +7,21 @@ const CLIENT = 'sluicegate';
 
 let server: Server;
 let provider: HttpServer;
-/** What the provider sends people back with. */
-let error = 'access_denied';
+/** What the provider sends people back with; empty: they sign in. */
+let error = '';
+/** Of the sign-in that goes on. */
+let nonce = '';
+
+const KEYS = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+
+/** A token that says that Dan signed in, with a name that has markup. */
+function idToken(issuer: string): string {
+  const now = Math.floor(Date.now() / 1000);
+  const claims = { iss: issuer, aud: CLIENT, sub: 'd-1 <b>', email: 'dan@example.org', email_verified: true, iat: now, exp: now + 60, nonce };
+  const signed = `${part({ alg: 'RS256', kid: 'k' })}.${part(claims)}`;
+  return `${signed}.${sign('RSA-SHA256', Buffer.from(signed), KEYS.privateKey).toString('base64url')}`;
+}
 
 /** A port that is free now. */
 async function freePort(): Promise<number> {
@@ -19,13 +33,14 @@ async function freePort(): Promise<number> {
 }
 
 test.beforeAll(async () => {
-  // A provider of OpenID Connect at which people press `cancel`.
+  // A provider of OpenID Connect at which people sign in, or press `cancel`.
   provider = createServer((request, answer) => {
     const issuer = `http://${request.headers.host}`;
     const { pathname, searchParams } = new URL(request.url!, issuer);
     if (pathname === '/authorize') {
       const back = new URL(searchParams.get('redirect_uri')!);
-      back.search = new URLSearchParams({ error, state: searchParams.get('state')! }).toString();
+      nonce = searchParams.get('nonce') ?? '';
+      back.search = new URLSearchParams({ ...(error ? { error } : { code: 'c' }), state: searchParams.get('state')! }).toString();
       answer.writeHead(302, { location: back.href }).end();
       return;
     }
@@ -38,7 +53,11 @@ test.beforeAll(async () => {
       subject_types_supported: ['public'],
       id_token_signing_alg_values_supported: ['RS256'],
     };
-    answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(pathname === '/keys' ? { keys: [] } : described));
+    const bodies: Record<string, () => object> = {
+      '/keys': () => ({ keys: [{ ...KEYS.publicKey.export({ format: 'jwk' }), kid: 'k', alg: 'RS256', use: 'sig' }] }),
+      '/token': () => ({ access_token: 'a', token_type: 'Bearer', id_token: idToken(issuer) }),
+    };
+    answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(bodies[pathname]?.() ?? described));
   });
   await new Promise<void>((done) => provider.listen(0, '127.0.0.1', done));
   const port = await freePort();
@@ -48,6 +67,7 @@ test.beforeAll(async () => {
       SLUICEGATE__CATALOG__OIDC__ISSUER: `http://127.0.0.1:${(provider.address() as AddressInfo).port}`,
       SLUICEGATE__CATALOG__OIDC__CLIENT_ID: CLIENT,
       SLUICEGATE__CATALOG__OIDC__CLIENT_SECRET: 'secret',
+      SLUICEGATE__CATALOG__OIDC__CREATE_ACCOUNTS: 'true',
       SLUICEGATE__CATALOG__OIDC__REDIRECT_URL: `http://127.0.0.1:${port}/v1/admin/oidc/callback`,
     },
   });
@@ -69,6 +89,16 @@ test('a sign-in that the provider refuses ends on the sign-in page, with the rea
   await page.reload();
   await expect(page.getByRole('button', { name: 'Sign in', exact: true })).toBeVisible();
   await expect(page.getByRole('alert')).toHaveCount(0);
+});
+
+test('a sign-in with the provider leads back into the console, with an account', async ({ page }) => {
+  error = '';
+  await page.goto(`${server.url}/sign-in`);
+  await page.getByRole('link', { name: /^Sign in with/ }).click();
+  await expect(page).toHaveURL(`${server.url}/`);
+  await page.goto(`${server.url}/settings`);
+  await expect(page.getByRole('main')).toContainText('dan@example.org');
+  await expect(page.getByLabel('Current password'), 'there is no password to change').toHaveCount(0);
 });
 
 test('a link of another site shows no reason of its own', async ({ page }) => {
