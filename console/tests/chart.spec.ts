@@ -31,5 +31,12 @@ test('from the printed link to a request that the chart shows in nine interactio
   await page.getByRole('button', { name: 'As table' }).click();
   await expect(page.getByRole('columnheader', { name: 'refused', exact: true })).toBeVisible();
   await page.getByRole('button', { name: 'As table' }).click();
-  await page.screenshot({ path: `${process.env.SCREENS ?? '/tmp'}/chart.png`, fullPage: true });
+
+  // The same numbers elsewhere: beside the policy in the list, and where its limit is changed.
+  await page.getByRole('link', { name: 'Edit', exact: true }).click();
+  await expect(page.getByText(/Last 24 hours: 0 of 1 requests refused; the busiest 5 minutes had 0.00333\/s/)).toBeVisible();
+  await page.goto(`${server.url}/apps/demo`);
+  await expect(page.getByRole('row', { name: /^login/ }).getByRole('img')).toHaveAccessibleName('1 in the last 5 minutes, 0 of them refused');
+  await page.goto(`${server.url}/apps`);
+  await expect(page.getByRole('row', { name: /^demo/ }).getByRole('img')).toHaveAccessibleName('1 in the last 5 minutes, 0 of them refused');
 });

@@ -105,6 +105,11 @@ test('permits are given back with a reason, and it is in the audit', async ({ pa
   await expect(page.getByText('2 permits given back to carol')).toBeVisible();
   await expect(sentence(page)).toContainText('Rule tries has 2 of 5 left.');
   expect(await lastEntry('key.grant')).toMatchObject({ target: 'login', reason: 'ticket 7', actor: 'account:bea' });
+  const done = page.getByRole('region', { name: 'What was done for this key' });
+  await expect(done.getByRole('listitem')).toHaveCount(1);
+  await expect(done).toContainText('“ticket 7”');
+  await look(page, 'login', 'carla');
+  await expect(done, 'another key has its own').toHaveCount(0);
 });
 
 test('usage is forgotten with a reason, and it is in the audit', async ({ page }) => {
@@ -133,6 +138,24 @@ test('a key gets more for a while, and the policy shows until when', async ({ pa
   await page.goto(`${world.url}/apps/demo/login`);
   const own = page.locator('.overrides li').filter({ hasText: 'erin' });
   await expect(own).toContainText(/50 in any 10 min ends in 1[45] min/);
+});
+
+test('a refusal that is pasted into the palette becomes a sentence', async ({ page }) => {
+  await page.goto(`${world.url}/apps`);
+  await expect(page.getByRole('heading', { name: 'Apps' })).toBeVisible();
+  const paste = async (text: string) => {
+    await page.keyboard.press('Control+k');
+    await page.getByRole('combobox').fill(text);
+  };
+  await paste('HTTP/1.1 429 {"allowed":false,"code":-1,"limit":5,"remaining":0,"retry_after_us":599200000,"rule":"tries"}');
+  await expect(page.getByRole('option')).toContainText('Refused by rule tries: 0 of 5 left, again in 600 s');
+  await page.keyboard.press('Escape');
+  await check('frank', 6);
+  await paste(`curl -d '{"policy":"login","key":"frank"}'`);
+  await expect(page.getByRole('option')).toContainText('Look up the key frank');
+  await page.keyboard.press('Enter');
+  await expect(keyTitle(page)).toHaveText('frank');
+  await expect(sentence(page)).toContainText('Refused now');
 });
 
 test('a viewer looks, and cannot change', async ({ page, context }) => {

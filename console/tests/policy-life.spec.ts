@@ -79,6 +79,24 @@ test('from the shadow to active, and back', async ({ page }) => {
   await expect.poll(async () => (await stored('life.state')).state).toBe('active');
 });
 
+test('a policy that has just become active shows what it refuses, and one click leads back', async ({ page }) => {
+  await create('life.strip', 'shadow', 1);
+  const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', { name: 'strip', scopes: ['check'], expires_in_days: 1 });
+  await world.ada.ask('POST', '/apps/shop/policies/life.strip/activate?force=true', undefined, { 'if-match': '"1"' });
+  await page.goto(`${world.url}/apps/shop/life.strip`);
+  const strip = page.getByRole('region', { name: /^Active since/ });
+  await expect(strip).toContainText('No requests yet.');
+  const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
+  for (let call = 0; call < 4; call += 1) {
+    await fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'life.strip', key: 'a', cost: 1 }) });
+  }
+  await expect(strip).toContainText(/Refused \d of 4 requests since then/, { timeout: 25_000 });
+  await strip.getByRole('button', { name: 'Back to shadow' }).click();
+  await expect(page.getByText(/life.strip is in the shadow/)).toBeVisible();
+  await expect(strip).toHaveCount(0);
+  expect(await stored('life.strip')).toMatchObject({ state: 'shadow', version: 3 });
+});
+
 test('a policy in the shadow says what it would have refused', async ({ page }) => {
   test.setTimeout(90_000);
   const document = { name: 'life.shadow', rules: [{ sliding_log: { limit: 1, window: '1h' } }] };

@@ -1,5 +1,6 @@
 import { api, ask, PASSIVE, type Schema } from './api.ts';
 import { Loaded } from './loaded.svelte.ts';
+import { poll } from './poll.ts';
 
 type Node = Schema['FleetNode'];
 export type Standing = 'current' | 'behind' | 'silent';
@@ -42,11 +43,7 @@ class Fleet {
 
   /** Reads it now and from time to time; returns what ends that. */
   watch(): () => void {
-    void this.load();
-    const timer = setInterval(() => {
-      if (!document.hidden) void this.load();
-    }, EVERY_MS);
-    return () => clearInterval(timer);
+    return poll(EVERY_MS, this.load);
   }
 }
 

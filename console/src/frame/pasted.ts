@@ -1,0 +1,28 @@
+/** What somebody pasted to learn about it: the answer to a request for permits, such a request, or a key. */
+export interface Pasted {
+  app?: string | undefined;
+  policy?: string | undefined;
+  key?: string | undefined;
+  /** What an answer says. */
+  refusal?: { rule: string; remaining: number; limit: number; retryS: number | null };
+}
+
+export function pasted(text: string): Pasted {
+  const json = text.match(/\{.*\}/s)?.[0];
+  let value: unknown;
+  try {
+    value = json === undefined ? undefined : JSON.parse(json);
+  } catch {
+    value = undefined;
+  }
+  if (typeof value !== 'object' || value === null) return { key: text };
+  const { app, policy, key, rule, allowed, remaining, limit, retry_after_us: retryUs } = value as Record<string, unknown>;
+  const found: Pasted = { app: word(app), policy: word(policy), key: word(key) };
+  if (allowed === false && typeof rule === 'string') {
+    const retryS = typeof retryUs === 'number' ? Math.ceil(retryUs / 1e6) : null;
+    found.refusal = { rule, remaining: Number(remaining), limit: Number(limit), retryS };
+  }
+  return found.policy === undefined && !found.refusal ? { key: text } : found;
+}
+
+const word = (value: unknown) => (typeof value === 'string' ? value : undefined);
