@@ -106,6 +106,75 @@ func TestAGateInMemory(t *testing.T) {
 	}
 }
 
+// A sliding counter once cut what it had counted to a lower limit: 100 to 37 and back let 63 more pass each time.
+func TestALimitThatIsLoweredAndRaisedAgainGivesNothingBack(t *testing.T) {
+	const day = 24 * time.Hour
+	algorithms := map[string]func(limit int64) Rule{
+		"sliding_counter": func(limit int64) Rule { return SlidingCounter(limit, day) },
+		"fixed_window":    func(limit int64) Rule { return FixedWindow(limit, day) },
+		"sliding_window":  func(limit int64) Rule { return SlidingWindow(limit, day).Buckets(24) },
+		"sliding_log":     func(limit int64) Rule { return SlidingLog(limit, day) },
+	}
+	lives := []struct {
+		limits []int64
+		passed []int
+	}{
+		{[]int64{100, 37, 100, 37, 100, 37, 100}, []int{100, 0, 0, 0, 0, 0, 0}},
+		{[]int64{10, 20, 10, 20}, []int{10, 10, 0, 0}},
+	}
+	for name, rule := range algorithms {
+		for _, life := range lives {
+			gate := inMemory(t, newManual())
+			for turn, limit := range life.limits {
+				l, err := gate.Limit("quota", rule(limit))
+				if err != nil {
+					t.Fatal(err)
+				}
+				passed := 0
+				for range 200 {
+					d, err := l.Allow(context.Background(), "k")
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d.Allowed {
+						passed++
+					}
+				}
+				if passed != life.passed[turn] {
+					t.Errorf("%s, limits %v: %d passed in turn %d, expected %d", name, life.limits, passed, turn, life.passed[turn])
+				}
+			}
+		}
+	}
+}
+
+// What a counter has beyond a lower limit weighs at most what can be weighed exactly, which is more than the limit.
+func TestWhatWasCountedUnderAMuchHigherLimitFillsASmallOne(t *testing.T) {
+	const year, most = 366 * 24 * time.Hour, 1<<32 - 1
+	clock, ctx := newManual(), context.Background()
+	gate := inMemory(t, clock)
+	counter := func(limit int64) *Limiter {
+		l, err := gate.Limit("quota", SlidingCounter(limit, year))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if d, err := counter(most).AllowN(ctx, "k", CostMax); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if d, err := counter(1).Allow(ctx, "k"); err != nil || d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if d, err := counter(most).Allow(ctx, "k"); err != nil || d.Remaining != most-CostMax-1 {
+		t.Fatalf("it was not kept: %+v, %v", d, err)
+	}
+	clock.advance(year)
+	if d, err := counter(1).Allow(ctx, "k"); err != nil || d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
 func TestMistakesAreErrors(t *testing.T) {
 	ctx := context.Background()
 	gate := inMemory(t, newManual(), withRule(`{"fixed_window":{"limit":5,"window":"1h"}}`),

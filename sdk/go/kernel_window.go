@@ -1,5 +1,7 @@
 package sluicegate
 
+import "math"
+
 // fixedWindow is the arithmetic of `fixed_window`. A calendar's window comes with the moment.
 type fixedWindow struct {
 	most   int64
@@ -265,6 +267,14 @@ func (r slidingWindow) rescale(s state, _ moment, old algorithm, scaled func(int
 // slidingCounter is the arithmetic of `sliding_counter`: an estimate of two counters.
 type slidingCounter struct {
 	most, windowUS, stepUS, steps int64
+	// weighedMax is what a counter weighs at most: at least most. After a higher limit it may have counted more than
+	// can be weighed exactly.
+	weighedMax int64
+}
+
+func newSlidingCounter(limit, windowUS, stepUS, steps int64) slidingCounter {
+	// The limit is more only where rules that were read say steps that no limit and window give.
+	return slidingCounter{limit, windowUS, stepUS, steps, max(unitsMax/4/steps, limit)}
 }
 
 type twoCounts struct{ window, previous, current int64 }
@@ -281,7 +291,7 @@ func (r slidingCounter) view(s state, now int64) (c twoCounts, elapsed int64) {
 	switch {
 	case c.window < old.window:
 		// Time went back: what later windows counted belongs to the one that is running.
-		c.current = min(old.previous+old.current, r.most)
+		c.current = min(old.previous+old.current, max(r.most, old.previous, old.current))
 	case c.window == old.window:
 		c = *old
 	case c.window == old.window+1:
@@ -290,10 +300,13 @@ func (r slidingCounter) view(s state, now int64) (c twoCounts, elapsed int64) {
 	return c, elapsed
 }
 
+// counter gives a count that has 32 bits.
+func counter(count int64) int64 { return min(count, math.MaxUint32) }
+
 // estimate gives the estimate times steps: how many steps of the previous window still count is rounded up.
 func (r slidingCounter) estimate(c twoCounts, elapsed int64) int64 {
 	weight := min(ceilDiv(r.windowUS-elapsed, r.stepUS), r.steps)
-	return c.previous*weight + c.current*r.steps
+	return min(c.previous, r.weighedMax)*weight + min(c.current, r.weighedMax)*r.steps
 }
 
 func (r slidingCounter) free(c twoCounts, elapsed int64) int64 {
@@ -305,7 +318,7 @@ func (r slidingCounter) elapsedUntil(previous, room int64) int64 {
 	if previous == 0 {
 		return 0
 	}
-	weight := room * r.steps / previous
+	weight := room * r.steps / min(previous, r.weighedMax)
 	if weight < r.steps {
 		return r.windowUS - weight*r.stepUS
 	}
@@ -334,7 +347,7 @@ func (r slidingCounter) check(s state, at moment, cost, _ int64) (bool, int64, i
 
 func (r slidingCounter) charge(s state, at moment, cost int64, _ permitID) state {
 	c, _ := r.view(s, at.now)
-	c.current += cost
+	c.current = counter(c.current + cost)
 	return &c
 }
 
@@ -378,17 +391,16 @@ func (r slidingCounter) used(s state, at moment) int64 {
 }
 
 func (r slidingCounter) withUsed(at moment, used int64) state {
-	return &twoCounts{at.now / r.windowUS, 0, min(used, r.most)}
+	return &twoCounts{at.now / r.windowUS, 0, counter(used)}
 }
 
+// convert keeps both counters of the same window; another takes the estimate over.
 func (r slidingCounter) convert(s state, at moment, old algorithm) state {
 	o := old.(slidingCounter)
-	if r.windowUS == o.windowUS {
-		// What a lower limit cannot hold counts as all of it.
-		c := s.(*twoCounts)
-		return &twoCounts{c.window, min(c.previous, r.most), min(c.current, r.most)}
+	if r.windowUS != o.windowUS {
+		return r.withUsed(at, o.used(s, at))
 	}
-	return r.withUsed(at, o.used(s, at))
+	return s
 }
 
 func (r slidingCounter) rescale(s state, _ moment, old algorithm, scaled func(int64) int64) state {
@@ -399,5 +411,5 @@ func (r slidingCounter) rescale(s state, _ moment, old algorithm, scaled func(in
 	c := s.(*twoCounts)
 	current := scaled(c.current)
 	previous := scaled(c.previous+c.current) - current
-	return &twoCounts{c.window, min(previous, r.most), min(current, r.most)}
+	return &twoCounts{c.window, counter(previous), counter(current)}
 }

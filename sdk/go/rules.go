@@ -228,7 +228,7 @@ func algorithmOf(code byte, n []float64) algorithm {
 		}
 	case codeSlidingCounter:
 		if inRange(n[0], 1, math.MaxUint32) && n[1] >= 1 && n[2] >= 1 && n[2] <= n[1] && n[3] >= 1 && n[3] <= n[1] {
-			return slidingCounter{i(0), i(1), i(2), i(3)}
+			return newSlidingCounter(i(0), i(1), i(2), i(3))
 		}
 	case codeSlidingLog:
 		if inRange(n[0], 1, 10_000) && n[1] >= 1 {

@@ -727,13 +727,18 @@ local elapsed_us = now % rule.window_us
 local window = (now - elapsed_us) / rule.window_us
 if not state then return window, elapsed_us, 0, 0 end
 if window < state.window then
-local sum = state.previous + state.current
-return window, elapsed_us, 0, sum < rule.limit and sum or rule.limit
+local most = math.max(rule.limit, state.previous, state.current)
+return window, elapsed_us, 0, math.min(state.previous + state.current, most)
 end
 if window == state.window then return window, elapsed_us, state.previous, state.current end
 return window, elapsed_us, window == state.window + 1 and state.current or 0, 0
 end
+local function counter(count)
+return count < 4294967295 and count or 4294967295
+end
 local function estimate(rule, elapsed_us, previous, current)
+if previous > rule.weighed_max then previous = rule.weighed_max end
+if current > rule.weighed_max then current = rule.weighed_max end
 local weight = (rule.window_us - elapsed_us) / rule.step_us
 weight = weight + -weight % 1
 if weight > rule.steps then weight = rule.steps end
@@ -745,6 +750,7 @@ return left > 0 and (left - left % rule.steps) / rule.steps or 0
 end
 local function elapsed_until(rule, previous, room)
 if previous == 0 then return 0 end
+if previous > rule.weighed_max then previous = rule.weighed_max end
 local weight = (room * rule.steps - room * rule.steps % previous) / previous
 return weight < rule.steps and rule.window_us - weight * rule.step_us or 0
 end
@@ -753,10 +759,13 @@ if act == 'new' then
 if now ~= 4 then return nil end
 local limit, window_us, step_us, steps = struct.unpack('<dddd', rule, state)
 if not (limit >= 1 and limit < 4294967296 and window_us >= 1 and window_us <= 9007199254740992
-and step_us >= 1 and step_us <= window_us and steps >= 1 and steps <= window_us) then
+and step_us >= 1 and step_us <= window_us and steps >= 1 and steps <= window_us
+and limit * steps <= 9007199254740992 / 4) then
 return nil
 end
-return { limit = limit, window_us = window_us, step_us = step_us, steps = steps }
+local units = 9007199254740992 / 4
+local weighed_max = (units - units % steps) / steps
+return { limit = limit, window_us = window_us, step_us = step_us, steps = steps, weighed_max = weighed_max }
 elseif act == 'limit' then
 return rule.limit
 elseif act == 'unpack' then
@@ -769,32 +778,21 @@ elseif act == 'latest' then
 return state.window * rule.window_us
 elseif act == 'with_used' then
 local window = (now - now % rule.window_us) / rule.window_us
-local current = cost < rule.limit and cost or rule.limit
-return { window = window, previous = 0, current = current }
+return { window = window, previous = 0, current = counter(cost) }
 elseif act == 'convert' then
-local old, limit = more, rule.limit
-if rule.window_us == old.window_us then
-return {
-window = state.window,
-previous = state.previous < limit and state.previous or limit,
-current = state.current < limit and state.current or limit,
-}
-end
+local old = more
+if rule.window_us == old.window_us then return state end
 local _, elapsed_us, previous, current = view(old, state, now)
 local used = estimate(old, elapsed_us, previous, current) / old.steps
 used = used + -used % 1
 local window = (now - now % rule.window_us) / rule.window_us
-return { window = window, previous = 0, current = used < limit and used or limit }
+return { window = window, previous = 0, current = counter(used) }
 elseif act == 'rescale' then
-local scaled, old, limit = cost, more, rule.limit
+local scaled, old = cost, more
 if rule.window_us ~= old.window_us then return nil end
 local current = scaled(state.current)
 local previous = scaled(state.previous + state.current) - current
-return {
-window = state.window,
-previous = previous < limit and previous or limit,
-current = current < limit and current or limit,
-}
+return { window = state.window, previous = counter(previous), current = counter(current) }
 end
 local window, elapsed_us, previous, current = view(rule, state, now)
 if act == 'check' then
@@ -808,7 +806,7 @@ at_us = rule.window_us + elapsed_until(rule, current, rule.limit - cost)
 end
 return nil, at_us > elapsed_us and at_us - elapsed_us or 0
 elseif act == 'charge' then
-return { window = window, previous = previous, current = current + cost }
+return { window = window, previous = counter(previous), current = counter(current + cost) }
 elseif act == 'available' then
 return free(rule, elapsed_us, previous, current)
 elseif act == 'status' then
@@ -819,12 +817,12 @@ elseif act == 'refund' then
 local from_current = current < cost and current or cost
 local from_previous = cost - from_current
 if previous < from_previous then from_previous = previous end
-state.window, state.previous = window, previous - from_previous
-state.current = current - from_current
+state.window, state.previous = window, counter(previous - from_previous)
+state.current = counter(current - from_current)
 return from_current + from_previous
 elseif act == 'rewind' then
 if window >= state.window then return false end
-state.window, state.previous, state.current = window, previous, current
+state.window, state.previous, state.current = window, counter(previous), counter(current)
 return true
 elseif act == 'used' then
 local used = estimate(rule, elapsed_us, previous, current) / rule.steps

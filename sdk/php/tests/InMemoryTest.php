@@ -8,6 +8,7 @@ use PHPUnit\Framework\TestCase;
 use Sluicegate\Exception\InvalidRequest;
 use Sluicegate\Gate;
 use Sluicegate\Limit;
+use Sluicegate\Limiter;
 use Sluicegate\Memory\ProcessMemory;
 use Sluicegate\Mode;
 use Sluicegate\OnStoreFailure;
@@ -82,6 +83,54 @@ final class InMemoryTest extends TestCase
         self::assertSame(1, $a->refund('k')->granted);
         $this->expectException(InvalidRequest::class);
         $gate->policy('b')->check('k');
+    }
+
+    /** @return iterable<string, array{callable(int): Limit}> */
+    public static function windows(): iterable
+    {
+        yield 'sliding_counter' => [static fn (int $limit): Limit => Limit::slidingCounter($limit, '1day')];
+        yield 'fixed_window' => [static fn (int $limit): Limit => Limit::fixedWindow($limit, '1day')];
+        yield 'sliding_window' => [static fn (int $limit): Limit => Limit::slidingWindow($limit, '1day', 24)];
+        yield 'sliding_log' => [static fn (int $limit): Limit => Limit::slidingLog($limit, '1day')];
+    }
+
+    /**
+     * A sliding counter once cut what it had counted to a lower limit: 100 to 37 and back let 63 more pass each time.
+     *
+     * @dataProvider windows
+     * @param callable(int): Limit $made
+     */
+    public function testALimitThatIsLoweredAndRaisedAgainGivesNothingBack(callable $made): void
+    {
+        $gate = InMemoryGate::with(new ManualClock());
+        $passed = static function (string $name, int $limit) use ($gate, $made): int {
+            $limiter = $gate->limit($name, $made($limit));
+            return count(array_filter(range(1, 200), static fn (): bool => $limiter->check('k')->allowed));
+        };
+        $all = [];
+        foreach ([100, 37, 100, 37, 100, 37, 100] as $limit) {
+            $all[] = $passed('quota', $limit);
+        }
+        self::assertSame([100, 0, 0, 0, 0, 0, 0], $all);
+        $all = [];
+        foreach ([10, 20, 10, 20] as $limit) {
+            $all[] = $passed('boost', $limit);
+        }
+        self::assertSame([10, 10, 0, 0], $all);
+    }
+
+    /** What a counter has beyond a lower limit weighs at most what can be weighed exactly: more than the limit. */
+    public function testWhatWasCountedUnderAMuchHigherLimitFillsASmallOne(): void
+    {
+        [$most, $cost] = [2 ** 32 - 1, 2 ** 31];
+        $clock = new ManualClock();
+        $gate = InMemoryGate::with($clock);
+        $counter = static fn (int $limit): Limiter => $gate->limit('quota', Limit::slidingCounter($limit, '366day'));
+        self::assertTrue($counter($most)->check('k', $cost)->allowed);
+        self::assertFalse($counter(1)->check('k')->allowed);
+        self::assertSame($most - $cost - 1, $counter($most)->check('k')->remaining, 'it was kept');
+        $clock->advance(366 * 86_400);
+        self::assertFalse($counter(1)->check('k')->allowed);
     }
 
     public function testQueuesOverridesAndCalendarsWork(): void

@@ -39,6 +39,9 @@ pub struct SlidingCounter {
     step_us: u64,
     /// Steps of a whole window.
     steps: u64,
+    /// What a counter weighs at most: at least `limit`. After a higher limit it may have counted more than can be
+    /// weighed exactly.
+    weighed_max: u64,
 }
 
 /// What a sliding counter remembers of a key: 16 bytes.
@@ -71,7 +74,9 @@ impl SlidingCounter {
         let window_us = within("window in µs", window.get(), 1, PERIOD_MAX_US)?;
         // The estimate adds up to four times `limit · steps`.
         let step_us = window_us.div_ceil(UNITS_MAX / 4 / limit);
-        Ok(Self { limit, window_us, step_us, steps: window_us / step_us })
+        let steps = window_us / step_us;
+        let weighed_max = UNITS_MAX / 4 / steps;
+        Ok(Self { limit, window_us, step_us, steps, weighed_max })
     }
 
     fn view(&self, state: Option<&SlidingCounterState>, now: Micros) -> View {
@@ -80,8 +85,8 @@ impl SlidingCounter {
         let (previous, current) = match state {
             Some(state) if window < state.window => {
                 // Time went back: what later windows counted belongs to the one that is running.
-                let sum = u64::from(state.previous) + u64::from(state.current);
-                (0, sum.min(self.limit))
+                let [previous, current] = [state.previous, state.current].map(u64::from);
+                (0, (previous + current).min(self.limit.max(previous).max(current)))
             }
             Some(state) if window == state.window => (state.previous.into(), state.current.into()),
             Some(state) if window == state.window + 1 => (state.current.into(), 0),
@@ -97,7 +102,8 @@ impl SlidingCounter {
 
     /// The estimate times `steps`.
     fn estimate(&self, view: &View) -> u64 {
-        view.previous * self.weight(view.elapsed_us) + view.current * self.steps
+        let weighed = |count: u64| count.min(self.weighed_max);
+        weighed(view.previous) * self.weight(view.elapsed_us) + weighed(view.current) * self.steps
     }
 
     fn free(&self, view: &View) -> u64 {
@@ -106,7 +112,7 @@ impl SlidingCounter {
 
     /// The first elapsed time of a window at which `previous` weighs little enough for `room`.
     fn elapsed_until(&self, previous: u64, room: u64) -> u64 {
-        match (room * self.steps).checked_div(previous) {
+        match (room * self.steps).checked_div(previous.min(self.weighed_max)) {
             Some(weight) if weight < self.steps => self.window_us - weight * self.step_us,
             _ => 0,
         }
@@ -230,7 +236,7 @@ impl Algorithm for SlidingCounter {
 
     fn with_used(&self, used: u64, at: &Moment<'_>) -> Option<SlidingCounterState> {
         let window = at.now().get() / self.window_us;
-        Some(SlidingCounterState { window, previous: 0, current: counter(used.min(self.limit)) })
+        Some(SlidingCounterState { window, previous: 0, current: counter(used) })
     }
 
     /// The same window keeps both counters; another takes the estimate over.
@@ -243,10 +249,7 @@ impl Algorithm for SlidingCounter {
         if self.window_us != old.window_us {
             return self.with_used(old.used(state, at), at);
         }
-        // What a lower limit cannot hold counts as all of it.
-        let limit = counter(self.limit);
-        let (previous, current) = (state.previous.min(limit), state.current.min(limit));
-        Some(SlidingCounterState { window: state.window, previous, current })
+        Some(*state)
     }
 
     /// The same window keeps both counters. Their sum is rounded once: the older one gets what the
@@ -262,8 +265,7 @@ impl Algorithm for SlidingCounter {
         }
         let current = scale.of(state.current.into());
         let sum = scale.of(u64::from(state.previous) + u64::from(state.current));
-        let (previous, current) = ((sum - current).min(self.limit), current.min(self.limit));
-        let (previous, current) = (counter(previous), counter(current));
+        let (previous, current) = (counter(sum - current), counter(current));
         Some(SlidingCounterState { window: state.window, previous, current })
     }
 
@@ -279,7 +281,7 @@ impl Algorithm for SlidingCounter {
 
     fn read_state(&self, from: &mut &[u8]) -> Option<SlidingCounterState> {
         let window = take(from, 7).filter(|n| *n <= STORED_INSTANT_MAX_US / self.window_us)?;
-        let mut count = || take(from, 4).filter(|count| *count <= self.limit).map(counter);
+        let mut count = || take(from, 4).map(counter);
         Some(SlidingCounterState { window, previous: count()?, current: count()? })
     }
 
@@ -298,6 +300,7 @@ impl Algorithm for SlidingCounter {
     }
 }
 
+/// A counter passes its limit only where that was higher before, or time went back; it ends at 32 bits.
 fn counter(count: u64) -> u32 {
-    u32::try_from(count).expect("a counter never passes its limit, which fits 32 bits")
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

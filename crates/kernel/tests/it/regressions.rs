@@ -9,8 +9,8 @@
 use sluicegate_kernel::algorithm::WindowKind;
 use sluicegate_kernel::limits::{COST_MAX, PERIOD_MAX_US, PERMITS_MAX};
 use sluicegate_kernel::{
-    Cost, Decision, FixedWindow, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Verb,
+    Cost, Decision, FixedWindow, Micros, Moment, NamedRule, Rate, Rule, RuleSet, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Verb,
 };
 
 const MS: u64 = 1_000;
@@ -268,4 +268,46 @@ fn a_debt_beyond_all_numbers_is_taken_over_as_a_full_budget() {
     }
     assert!(!key.passes(0));
     assert!(key.passes(SECOND));
+}
+
+/// A sliding counter cut what it had counted to a lower limit, so that the limit could be lowered and raised
+/// to get more: 100, then 63 again with each turn of 100 to 37 and back.
+#[test]
+fn a_limit_that_is_lowered_and_raised_again_gives_nothing_back() {
+    const DAY: u64 = 86_400 * SECOND;
+    let rules: [fn(u64) -> Rule; 4] = [
+        |limit| SlidingCounter::new(limit, Micros::new(DAY)).unwrap().into(),
+        |limit| fixed_window(limit, WindowKind::Epoch, DAY).into(),
+        |limit| SlidingWindow::new(limit, Micros::new(DAY), 24).unwrap().into(),
+        |limit| SlidingLog::new(limit, Micros::new(DAY)).unwrap().into(),
+    ];
+    for rule in rules {
+        let mut key = Key::new(rule(100));
+        let mut admitted = key.burst(200, SECOND);
+        for limit in [37, 100, 37, 100, 99, 100] {
+            let rules = RuleSet::single("rule", rule(limit));
+            key.states =
+                rules.take_over(&key.rules, &key.states, &Moment::new(Micros::new(SECOND)));
+            key.rules = rules;
+            admitted += key.burst(200, SECOND);
+        }
+        assert_eq!(admitted, 100, "{:?}", key.rules);
+    }
+}
+
+/// What a counter has beyond a lower limit weighs at most what can be weighed exactly, which is more than the limit.
+#[test]
+fn what_was_counted_under_a_much_higher_limit_fills_a_small_one() {
+    let year = Micros::new(PERIOD_MAX_US);
+    let counter = |limit| Rule::from(SlidingCounter::new(limit, year).unwrap());
+    let mut key = Key::new(counter(PERMITS_MAX - 1));
+    assert!(key.check(1 << 31, 0).allowed());
+    let rules = RuleSet::single("rule", counter(1));
+    key.states = rules.take_over(&key.rules, &key.states, &Moment::new(Micros::ZERO));
+    key.rules = rules;
+    assert!(!key.passes(0) && !key.passes(PERIOD_MAX_US + PERIOD_MAX_US / 2));
+    let rules = RuleSet::single("rule", counter(PERMITS_MAX - 1));
+    key.states = rules.take_over(&key.rules, &key.states, &Moment::new(Micros::ZERO));
+    key.rules = rules;
+    assert_eq!(key.check(1, 0).remaining, PERMITS_MAX - 2 - (1 << 31), "it was kept");
 }

@@ -11,6 +11,15 @@ namespace Sluicegate\Kernel;
  */
 final class SlidingCounter implements Algorithm
 {
+    /** A counter has 32 bits. */
+    private const COUNTER_MAX = 4294967295;
+
+    /**
+     * What a counter weighs at most: at least the limit. After a higher limit it may have counted more than can be
+     * weighed exactly.
+     */
+    private readonly int $weighedMax;
+
     /**
      * @param int $stepUs µs a step of the weight
      * @param int $steps steps of a window
@@ -21,6 +30,8 @@ final class SlidingCounter implements Algorithm
         private readonly int $stepUs,
         private readonly int $steps,
     ) {
+        // Rules that were read may say steps that no limit and window give: none, or so many that the limit is more.
+        $this->weighedMax = max(intdiv(intdiv(self::UNITS_MAX, 4), max($steps, 1)), $limit);
     }
 
     public function limit(): int
@@ -47,7 +58,7 @@ final class SlidingCounter implements Algorithm
     public function charge(?array $state, int $now, int $cost, string $permit): array
     {
         [$window, , $previous, $current] = $this->view($state, $now);
-        return [$window, $previous, $current + $cost];
+        return [$window, $previous, self::counter($current + $cost)];
     }
 
     public function firstSeen(int $now): ?array
@@ -90,16 +101,17 @@ final class SlidingCounter implements Algorithm
 
     public function withUsed(int $now, int $used): ?array
     {
-        return [intdiv($now, $this->windowUs), 0, min($used, $this->limit)];
+        return [intdiv($now, $this->windowUs), 0, self::counter($used)];
     }
 
+    /** The same window keeps both counters; another takes the estimate over. */
     public function convert(array $state, int $now, Algorithm $old): array
     {
         assert($old instanceof self);
         if ($this->windowUs === $old->windowUs) {
-            return [$state[0], min($state[1], $this->limit), min($state[2], $this->limit)];
+            return $state;
         }
-        return [intdiv($now, $this->windowUs), 0, min($old->used($state, $now), $this->limit)];
+        return [intdiv($now, $this->windowUs), 0, self::counter($old->used($state, $now))];
     }
 
     public function rescale(array $state, int $now, callable $scaled, Algorithm $old): ?array
@@ -110,7 +122,7 @@ final class SlidingCounter implements Algorithm
         }
         $current = $scaled($state[2]);
         $previous = $scaled($state[1] + $state[2]) - $current;
-        return [$state[0], min($previous, $this->limit), min($current, $this->limit)];
+        return [$state[0], self::counter($previous), self::counter($current)];
     }
 
     /**
@@ -127,7 +139,9 @@ final class SlidingCounter implements Algorithm
             return [$window, $elapsed, 0, 0];
         }
         if ($window < $state[0]) {
-            return [$window, $elapsed, 0, min($state[1] + $state[2], $this->limit)];
+            // Time went back: what later windows counted belongs to the one that is running.
+            $most = max($this->limit, $state[1], $state[2]);
+            return [$window, $elapsed, 0, min($state[1] + $state[2], $most)];
         }
         if ($window === $state[0]) {
             return [$window, $elapsed, $state[1], $state[2]];
@@ -135,11 +149,16 @@ final class SlidingCounter implements Algorithm
         return [$window, $elapsed, $window === $state[0] + 1 ? $state[2] : 0, 0];
     }
 
+    private static function counter(int $count): int
+    {
+        return min($count, self::COUNTER_MAX);
+    }
+
     /** Permits in use, times the steps of a window. */
     private function estimate(int $elapsed, int $previous, int $current): int
     {
         $weight = min(Num::divCeil($this->windowUs - $elapsed, $this->stepUs), $this->steps);
-        return $previous * $weight + $current * $this->steps;
+        return min($previous, $this->weighedMax) * $weight + min($current, $this->weighedMax) * $this->steps;
     }
 
     private function free(int $elapsed, int $previous, int $current): int
@@ -154,7 +173,7 @@ final class SlidingCounter implements Algorithm
         if ($previous === 0) {
             return 0;
         }
-        $weight = intdiv($room * $this->steps, $previous);
+        $weight = intdiv($room * $this->steps, min($previous, $this->weighedMax));
         return $weight < $this->steps ? $this->windowUs - $weight * $this->stepUs : 0;
     }
 }

@@ -12,6 +12,9 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
+import java.util.List;
+import java.util.function.LongFunction;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 class InMemoryGateTest {
@@ -69,6 +72,45 @@ class InMemoryGateTest {
         assertTrue(over.isOverLimit());
         assertEquals(ErrorCode.RULES, assertThrows(SluicegateException.class, () -> gate.document("{}")).code());
         assertEquals(ErrorCode.UNKNOWN_POLICY, assertThrows(SluicegateException.class, () -> gate.policy("none").check("k")).code());
+    }
+
+    /** A sliding counter once cut what it had counted to a lower limit: 100 to 37 and back let 63 more pass each time. */
+    @Test
+    void a_limit_that_is_lowered_and_raised_again_gives_nothing_back() {
+        Duration day = Duration.ofDays(1);
+        List<LongFunction<Limit>> algorithms = List.of(
+            limit -> Limit.slidingCounter(limit, day),
+            limit -> Limit.fixedWindow(limit, day),
+            limit -> Limit.slidingWindow(limit, day).buckets(24),
+            limit -> Limit.slidingLog(limit, day));
+        for (int place = 0; place < algorithms.size(); place++) {
+            LongFunction<Limit> made = algorithms.get(place);
+            assertEquals(List.of(100L, 0L, 0L, 0L, 0L, 0L, 0L),
+                passed("quota" + place, made, 100, 37, 100, 37, 100, 37, 100));
+            assertEquals(List.of(10L, 10L, 0L, 0L), passed("boost" + place, made, 10, 20, 10, 20));
+        }
+    }
+
+    /** How many of 200 checks pass at each of these limits, one after the other. */
+    private List<Long> passed(String name, LongFunction<Limit> made, int... limits) {
+        return IntStream.of(limits).mapToObj(limit -> {
+            Limiter limiter = gate.limit(name, made.apply(limit));
+            return IntStream.range(0, 200).filter(check -> limiter.check("k").allowed()).count();
+        }).toList();
+    }
+
+    /** What a counter has beyond a lower limit weighs at most what can be weighed exactly: more than the limit. */
+    @Test
+    void what_was_counted_under_a_much_higher_limit_fills_a_small_one() {
+        Duration year = Duration.ofDays(366);
+        long most = (1L << 32) - 1;
+        long cost = 1L << 31;
+        LongFunction<Limiter> counter = limit -> gate.limit("quota", Limit.slidingCounter(limit, year));
+        assertTrue(counter.apply(most).check("k", cost).allowed());
+        assertFalse(counter.apply(1).check("k").allowed());
+        assertEquals(most - cost - 1, counter.apply(most).check("k").remaining(), "it was kept");
+        clock.now = clock.now.plus(year);
+        assertFalse(counter.apply(1).check("k").allowed());
     }
 
     @Test

@@ -4,16 +4,26 @@ import java.util.function.LongUnaryOperator;
 
 /** Two counters: the window that is running, and as much of the one before as still overlaps. */
 final class SlidingCounter extends Algorithm {
+    /** A counter has 32 bits. */
+    private static final long COUNTER_MAX = (1L << 32) - 1;
+
     private final long limit;
     private final long windowUs;
     private final long stepUs;
     private final long steps;
+    /**
+     * What a counter weighs at most: at least {@code limit}. After a higher limit it may have counted more than can be
+     * weighed exactly.
+     */
+    private final long weighedMax;
 
     SlidingCounter(double[] numbers) {
         limit = (long) numbers[0];
         windowUs = (long) numbers[1];
         stepUs = (long) numbers[2];
         steps = (long) numbers[3];
+        // Rules that were read may say steps that no limit and window give: none, or so many that the limit is more.
+        weighedMax = Math.max(Numbers.UNITS_MAX / 4 / Math.max(steps, 1), limit);
     }
 
     private static final class Pair implements State {
@@ -41,7 +51,9 @@ final class SlidingCounter extends Algorithm {
         }
         Pair held = (Pair) state;
         if (window < held.window) {
-            return new Pair(window, 0, Math.min(held.previous + held.current, limit));
+            // Time went back: what later windows counted belongs to the one that is running.
+            long most = Math.max(limit, Math.max(held.previous, held.current));
+            return new Pair(window, 0, Math.min(held.previous + held.current, most));
         }
         if (window == held.window) {
             return new Pair(window, held.previous, held.current);
@@ -49,9 +61,14 @@ final class SlidingCounter extends Algorithm {
         return new Pair(window, window == held.window + 1 ? held.current : 0, 0);
     }
 
+    private static long counter(long count) {
+        return Math.min(count, COUNTER_MAX);
+    }
+
+    /** The estimate times {@code steps}: how many steps of the previous window still count is rounded up. */
     private long estimate(long elapsedUs, Pair pair) {
         long weight = Math.min(Numbers.ceilDiv(windowUs - elapsedUs, stepUs), steps);
-        return pair.previous * weight + pair.current * steps;
+        return Math.min(pair.previous, weighedMax) * weight + Math.min(pair.current, weighedMax) * steps;
     }
 
     private long free(long elapsedUs, Pair pair) {
@@ -62,7 +79,7 @@ final class SlidingCounter extends Algorithm {
         if (previous == 0) {
             return 0;
         }
-        long weight = room * steps / previous;
+        long weight = room * steps / Math.min(previous, weighedMax);
         return weight < steps ? windowUs - weight * stepUs : 0;
     }
 
@@ -91,7 +108,7 @@ final class SlidingCounter extends Algorithm {
     @Override
     State charge(State state, At at, long cost, PermitId permit) {
         Pair pair = view(state, at.now());
-        pair.current += cost;
+        pair.current = counter(pair.current + cost);
         return pair;
     }
 
@@ -140,17 +157,14 @@ final class SlidingCounter extends Algorithm {
 
     @Override
     State withUsed(At at, long used) {
-        return new Pair(at.now() / windowUs, 0, Math.min(used, limit));
+        return new Pair(at.now() / windowUs, 0, counter(used));
     }
 
+    /** The same window keeps both counters; another takes the estimate over. */
     @Override
     State convert(State state, At at, Algorithm earlier) {
         SlidingCounter old = (SlidingCounter) earlier;
-        Pair held = (Pair) state;
-        if (windowUs == old.windowUs) {
-            return new Pair(held.window, Math.min(held.previous, limit), Math.min(held.current, limit));
-        }
-        return withUsed(at, old.used(state, at));
+        return windowUs == old.windowUs ? state : withUsed(at, old.used(state, at));
     }
 
     @Override
@@ -161,7 +175,7 @@ final class SlidingCounter extends Algorithm {
         Pair held = (Pair) state;
         long current = scaled.applyAsLong(held.current);
         long previous = scaled.applyAsLong(held.previous + held.current) - current;
-        return new Pair(held.window, Math.min(previous, limit), Math.min(current, limit));
+        return new Pair(held.window, counter(previous), counter(current));
     }
 
     @Override
