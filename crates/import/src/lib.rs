@@ -18,8 +18,11 @@ mod rates;
 mod sentinel;
 
 use serde_json::Value;
-use sluicegate_policy::limits::{DOCUMENT_BYTES_MAX, POLICIES_MAX};
+use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_policy::{Finding, Policy, finding};
+
+/// Longest text of an import in bytes: ten thousand rows, or ten times the configuration of a large site.
+pub const IMPORT_BYTES_MAX: usize = 2 << 20;
 
 /// Most notes of an import: a person reads them.
 const NOTES_MAX: usize = 1_000;
@@ -97,9 +100,9 @@ impl Note {
 /// # Errors
 /// All that keeps it from being read: it is too long, it has errors of syntax, or a row makes no sense.
 pub fn import(source: ImportSource, text: &str) -> Result<Imported, Vec<Note>> {
-    if text.len() > DOCUMENT_BYTES_MAX {
+    if text.len() > IMPORT_BYTES_MAX {
         let problem =
-            finding!("import_too_long", "expected at most {max} bytes", max = DOCUMENT_BYTES_MAX);
+            finding!("import_too_long", "expected at most {max} bytes", max = IMPORT_BYTES_MAX);
         return Err(vec![Note { line: None, finding: problem }]);
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -115,30 +118,28 @@ pub fn import(source: ImportSource, text: &str) -> Result<Imported, Vec<Note>> {
 /// With the policies that are valid; the others become notes.
 fn checked(imported: Imported) -> Imported {
     let Imported { policies, mut notes, descriptors } = imported;
-    let mut valid = Vec::with_capacity(policies.len());
-    for policy in policies {
-        let name = policy.document["name"].as_str().unwrap_or_default();
-        let problem = match Policy::parse_one(&policy.document.to_string()) {
-            Ok(_) if valid.len() == POLICIES_MAX => {
-                finding!(
-                    "import_too_many",
-                    "`{name}`: at most {max} policies",
-                    name,
-                    max = POLICIES_MAX
-                )
-            }
-            Ok(_) => {
-                valid.push(policy);
-                continue;
-            }
-            Err(errors) => {
-                let problem = errors.errors().first().map(ToString::to_string).unwrap_or_default();
-                finding!("import_invalid", "`{name}` was not imported: {problem}", name, problem)
-            }
+    let more = policies.len().saturating_sub(POLICIES_MAX);
+    if more > 0 {
+        notes.insert(0, Note { line: None, finding: too_many(more) });
+    }
+    let mut valid = Vec::new();
+    for policy in policies.into_iter().take(POLICIES_MAX) {
+        let Err(errors) = Policy::parse_one(&policy.document.to_string()) else {
+            valid.push(policy);
+            continue;
         };
-        notes.push(Note { line: None, finding: problem });
+        let name = policy.document["name"].as_str().unwrap_or_default();
+        let problem = errors.errors().first().map(ToString::to_string).unwrap_or_default();
+        let finding =
+            finding!("import_invalid", "`{name}` was not imported: {problem}", name, problem);
+        notes.push(Note { line: None, finding });
     }
     Imported { policies: valid, notes: limited(notes), descriptors }
+}
+
+fn too_many(more: usize) -> Finding {
+    let max = POLICIES_MAX;
+    finding!("import_too_many", "{more} more policies were not imported: at most {max}", more, max)
 }
 
 /// The first notes, and how many more there are.

@@ -1,24 +1,25 @@
 //! Names of policies and rules, made of those that others use.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Most bytes of what is made; a number may follow.
 const NAME_BYTES_MAX: usize = 100;
 
-/// The names that were made, each once.
+/// The names that were made, each once, with the number that the next one like it has.
 #[derive(Debug, Default)]
-pub(crate) struct Names(BTreeSet<String>);
+pub(crate) struct Names(BTreeMap<String, u32>);
 
 impl Names {
     /// A name like `wanted` that was not made before: small letters, digits, `.`, `_` and `-`.
     pub(crate) fn make(&mut self, wanted: &str) -> String {
         let plain = plain(wanted);
         let mut name = plain.clone();
-        let mut number = 2_u32;
-        while !self.0.insert(name.clone()) {
+        while self.0.contains_key(&name) {
+            let number = self.0.entry(plain.clone()).or_insert(2);
             name = format!("{plain}-{number}");
-            number += 1;
+            *number += 1;
         }
+        self.0.insert(name.clone(), 2);
         name
     }
 }
@@ -44,6 +45,14 @@ pub(crate) fn plain(wanted: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hundred_thousand_equal_names_are_made_one_after_the_other() {
+        let mut names = Names::default();
+        let last = (0..100_000).map(|_| names.make("api")).last();
+        assert_eq!(last.as_deref(), Some("api-100000"));
+        assert_eq!(names.make("api-7"), "api-7-2");
+    }
 
     #[test]
     fn names_are_plain_and_differ() {

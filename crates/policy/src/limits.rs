@@ -13,6 +13,10 @@ pub const DEPTH_MAX: usize = 16;
 /// What a few bytes of aliases can grow to ends here.
 pub const NODES_MAX: usize = 500_000;
 
+/// Values that aliases may add to any document, however short: a thousand policies may share an anchor of
+/// ten values.
+pub(crate) const ALIASED_NODES_MIN: usize = 10_000;
+
 /// Most policies of one set. Gateways match them one after the other; a thousand times what a
 /// person keeps in mind, and still compiled in well under a second.
 pub const POLICIES_MAX: usize = 10_000;

@@ -18,7 +18,9 @@ use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPo
 use serde_saphyr::{Error, Location, Spanned};
 
 use crate::error::{excerpt, pointer_to_field, pointer_to_item, quoted};
-use crate::limits::{DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX};
+use crate::limits::{
+    ALIASED_NODES_MIN, DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, PROBLEM_BYTES_MAX,
+};
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,7 +193,7 @@ fn yaml(text: &str) -> Result<Spanned<Yaml>, Error> {
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: NODES_MAX,
+            max_total_replayed_events: aliased_nodes_max(text),
             max_replay_stack_depth: DEPTH_MAX,
         },
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
@@ -202,6 +204,11 @@ fn yaml(text: &str) -> Result<Spanned<Yaml>, Error> {
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options)
+}
+
+/// What aliases may add. It grows with the text, so that a few bytes cannot take a second to read.
+fn aliased_nodes_max(text: &str) -> usize {
+    text.len().saturating_mul(2).clamp(ALIASED_NODES_MIN, NODES_MAX)
 }
 
 fn place_of(error: &Error) -> Option<TextPlace> {
@@ -477,6 +484,23 @@ mod tests {
         for text in ["a: [1", "a: 'x", "a:\n\t- b", "- a\n--- \n- b", "a: *b", "? [a]\n: b"] {
             let problem = DocumentNode::read(text).unwrap_err();
             assert!(problem.contains("line ") && problem.contains("column "), "{problem}");
+        }
+    }
+
+    #[test]
+    fn aliases_add_little_to_a_short_text_and_much_to_a_long_one() {
+        let bomb = (1..13).fold("x0: &x0 [1,1,1,1,1,1,1,1,1]\n".to_owned(), |text, n| {
+            let aliases = alloc::vec![alloc::format!("*x{}", n - 1); 9].join(",");
+            text + &alloc::format!("x{n}: &x{n} [{aliases}]\n")
+        });
+        check(&bomb, ALIASES);
+        let shared = |count: usize| {
+            let uses: alloc::vec::Vec<_> = (0..count).map(|n| alloc::format!("p{n}: *a")).collect();
+            alloc::format!("a: &a {{ b: [1, 2, 3], c: d }}\n{}\n", uses.join("\n"))
+        };
+        for count in [1_000, 10_000] {
+            let read = DocumentNode::read(&shared(count));
+            assert!(read.is_ok(), "{count}: {read:?}");
         }
     }
 

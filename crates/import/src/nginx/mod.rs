@@ -22,11 +22,12 @@ mod tokens;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
+use sluicegate_policy::limits::POLICIES_MAX;
 use sluicegate_policy::{Finding, finding};
 use tokens::Directive;
 
 use crate::names::{Names, plain};
-use crate::{Imported, ImportedPolicy, Note};
+use crate::{Imported, ImportedPolicy, Note, too_many};
 
 /// How long a request may be handled before its place is free again, if its end is not reported.
 const TTL: &str = "60s";
@@ -40,7 +41,10 @@ pub(crate) fn import(text: &str) -> Result<Imported, Vec<Note>> {
     importer.zones(&directives);
     importer.block(&directives, &Settings::default(), &Place::Everything);
     importer.note_shared();
-    let Importer { policies, notes, .. } = importer;
+    let Importer { policies, policies_more, mut notes, .. } = importer;
+    if policies_more > 0 {
+        notes.insert(0, Note { line: None, finding: too_many(policies_more) });
+    }
     Ok(Imported { policies, notes, descriptors: None })
 }
 
@@ -89,6 +93,8 @@ struct Importer {
     names: Names,
     statuses: BTreeSet<String>,
     policies: Vec<ImportedPolicy>,
+    /// Policies that are more than an import has.
+    policies_more: usize,
     notes: Vec<Note>,
 }
 
@@ -303,6 +309,10 @@ impl Importer {
 
     fn policy(&mut self, limits: &Limits<'_>, settings: &Settings, place: &Place) {
         let Limits { zone, key, rules } = *limits;
+        if self.policies.len() == POLICIES_MAX {
+            self.policies_more += 1;
+            return;
+        }
         let name = match place {
             Place::Everything => self.names.make(zone),
             Place::Path(_, path) => self.names.make(&format!("{zone}-{path}")),

@@ -13,6 +13,9 @@ use crate::Note;
 /// Most blocks in one another. Real configurations have five.
 const DEPTH_MAX: usize = 32;
 
+/// Most directives of a configuration: those of a large site are some thousands.
+const DIRECTIVES_MAX: usize = 50_000;
+
 /// A directive: `limit_req zone=api burst=20;`, or one with a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directive {
@@ -52,13 +55,20 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, Note> {
     let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
     let mut block = Vec::new();
     let mut words: Vec<String> = Vec::new();
-    let mut begin = 1;
+    let (mut begin, mut count) = (1, 0);
     while let Some(token) = tokens.next()? {
         let wrong = |problem| Err(Note::at(tokens.line, problem));
         match token {
             Token::Word(word) => {
                 if words.is_empty() {
-                    begin = tokens.line;
+                    (begin, count) = (tokens.line, count + 1);
+                }
+                if count > DIRECTIVES_MAX {
+                    return wrong(finding!(
+                        "nginx_directives",
+                        "more than {max} directives",
+                        max = DIRECTIVES_MAX
+                    ));
                 }
                 words.push(word);
             }

@@ -37,7 +37,7 @@ fn rows_of_a_table_are_named_by_their_lines() {
 
 #[test]
 fn an_import_is_bounded() {
-    let long = " ".repeat((8 << 20) + 1);
+    let long = " ".repeat((2 << 20) + 1);
     for source in ImportSource::ALL {
         assert_eq!(import(source, &long).unwrap_err()[0].finding.code(), "import_too_long");
     }
@@ -45,6 +45,18 @@ fn an_import_is_bounded() {
     let found = import(ImportSource::Nginx, &many).unwrap();
     assert_eq!(found.notes.len(), 1_001);
     assert_eq!(found.notes[1_000].finding.text(), "and 501 more");
+
+    let locations = |count: usize| {
+        let zone = "limit_req_zone $host zone=a:1m rate=1r/s;\nserver {\n";
+        let location = |n| format!("location /a{n} {{ limit_req zone=a; }}\n");
+        zone.to_owned() + &(0..count).map(location).collect::<String>() + "}\n"
+    };
+    let found = import(ImportSource::Nginx, &locations(12_000)).unwrap();
+    let notes: Vec<_> = found.notes.iter().map(|note| note.finding.text()).collect();
+    assert_eq!(found.policies.len(), 10_000);
+    assert_eq!(notes[0], "2000 more policies were not imported: at most 10000", "{notes:?}");
+    let refused = import(ImportSource::Nginx, &locations(30_000)).unwrap_err();
+    assert_eq!(refused[0].finding.text(), "more than 50000 directives");
 }
 
 /// Texts made of the words of all sources, so that they often mean something.
