@@ -30,7 +30,7 @@ struct FlagOverrides {
     catalog: Option<String>,
     /// Policies for a new catalog (YAML or JSON file or directory): a catalog without apps and accounts
     /// gets them as the app `demo`, active.
-    #[arg(long, value_name = "PATH", requires = "catalog")]
+    #[arg(long, value_name = "PATH")]
     seed: Option<String>,
     /// Address for HTTP [default: 127.0.0.1:8080]; port 0 chooses a free port, `off` disables it.
     #[arg(long, value_name = "ADDRESS")]

@@ -205,6 +205,12 @@ impl Chain {
 }
 
 impl AuditEntry {
+    /// The entry as a line of an export, without the end of the line. Characters of others that cannot be seen
+    /// are escaped.
+    pub fn line(&self) -> String {
+        crate::json::text(self)
+    }
+
     /// The hash that it should have, behind one with the hash `before`.
     pub(crate) fn hash_behind(&self, before: &str) -> String {
         let mut hash = Sha256::new();

@@ -17,6 +17,7 @@ pub mod catalog;
 mod db;
 mod error;
 pub mod identity;
+mod json;
 mod limiter_info;
 pub mod limits;
 pub mod node;

@@ -207,9 +207,8 @@ async fn answer(
         }
     };
     let followed = async {
-        if let Some(following) = following {
-            following.run(told, context.publish != PolicyPublishing::Off, stop).await;
-        }
+        let following = following?;
+        Some(following.run(told, context.publish != PolicyPublishing::Off, stop).await)
     };
     let published = async {
         if context.publish == PolicyPublishing::Files
@@ -224,13 +223,16 @@ async fn answer(
     let counted = store::keep_fleet(context.engine.core(), context.nodes, stop);
     let background =
         async { tokio::join!(kept, followed, published, watched, seen, renewed, counted) };
-    let (cut_off, _) = tokio::join!(wire::serve(bound, context), background);
+    let (cut_off, (_, node_end, ..)) = tokio::join!(wire::serve(bound, context), background);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
         tracing::warn!("cut off {cut_off} connections, in flight for {seconds} s");
     }
     let engine = Arc::clone(&context.engine);
     engine.settle_debts().await;
+    if let Some(end) = node_end {
+        end.record(engine.telemetry()).await;
+    }
     // Sending the last spans needs this runtime, so another thread waits for it.
     let sent = spawn_blocking(move || engine.traces().map(Traces::end)).await;
     sent.context("traces")?;

@@ -177,8 +177,7 @@ async fn export(args: &AuditExportArgs) -> Result<ExitCode> {
         let Some(last) = entries.last() else { break };
         after = last.seq;
         for entry in entries.iter().filter(is_wanted) {
-            let written = serde_json::to_writer(&mut out, entry).map_err(io::Error::from);
-            match written.and_then(|()| out.write_all(b"\n")) {
+            match writeln!(out, "{}", entry.line()) {
                 // Whoever reads it has seen enough.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Ok(ExitCode::SUCCESS);

@@ -24,6 +24,9 @@ pub struct Budget {
     pub reset_after_us: u64,
     /// The rule that decides.
     pub rule: String,
+    /// Who knows: `store`, `remembered` (this node knows it from the store) or `local` (the share of this node, while
+    /// the store is unavailable).
+    pub mode: &'static str,
 }
 
 /// What a request meets under a policy.

@@ -14,10 +14,11 @@ use super::problem::ProblemBody;
 use super::request::{LOG, YAML};
 use super::table::{ROUTES, Route};
 use crate::access::{AccessRule, Action};
+use crate::api::sightings::SeenFleet;
 use crate::audit::AuditEntry;
 use crate::catalog::{
-    AccountView, App, AppSummary, AppliedAll, Fleet, Hit, Member, Node, POLICY_SCHEMA,
-    PolicySummary, PolicyVersion, PolicyView, SessionView,
+    AccountView, App, AppSummary, AppliedAll, Hit, Member, Node, POLICY_SCHEMA, PolicySummary,
+    PolicyVersion, PolicyView, SessionView,
 };
 
 /// The description.
@@ -257,7 +258,7 @@ fn schema(name: &str) -> Json {
 
 fn add_traffic(all: &mut Map<String, Json>) {
     add::<Node>(all);
-    add::<Fleet>(all);
+    add::<SeenFleet>(all);
     add::<traffic::Traffic>(all);
     add::<traffic::TrafficOverview>(all);
     add::<refused::RefusedKeys>(all);

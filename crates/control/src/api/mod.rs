@@ -22,6 +22,7 @@ mod principal;
 mod problem;
 mod request;
 mod setup;
+mod sightings;
 mod table;
 mod whatif;
 
@@ -38,6 +39,7 @@ use axum::response::Response;
 use axum::routing::on;
 use sluicegate::{Clock, Micros};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tower_http::csrf::CsrfLayer;
 
 use crate::access::allow;
@@ -60,6 +62,7 @@ use problem::ApiProblem;
 pub use problem::damaged_total;
 use request::ApiRequest;
 pub use setup::Setup;
+use sightings::Sightings;
 use sluicegate_policy::finding;
 pub use table::access_table;
 use table::{ROUTES, Route};
@@ -87,7 +90,12 @@ pub struct Api {
     verifying: Arc<Semaphore>,
     traffic: Arc<dyn LiveTraffic>,
     reading: Arc<Semaphore>,
+    /// One permit for each long body that is being read.
+    bodies: Arc<Semaphore>,
+    /// One permit for each text that is read as policies.
+    parsing: Arc<Semaphore>,
     streams: Arc<Streams>,
+    sightings: Arc<Sightings>,
     what_if: Arc<dyn WhatIf>,
     /// One permit for each what-if that runs.
     comparing: Arc<Semaphore>,
@@ -109,6 +117,12 @@ const VERIFIED_MAX: usize = 1;
 
 /// How many requests read traffic at a time: one may read thousands of rows.
 const READ_MAX: usize = 2;
+
+/// How many long bodies are read at a time: each may take eight megabytes, as slowly as its sender likes.
+const LONG_BODIES_MAX: usize = 8;
+
+/// How many texts are read as policies at a time: one of some megabytes takes a processor for a while.
+const PARSED_MAX: usize = 2;
 
 /// How many what-ifs run at a time: one takes a processor and some hundred megabytes.
 const COMPARED_MAX: usize = 1;
@@ -139,7 +153,10 @@ impl Api {
             verifying: Arc::new(Semaphore::new(VERIFIED_MAX)),
             traffic: Arc::new(NoTraffic),
             reading: Arc::new(Semaphore::new(READ_MAX)),
+            bodies: Arc::new(Semaphore::new(LONG_BODIES_MAX)),
+            parsing: Arc::new(Semaphore::new(PARSED_MAX)),
             streams: Arc::default(),
+            sightings: Arc::default(),
             what_if: Arc::new(NoWhatIf),
             comparing: Arc::new(Semaphore::new(COMPARED_MAX)),
             logs: Arc::default(),
@@ -220,6 +237,23 @@ impl Api {
             })
             .layer(CsrfLayer::new())
             .layer(map_response(of_other_site))
+    }
+
+    /// Runs `parse` beside the threads that answer requests, when it is its turn.
+    async fn parse<T: Send + 'static>(
+        &self,
+        parse: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiProblem> {
+        let turn = Arc::clone(&self.parsing).acquire_owned().await;
+        let turn = turn.expect("nobody closes it");
+        let parsed = spawn_blocking(move || {
+            let _turn = turn;
+            parse()
+        });
+        parsed.await.map_err(|error| {
+            tracing::error!("parse: {error}");
+            ApiProblem::invalid("", finding!("parse_failed", "the body cannot be read"))
+        })
     }
 
     /// Milliseconds since 1970.

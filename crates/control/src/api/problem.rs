@@ -154,7 +154,7 @@ impl ApiProblem {
             warnings: warnings.iter().map(FindingBody::from).collect(),
             version: *version,
         };
-        serde_json::to_vec(&body).expect("texts and numbers are always JSON")
+        crate::json::text(&body).into_bytes()
     }
 
     pub(super) fn respond(self) -> Response {

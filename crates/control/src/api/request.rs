@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Query, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
@@ -27,6 +27,7 @@ use crate::audit::{AuditOutcome, AuditTarget, EntryFilter};
 use crate::catalog::{
     ChangeContext, LiveSession, Page, PolicyAt, PolicySort, PolicyState, Repeatable,
 };
+use crate::json::text as json_text;
 use crate::traffic::Step;
 use sluicegate_policy::{Finding, finding};
 
@@ -35,6 +36,9 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Largest body of who is not known: a name and a password.
 const BODY_OF_NOBODY_BYTES_MAX: usize = 4 << 10;
+
+/// Bodies from here on take turns.
+const LONG_BODY_BYTES: u64 = 64 << 10;
 
 /// Largest body with a log: some hundred thousand lines, or some million as gzip.
 const LOG_BODY_BYTES_MAX: usize = 32 << 20;
@@ -194,7 +198,14 @@ impl ApiRequest {
             _ if route.takes_log() => (LOG_BODY_BYTES_MAX, LOG_WAIT_MAX),
             _ => (BODY_BYTES_MAX, BODY_WAIT_MAX),
         };
-        let body = timeout(wait_max, Limited::new(body, most).collect()).await;
+        // What is short is read whoever else is slow.
+        let is_long = body.size_hint().exact().is_none_or(|bytes| bytes > LONG_BODY_BYTES);
+        let bodies = self.api.bodies.clone();
+        let read = async move {
+            let _turn = if is_long { bodies.acquire_owned().await.ok() } else { None };
+            Limited::new(body, most).collect().await
+        };
+        let body = timeout(wait_max, read).await;
         let body = body.map_err(|_| {
             ApiProblem::new(
                 StatusCode::REQUEST_TIMEOUT,
@@ -370,7 +381,7 @@ impl ApiRequest {
         Err(ApiProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
     }
 
-    fn is_yaml(&self) -> bool {
+    pub(super) fn is_yaml(&self) -> bool {
         media_type(&self.headers, &header::CONTENT_TYPE).any(|kind| kind == YAML)
     }
 
@@ -378,16 +389,6 @@ impl ApiRequest {
     #[cfg(feature = "oidc")]
     pub(super) fn wants_page(&self) -> bool {
         media_type(&self.headers, &header::ACCEPT).any(|kind| kind == "text/html")
-    }
-
-    /// The body, if it is YAML.
-    pub(super) fn yaml(&self) -> Option<Result<&str, Finding>> {
-        let text = || {
-            std::str::from_utf8(&self.body).map_err(|error| {
-                finding!("not_utf8", "byte {at} is not UTF-8", at = error.valid_up_to())
-            })
-        };
-        self.is_yaml().then(text)
     }
 
     /// Whether the answer is to be YAML rather than JSON.
@@ -399,15 +400,25 @@ impl ApiRequest {
 
     /// The body, if it is JSON.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiProblem> {
-        let mut reader = serde_json::Deserializer::from_slice(&self.body);
-        let read = serde_path_to_error::deserialize(&mut reader);
-        let read = read.map_err(|error| {
-            let pointer: String = error.path().iter().map(|part| format!("/{part}")).collect();
-            ApiProblem::invalid(pointer, unreadable(&error.into_inner()))
-        })?;
-        reader.end().map_err(|error| ApiProblem::invalid("", unreadable(&error)))?;
-        Ok(read)
+        json(&self.body)
     }
+
+    /// The body as it was sent.
+    pub(super) fn body(&self) -> Bytes {
+        self.body.clone()
+    }
+}
+
+/// What a body of JSON says.
+pub(super) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiProblem> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = serde_path_to_error::deserialize(&mut reader);
+    let read = read.map_err(|error| {
+        let pointer: String = error.path().iter().map(|part| format!("/{part}")).collect();
+        ApiProblem::invalid(pointer, unreadable(&error.into_inner()))
+    })?;
+    reader.end().map_err(|error| ApiProblem::invalid("", unreadable(&error)))?;
+    Ok(read)
 }
 
 /// The right to run a what-if.
@@ -598,7 +609,7 @@ impl ApiResponse {
 }
 
 fn encoded(body: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).expect("what is kept is always JSON")
+    json_text(body).into_bytes()
 }
 
 /// Of the cookie: no script sees it, no other site sends it.

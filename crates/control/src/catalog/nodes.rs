@@ -57,7 +57,7 @@ pub struct StoreReport {
 }
 
 /// All nodes, and the revision that they are to hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
     /// Revision of the catalog.
     pub revision: i64,
@@ -66,7 +66,7 @@ pub struct Fleet {
 }
 
 /// A node, and how it does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetNode {
     /// Node name.
     pub name: String,
@@ -145,6 +145,16 @@ impl Catalog {
             })
         };
         rows.iter().map(node).collect()
+    }
+
+    /// Forgets the node that is called so and was started then: it has ended.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn forget_node(&self, name: &str, started_at: i64) -> Result<(), Error> {
+        let sql = "DELETE FROM nodes WHERE name = ? AND started_at = ?";
+        self.db.run(sql, &[name.into(), started_at.into()]).await?;
+        Ok(())
     }
 
     /// Says of a node that it is there, and which revision it holds. Nodes that were not heard of since

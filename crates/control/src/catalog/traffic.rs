@@ -1,5 +1,6 @@
 //! What nodes counted, in rows that go by age. No change of the catalog waits for them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,7 +10,7 @@ use utoipa::ToSchema;
 use super::{Catalog, PolicyState};
 use crate::db::{Row, SqlValue};
 use crate::error::Error;
-use crate::traffic::{Bucket, Step, pack, unpack};
+use crate::traffic::{Bucket, Counts, PolicyCounts, Step, is_run_of, pack, run_name, unpack};
 
 /// Longest wait for a row to be written or old ones to be deleted: the next row comes ten seconds later.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -69,6 +70,51 @@ impl Catalog {
             Ok(_) | Err(Error::Taken) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Adds to the buckets of five minutes what `node` has of them in buckets of ten seconds only: it was killed
+    /// before they were over, and starts again at `at`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn complete_traffic(&self, node: &str, at: i64) -> Result<(), Error> {
+        let since = Step::Coarse.floor(at - Step::Fine.kept_ms()) + Step::Coarse.ms();
+        let mut missing: BTreeMap<i64, BTreeMap<String, Counts>> = BTreeMap::new();
+        let of_fine = |NodeBucket { node: of, bucket }: NodeBucket| {
+            if !is_run_of(&of, node) {
+                return;
+            }
+            let counts = missing.entry(Step::Coarse.floor(bucket.at)).or_default();
+            for of in bucket.policies {
+                counts.entry(of.policy).or_default().add(&of.counts);
+            }
+        };
+        self.visit_traffic(Step::Fine, since, of_fine).await?;
+        let of_coarse = |NodeBucket { node: of, bucket }: NodeBucket| {
+            if of == node {
+                // It lived until the end of this one.
+                missing.remove(&bucket.at);
+            } else if let Some(counts) =
+                missing.get_mut(&bucket.at).filter(|_| is_run_of(&of, node))
+            {
+                for of in bucket.policies {
+                    let left = counts.entry(of.policy).or_default();
+                    *left = left.less(&of.counts);
+                }
+            }
+        };
+        self.visit_traffic(Step::Coarse, since, of_coarse).await?;
+        for (begin, counts) in missing {
+            let policies = counts.into_iter().filter(|(_, counts)| !counts.is_zero());
+            let policies = policies
+                .map(|(policy, counts)| PolicyCounts { policy, counts, top: Vec::new() })
+                .collect::<Vec<_>>();
+            if !policies.is_empty() {
+                let bucket = Bucket { at: begin, policies };
+                self.record_traffic(&run_name(node, at), Step::Coarse, &bucket).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes what is too old at `at`: rows of `node`, and of any node that is gone for a day.

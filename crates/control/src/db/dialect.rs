@@ -113,6 +113,10 @@ where
     D: Dialect,
     D::Arguments: IntoArguments<D>,
 {
+    // PostgreSQL has no such texts, and takes none to look for.
+    if values.iter().any(|value| matches!(value, SqlValue::Text(text) if text.contains('\0'))) {
+        return Ok(Vec::new());
+    }
     let query = sqlx::query_with(D::sql(sql), D::bind(values)?);
     let found = timeout(STATEMENT_WAIT_MAX, query.fetch_all(executor)).await??;
     Ok(found.into_iter().map(D::row).collect())

@@ -34,6 +34,11 @@ impl Presence {
         &self.node.name
     }
 
+    /// When it was started, in milliseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.node.started_at
+    }
+
     /// Whether it is time to say something at `at`: the revision is new, or the last time is long ago.
     pub fn is_due(&self, revision: i64, at: i64) -> bool {
         revision != self.node.revision || self.said_at.is_none_or(|said_at| at - said_at >= SAY_MS)

@@ -64,6 +64,24 @@ pub struct PolicyCounts {
     pub top: Vec<RefusedKey>,
 }
 
+/// Characters of a node's name in the name of a run: a column has room for 128 bytes.
+const NODE_CHARS_KEPT: usize = 24;
+
+/// What rows of a run of `node` are called that began or ended at `at` within a bucket: those of another run may
+/// be of the same bucket.
+pub fn run_name(node: &str, at: i64) -> String {
+    let name: String = node.chars().take(NODE_CHARS_KEPT).collect();
+    format!("{name}@{at}")
+}
+
+/// Whether rows that are called `name` are of `node`.
+pub fn is_run_of(name: &str, node: &str) -> bool {
+    let of_run = |(begin, at): (&str, &str)| {
+        at.parse::<u64>().is_ok() && node.chars().take(NODE_CHARS_KEPT).eq(begin.chars())
+    };
+    name == node || name.rsplit_once('@').is_some_and(of_run)
+}
+
 impl Counts {
     /// Whether nothing was counted.
     pub fn is_zero(&self) -> bool {
@@ -75,6 +93,16 @@ impl Counts {
         for (count, more) in self.0.iter_mut().zip(more.0) {
             *count = count.saturating_add(more);
         }
+    }
+
+    /// What is left of these without `others`; never below zero.
+    #[must_use]
+    pub fn less(&self, others: &Self) -> Self {
+        let mut counts = *self;
+        for (count, other) in counts.0.iter_mut().zip(others.0) {
+            *count = count.saturating_sub(other);
+        }
+        counts
     }
 
     /// What was counted since the counters said `earlier`. A counter that went back began anew.

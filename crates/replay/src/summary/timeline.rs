@@ -87,10 +87,16 @@ impl Timeline {
         Self { buckets_max, width: 0, first: 0, buckets: Vec::new() }
     }
 
+    /// The same of times that are known by the second: no bucket is shorter.
+    pub(crate) fn of_seconds(buckets_max: usize) -> Self {
+        let width = WIDTHS_US.iter().position(|width| *width == 1_000_000);
+        Self { width: width.expect("a second is a width"), ..Self::new(buckets_max) }
+    }
+
     /// Counts a request that came at `at`, which is not before the first one.
     pub(crate) fn add(&mut self, at: Micros, fate: RequestFate) {
         if self.buckets.is_empty() {
-            self.first = at.get();
+            self.first = at.get() / self.width().get();
         }
         let bucket = loop {
             let place = at.get() / self.width().get();
@@ -152,6 +158,19 @@ mod tests {
             timeline.add(Micros::new(*at), RequestFate::Passed);
         }
         timeline
+    }
+
+    #[test]
+    fn a_log_of_one_second_has_one_bucket_of_a_second() {
+        let mut timeline = Timeline::of_seconds(BUCKETS_MAX);
+        for at in [7_000_000, 7_000_000, 7_999_999] {
+            timeline.add(Micros::new(at), RequestFate::Passed);
+        }
+        let buckets: Vec<_> = timeline.buckets().collect();
+        assert_eq!(timeline.width(), Micros::SECOND);
+        assert!(
+            matches!(buckets[..], [(at, TimeBucket { passed: 3, .. })] if at == Micros::from_secs(7))
+        );
     }
 
     #[test]

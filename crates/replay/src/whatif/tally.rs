@@ -165,8 +165,8 @@ impl WhatifTally {
             policies: BTreeMap::new(),
             refused: Keys::new(),
             passed: Keys::new(),
-            timeline_today: Timeline::new(BUCKETS_MAX),
-            timeline_new: Timeline::new(BUCKETS_MAX),
+            timeline_today: Timeline::of_seconds(BUCKETS_MAX),
+            timeline_new: Timeline::of_seconds(BUCKETS_MAX),
         }
     }
 

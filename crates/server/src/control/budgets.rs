@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluicegate::http::{AddressKey, V6Prefix};
 use sluicegate::policy::{Attributes, Overflow, Policy, PolicySet, attribute, finding};
-use sluicegate::{Answer, Cost, Decision, Micros, NamedRule, Request, Verb};
+use sluicegate::{Answer, Cost, Decision, Micros, Mode, NamedRule, Request, Verb};
 use sluicegate_control::api::{
     Budget, BudgetFuture, Budgets, ExplainError, ExplainFuture, ExplainRequest, ExplainedKey,
     KeyOutlook, RuleOutlook, ToExplain,
@@ -16,6 +16,7 @@ use sluicegate_text::terminal;
 use crate::engine::ServerEngine;
 use crate::protocol::Wire;
 
+const NO_STORE: &str = "the store does not answer in time";
 const NOT_LOADED: &str = "this node has not loaded the policy yet";
 
 /// The budgets that this server decides by.
@@ -32,6 +33,10 @@ impl EngineBudgets {
         let request = Request { app, ..Request::new(policy, key, verb) };
         let decided = turn.decide(&request).await;
         let answer = decided.map_err(|error| terminal::decide_error(&error))?.answer;
+        // Without the store nothing is known of the budget, whatever the policy does then.
+        if matches!(answer.mode, Mode::Allow | Mode::Deny | Mode::Shed) {
+            return Err(NO_STORE.to_owned());
+        }
         let decision = &answer.decision;
         Ok(Budget {
             allowed: decision.allowed(),
@@ -40,6 +45,7 @@ impl EngineBudgets {
             retry_after_us: decision.retry_after().map(Micros::get),
             reset_after_us: decision.reset_after.get(),
             rule: answer.rule().to_owned(),
+            mode: answer.mode.name(),
         })
     }
 

@@ -27,6 +27,7 @@ use crate::config::{CatalogConfig, HistoryKept, Listen};
 use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::store::RedisBackend;
+use crate::telemetry::Telemetry;
 
 /// How often the catalog is asked for its revision: an edit is to hold everywhere within a second,
 /// and this is one row by its key.
@@ -48,6 +49,9 @@ const OFFICE_WAIT_MAX: Duration = Duration::from_secs(10);
 const OFFICE_START_WAIT_MAX: Duration = Duration::from_secs(1);
 const OFFICE_AFTER: Duration = Duration::from_secs(5);
 
+/// How long the end of the process may wait for the catalog to forget the node: it is forgotten after a day anyway.
+const FORGET_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// What follows the catalog.
 #[derive(Debug)]
 pub(crate) struct CatalogSync {
@@ -56,6 +60,16 @@ pub(crate) struct CatalogSync {
     /// The file that what is held is kept in.
     kept: PathBuf,
     history: HistoryKept,
+}
+
+/// What a node writes to the catalog when it ends.
+#[derive(Debug)]
+pub(crate) struct NodeEnd {
+    /// The catalog, if it answered when it was asked last.
+    catalog: Option<Catalog>,
+    history: HistoryKept,
+    node: String,
+    started_at: i64,
 }
 
 /// What looks at the catalog.
@@ -153,14 +167,16 @@ impl CatalogSync {
 
     /// Looks again and again until `stop`, and tells of what is news. What nobody waits for goes on
     /// beside that, however long it takes. `publishes` says whether programs find the policies in Redis.
+    /// Returns what is left to write when nothing is decided any more.
     pub(crate) async fn run(
         self,
         told: Subscribers<'_>,
         publishes: bool,
         stop: &CancellationToken,
-    ) {
+    ) -> NodeEnd {
         let Self { looks, presence, kept, history } = self;
         let (node, telemetry) = (presence.name().to_owned(), told.engine.telemetry());
+        let started_at = presence.started_at();
         let redis = told.engine.core().store().on_redis();
         let (tell, holding) = watch::channel(looks.holding());
         let published = async {
@@ -177,6 +193,20 @@ impl CatalogSync {
             cache_file::run(&kept, holding.clone(), stop),
             published,
         );
+        let catalog = holding.borrow().catalog.clone();
+        NodeEnd { catalog, history, node, started_at }
+    }
+}
+
+impl NodeEnd {
+    /// Writes what was counted since the last rows, and that the node is gone.
+    pub(crate) async fn record(self, telemetry: &Telemetry) {
+        let Some(catalog) = &self.catalog else { return };
+        traffic::write_last(telemetry, self.history, &self.node, catalog).await;
+        let forgetting = timeout(FORGET_WAIT_MAX, catalog.forget_node(&self.node, self.started_at));
+        if !matches!(forgetting.await, Ok(Ok(()))) {
+            tracing::debug!("catalog: could not record that this node has ended");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sluicegate_control::Catalog;
-use sluicegate_control::traffic::{Bucket, PolicyCounts, Step};
+use sluicegate_control::traffic::{Bucket, PolicyCounts, Step, run_name};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,32 @@ pub(super) async fn run(
     }
 }
 
+/// Writes what was counted since the last rows, once nothing is decided any more. The next run of this node may
+/// count in the same buckets, so these rows are those of a node of its own.
+pub(super) async fn write_last(
+    telemetry: &Telemetry,
+    kept: HistoryKept,
+    node: &str,
+    catalog: &Catalog,
+) {
+    let at = now();
+    telemetry.record_second(at);
+    telemetry.history().end_buckets(at);
+    let (run, end) = (run_name(node, at), CancellationToken::new());
+    for step in steps(kept) {
+        write_step(telemetry, *step, &run, catalog, &end).await;
+    }
+}
+
+/// The steps that are written.
+const fn steps(kept: HistoryKept) -> &'static [Step] {
+    match kept {
+        HistoryKept::Day => &Step::ALL,
+        HistoryKept::Hour => &[Step::Fine],
+        HistoryKept::Off => &[],
+    }
+}
+
 /// Counts each second when it is over.
 async fn count(telemetry: &Telemetry, stop: &CancellationToken) {
     loop {
@@ -59,12 +85,18 @@ async fn write(
     holding: &watch::Receiver<SyncState>,
     stop: &CancellationToken,
 ) {
-    let steps: &[Step] = if kept == HistoryKept::Day { &Step::ALL } else { &[Step::Fine] };
     let mut seconds = telemetry.history().seconds();
-    let mut forgot_at = 0;
+    let (mut forgot_at, mut is_complete) = (0, kept != HistoryKept::Day);
     while seconds.changed().await.is_ok() && !stop.is_cancelled() {
         let Some(catalog) = holding.borrow().catalog.clone() else { continue };
-        for step in steps {
+        if !is_complete {
+            is_complete = true;
+            let completing = catalog.complete_traffic(node, now());
+            if let Some(Err(error)) = stop.run_until_cancelled(completing).await {
+                tracing::debug!("catalog: traffic history: {error}");
+            }
+        }
+        for step in steps(kept) {
             write_step(telemetry, *step, node, &catalog, stop).await;
         }
         let at = now();

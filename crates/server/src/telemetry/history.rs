@@ -93,6 +93,11 @@ impl TrafficHistory {
         self.second.send_replace(None);
     }
 
+    /// Ends the buckets that `at_ms` since 1970 is in, though they have time left.
+    pub(crate) fn end_buckets(&self, at_ms: i64) {
+        self.record(Step::Coarse.floor(at_ms) + Step::Coarse.ms(), &[]);
+    }
+
     /// The second that was counted last, and those that follow.
     pub(crate) fn seconds(&self) -> watch::Receiver<Option<i64>> {
         self.second.subscribe()

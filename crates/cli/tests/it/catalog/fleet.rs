@@ -63,6 +63,33 @@ async fn programs_that_go_to_redis_find_the_policies_there_also_after_it_lost_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_budget_is_not_invented_while_the_store_hangs() {
+    let redis = need!(RedisServer::start(Options::default()).await);
+    let store = format!("[store]\nurl = 'redis://{}'\n", redis.address());
+    let node = Node::start("sqlite:DIR/catalog.db", &store);
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 1_000), "state": "active" });
+    node.admin(&ada, "POST", "/apps/shop/policies", &new);
+    until(|| node.limit("orders") == Some(1_000));
+    let peek = || {
+        let key = json!({ "key": "ann" });
+        node.admin(&ada, "POST", "/apps/shop/policies/orders/keys/peek", &key)
+    };
+    let (status, known) = peek();
+    assert_eq!((status, &known["mode"]), (200, &json!("store")), "{known}");
+    redis.stop_process().unwrap();
+    for _ in 0..20 {
+        let (status, told) = peek();
+        let is_honest =
+            status == 503 || (status == 200 && told["mode"] == "local" && told["remaining"] != 0);
+        assert!(is_honest, "{status} {told}");
+    }
+    redis.continue_process().unwrap();
+    until(|| peek().1["mode"] == "store");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_the_database_is_away_nodes_decide_and_start_by_what_it_said_last() {
     away(Faults::refuse()).await;
 }

@@ -66,6 +66,18 @@ fn a_new_catalog_begins_with_the_policies_of_a_file_and_no_other_does() {
     let refused = program().args(check).arg(&file).output().unwrap();
     let told = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && told.contains("seed.yaml: policies[0].rules"), "{told}");
+
+    fs::write(&file, document(5)).unwrap();
+    let check = |url: Option<&str>| {
+        let mut checking = program();
+        checking.args(["config", "check", "--seed"]).arg(&file);
+        checking.envs(url.map(|url| ("SLUICEGATE__CATALOG__URL", url)));
+        let checked = checking.output().unwrap();
+        (checked.status.success(), String::from_utf8(checked.stderr).unwrap())
+    };
+    assert_eq!(check(Some(&url)), (true, String::new()), "wherever the catalog is configured");
+    let (is_fine, told) = check(None);
+    assert!(!is_fine && told.contains("catalog.seed: requires `catalog.url`"), "{told}");
 }
 
 #[test]

@@ -46,6 +46,17 @@ impl Node {
         self.process = spawn(&self.folder, &self.config);
     }
 
+    /// Ends it as an operator does, and waits for that.
+    pub(crate) fn end(&mut self) {
+        self.process.signal("TERM");
+        self.process.wait().expect("it was not waited for");
+    }
+
+    /// The same node, started again after its end.
+    pub(crate) fn start_again(&mut self) {
+        self.process = spawn(&self.folder, &self.config);
+    }
+
     /// Ends it between any two of its instructions.
     pub(crate) fn kill(&mut self) {
         self.process.kill().ok();

@@ -52,6 +52,43 @@ fn tells_what_all_counted(mut first: Node, second: &Node) {
 }
 
 #[test]
+fn a_node_that_ends_loses_nothing_that_it_counted() {
+    let mut node = Node::start("sqlite:DIR/catalog.db", "node = 'a'\n");
+    let url = format!("sqlite:{}", node.folder.path().join("catalog.db").display());
+    let other = Node::start(&url, "node = 'b'\n");
+    let ada = node.set_up();
+    node.admin(&ada, "POST", "/apps", &json!({ "name": "shop" }));
+    let new = json!({ "document": policy("orders", 5), "state": "active" });
+    assert_eq!(node.admin(&ada, "POST", "/apps/shop/policies", &new).0, 201);
+    until(|| node.limit("orders") == Some(5));
+    for _ in 0..7 {
+        node.check(&Who::default(), "orders", "ann");
+    }
+    node.end();
+    // In memory every key begins anew.
+    node.start_again();
+    // What was decided right before the end is there when its ten seconds are over.
+    until(|| sum(&node, &ada) == (5, 2));
+    assert_eq!(sum(&other, &ada), (5, 2));
+}
+
+#[test]
+fn a_node_that_ended_is_no_node_that_is_missing() {
+    let first = Node::start("sqlite:DIR/catalog.db", "node = 'a'\n");
+    let url = format!("sqlite:{}", first.folder.path().join("catalog.db").display());
+    let mut second = Node::start(&url, "node = 'b'\n");
+    let ada = first.set_up();
+    let names = || {
+        let (_, fleet) = first.admin(&ada, "GET", "/fleet", &Value::Null);
+        let nodes = fleet["nodes"].as_array().unwrap().iter();
+        nodes.map(|node| node["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until(|| names() == ["a", "b"]);
+    second.end();
+    assert_eq!(names(), ["a"]);
+}
+
+#[test]
 fn history_can_be_switched_off() {
     let node = Node::start("sqlite:DIR/catalog.db", "history = 'off'\n");
     let ada = node.set_up();

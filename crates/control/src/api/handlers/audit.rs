@@ -93,8 +93,7 @@ impl Exporting {
         let entries = self.catalog.audit_since(self.seq).await?;
         let Some(last) = entries.last() else { return Ok(None) };
         self.seq = last.seq;
-        let line = |entry| serde_json::to_string(entry).expect("texts and numbers are always JSON");
-        Ok(Some(entries.iter().map(|entry| line(entry) + "\n").collect()))
+        Ok(Some(entries.iter().map(|entry| entry.line() + "\n").collect()))
     }
 }
 

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use sluicegate_import::{ImportSource, Imported, ImportedPolicy, Note, import};
-use sluicegate_policy::{TextPlace, finding};
-use tokio::task::spawn_blocking;
+use sluicegate_policy::TextPlace;
 use utoipa::ToSchema;
 
 use crate::api::problem::{ApiProblem, FindingBody};
@@ -20,7 +19,7 @@ pub(in crate::api) struct ImportText {
     #[serde(deserialize_with = "source")]
     #[schema(value_type = String)]
     from: ImportSource,
-    /// The configuration, at most 8 MiB.
+    /// The configuration, at most 2 MiB.
     text: String,
 }
 
@@ -48,12 +47,7 @@ struct PreviewedPolicy {
 
 pub(in crate::api) async fn preview(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
     let ImportText { from, text } = ask.json()?;
-    let imported = spawn_blocking(move || import(from, &text)).await;
-    let imported = imported.map_err(|error| {
-        tracing::error!("import: {error}");
-        let problem = finding!("import_failed", "the configuration cannot be imported");
-        ApiProblem::invalid("/text", problem)
-    })?;
+    let imported = ask.api.parse(move || import(from, &text)).await?;
     let Imported { policies, notes, descriptors } =
         imported.map_err(|notes| Error::Invalid(notes.iter().map(placed).collect()))?;
     let policy = |ImportedPolicy { document, comment }| PreviewedPolicy { document, comment };

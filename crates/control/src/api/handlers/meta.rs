@@ -77,7 +77,8 @@ pub(in crate::api) async fn policy_schema(_: ApiRequest) -> Result<ApiResponse, 
 }
 
 pub(in crate::api) async fn fleet(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    Ok(ApiResponse::ok(&ask.api.catalog.fleet().await?))
+    let fleet = ask.api.catalog.fleet().await?;
+    Ok(ApiResponse::ok(&ask.api.sightings.of(fleet, ask.by.at)))
 }
 
 pub(in crate::api) async fn nodes(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {

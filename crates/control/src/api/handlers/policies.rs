@@ -6,13 +6,13 @@ use utoipa::ToSchema;
 
 use crate::api::boost::{Boost, place_in_boost};
 use crate::api::problem::{ApiProblem, FindingBody};
-use crate::api::request::{ApiRequest, ApiResponse, QueryParams};
+use crate::api::request::{ApiRequest, ApiResponse, QueryParams, json};
 use crate::catalog::{
     Diff, PolicyFilter, PolicyState, PolicyVersion, PolicyView, Wanted, changes, policy_schema,
 };
 use crate::error::{Error, PlacedFinding};
 use sluicegate_policy::document::InOrder;
-use sluicegate_policy::{Finding, Places, Policy, WrittenError, WrittenPolicy, finding};
+use sluicegate_policy::{Places, Policy, WrittenError, WrittenPolicy, finding};
 
 /// A policy to create.
 #[derive(Deserialize, ToSchema)]
@@ -122,7 +122,7 @@ pub(in crate::api) async fn get(ask: ApiRequest) -> Result<ApiResponse, ApiProbl
 }
 
 pub(in crate::api) async fn create(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let sent = SentPolicy::read(&ask)?;
+    let sent = SentPolicy::read(&ask).await?;
     let (app, state) = (ask.param("app"), initial_state(sent.state)?);
     let made = ask.api.catalog.create_policy(&ask.by, app, &sent.document, state).await;
     let made = sent.placed(made)?;
@@ -138,7 +138,7 @@ pub(in crate::api) async fn apply(ask: ApiRequest) -> Result<ApiResponse, ApiPro
 }
 
 pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let sent = SentPolicy::read(&ask)?;
+    let sent = SentPolicy::read(&ask).await?;
     let judged = ask.api.catalog.judge_policy(ask.param("app"), &sent.document, sent.state).await;
     let (before, warnings) = sent.placed(judged)?;
     let before = before.map_or(Json::Null, |before| before.document);
@@ -149,7 +149,7 @@ pub(in crate::api) async fn validate(ask: ApiRequest) -> Result<ApiResponse, Api
 }
 
 pub(in crate::api) async fn change(ask: ApiRequest) -> Result<ApiResponse, ApiProblem> {
-    let (sent, at) = (SentPolicy::read_document(&ask)?, ask.policy_at(ask.version()?));
+    let (sent, at) = (SentPolicy::read_document(&ask).await?, ask.policy_at(ask.version()?));
     let changed = ask.api.catalog.change_policy(&ask.by, &at, &sent.document).await;
     Ok(policy_response(&sent.placed(changed)?))
 }
@@ -232,39 +232,39 @@ struct SentPolicy {
 
 impl SentPolicy {
     /// With the state that it should have.
-    fn read(ask: &ApiRequest) -> Result<Self, ApiProblem> {
-        if let Some(text) = ask.yaml() {
-            return Self::of_yaml(text, ask.query().state);
+    async fn read(ask: &ApiRequest) -> Result<Self, ApiProblem> {
+        let (body, state) = (ask.body(), ask.query().state);
+        if ask.is_yaml() {
+            return ask.api.parse(move || Self::of_yaml(&body, state)).await?;
         }
-        let NewPolicy { document, state } = ask.json()?;
+        let NewPolicy { document, state } = ask.api.parse(move || json(&body)).await??;
         Ok(Self { document, state, places: None })
     }
 
     /// Without one.
-    fn read_document(ask: &ApiRequest) -> Result<Self, ApiProblem> {
-        if let Some(text) = ask.yaml() {
-            return Self::of_yaml(text, None);
+    async fn read_document(ask: &ApiRequest) -> Result<Self, ApiProblem> {
+        let body = ask.body();
+        if ask.is_yaml() {
+            return ask.api.parse(move || Self::of_yaml(&body, None)).await?;
         }
-        let PolicyDocument { document } = ask.json()?;
+        let PolicyDocument { document } = ask.api.parse(move || json(&body)).await??;
         Ok(Self { document, state: None, places: None })
     }
 
-    fn of_yaml(
-        text: Result<&str, Finding>,
-        state: Option<PolicyState>,
-    ) -> Result<Self, ApiProblem> {
-        let read = text.map_err(|problem| vec![PlacedFinding::new("", problem)]);
-        let read = read.and_then(|text| {
-            Policy::written(text).map_err(|errors| {
-                let placed = |WrittenError { error, place }| PlacedFinding {
-                    pointer: error.pointer().to_owned(),
-                    finding: error.finding().clone(),
-                    place,
-                };
-                errors.into_iter().map(placed).collect()
-            })
+    fn of_yaml(body: &[u8], state: Option<PolicyState>) -> Result<Self, ApiProblem> {
+        let text = std::str::from_utf8(body).map_err(|error| {
+            let problem = finding!("not_utf8", "byte {at} is not UTF-8", at = error.valid_up_to());
+            ApiProblem::invalid("", problem)
+        })?;
+        let read = Policy::written(text).map_err(|errors| {
+            let placed = |WrittenError { error, place }| PlacedFinding {
+                pointer: error.pointer().to_owned(),
+                finding: error.finding().clone(),
+                place,
+            };
+            Error::Invalid(errors.into_iter().map(placed).collect())
         });
-        let WrittenPolicy { document, places } = read.map_err(Error::Invalid)?;
+        let WrittenPolicy { document, places } = read?;
         Ok(Self { document, state, places: Some(places) })
     }
 

@@ -294,14 +294,24 @@ fn wanted(named: &str, owned: BTreeSet<String>) -> Result<BTreeSet<String>, ApiP
     if !named.is_subset(&owned) {
         return Err(Error::NotFound("policy").into());
     }
-    let wanted = if named.is_empty() { owned } else { named };
+    let is_named = !named.is_empty();
+    let wanted = if is_named { named } else { owned };
     if wanted.len() > SERIES_MAX {
-        let problem = finding!(
-            "too_many_policies_asked",
-            "policy: expected at most {max} names, got {count}",
-            max = SERIES_MAX,
-            count = wanted.len(),
-        );
+        let problem = if is_named {
+            finding!(
+                "too_many_policies_asked",
+                "policy: expected at most {max} names, got {count}",
+                max = SERIES_MAX,
+                count = wanted.len(),
+            )
+        } else {
+            finding!(
+                "policies_not_named",
+                "policy: the app has {count} policies; name at most {max}",
+                max = SERIES_MAX,
+                count = wanted.len(),
+            )
+        };
         return Err(ApiProblem::new(axum::http::StatusCode::BAD_REQUEST, problem));
     }
     Ok(wanted)

@@ -1,7 +1,9 @@
 //! What makes sense, and locks out those whom it is for.
 
+use std::collections::BTreeSet;
+
 use sluicegate_kernel::{Micros, Rule};
-use sluicegate_policy::{PathMatch, Policy};
+use sluicegate_policy::{KeyOverride, PathMatch, Policy, Rules};
 
 use super::PolicyState;
 use super::limits::refill_span;
@@ -10,6 +12,9 @@ use sluicegate_policy::finding;
 
 /// How many times less a limit becomes with a warning.
 const CUT_MAX: u64 = 10;
+
+/// Most keys that are named in warnings: a person reads them.
+const KEYS_WARNED_MAX: usize = 3;
 
 /// Whom `policy` of `app` would lock out; `was` is what held until now.
 pub(super) fn warnings(
@@ -47,17 +52,14 @@ pub(super) fn warnings(
         let one = finding!("one_budget", "all requests of all clients share one budget");
         warnings.push(PlacedFinding::new("/document/match", one));
     }
-    if let Some(was) = was {
-        let (before, after) = (least(was), least(policy));
-        if let (Some(before), Some(after)) = (before, after)
-            && after.saturating_mul(CUT_MAX) <= before
-        {
+    let Some(was) = was else { return warnings };
+    match drop_between(was.rules(), policy.rules()) {
+        Some(Drop { before, after, is_a_day: false }) => {
             let drops =
                 finding!("limit_drops", "the limit drops from {before} to {after}", before, after);
             warnings.push(PlacedFinding::new("/document/rules", drops));
-        } else if let (Some(before), Some(after)) = (least_a_day(was), least_a_day(policy))
-            && after.saturating_mul(CUT_MAX) <= before
-        {
+        }
+        Some(Drop { before, after, is_a_day: true }) => {
             let fewer = finding!(
                 "fewer_a_day",
                 "it allows {after} a day instead of {before}",
@@ -66,13 +68,76 @@ pub(super) fn warnings(
             );
             warnings.push(PlacedFinding::new("/document/rules", fewer));
         }
+        None => {}
     }
+    warnings.extend(key_warnings(was, policy));
     warnings
 }
 
+/// Keys whose own limits drop, the first few of them.
+fn key_warnings(was: &Policy, policy: &Policy) -> Vec<PlacedFinding> {
+    let keys =
+        |policy: &Policy| policy.overrides().map(|(key, _)| key.to_vec()).collect::<BTreeSet<_>>();
+    let drop = |key: &Vec<u8>| {
+        let lasting = own_rules(was, key).filter(|own| own.until().is_none());
+        let after = own_rules(policy, key);
+        if lasting.is_none() && after.is_none() {
+            return None;
+        }
+        // What ends by itself is no limit that the key could count on.
+        let before = lasting.map_or(was.rules(), KeyOverride::rules);
+        drop_between(before, after.map_or(policy.rules(), KeyOverride::rules))
+    };
+    let all: BTreeSet<_> = keys(was).into_iter().chain(keys(policy)).collect();
+    let drops = all.iter().filter_map(|key| drop(key).map(|drop| (key, drop)));
+    let warning = |(key, Drop { before, after, is_a_day }): (&Vec<u8>, Drop)| {
+        let key = String::from_utf8_lossy(key);
+        let drops = if is_a_day {
+            finding!(
+                "key_fewer_a_day",
+                "key `{key}` is allowed {after} a day instead of {before}",
+                key,
+                after,
+                before
+            )
+        } else {
+            finding!(
+                "key_limit_drops",
+                "the limit of key `{key}` drops from {before} to {after}",
+                key,
+                before,
+                after
+            )
+        };
+        PlacedFinding::new("/document/overrides", drops)
+    };
+    drops.take(KEYS_WARNED_MAX).map(warning).collect()
+}
+
+fn own_rules<'p>(policy: &'p Policy, key: &[u8]) -> Option<&'p KeyOverride> {
+    policy.overrides().find_map(|(of, own)| (of == key).then_some(own))
+}
+
+/// A limit that becomes much less.
+struct Drop {
+    before: u64,
+    after: u64,
+    /// Whether it is what passes in a day, rather than the limit.
+    is_a_day: bool,
+}
+
+fn drop_between(before: &Rules, after: &Rules) -> Option<Drop> {
+    let drop = |before: Option<u64>, after: Option<u64>, is_a_day| {
+        let (before, after) = (before?, after?);
+        (after.saturating_mul(CUT_MAX) <= before).then_some(Drop { before, after, is_a_day })
+    };
+    drop(least(before), least(after), false)
+        .or_else(|| drop(least_a_day(before), least_a_day(after), true))
+}
+
 /// The least of what the limits let pass in a day.
-fn least_a_day(policy: &Policy) -> Option<u64> {
-    policy.rules().set().rules().iter().filter_map(|named| a_day(&named.rule)).min()
+fn least_a_day(rules: &Rules) -> Option<u64> {
+    rules.set().rules().iter().filter_map(|named| a_day(&named.rule)).min()
 }
 
 /// What a limit lets pass in a day; none: it does not come back by itself.
@@ -83,6 +148,6 @@ fn a_day(rule: &Rule) -> Option<u64> {
 }
 
 /// The least of the limits.
-fn least(policy: &Policy) -> Option<u64> {
-    policy.rules().set().rules().iter().map(|named| named.rule.limit()).min()
+fn least(rules: &Rules) -> Option<u64> {
+    rules.set().rules().iter().map(|named| named.rule.limit()).min()
 }

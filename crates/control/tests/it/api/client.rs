@@ -69,6 +69,7 @@ impl Noted {
             retry_after_us: Some(0),
             reset_after_us: 0,
             rule: "r".to_owned(),
+            mode: "store",
         };
         Box::pin(std::future::ready(Ok(budget)))
     }

@@ -63,6 +63,8 @@ on_every_database! {
     policies::a_policy_lives_and_its_versions_stay,
     policies::what_makes_no_sense_changes_nothing,
     policies::who_would_be_locked_out_is_warned_of,
+    policies::a_key_whose_own_limit_drops_is_warned_of,
+    policies::a_name_with_a_nul_is_that_of_nothing,
     policies::the_latest_versions_stay_and_the_audit_knows_the_others_by_their_hash,
     policies::that_every_app_may_use_a_policy_is_warned_of_once,
     policies::a_document_is_applied_all_or_not_at_all,
@@ -75,6 +77,7 @@ on_every_database! {
     tokens::two_of_a_name_are_good_at_a_time,
     tokens::a_revoked_or_expired_token_is_good_for_nothing,
     traffic::rows_are_visited_once_each_the_latest_first,
+    traffic::what_a_killed_node_wrote_of_five_minutes_is_added_up,
     traffic::old_rows_go_those_of_a_node_with_it_after_a_day,
     traffic::a_node_says_how_it_does_until_it_is_forgotten,
 }

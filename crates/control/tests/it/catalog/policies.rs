@@ -190,6 +190,52 @@ pub(crate) async fn who_would_be_locked_out_is_warned_of(stage: &Stage) {
     assert!(matches!(warned, Err(Error::Warned(_))), "{warned:?}");
 }
 
+pub(crate) async fn a_key_whose_own_limit_drops_is_warned_of(stage: &Stage) {
+    let catalog = &stage.catalog;
+    stage.app("shop", &[]).await;
+    let with = |own: &[(&str, &str, Option<&str>)]| {
+        let own = own.iter().map(|(key, rate, until)| {
+            let mut own = json!({ "key": key, "rules": [{ "token_bucket": { "rate": rate } }] });
+            if let Some(until) = until {
+                own["until"] = json!(until);
+            }
+            own
+        });
+        let rules = json!([{ "token_bucket": { "rate": "100/s" } }]);
+        json!({ "name": "orders", "rules": rules, "overrides": own.collect::<Vec<_>>() })
+    };
+    let until = Some("2099-01-01T00:00:00Z");
+    let first = with(&[("ann", "1000/s", None), ("bob", "1000/s", until)]);
+    catalog.create_policy(&by(), "shop", &first, PolicyState::Active).await.unwrap();
+    let warnings = async |document: serde_json::Value| {
+        let (_, warnings) = catalog.judge_policy("shop", &document, None).await.unwrap();
+        warnings.into_iter().map(|warning| warning.finding.text().to_owned()).collect::<Vec<_>>()
+    };
+    let drops =
+        |key: &str, after: u64| format!("the limit of key `{key}` drops from 1000 to {after}");
+    assert_eq!(warnings(with(&[("ann", "1/h", None)])).await, [drops("ann", 1)]);
+    assert_eq!(warnings(with(&[("bob", "1000/s", None)])).await, [drops("ann", 100)], "it is gone");
+    // What ends by itself is compared with what would follow it.
+    assert_eq!(warnings(with(&[("ann", "1000/s", None), ("bob", "11/s", until)])).await, [""; 0]);
+    let ten = ["the limit of key `bob` drops from 100 to 10"];
+    assert_eq!(warnings(with(&[("ann", "1000/s", None), ("bob", "10/s", until)])).await, ten);
+    let a_day = ["key `cho` is allowed 2400 a day instead of 8640000"];
+    assert_eq!(warnings(with(&[("ann", "1000/s", None), ("cho", "100/h", None)])).await, a_day);
+    let many: Vec<_> = (0..9).map(|n| format!("k{n}")).collect();
+    let many: Vec<_> = many.iter().map(|key| (key.as_str(), "1/s", None)).collect();
+    assert_eq!(warnings(with(&many)).await.len(), 3, "the first of them");
+}
+
+pub(crate) async fn a_name_with_a_nul_is_that_of_nothing(stage: &Stage) {
+    stage.app("shop", &[]).await;
+    let found = stage.catalog.policy("shop", "a\0b").await;
+    assert!(matches!(found, Err(Error::NotFound("policy"))), "{found:?}");
+    let found = stage.catalog.app("a\0").await;
+    assert!(matches!(found, Err(Error::NotFound("app"))), "{found:?}");
+    let page = Page { after: Some("\0".to_owned()), limit: None };
+    assert!(stage.catalog.policies("shop", None, &page).await.unwrap().is_empty());
+}
+
 pub(crate) async fn a_document_is_applied_all_or_not_at_all(stage: &Stage) {
     let catalog = &stage.catalog;
     stage.app("shop", &[]).await;

@@ -2,7 +2,7 @@
 
 use sluicegate_control::Catalog;
 use sluicegate_control::catalog::{Node, NodeReport};
-use sluicegate_control::traffic::{Bucket, Counts, PolicyCounts, Step};
+use sluicegate_control::traffic::{Bucket, Counts, PolicyCounts, Step, run_name};
 
 use crate::catalog::stage::{NOW, Stage};
 
@@ -62,6 +62,36 @@ pub(crate) async fn old_rows_go_those_of_a_node_with_it_after_a_day(stage: &Stag
     let kept = [("b", DAY), ("a", DAY), ("b", DAY / 2)].map(|(node, at)| of(node, at));
     assert_eq!(begins(Step::Fine).await, kept, "`b` has not been away for a day yet");
     assert_eq!(begins(Step::Coarse).await, [of("a", DAY), of("a", DAY / 2)]);
+}
+
+pub(crate) async fn what_a_killed_node_wrote_of_five_minutes_is_added_up(stage: &Stage) {
+    let catalog = &stage.catalog;
+    let (fine, coarse) = (Step::Fine.ms(), Step::Coarse.ms());
+    let begin = Step::Coarse.floor(NOW);
+    let write = async |node: &str, step: Step, at: i64, allowed: u64| {
+        catalog.record_traffic(node, step, &bucket(at, allowed)).await.unwrap();
+    };
+    // It lived through the first five minutes, was stopped in the next ones, and killed after its second start.
+    write("a", Step::Fine, begin, 5).await;
+    write("a", Step::Coarse, begin, 5).await;
+    write("a", Step::Fine, begin + coarse, 10).await;
+    write(&run_name("a", 1), Step::Fine, begin + coarse + fine, 3).await;
+    write(&run_name("a", 1), Step::Coarse, begin + coarse, 13).await;
+    write("a", Step::Fine, begin + coarse + 2 * fine, 7).await;
+    // Others are no business of it, whatever they are called.
+    for other in ["b", "a@b", "a@b@1"] {
+        write(other, Step::Fine, begin + coarse, 100).await;
+    }
+    let start = begin + coarse + 4 * fine;
+    catalog.complete_traffic("a", start).await.unwrap();
+    let rows = rows(catalog, Step::Coarse, 0).await;
+    let of_a: Vec<_> =
+        rows.iter().map(|(node, at, count)| (node.as_str(), at - begin, *count)).collect();
+    let (first, second) = (run_name("a", 1), run_name("a", start));
+    assert_eq!(of_a.len(), 3, "{of_a:?}");
+    for row in [("a", 0, 5), (&first, coarse, 13), (&second, coarse, 7)] {
+        assert!(of_a.contains(&row), "{row:?} of {of_a:?}");
+    }
 }
 
 pub(crate) async fn a_node_says_how_it_does_until_it_is_forgotten(stage: &Stage) {
