@@ -49,7 +49,7 @@ test('traffic of a policy, with the change that made the difference', async ({ p
     await new Promise((done) => setTimeout(done, 1_000 - (Date.now() % 1_000)));
   }
   await page.goto(`${server.url}/apps/shop/orders.place`);
-  await expect(page.getByText(/Live on/)).toBeVisible();
+  await expect(page.getByText(/Now on/)).toBeVisible();
   await picture(page, 'console-policy');
 });
 
@@ -60,7 +60,7 @@ test('an edit, with what it changes', async ({ page }) => {
   ];
   await ada.ask('POST', '/apps/shop/policies', { document: { name: 'search', key: ['header:x-user'], rules }, state: 'active' });
   await page.goto(`${server.url}/apps/shop/search/edit`);
-  await page.getByRole('textbox', { name: 'At once' }).first().fill('400');
+  await page.getByRole('textbox', { name: 'Burst (at once)' }).first().fill('400');
   await expect(page.getByText('Checked by the server')).toBeVisible();
   await picture(page, 'console-edit');
 });

@@ -26,6 +26,7 @@ test('entries are sentences, filters are in the address', async ({ page }) => {
   await page.reload();
   await expect(page.getByLabel('Actor')).toHaveValue('operator');
   await expect(entries.first()).toContainText('The command line');
+  await page.getByText('More filters').click();
   await page.getByLabel('Since').fill('2099-01-01T00:00');
   await page.getByLabel('Since').press('Tab');
   await expect(page.getByText('No entries match')).toBeVisible();

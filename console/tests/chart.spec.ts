@@ -19,18 +19,41 @@ test('from the printed link to a request that the chart shows in nine interactio
   await act(page.getByRole('button', { name: 'Create account' }).click());
   await act(page.getByRole('link', { name: 'demo' }).first().click());
   await act(page.getByRole('link', { name: 'login' }).first().click());
-  const chart = page.getByRole('img', { name: /decided in the last 15 min/ });
-  await expect(chart).toHaveAccessibleName('0 decided in the last 15 min, 0% of them refused.');
-  await act(page.getByRole('button', { name: 'Send a request' }).click());
-  await expect(page.getByText('The request for key console: Passes')).toBeVisible();
+  const chart = page.getByRole('img', { name: /requests? in the last 15 min/ });
+  await expect(chart).toHaveAccessibleName('0 requests in the last 15 min: 0% refused.');
+  await act(page.getByRole('button', { name: 'Send a test request' }).click());
+  await expect(page.getByText('Test request with key console: Passes')).toBeVisible();
   // A node sums up every ten seconds, and the page asks every five.
-  await expect(chart).toHaveAccessibleName('1 decided in the last 15 min, 0% of them refused.', { timeout: 30_000 });
+  await expect(chart).toHaveAccessibleName('1 request in the last 15 min: 0% refused.', { timeout: 30_000 });
   await expect(page.locator('svg rect.allowed')).toHaveCount(1);
   expect(interactions).toBeLessThanOrEqual(9);
 
   await page.getByRole('button', { name: 'As table' }).click();
   await expect(page.getByRole('columnheader', { name: 'refused', exact: true })).toBeVisible();
   await page.getByRole('button', { name: 'As table' }).click();
+
+  // A column says what it has, by the pointer and by the keyboard.
+  const probe = page.getByRole('slider', { name: /^Counts over time/ });
+  const tip = page.locator('.plot .tip');
+  await probe.focus();
+  for (let step = 0; step < 5 && !/allowed 1$/.test(await tip.innerText()); step += 1) await page.keyboard.press('ArrowLeft');
+  await expect(tip).toHaveText(/^\d\d:\d\d:\d0 · allowed 1$/);
+  await expect(probe).toHaveAttribute('aria-valuetext', /allowed 1$/);
+  await page.keyboard.press('Escape');
+  await expect(tip).toHaveCount(0);
+  await probe.hover({ position: { x: 2, y: 60 } });
+  await expect(tip).toBeVisible();
+
+  // A change of the policy is a mark, which says whose it is and leads to the comparison.
+  const { version } = await page.evaluate(async () => (await fetch('/v1/admin/apps/demo/policies/login/shadow?reason=attack&force=true', { method: 'POST', headers: { 'if-match': '"1"' } })).json());
+  expect(version).toBe(2);
+  const mark = page.getByRole('button', { name: /login v2 · ada/ });
+  await expect(mark).toBeVisible({ timeout: 10_000 });
+  await mark.focus();
+  await expect(page.getByText('Latest change: login v2 · ada')).toContainText('“attack”');
+  await page.getByRole('link', { name: 'Compare', exact: true }).first().click();
+  await expect(page).toHaveURL(/versions\?from=1&to=2$/);
+  await page.goBack();
 
   // The same numbers elsewhere: beside the policy in the list, and where its limit is changed.
   await page.getByRole('link', { name: 'Edit', exact: true }).click();

@@ -36,7 +36,7 @@ test.describe('a catalog that is killed', () => {
     await page.goto(`${server.url}/apps/shop/login/edit`);
     await expect(page.getByText('Checked by the server')).toBeVisible();
     const limit = page.getByRole('textbox', { name: 'Limit' }).first();
-    const gone = page.getByRole('alert').filter({ hasText: 'nothing can be changed. Your drafts are kept.' });
+    const gone = page.getByRole('alert').filter({ hasText: 'you cannot change anything. Your drafts are kept.' });
 
     await database.kill();
     await limit.fill('50');
@@ -44,7 +44,7 @@ test.describe('a catalog that is killed', () => {
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
     const decided = await fetch(`${server.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key: 'alice' }) });
     expect(decided.status).toBe(200);
-    await page.getByRole('button', { name: 'Save in the shadow' }).click();
+    await page.getByRole('button', { name: 'Save in shadow' }).click();
     // The banner, and beside the button why nothing was saved.
     await expect(page.getByRole('main').getByRole('alert')).toHaveCount(2, { timeout: SEEN_MS });
     await expect(limit).toHaveValue('50');
@@ -54,7 +54,7 @@ test.describe('a catalog that is killed', () => {
     await page.reload();
     await expect(limit).toHaveValue('50');
     await expect(page.getByText('Checked by the server')).toBeVisible();
-    await page.getByRole('button', { name: 'Save in the shadow' }).click();
+    await page.getByRole('button', { name: 'Save in shadow' }).click();
     await expect(page.getByText('login saved as v2')).toBeVisible();
   });
 
@@ -63,7 +63,7 @@ test.describe('a catalog that is killed', () => {
     await page.goto(`${server.url}/apps/shop/members`);
     await settled(page);
     await database.kill();
-    await expect(page.getByRole('alert').filter({ hasText: 'nothing can be changed' })).toBeVisible({ timeout: SEEN_MS });
+    await expect(page.getByRole('alert').filter({ hasText: 'you cannot change anything' })).toBeVisible({ timeout: SEEN_MS });
     await page.getByLabel('Role of vic').selectOption('owner');
     await expect(page.getByLabel('Role of vic'), 'what was read stays').toBeVisible();
     const opened = await context.newPage();
@@ -72,7 +72,7 @@ test.describe('a catalog that is killed', () => {
 
     await database.start();
     await expect(opened.getByRole('heading', { name: 'Apps' })).toBeVisible({ timeout: SEEN_MS });
-    await expect(page.getByText('nothing can be changed')).toHaveCount(0, { timeout: SEEN_MS });
+    await expect(page.getByText('you cannot change anything')).toHaveCount(0, { timeout: SEEN_MS });
     await page.reload();
     await expect(page.getByLabel('Role of vic')).toBeVisible();
   });
@@ -91,7 +91,7 @@ test('every page shows nodes that decide without the store', async ({ page, cont
     await enter(context, server, 'ada');
     await page.goto(`${server.url}/apps`);
     await settled(page);
-    const gone = page.getByRole('alert').filter({ hasText: '1 of 1 nodes decide without the store' });
+    const gone = page.getByRole('alert').filter({ hasText: '1 of 1 nodes cannot reach the store' });
     await expect(gone).toHaveCount(0);
 
     redis.kill('SIGKILL');
@@ -135,13 +135,13 @@ test.describe('a stream', () => {
     const { secret } = await world.ada.ask('POST', '/apps/demo/tokens', { name: 'live', scopes: ['check'], expires_in_days: 1 });
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
     const check = () => fetch(`${world.http}/v1/check`, { method: 'POST', headers, body: JSON.stringify({ policy: 'login', key: 'live' }) });
-    const live = (tab = page) => tab.getByText(/Live on .+: \d+\/s/);
+    const live = (tab = page) => tab.getByText(/Now on .+: \d+ requests\/s/);
 
     await context.route('**/stream?**', (route) => route.abort());
     await page.goto(`${world.url}/apps/demo/login`);
     await check();
-    const chart = page.getByRole('img', { name: /decided in the last 15 min/ });
-    await expect(chart).toHaveAccessibleName(/^1 decided/, { timeout: SEEN_MS });
+    const chart = page.getByRole('img', { name: /requests? in the last 15 min/ });
+    await expect(chart).toHaveAccessibleName(/^1 request/, { timeout: SEEN_MS });
     await expect(live()).toHaveCount(0);
 
     await context.unroute('**/stream?**');
@@ -157,12 +157,12 @@ test.describe('a stream', () => {
     await expect.poll(() => streams.length).toBe(1);
     await expect(async () => {
       await check();
-      await expect(live(second)).toContainText(/[1-9]\d*\/s, /, { timeout: 1_500 });
+      await expect(live(second)).toContainText(/[1-9]\d* requests\/s, /, { timeout: 1_500 });
     }).toPass({ timeout: SEEN_MS });
 
     // A change elsewhere is seen at once.
     const { version } = await world.ada.ask('GET', '/apps/demo/policies/login');
     await world.ada.ask('POST', '/apps/demo/policies/login/shadow?reason=elsewhere&force=true', undefined, { 'if-match': `"${version}"` });
-    await expect(second.getByText('elsewhere').first()).toBeVisible({ timeout: 4_000 });
+    await expect(second.getByText(/Latest change: .*elsewhere/)).toBeVisible({ timeout: 4_000 });
   });
 });

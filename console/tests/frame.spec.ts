@@ -112,7 +112,7 @@ test('single-letter keys go to sections, and can be switched off', async ({ cont
   await page.keyboard.press('a');
   await expect(page).toHaveURL(`${world.url}/apps`);
   await page.keyboard.press('?');
-  await expect(page.getByRole('dialog', { name: 'Keyboard' })).toBeVisible();
+  await expect(page.getByRole('dialog', { name: 'Keyboard shortcuts' })).toBeVisible();
   await page.keyboard.press('Escape');
   await page.keyboard.press('g');
   await page.keyboard.press('s');

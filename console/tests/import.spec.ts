@@ -40,7 +40,7 @@ test('notes lead to their lines, errors too, and a policy that is there already 
   expect(selected).toMatch(/^limit_req_zone \$arg_x/);
   await area.fill('http {\n');
   await expect(page.getByRole('alert')).toContainText('Line 1');
-  await expect(page.getByRole('alert')).toContainText('has no `}`');
+  await expect(page.getByRole('alert')).toContainText('has no }');
 
   await page.getByLabel('From').selectOption('rate_limiter_info');
   await area.fill('name,apps,max_permits,rate\nlogin,demo,20,5\nbrand.new,demo,1,1\n');

@@ -28,14 +28,14 @@ test('a policy is changed and saved by the keyboard alone', async ({ page }) => 
   await page.goto(`${world.url}/apps/shop/by.keyboard`);
   await tabTo(page, page.getByRole('link', { name: 'Edit' }).or(page.getByRole('button', { name: 'Edit' })).first());
   await page.keyboard.press('Enter');
-  const burst = page.getByRole('textbox', { name: 'At once' }).first();
+  const burst = page.getByRole('textbox', { name: 'Burst (at once)' }).first();
   await tabTo(page, burst);
   await page.keyboard.press('Control+a');
   await page.keyboard.type('400');
   await expect(page.getByText('Checked by the server')).toBeVisible();
   await tabTo(page, page.getByLabel('Why'));
   await page.keyboard.type('by keyboard');
-  await tabTo(page, page.getByRole('button', { name: 'Save, active' }));
+  await tabTo(page, page.getByRole('button', { name: 'Save as active' }));
   await page.keyboard.press('Enter');
   await expect(page.getByText('by.keyboard saved as v2')).toBeVisible();
   expect((await world.ada.ask('GET', '/apps/shop/policies/by.keyboard')).document.rules[0].token_bucket.burst).toBe(400);
@@ -47,7 +47,7 @@ test('a key is found and given permits by the keyboard alone, and the focus come
   await page.keyboard.type('kim');
   await page.keyboard.press('Enter');
   await expect(page.getByRole('heading', { name: 'kim' })).toBeVisible();
-  const give = page.getByRole('button', { name: 'Give back…' });
+  const give = page.getByRole('button', { name: 'Give permits back…' });
   await tabTo(page, give);
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog');
@@ -67,8 +67,8 @@ test('a key is found and given permits by the keyboard alone, and the focus come
 test('forced colours leave every control, mark and picture to be seen', async ({ page }) => {
   await page.emulateMedia({ forcedColors: 'active' });
   await page.goto(`${world.url}/apps/demo/login`);
-  await page.getByRole('button', { name: 'Send a request' }).click();
-  await expect(page.getByText('The request for key console: Passes')).toBeVisible();
+  await page.getByRole('button', { name: 'Send a test request' }).click();
+  await expect(page.getByText('Test request with key console: Passes')).toBeVisible();
   await expect(page.locator('svg rect.allowed')).toHaveCount(1, { timeout: 30_000 });
   const colours = await page.evaluate(() => {
     const of = (selector: string, property: string) => getComputedStyle(document.querySelector(selector)!).getPropertyValue(property);

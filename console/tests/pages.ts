@@ -32,7 +32,7 @@ async function compareLog(page: Page): Promise<void> {
   const log = { name: 'access.log', mimeType: 'text/plain', buffer: Buffer.from(`${accessLog(900)}nothing\n`) };
   await page.locator('input[type=file]').setInputFiles(log);
   await page.getByRole('slider').press('ArrowDown');
-  await page.getByText(/^(Keys newly refused the most|新被拒绝最多的键)$/).waitFor();
+  await page.getByText(/^(Keys that change the most|变化最多的键)$/).waitFor();
 }
 
 /** Configurations of other rate limiters, each with one policy and one note. */
@@ -80,8 +80,8 @@ export const VIEWS: View[] = [
   { name: 'policy', path: '/apps/demo/orders.create', as: 'bea' },
   { name: 'policy-shadow', path: '/apps/shop/shop.search', as: 'bea' },
   { name: 'policy-viewer', path: '/apps/demo/orders.create', as: 'vic' },
-  { name: 'policy-edit', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(At once|突发)$/, '400') },
-  { name: 'policy-edit-wrong', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(At once|突发)$/, '0') },
+  { name: 'policy-edit', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(Burst \(at once\)|突发)$/, '400') },
+  { name: 'policy-edit-wrong', path: '/apps/demo/orders.create/edit', as: 'bea', act: (page) => fillFirst(page, /^(Burst \(at once\)|突发)$/, '0') },
   { name: 'policy-edit-hostile', path: '/apps/shop/shop.search/edit', as: 'bea' },
   { name: 'policy-new', path: '/apps/demo/new', as: 'bea' },
   { name: 'policy-versions', path: '/apps/shop/shop.search/versions', as: 'bea' },

@@ -37,7 +37,7 @@ test('an account is created, disabled and deleted', async ({ context, page, brow
 
   await page.getByRole('button', { name: 'Change eve' }).click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
-  await expect(dialog).toContainText('Its entries in the audit stay.');
+  await expect(dialog).toContainText('Its audit entries stay.');
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await expect(page.getByText('Account eve deleted')).toBeVisible();
   await expect(page.getByRole('row', { name: /eve/ })).toHaveCount(0);

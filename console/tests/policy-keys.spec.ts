@@ -41,7 +41,7 @@ test('a key that is refused: which rule, since when, until when', async ({ page 
   await expect(page).toHaveURL(/key=alice/);
   await expect(sentence(page)).toContainText('Refused now');
   await expect(sentence(page)).toContainText('Rule tries has 0 of 5 left.');
-  await expect(sentence(page)).toContainText('The next permit comes in 10 min.');
+  await expect(sentence(page)).toContainText(/The next permit comes in (9:\d\d|10 min)\./);
   await expect(page.getByRole('row', { name: /tries/ })).toContainText('Sliding log');
   await expect(page.getByText('Decided by the store.')).toBeVisible();
 });
@@ -49,7 +49,7 @@ test('a key that is refused: which rule, since when, until when', async ({ page 
 test('keys that were refused lately can be chosen', async ({ page }) => {
   await check('<b>eve</b>', 9);
   await page.goto(`${world.url}/keys?app=demo&policy=login`);
-  const lately = page.getByRole('region', { name: 'Refused lately' });
+  const lately = page.getByRole('region', { name: 'Refused most, lately' });
   const eve = lately.getByRole('listitem').filter({ hasText: '<b>eve</b>' });
   await expect(eve).toContainText('4 times', { timeout: 15_000 });
   await eve.getByRole('button').click();
@@ -84,24 +84,24 @@ test('the key of a request is found, and the policy that guards it', async ({ pa
   await page.getByRole('button', { name: 'By request' }).click();
   await page.getByLabel('Path').fill('/pay/now');
   await page.getByLabel('Client address').fill('198.51.100.7');
-  await page.getByRole('button', { name: 'Look', exact: true }).click();
+  await page.getByRole('button', { name: 'Look up', exact: true }).click();
   await expect(page.getByRole('heading', { name: '198.51.100.7' })).toBeVisible();
   await expect(page.getByRole('link', { name: 'keys.site' })).toBeVisible();
   await page.getByLabel('Path').fill('/nothing');
   await page.getByLabel('Client address').fill('');
-  await page.getByRole('button', { name: 'Look', exact: true }).click();
+  await page.getByRole('button', { name: 'Look up', exact: true }).click();
   await expect(page.getByRole('alert')).toBeVisible();
 });
 
 test('permits are given back with a reason, and it is in the audit', async ({ page }) => {
   await check('carol', 5);
   await look(page, 'login', 'carol');
-  await page.getByRole('button', { name: 'Give back…' }).click();
+  await page.getByRole('button', { name: 'Give permits back…' }).click();
   await dialog(page).getByLabel('Permits').fill('2');
-  await dialog(page).getByRole('button', { name: 'Give back' }).click();
+  await dialog(page).getByRole('button', { name: 'Give permits back' }).click();
   await expect(dialog(page)).toContainText('needs a reason');
   await dialog(page).getByLabel('Why').fill('ticket 7');
-  await dialog(page).getByRole('button', { name: 'Give back' }).click();
+  await dialog(page).getByRole('button', { name: 'Give permits back' }).click();
   await expect(page.getByText('2 permits given back to carol')).toBeVisible();
   await expect(sentence(page)).toContainText('Rule tries has 2 of 5 left.');
   expect(await lastEntry('key.grant')).toMatchObject({ target: 'login', reason: 'ticket 7', actor: 'account:bea' });
@@ -112,32 +112,32 @@ test('permits are given back with a reason, and it is in the audit', async ({ pa
   await expect(done, 'another key has its own').toHaveCount(0);
 });
 
-test('usage is forgotten with a reason, and it is in the audit', async ({ page }) => {
+test('usage is reset with a reason, and it is in the audit', async ({ page }) => {
   await check('dave', 6);
   await look(page, 'login', 'dave');
   await expect(sentence(page)).toContainText('Refused now');
-  await page.getByRole('button', { name: 'Forget usage…' }).click();
-  await expect(dialog(page)).toContainText('This cannot be undone.');
+  await page.getByRole('button', { name: 'Reset usage…' }).click();
+  await expect(dialog(page)).toContainText('You cannot undo this.');
   await dialog(page).getByLabel('Why').fill('migration');
-  await dialog(page).getByRole('button', { name: 'Forget usage' }).click();
-  await expect(page.getByText('Usage of dave forgotten')).toBeVisible();
+  await dialog(page).getByRole('button', { name: 'Reset usage' }).click();
+  await expect(page.getByText('Usage of dave reset')).toBeVisible();
   await expect(sentence(page)).toContainText('Rule tries has 5 of 5 left.');
   expect(await lastEntry('key.reset')).toMatchObject({ target: 'login', reason: 'migration' });
 });
 
 test('a key gets more for a while, and the policy shows until when', async ({ page }) => {
   await look(page, 'login', 'erin');
-  await page.getByRole('button', { name: 'Give more for a while…' }).click();
-  await dialog(page).getByLabel('Limits of the key').selectOption('10');
+  await page.getByRole('button', { name: 'Raise limits for a while…' }).click();
+  await dialog(page).getByLabel('Multiply its limits by').selectOption('10');
   await dialog(page).getByLabel('For').selectOption('0.25');
   await dialog(page).getByLabel('Why').fill('ticket 8');
-  await dialog(page).getByRole('button', { name: 'Give more', exact: true }).click();
-  await expect(page.getByText(/erin has more until/)).toBeVisible();
-  await expect.poll(async () => (await page.getByRole('button', { name: 'Look again' }).click(), sentence(page).textContent())).toContain('of 50 left');
+  await dialog(page).getByRole('button', { name: 'Raise limits', exact: true }).click();
+  await expect(page.getByText(/erin has higher limits until/)).toBeVisible();
+  await expect.poll(async () => (await page.getByRole('button', { name: 'Refresh' }).click(), sentence(page).textContent())).toContain('of 50 left');
   expect(await lastEntry('key.boost')).toMatchObject({ target: 'login', reason: 'ticket 8', actor: 'account:bea' });
   await page.goto(`${world.url}/apps/demo/login`);
   const own = page.locator('.overrides li').filter({ hasText: 'erin' });
-  await expect(own).toContainText(/50 in any 10 min ends in 1[45] min/);
+  await expect(own).toContainText(/50 in any 10 min expires in 1[45] min/);
 });
 
 test('a refusal that is pasted into the palette becomes a sentence', async ({ page }) => {
@@ -162,7 +162,7 @@ test('a viewer looks, and cannot change', async ({ page, context }) => {
   await context.clearCookies();
   await enter(context, world, 'vic');
   await look(page, 'login', 'nobody');
-  for (const name of ['Give back…', 'Forget usage…']) {
+  for (const name of ['Give permits back…', 'Reset usage…']) {
     await expect(page.getByRole('button', { name })).toHaveAttribute('aria-disabled', 'true');
   }
 });
@@ -170,15 +170,21 @@ test('a viewer looks, and cannot change', async ({ page, context }) => {
 test('a key of markup and unseen characters stays text', async ({ page }) => {
   await look(page, 'login', '<img src=x onerror="window.hacked=1">\u202egnp\u0007');
   await expect(keyTitle(page)).toHaveText('<img src=x onerror="window.hacked=1">\\u{202e}gnp\\u{7}');
+  // The field keeps the exact key, and the page says what is in it.
+  await expect(page.getByRole('textbox', { name: 'Key' })).toHaveValue(/\u202egnp\u0007$/);
+  await expect(page.getByText('The key has characters that cannot be seen: <img src=x onerror="window.hacked=1">\\u{202e}gnp\\u{7}')).toBeVisible();
+  await expect(page.getByRole('textbox', { name: 'Key' })).toHaveCSS('unicode-bidi', 'isolate-override');
   expect(await page.evaluate(() => 'hacked' in window)).toBe(false);
+  await page.getByRole('textbox', { name: 'Key' }).fill('plain');
+  await expect(page.getByText('The key has characters')).toHaveCount(0);
 });
 
 test('the page shows that the server does not answer, and can ask again', async ({ page }) => {
   await look(page, 'login', 'nobody');
   await page.route('**/keys/explain', (route) => route.abort());
-  await page.getByRole('button', { name: 'Look again' }).click();
+  await page.getByRole('button', { name: 'Refresh' }).click();
   await expect(page.getByText('The server does not answer.', { exact: false })).toBeVisible();
   await page.unroute('**/keys/explain');
-  await page.getByRole('button', { name: 'Look', exact: true }).click();
+  await page.getByRole('button', { name: 'Look up', exact: true }).click();
   await expect(sentence(page)).toContainText('Passes');
 });

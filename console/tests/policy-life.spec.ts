@@ -30,9 +30,9 @@ const press = (page: Page, name: string) => dialog(page).getByRole('button', { n
 test('a new policy starts in the shadow, and can be taken back', async ({ page }) => {
   await page.goto(`${world.url}/apps/shop/new`);
   await page.getByRole('textbox', { name: 'Name' }).first().fill('life.new');
-  await page.getByRole('textbox', { name: 'At once' }).fill('50');
+  await page.getByRole('textbox', { name: 'Burst (at once)' }).fill('50');
   await expect(page.getByText('Checked by the server')).toBeVisible();
-  await page.getByRole('button', { name: 'Save in the shadow' }).click();
+  await page.getByRole('button', { name: 'Save in shadow' }).click();
   await expect(page).toHaveURL(`${world.url}/apps/shop/life.new`);
   await expect(page.getByText('100/s, up to 50 at once').first()).toBeVisible();
   expect(await stored('life.new')).toMatchObject({ state: 'shadow', document: { rules: [{ token_bucket: { burst: 50 } }] } });
@@ -44,15 +44,15 @@ test('a new policy starts in the shadow, and can be taken back', async ({ page }
 test('a name that is taken or wrong is an error at its field', async ({ page }) => {
   await page.goto(`${world.url}/apps/shop/new`);
   const name = page.getByRole('textbox', { name: 'Name' }).first();
-  await expect(page.getByText('It needs a name.')).toBeVisible();
+  await expect(page.getByText('Give the policy a name.')).toBeVisible();
   await expect(name).not.toHaveAttribute('aria-invalid', 'true');
-  await page.getByRole('button', { name: 'Save in the shadow' }).click();
+  await page.getByRole('button', { name: 'Save in shadow' }).click();
   await expect(name).toHaveAttribute('aria-invalid', 'true');
   await name.fill('Not a name');
   await expect(page.getByRole('list', { name: 'Errors' })).toBeVisible();
   await expect(name).toHaveAttribute('aria-invalid', 'true');
   await name.fill('shop.search');
-  await page.getByRole('button', { name: 'Save in the shadow' }).click();
+  await page.getByRole('button', { name: 'Save in shadow' }).click();
   await expect(page.getByText(/exists|taken/)).toBeVisible();
   expect((await stored('shop.search')).version).toBe(2);
 });
@@ -70,10 +70,10 @@ test('from the shadow to active, and back', async ({ page }) => {
   await expect(page.getByText('It counts what it would refuse')).toHaveCount(0);
   expect(await stored('life.state')).toMatchObject({ state: 'active', version: 2 });
 
-  await page.getByRole('button', { name: 'Into the shadow' }).click();
+  await page.getByRole('button', { name: 'Move to shadow' }).click();
   await dialog(page).getByLabel('Why').fill('too strict');
-  await press(page, 'Into the shadow');
-  await expect(page.getByText(/life.state is in the shadow/)).toBeVisible();
+  await press(page, 'Move to shadow');
+  await expect(page.getByText(/life.state is in shadow/)).toBeVisible();
   expect(await stored('life.state')).toMatchObject({ state: 'shadow', version: 3 });
   await page.getByRole('button', { name: 'Undo' }).last().click();
   await expect.poll(async () => (await stored('life.state')).state).toBe('active');
@@ -92,7 +92,7 @@ test('a policy that has just become active shows what it refuses, and one click 
   }
   await expect(strip).toContainText(/Refused \d of 4 requests since then/, { timeout: 25_000 });
   await strip.getByRole('button', { name: 'Back to shadow' }).click();
-  await expect(page.getByText(/life.strip is in the shadow/)).toBeVisible();
+  await expect(page.getByText(/life.strip is in shadow/)).toBeVisible();
   await expect(strip).toHaveCount(0);
   expect(await stored('life.strip')).toMatchObject({ state: 'shadow', version: 3 });
 });
@@ -104,7 +104,7 @@ test('a policy in the shadow says what it would have refused', async ({ page }) 
   const { secret } = await world.ada.ask('POST', '/apps/shop/tokens', { name: 'shadow', scopes: ['check'], expires_in_days: 1 });
   const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
   const body = JSON.stringify({ policy: 'life.shadow', key: 'alice' });
-  const card = page.getByRole('region', { name: 'In the shadow' });
+  const card = page.getByRole('region', { name: /^In shadow/ });
   await page.goto(`${world.url}/apps/shop/life.shadow`);
   await expect(card).toContainText('No requests yet.');
   // What a node counts is in the sum after ten seconds.
@@ -122,13 +122,14 @@ test('a change of somebody else meanwhile is not overwritten', async ({ page }) 
   await change('life.stale', 1, 30);
   await dialog(page).getByLabel('Why').fill('late');
   await press(page, 'Activate');
-  await expect(dialog(page)).toContainText('Somebody changed the policy meanwhile');
+  await expect(dialog(page)).toContainText('Somebody has changed the policy since');
   expect(await stored('life.stale')).toMatchObject({ state: 'shadow', version: 2 });
 });
 
 test('a deleted policy is listed and comes back in the shadow', async ({ page }) => {
   await create('life.gone', 'active');
   await page.goto(`${world.url}/apps/shop/life.gone`);
+  await page.getByRole('button', { name: 'More actions' }).click();
   await page.getByRole('button', { name: 'Delete' }).click();
   await dialog(page).getByLabel('Why').fill('not needed');
   await press(page, 'Delete');
@@ -148,6 +149,7 @@ test('a deleted policy is listed and comes back in the shadow', async ({ page })
 test('deleting can be taken back, to the same state', async ({ page }) => {
   await create('life.oops', 'active');
   await page.goto(`${world.url}/apps/shop/life.oops`);
+  await page.getByRole('button', { name: 'More actions' }).click();
   await page.getByRole('button', { name: 'Delete' }).click();
   await dialog(page).getByLabel('Why').fill('wrong one');
   await press(page, 'Delete');
@@ -163,7 +165,7 @@ test('any two versions are compared, and an old one comes back', async ({ page }
   await page.goto(`${world.url}/apps/shop/life.versions/versions`);
   const versions = page.getByRole('list').filter({ hasText: 'v3' }).getByRole('listitem');
   await expect(versions).toHaveCount(3);
-  await expect(versions.first()).toContainText('rule limit · burst: 40 → 60');
+  await expect(versions.first()).toContainText('rule limit · Burst (at once): 40 → 60');
   await expect(versions.first()).toContainText('“r3”');
 
   const compared = page.getByRole('list', { name: 'Compare' });
@@ -206,6 +208,7 @@ test('a viewer sees everything, and every button to change it says who can', asy
   await context.clearCookies();
   await enter(context, world, 'vic');
   await page.goto(`${world.url}/apps/shop/shop.search`);
+  await page.getByRole('button', { name: 'More actions' }).click();
   for (const name of ['Activate', 'Delete', 'Edit']) {
     const button = page.getByRole('button', { name });
     await expect(button).toHaveAttribute('aria-disabled', 'true');

@@ -116,7 +116,7 @@ test.describe('sign-in', () => {
     await page.context().clearCookies();
     await page.getByRole('link', { name: 'Audit' }).click();
     await expect(page).toHaveURL(/\/sign-in\?to=%2Faudit$/);
-    await expect(page.getByText('you return to where you were')).toBeVisible();
+    await expect(page.getByText('return to where you were')).toBeVisible();
     await signIn(page, 'bea', `${PASSWORD} staple`);
     await expect(page).toHaveURL(`${server.url}/audit`);
   });

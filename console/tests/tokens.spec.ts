@@ -43,7 +43,7 @@ test('a token works at once, and no more once it is revoked', async ({ page }) =
   await page.getByLabel('I stored it').check();
   await page.getByRole('button', { name: 'Done' }).click();
   await page.getByRole('row', { name: /short/ }).getByRole('button', { name: 'Revoke' }).click();
-  await expect(page.getByRole('dialog')).toContainText('This cannot be undone.');
+  await expect(page.getByRole('dialog')).toContainText('You cannot undo this.');
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
   await expect(page.getByText('Token short revoked')).toBeVisible();
   await expect.poll(() => check(secret)).toBe(401);

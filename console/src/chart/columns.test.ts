@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { columns, roundUp, sum, totals } from './columns.ts';
+import { columns, groups, latest, roundUp, sum, totals } from './columns.ts';
 
 const NONE = { allowed: [], held: [], shadowed: [], degraded: [], diverted: [], refused: [], error: [] };
 
@@ -30,4 +30,22 @@ test('what a node has not reported is not zero', () => {
 
 test('axes end at round numbers', () => {
   expect([0, 1, 3, 12, 50, 51, 1234].map(roundUp)).toEqual([1, 1, 5, 20, 50, 100, 2000]);
+});
+
+test('the newest column is of the clock that is ahead', () => {
+  const minute = 60_000;
+  const now = 100 * minute;
+  const answer = { step_ms: minute, from: now - 10 * minute, nodes: [{ through: now - minute }], series: [] };
+  expect(latest(now, answer), 'a node that is behind').toBe(now);
+  const ahead = { ...answer, nodes: [{ through: now + 5 * minute }], series: [{ ...NONE, policy: 'a', allowed: Array(15).fill(1) }] };
+  const all = columns(ahead, latest(now, ahead), minute, 15);
+  expect(all.at(-1)?.at).toBe(now + 4 * minute);
+  expect(totals(all).decided, 'all that the node has counted is shown').toBe(15);
+  expect(latest(now, { ...answer, marks: [{ at: now + 3 }] }), 'a change that is ahead').toBe(now + 3);
+});
+
+test('marks that would lie on each other are one', () => {
+  const x = (at: number) => at;
+  expect(groups([90, 0, 20, 27, 30, 50], x, 28)).toEqual([[0, 20, 27], [30, 50], [90]]);
+  expect(groups([], x, 28)).toEqual([]);
 });

@@ -17,6 +17,7 @@ export interface Counted {
   from: number;
   nodes: { through?: number | null }[];
   series: ({ policy: string } & Record<string, number[] | string>)[];
+  marks?: { at: number }[];
 }
 
 const PARTS: Record<Kind, string[]> = {
@@ -27,6 +28,16 @@ const PARTS: Record<Kind, string[]> = {
   refused: ['refused'],
   error: ['error'],
 };
+
+/** The time of the last column: clocks of nodes may be ahead of the browser's, and what they counted is shown. */
+export function latest(now: number, ...answers: Counted[]): number {
+  const ends = answers.flatMap(({ from, step_ms, nodes, series, marks = [] }) => [
+    ...nodes.map(({ through }) => (through ?? 0) - 1),
+    ...series.map(({ allowed }) => from + (allowed?.length ?? 0) * step_ms - 1),
+    ...marks.map(({ at }) => at),
+  ]);
+  return Math.max(now, ...ends);
+}
 
 /** `count` columns of `length` ms, the last of which has `now`. */
 export function columns(counted: Counted, now: number, length: number, count: number): Column[] {
@@ -66,4 +77,15 @@ export function roundUp(value: number): number {
   if (value <= 1) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((factor) => factor * power).find((round) => round >= value) ?? value;
+}
+
+/** Neighbours in one group: a group begins where something is at least `apart` from the first of the last group. */
+export function groups<T>(items: T[], x: (item: T) => number, apart: number): T[][] {
+  const found: T[][] = [];
+  for (const item of items.toSorted((one, other) => x(one) - x(other))) {
+    const last = found.at(-1);
+    if (last && x(item) - x(last[0]!) < apart) last.push(item);
+    else found.push([item]);
+  }
+  return found;
 }

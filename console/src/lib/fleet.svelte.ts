@@ -23,8 +23,13 @@ class Fleet {
   }
 
   standing(node: Node): Standing {
-    if (node.seen_at < this.now - SILENT_MS) return 'silent';
+    if (node.seen_ms_ago > SILENT_MS) return 'silent';
     return node.revision < this.revision ? 'behind' : 'current';
+  }
+
+  /** By the clock of the browser. */
+  heardAt(node: Node): number {
+    return this.now - node.seen_ms_ago;
   }
 
   get current(): number {

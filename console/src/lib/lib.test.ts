@@ -4,7 +4,7 @@ vi.stubGlobal('location', { pathname: '/', search: '', origin: 'http://127.0.0.1
 
 const { appPath, match, policyPath } = await import('./router.svelte.ts');
 const { curl, quote, visible } = await import('./text.ts');
-const { preferred } = await import('./i18n/index.svelte.ts');
+const { preferred, relative } = await import('./i18n/index.svelte.ts');
 
 describe('addresses', () => {
   test('each path of a name leads back to the name', () => {
@@ -40,4 +40,16 @@ test('the language is the first one that there is', () => {
   expect(preferred(['de-DE', 'zh-TW', 'en'])).toBe('zh');
   expect(preferred(['fr'])).toBe('en');
   expect(preferred([])).toBe('en');
+});
+
+describe('clocks that differ', () => {
+  const now = 1_800_000_000_000;
+  const minute = 60_000;
+
+  test('what has happened is never in the future', () => {
+    expect(relative(now - 5 * minute, false, now)).toBe('5 min ago');
+    expect(relative(now + 5 * minute, false, now)).toBe('now');
+    expect(relative(now + 59_000, true, now), 'an end that is near').toBe('now');
+    expect(relative(now + 5 * minute, true, now)).toBe('in 5 min');
+  });
 });

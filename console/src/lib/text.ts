@@ -6,6 +6,11 @@ export function visible(text: string): string {
   return text.replace(UNSEEN, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
 }
 
+/** JSON in which characters that cannot be seen are escaped: on a screen, and for a program that reads it. */
+export function json(value: unknown): string {
+  return JSON.stringify(value).replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
 /** One word of a POSIX shell. */
 export function quote(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
@@ -16,7 +21,7 @@ export function curl(method: string, path: string, body?: unknown, origin = loca
   const words = ['curl'];
   if (method !== 'GET') words.push('-X', method);
   words.push('-H', '"authorization: Bearer $SLUICEGATE_TOKEN"');
-  if (body !== undefined) words.push('-H', quote('content-type: application/json'), '-d', quote(JSON.stringify(body)));
+  if (body !== undefined) words.push('-H', quote('content-type: application/json'), '-d', quote(json(body)));
   words.push(quote(origin + path));
   return words.join(' ');
 }

@@ -3,8 +3,9 @@
 import type { Key } from '../lib/i18n/index.svelte.ts';
 import { DEFAULTS, overridesOf, type Rule, ruleOf, rulesOf, textsOf } from './document.ts';
 import { type Json, type JsonObject, isObject, same } from './json.ts';
+import { PARAM_LABELS } from './labels.ts';
 import { parseDuration, parseRate } from './units.ts';
-import { type Say, ruleWords, valueWords } from './words.ts';
+import { type Say, durationWords, rateWords, ruleWords, valueWords } from './words.ts';
 
 export interface Place {
   /** The key whose own rules these are. */
@@ -144,22 +145,40 @@ const SUMMARY: Record<Difference['kind'], Key> = {
   moved: 'policy.diff.keys_changed',
 };
 
-/** Where a difference is: `rule burst · rate`. */
+const FIELDS: Record<string, Key> = {
+  key: 'policy.field.key',
+  match: 'policy.field.match',
+  rules: 'policy.field.rules',
+  overflow: 'policy.field.overflow',
+  carry: 'policy.field.carry',
+  on_store_failure: 'policy.field.on_store_failure',
+  apps: 'policy.field.apps',
+  until: 'policy.field.until',
+};
+
+function fieldWords(field: string, isOfRule: boolean, say: Say): string {
+  const key = (isOfRule ? PARAM_LABELS : FIELDS)[field];
+  return key ? say.t(key) : field;
+}
+
+/** Where a difference is: `rule burst · Rate`. */
 export function placeWords({ override, rule, field }: Place, say: Say): string {
   const parts = [];
   if (override !== undefined) parts.push(say.t('policy.diff.override', { key: override }));
   if (rule !== undefined) parts.push(say.t('policy.diff.rule', { rule }));
-  if (field !== undefined) parts.push(field);
+  if (field !== undefined) parts.push(fieldWords(field, rule !== undefined, say));
   return parts.join(' · ');
 }
 
 /** A side of a difference: `100/s`. */
 export function sideWords(value: Json | undefined, say: Say): string {
   const rule = ruleOf(value);
-  return rule ? ruleWords(rule, say) : valueWords(value, say);
+  if (rule) return ruleWords(rule, say);
+  if (parseRate(value)) return rateWords(value, say);
+  return parseDuration(value) === undefined ? valueWords(value, say) : durationWords(value, say);
 }
 
-/** A difference in a line: `rule burst · rate 100/s → 150/s`. */
+/** A difference in a line: `rule burst · Rate: 100/s → 150/s`. */
 export function differenceWords(difference: Difference, say: Say): string {
   const { kind, place, before, after, count } = difference;
   if (count !== undefined) return say.t(SUMMARY[kind], { count });

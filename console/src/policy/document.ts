@@ -84,6 +84,14 @@ export function textsOf(value: Json | undefined): string[] {
   return listOf(value).filter((item) => typeof item === 'string');
 }
 
+/**
+ * Whether each key has a budget of its own. Gateways make the key of what `key` lists; without it, all requests that
+ * `match` share one budget. Programs that name the policy send keys.
+ */
+export function isByKey(document: Json | undefined): boolean {
+  return isObject(document) && (listOf(document.key).length > 0 || document.match === undefined);
+}
+
 /** The permits that a full budget has, as decisions report them. Guava's two have no such number. */
 export function limitOf({ algorithm, params }: Rule): number | undefined {
   switch (algorithm) {

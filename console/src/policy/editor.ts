@@ -1,7 +1,7 @@
 /** CodeMirror for YAML. It lives in a shadow root: there it needs no `<style>`, which the page forbids. */
 
 import { type Completion, type CompletionContext, type CompletionResult, autocompletion, closeBrackets, completionKeymap } from '@codemirror/autocomplete';
-import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
+import { history, historyKeymap, moveLineDown, moveLineUp, standardKeymap, toggleLineComment } from '@codemirror/commands';
 import { yaml } from '@codemirror/lang-yaml';
 import { HighlightStyle, syntaxHighlighting } from '@codemirror/language';
 import { type Diagnostic, lintGutter, setDiagnostics } from '@codemirror/lint';
@@ -39,6 +39,8 @@ const look = EditorView.theme({
   '.cm-changedLine': { backgroundColor: 'color-mix(in srgb, var(--accent) 8%, transparent) !important' },
   '.cm-changedText': { background: 'color-mix(in srgb, var(--accent) 22%, transparent) !important' },
   '.cm-collapsedLines': { background: 'var(--surface)', color: 'var(--ink-2)' },
+  // Their glyphs are in few fonts.
+  '.cm-collapsedLines::before, .cm-collapsedLines::after': { display: 'none' },
 });
 
 const colours = HighlightStyle.define([
@@ -46,6 +48,13 @@ const colours = HighlightStyle.define([
   { tag: [tags.comment, tags.meta], color: 'var(--ink-2)', fontStyle: 'italic' },
   { tag: tags.invalid, color: 'var(--refused)' },
 ]);
+
+/** Of what `defaultKeymap` has besides, a short text needs these; the others are 2 kB. */
+const LINES = [
+  { key: 'Mod-/', run: toggleLineComment },
+  { key: 'Alt-ArrowUp', run: moveLineUp },
+  { key: 'Alt-ArrowDown', run: moveLineDown },
+];
 
 export interface Editor {
   /** Replaces the text as one step of the history. */
@@ -71,7 +80,7 @@ export function createEditor(host: HTMLElement, text: string, label: string, ont
         closeBrackets(),
         lintGutter(),
         autocompletion({ override: [complete], icons: false }),
-        keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap]),
+        keymap.of([...completionKeymap, ...LINES, ...standardKeymap, ...historyKeymap]),
         EditorView.domEventHandlers({ beforeinput: replaceSelection }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !isOurs) ontext(update.state.doc.toString());
@@ -116,9 +125,10 @@ function replaceSelection(event: InputEvent, view: EditorView): boolean {
 }
 
 /** Two texts beside each other; unchanged parts are folded. */
-export function createComparison(host: HTMLElement, left: [label: string, text: string], right: [label: string, text: string]): () => void {
+export function createComparison(host: HTMLElement, left: [label: string, text: string], right: [label: string, text: string], folded: string): () => void {
   const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
-  const side = ([label, doc]: [string, string]) => ({ doc, extensions: [common(label), EditorState.readOnly.of(true)] });
+  const said = EditorState.phrases.of({ '$ unchanged lines': folded });
+  const side = ([label, doc]: [string, string]) => ({ doc, extensions: [common(label), said, EditorState.readOnly.of(true)] });
   const view = new MergeView({
     parent: root,
     root,

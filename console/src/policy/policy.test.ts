@@ -121,8 +121,8 @@ function randomDocument(next: (below: number) => number, name: string): JsonObje
 
 describe('words', () => {
   test('say what a limit is in both languages', () => {
-    expect(limitWords(ORDERS, english)).toBe('100/s, up to 200 at once · 5,000 in any 1 h');
-    expect(limitWords(ORDERS, chinese)).toBe('每秒 100，一次最多 200 · 任意 1 小时内 5,000');
+    expect(limitWords(ORDERS, english)).toBe('100/s, up to 200 at once · 5,000 in any hour');
+    expect(limitWords(ORDERS, chinese)).toBe('每秒 100，突发最多 200 · 任意 1 小时内最多 5,000 次');
   });
 
   test.each([
@@ -132,7 +132,7 @@ describe('words', () => {
     [{ leaky_bucket: { rate: '100/s', burst: 5 } }, '100/s, evenly spaced, 5 more wait'],
     [{ fixed_window: { limit: 5000, calendar: 'day', time_zone: 'Europe/Berlin' } }, '5,000 each day (Europe/Berlin)'],
     [{ sliding_log: { limit: 5, window: '10m' } }, '5 in any 10 min'],
-    [{ sliding_counter: { limit: 5, window: '60s' } }, 'about 5 in any 1 min'],
+    [{ sliding_counter: { limit: 5, window: '60s' } }, 'about 5 in any minute'],
     [{ concurrency: { limit: 2, ttl: '30s' } }, '2 at a time'],
     [{ token_bucket: { rate: 'soon' } }, 'soon, up to ? at once'],
   ])('%j is %s', (rule: Json, words) => {
@@ -200,7 +200,7 @@ describe('differences', () => {
 
   test('are two lines, not two hundred', () => {
     const after = edited(edited(ORDERS, ['rules', 0, 'token_bucket', 'rate'], '150/s'), ['rules', 0, 'token_bucket', 'burst'], 400);
-    expect(words(ORDERS, after)).toEqual(['rule burst · rate: 100/s → 150/s', 'rule burst · burst: 200 → 400']);
+    expect(words(ORDERS, after)).toEqual(['rule burst · Rate: 100/s → 150/s', 'rule burst · Burst (at once): 200 → 400']);
     const overrides = Array.from({ length: 200 }, (_, n) => ({ key: `k${n}`, rules: ORDERS.rules! }));
     expect(words(ORDERS, { ...ORDERS, overrides })).toEqual([
       'own limits for 200 keys added',
@@ -225,7 +225,7 @@ describe('differences', () => {
     expect(words(ORDERS, { ...ORDERS, key: ['remote_ip', 'path'], carry: 'reset', match: { method: ['GET'] } })).toEqual([
       'key: remote_ip → remote_ip, path',
       'carry: usage → reset',
-      'match added: { method: [GET] }',
+      'requests added: { method: [GET] }',
     ]);
     expect(words(ORDERS, moved(ORDERS, ['rules'], 0, 1))).toEqual(['rules: burst, hourly → hourly, burst']);
   });

@@ -37,7 +37,7 @@ const TIME: Record<Unit, Key> = {
   d: 'policy.time.d',
 };
 
-/** All rules of a policy: `100/s, up to 200 at once · 5,000 in any 1 hr`. */
+/** All rules of a policy: `100/s, up to 200 at once · 5,000 in any hour`. */
 export function limitWords(document: Json | undefined, say: Say): string {
   return rulesOf(document)
     .map((rule) => ruleWords(rule, say))
@@ -49,7 +49,8 @@ export function ruleWords(rule: Rule, say: Say): string {
   const { t } = say;
   const rate = rateWords(params.rate, say);
   const limit = valueWords(params.limit, say);
-  const span = durationWords(params.window, say);
+  const windowUs = parseDuration(params.window);
+  const span = windowUs === undefined ? valueWords(params.window, say) : spanWords(windowUs, say);
   switch (algorithm) {
     case 'token_bucket': {
       const burst = limitOf(rule) ?? '?';
@@ -95,14 +96,32 @@ export function durationWords(text: Json | undefined, say: Say): string {
   return us === undefined ? valueWords(text, say) : timeWords(us, say);
 }
 
+const SPAN: Partial<Record<Unit, Key>> = {
+  s: 'policy.span.s',
+  m: 'policy.span.m',
+  h: 'policy.span.h',
+  d: 'policy.span.d',
+};
+
+/** A span after a word such as "each": `hour`, `10 min`. */
+export function spanWords(us: number, say: Say): string {
+  const [n, unit] = inUnits(us);
+  const one = n === 1 && SPAN[unit];
+  return one ? say.t(one) : timeWords(us, say);
+}
+
 /** Exactly `us`, in the largest unit that divides it. */
 export function timeWords(us: number, say: Say): string {
   const [n, unit] = inUnits(us);
   return say.t(TIME[unit], { n });
 }
 
-/** About `us`, rounded up, for waits: `12 s`, `59 min`. */
+/** About `us`, rounded up, for waits: `12 s`, `8:41` from a minute to an hour, `3 h`. */
 export function waitWords(us: number, say: Say): string {
+  if (us > 60e6 && us < 3600e6) {
+    const seconds = Math.ceil(us / 1e6);
+    return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
+  }
   const [unit, size] = UNITS.find(([, size]) => us >= 1.5 * size) ?? UNITS.at(-1)!;
   return say.t(TIME[unit], { n: Math.ceil(us / size) });
 }

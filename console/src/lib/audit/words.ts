@@ -4,18 +4,21 @@ import { visible } from '../text.ts';
 
 type Entry = Schema['Entry'];
 
-/** An actor of the audit as people call it: `account:bea` is bea. */
-export function actorName(actor: string): string {
-  if (actor.startsWith('account:')) return visible(actor.slice('account:'.length));
-  const token = /^token:([^/]+)\/([^#]+)/.exec(actor);
-  if (token) return t('actor.token', { name: token[2]! });
-  const key = `actor.${actor}`;
-  return has(key) ? t(key) : visible(actor);
+/** What happened, as a sentence without its subject, with the target apart: `changed the policy `, `login`, ``. */
+export function actionParts(entry: Entry): [string, string, string] {
+  const [before = '', after] = actionWords(entry, TARGET).split(TARGET);
+  return after === undefined ? [before, '', ''] : [before, visible(nameOf(entry)), after];
 }
 
-/** What happened, as a sentence without its subject: `changed the policy login`. */
-export function actionWords(entry: Entry): string {
-  const target = visible(nameOf(entry));
+/** The sentence about an action on anything. */
+export function actionLabel(action: string): string {
+  const key = `audit.action.${action}`;
+  return has(key) ? t(key, { target: '…', app: '…' }) : action;
+}
+
+const TARGET = '\ue000';
+
+function actionWords(entry: Entry, target: string): string {
   const key = `audit.action.${entry.action}${detailOf(entry)}`;
   const known = has(key) ? key : `audit.action.${entry.action}`;
   if (!has(known)) return `${entry.action} ${target}`;
@@ -27,6 +30,12 @@ export function valueText(value: string | null | undefined): string {
   if (value === null || value === undefined) return '';
   const json = parse(value);
   return json === undefined ? visible(value) : JSON.stringify(json, null, 2);
+}
+
+/** The version that a change of a policy made; 0 where the entry does not say. */
+export function versionOf({ after }: Entry): number {
+  const value = parse(after ?? '');
+  return typeof value === 'object' && value !== null && 'version' in value ? Number(value.version) || 0 : 0;
 }
 
 /** What people call the target: a token by its name, not its identifier, and a member without the app. */

@@ -102,13 +102,25 @@ export function number(value: number, options: Intl.NumberFormatOptions = {}): s
   return new Intl.NumberFormat(locale(), options).format(value);
 }
 
+/** `8.64M`: in British English it would be `8.64m`, which could be a minute. */
+export function compact(value: number): string {
+  const words = current.language === 'en' ? 'en-US' : locale();
+  return new Intl.NumberFormat(words, { notation: 'compact', maximumSignificantDigits: 3 }).format(value);
+}
+
 export function percent(ratio: number): string {
   return number(ratio, { style: 'percent', maximumFractionDigits: 1 });
 }
 
-/** Date and time, to the second. */
-export function dateTime(ms: number): string {
-  return new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: 'medium' }).format(ms);
+/** Date and time, to the second; with `time`, without the date. */
+export function dateTime(ms: number, part?: 'time'): string {
+  return new Intl.DateTimeFormat(locale(), { timeStyle: 'medium', ...(!part && { dateStyle: 'medium' }) }).format(ms);
+}
+
+/** Hours and minutes; with the date where that is another one than that of `beside`. */
+export function clock(ms: number, beside = Date.now()): string {
+  const isSameDay = date(ms) === date(beside);
+  return new Intl.DateTimeFormat(locale(), { timeStyle: 'short', ...(!isSameDay && { dateStyle: 'medium' }) }).format(ms);
 }
 
 export function date(ms: number): string {
@@ -129,10 +141,16 @@ const UNITS = [
   ['minute', 60, 60],
 ] as const;
 
-/** The distance from now: `5 min ago`, `in 3 days`. */
-export function relative(ms: number, now = Date.now()): string {
+/**
+ * The distance from now: `5 min ago`, `in 3 days`. The clock of a server may be ahead of that of the browser: what is
+ * less than a minute away is now, and so is all that is not `due` but has happened.
+ */
+export function relative(ms: number, isDue = false, now = Date.now()): string {
   const seconds = Math.round((ms - now) / 1000);
   const format = new Intl.RelativeTimeFormat(locale(), { numeric: 'auto', style: 'short' });
+  if (seconds > 0 && (!isDue || seconds < 60)) return format.format(0, 'second');
   const unit = UNITS.find(([, , from]) => Math.abs(seconds) >= from);
-  return unit ? format.format(Math.trunc(seconds / unit[1]), unit[0]) : format.format(seconds, 'second');
+  const text = unit ? format.format(Math.trunc(seconds / unit[1]), unit[0]) : format.format(seconds, 'second');
+  // As all other figures in Chinese text.
+  return text.replace(/(\d)(?=\p{sc=Han})/u, '$1 ');
 }

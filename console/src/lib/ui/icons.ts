@@ -28,6 +28,7 @@ export const ICONS = {
   active: 'M3 8a5 5 0 1 0 10 0 5 5 0 0 0-10 0zM5.5 8a2.5 2.5 0 1 0 5 0 2.5 2.5 0 0 0-5 0z',
   edit: 'M3 13l.7-2.9 7.4-7.4 2.2 2.2-7.4 7.4zM9.6 4.2l2.2 2.2',
   token: 'M2.5 4.5h11v7h-11zM5 8h.1M7.5 8h3.5',
-  history: 'M2.8 6.5a5.5 5.5 0 1 1-.2 2.5M2.5 3v3.5H6M8 5v3.2l2.2 1.5',
+  refresh: 'M13.2 6.5a5.5 5.5 0 1 0 .2 2.5M13.5 3v3.5H10',
+  upload: 'M8 9.5v-7M5 5.2l3-3 3 3M2.5 13.5h11',
 };
 export type IconName = keyof typeof ICONS;
