@@ -493,7 +493,8 @@ mod tests {
             let aliases = alloc::vec![alloc::format!("*x{}", n - 1); 9].join(",");
             text + &alloc::format!("x{n}: &x{n} [{aliases}]\n")
         });
-        check(&bomb, ALIASES);
+        let problem = DocumentNode::read(&bomb).unwrap_err();
+        assert!(problem.starts_with(ALIASES), "{problem}");
         let shared = |count: usize| {
             let uses: alloc::vec::Vec<_> = (0..count).map(|n| alloc::format!("p{n}: *a")).collect();
             alloc::format!("a: &a {{ b: [1, 2, 3], c: d }}\n{}\n", uses.join("\n"))

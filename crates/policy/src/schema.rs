@@ -21,6 +21,11 @@ use crate::text::{RATE_PATTERN, SPAN_PATTERN};
 
 /// The schema of a whole document. That of a single policy is its `$defs.policy`.
 pub fn document() -> Value {
+    document_of(algorithms())
+}
+
+/// The same with these algorithms: the name, a sentence and the parameters of each.
+pub fn document_of(algorithms: &[(&str, &str, &[Param])]) -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sluicegate policies",
@@ -54,7 +59,7 @@ pub fn document() -> Value {
             },
             "path": { "type": "string", "maxLength": TEXT_BYTES_MAX, "pattern": "^/[^?#]*$" },
             "rules": rules(),
-            "rule": rule(),
+            "rule": rule(algorithms),
             "overflow": overflow(),
         },
     })
@@ -65,7 +70,10 @@ fn policy() -> Value {
         "description": "Limits of one resource.",
         "type": "object",
         "properties": {
-            "name": { "$ref": "#/$defs/name" },
+            "name": {
+                "description": "What requests and metrics call it; unique in all documents.",
+                "$ref": "#/$defs/name",
+            },
             "apps": {
                 "description": "Apps that may use it; `*`: every app. Default: in a catalog its own app, in a file every app.",
                 "type": "array",
@@ -108,7 +116,12 @@ fn policy() -> Value {
                 "items": {
                     "type": "object",
                     "properties": {
-                        "key": { "type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX },
+                        "key": {
+                            "description": "The exact key.",
+                            "type": "string",
+                            "minLength": 1,
+                            "maxLength": KEY_BYTES_MAX,
+                        },
                         "until": {
                             "description": "When the override ends and the rules of the policy hold \
                                             again, in UTC. Default: never.",
@@ -137,6 +150,7 @@ fn matcher() -> Value {
         "type": "object",
         "properties": {
             "path": {
+                "description": "The whole path, or its beginning. Default: every path.",
                 "type": "object",
                 "properties": {
                     "exact": { "$ref": "#/$defs/path" },
@@ -147,6 +161,7 @@ fn matcher() -> Value {
                 "additionalProperties": false,
             },
             "method": {
+                "description": "Methods in capital letters. Default: every method.",
                 "type": "array",
                 "minItems": 1,
                 "maxItems": METHODS_MAX,
@@ -186,18 +201,18 @@ fn rules() -> Value {
     })
 }
 
-fn rule() -> Value {
+fn rule(algorithms: &[(&str, &str, &[Param])]) -> Value {
     let mut properties = Map::new();
     let name = json!({
         "description": "Unique in its list. Default for a single rule: its algorithm.",
         "$ref": "#/$defs/name",
     });
     properties.insert("name".into(), name);
-    for (name, about, params) in algorithms() {
+    for (name, about, params) in algorithms {
         properties.insert((*name).into(), algorithm(about, params));
     }
     let one_of: Vec<_> =
-        algorithms().iter().map(|(name, ..)| json!({ "required": [name] })).collect();
+        algorithms.iter().map(|(name, ..)| json!({ "required": [name] })).collect();
     json!({
         "description": "One limit: an algorithm with its parameters.",
         "type": "object",

@@ -6,6 +6,8 @@
 //! | `vectors --check` | fails if they are not what the kernel says |
 //! | `texts` | writes `docs/texts.txt`, every text that users see, and `docs/findings.json`, those with codes |
 //! | `texts --check` | fails if it is not what the code says |
+//! | `policies` | writes the tables of `docs/policies.md` |
+//! | `policies --check` | fails if they are not what the schema says |
 //! | `script` | writes the script of the Redis store, and its SHA-1, to `spec/redis` |
 //! | `oracle` | answers vectors that come on standard input, a line each |
 //! | `soak [DECISIONS]` | so many single decisions at 7/s, in release (10^9 by default) |
@@ -14,6 +16,7 @@
 pub mod cargo;
 pub mod findings;
 pub mod oracle;
+pub mod policies;
 pub mod seams;
 pub mod texts;
 pub mod vectors;
@@ -30,13 +33,15 @@ pub fn run(args: &[&str]) -> Result<String> {
         ["vectors", "--check"] => vectors::check(),
         ["texts"] => Ok(format!("{}\n{}", texts::write()?, findings::write()?)),
         ["texts", "--check"] => Ok(format!("{}\n{}", texts::check()?, findings::check()?)),
+        ["policies"] => policies::write(),
+        ["policies", "--check"] => policies::check(),
         ["soak"] => cargo::soak(cargo::SOAK_DECISIONS),
         ["soak", decisions] => cargo::soak(decisions.parse()?),
         ["oracle"] => oracle::run(std::io::stdin().lock(), std::io::stdout().lock()),
         ["script"] => cargo::script(),
         ["tidy"] => cargo::tidy(),
         _ => bail!(
-            "usage: cargo xtask vectors [--check] | texts [--check] | script | oracle | soak [DECISIONS] | tidy"
+            "usage: cargo xtask vectors [--check] | texts [--check] | policies [--check] | script | oracle | soak [DECISIONS] | tidy"
         ),
     }
 }
