@@ -109,31 +109,7 @@ fn policy() -> Value {
             },
             "match": matcher(),
             "key": key(),
-            "overrides": {
-                "description": "Keys with their own rules, instead of the rules of the policy.",
-                "type": "array",
-                "maxItems": OVERRIDES_MAX,
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "key": {
-                            "description": "The exact key.",
-                            "type": "string",
-                            "minLength": 1,
-                            "maxLength": KEY_BYTES_MAX,
-                        },
-                        "until": {
-                            "description": "When the override ends and the rules of the policy hold \
-                                            again, in UTC. Default: never.",
-                            "type": "string",
-                            "pattern": "^(19[7-9][0-9]|20[0-9]{2})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
-                        },
-                        "rules": { "$ref": "#/$defs/rules" },
-                    },
-                    "required": ["key", "rules"],
-                    "additionalProperties": false,
-                },
-            },
+            "overrides": overrides(),
             "carry": {
                 "description": "What happens to usage when a rule changes. Default: usage.",
                 "enum": words(&CARRY),
@@ -141,6 +117,34 @@ fn policy() -> Value {
         },
         "required": ["name", "rules"],
         "additionalProperties": false,
+    })
+}
+
+fn overrides() -> Value {
+    json!({
+        "description": "Keys with their own rules, instead of the rules of the policy.",
+        "type": "array",
+        "maxItems": OVERRIDES_MAX,
+        "items": {
+            "type": "object",
+            "properties": {
+                "key": {
+                    "description": "The exact key.",
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": KEY_BYTES_MAX,
+                },
+                "until": {
+                    "description": "When the override ends and the rules of the policy hold \
+                                    again, in UTC. Default: never.",
+                    "type": "string",
+                    "pattern": "^(19[7-9][0-9]|20[0-9]{2})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+                },
+                "rules": { "$ref": "#/$defs/rules" },
+            },
+            "required": ["key", "rules"],
+            "additionalProperties": false,
+        },
     })
 }
 

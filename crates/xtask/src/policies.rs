@@ -218,7 +218,6 @@ fn grouped(number: &Value) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use sluicegate_kernel::algorithm::algorithms;
     use sluicegate_kernel::param::{Kind, Param};

@@ -87,7 +87,7 @@ async fn write(
 ) {
     let mut seconds = telemetry.history().seconds();
     let (mut forgot_at, mut is_complete) = (0, kept != HistoryKept::Day);
-    while seconds.changed().await.is_ok() && !stop.is_cancelled() {
+    while let Some(Ok(())) = stop.run_until_cancelled(seconds.changed()).await {
         let Some(catalog) = holding.borrow().catalog.clone() else { continue };
         if !is_complete {
             is_complete = true;
@@ -152,5 +152,28 @@ fn add_top(telemetry: &Telemetry, bucket: &mut Bucket) {
             let refused = telemetry.top(policy, TOP_KEPT).unwrap_or_default();
             *top = refused.into_iter().map(Into::into).collect();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluicegate::policy::PolicySet;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::engine::ServerEngine;
+
+    #[tokio::test]
+    async fn a_node_that_is_stopped_before_it_has_counted_anything_ends() {
+        let engine = ServerEngine::in_memory(PolicySet::default());
+        let nothing =
+            SyncState { held: Arc::default(), tokens: 0, catalog: None, asked_at: Instant::now() };
+        let (_tell, holding) = watch::channel(nothing);
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let running = run(engine.telemetry(), HistoryKept::Day, "a", &holding, &stop);
+        assert!(timeout(Duration::from_secs(5), running).await.is_ok());
     }
 }
