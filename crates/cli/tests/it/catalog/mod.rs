@@ -7,7 +7,7 @@ mod kill;
 mod node;
 #[cfg(feature = "oidc")]
 mod oidc;
-mod readme;
+mod page;
 mod stage;
 mod traffic;
 mod whatif;

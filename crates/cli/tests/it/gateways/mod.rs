@@ -8,7 +8,7 @@ mod envoy;
 mod forward;
 mod nginx;
 mod overflow;
-mod readme;
+mod page;
 mod stage;
 
 use std::time::Duration;

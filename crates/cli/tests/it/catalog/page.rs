@@ -1,16 +1,16 @@
-//! The README's way from nothing to a decision, as it is written there.
+//! `docs/catalog.md` leads from nothing to a decision: its script runs, and prints what the page shows.
 
 use std::fs;
 use std::process::Command;
 
 use crate::catalog::stage::Node;
 
-const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/catalog.md");
 
 #[test]
-fn from_a_setup_token_to_a_check_it_is_as_the_readme_says() {
-    let readme = fs::read_to_string(README).unwrap();
-    let section = readme.split("\n## Rules that belong to somebody\n").nth(1).unwrap();
+fn the_page_leads_from_a_setup_token_to_a_decision() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let section = page.split("\n## From nothing to a decision\n").nth(1).unwrap();
     let blocks = |language: &str| {
         section.split(&format!("\n```{language}\n")).nth(1).unwrap().split("\n```").next().unwrap()
     };

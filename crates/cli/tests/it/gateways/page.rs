@@ -1,4 +1,4 @@
-//! What pages show of gateways works.
+//! The configurations in `docs/gateways.md` work.
 
 use std::fs;
 
@@ -8,38 +8,34 @@ use super::audit::exactly_five_of_twenty_pass;
 use super::stage::{Stage, changed, example, root};
 use super::{envoy, nginx};
 
-/// The blocks of `language` in a page.
-fn blocks(page: &str, language: &str) -> Vec<String> {
-    let page = fs::read_to_string(root().join(page)).expect("it is there");
+/// The block of `language` in the page that begins with `word`.
+fn block(language: &str, word: &str) -> String {
+    let page = fs::read_to_string(root().join("docs/gateways.md")).expect("the page exists");
     let open = format!("\n```{language}\n");
-    let blocks = page.split(&open).skip(1);
-    blocks.map(|block| block.split("\n```").next().unwrap_or_default().to_owned()).collect()
+    let mut blocks = page.split(&open).skip(1).filter_map(|rest| rest.split("\n```").next());
+    let found = blocks.find(|block| block.starts_with(word));
+    found.unwrap_or_else(|| panic!("no {language} block begins with {word}")).to_owned()
 }
 
 #[tokio::test]
-async fn the_nginx_of_the_readme_lets_five_of_twenty_pass() {
-    let [site] = <[_; 1]>::try_from(blocks("README.md", "nginx")).unwrap();
+async fn the_nginx_of_the_page_lets_five_of_twenty_pass() {
+    let site = block("nginx", "server {");
     let policies = changed(&example("gateways/policies.yaml"), &[("10/s", "10/h")]);
     let stage = Stage::set(&policies, &[], async |places| nginx::start(places, &site));
     exactly_five_of_twenty_pass(&need!(stage.await)).await;
 }
 
 #[tokio::test]
-async fn the_envoy_of_the_readme_lets_five_of_twenty_pass() {
-    let block = |page: &str, word: &str| {
-        let found = blocks(page, "yaml").into_iter().find(|block| block.starts_with(word));
-        found.unwrap_or_else(|| panic!("no block of {page} begins with {word}"))
-    };
-    let policies = block("docs/gateways.md", "policies:");
-    let policies = changed(&policies, &[("10/s", "10/h")]);
-    let envoy = block("README.md", "static_resources:");
+async fn the_envoy_of_the_page_lets_five_of_twenty_pass() {
+    let policies = changed(&block("yaml", "policies:"), &[("10/s", "10/h")]);
+    let envoy = block("yaml", "static_resources:");
     let stage = envoy::stage(&envoy, &policies, &[]);
     exactly_five_of_twenty_pass(&need!(stage.await)).await;
 }
 
 #[tokio::test]
-async fn behind_the_nginx_of_the_readme_a_client_does_not_choose_its_host() {
-    let [site] = <[_; 1]>::try_from(blocks("README.md", "nginx")).unwrap();
+async fn behind_the_nginx_of_the_page_a_client_does_not_choose_its_host() {
+    let site = block("nginx", "server {");
     let policies =
         "policies: [ { name: site, key: [host], rules: [ { token_bucket: { rate: 1/h } } ] } ]";
     // That something answers is probed by a request, for which there is a permit more.
