@@ -9,7 +9,7 @@ use sluicegate_import::ImportSource;
 use sluicegate_replay as replay;
 use sluicegate_server::descriptors::Configuration;
 
-use crate::{catalog, client, policies, serve, shell, whatif};
+use crate::{catalog, client, init, policies, serve, shell, whatif};
 
 /// What `--version` prints: `-V` prints the first line of it.
 const LONG_VERSION: &str = if sluicegate_console::IS_BUILT {
@@ -28,6 +28,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
+    /// Write a commented configuration and policies to begin with.
+    Init(init::InitArgs),
     /// Run a server: HTTP, Redis protocol and gateways.
     Serve(serve::ServeArgs),
     #[command(flatten)]
@@ -99,6 +101,7 @@ enum ImportCommand {
 /// Runs the command. The exit code is 1 if the command itself found something wrong.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        CliCommand::Init(args) => init::run(&args),
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Client(command) => client::run(command),
         CliCommand::Config(command) => serve::show(&command),

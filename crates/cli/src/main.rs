@@ -14,6 +14,7 @@
 mod catalog;
 mod cli;
 mod client;
+mod init;
 mod policies;
 mod serve;
 mod shell;

@@ -1,12 +1,14 @@
 //! `sluicegate serve` and `sluicegate config`: a server's configuration on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use sluicegate_server::config::{self, Config, Flags};
 use sluicegate_server::serve;
 use sluicegate_text::terminal;
+
+use crate::init::CONFIG_FILE;
 
 /// What can be said to `sluicegate serve`. The rest, and the defaults, are the configuration's.
 #[derive(Debug, clap::Args)]
@@ -90,7 +92,9 @@ impl ServeArgs {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Ok(config::load(self.config.as_deref(), environment, self.over.flags())?)
+        let here = Path::new(CONFIG_FILE);
+        let file = self.config.as_deref().or_else(|| here.is_file().then_some(here));
+        Ok(config::load(file, environment, self.over.flags())?)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The admin API of a running server, as far as the policies of one app are concerned.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -13,20 +12,13 @@ use sluicegate_control::api::PREFIX;
 use sluicegate_control::catalog::{AppliedAll, PolicyView};
 use sluicegate_kernel::ruleset::is_name;
 use sluicegate_policy::limits::POLICIES_MAX;
-use sluicegate_server::config::{ConfigSecret, Span};
-use sluicegate_text::private;
-use sluicegate_text::terminal;
+use sluicegate_server::config::Span;
 
 use crate::client::http::{self, HttpAnswer};
 use crate::client::reply;
 use crate::client::target::Target;
 use crate::client::tls::TlsRoots;
-
-/// The variable that holds a token.
-const TOKEN: &str = "SLUICEGATE_TOKEN";
-
-/// Longest token that is read: one is 68 bytes.
-const TOKEN_BYTES_MAX: u64 = 4 << 10;
+use crate::client::token::{TOKEN, TokenArgs, warn_if_overheard};
 
 /// Policies that are asked for at a time, of 64 KiB at most.
 const PAGE: usize = 100;
@@ -52,9 +44,8 @@ pub(crate) struct Server {
     to: Target,
     #[command(flatten)]
     trust: TlsRoots,
-    /// File with a token of the app. Without it, SLUICEGATE_TOKEN is used.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    token: TokenArgs,
     /// Maximum time to wait for an answer.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     timeout: Span,
@@ -114,16 +105,9 @@ impl Remote {
     /// # Errors
     /// If there is no token, or it is none.
     pub(crate) fn new(server: &Server, app: &str) -> Result<Self> {
-        let token = server.token()?;
-        let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose()));
-        let mut bearer = bearer.map_err(|_| anyhow!("invalid token"))?;
-        bearer.set_sensitive(true);
-        if server.to.is_overheard() {
-            let to = &server.to;
-            terminal::print_error_line(format_args!(
-                "note: the token is sent to {to} unencrypted; use https://"
-            ));
-        }
+        let bearer = server.token.bearer()?;
+        let bearer = bearer.with_context(|| format!("no token: set --token-file or {TOKEN}"))?;
+        warn_if_overheard(&server.to);
         Ok(Self { server: server.clone(), app: app.to_owned(), bearer })
     }
 
@@ -236,22 +220,6 @@ impl Remote {
         let at = &self.server.to;
         serde_json::from_slice(&answer.body)
             .with_context(|| format!("{at} did not answer like an admin address"))
-    }
-}
-
-impl Server {
-    fn token(&self) -> Result<ConfigSecret> {
-        let text = match &self.token_file {
-            Some(file) => {
-                let read = private::read_text(file, TOKEN_BYTES_MAX);
-                read.with_context(|| format!("cannot read {}", file.display()))?
-            }
-            None => std::env::var(TOKEN).unwrap_or_default(),
-        };
-        match text.trim() {
-            "" => bail!("no token: set --token-file or {TOKEN}"),
-            token => Ok(ConfigSecret::new(token)),
-        }
     }
 }
 

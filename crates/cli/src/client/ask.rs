@@ -15,9 +15,10 @@ use sluicegate_kernel::limits::{COST_MAX, SPAN_MAX_US};
 use sluicegate_server::config::Span;
 use sluicegate_text::terminal::{self, OutputFormat};
 
-use super::reply::{self, ClientVerb, DecisionReply};
+use super::reply::{self, ClientVerb, DecisionReply, ExplainReply};
 use super::target::Target;
 use super::tls::TlsRoots;
+use super::token::TokenArgs;
 use super::{http, print_line};
 
 /// Nothing was decided.
@@ -42,6 +43,14 @@ pub(crate) enum AskCommand {
     },
     /// Show what a check would return, without taking permits. Exit status as for check.
     Peek {
+        #[command(flatten)]
+        budget: BudgetArgs,
+        #[command(flatten)]
+        cost: CostArgs,
+    },
+    /// Show which rules hold for a key and what each would return, without taking permits. Exit
+    /// status as for check.
+    Explain {
         #[command(flatten)]
         budget: BudgetArgs,
         #[command(flatten)]
@@ -81,6 +90,8 @@ pub(crate) struct BudgetArgs {
     to: Target,
     #[command(flatten)]
     trust: TlsRoots,
+    #[command(flatten)]
+    token: TokenArgs,
     /// Maximum time to wait for the answer. Policies with a queue delay it.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     timeout: Span,
@@ -138,10 +149,13 @@ async fn ask(command: AskCommand) -> Result<bool> {
             (ClientVerb::Check, budget, Some(cost.cost), max_wait)
         }
         AskCommand::Peek { budget, cost } => (ClientVerb::Peek, budget, Some(cost.cost), None),
+        AskCommand::Explain { budget, cost } => {
+            (ClientVerb::Explain, budget, Some(cost.cost), None)
+        }
         AskCommand::Refund { budget, cost } => (ClientVerb::Refund, budget, Some(cost.cost), None),
         AskCommand::Reset { budget } => (ClientVerb::Reset, budget, None, None),
     };
-    let BudgetArgs { policy, key, app, to, trust, timeout: Span(timeout), output } = &budget;
+    let BudgetArgs { policy, key, app, to, trust, token, timeout: Span(timeout), output } = &budget;
     let question = QuestionBody {
         policy,
         key: key.as_deref(),
@@ -149,18 +163,30 @@ async fn ask(command: AskCommand) -> Result<bool> {
         cost,
         max_wait_ms: max_wait.map(whole_ms).transpose()?,
     };
-    let answer =
-        http::send((to, trust), http::post(verb.path(), question.json()), *timeout).await?;
+    let mut request = http::post(verb.path(), question.json());
+    token.add(&mut request, to)?;
+    let answer = http::send((to, trust), request, *timeout).await?;
     if !answer.status.is_success() {
         bail!("{}", reply::problem(answer.status, &answer.body));
     }
     let unclear = || format!("{to} did not answer with a decision");
-    let answered: DecisionReply = serde_json::from_slice(&answer.body).with_context(unclear)?;
+    let (allowed, lines) = match verb {
+        ClientVerb::Explain => {
+            let explained: ExplainReply =
+                serde_json::from_slice(&answer.body).with_context(unclear)?;
+            (explained.decision.allowed, explained.lines())
+        }
+        _ => {
+            let answered: DecisionReply =
+                serde_json::from_slice(&answer.body).with_context(unclear)?;
+            (answered.allowed, answered.line(verb))
+        }
+    };
     match output {
-        OutputFormat::Text => print_line(&answered.line(verb))?,
+        OutputFormat::Text => print_line(&lines)?,
         OutputFormat::Json => print_line(str::from_utf8(&answer.body).with_context(unclear)?)?,
     }
-    Ok(answered.allowed || matches!(verb, ClientVerb::Refund | ClientVerb::Reset))
+    Ok(allowed || matches!(verb, ClientVerb::Refund | ClientVerb::Reset))
 }
 
 /// As the server takes it. What it cannot mean is not rounded: a caller would wait for longer than

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! check, peek, refund, reset ─▶ ask ─▶ http ─▶ target      one question, one line, an exit status
-//! health ──────────────────────────────┘
+//! health, status, top, events ─────────┘
 //! bench ─▶ many lines (http, resp, rls) ─▶ tally ─▶ report
 //! ```
 
@@ -13,6 +13,8 @@ pub(crate) mod http;
 pub(crate) mod reply;
 pub(crate) mod target;
 pub(crate) mod tls;
+pub(crate) mod token;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -28,6 +30,12 @@ pub(crate) enum ClientCommand {
     Ask(ask::AskCommand),
     /// Check whether a server is ready for traffic. Exit status: 0 ready, else 1.
     Health(health::HealthArgs),
+    /// Show whether a server is ready, its policies and its store. Exit status: 0 ready, else 1.
+    Status(watch::StatusArgs),
+    /// List the keys of a policy that were refused most in the last ten minutes.
+    Top(watch::TopArgs),
+    /// Print decisions as they are made, a sample, one JSON object a line.
+    Events(watch::EventsArgs),
     /// Load a server and measure its decision latency.
     Bench(bench::BenchArgs),
 }
@@ -38,6 +46,9 @@ pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
     match command {
         ClientCommand::Ask(command) => Ok(runtime.block_on(ask::run(command))),
         ClientCommand::Health(args) => runtime.block_on(health::run(&args)),
+        ClientCommand::Status(args) => runtime.block_on(watch::status(&args)),
+        ClientCommand::Top(args) => runtime.block_on(watch::top(&args)),
+        ClientCommand::Events(args) => runtime.block_on(watch::events(&args)),
         ClientCommand::Bench(args) => bench::run(args, &runtime),
     }
 }

@@ -16,6 +16,7 @@ const PROBLEM_CHARS_MAX: usize = 500;
 pub(super) enum ClientVerb {
     Check,
     Peek,
+    Explain,
     Refund,
     Reset,
 }
@@ -40,6 +41,49 @@ pub(super) struct DecisionReply {
     response: Option<Response>,
 }
 
+/// What each rule of a policy says of a key.
+#[derive(Debug, Deserialize)]
+pub(super) struct ExplainReply {
+    pub(super) decision: DecisionReply,
+    rules_of: String,
+    #[serde(default)]
+    rules: Option<Vec<ExplainedRule>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ExplainedRule {
+    name: String,
+    algorithm: String,
+    limit: u64,
+    left: RuleLeft,
+}
+
+#[derive(Debug, Deserialize)]
+struct RuleLeft {
+    allowed: bool,
+    remaining: u64,
+    retry_after_us: Option<u64>,
+}
+
+impl ExplainReply {
+    /// A line for the decision, and one for each rule.
+    pub(super) fn lines(&self) -> String {
+        let mut lines = self.decision.line(ClientVerb::Peek);
+        add(&mut lines, format_args!("\nrules of the {}:", terminal::one_line(&self.rules_of)));
+        for ExplainedRule { name, algorithm, limit, left } in self.rules.iter().flatten() {
+            let [name, algorithm] = [name, algorithm].map(|text| terminal::one_line(text));
+            let RuleLeft { allowed, remaining, retry_after_us } = left;
+            add(&mut lines, format_args!("\n  {name} ({algorithm}): {remaining} of {limit} left"));
+            match retry_after_us {
+                _ if *allowed => {}
+                Some(us) => add(&mut lines, format_args!(", retry in {}", later(*us))),
+                None => lines += ", this cost can never pass",
+            }
+        }
+        lines
+    }
+}
+
 /// What a policy serves instead.
 #[derive(Debug, Deserialize)]
 struct Response {
@@ -58,6 +102,7 @@ impl ClientVerb {
         match self {
             Self::Check => "/v1/check",
             Self::Peek => "/v1/peek",
+            Self::Explain => "/v1/explain",
             Self::Refund => "/v1/refund",
             Self::Reset => "/v1/reset",
         }
@@ -72,8 +117,8 @@ impl DecisionReply {
             ClientVerb::Reset => "forgotten".to_owned(),
             ClientVerb::Check if self.allowed => "passes".to_owned(),
             ClientVerb::Check => "refused".to_owned(),
-            ClientVerb::Peek if self.allowed => "would pass".to_owned(),
-            ClientVerb::Peek => "would be refused".to_owned(),
+            ClientVerb::Peek | ClientVerb::Explain if self.allowed => "would pass".to_owned(),
+            ClientVerb::Peek | ClientVerb::Explain => "would be refused".to_owned(),
         };
         if self.wait_us > 0 {
             add(&mut line, format_args!(" after {}", later(self.wait_us)));

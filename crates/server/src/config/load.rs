@@ -15,7 +15,7 @@ use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal::one_line;
 use toml::{Table, Value};
 
-use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, reach};
+use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, reach, schema};
 
 /// How often a snapshot may be written: more only wears the disk out.
 const SNAPSHOT_EVERY_MIN: Duration = Duration::from_millis(100);
@@ -93,7 +93,10 @@ pub fn load(
         None => Table::new(),
     };
     for (name, value) in environment {
-        let Some(path) = name.strip_prefix(PREFIX) else { continue };
+        let Some(path) = name.strip_prefix(PREFIX) else {
+            check_variable(&name)?;
+            continue;
+        };
         let path = path.to_ascii_lowercase();
         let path: Vec<_> = path.split("__").collect();
         put(&mut tree, &path, of_variable(&path, value))?;
@@ -105,6 +108,35 @@ pub fn load(
         read_secret(&mut tree, path)?;
     }
     of_tree(tree)
+}
+
+/// Variables of other commands, which look like keys.
+const OTHER_VARIABLES: [&str; 1] = ["SLUICEGATE_CATALOG_URL"];
+
+/// Refuses a variable that has one underscore where a key has two: it would be ignored. Others that begin alike
+/// may be there without anybody's doing, such as those that Kubernetes makes of a service.
+fn check_variable(name: &str) -> Result<(), ConfigError> {
+    let Some(rest) = name.strip_prefix("SLUICEGATE_").map(str::to_ascii_lowercase) else {
+        return Ok(());
+    };
+    if OTHER_VARIABLES.contains(&name) {
+        return Ok(());
+    }
+    let schema = schema().to_value();
+    let Some(sections) = schema["properties"].as_object() else { return Ok(()) };
+    for (section, of) in sections {
+        let Some(key) = rest.strip_prefix(section.as_str()).and_then(|key| key.strip_prefix('_'))
+        else {
+            continue;
+        };
+        let pointer = of["$ref"].as_str().unwrap_or_default().trim_start_matches('#');
+        let keys = schema.pointer(pointer).map(|of| &of["properties"]);
+        if keys.is_some_and(|keys| keys.get(key).is_some()) {
+            let right = format!("{PREFIX}{section}__{key}").to_ascii_uppercase();
+            return wrong(name, format!("unknown variable; did you mean `{right}`?"));
+        }
+    }
+    Ok(())
 }
 
 /// The configuration that `text` is, whose secrets stay in their files, for the fuzzer.

@@ -81,7 +81,9 @@ impl FromStr for Listen {
         {
             return Ok(Self::Unix(path.into()));
         }
-        text.parse().map(Self::Tcp).map_err(|_| {
+        // The one name that needs no look-up.
+        let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        named.as_deref().unwrap_or(text).parse().map(Self::Tcp).map_err(|_| {
             format!(
                 "invalid address `{text}`: expected `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`"
             )

@@ -5,6 +5,7 @@ mod bench;
 mod docs;
 mod health;
 mod shell;
+mod watch;
 
 use std::path::Path;
 use std::process::Command;

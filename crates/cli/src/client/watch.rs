@@ -1,0 +1,222 @@
+//! `sluicegate top`, `events`, `status`: what a server does now, from its admin address.
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use sluicegate_text::terminal::{self, OutputFormat};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio_util::either::Either;
+
+use super::http::HttpAnswer;
+use super::target::{Target, connect};
+use super::tls::TlsRoots;
+use super::{http, print_line, reply};
+
+/// How long an answer may take: nothing waits for the store here.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Longest line of a stream: an event is some hundred bytes.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Where operators ask.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// Admin address of the server, or `unix:/path`.
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8082",
+        env = "SLUICEGATE_ADMIN_URL"
+    )]
+    pub(super) to: Target,
+    #[command(flatten)]
+    pub(super) trust: TlsRoots,
+}
+
+/// What can be said to `sluicegate top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Name of the policy.
+    policy: String,
+    /// Number of keys, 1 to 100.
+    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    number: u8,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Output format.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: OutputFormat,
+}
+
+/// What can be said to `sluicegate events`.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Only decisions of this policy.
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Only decisions with this result, such as `refused`.
+    #[arg(long, value_name = "RESULT")]
+    result: Option<String>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// What can be said to `sluicegate status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+#[derive(Deserialize)]
+struct Top {
+    seconds: u64,
+    top: Vec<TopKey>,
+}
+
+#[derive(Deserialize)]
+struct TopKey {
+    key: Option<String>,
+    refused_at_least: u64,
+    refused_at_most: u64,
+}
+
+#[derive(Deserialize)]
+struct Policies {
+    version: u64,
+    source: Option<String>,
+    error: Option<String>,
+    policies: Vec<String>,
+}
+
+/// Prints the keys that were refused most.
+pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
+    let path = format!("/v1/top?policy={}&n={}", encoded(&args.policy), args.number);
+    let answer = get(&args.admin, &path).await?;
+    if matches!(args.output, OutputFormat::Json) {
+        print_line(str::from_utf8(&answer.body).context("the answer is not text")?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Top { seconds, top } = read(&answer)?;
+    if top.is_empty() {
+        print_line(&format!("{}: no key was refused in the last {seconds} s", args.policy))?;
+    }
+    for TopKey { key, refused_at_least, refused_at_most } in top {
+        let count = match refused_at_least == refused_at_most {
+            true => refused_at_most.to_string(),
+            false => format!("{refused_at_least} to {refused_at_most}"),
+        };
+        let key = key.map_or_else(|| "(shared budget)".to_owned(), |key| terminal::one_line(&key));
+        print_line(&format!("{count:>12}  {key}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints decisions as they are made, one JSON object a line, until it is interrupted.
+pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
+    let filter = [("policy", &args.policy), ("result", &args.result)];
+    let filter = filter
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", encoded(value.as_ref()?))));
+    let path = format!("/v1/events?{}", filter.collect::<Vec<_>>().join("&"));
+    let AdminArgs { to, trust } = &args.admin;
+    let stream = connect(&to.addresses().await?).await?;
+    let stream = match to {
+        Target::Tls { host, .. } => Either::Left(trust.greet(host, stream).await?),
+        _ => Either::Right(stream),
+    };
+    let request = format!(
+        "GET {path} HTTP/1.0\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n",
+        to.authority()
+    );
+    let (reading, mut writing) = tokio::io::split(stream);
+    writing.write_all(request.as_bytes()).await.with_context(|| to.to_string())?;
+    let mut lines = BufReader::new(reading);
+    let status = line(&mut lines).await?.unwrap_or_default();
+    if !status.contains(" 200") {
+        bail!("{to} answered `{}`", terminal::one_line(&status));
+    }
+    while let Some(line) = line(&mut lines).await? {
+        let Some(event) = line.strip_prefix("data: ") else { continue };
+        let event = terminal::escaped(event.trim_end());
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{event}").and_then(|()| out.flush()) {
+            // Whoever reads it has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+            printed => printed.context("standard output")?,
+        }
+    }
+    bail!("{to} ended the stream")
+}
+
+/// Prints whether the server is ready, its policies, and what it does without the store. Exit status 1: not ready.
+pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let AdminArgs { to, trust } = &args.admin;
+    let ready = http::send((to, trust), http::get("/readyz"), ANSWER_WAIT_MAX).await?;
+    let is_ready = ready.status.is_success();
+    let reason = reply::problem(ready.status, &ready.body);
+    print_line(&if is_ready { "ready".to_owned() } else { format!("not ready: {reason}") })?;
+    let Policies { version, source, error, policies } =
+        read(&get(&args.admin, "/v1/policies").await?)?;
+    let source = source
+        .as_deref()
+        .map_or_else(String::new, |source| format!(" from {}", terminal::one_line(source)));
+    print_line(&format!("policies: {}{source}, version {version}", policies.len()))?;
+    if let Some(error) = error {
+        print_line(&format!("policies: last change rejected: {}", terminal::escaped(&error)))?;
+    }
+    let metrics = get(&args.admin, "/metrics").await?;
+    let metrics = String::from_utf8_lossy(&metrics.body);
+    let value =
+        |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    print_line(&match value("sluicegate_store_breaker_open") {
+        Some("1") => "store: unavailable; policies use `on_store_failure`".to_owned(),
+        _ => "store: ok".to_owned(),
+    })?;
+    if let Some(keys) = value("sluicegate_store_keys") {
+        print_line(&format!("keys: {keys}"))?;
+    }
+    Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A line without its end; none: the stream is over.
+async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let count =
+        from.take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).await.context("the stream")?;
+    Ok((count > 0).then(|| String::from_utf8_lossy(&bytes).trim_end().to_owned()))
+}
+
+async fn get(AdminArgs { to, trust }: &AdminArgs, path: &str) -> Result<HttpAnswer> {
+    let answer =
+        http::send_for((to, trust), http::get(path), ANSWER_WAIT_MAX, METRICS_BYTES_MAX).await?;
+    if !answer.status.is_success() {
+        bail!("{}", reply::problem(answer.status, &answer.body));
+    }
+    Ok(answer)
+}
+
+/// Largest answer: metrics of ten thousand policies.
+const METRICS_BYTES_MAX: usize = 32 << 20;
+
+fn read<T: DeserializeOwned>(answer: &HttpAnswer) -> Result<T> {
+    serde_json::from_slice(&answer.body).context("the server did not answer as a Sluicegate does")
+}
+
+/// A value in a query.
+fn encoded(value: &str) -> String {
+    value
+        .bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
