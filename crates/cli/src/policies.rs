@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sluicegate::store::redis::{RedisConfig, acl, program_acl, sentinel_acl};
 use sluicegate_server::descriptors::Configuration;
 use sluicegate_text::documents::DocumentSource;
@@ -12,8 +12,11 @@ use sluicegate_text::terminal;
 /// Prints whether the document or directory at `path` is sound, and if not, every path at which it is
 /// not.
 pub(crate) fn check(path: PathBuf) -> Result<ExitCode> {
-    let shown = path.display().to_string();
+    let (shown, is_dir) = (path.display().to_string(), path.is_dir());
     match DocumentSource::new(path).check()? {
+        Ok(0) if is_dir => {
+            bail!("{shown}: no policies: expected *.yaml, *.yml or *.json files in the directory")
+        }
         Ok(count) => {
             let noun = if count == 1 { "policy" } else { "policies" };
             let found = format!("{shown}: {count} {noun}, no errors\n");

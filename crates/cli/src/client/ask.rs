@@ -166,6 +166,12 @@ async fn ask(command: AskCommand) -> Result<bool> {
     let mut request = http::post(verb.path(), question.json());
     token.add(&mut request, to)?;
     let answer = http::send((to, trust), request, *timeout).await?;
+    if reply::is_elsewhere(&answer) {
+        bail!(
+            "{to} has no {}: `--to` is the HTTP address, such as http://127.0.0.1:8080",
+            verb.path()
+        );
+    }
     if !answer.status.is_success() {
         bail!("{}", reply::problem(answer.status, &answer.body));
     }

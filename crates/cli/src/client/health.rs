@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use axum::http::StatusCode;
 use clap::Args;
 
 use super::watch::AdminArgs;
@@ -25,6 +26,10 @@ pub(super) async fn run(args: &HealthArgs) -> Result<ExitCode> {
     let answer =
         http::send((&args.admin.to, &args.admin.trust), http::get("/readyz"), HEALTH_WAIT_MAX)
             .await?;
+    if answer.status == StatusCode::NOT_FOUND {
+        let to = &args.admin.to;
+        bail!("{to} has no /readyz: `--to` is the admin address, such as http://127.0.0.1:8082");
+    }
     if !answer.status.is_success() {
         bail!("not ready: {}", reply::problem(answer.status, &answer.body));
     }

@@ -8,6 +8,8 @@ use sluicegate::Micros;
 use sluicegate_text::human;
 use sluicegate_text::terminal;
 
+use super::http::HttpAnswer;
+
 /// Most characters that are repeated of what a server says went wrong.
 const PROBLEM_CHARS_MAX: usize = 500;
 
@@ -164,6 +166,13 @@ impl DecisionReply {
             add(line, format_args!("; serve the policy's own response, status {status}"));
         }
     }
+}
+
+/// Whether it comes from another kind of address: those that decide answer every path with a problem.
+pub(super) fn is_elsewhere(answer: &HttpAnswer) -> bool {
+    let is_missing =
+        matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
+    is_missing && serde_json::from_slice::<ProblemDetail>(&answer.body).is_err()
 }
 
 /// What an answer that is no decision says.

@@ -34,6 +34,9 @@ impl TlsRoots {
         let name = name.with_context(|| format!("`{host}` is not a valid server name"))?;
         let greeted = TlsConnector::from(tls::client(roots)).connect(name, stream).await;
         greeted.map_err(|error| {
+            if error.to_string().contains("InvalidContentType") {
+                return anyhow!("{host} does not speak TLS; use http://");
+            }
             anyhow!(error).context(format!(
                 "TLS handshake with {host} failed (http:// for a server without TLS)"
             ))

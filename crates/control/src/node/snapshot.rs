@@ -189,13 +189,13 @@ impl CatalogSnapshot {
     /// The same as [`write`](Self::write), off the threads that others wait for.
     ///
     /// # Errors
-    /// [`Error::Damaged`] with what the system says.
-    pub async fn write_in_background(self: &Arc<Self>, path: &Path) -> Result<(), Error> {
+    /// What the system says, with the path.
+    pub async fn write_in_background(self: &Arc<Self>, path: &Path) -> Result<(), String> {
         let (held, path) = (Arc::clone(self), path.to_owned());
         let written = spawn_blocking(move || {
-            held.write(&path).map_err(|error| format!("{}: {error}", path.display()))
+            held.write(&path).map_err(|error| format!("cannot write {}: {error}", path.display()))
         });
-        written.await.map_err(|error| Error::Damaged(error.to_string()))?.map_err(Error::Damaged)
+        written.await.map_err(|error| error.to_string())?
     }
 
     /// Writes all of it to the file at `path`, which is replaced whole, and is for its owner only.

@@ -53,7 +53,7 @@ pub type Flags = Vec<(&'static [&'static str], Value)>;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("cannot read {}", path.display())]
     Read {
         /// Which.
         path: PathBuf,
@@ -406,7 +406,7 @@ mod tests {
     }
 
     fn problem(text: &str) -> String {
-        from_text(text, &[]).expect_err("it is wrong").to_string()
+        format!("{:#}", anyhow::Error::from(from_text(text, &[]).expect_err("it is wrong")))
     }
 
     /// A file that nobody else can read.
@@ -505,7 +505,7 @@ mod tests {
         assert!(
             problem(&both).starts_with("resp.password_file: cannot be combined with `password`")
         );
-        assert!(problem("[resp]\npassword_file = '/none'").starts_with("cannot read /none: "));
+        assert!(problem("[resp]\npassword_file = '/none'").starts_with("cannot read /none"));
         fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
         let readable = problem(&format!("[resp]\npassword_file = '{file}'"));
         assert!(readable.starts_with(&format!("cannot read {file}: mode 0644 gives")));

@@ -127,6 +127,7 @@ pub(crate) struct PoliciesConfig {
 pub(crate) struct CatalogConfig {
     /// Database URL: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/DATABASE` or `postgres://…`. Unset:
     /// policies come from files.
+    #[serde(serialize_with = "value::database_url")]
     pub(crate) url: Option<ConfigSecret>,
     /// Policies for a new catalog (YAML or JSON file or directory): a catalog without apps and accounts
     /// gets them as the app `demo`, active. Unset: a new catalog is empty.

@@ -190,7 +190,33 @@ pub(super) fn store_url<S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     match url.expose() {
         "memory" | "memory://" => serializer.serialize_str("memory://"),
-        _ => url.serialize(serializer),
+        other => serializer.serialize_str(&without_password(other)),
+    }
+}
+
+/// Writes the URL of a database, without its password.
+pub(super) fn database_url<S: Serializer>(
+    url: &Option<ConfigSecret>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    url.as_ref().map(|url| without_password(url.expose())).serialize(serializer)
+}
+
+/// `url` with `***` for its password. Where a password may be elsewhere, nothing is shown.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return if url.starts_with("sqlite:") { url.to_owned() } else { HIDDEN.to_owned() };
+    };
+    if rest.to_ascii_lowercase().contains("password") {
+        return HIDDEN.to_owned();
+    }
+    // A password may contain what ends it elsewhere: all of it is before the last `@`.
+    match rest.rsplit_once('@') {
+        None => url.to_owned(),
+        Some((login, server)) => {
+            let user = login.split_once(':').map_or(login, |(user, _)| user);
+            format!("{scheme}://{user}:{HIDDEN}@{server}")
+        }
     }
 }
 
@@ -377,4 +403,27 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 fn names(schema: &Schema) -> Option<Vec<String>> {
     let name = |one: &serde_json::Value| Some(one.get("const")?.as_str()?.to_owned());
     schema.get("oneOf")?.as_array()?.iter().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("redis://10.0.0.5:6379/2", "redis://10.0.0.5:6379/2"),
+            (
+                "rediss://app:s3cret@10.0.0.5:6379/2?deadline_ms=9",
+                "rediss://app:***@10.0.0.5:6379/2?deadline_ms=9",
+            ),
+            ("redis://:p@ss/w:rd@host", "redis://:***@host"),
+            ("redis+sentinel://a,b/m?sentinel_password=x@y", "***"),
+            ("postgres://u:p@db/x", "postgres://u:***@db/x"),
+            ("sqlite:/var/lib/sluicegate/c.db", "sqlite:/var/lib/sluicegate/c.db"),
+            ("s3cret", "***"),
+        ] {
+            assert_eq!(without_password(url), shown, "{url}");
+        }
+    }
 }

@@ -76,8 +76,8 @@ pub struct Restored {
 #[non_exhaustive]
 pub enum SnapshotError {
     /// It is not there or cannot be read or written.
-    #[error("snapshot: {0}")]
-    Io(#[source] io::Error),
+    #[error(transparent)]
+    Io(io::Error),
     /// It is not the file of a memory store.
     #[error("snapshot: not a snapshot of a memory store")]
     Foreign,

@@ -231,6 +231,11 @@ fn refusal(address: &Address, refusal: ServerErrorReply) -> ConnectError {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => {
             ConnectError::Login { address, reason: refusal.to_string().into() }
         }
+        // What Redis says to the first words of a client that sends no password.
+        "ERR" if refusal.to_string().contains("unauthenticated") => ConnectError::Login {
+            address,
+            reason: "a password is required, and the URL has none".into(),
+        },
         _ => ConnectError::Refused { address, refusal },
     }
 }
@@ -240,7 +245,7 @@ fn login_error(address: &Address, error: &redis::RedisError) -> ConnectError {
     match error.kind() {
         ErrorKind::AuthenticationFailed => ConnectError::Login {
             address: address.clone(),
-            reason: error.detail().unwrap_or("no reason given").into(),
+            reason: error.detail().unwrap_or("wrong user or password").into(),
         },
         ErrorKind::Io => match std::error::Error::source(error)
             .and_then(|source| source.downcast_ref::<io::Error>())

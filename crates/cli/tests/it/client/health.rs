@@ -21,7 +21,11 @@ async fn a_server_is_healthy_until_it_is_told_to_stop() {
 fn what_is_not_there_or_no_admin_address_is_not_healthy() {
     let server = Server::start();
     let wrong = run(&format!("health --to {}", server.http));
-    assert_eq!((wrong.status, &*wrong.err), (Some(1), "error: not ready: path not found\n"));
+    let expected = format!(
+        "error: {} has no /readyz: `--to` is the admin address, such as http://127.0.0.1:8082\n",
+        server.http.trim_start_matches("http://")
+    );
+    assert_eq!((wrong.status, &*wrong.err), (Some(1), &*expected));
     let nobody = run("health --to unix:/nonexistent");
     assert_eq!(nobody.status, Some(1));
 }
