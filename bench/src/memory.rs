@@ -87,7 +87,7 @@ impl Peer {
 }
 
 fn rules() -> anyhow::Result<RuleSet> {
-    let bucket = TokenBucket::new(Rate::new(1, PERIOD.into())?, BURST.into())?;
+    let bucket = TokenBucket::new(Rate::new(1, PERIOD)?, BURST.into())?;
     Ok(RuleSet::single("rule", bucket.into()))
 }
 

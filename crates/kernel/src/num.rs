@@ -111,11 +111,12 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `permits` every `period`.
+    /// `permits` every `period`, which may be a [`Duration`](core::time::Duration).
     ///
     /// # Errors
     /// [`RangeError`] unless `1 <= permits <= 2^32` and `1 µs <= period <= 366 days`.
-    pub fn new(permits: u64, period: Micros) -> Result<Self, RangeError> {
+    pub fn new(permits: u64, period: impl Into<Micros>) -> Result<Self, RangeError> {
+        let period = period.into();
         within("rate permits", permits, 1, PERMITS_MAX)?;
         within("rate period in µs", period.get(), 1, PERIOD_MAX_US)?;
         Ok(Self { permits, period })
@@ -127,6 +128,30 @@ impl Rate {
     /// [`RangeError`] unless `1 <= permits <= 2^32`.
     pub fn per_second(permits: u64) -> Result<Self, RangeError> {
         Self::new(permits, Micros::SECOND)
+    }
+
+    /// `permits` every minute.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= permits <= 2^32`.
+    pub fn per_minute(permits: u64) -> Result<Self, RangeError> {
+        Self::new(permits, Micros::from_secs(60))
+    }
+
+    /// `permits` every hour.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= permits <= 2^32`.
+    pub fn per_hour(permits: u64) -> Result<Self, RangeError> {
+        Self::new(permits, Micros::from_secs(60 * 60))
+    }
+
+    /// `permits` every 24 hours.
+    ///
+    /// # Errors
+    /// [`RangeError`] unless `1 <= permits <= 2^32`.
+    pub fn per_day(permits: u64) -> Result<Self, RangeError> {
+        Self::new(permits, Micros::from_secs(24 * 60 * 60))
     }
 
     /// Permits per [`period`](Self::period).
@@ -212,6 +237,15 @@ mod tests {
     fn a_duration_is_rounded_up_to_the_microsecond() {
         assert_eq!(Micros::from(core::time::Duration::from_nanos(1)), Micros::new(1));
         assert_eq!(Micros::from(core::time::Duration::MAX), Micros::MAX);
+    }
+
+    #[test]
+    fn rates_are_named_by_their_period() {
+        let minute = core::time::Duration::from_secs(60);
+        assert_eq!(Rate::per_minute(7), Rate::new(7, minute));
+        assert_eq!(Rate::per_hour(7).map(Rate::period), Ok(Micros::from_secs(3_600)));
+        assert_eq!(Rate::per_day(7).map(Rate::period), Ok(Micros::from_secs(86_400)));
+        assert!(Rate::per_minute(0).is_err());
     }
 
     #[test]

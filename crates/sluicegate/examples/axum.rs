@@ -18,7 +18,7 @@ use sluicegate::{KeyedRateLimiter, Micros, Rate, TokenBucket};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rule = TokenBucket::new(Rate::new(1, Micros::from_secs(2))?, 5)?;
-    let limiter = Arc::new(KeyedRateLimiter::new(rule.into(), CLIENTS_MAX)?);
+    let limiter = Arc::new(KeyedRateLimiter::new(rule, CLIENTS_MAX)?);
     // Requests that a proxy on this machine forwards count for the client that it names. Where
     // there is no proxy, `PeerAddr` is the extractor to use.
     let key = ForwardedFor::behind(["127.0.0.0/8".parse()?, "::1/128".parse()?]);

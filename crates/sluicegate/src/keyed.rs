@@ -20,7 +20,7 @@ use crate::clock::{Clock, MonotonicClock};
 /// use sluicegate::{Cost, KeyedRateLimiter, Rate, TokenBucket};
 ///
 /// let rule = TokenBucket::new(Rate::per_second(10)?, 1)?;
-/// let limiter = KeyedRateLimiter::<str>::new(rule.into(), 100_000)?;
+/// let limiter = KeyedRateLimiter::<str>::new(rule, 100_000)?;
 /// assert!(limiter.check("alice", Cost::ONE).allowed());
 /// assert!(!limiter.check("alice", Cost::ONE).allowed());
 /// assert!(limiter.check("bob", Cost::ONE).allowed());
@@ -50,7 +50,8 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
     ///
     /// # Errors
     /// [`KeyedError`] for a rule that only the engine can serve.
-    pub fn new(rule: Rule, keys_max: usize) -> Result<Self, KeyedError> {
+    pub fn new(rule: impl Into<Rule>, keys_max: usize) -> Result<Self, KeyedError> {
+        let rule = rule.into();
         let rules = RuleSet::single(rule.algorithm(), rule);
         Self::with_rules(rules, keys_max, Arc::new(MonotonicClock))
     }

@@ -33,7 +33,7 @@ use crate::keyed::KeyedRateLimiter;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rule = TokenBucket::new(Rate::per_second(1)?, 1)?;
-/// let limiter = Arc::new(KeyedRateLimiter::new(rule.into(), 1_000)?);
+/// let limiter = Arc::new(KeyedRateLimiter::new(rule, 1_000)?);
 /// let hello = tower::service_fn(async |_: Request<()>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new("hello".to_owned()))
 /// });

@@ -13,7 +13,7 @@
 //!
 //! // Ten requests a second for each API key, twenty at once.
 //! let rule = TokenBucket::new(Rate::per_second(10)?, 20)?;
-//! let limiter = Arc::new(KeyedRateLimiter::<[u8]>::new(rule.into(), 100_000)?);
+//! let limiter = Arc::new(KeyedRateLimiter::<[u8]>::new(rule, 100_000)?);
 //! let layer = RateLimitLayer::new(limiter, Header::new("x-api-key")?);
 //! # let _ = layer;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
