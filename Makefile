@@ -53,6 +53,10 @@ packages: ## Make the packages of the SDKs in target/packages, and use each from
 	scripts/deps --sdk
 	scripts/packages
 
+.PHONY: packages-server
+packages-server: release sbom ## Make the server's packages in target/packages/server (deb, archive, image), and test what is in deploy/
+	scripts/packages-server
+
 .PHONY: advisories
 advisories: deps ## Compare the dependencies with the RustSec advisories (needs GitHub)
 	scripts/advisories
