@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
 import { enter, expect, startServer, test, type Server } from './harness.ts';
+import { changed, hasLines, lines } from './lines.ts';
 import { settled, VIEWS } from './pages.ts';
 import { startWorld } from './world.ts';
 
@@ -27,7 +28,7 @@ test.afterAll(async () => {
 
 for (const language of ['en', 'zh'] as const) {
   for (const view of VIEWS) {
-    test(`${view.name} (${language}): axe finds nothing, and 320 px are wide enough`, async ({ context, page }) => {
+    test(`${view.name} (${language}): axe finds nothing, 320 px are wide enough, and it looks as it did`, async ({ context, page }) => {
       const server = view.name === 'setup' ? fresh : world;
       await page.emulateMedia({ reducedMotion: 'reduce' });
       await context.addInitScript((value) => localStorage.setItem('sluicegate.language', value), language);
@@ -44,12 +45,27 @@ for (const language of ['en', 'zh'] as const) {
         if (SCREENS) await page.screenshot({ path: join(SCREENS, `${view.name}-${language}-${theme}-${width}.png`), fullPage: true });
         expect(await violations(page), `${theme}, ${width} px`).toEqual([]);
       }
+      if (hasLines(view.name)) expect(changed(view.name, language, await allLines(page, LOOKS[language]))).toEqual([]);
       await page.setViewportSize({ width: 320, height: 640 });
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
       expect(await page.evaluate(() => 'hacked' in window), 'no text of others runs').toBe(false);
       expect(await page.locator('body').innerText(), 'no character turns text around').not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
     });
   }
+}
+
+/** The lines of a page in each of its looks. */
+async function allLines(page: Page, looks: readonly (readonly [string, number])[]): Promise<string[]> {
+  const found: string[] = [];
+  await page.waitForLoadState('networkidle');
+  for (const [theme, width] of looks) {
+    await page.setViewportSize({ width, height: 800 });
+    await page.evaluate((value) => {
+      document.documentElement.dataset.theme = value;
+    }, theme);
+    found.push(`# ${theme}, ${width} px`, ...(await lines(page)));
+  }
+  return found;
 }
 
 async function violations(page: Page): Promise<string[]> {
