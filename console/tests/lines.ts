@@ -21,7 +21,7 @@ const NAMES = [
 
 export const hasLines = (view: string): boolean => NAMES.includes(view);
 
-/** What differs from the lines that are kept for this view: the first of them. */
+/** The first differences from the lines that are kept for this view. */
 export function changed(view: string, language: string, found: string[]): string[] {
   const file = join(FOLDER, `${view}-${language}.txt`);
   if (WRITES) {

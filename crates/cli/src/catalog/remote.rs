@@ -17,8 +17,8 @@ use sluicegate_server::config::Span;
 use crate::client::http::{self, HttpAnswer};
 use crate::client::reply;
 use crate::client::target::Target;
-use crate::client::tls::TlsRoots;
 use crate::client::token::{TOKEN, TokenArgs, warn_if_overheard};
+use crate::client::watch::AdminArgs;
 
 /// Policies that are asked for at a time, of 64 KiB at most.
 const PAGE: usize = 100;
@@ -34,16 +34,8 @@ const TRY_AFTER: Duration = Duration::from_millis(500);
 /// Where a server is, and who asks it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
-    /// Admin address of the server, or `unix:/path`.
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "http://127.0.0.1:8082",
-        env = "SLUICEGATE_ADMIN_URL"
-    )]
-    to: Target,
     #[command(flatten)]
-    trust: TlsRoots,
+    admin: AdminArgs,
     #[command(flatten)]
     token: TokenArgs,
     /// Maximum time to wait for an answer.
@@ -107,7 +99,7 @@ impl Remote {
     pub(crate) fn new(server: &Server, app: &str) -> Result<Self> {
         let bearer = server.token.bearer()?;
         let bearer = bearer.with_context(|| format!("no token: set --token-file or {TOKEN}"))?;
-        warn_if_overheard(&server.to);
+        warn_if_overheard(&server.admin.to);
         Ok(Self { server: server.clone(), app: app.to_owned(), bearer })
     }
 
@@ -128,7 +120,7 @@ impl Remote {
             match next {
                 // A server that goes on for ever is not one of ours.
                 Some(_) if all.len() > POLICIES_MAX => {
-                    bail!("{}: more than {POLICIES_MAX} policies", self.server.to)
+                    bail!("{}: more than {POLICIES_MAX} policies", self.server.admin.to)
                 }
                 // Names are plain.
                 Some(next) => after = format!("&after={next}"),
@@ -184,7 +176,7 @@ impl Remote {
 
     /// What the server is called.
     pub(crate) const fn at(&self) -> &Target {
-        &self.server.to
+        &self.server.admin.to
     }
 
     fn request(&self, method: Method, query: &str, body: Option<Value>) -> Request<Vec<u8>> {
@@ -201,7 +193,7 @@ impl Remote {
 
     async fn send(&self, request: Request<Vec<u8>>) -> Result<HttpAnswer> {
         let Span(patience) = self.server.timeout;
-        let Server { to, trust, .. } = &self.server;
+        let AdminArgs { to, trust } = &self.server.admin;
         http::send_for((to, trust), request, patience, ANSWER_BYTES_MAX).await
     }
 
@@ -217,7 +209,7 @@ impl Remote {
     }
 
     fn read<'a, T: Deserialize<'a>>(&self, answer: &'a HttpAnswer) -> Result<T> {
-        let at = &self.server.to;
+        let at = &self.server.admin.to;
         serde_json::from_slice(&answer.body)
             .with_context(|| format!("{at} did not answer like an admin address"))
     }

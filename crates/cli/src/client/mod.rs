@@ -14,7 +14,7 @@ pub(crate) mod reply;
 pub(crate) mod target;
 pub(crate) mod tls;
 pub(crate) mod token;
-mod watch;
+pub(crate) mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

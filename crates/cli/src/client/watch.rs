@@ -24,7 +24,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Where operators ask.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AdminArgs {
     /// Admin address of the server, or `unix:/path`.
     #[arg(
@@ -33,9 +33,9 @@ pub(crate) struct AdminArgs {
         default_value = "http://127.0.0.1:8082",
         env = "SLUICEGATE_ADMIN_URL"
     )]
-    pub(super) to: Target,
+    pub(crate) to: Target,
     #[command(flatten)]
-    pub(super) trust: TlsRoots,
+    pub(crate) trust: TlsRoots,
 }
 
 /// What can be said to `sluicegate top`.
@@ -146,7 +146,7 @@ pub(super) async fn events(args: &EventsArgs) -> Result<ExitCode> {
         let event = terminal::escaped(event.trim_end());
         let mut out = std::io::stdout().lock();
         match writeln!(out, "{event}").and_then(|()| out.flush()) {
-            // Whoever reads it has seen enough.
+            // The reader has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
             printed => printed.context("standard output")?,
         }

@@ -198,7 +198,7 @@ impl ApiRequest {
             _ if route.takes_log() => (LOG_BODY_BYTES_MAX, LOG_WAIT_MAX),
             _ => (BODY_BYTES_MAX, BODY_WAIT_MAX),
         };
-        // What is short is read whoever else is slow.
+        // Only long bodies wait for slow senders.
         let is_long = body.size_hint().exact().is_none_or(|bytes| bytes > LONG_BODY_BYTES);
         let bodies = self.api.bodies.clone();
         let read = async move {

@@ -64,22 +64,23 @@ pub struct PolicyCounts {
     pub top: Vec<RefusedKey>,
 }
 
-/// Characters of a node's name in the name of a run: a column has room for 128 bytes.
-const NODE_CHARS_KEPT: usize = 24;
+/// Bytes of a node's name in the name of a run: a column has room for 128, and `@` and a time take 14.
+const NODE_BYTES_KEPT: usize = 114;
 
 /// What rows of a run of `node` are called that began or ended at `at` within a bucket: those of another run may
 /// be of the same bucket.
 pub fn run_name(node: &str, at: i64) -> String {
-    let name: String = node.chars().take(NODE_CHARS_KEPT).collect();
-    format!("{name}@{at}")
+    format!("{}@{at}", kept(node))
 }
 
 /// Whether rows that are called `name` are of `node`.
 pub fn is_run_of(name: &str, node: &str) -> bool {
-    let of_run = |(begin, at): (&str, &str)| {
-        at.parse::<u64>().is_ok() && node.chars().take(NODE_CHARS_KEPT).eq(begin.chars())
-    };
+    let of_run = |(begin, at): (&str, &str)| at.parse::<u64>().is_ok() && begin == kept(node);
     name == node || name.rsplit_once('@').is_some_and(of_run)
+}
+
+fn kept(node: &str) -> &str {
+    &node[..node.floor_char_boundary(NODE_BYTES_KEPT)]
 }
 
 impl Counts {

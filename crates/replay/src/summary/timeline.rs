@@ -87,7 +87,7 @@ impl Timeline {
         Self { buckets_max, width: 0, first: 0, buckets: Vec::new() }
     }
 
-    /// The same of times that are known by the second: no bucket is shorter.
+    /// The same for times in whole seconds: no bucket is shorter than a second.
     pub(crate) fn of_seconds(buckets_max: usize) -> Self {
         let width = WIDTHS_US.iter().position(|width| *width == 1_000_000);
         Self { width: width.expect("a second is a width"), ..Self::new(buckets_max) }

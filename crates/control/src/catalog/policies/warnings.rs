@@ -1,6 +1,6 @@
 //! What makes sense, and locks out those whom it is for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluicegate_kernel::{Micros, Rule};
 use sluicegate_policy::{KeyOverride, PathMatch, Policy, Rules};
@@ -76,11 +76,11 @@ pub(super) fn warnings(
 
 /// Keys whose own limits drop, the first few of them.
 fn key_warnings(was: &Policy, policy: &Policy) -> Vec<PlacedFinding> {
-    let keys =
-        |policy: &Policy| policy.overrides().map(|(key, _)| key.to_vec()).collect::<BTreeSet<_>>();
-    let drop = |key: &Vec<u8>| {
-        let lasting = own_rules(was, key).filter(|own| own.until().is_none());
-        let after = own_rules(policy, key);
+    let (own_before, own_after): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        (was.overrides().collect(), policy.overrides().collect());
+    let drop = |key: &[u8]| {
+        let lasting = own_before.get(key).copied().filter(|own| own.until().is_none());
+        let after = own_after.get(key).copied();
         if lasting.is_none() && after.is_none() {
             return None;
         }
@@ -88,9 +88,9 @@ fn key_warnings(was: &Policy, policy: &Policy) -> Vec<PlacedFinding> {
         let before = lasting.map_or(was.rules(), KeyOverride::rules);
         drop_between(before, after.map_or(policy.rules(), KeyOverride::rules))
     };
-    let all: BTreeSet<_> = keys(was).into_iter().chain(keys(policy)).collect();
-    let drops = all.iter().filter_map(|key| drop(key).map(|drop| (key, drop)));
-    let warning = |(key, Drop { before, after, is_a_day }): (&Vec<u8>, Drop)| {
+    let keys: BTreeSet<&[u8]> = own_before.keys().chain(own_after.keys()).copied().collect();
+    let drops = keys.into_iter().filter_map(|key| drop(key).map(|drop| (key, drop)));
+    let warning = |(key, Drop { before, after, is_a_day }): (&[u8], Drop)| {
         let key = String::from_utf8_lossy(key);
         let drops = if is_a_day {
             finding!(
@@ -112,10 +112,6 @@ fn key_warnings(was: &Policy, policy: &Policy) -> Vec<PlacedFinding> {
         PlacedFinding::new("/document/overrides", drops)
     };
     drops.take(KEYS_WARNED_MAX).map(warning).collect()
-}
-
-fn own_rules<'p>(policy: &'p Policy, key: &[u8]) -> Option<&'p KeyOverride> {
-    policy.overrides().find_map(|(of, own)| (of == key).then_some(own))
 }
 
 /// A limit that becomes much less.
