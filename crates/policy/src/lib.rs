@@ -60,6 +60,7 @@ pub mod document;
 pub mod error;
 pub mod finding;
 pub mod limits;
+mod nearest;
 mod node;
 pub mod policy;
 pub mod schema;
@@ -72,6 +73,7 @@ pub use descriptor::DescriptorTree;
 pub use document::{Document, WrittenError, WrittenPolicy};
 pub use error::{DocumentError, DocumentErrors};
 pub use finding::Finding;
+pub use nearest::nearest;
 pub use node::{Places, TextPlace};
 pub use policy::{
     Fallback, KeyOverride, OnKeyQuota, OnOverload, OnStoreFailure, Overflow, Policy, Rules,

@@ -1,6 +1,7 @@
 //! One policy, compiled: everything a request needs to know of it is one look-up away.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -425,11 +426,30 @@ fn names(named: &[Box<str>], app: Option<&str>) -> bool {
 /// What is wrong with a name that is none.
 pub(crate) fn no_name(name: &str) -> Finding {
     use sluicegate_kernel::limits::NAME_BYTES_MAX;
-    let given = crate::error::quoted(name);
-    finding!(
-        "bad_name",
-        "invalid name {given}: expected 1 to {max} bytes of `[a-z0-9._-]`",
-        given,
-        max = NAME_BYTES_MAX
-    )
+    let (given, max) = (crate::error::quoted(name), NAME_BYTES_MAX);
+    match near_name(name) {
+        Some(near) => finding!(
+            "bad_name_near",
+            "invalid name {given}: expected 1 to {max} bytes of `[a-z0-9._-]`, such as `{near}`",
+            given,
+            max,
+            near
+        ),
+        None => finding!(
+            "bad_name",
+            "invalid name {given}: expected 1 to {max} bytes of `[a-z0-9._-]`",
+            given,
+            max
+        ),
+    }
+}
+
+/// `Orders Create` as a name: `orders-create`. `None` if letters would be lost.
+fn near_name(name: &str) -> Option<String> {
+    let near: String = name
+        .trim()
+        .chars()
+        .map(|char| if matches!(char, ' ' | '/' | ':') { '-' } else { char.to_ascii_lowercase() })
+        .collect();
+    is_name(&near).then_some(near)
 }

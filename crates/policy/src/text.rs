@@ -46,6 +46,14 @@ pub struct TextError(Finding);
 pub fn rate(text: &str) -> Result<Rate, TextError> {
     parse_rate(text).ok_or_else(|| {
         let given = quoted(text);
+        if let Some(near) = near_rate(text) {
+            return TextError(finding!(
+                "bad_rate_near",
+                "invalid rate {given}: expected permits per time, such as `{near}`",
+                given,
+                near
+            ));
+        }
         TextError(finding!(
             "bad_rate",
             "invalid rate {given}: expected 1 to {max} permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
@@ -63,6 +71,15 @@ pub fn rate(text: &str) -> Result<Rate, TextError> {
 pub fn span(text: &str) -> Result<Micros, TextError> {
     parse_span(text).ok_or_else(|| {
         let given = quoted(text);
+        if let Some(number) = parse_whole(text) {
+            return TextError(finding!(
+                "duration_without_unit",
+                "invalid duration {given}: expected a unit (us, ms, s, m, h, d), such as `{number}ms` or \
+                 `{number}s`",
+                given,
+                number
+            ));
+        }
         TextError(finding!(
             "bad_duration",
             "invalid duration {given}: expected 1us to 366d as a whole number and a unit \
@@ -148,6 +165,34 @@ fn parse_rate(text: &str) -> Option<Rate> {
     let count = if count.is_empty() { 1 } else { parse_whole(count)? };
     let period = count.checked_mul(micros_of(unit)?)?;
     Rate::new(permits, Micros::new(period)).ok()
+}
+
+/// What a rate in words, with a fraction or without a time was most likely meant to be: `10/s` for `10` and
+/// `10 per second`, `1/2s` for `0.5/s`.
+fn near_rate(text: &str) -> Option<String> {
+    let (permits, per) = match text.split_once('/').or_else(|| text.split_once(" per ")) {
+        Some((permits, per)) => (permits.trim(), per.trim()),
+        None => (text.trim(), "s"),
+    };
+    let per = per.strip_suffix('s').filter(|singular| micros_of(singular).is_some()).unwrap_or(per);
+    let near = match permits.split_once('.') {
+        None => alloc::format!("{permits}/{}", short_unit(per)?),
+        // A permit and a half a second is three in two seconds: tenths are enough for a hint.
+        Some((whole, tenths)) if tenths.len() == 1 => {
+            let tenths =
+                whole.parse::<u64>().ok()?.checked_mul(10)? + tenths.parse::<u64>().ok()?;
+            let common = [10, 5, 2, 1].into_iter().find(|common| tenths.is_multiple_of(*common))?;
+            alloc::format!("{}/{}{}", tenths / common, 10 / common, short_unit(per)?)
+        }
+        Some(_) => return None,
+    };
+    parse_rate(&near).map(rate_text)
+}
+
+/// The short name of a unit of time: `s` for `second`.
+fn short_unit(unit: &str) -> Option<&'static str> {
+    let us = micros_of(unit)?;
+    UNITS.iter().find(|(_, unit_us)| *unit_us == us).map(|(name, _)| *name)
 }
 
 fn parse_instant(text: &str) -> Option<Micros> {
@@ -297,6 +342,29 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_in_other_words_is_refused_with_the_one_that_was_meant() {
+        for (text, near) in [
+            ("10", Some("10/s")),
+            ("10 per second", Some("10/s")),
+            ("10 / minute", Some("10/m")),
+            ("10/minutes", Some("10/m")),
+            ("0.5/s", Some("1/2s")),
+            ("1.5/s", Some("3/2s")),
+            ("2.0/s", Some("2/s")),
+            ("1.25/s", None),
+            ("0.0/s", None),
+            ("-10/s", None),
+            ("99999999999999999999.5/s", None),
+            ("ten", None),
+        ] {
+            let problem = rate(text).unwrap_err().to_string();
+            let hint = near.map(|near| alloc::format!("per time, such as `{near}`"));
+            assert_eq!(problem.contains("per time"), hint.is_some(), "{problem}");
+            assert!(problem.ends_with(hint.as_deref().unwrap_or("`64KiB/s`")), "{problem}");
+        }
+    }
+
+    #[test]
     fn what_is_no_rate_is_refused() {
         for text in [
             "",
@@ -331,7 +399,7 @@ mod tests {
             "１/s",
         ] {
             let error = rate(text).unwrap_err();
-            assert!(error.to_string().contains(": expected 1 to 4294967296 permits"), "{error}");
+            assert!(error.to_string().starts_with("invalid rate `"), "{error}");
         }
     }
 
@@ -354,7 +422,12 @@ mod tests {
             "213503982334602d",
             "infs",
         ] {
-            assert!(span(text).unwrap_err().to_string().contains("expected 1us to 366d"), "{text}");
+            let problem = span(text).unwrap_err().to_string();
+            let expected = match text {
+                "5" => "expected a unit (us, ms, s, m, h, d), such as `5ms` or `5s`",
+                _ => "expected 1us to 366d",
+            };
+            assert!(problem.contains(expected), "{problem}");
         }
     }
 

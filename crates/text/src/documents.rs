@@ -1,6 +1,6 @@
 //! Where policies come from: a document, or a directory of them.
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use sluicegate_policy::{Document, DocumentError};
+use sluicegate_policy::document::{PlacedError, placed};
+use sluicegate_policy::{Document, DocumentError, DocumentErrors, TextPlace};
 
 use crate::files::{Fingerprint, add, fingerprint, read};
 
@@ -20,13 +21,12 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The document at `path` (`-` is standard input).
 pub fn load(path: &Path) -> Result<Document> {
-    let text = read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read(path).with_context(|| cannot_read(path))?;
     parse(path, &text)
 }
 
 fn parse(path: &Path, text: &str) -> Result<Document> {
-    let document = Document::parse(text);
-    document.with_context(|| format!("{} is not a valid policy document", path.display()))
+    Document::parse(text).map_err(|errors| anyhow!(lines(path, text, &errors).join("\n")))
 }
 
 /// A document, or a directory of them.
@@ -60,7 +60,13 @@ pub struct Located {
     /// In which file; empty if it is in none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
-    /// Where in it: `policies[2].rules[0].token_bucket.rate`.
+    /// Line in it, from 1, as far as it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Column of the line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
+    /// Where in the document: `policies[2] (login).rules[0].token_bucket.rate`.
     pub path: String,
     /// What is wrong.
     pub problem: String,
@@ -98,10 +104,8 @@ impl DocumentSource {
             add(&mut hash, &text);
             documents.push(parse(file, &text)?);
         }
-        let document = Document::joined(documents).map_err(|(place, error)| {
-            anyhow!(error)
-                .context(format!("{} is not a valid policy document", files[place].display()))
-        })?;
+        let document = Document::joined(documents)
+            .map_err(|(place, error)| anyhow!(Located::of_joined(&files[place], &error)))?;
         Ok(Loaded { document, hash: format!("{:x}", hash.finalize()) })
     }
 
@@ -116,7 +120,7 @@ impl DocumentSource {
             let text = read(file).with_context(|| cannot_read(file))?;
             match Document::parse(&text) {
                 Ok(document) => documents.push(document),
-                Err(errors) => wrong.extend(lines(file, &errors)),
+                Err(errors) => wrong.extend(lines(file, &text, &errors)),
             }
         }
         if !wrong.is_empty() {
@@ -125,7 +129,7 @@ impl DocumentSource {
         let joined = Document::joined(documents);
         Ok(joined
             .map(|document| document.policies().len())
-            .map_err(|(place, error)| lines(&files[place], &error)))
+            .map_err(|(place, error)| vec![Located::of_joined(&files[place], &error).to_string()]))
     }
 
     /// The policies of each file as they are written there, or all that is wrong.
@@ -143,14 +147,14 @@ impl DocumentSource {
                     written.push((file.clone(), policies));
                 }
                 (Err(errors), _) | (_, Err(errors)) => {
-                    wrong.extend(errors.errors().iter().map(|error| Located::new(file, error)));
+                    wrong.extend(located(file, &text, &errors));
                 }
             }
         }
         if wrong.is_empty()
             && let Err((place, error)) = Document::joined(documents)
         {
-            wrong.push(Located::new(&files[place], &error));
+            wrong.push(Located::of_joined(&files[place], &error));
         }
         Ok(if wrong.is_empty() { Ok(written) } else { Err(wrong) })
     }
@@ -185,26 +189,54 @@ impl DocumentSource {
 }
 
 impl Located {
-    fn new(file: &Path, error: &DocumentError) -> Self {
-        let (path, problem) = (error.path().to_owned(), error.problem().to_owned());
-        Self { file: file.display().to_string(), path, problem }
+    /// `problem` at `path` of `file`, whose line is not known.
+    pub fn new(file: String, path: String, problem: String) -> Self {
+        Self { file, line: None, column: None, path, problem }
+    }
+
+    fn placed(file: &Path, error: PlacedError) -> Self {
+        let PlacedError { place, path, problem } = error;
+        let (line, column) = place.map(|TextPlace { line, column }| (line, column)).unzip();
+        Self { line, column, ..Self::new(file.display().to_string(), path, problem) }
+    }
+
+    /// An error of `file` beside others, which are each in order.
+    fn of_joined(file: &Path, error: &DocumentError) -> Self {
+        let text = read(file).unwrap_or_default();
+        let mut placed = placed(&text, [error]);
+        Self::placed(file, placed.remove(0))
     }
 }
 
 impl fmt::Display for Located {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in [&self.file, &self.path] {
-            if !part.is_empty() {
-                write!(f, "{part}: ")?;
+        let Self { file, line, column, path, problem } = self;
+        if !file.is_empty() {
+            f.write_str(file)?;
+            for number in [line, column].into_iter().flatten() {
+                write!(f, ":{number}")?;
             }
+            f.write_str(": ")?;
         }
-        f.write_str(&self.problem)
+        if !path.is_empty() {
+            write!(f, "{path}: ")?;
+        }
+        f.write_str(problem)
     }
 }
 
-/// What is wrong with `file`, line by line.
-fn lines(file: &Path, errors: &impl Display) -> Vec<String> {
-    errors.to_string().lines().map(|error| format!("{}: {error}", file.display())).collect()
+/// `errors` of the text of `file`.
+fn located(file: &Path, text: &str, errors: &DocumentErrors) -> impl Iterator<Item = Located> {
+    placed(text, errors.errors()).into_iter().map(|error| Located::placed(file, error))
+}
+
+/// What is wrong with the text of `file`, line by line.
+fn lines(file: &Path, text: &str, errors: &DocumentErrors) -> Vec<String> {
+    let mut lines: Vec<_> = located(file, text, errors).map(|error| error.to_string()).collect();
+    if errors.omitted() > 0 {
+        lines.push(format!("{}: and {} more", file.display(), errors.omitted()));
+    }
+    lines
 }
 
 fn cannot_read(path: &Path) -> String {

@@ -51,6 +51,7 @@ pub fn read(path: &Path) -> Result<String> {
     if bytes.len() > DOCUMENT_BYTES_MAX {
         bail!("more than {DOCUMENT_BYTES_MAX} bytes");
     }
-    String::from_utf8(bytes)
-        .map_err(|error| anyhow!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+    String::from_utf8(bytes).map_err(|error| {
+        anyhow!("not a text: byte {} is not UTF-8", error.utf8_error().valid_up_to())
+    })
 }

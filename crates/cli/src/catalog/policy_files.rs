@@ -57,9 +57,9 @@ impl PolicyFiles {
             Some((OnePolicy { file, place, document: _ }, rest)) => {
                 let inside = rest.strip_prefix("document").unwrap_or(rest);
                 let path = format!("policies[{place}]{}", steps(inside));
-                Located { file: file.clone(), path, problem }
+                Located::new(file.clone(), path, problem)
             }
-            None => Located { file: String::new(), path: pointer.to_owned(), problem },
+            None => Located::new(String::new(), pointer.to_owned(), problem),
         }
     }
 }

@@ -8,6 +8,7 @@ use sluicegate_kernel::ruleset::is_name;
 use crate::error::{At, listed, quoted};
 use crate::finding;
 use crate::finding::Finding;
+use crate::nearest;
 use crate::node::DocumentNode;
 use crate::policy::no_name;
 
@@ -29,9 +30,7 @@ impl<'n> Fields<'n> {
             if !given.insert(name) {
                 at.field(name).report::<()>(given_twice());
             } else if !known.contains(&name.as_str()) {
-                let known = listed(known.iter().copied(), "or");
-                let unknown = finding!("unknown_field", "unknown field, expected {known}", known);
-                at.field(name).report::<()>(unknown);
+                at.field(name).report::<()>(unknown_field(name, known));
             }
         }
         Some(Self(entries))
@@ -50,6 +49,19 @@ impl<'n> Fields<'n> {
     ) -> Option<&'n DocumentNode> {
         let value = self.get(name);
         value.or_else(|| at.report(missing(wanted)))
+    }
+}
+
+/// There is no field called `name`.
+fn unknown_field(name: &str, known: &[&str]) -> Finding {
+    match nearest(name, known.iter().copied()) {
+        Some(near) => {
+            finding!("unknown_field_near", "unknown field, did you mean `{near}`?", near)
+        }
+        None => {
+            let known = listed(known.iter().copied(), "or");
+            finding!("unknown_field", "unknown field, expected {known}", known)
+        }
     }
 }
 

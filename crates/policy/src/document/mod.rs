@@ -7,6 +7,7 @@
 pub(crate) mod fields;
 mod order;
 mod overflow;
+mod placed;
 mod policy;
 mod rule;
 mod written;
@@ -26,6 +27,7 @@ use fields::{Fields, list};
 
 pub use order::InOrder;
 pub(crate) use overflow::{STATUS_MAX, STATUS_MIN};
+pub use placed::{PlacedError, placed};
 pub use written::{WrittenError, WrittenPolicy};
 
 pub(crate) use policy::{CARRY, ON_KEY_QUOTA, ON_STORE_FAILURE};

@@ -13,6 +13,7 @@ use super::fields::{Fields, list, missing, name, text, word};
 use crate::calendar::zone;
 use crate::error::{At, listed, quoted};
 use crate::finding;
+use crate::nearest;
 use crate::node::DocumentNode;
 use crate::policy::Rules;
 use crate::text::{factor, rate, span, whole};
@@ -75,18 +76,36 @@ fn rule(node: &DocumentNode, at: &At<'_>, alone: bool) -> Option<NamedRule> {
 }
 
 fn no_algorithm(entries: &[(String, DocumentNode)], at: &At<'_>) -> Option<NamedRule> {
-    let known = listed(algorithms().iter().map(|(name, ..)| *name), "or");
-    let other = entries.iter().find(|(name, _)| name != "name");
-    at.report(match other {
-        Some((other, _)) => {
-            finding!(
-                "unknown_algorithm",
-                "unknown algorithm {given}, expected {known}",
-                given = quoted(other),
-                known
-            )
-        }
-        None => finding!("missing_algorithm", "missing algorithm, expected {known}", known),
+    let names = || algorithms().iter().map(|(name, ..)| *name);
+    let known = listed(names(), "or");
+    let Some((other, value)) = entries.iter().find(|(name, _)| name != "name") else {
+        return at.report(finding!(
+            "missing_algorithm",
+            "missing algorithm, expected {known}",
+            known
+        ));
+    };
+    let given = quoted(other);
+    at.report(match (nearest(other, names()), value) {
+        (Some(near), _) => finding!(
+            "unknown_algorithm_near",
+            "unknown algorithm {given}, did you mean `{near}`?",
+            given,
+            near
+        ),
+        // Other limiters write it so.
+        (None, DocumentNode::Text(name)) if names().any(|known| known == name) => finding!(
+            "algorithm_as_value",
+            "{given} is not a field of a rule: write `{name}: {{ … }}` with the parameters in it",
+            given,
+            name
+        ),
+        (None, _) => finding!(
+            "unknown_algorithm",
+            "unknown algorithm {given}, expected {known}",
+            given,
+            known
+        ),
     })
 }
 

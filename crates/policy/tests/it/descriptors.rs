@@ -122,7 +122,7 @@ fn what_is_wrong_is_told_with_its_path() {
     );
     one(
         "domain: d, entries: [{ key: a }], policy: P",
-        "~.policy: invalid name `P`: expected 1 to 128 bytes of `[a-z0-9._-]`",
+        "~.policy: invalid name `P`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `p`",
     );
 }
 

@@ -38,7 +38,7 @@ fn of_the_document() {
     );
     check(
         "polices: []",
-        "polices: unknown field, expected `policies`\npolicies: is missing, expected a list of policies",
+        "polices: unknown field, did you mean `policies`?\npolicies: is missing, expected a list of policies",
     );
     check("policies: []\npolicies: []", "policies: is given twice");
     check("policies: []\n<<: {}", "[\"<<\"]: unknown field, expected `policies`");
@@ -57,7 +57,7 @@ fn of_names() {
     name("orders.create_2-b", "ok");
     name(
         "Orders",
-        "policies[0].name: invalid name `Orders`: expected 1 to 128 bytes of `[a-z0-9._-]`",
+        "policies[0].name: invalid name `Orders`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `orders`",
     );
     name("''", "policies[0].name: invalid name ``: expected 1 to 128 bytes of `[a-z0-9._-]`");
     name("12", "policies[0].name: expected a name, found the number `12`: put it in quotes");
@@ -82,17 +82,14 @@ fn of_names() {
 
 #[test]
 fn of_policies() {
-    rest(
-        "nmae: b",
-        "~.nmae: unknown field, expected `name`, `apps`, `rules`, `overflow`, `on_store_failure`, `on_overload`, `on_key_quota`, `match`, `key`, `overrides` or `carry`",
-    );
+    rest("nmae: b", "~.nmae: unknown field, did you mean `name`?");
     policy("apps: [b]", "policies[0].rules: is missing, expected a list of rules");
     policy("rules: []", "policies[0].rules: expected 1 to 8 rules, found 0");
     policy("rules: {}", "policies[0].rules: expected a list of rules, found a map");
     rest("apps: []", "~.apps: expected 1 to 1000 apps, found 0");
     rest(
         "apps: [b, B, b, 1]",
-        "~.apps[1]: invalid name `B`: expected 1 to 128 bytes of `[a-z0-9._-]`\n~.apps[2]: is listed twice\n~.apps[3]: expected a name, found the number `1`: put it in quotes",
+        "~.apps[1]: invalid name `B`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `b`\n~.apps[2]: is listed twice\n~.apps[3]: expected a name, found the number `1`: put it in quotes",
     );
     rest("apps: b", "~.apps: expected a list of apps, found the text `b`");
     rest(
@@ -163,7 +160,7 @@ fn of_overflow() {
     );
     rest(
         "overflow: { queue: { max_wait: 500 } }",
-        "~.overflow.queue.max_wait: invalid duration `500`: expected 1us to 366d as a whole number and a unit (us, ms, s, m, h, d), such as `250ms`",
+        "~.overflow.queue.max_wait: invalid duration `500`: expected a unit (us, ms, s, m, h, d), such as `500ms` or `500s`",
     );
     rest(
         "overflow: { queue: { max_wait: 0s } }",
@@ -207,7 +204,7 @@ fn of_overrides() {
     );
     rest(
         "overrides: [ { key: x, rules: [ { token_bucket: { rate: 1 } } ] } ]",
-        "~.overrides[0].rules[0].token_bucket.rate: invalid rate `1`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`",
+        "~.overrides[0].rules[0].token_bucket.rate: invalid rate `1`: expected permits per time, such as `1/s`",
     );
     rest(
         &format!("overrides: [ {{ key: x, until: 2026-02-29T00:00:00Z, {rules} }} ]"),
@@ -276,9 +273,8 @@ fn of_numbers() {
         "1e400/s",
         "9223372036854775808/s",
         "0x10/s",
-        "100",
         "1/fortnight",
-        "1.5/s",
+        "1.55/s",
     ] {
         let expected = format!("~.token_bucket.rate: invalid rate `{bad}`: {rate}");
         rule(&format!("{{ token_bucket: {{ rate: {bad} }} }}"), &expected);
@@ -303,7 +299,29 @@ fn of_numbers() {
             format!("~.token_bucket.burst: `{bad}` is not a whole number from 1 to 4294967296");
         rule(&format!("{{ token_bucket: {{ rate: 1/s, burst: {bad} }} }}"), &expected);
     }
-    for bad in ["0s", "-1s", "1.5s", "367d", "60", "1e400s", "1month"] {
+    for (bad, near) in [("100", "100/s"), ("1.5/s", "3/2s"), ("10 per minute", "10/m")] {
+        rule(
+            &format!("{{ token_bucket: {{ rate: {bad} }} }}"),
+            &format!(
+                "~.token_bucket.rate: invalid rate `{bad}`: expected permits per time, such as `{near}`"
+            ),
+        );
+    }
+    rule(
+        "{ sliding_log: { limit: 1, window: 60 } }",
+        "~.sliding_log.window: invalid duration `60`: expected a unit (us, ms, s, m, h, d), such as `60ms` or `60s`",
+    );
+    rule(
+        "{ algorithm: token_bucket, rate: 1/s }",
+        "~: `algorithm` is not a field of a rule: write `token_bucket: { … }` with the parameters in it",
+    );
+    for bad in ["token_buckt", "tokenbucket", "Token-Bucket"] {
+        rule(
+            &format!("{{ {bad}: {{ rate: 1/s }} }}"),
+            &format!("~: unknown algorithm `{bad}`, did you mean `token_bucket`?"),
+        );
+    }
+    for bad in ["0s", "-1s", "1.5s", "367d", "1e400s", "1month"] {
         let expected = format!("~.sliding_log.window: invalid duration `{bad}`: {span}");
         rule(&format!("{{ sliding_log: {{ limit: 1, window: {bad} }} }}"), &expected);
     }
@@ -403,9 +421,9 @@ fn all_errors_are_told_up_to_a_bound() {
         "policies:
   - { name: A, rules: [ { token_bucket: { rate: 5 , burst: 0 } } ], carry: all }
   - { name: b, rules: [ { name: c, gcar: {} }, { sliding_log: { limit: 0 } } ] }",
-        "policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`
+        "policies[0].name: invalid name `A`: expected 1 to 128 bytes of `[a-z0-9._-]`, such as `a`
 policies[0].carry: expected `usage`, `proportional` or `reset`, found the text `all`
-policies[0].rules[0].token_bucket.rate: invalid rate `5`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per 1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`
+policies[0].rules[0].token_bucket.rate: invalid rate `5`: expected permits per time, such as `5/s`
 policies[0].rules[0].token_bucket.burst: `0` is not a whole number from 1 to 4294967296
 policies[1].rules[0]: unknown algorithm `gcar`, expected `token_bucket`, `smooth_bursty`, `smooth_warmup`, `leaky_bucket`, `fixed_window`, `sliding_window`, `sliding_counter`, `sliding_log` or `concurrency`
 policies[1].rules[1].sliding_log.limit: `0` is not a whole number from 1 to 10000
