@@ -19,7 +19,7 @@ use super::reply::{self, ClientVerb, DecisionReply, ExplainReply};
 use super::target::Target;
 use super::tls::TlsRoots;
 use super::token::TokenArgs;
-use super::{http, print_line};
+use super::{http, print_line, whole};
 
 /// Nothing was decided.
 const UNDECIDED: u8 = 2;
@@ -105,7 +105,7 @@ pub(crate) struct BudgetArgs {
 pub(crate) struct CostArgs {
     /// Number of permits, 1 to 2147483648.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=COST_MAX))]
+    #[arg(value_parser = whole(1..=COST_MAX))]
     cost: u64,
 }
 

@@ -82,6 +82,10 @@ async fn exchange(
         Target::Tcp { .. } | Target::Unix(_) => Either::Right(stream),
     };
     let answer = http::exchange(stream, request, answer_bytes_max).await;
-    let answer = answer.with_context(|| format!("{target} did not answer like an HTTP server"))?;
+    let answer = answer.with_context(|| {
+        format!(
+            "{target} did not answer like an HTTP server: is it the address of another protocol?"
+        )
+    })?;
     Ok(HttpAnswer { status: answer.status(), body: answer.into_body() })
 }

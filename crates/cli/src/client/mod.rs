@@ -17,6 +17,7 @@ pub(crate) mod token;
 pub(crate) mod watch;
 
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -50,6 +51,17 @@ pub(crate) fn run(command: ClientCommand) -> Result<ExitCode> {
         ClientCommand::Top(args) => runtime.block_on(watch::top(&args)),
         ClientCommand::Events(args) => runtime.block_on(watch::events(&args)),
         ClientCommand::Bench(args) => bench::run(args, &runtime),
+    }
+}
+
+/// Reads a whole number of `range`. An error names the range.
+pub(crate) fn whole(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> std::result::Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (min, max) = (range.start(), range.end());
+        number.ok_or_else(|| format!("expected a whole number from {min} to {max}"))
     }
 }
 

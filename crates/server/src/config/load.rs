@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use sluicegate::http::HOPS_MAX;
 use sluicegate::store::KEYS_MAX;
+use sluicegate::store::redis::RedisConfigError;
 use sluicegate_control::Error as CatalogError;
 use sluicegate_kernel::limits::NAME_BYTES_MAX;
 use sluicegate_kernel::ruleset::is_name;
+use sluicegate_policy::nearest;
 use sluicegate_text::private;
 use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal::one_line;
 use toml::{Table, Value};
 
+use super::origin::Origins;
 use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, reach, schema};
 
 /// How often a snapshot may be written: more only wears the disk out.
@@ -69,15 +72,23 @@ pub enum ConfigError {
         /// What, and where.
         problem: String,
     },
-    /// What is said at a path makes no sense.
-    #[error("{path}: {problem}")]
+    /// The value at a path is wrong.
+    #[error("{}{path}: {problem}", origin.as_ref().map(|origin| format!("{origin}: ")).unwrap_or_default())]
     Value {
+        /// The file with the line, or the variable, that set it.
+        origin: Option<String>,
         /// Where in the configuration.
         path: String,
-        /// What.
+        /// What is wrong, and what is permitted.
         problem: String,
     },
+    /// Several values are wrong.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Self>),
 }
+
+/// Most errors of a configuration that are reported together: more are not read.
+const ERRORS_MAX: usize = 20;
 
 /// The configuration of `file`, with `environment` and then `flags` over it.
 ///
@@ -88,10 +99,14 @@ pub fn load(
     environment: impl Iterator<Item = (String, String)>,
     flags: Flags,
 ) -> Result<Config, ConfigError> {
-    let mut tree = match file {
-        Some(path) => parse(path)?,
-        None => Table::new(),
-    };
+    let mut origins = Origins::default();
+    let mut tree = Table::new();
+    if let Some(path) = file {
+        let text = read(path)?;
+        tree = tree_of(&text)
+            .map_err(|problem| ConfigError::Syntax { path: path.to_owned(), problem })?;
+        origins.file = Some((path.to_owned(), text));
+    }
     for (name, value) in environment {
         let Some(path) = name.strip_prefix(PREFIX) else {
             check_variable(&name)?;
@@ -99,15 +114,32 @@ pub fn load(
         };
         let path = path.to_ascii_lowercase();
         let path: Vec<_> = path.split("__").collect();
-        put(&mut tree, &path, of_variable(&path, value))?;
+        origins.variables.insert(path.join("."), name.clone());
+        put(&mut tree, &path, of_variable(&path, value)).map_err(|error| error.at(&origins))?;
     }
     for (path, value) in flags {
+        origins.flags.insert(path.join("."));
         put(&mut tree, path, value)?;
     }
     for path in SECRETS {
-        read_secret(&mut tree, path)?;
+        read_secret(&mut tree, path).map_err(|error| error.at(&origins))?;
     }
-    of_tree(tree)
+    of_tree(tree).map_err(|error| error.at(&origins))
+}
+
+impl ConfigError {
+    /// With where the value was set.
+    fn at(self, origins: &Origins) -> Self {
+        match self {
+            Self::Value { origin: None, path, problem } => {
+                Self::Value { origin: origins.of(&path), path, problem }
+            }
+            Self::Several(all) => {
+                Self::Several(all.into_iter().map(|error| error.at(origins)).collect())
+            }
+            other => other,
+        }
+    }
 }
 
 /// Variables of other commands, which look like keys.
@@ -148,18 +180,79 @@ pub fn of_text(text: &str) -> Result<(), String> {
     of_tree(tree).map(drop).map_err(|error| error.to_string())
 }
 
-fn of_tree(tree: Table) -> Result<Config, ConfigError> {
-    let config: Config = serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
+fn of_tree(mut tree: Table) -> Result<Config, ConfigError> {
+    let mut wrong = Vec::new();
+    loop {
+        let error = match read_tree(tree.clone()) {
+            Ok(config) if wrong.is_empty() => {
+                check(&config)?;
+                return Ok(config);
+            }
+            Ok(_) => break,
+            Err(error) => error,
+        };
+        let ConfigError::Value { path, .. } = &error else { return Err(error) };
+        // Without what is wrong, the rest can be read.
+        let is_rest = remove(&mut tree, path);
+        wrong.push(error);
+        if !is_rest || wrong.len() == ERRORS_MAX {
+            break;
+        }
+    }
+    match wrong.len() {
+        1 => Err(wrong.remove(0)),
+        _ => Err(ConfigError::Several(wrong)),
+    }
+}
+
+/// The configuration that `tree` is, or the first value in it that is wrong.
+fn read_tree(tree: Table) -> Result<Config, ConfigError> {
+    serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| {
         let path = error.path().to_string();
         let mut problem = error.into_inner().message().trim().to_owned();
         if !path.contains('.') && problem.starts_with("invalid type") {
             // It may be a secret that misses its key: it is not repeated.
             problem = "expected a section".to_owned();
         }
-        ConfigError::Value { path, problem }
-    })?;
-    check(&config)?;
-    Ok(config)
+        let problem = near_field(&path, &problem).unwrap_or(problem);
+        ConfigError::Value { origin: None, path, problem }
+    })
+}
+
+/// Keys that people look for elsewhere than where they are.
+const ELSEWHERE: [(&str, &str); 8] = [
+    ("redis", "store.url"),
+    ("valkey", "store.url"),
+    ("database", "catalog.url"),
+    ("mysql", "catalog.url"),
+    ("postgres", "catalog.url"),
+    ("envoy", "rls.envoy_config"),
+    ("grpc", "rls.listen"),
+    ("listen", "http.listen"),
+];
+
+/// What is wrong with an unknown field at `path`, whose `problem` lists the fields that there are, if it is most
+/// likely one of them.
+fn near_field(path: &str, problem: &str) -> Option<String> {
+    let (given, known) = problem.strip_prefix("unknown field `")?.split_once("`, expected ")?;
+    let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == path).map(|(_, right)| *right);
+    // Names are between backticks, of which every other one opens.
+    let near = elsewhere.or_else(|| nearest(given, known.split('`').skip(1).step_by(2)))?;
+    Some(format!("unknown field, did you mean `{near}`?"))
+}
+
+/// Takes the value at `path` out of `tree`. Returns whether it was there.
+fn remove(tree: &mut Table, path: &str) -> bool {
+    let path = path.split('[').next().unwrap_or(path);
+    let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut table = tree;
+    for section in sections.split('.').filter(|section| !section.is_empty()) {
+        let Some(inner) = table.get_mut(section).and_then(Value::as_table_mut) else {
+            return false;
+        };
+        table = inner;
+    }
+    table.remove(last).is_some()
 }
 
 /// What types cannot say.
@@ -221,7 +314,12 @@ fn check(config: &Config) -> Result<(), ConfigError> {
 /// Which store it is.
 fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
     let name = StoreName::parse(store.url.expose());
-    let name = name.or_else(|error| wrong("store.url", error.to_string()))?;
+    let name = name.or_else(|error| match error {
+        RedisConfigError::Scheme => {
+            wrong("store.url", format!("expected `memory`, or the URL of a Redis: {error}"))
+        }
+        error => wrong("store.url", error.to_string()),
+    })?;
     let StoreConfig {
         keys_max,
         keys_per_policy_max,
@@ -305,11 +403,7 @@ fn check_oidc(oidc: &OidcConfig, has_catalog: bool) -> Result<(), ConfigError> {
 }
 
 pub(super) fn wrong<T>(path: &str, problem: String) -> Result<T, ConfigError> {
-    Err(ConfigError::Value { path: path.to_owned(), problem })
-}
-
-fn parse(path: &Path) -> Result<Table, ConfigError> {
-    tree_of(&read(path)?).map_err(|problem| ConfigError::Syntax { path: path.to_owned(), problem })
+    Err(ConfigError::Value { origin: None, path: path.to_owned(), problem })
 }
 
 /// What `text` says, or the place of what is wrong. The place alone: there may be a password in it.
@@ -351,6 +445,7 @@ fn put(tree: &mut Table, path: &[&str], value: Value) -> Result<(), ConfigError>
     for section in sections {
         let entry = table.entry((*section).to_owned()).or_insert_with(|| Table::new().into());
         table = entry.as_table_mut().ok_or_else(|| ConfigError::Value {
+            origin: None,
             path: path.join("."),
             problem: format!("unknown section `{section}`"),
         })?;
@@ -372,6 +467,7 @@ fn read_secret(tree: &mut Table, path: &[&str]) -> Result<(), ConfigError> {
     let name = format!("{key}{FILE_SUFFIX}");
     let Some(file) = table.remove(&name) else { return Ok(()) };
     let at = |problem: &str| ConfigError::Value {
+        origin: None,
         path: format!("{}.{name}", sections.join(".")),
         problem: problem.to_owned(),
     };
@@ -406,7 +502,15 @@ mod tests {
     }
 
     fn problem(text: &str) -> String {
-        format!("{:#}", anyhow::Error::from(from_text(text, &[]).expect_err("it is wrong")))
+        let error = anyhow::Error::from(from_text(text, &[]).expect_err("it is wrong"));
+        let problem = format!("{error:#}");
+        // Without the folder of the test, and without the line, which a test of its own has.
+        match problem.split_once("sluicegate.toml:") {
+            Some((_, rest)) if rest.starts_with(|char: char| char.is_ascii_digit()) => {
+                rest.split_once(": ").expect("what is wrong").1.to_owned()
+            }
+            _ => problem,
+        }
     }
 
     /// A file that nobody else can read.
@@ -444,7 +548,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_path() {
         for (text, path) in [
-            ("[htp]", "htp: unknown field `htp`"),
+            ("[htp]", "htp: unknown field, did you mean `http`?"),
             ("[http]\nlsten = 1", "http.lsten: unknown field `lsten`"),
             ("[http]\nlisten = 'x'", "http.listen: invalid address `x`"),
             ("[http]\nlisten = ['127.0.0.1:1', 'x']", "http.listen[1]: invalid address `x`"),

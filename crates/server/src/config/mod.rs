@@ -9,6 +9,7 @@
 //! `SLUICEGATE__RESP__PASSWORD_FILE`. They are never printed.
 
 mod load;
+mod origin;
 mod reach;
 mod schema;
 mod store;
@@ -25,7 +26,7 @@ pub use load::{ConfigError, Flags, load, of_text};
 pub use schema::schema;
 pub(crate) use store::{PolicyPublishing, TimeSource};
 pub use value::{ConfigSecret, Listen, Span};
-pub(crate) use value::{Endpoint, HostName, Network, OneOrMany};
+pub(crate) use value::{Endpoint, HostName, Network, OneOrMany, without_password};
 
 use crate::log::{LogFormat, LogLevel};
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -84,9 +85,18 @@ impl FromStr for Listen {
         // The one name that needs no look-up.
         let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
         named.as_deref().unwrap_or(text).parse().map(Self::Tcp).map_err(|_| {
-            format!(
-                "invalid address `{text}`: expected `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`"
-            )
+            let expected = "`127.0.0.1:8080`, `[::1]:8080` or `unix:/path`";
+            match text.rsplit_once(':').map(|(host, port)| (host, port.parse::<u32>())) {
+                Some((_, Ok(port))) if port > u16::MAX.into() => {
+                    format!("invalid address `{text}`: port {port} is above {}", u16::MAX)
+                }
+                Some((host, Ok(_))) if host.parse::<HostName>().is_ok_and(|host| !host.is_ip()) => {
+                    format!(
+                        "invalid address `{text}`: names are not looked up, expected {expected}"
+                    )
+                }
+                _ => format!("invalid address `{text}`: expected {expected}"),
+            }
         })
     }
 }
@@ -131,6 +141,11 @@ impl fmt::Display for Network {
 impl HostName {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it is an address and no name.
+    fn is_ip(&self) -> bool {
+        self.0.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
     }
 }
 
@@ -203,7 +218,7 @@ pub(super) fn database_url<S: Serializer>(
 }
 
 /// `url` with `***` for its password. Where a password may be elsewhere, nothing is shown.
-fn without_password(url: &str) -> String {
+pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return if url.starts_with("sqlite:") { url.to_owned() } else { HIDDEN.to_owned() };
     };
@@ -299,14 +314,14 @@ impl<T, const N: usize> From<[T; N]> for OneOrMany<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+impl<'de, T: Deserialize<'de> + JsonSchema> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Members<T> {
+        struct Members<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + JsonSchema> de::Visitor<'de> for Members<T> {
             type Value = Vec<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a list of strings")
+                write!(f, "a string{}, or a list of strings", such_as::<T>())
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
@@ -323,7 +338,31 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
                 Ok(members)
             }
         }
-        deserializer.deserialize_any(Members(std::marker::PhantomData)).map(Self)
+        deserializer.deserialize_any(Members(PhantomData)).map(Self)
+    }
+}
+
+/// ` such as "5m"`: the first example of a kind of value, if it has examples.
+fn such_as<T: JsonSchema>() -> String {
+    let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
+    match schema["examples"][0].as_str() {
+        Some(example) => format!(" such as \"{example}\""),
+        None => String::new(),
+    }
+}
+
+/// Reads a value that is written as text.
+struct TextVisitor<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = String> + JsonSchema> de::Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a string{}", such_as::<T>())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
@@ -338,8 +377,7 @@ macro_rules! as_text {
 
         impl<'de> Deserialize<'de> for $kind {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <Cow<'de, str>>::deserialize(deserializer)?;
-                text.parse().map_err(de::Error::custom)
+                deserializer.deserialize_str(TextVisitor(PhantomData))
             }
         }
 

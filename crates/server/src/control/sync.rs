@@ -136,7 +136,7 @@ impl CatalogSync {
             Err(error) if looks.revision() == 0 => {
                 let file = config.kept.display();
                 return Err(error.context(format!(
-                    "catalog.url: unavailable, and {file} has no copy of the catalog"
+                    "catalog.url: cannot read the catalog, and {file} has no copy of it"
                 )));
             }
             Err(error) => looks.record_failure(&error),

@@ -86,8 +86,10 @@ pub(crate) async fn bind(config: &Config) -> Result<(Vec<Bound>, Renewal)> {
         renewed.extend(tls.clone());
         for listen in listens {
             let listener = Listener::bind(listen, tls.clone()).await;
-            let listener =
-                listener.with_context(|| format!("{wire}.listen: cannot listen on {listen}"))?;
+            let listener = listener.with_context(|| {
+                let hint = "choose another address, or `off`";
+                format!("{wire}.listen: cannot listen on {listen}, {hint}")
+            })?;
             let listener = listener.with_connections_max(config.server.connections_max);
             bound.push(Bound { wire, listener });
         }

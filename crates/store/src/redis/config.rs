@@ -133,7 +133,10 @@ pub enum RedisConfigError {
         max: u64,
     },
     /// There is no such option.
-    #[error("unknown option `{name}`")]
+    #[error(
+        "unknown option `{name}`, expected `connections`, `deadline_ms`, `connect_timeout_ms`, \
+         `joined_max`, `database`, `ca_file`, `sentinel_user` or `sentinel_password`"
+    )]
     UnknownOption {
         /// What was given.
         name: String,

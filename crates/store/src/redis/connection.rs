@@ -228,9 +228,10 @@ impl fmt::Debug for Connection {
 fn refusal(address: &Address, refusal: ServerErrorReply) -> ConnectError {
     let address = address.clone();
     match &*refusal.code {
-        "NOAUTH" | "WRONGPASS" | "NOPERM" => {
+        "NOAUTH" | "WRONGPASS" => {
             ConnectError::Login { address, reason: refusal.to_string().into() }
         }
+        "NOPERM" => ConnectError::NotPermitted { address, refusal },
         // What Redis says to the first words of a client that sends no password.
         "ERR" if refusal.to_string().contains("unauthenticated") => ConnectError::Login {
             address,

@@ -105,8 +105,17 @@ pub enum ConnectError {
         /// What the server says.
         reason: Arc<str>,
     },
-    /// The server refuses what a new connection needs: it is loading, or the user may not load
-    /// the script.
+    /// The user lacks the right to a command that is needed.
+    #[error(
+        "{address} does not permit a command: {refusal}; `sluicegate redis-acl URL` prints the rights"
+    )]
+    NotPermitted {
+        /// The server.
+        address: Address,
+        /// What the server says.
+        refusal: ServerErrorReply,
+    },
+    /// The server refuses what a new connection needs: it is loading, for example.
     #[error("{address} refuses the connection: {refusal}")]
     Refused {
         /// The server.

@@ -13,6 +13,7 @@ use sluicegate_text::private;
 use sluicegate_text::terminal::OutputFormat;
 
 use crate::client::target::Target;
+use crate::client::whole;
 
 /// Most connections: two of a server's caps, and more than a process may open files unless told.
 const CONNECTIONS_MAX: u64 = 8_192;
@@ -62,34 +63,34 @@ pub(crate) struct BenchArgs {
     app: Option<String>,
     /// Number of permits per request, 1 to 2147483648.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=COST_MAX))]
+    #[arg(value_parser = whole(1..=COST_MAX))]
     cost: u64,
     /// Number of connections.
     #[arg(long, value_name = "N", default_value_t = 50)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
+    #[arg(value_parser = whole(1..=CONNECTIONS_MAX))]
     connections: u64,
     /// Number of requests that a connection sends at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=PIPELINE_MAX))]
+    #[arg(value_parser = whole(1..=PIPELINE_MAX))]
     pipeline: u64,
     /// Total number of requests, instead of a duration.
     #[arg(long, value_name = "N", conflicts_with = "duration")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=REQUESTS_MAX))]
+    #[arg(value_parser = whole(1..=REQUESTS_MAX))]
     requests: Option<u64>,
     /// Duration of the run, at most 1d.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     duration: Span,
     /// Number of keys, chosen at random.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
+    #[arg(value_parser = whole(1..=KEYS_MAX))]
     keys: u64,
     /// Requests per second, independent of the answers. Without it: as fast as possible.
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
+    #[arg(value_parser = whole(1..=RATE_MAX))]
     rate: Option<u64>,
     /// Number of threads; use more if one cannot saturate the server.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX))]
+    #[arg(value_parser = whole(1..=THREADS_MAX))]
     threads: u64,
     /// File with the password of a RESP server.
     #[arg(long, value_name = "FILE")]

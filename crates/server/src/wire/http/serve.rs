@@ -30,7 +30,9 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use sluicegate::DecideError;
 use sluicegate_net::headers::{JSON, bearer, is_json};
+use sluicegate_policy::nearest;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -56,6 +58,9 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long the head of a request may take, from the end of the request before: so long an idle
 /// connection is kept, which is longer than most clients keep theirs.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Most policies that an unknown name is compared with: a caller who makes mistakes costs some microseconds.
+const NEAR_POLICIES_MAX: usize = 100;
 
 /// The media type of problems.
 const PROBLEM: HeaderValue = HeaderValue::from_static(sluicegate::http::problem::MEDIA_TYPE);
@@ -199,10 +204,11 @@ fn decision_routes(handler: HttpHandler) -> Router {
         .route(openapi::PATH, get(async || ([(header::CONTENT_TYPE, JSON)], openapi::text())))
         .route("/livez", get(async || "ok\n"))
         .fallback(async || {
-            problem(&Problem::new(StatusCode::NOT_FOUND, "path not found")).map(AnyBody::new)
+            let detail = "path not found; the paths are in /v1/openapi.json";
+            problem(&Problem::new(StatusCode::NOT_FOUND, detail)).map(AnyBody::new)
         })
         .method_not_allowed_fallback(async || {
-            let detail = "method not allowed";
+            let detail = "method not allowed; the `allow` header names those that are";
             problem(&Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)).map(AnyBody::new)
         })
         .with_state(handler)
@@ -233,9 +239,10 @@ where
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| handler.refuse(refused))?;
     let admission = match ask.is_named_here {
-        true => unnamed::acquire(&handler.engine, &request, parent).await?,
-        false => parent.over(handler.engine.turn(Wire::Http).decide(&request)).await?,
+        true => unnamed::acquire(&handler.engine, &request, parent).await,
+        false => parent.over(handler.engine.turn(Wire::Http).decide(&request)).await,
     };
+    let admission = admission.map_err(|error| handler.undecided(error, request.app))?;
     let mut answer = if denies && !admission.way.passes() {
         let (status, body) = refusal(&admission, ask.id.as_deref());
         respond(status, PROBLEM, body)
@@ -259,7 +266,8 @@ async fn explain(
     let ask = OperationRequest::decode(Operation::Explain, &bytes, new_id)?;
     let mut request = ask.request();
     caller.ask(&mut request).map_err(|refused| handler.refuse(refused))?;
-    let explanation = handler.engine.turn(Wire::Http).explain(&request).await?;
+    let explanation = handler.engine.turn(Wire::Http).explain(&request).await;
+    let explanation = explanation.map_err(|error| handler.undecided(error, request.app))?;
     Ok(respond(StatusCode::OK, JSON, encode_explanation(&request, explanation)))
 }
 
@@ -269,6 +277,25 @@ impl HttpHandler {
         let caller = self.listener_auth.authenticate(bearer(headers), || self.engine.core().now());
         let may = caller.and_then(|caller| caller.may(operation.scope()).map(|()| caller));
         may.map_err(|refused| self.refuse(refused))
+    }
+
+    /// The answer to a request of `app` that was not decided. If there is no such policy, it names the one that
+    /// was most likely meant, of those that are there for the app.
+    fn undecided(&self, error: DecideError, app: Option<&str>) -> Problem {
+        let near = match &error {
+            DecideError::UnknownPolicy(name) => {
+                let policies = self.engine.core().policies();
+                let own = policies.policies().iter().take(NEAR_POLICIES_MAX);
+                let own = own.filter(|policy| policy.admits(app)).map(|policy| policy.name());
+                nearest(name, own).map(|near| format!("did you mean `{near}`?"))
+            }
+            _ => None,
+        };
+        let problem = Problem::from(error);
+        match near {
+            Some(near) => problem.and(&near),
+            None => problem,
+        }
     }
 
     /// What a caller is told who is not answered.
