@@ -92,9 +92,13 @@ impl ServeArgs {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
+        Ok(config::load(self.file(), environment, self.over.flags())?)
+    }
+
+    /// The configuration file: the one that was named, or the one that `init` writes, if it is here.
+    fn file(&self) -> Option<&Path> {
         let here = Path::new(CONFIG_FILE);
-        let file = self.config.as_deref().or_else(|| here.is_file().then_some(here));
-        Ok(config::load(file, environment, self.over.flags())?)
+        self.config.as_deref().or_else(|| here.is_file().then_some(here))
     }
 }
 
@@ -159,8 +163,9 @@ pub(crate) enum ConfigCommand {
 pub(crate) fn show(command: &ConfigCommand) -> Result<ExitCode> {
     let text = match command {
         ConfigCommand::Check(args) => {
-            serve::check(&args.config()?)?;
-            "no errors\n".to_owned()
+            let checked = serve::check(&args.config()?)?;
+            let file = args.file().map(|file| format!("{}: ", file.display())).unwrap_or_default();
+            format!("{file}no errors, {checked}\n")
         }
         ConfigCommand::Print(args) => toml::to_string(&args.config()?)?,
         ConfigCommand::Schema => serde_json::to_string_pretty(&config::schema())? + "\n",

@@ -15,9 +15,6 @@ use crate::store::AnyStore;
 use crate::telemetry::{DecisionTimer, ObservedDecision, Telemetry};
 use crate::trace::{Parent, Traces};
 
-/// How often it is looked at whether the store answers, to say so.
-const STORE_EVERY: Duration = Duration::from_secs(1);
-
 /// How often debts are paid of keys that are not asked for any more: soon enough that other servers
 /// hardly pass more than the limit meanwhile.
 const DEBTS_EVERY: Duration = Duration::from_millis(100);
@@ -66,23 +63,9 @@ impl<S: Store + 'static> ServerEngine<S> {
         self.engine.observer().traces.as_ref()
     }
 
-    /// Says when the store is given up and when it is back, has it charge what was admitted meanwhile,
-    /// and does what [`Telemetry::run`] does, until `stop`.
+    /// Has the store charge what was admitted without it, and does what [`Telemetry::run`] does, until
+    /// `stop`.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
-        let saying = async {
-            let mut without_store = false;
-            while timeout(STORE_EVERY, stop.cancelled()).await.is_err() {
-                let is_without_store = self.engine.is_without_store();
-                match (without_store, is_without_store) {
-                    (false, true) => {
-                        tracing::warn!("store: unavailable; falling back to `on_store_failure`");
-                    }
-                    (true, false) => tracing::info!("store: available again"),
-                    _ => {}
-                }
-                without_store = is_without_store;
-            }
-        };
         let paying = async {
             while self.engine.has_fallback()
                 && timeout(DEBTS_EVERY, stop.cancelled()).await.is_err()
@@ -96,7 +79,7 @@ impl<S: Store + 'static> ServerEngine<S> {
                 }
             }
         };
-        tokio::join!(saying, paying, self.telemetry().run(stop));
+        tokio::join!(paying, self.telemetry().run(stop));
     }
 
     /// Pays what this server still owes the store, as far as that answers within a second: a server that

@@ -1,12 +1,12 @@
-//! What a server says of itself while it runs: lines on standard error, as text or as JSON.
+//! The log of a server: lines on standard error, as text or as JSON.
 //!
-//! A line is about the server and never about one request, so no key is in any; what of other people's
-//! text there is (paths, what is wrong with a document) has its control characters escaped, so that
-//! nobody writes lines of their own. What libraries say is only told from warnings on: below that they
-//! repeat what clients send.
+//! A line is about the server and never about one request, so no key is in any. Text of others (paths,
+//! errors in a document) has its control characters escaped, so that it cannot begin a line of its own.
+//! Libraries log from warnings on only: below that they repeat what clients send.
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use schemars::JsonSchema;
@@ -18,6 +18,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, layer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
@@ -27,18 +28,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// Message only; add timestamps with your log collector.
+    /// Time (UTC), level and message: `2026-11-25T08:15:30.123456Z  WARN store: …`. In systemd's
+    /// journal, which keeps the time itself, level and message.
     #[default]
     Text,
     /// An object with `timestamp`, `level`, `target` and `message`.
     Json,
 }
 
-/// How much is said.
+/// The least level that is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
-    /// Nothing.
+    /// Log nothing.
     Off,
     /// Fatal errors and losses.
     Error,
@@ -51,22 +53,23 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
-/// A library that warns of what clients send, once for each: whoever wishes ill would fill the log.
+/// A library that warns of what clients send, once for each: an attacker could fill the log.
 const ABOUT_CLIENTS: &str = "h2";
 
-/// What is said as JSON.
+/// Set once this process logs JSON.
 static IS_JSON: OnceLock<()> = OnceLock::new();
 
-/// From now on this process says what happens to it.
+/// Begins the log of this process.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
     if format == LogFormat::Json {
         IS_JSON.set(()).ok();
     }
-    // A process that says things already goes on to.
-    tracing_subscriber::registry().with(lines(format, level, io::stderr)).try_init().ok();
+    let time = if is_journal(io::stderr()) { Time::Omit } else { Time::Write };
+    // A process that has a log keeps it.
+    tracing_subscriber::registry().with(lines(format, level, time, io::stderr)).try_init().ok();
 }
 
-/// Says why the process ends, in the form in which it says things.
+/// Logs why the process ends, in the format of its log.
 pub fn end(error: &anyhow::Error) {
     if IS_JSON.get().is_some() {
         tracing::error!("{error:#}");
@@ -75,7 +78,22 @@ pub fn end(error: &anyhow::Error) {
     }
 }
 
-fn lines<S, W>(format: LogFormat, level: LogLevel, writer: W) -> impl Layer<S>
+/// Whether a line of text begins with the time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Time {
+    Write,
+    Omit,
+}
+
+/// Whether `stream` goes to systemd's journal: then systemd sets `JOURNAL_STREAM` to its device and inode
+/// (systemd.exec(5)). A program may have redirected the stream since, so both are compared.
+fn is_journal(stream: impl AsFd) -> bool {
+    let Ok(journal) = std::env::var("JOURNAL_STREAM") else { return false };
+    rustix::fs::fstat(stream)
+        .is_ok_and(|file| journal == format!("{}:{}", file.st_dev, file.st_ino))
+}
+
+fn lines<S, W>(format: LogFormat, level: LogLevel, time: Time, writer: W) -> impl Layer<S>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -88,7 +106,7 @@ where
         .with_default(others);
     let lines = layer().with_writer(writer).log_internal_errors(false);
     match format {
-        LogFormat::Text => lines.event_format(LoggedText).boxed(),
+        LogFormat::Text => lines.event_format(LoggedText(time)).boxed(),
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
@@ -96,8 +114,8 @@ where
     .with_filter(said)
 }
 
-/// What is said, on one line.
-struct LoggedText;
+/// An event on one line: time, level, message, fields.
+struct LoggedText(Time);
 
 /// The fields of an event as text: the message, and then `name=value`.
 struct LoggedFields(String);
@@ -113,9 +131,14 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut said = LoggedFields(String::new());
-        event.record(&mut said);
-        writeln!(writer, "{}", terminal::escaped(&said.0))
+        if self.0 == Time::Write {
+            SystemTime.format_time(&mut writer)?;
+            writer.write_char(' ')?;
+        }
+        let mut fields = LoggedFields(String::new());
+        event.record(&mut fields);
+        let level = event.metadata().level();
+        writeln!(writer, "{level:>5} {}", terminal::escaped(&fields.0))
     }
 }
 
@@ -170,7 +193,7 @@ mod tests {
     fn said(format: LogFormat, level: LogLevel, say: impl FnOnce()) -> String {
         let page = Page::default();
         let writer = page.clone();
-        let lines = lines(format, level, move || writer.clone());
+        let lines = lines(format, level, Time::Omit, move || writer.clone());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), say);
         let bytes = page.0.lock().expect("nobody panicked").clone();
         String::from_utf8(bytes).expect("it says text")
@@ -179,14 +202,14 @@ mod tests {
     const INJECTED: &str = "x\n{\"level\":\"ERROR\"}\r\u{1b}[2J\u{202e}";
 
     #[test]
-    fn text_is_the_message_alone_and_nobody_writes_lines_of_their_own() {
+    fn text_is_level_and_message_and_nobody_writes_lines_of_their_own() {
         let text = said(LogFormat::Text, LogLevel::Info, || {
             tracing::info!("policies: version 2 is loaded");
             tracing::warn!("policies: {INJECTED}");
         });
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "policies: version 2 is loaded");
-        assert_eq!(lines[1], r#"policies: x\n{"level":"ERROR"}\r\u{1b}[2J\u{202e}"#);
+        assert_eq!(lines[0], " INFO policies: version 2 is loaded");
+        assert_eq!(lines[1], r#" WARN policies: x\n{"level":"ERROR"}\r\u{1b}[2J\u{202e}"#);
         assert_eq!(lines.len(), 2);
     }
 
@@ -209,7 +232,7 @@ mod tests {
             tracing::warn!(target: "tonic", "careful");
             tracing::warn!(target: "h2", "a client does what it should not");
         });
-        assert_eq!(text, "ours\ncareful\n");
+        assert_eq!(text, "DEBUG ours\n WARN careful\n");
         assert_eq!(said(LogFormat::Text, LogLevel::Off, || tracing::error!("ours")), "");
         assert_eq!(said(LogFormat::Text, LogLevel::Warn, || tracing::info!("ours")), "");
     }

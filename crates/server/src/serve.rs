@@ -16,14 +16,16 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::authenticator::Authenticator;
-use crate::config::{Config, Listen, PolicyPublishing, Span, StoreConfig, TraceConfig};
+use crate::config::{
+    Config, Listen, PolicyPublishing, Span, StoreConfig, TraceConfig, without_password,
+};
 use crate::control::{self, AdminApi, CatalogSync, Subscribers};
 use crate::descriptors::{self, Descriptors};
 use crate::engine::ServerEngine;
 use crate::policies::{PolicyManager, publish};
 use crate::protocol::Wire;
 use crate::snapshot::{self, Snapshots};
-use crate::store::{self, AnyStore};
+use crate::store::{self, AnyStore, RedisBackend};
 use crate::telemetry::Telemetry;
 use crate::trace::Traces;
 use crate::wire::headers::BudgetHeaders;
@@ -65,13 +67,18 @@ enum RuleSource {
 /// Says what is wrong with the files that `config` names, if anything is: policies, descriptors,
 /// certificates, authorities.
 ///
+/// Returns what was checked, in words: `3 policies`.
+///
 /// # Errors
 /// What `serve` would not start for.
-pub fn check(config: &Config) -> Result<()> {
-    match &config.catalog.url {
-        Some(_) => drop(load(descriptors::DescriptorSource::of(config).as_ref())?),
-        None => drop(rules(config)?),
-    }
+pub fn check(config: &Config) -> Result<String> {
+    let checked = match &config.catalog.url {
+        Some(_) => {
+            load(descriptors::DescriptorSource::of(config).as_ref())?;
+            "policies are in the catalog".to_owned()
+        }
+        None => counted(&rules(config)?.1),
+    };
     if let StoreName::Redis(redis) = StoreName::parse(config.store.url.expose())? {
         redis.check_files().context("store.url")?;
     }
@@ -79,7 +86,16 @@ pub fn check(config: &Config) -> Result<()> {
         control::seed_policies(file).context("catalog.seed")?;
     }
     AdminApi::new(&config.catalog, None)?;
-    wire::check(config)
+    wire::check(config)?;
+    Ok(checked)
+}
+
+/// How many policies there are, in words.
+fn counted(policies: &PolicySet) -> String {
+    match policies.policies().len() {
+        1 => "1 policy".to_owned(),
+        count => format!("{count} policies"),
+    }
 }
 
 /// The policies in force, and what leads to them.
@@ -124,6 +140,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     warn(config, &bound, &authenticator)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&engine.policies(), following.is_some(), &bound).ok();
+    tracing::info!("{}", started(&engine, &bound)?);
     let workers = NonZeroU16::new(config.server.workers).unwrap_or_else(Workers::of_cores);
     let is_far = matches!(engine.store(), AnyStore::Redis(_));
     let telemetry = Telemetry::new(workers, &engine.policies(), is_far, config.admin.keys);
@@ -152,7 +169,11 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     };
     let delay = config.server.drain_delay.map_or(Duration::ZERO, |Span(delay)| delay);
     let told_twice = async {
-        signals.next().await;
+        let signal = signals.next().await;
+        tracing::info!(
+            "stopping: {signal}, up to {} s for requests in flight",
+            DRAIN_MAX.as_secs()
+        );
         context.leaving.cancel();
         // Whoever tells it again does not want to wait for this either.
         tokio::time::timeout(delay, signals.next()).await.ok();
@@ -160,7 +181,9 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         signals.next().await;
     };
     tokio::select! {
-        served = answer(bound, snapshots, following, renewal, &context) => served,
+        served = answer(bound, snapshots, following, renewal, &context) => {
+            served.inspect(|()| tracing::info!("stopped"))
+        }
         () = told_twice => bail!("second stop signal: requests in flight were cut off"),
     }
 }
@@ -178,7 +201,8 @@ async fn open(
             Ok((Engine::new(policies, AnyStore::Memory(store), Arc::new(clock)), snapshots))
         }
         StoreName::Redis(redis) => {
-            let store = AnyStore::open(&redis, config.time_source, config.nodes).await?;
+            let name = without_password(config.url.expose());
+            let store = AnyStore::open(name, &redis, config.time_source, config.nodes).await?;
             let nodes = config.nodes.unwrap_or(NonZeroU32::MIN);
             let failure = StoreFailure { nodes, ..StoreFailure::default() };
             let engine = Engine::new(policies, store, Arc::new(SteadyClock::new()));
@@ -221,8 +245,10 @@ async fn answer(
     let watched = live.watch(limits.in_force(), stop);
     let (seen, renewed) = (context.engine.run(&context.stop), renewal.run(&context.stop));
     let counted = store::keep_fleet(context.engine.core(), context.nodes, stop);
+    let decided = || engine.telemetry().decided_without_store();
+    let outages = store::log_outages(engine.core(), decided, stop);
     let background =
-        async { tokio::join!(kept, followed, published, watched, seen, renewed, counted) };
+        async { tokio::join!(kept, followed, published, watched, seen, renewed, counted, outages) };
     let (cut_off, (_, node_end, ..)) = tokio::join!(wire::serve(bound, context), background);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();
@@ -307,12 +333,12 @@ fn greet(policies: &PolicySet, of_catalog: bool, bound: &[Bound]) -> io::Result<
         }
     }
     let Some(policy) = policies.policies().first() else {
-        return match of_catalog {
-            true => writeln!(out, "no policies in the catalog yet: create them with the admin API"),
-            false => {
-                writeln!(out, "no policies: start with --policies FILE, or --catalog sqlite:FILE")
-            }
+        let hint = match of_catalog {
+            true => "create them in the catalog",
+            false => "start with --policies FILE, or --catalog sqlite:FILE",
         };
+        tracing::warn!("no policies: every check is answered with 404 (code 0); {hint}");
+        return Ok(());
     };
     let Some((address, tls)) = http else { return Ok(()) };
     let app = policy.apps().and_then(|mut apps| apps.next());
@@ -329,6 +355,17 @@ fn greet(policies: &PolicySet, of_catalog: bool, bound: &[Bound]) -> io::Result<
     let (host, port, policy) = (address.ip(), address.port(), policy.name());
     let tls = if tls.is_some() { format!(" --tls{}", tls_options(tls)) } else { String::new() };
     writeln!(out, "or:  redis-cli -h {host} -p {port}{tls} SG.CHECK {policy} alice{app}")
+}
+
+/// The log's first line: version, store, policies, addresses.
+fn started(engine: &Engine<AnyStore>, bound: &[Bound]) -> io::Result<String> {
+    let store = engine.store().on_redis().map_or("memory", RedisBackend::name);
+    let policies = counted(&engine.policies());
+    let mut line = format!("started {}: store {store}, {policies}", env!("CARGO_PKG_VERSION"));
+    for bound in bound {
+        line += &format!(", {}://{}", bound.scheme(), bound.address()?);
+    }
+    Ok(line)
 }
 
 /// What curl and redis-cli are told besides, with the names of files that are the client's: where
@@ -353,11 +390,11 @@ impl Signals {
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits until it is told to stop.
-    async fn next(&mut self) {
+    /// Waits until it is told to stop. Returns the name of the signal.
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The stores that a configuration can name. No other module of the server knows which one it is.
 
 mod fleet;
+mod outage;
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -22,6 +23,7 @@ use crate::config::TimeSource;
 use crate::histogram::{Histogram, Spans};
 use crate::trace;
 pub(crate) use fleet::{FleetStatus, run as keep_fleet};
+pub(crate) use outage::log as log_outages;
 
 /// A store that was named.
 #[derive(Debug)]
@@ -34,17 +36,23 @@ pub(crate) enum AnyStore {
 #[derive(Debug)]
 pub(crate) struct RedisBackend {
     store: RedisStore,
+    /// Its URL without the password.
+    name: Box<str>,
     latency: Histogram,
     fleet: FleetStatus,
     /// Among how many nodes a limit is shared, if that is configured.
     nodes: Option<NonZeroU32>,
     /// Decisions without an answer: those surely not charged, and those perhaps.
     errors: [AtomicU64; 2],
+    /// Why the last decision without an answer had none.
+    last_error: Mutex<Option<Box<str>>>,
 }
 
 impl AnyStore {
-    /// The store on this Redis. One that cannot be reached yet is told and waited for.
+    /// The store on this Redis, which the log calls `name`. If it cannot be reached yet, the log gets a
+    /// line, and connecting goes on.
     pub(crate) async fn open(
+        name: String,
         config: &RedisConfig,
         time: TimeSource,
         nodes: Option<NonZeroU32>,
@@ -56,15 +64,17 @@ impl AnyStore {
         let store = RedisStore::start(config)?.with_clock(clock);
         if let Err(error) = store.ready().await {
             tracing::warn!(
-                "store: {error}; retrying, meanwhile falling back to `on_store_failure`"
+                "store {name}: {error}; retrying, meanwhile falling back to `on_store_failure`"
             );
         }
         Ok(Self::Redis(Box::new(RedisBackend {
             store,
+            name: name.into(),
             latency: Histogram::default(),
             fleet: FleetStatus::default(),
             nodes,
             errors: Default::default(),
+            last_error: Mutex::default(),
         })))
     }
 }
@@ -172,10 +182,29 @@ impl RedisBackend {
         decided: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.latency.record(begun.0.elapsed());
-        if let Err(StoreError::Unavailable { executed, .. }) = &decided {
+        if let Err(StoreError::Unavailable { executed, reason }) = &decided {
             self.errors[usize::from(*executed == Executed::Perhaps)].fetch_add(1, Relaxed);
+            self.failed(reason);
         }
         decided
+    }
+
+    /// Keeps why a call had no answer.
+    fn failed(&self, reason: &str) {
+        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_deref() != Some(reason) {
+            *last = Some(reason.into());
+        }
+    }
+
+    /// Its URL without the password.
+    pub(crate) const fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Why the last call without an answer had none.
+    pub(crate) fn last_error(&self) -> Option<Box<str>> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Publishes policies there.
@@ -204,7 +233,11 @@ impl RedisBackend {
         presence: &mut FleetPresence,
         now: Micros,
     ) -> Result<Fleet, RedisError> {
-        self.store.record_presence(presence, now).await
+        let recorded = self.store.record_presence(presence, now).await;
+        if let Err(error) = &recorded {
+            self.failed(&error.to_string());
+        }
+        recorded
     }
 
     /// Returns when a connection that was lost has been replaced.

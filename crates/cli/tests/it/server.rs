@@ -32,6 +32,11 @@ impl Server {
         fs::read_to_string(self.folder.path().join("told")).expect("it is there")
     }
 
+    /// The lines of it that warn, or log an error.
+    pub(crate) fn warnings(&self) -> String {
+        self.told().lines().filter(|line| !line.contains("  INFO ")).collect()
+    }
+
     /// Sends it a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name);

@@ -262,6 +262,11 @@ impl ServerCounters {
         table.all().map(|(name, of_policy)| (name.into(), of_policy.total())).collect()
     }
 
+    /// Decisions that were made without the store.
+    pub(super) fn without_store(&self) -> u64 {
+        self.table().all().map(|(_, of_policy)| of_policy.total().0[WITHOUT_STORE]).sum()
+    }
+
     /// What is counted of the keys of `policy` that are refused; `None` if there is no such policy.
     pub(super) fn of(&self, policy: &str) -> Option<Arc<PolicyCounters>> {
         self.table().by_name.get(policy).cloned()

@@ -191,6 +191,11 @@ impl Telemetry {
         &self.history
     }
 
+    /// Decisions that were made without the store so far.
+    pub(crate) fn decided_without_store(&self) -> u64 {
+        self.counts.without_store()
+    }
+
     /// Counts policies that are not decided because too many guard one request.
     pub(crate) fn leave_out(&self, policies: usize) {
         self.left_out.fetch_add(policies as u64, Relaxed);

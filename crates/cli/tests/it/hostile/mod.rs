@@ -119,7 +119,7 @@ impl Attacked {
         self.answers();
         let growth = self.growth_kib();
         assert!(growth <= GROWTH_KIB_MAX, "it has grown by {growth} KiB");
-        assert_eq!(self.told(), "");
+        assert_eq!(self.warnings(), "");
     }
 }
 

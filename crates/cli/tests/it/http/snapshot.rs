@@ -99,7 +99,7 @@ fn a_server_that_is_started_again_remembers_every_rule_of_every_policy() {
     stopped(server);
     for _ in 0..2 {
         let server = place.start(&["--keys-max", "5000"]);
-        assert!(place.told().starts_with("snapshot: 3 keys restored from "), "{}", place.told());
+        assert!(place.told().contains(" INFO snapshot: 3 keys restored from "), "{}", place.told());
         assert_eq!(exhaust(&server, "login", "alice").0, 0);
         let (_, bob) = server.post("/v1/peek", &json!({"policy": "login", "key": "bob"}));
         assert_eq!(bob["remaining"], 3);
@@ -120,7 +120,7 @@ fn what_was_settled_stays_settled_when_a_server_is_started_again() {
     assert_eq!(server.post("/v1/settle", &settle).1["refunded"], 3);
     stopped(server);
     let server = place.start(&[]);
-    assert!(place.told().starts_with("snapshot: 2 keys restored from "), "{}", place.told());
+    assert!(place.told().contains(" INFO snapshot: 2 keys restored from "), "{}", place.told());
     assert_eq!(server.post("/v1/settle", &settle).0, 409);
 }
 

@@ -22,7 +22,12 @@ fn told_of_spoilt_policies(options: &[&str], what: &str) -> String {
 #[test]
 fn a_line_of_text_is_what_is_said_and_nothing_can_be_put_into_it() {
     let line = told_of_spoilt_policies(&[], "reload rejected");
-    assert!(line.starts_with("policies: reload rejected, keeping the current version: "), "{line}");
+    let (time, message) = line.split_once("Z  WARN ").expect("time, level and message");
+    assert!(time.parse::<jiff::civil::DateTime>().is_ok(), "{line}");
+    assert!(
+        message.starts_with("policies: reload rejected, keeping the current version: "),
+        "{line}"
+    );
     assert!(line.contains("policies[0].name") && !line.contains('\u{1b}'), "{line}");
 }
 

@@ -43,7 +43,7 @@ fn who_speaks_without_tls_is_let_go() {
             assert!(is_a_refusal(&said), "{scheme}: {}", said.escape_ascii());
         }
     }
-    assert_eq!(server.told(), "");
+    assert_eq!(server.warnings(), "");
 }
 
 fn length(bytes: &[u8]) -> u8 {
