@@ -63,6 +63,7 @@ packages: ## Make the packages of the SDKs in target/packages, and use each from
 
 .PHONY: packages-server
 packages-server: release sbom ## Make the server's packages in target/packages/server (deb, archive, image), and test what is in deploy/
+	scripts/deps --packages
 	scripts/packages-server
 
 .PHONY: advisories
