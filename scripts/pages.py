@@ -123,6 +123,11 @@ def wrong_contents():
     for page in sorted(CONTENTS.parent.rglob("*.md")):
         if page != CONTENTS and str(page) not in listed:
             yield f"{page} is not in {CONTENTS}"
+    index = CONTENTS.parent / "README.md"
+    found = {os.path.normpath(index.parent / path) for _, path, _ in links(index.read_text())}
+    for page in sorted(listed - found):
+        if "/adr/" not in page and page != str(index):
+            yield f"{page} is not in {index}"
     shown = {os.path.normpath(page.parent / path) for page in all_pages() for _, path, _ in links(page.read_text())}
     for picture in sorted((CONTENTS.parent / "images").iterdir()):
         if str(picture) not in shown:
