@@ -39,7 +39,8 @@ ODD = [
     r"\bthrice\b",
     r"\bsays? so\b",
     r"\bwhat was won\b",
-    r"\b(server|node|program|process|answer|status|file|page|log|metric|setting|policy|store|redis|it|they)s? (says?|tells?|knows?|believes?)\b",
+    r"\b(server|node|program|process|answer|status|file|page|log|metric|setting|policy|store|redis|it|they)s? "
+    r"(says?|tells?|knows?|believes?)\b",
     r"\bmakes? no sense\b",
     r"(?-i:(^|\n\n|\. |[-*] |\| )Who (is|are|was|may|has|does|comes|asks|tries|can|shows|says|left|writes)\b)(?![^.|]*\?)",
 ]

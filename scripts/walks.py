@@ -18,9 +18,9 @@ for place in etc run usr/local var/lib; do
 done
 mkdir -p /etc/sluicegate /run/secrets /var/lib/sluicegate
 
-# until_true COMMAND...: waits up to 20 seconds.
+# until_true COMMAND...: waits up to 40 seconds.
 until_true() {
-  for _ in $(seq 200); do
+  for _ in $(seq 400); do
     "$@" >"$WALK/waited" 2>&1 && return
     sleep 0.1
   done
