@@ -87,7 +87,7 @@ LANGUAGES = {
 }
 # What runs the programs of the README, by language; `$1` is the file.
 PROGRAMS = {
-    "python": 'python3 -c "import redis; $(cat $1)"',
+    "python": 'python3 -c "import redis; $(cat $1)" # redis_py',
     "js": "node --input-type=module <$1",
     "php": 'php -r "require \'sdk/php/autoload.php\'; $(cat $1)"',
 }
@@ -95,7 +95,7 @@ PROGRAMS = {
 
 # What a machine may lack: blocks that need it are not run there. CI has those that `make deps` installs.
 TOOLS = ("postgres", "yaml", "envoy", "nginx", "caddy")
-INTERPRETERS = ("node", "php")
+INTERPRETERS = ("node", "php", "redis_py")
 
 
 class Walk(typing.NamedTuple):
@@ -250,6 +250,8 @@ def lacking(*commands):
     def here(tool):
         if tool == "postgres":
             return any(pathlib.Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+        if tool == "redis_py":
+            return pathlib.Path(".tools/python/redis").exists()
         if tool == "yaml":
             return importlib.util.find_spec("yaml") is not None
         return shutil.which(tool, path=f".tools/bin:.tools/node/bin:{os.environ['PATH']}:/usr/sbin") is not None
