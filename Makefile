@@ -31,6 +31,14 @@ test: deps ## Run every test
 lint: deps ## Check format, lints, documentation and licences
 	scripts/lint
 
+.PHONY: docs
+docs: toolchain ## Build the book in target/book, with mdBook, and check its links (minutes the first time)
+	scripts/docs
+
+.PHONY: walk
+walk: toolchain ## Do what the pages show: run their commands in a clean clone, check their policies and configurations
+	scripts/test-readme
+
 .PHONY: console-test
 console-test: deps ## Test the admin console in a browser
 	scripts/console-test
@@ -55,6 +63,7 @@ packages: ## Make the packages of the SDKs in target/packages, and use each from
 
 .PHONY: packages-server
 packages-server: release sbom ## Make the server's packages in target/packages/server (deb, archive, image), and test what is in deploy/
+	scripts/deps --packages
 	scripts/packages-server
 
 .PHONY: advisories
@@ -75,7 +84,7 @@ matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey
 	scripts/matrix
 
 .PHONY: nightly
-nightly: matrix fuzz ## Run what CI leaves out: the other servers, and the fuzzers for longer
+nightly: matrix fuzz docs ## Run what CI leaves out: the other servers, the fuzzers for longer, and the book
 
 .PHONY: deps
 deps: ## Install what the tests need, or say what to install
