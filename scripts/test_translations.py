@@ -33,11 +33,11 @@ class AChangeInEnglishIsFound(unittest.TestCase):
         last = "## SluicegateMostlyRefuses"
         text = pathlib.Path("docs/runbook.md").read_text()
         end = text[text.index(last) :]
-        self.check("docs/runbook.md", end, f"{end}\n## SluicegateNew\n", "`## SluicegateNew` stands against `# (no heading)`")
+        self.check("docs/runbook.md", end, f"{end}\n## SluicegateNew\n", "`## SluicegateNew` where Chinese has `# (no heading)`")
 
     def test_an_alert_with_another_name(self):
         old, new = "## SluicegateErrors", "## SluicegateFailures"
-        self.check("docs/runbook.md", old, new, "`## SluicegateFailures` stands against `## SluicegateErrors`")
+        self.check("docs/runbook.md", old, new, "`## SluicegateFailures` where Chinese has `## SluicegateErrors`")
 
     def test_a_line_of_a_code_block(self):
         self.check("docs/cookbook.md", "rate: 60/min", "rate: 61/min", "Chinese: ", "61/min", "60/min")
@@ -61,7 +61,7 @@ class AChangeInEnglishIsFound(unittest.TestCase):
 
     def test_a_link(self):
         old = "[exactness](exactness.md)"
-        self.check("docs/runbook.md", old, "exactness", "docs/runbook.md", "no link to what docs/exactness.md translates")
+        self.check("docs/runbook.md", old, "exactness", "docs/runbook.md", "Chinese has a link to docs/exactness.md, English has none")
 
     def test_a_link_to_another_heading_of_a_page_in_both_languages(self):
         old, new = "runbook.md#what-happens-when-redis-dies", "runbook.md#sluicegateerrors"
@@ -93,6 +93,9 @@ class WhatIsFreeStaysFree(unittest.TestCase):
 class OneWord(unittest.TestCase):
     def test_another_word_than_that_of_the_console(self):
         self.assertIn("docs/zh/deploy.md: not ", changed("docs/zh/deploy.md", "判定", "决策"))
+
+    def test_another_word_in_the_console(self):
+        self.assertIn("console/src/lib/i18n/zh.json: not ", changed("console/src/lib/i18n/zh.json", "判定", "决策"))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,17 @@ PAIRS = {"README.md": "README.zh-CN.md"} | {
 ALONE = ["docs/zh/README.md", "docs/zh/choosing.md", "docs/zh/quickstart.md"]
 # Pages that links lead to in the language of the page, and that are not compared.
 LINKED = {f"sdk/{name}/README.md": f"sdk/{name}/README.zh.md" for name in ("go", "java", "php")}
-# A word that Chinese pages must not have, and the word of the console and the glossary for the same thing.
-WORDS = {r"(?<!设计)决策": "判定", "滑动计数器": "滑动计数", "突发容量": "突发", "故障手册": "运维手册", "阀值": "阈值"}
+# A word that Chinese texts must not have, and the word of the console and the glossary for the same thing.
+WORDS = {
+    r"(?<!设计)决策": "判定",
+    "滑动计数器": "滑动计数",
+    "突发容量": "突发",
+    "故障手册": "运维手册",
+    "例外规则": "单独限额",
+    "假设对比": "假设分析",
+    "阀值": "阈值",
+}
+CONSOLE = [f"console/src/lib/i18n/{name}zh.json" for name in ("", "findings.", "policy.")]
 # The words of the column "Default". All other defaults are values, which are the same in both languages.
 DEFAULTS = {
     "required": "必填",
@@ -58,7 +67,7 @@ def differences(read=lambda page: pathlib.Path(page).read_text()):
     for page in pathlib.Path("docs/zh").glob("*.md"):
         if page.as_posix() not in (*PAIRS.values(), *ALONE):
             wrong.append(f"{page}: name its English page in scripts/translations.py")
-    for page in (*PAIRS.values(), *ALONE, *LINKED.values()):
+    for page in (*PAIRS.values(), *ALONE, *LINKED.values(), *CONSOLE):
         for word in [word for word in WORDS if re.search(word, fence.sub("", read(page)))]:
             wrong.append(f"{page}: not `{word}` but `{WORDS[word]}`, the word of docs/glossary.md and the console")
     return wrong
@@ -72,7 +81,7 @@ def difference(ours, theirs, english, chinese, read):
     for (title, body), (title_zh, body_zh) in both:
         level, level_zh = (name.split(" ")[0] for name in (title, title_zh))
         if level != level_zh or "(no heading)" in title + title_zh or names.findall(title) != names.findall(title_zh):
-            return f"the heading `{title}` stands against `{title_zh}`"
+            return f"English has the heading `{title}` where Chinese has `{title_zh}`"
         if found := in_blocks(blocks(body), blocks(body_zh)):
             return f"under `{title}` and `{title_zh}` {found}"
     for (title, body), (title_zh, body_zh) in both:
@@ -89,7 +98,7 @@ def difference(ours, theirs, english, chinese, read):
 def in_blocks(ours, theirs):
     for (language, block), (language_zh, block_zh) in itertools.zip_longest(ours, theirs, fillvalue=("", "")):
         if language != language_zh:
-            return f"a code block of `{language or 'nothing'}` stands against one of `{language_zh or 'nothing'}`"
+            return f"English has a block of `{language or 'nothing'}` where Chinese has one of `{language_zh or 'nothing'}`"
         for line, line_zh in itertools.zip_longest(block.split("\n"), block_zh.split("\n"), fillvalue="(no line)"):
             if line != line_zh:
                 return f"a line of a code block differs:\n  English: {line}\n  Chinese: {line_zh}"
@@ -117,9 +126,9 @@ def in_links(ours, theirs):
     translated = PAIRS | LINKED
     for page, heading in [(translated.get(page, page), heading) for page, heading in ours]:
         if (page, heading) not in theirs:
-            return f"the Chinese page has no link to {page}" + (f", heading {heading}" if heading != "" else "")
+            return f"Chinese has no link to {page}" + (f", heading {heading}" if heading != "" else "")
         theirs.remove((page, heading))
-    return f"the English page has no link to what {theirs[0][0]} translates" if theirs else None
+    return f"Chinese has a link to {theirs[0][0]}, English has none to that page" if theirs else None
 
 
 def in_prose(ours, theirs):
@@ -158,10 +167,8 @@ def blocks(text):
 def tables(text):
     """The tables: lists of rows, which are lists of cells. The line below the head is left out."""
     found = re.findall(r"(?:^\|.*\n)+", fence.sub("", text), re.M)
-    return [
-        [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in table.splitlines() if re.search(r"[^-:| ]", row)]
-        for table in found
-    ]
+    tables = [[row for row in table.splitlines() if re.search(r"[^-:| ]", row)] for table in found]
+    return [[[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in table] for table in tables]
 
 
 def links(text, page, other, read):
