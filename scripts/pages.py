@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the pages of the repository without running them: links, anchors, pictures, the table of contents, that the two
-READMEs are alike, and phrases that are not plain English. scripts/docs and scripts/walk import the parser.
+"""Checks the pages of the repository without running them: links, anchors, pictures, the table of contents, that Chinese pages
+follow English ones, and phrases that are not plain English. scripts/docs and scripts/walk import the parser.
 """
 import os
 import pathlib
@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import typing
+
+import translations
 
 FENCE = re.compile(r"^( *)(```+)([\w-]*)[^\n]*\n(.*?)^\1\2$", re.M | re.S)
 LINK = re.compile(r"(!?)\[([^]]*)\]\(([^)\s]+)\)")
@@ -145,26 +147,12 @@ def wrong_words(page):
         yield f"{page}: not plain English (CONTRIBUTING.md): {' '.join(found[0].split())}"
 
 
-def wrong_readmes():
-    """Comments in code may be in the language of the page; all else of the code is the same."""
-    def code(text):
-        return [(block.language, re.sub(r"\s+(#|//) .*$", "", block.text, flags=re.M)) for block in blocks(text)]
-    english, chinese = (pathlib.Path(name).read_text() for name in ("README.md", "README.zh-CN.md"))
-    if [level for level, _ in headings(english)] != [level for level, _ in headings(chinese)]:
-        yield "README.md and README.zh-CN.md have different headings"
-    for ours, theirs in zip(code(english), code(chinese)):
-        if ours != theirs:
-            yield f"README.zh-CN.md: a block differs:\n{theirs[1]}from README.md:\n{ours[1]}"
-    if len(code(english)) != len(code(chinese)):
-        yield "README.md and README.zh-CN.md have different numbers of blocks"
-
-
 def main():
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
     # Files that are added to the repository, or would be.
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     tracked = set(subprocess.run(listed, check=True, capture_output=True, text=True).stdout.splitlines())
-    wrong = [*wrong_readmes(), *wrong_contents()]
+    wrong = [*translations.differences(), *wrong_contents()]
     for page in all_pages():
         wrong += [*wrong_words(page), *wrong_links(page, tracked)]
     if wrong:
