@@ -82,7 +82,8 @@ pub struct ReplayArgs {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// How far log lines may be out of order. Later lines are decided at the current time.
+    /// How far log lines may be out of order. At most 1,000,000 lines are held to sort them; with more,
+    /// the earliest is decided. Lines later than this are decided at the current time.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
     /// Where counters are kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys
@@ -135,6 +136,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
         }
         InputFormat::Combined => {
             let (policy, key) = (args.policy.as_deref(), args.key.clone());
+            logs::check_choice(&policies, policy)?;
             Some(Logs::new(&policies, policy, key, args.reorder)?)
         }
     };
