@@ -59,6 +59,12 @@ impl Logs {
         Ok(Self { guard, reorder: Reorder::new(window) })
     }
 
+    /// What the keys of `policy` are made of: `remote_ip, path`.
+    pub(crate) fn key_text(&self, policy: &Policy) -> String {
+        let attributes = self.guard.attributes(policy).iter().map(ToString::to_string);
+        attributes.collect::<Vec<_>>().join(", ")
+    }
+
     /// Takes one line of the log; it and others are decided when their time has come.
     pub(crate) fn line(&mut self, line: u64, bytes: &[u8], session: &mut ReplaySession) {
         // Servers escape what is not text. Where one did not, the rest of the line still counts.
