@@ -28,6 +28,7 @@ mod output;
 mod pending;
 mod progress;
 mod reorder;
+mod rules;
 mod session;
 mod source;
 mod summary;
@@ -37,23 +38,27 @@ use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use chart::Picture;
 use decider::Decider;
 use files::OpenedFiles;
 use logs::Logs;
 use output::DecisionWriter;
 use progress::Progress;
+use rules::RuleTexts;
 use session::ReplaySession;
 use sluicegate::store::KEYS_MAX_DEFAULT;
 use sluicegate::{Clock, Micros, MonotonicClock};
 use sluicegate_policy::text::{TextError, span};
-use sluicegate_policy::{KeyAttribute, PolicySet};
-use sluicegate_text::documents;
+use sluicegate_policy::{Document, KeyAttribute, PolicySet};
+use sluicegate_text::files::read as read_document;
 use sluicegate_text::human::{self, Era};
 use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal;
 use source::{InputLine, LineReader};
+use summary::Summary;
 
 /// What can be said to `sluicegate replay`.
 #[derive(Debug, clap::Args)]
@@ -76,13 +81,14 @@ pub struct ReplayArgs {
     /// standard error).
     #[arg(long, value_name = "OUT.jsonl")]
     decisions: Option<PathBuf>,
-    /// Draw a chart of allowed and refused requests over time.
+    /// Draw allowed and refused requests over time, the limit, and the most refused keys.
     #[arg(long, value_name = "OUT.svg")]
     svg: Option<PathBuf>,
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// How far log lines may be out of order. Later lines are decided at the current time.
+    /// How far log lines may be out of order. At most 1,000,000 lines are held to sort them; with more,
+    /// the earliest is decided. Lines later than this are decided at the current time.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
     /// Where counters are kept: `memory`, or a Redis such as `redis://127.0.0.1:6379`, under keys
@@ -118,26 +124,11 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if args.svg.as_deref().is_some_and(is_dash) {
         bail!("--svg: expected a file; standard output is used for the summary");
     }
-    // Who may use a policy is not recorded; what it would have done is the question.
-    let policies = PolicySet::new(documents::load(&args.policies)?.for_every_app());
+    let (document, policies) = load(&args.policies)?;
     let input = terminal::input(&args.input);
     let mut source = LineReader::open(&args.input).with_context(|| input.clone())?;
     let format = args.format.unwrap_or_else(|| guess(source.peek()));
-    let mut logs = match format {
-        InputFormat::Jsonl if args.key.is_some() => {
-            bail!("--key: requires `--format combined`; events contain their keys");
-        }
-        InputFormat::Jsonl => {
-            if let Some(name) = &args.policy {
-                logs::named(&policies, name)?;
-            }
-            None
-        }
-        InputFormat::Combined => {
-            let (policy, key) = (args.policy.as_deref(), args.key.clone());
-            Some(Logs::new(&policies, policy, key, args.reorder)?)
-        }
-    };
+    let mut logs = log_lines(args, format, &policies)?;
     let mut files =
         OpenedFiles::reading(&[("the input", &args.input), ("--policies", &args.policies)]);
     let mut create = |option, path: &Option<PathBuf>| {
@@ -148,8 +139,10 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let output = DecisionWriter::new(decisions);
     let progress = Progress::new(input.clone(), &source);
     let decider = match StoreName::parse(&args.store).context("--store")? {
-        StoreName::Memory => Decider::in_memory(policies, args.keys_max),
-        StoreName::Redis(config) => Decider::in_redis(policies, &config).context("--store")?,
+        StoreName::Memory => Decider::in_memory(policies.clone(), args.keys_max),
+        StoreName::Redis(config) => {
+            Decider::in_redis(policies.clone(), &config).context("--store")?
+        }
     };
     let session = ReplaySession::new(decider, output, progress);
     let mut session = session.with_policy(args.policy.clone());
@@ -168,10 +161,50 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
             "error: {input}: cannot read past line {line}: {error}"
         ));
     }
-    print_summary(args, &session, format, read.is_ok(), picture)?;
+    let (summary, era) = print_summary(args, &session, format, read.is_ok())?;
+    if let Some(mut picture) = picture {
+        let svg = draw(
+            args,
+            &summary,
+            era,
+            &PolicyTexts { document, policies, logs, now: session.policies() },
+        );
+        let drawn = picture.write_all(svg.as_bytes()).and_then(|()| picture.flush());
+        terminal::unless_closed(drawn).context("--svg")?;
+    }
     print_speed(session.tally.events(), elapsed);
     let is_bad = read.is_err() || (format == InputFormat::Jsonl && session.tally.errors > 0);
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The text of a document, and its policies.
+fn load(path: &Path) -> Result<(String, PolicySet)> {
+    let shown = path.display();
+    let document = read_document(path).with_context(|| format!("cannot read {shown}"))?;
+    let policies = Document::parse(&document);
+    let policies = policies.with_context(|| format!("{shown} is not a valid policy document"))?;
+    // Who may use a policy is not recorded; what it would have done is the question.
+    Ok((document, PolicySet::new(policies.for_every_app())))
+}
+
+/// How lines of a log become checks; `None` if the input holds events.
+fn log_lines(args: &ReplayArgs, format: InputFormat, policies: &PolicySet) -> Result<Option<Logs>> {
+    match format {
+        InputFormat::Jsonl if args.key.is_some() => {
+            bail!("--key: requires `--format combined`; events contain their keys");
+        }
+        InputFormat::Jsonl => {
+            if let Some(name) = &args.policy {
+                logs::named(policies, name)?;
+            }
+            Ok(None)
+        }
+        InputFormat::Combined => {
+            let (policy, key) = (args.policy.as_deref(), args.key.clone());
+            logs::check_choice(policies, policy)?;
+            Ok(Some(Logs::new(policies, policy, key, args.reorder)?))
+        }
+    }
 }
 
 fn read_all(
@@ -199,14 +232,14 @@ fn read_all(
     read
 }
 
-/// The summary and the picture. The input was of `format`, and read to its end if it is `complete`.
+/// The summary, and what its instants are counted from. The input was of `format`, and read to its end
+/// if it is `complete`.
 fn print_summary(
     args: &ReplayArgs,
     session: &ReplaySession,
     format: InputFormat,
     complete: bool,
-    picture: Option<Box<dyn Write>>,
-) -> Result<()> {
+) -> Result<(Summary, Era)> {
     let summary = session.tally.summary(complete);
     let input = title(&args.input);
     let (era, bad) = match format {
@@ -226,12 +259,29 @@ fn print_summary(
         terminal::print(&text)
     };
     written.context("the summary")?;
-    if let Some(mut picture) = picture {
-        let svg = chart::svg(&input, era, &summary.timeline);
-        let drawn = picture.write_all(svg.as_bytes()).and_then(|()| picture.flush());
-        terminal::unless_closed(drawn).context("--svg")?;
-    }
-    Ok(())
+    Ok((summary, era))
+}
+
+/// Where the title of a picture comes from.
+struct PolicyTexts {
+    document: String,
+    policies: PolicySet,
+    logs: Option<Logs>,
+    /// The policies at the end of the replay.
+    now: Arc<PolicySet>,
+}
+
+fn draw(args: &ReplayArgs, summary: &Summary, era: Era, texts: &PolicyTexts) -> String {
+    let PolicyTexts { document, policies, logs, now } = texts;
+    let name = summary.policy.as_deref();
+    let policy = name.and_then(|name| policies.resolve(name));
+    let unchanged = policy.filter(|policy| {
+        now.resolve(policy.name()).is_some_and(|now| now.rules() == policy.rules())
+    });
+    let rules = unchanged.and_then(|policy| RuleTexts::of(document, policy.name()));
+    let key = logs.as_ref().zip(policy).map(|(logs, policy)| logs.key_text(policy));
+    let (input, rules, key) = (title(&args.input), rules.as_ref(), key.as_deref());
+    chart::svg(&Picture { input: &input, era, summary, rules, key })
 }
 
 fn print_speed(events: u64, elapsed: Micros) {

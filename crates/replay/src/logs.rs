@@ -12,6 +12,9 @@ use super::jsonl::OpName;
 use super::reorder::Reorder;
 use super::session::{ReplayRequest, ReplaySession};
 
+/// Most policies that an error lists: they fill half a screen.
+const LISTED_MAX: usize = 20;
+
 /// Lines on their way to the session: which policy they are a check of, with which key, and when.
 pub(crate) struct Logs {
     guard: LineGuard,
@@ -54,6 +57,12 @@ impl Logs {
     ) -> Result<Self, GuardError> {
         let guard = LineGuard::new(choose(policies, policy)?, key)?;
         Ok(Self { guard, reorder: Reorder::new(window) })
+    }
+
+    /// What the keys of `policy` are made of: `remote_ip, path`.
+    pub(crate) fn key_text(&self, policy: &Policy) -> String {
+        let attributes = self.guard.attributes(policy).iter().map(ToString::to_string);
+        attributes.collect::<Vec<_>>().join(", ")
     }
 
     /// Takes one line of the log; it and others are decided when their time has come.
@@ -157,6 +166,24 @@ pub(crate) fn named<'a>(
     name: &str,
 ) -> Result<&'a Arc<Policy>, GuardError> {
     policies.resolve(name).ok_or_else(|| GuardError::UnknownPolicy(name.to_owned()))
+}
+
+/// That one policy guards each line of a log: the one called `policy`, the only one, or the first that
+/// matches. A set without policies guards none.
+///
+/// # Errors
+/// If there are several to choose from: their names.
+pub(crate) fn check_choice(policies: &PolicySet, policy: Option<&str>) -> anyhow::Result<()> {
+    let all = policies.policies();
+    if policy.is_some() || all.len() < 2 || all.iter().any(|policy| policy.matcher().is_some()) {
+        return Ok(());
+    }
+    let names = all.iter().take(LISTED_MAX).map(|policy| format!("`{}`", policy.name()));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let (count, more) = (all.len(), if all.len() > LISTED_MAX { ", …" } else { "" });
+    anyhow::bail!(
+        "--policy: is missing: choose one of the {count} policies ({names}{more}), or give them a `match`"
+    )
 }
 
 fn choose(policies: &PolicySet, policy: Option<&str>) -> Result<Choice, GuardError> {

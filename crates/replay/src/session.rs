@@ -2,11 +2,12 @@
 
 use std::fmt::Display;
 use std::io;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use sluicegate::{Answer, DecideError, Micros, PermitId, Request, Verb};
 use sluicegate_kernel::limits::SPAN_MAX_US;
-use sluicegate_policy::Policy;
+use sluicegate_policy::{Policy, PolicySet};
 use sluicegate_text::fields::Field;
 
 use super::decider::Decider;
@@ -125,6 +126,11 @@ impl ReplaySession {
         self.progress.problem(line, &error);
         self.output.put(|out| write_error(out, at, line, &error));
         self.give_up_overdue();
+    }
+
+    /// The policies as they are now: `configure` may have changed them.
+    pub(crate) fn policies(&self) -> Arc<PolicySet> {
+        self.decider.policies()
     }
 
     /// Whether decisions can no longer be written.

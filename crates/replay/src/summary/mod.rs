@@ -37,36 +37,47 @@ pub(crate) struct ReplayTally {
     pub(crate) evicted: u64,
     /// The instants of the first and the last event that was decided.
     span: Option<(Micros, Micros)>,
+    policy: DecidedPolicies,
     keys: Keys,
     before: Busiest,
     after: Busiest,
     timeline: Timeline,
 }
 
+/// Whose requests were decided.
+enum DecidedPolicies {
+    None,
+    One(Box<str>),
+    Several,
+}
+
 /// What is told at the end.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
+    /// The policy of all requests, if it was one.
+    #[serde(skip)]
+    pub(crate) policy: Option<String>,
     /// Checks, reservations, partial grants and acquisitions that were decided.
-    requests: u64,
+    pub(crate) requests: u64,
     allowed: u64,
     /// Those of the allowed that had to wait.
     would_wait: u64,
-    refused: u64,
+    pub(crate) refused: u64,
     other_operations: u64,
     errors: u64,
     unmatched: u64,
     late: u64,
     evicted: u64,
     /// Whether the input was read to its end.
-    complete: bool,
-    distinct_keys: u64,
+    pub(crate) complete: bool,
+    pub(crate) distinct_keys: u64,
     /// Otherwise there are more keys than that.
-    distinct_keys_exact: bool,
-    first_at_us: Option<u64>,
-    last_at_us: Option<u64>,
-    top_refused: Vec<RefusedKey>,
+    pub(crate) distinct_keys_exact: bool,
+    pub(crate) first_at_us: Option<u64>,
+    pub(crate) last_at_us: Option<u64>,
+    pub(crate) top_refused: Vec<RefusedKey>,
     /// By how much the counts of `top_refused` may be too high.
-    top_refused_excess: u64,
+    pub(crate) top_refused_excess: u64,
     /// The second with the most requests.
     busiest_second_before: Option<BusySecond>,
     /// The second in which the most requests passed.
@@ -75,10 +86,11 @@ pub(crate) struct Summary {
 }
 
 #[derive(Debug, Serialize)]
-struct RefusedKey {
-    policy: String,
-    key: Option<String>,
-    refused: u64,
+pub(crate) struct RefusedKey {
+    pub(crate) policy: String,
+    /// `None` is the budget that all share.
+    pub(crate) key: Option<String>,
+    pub(crate) refused: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -123,6 +135,7 @@ impl ReplayTally {
             late: 0,
             evicted: 0,
             span: None,
+            policy: DecidedPolicies::None,
             keys: Keys::new(),
             before: Busiest::default(),
             after: Busiest::default(),
@@ -146,6 +159,7 @@ impl ReplayTally {
         (at, delay): (Micros, Micros),
     ) {
         let allowed = decision.allowed();
+        self.policy.add(policy);
         self.keys.add(policy, key.map(str::as_bytes), !allowed);
         let wait = decision.wait().plus(delay);
         let fate = match (allowed, wait) {
@@ -196,7 +210,12 @@ impl ReplayTally {
             key: key.map(|key| String::from_utf8_lossy(&key).into_owned()),
             refused: count,
         });
+        let policy = match &self.policy {
+            DecidedPolicies::One(policy) => Some(policy.to_string()),
+            DecidedPolicies::None | DecidedPolicies::Several => None,
+        };
         Summary {
+            policy,
             requests: self.requests,
             allowed: self.allowed,
             would_wait: self.waited,
@@ -222,6 +241,16 @@ impl ReplayTally {
     fn passes_by(&mut self, at: Micros) {
         let (first, _) = self.span.unwrap_or((at, at));
         self.span = Some((first, at));
+    }
+}
+
+impl DecidedPolicies {
+    fn add(&mut self, policy: &str) {
+        match self {
+            Self::None => *self = Self::One(policy.into()),
+            Self::One(one) if **one != *policy => *self = Self::Several,
+            Self::One(_) | Self::Several => {}
+        }
     }
 }
 

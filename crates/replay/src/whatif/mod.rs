@@ -26,7 +26,7 @@ use sluicegate_text::terminal::{self, OutputFormat};
 
 use super::decider::Decider;
 use super::error::{EventError, GuardError};
-use super::logs::{GuardedLine, LineGuard};
+use super::logs::{GuardedLine, LineGuard, check_choice};
 use super::progress::Progress;
 use super::reorder::Reorder;
 use super::source::{InputLine, LineReader, beyond_limits};
@@ -52,7 +52,8 @@ pub struct CompareArgs {
     /// Default: the policy's key, else `remote_ip`.
     #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',', value_parser = KeyAttribute::parse)]
     key: Option<Vec<KeyAttribute>>,
-    /// How far log lines may be out of order. Later lines are decided at the current time.
+    /// How far log lines may be out of order. At most 1,000,000 lines are held to sort them; with more,
+    /// the earliest is decided. Lines later than this are decided at the current time.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = window)]
     reorder: Micros,
     /// Output format.
@@ -159,6 +160,8 @@ pub fn compare(args: &CompareArgs, today: PolicySet, new: PolicySet) -> Result<E
     let CompareArgs { log, policy, key, reorder, output } = args;
     let options = CompareOptions { policy: policy.clone(), key: key.clone(), reorder: *reorder };
     options.check(&today, &new)?;
+    check_choice(&today, policy.as_deref()).context("today's policies")?;
+    check_choice(&new, policy.as_deref()).context("the new policies")?;
     let input = terminal::input(log);
     let mut source = LineReader::open(log).with_context(|| input.clone())?;
     if holds_events(&mut source) {

@@ -164,7 +164,7 @@ fn what_cannot_be_compared_is_told() {
     for (command, problem) in [
         (
             "--policies today.yaml --log access.log",
-            "error: the new policies: --policy: is missing: choose one of the 2 policies",
+            "error: the new policies: --policy: is missing: choose one of the 2 policies (`a`, `b`)",
         ),
         (
             "--policies today.yaml --log events.jsonl --policy a",

@@ -142,7 +142,11 @@ fn what_cannot_begin_says_why() {
         (POLICIES, &["--key", "colour"], "unknown attribute `colour`"),
         (POLICIES, &["--keys-max", "0"], "`0` is not a whole number 1..=100000000"),
         (POLICIES, &["--reorder", "soon"], "`soon`"),
-        (POLICIES, &["--format", "combined"], "--policy: is missing: choose one of the 2 policies"),
+        (
+            POLICIES,
+            &["--format", "combined"],
+            "--policy: is missing: choose one of the 2 policies (`p`, `c`), or give them a `match`",
+        ),
         (POLICIES, &["--format", "combined", "--policy", "q"], "unknown policy `q`"),
         (POLICIES, &["--format", "jsonl", "--policy", "q"], "--policy: unknown policy `q`"),
         (
@@ -184,5 +188,26 @@ fn errors_of_the_input_name_it_as_it_was_given() {
         let output = command.arg("replay").arg("--policies").arg(&policies).arg(input).output();
         let said = String::from_utf8(output.unwrap().stderr).unwrap();
         assert!(said.starts_with(&problem), "{said}");
+    }
+}
+
+#[test]
+fn of_very_many_policies_the_first_are_listed() {
+    let policy =
+        |number| format!("{{ name: p{number}, rules: [{{ token_bucket: {{ rate: 1/s }} }}] }}");
+    let policies: Vec<String> = (1..=21).map(policy).collect();
+    let policies = format!("policies: [{}]", policies.join(", "));
+    let said = replay(&policies, "", &["--format", "combined"]).stderr;
+    assert!(said.contains("one of the 21 policies (`p1`, `p2`, "), "{said}");
+    assert!(said.contains(", `p20`, …), or give them a `match`"), "{said}");
+}
+
+#[test]
+fn help_has_the_limit_of_lines_that_are_sorted() {
+    for command in [&["replay", "--help"][..], &["policies", "whatif", "--help"]] {
+        let output = program().args(command).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("At most 1,000,000 lines are held to sort them"), "{help}");
     }
 }

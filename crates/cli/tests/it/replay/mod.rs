@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail where they stand")]
 
 mod bad_input;
+mod choosing;
 mod files;
 mod guava;
 mod logs;

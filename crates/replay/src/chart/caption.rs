@@ -1,0 +1,102 @@
+//! What a picture says in words: its title, its description and the names of its limits.
+
+use sluicegate::Micros;
+use sluicegate_text::human::{Era, percent, thousands};
+use sluicegate_text::terminal::one_line;
+
+use super::BANDS;
+use crate::rules::RuleTexts;
+use crate::summary::{CountedBucket, RefusedKey, Summary, TimeBuckets};
+
+/// What is drawn.
+pub(crate) struct Picture<'a> {
+    /// The name of the input.
+    pub(crate) input: &'a str,
+    /// What its instants are counted from.
+    pub(crate) era: Era,
+    pub(crate) summary: &'a Summary,
+    /// The rules of the policy, if all requests were those of one.
+    pub(crate) rules: Option<&'a RuleTexts>,
+    /// What keys are made of, if the input does not contain them.
+    pub(crate) key: Option<&'a str>,
+}
+
+/// A line of the plot: what the rules let pass in the long run.
+pub(super) struct Limit {
+    pub(super) name: String,
+    pub(super) per_second: f64,
+    /// Whether it is that of all keys together.
+    pub(super) is_of_all: bool,
+}
+
+impl Picture<'_> {
+    /// The policy, its rules and what keys are made of.
+    pub(super) fn title(&self) -> String {
+        let Some((policy, rules)) = self.summary.policy.as_ref().zip(self.rules) else {
+            return format!("Replay of {}", one_line(self.input));
+        };
+        let key = self.key.map(|key| format!(", by {key}")).unwrap_or_default();
+        format!("{policy}: {}{key}", one_line(&rules.rules))
+    }
+
+    /// How much was refused, of what.
+    pub(super) fn result(&self) -> String {
+        let Summary { requests, refused, complete, .. } = self.summary;
+        if *requests == 0 {
+            return one_line(self.input);
+        }
+        let partial = if *complete { "" } else { ", not read to its end" };
+        let (share, requests) = (percent(*refused, *requests), thousands(*requests));
+        format!("{share} refused of {requests} requests in {}{partial}", one_line(self.input))
+    }
+
+    /// The picture in sentences, for readers that cannot see it.
+    pub(super) fn description(&self) -> String {
+        let Summary { first_at_us, last_at_us, timeline, .. } = self.summary;
+        let Some((first, last)) = first_at_us.zip(*last_at_us) else {
+            return "No requests in the input.".to_owned();
+        };
+        let at = |us| self.era.instant(Micros::new(us));
+        let counts =
+            BANDS.map(|(name, _, count)| format!("{} {name}", thousands(total(timeline, count))));
+        let top = self.summary.top_refused.first().filter(|_| self.summary.distinct_keys > 1);
+        let top = top.map(|top| format!(" Most refused: {}.", top.name())).unwrap_or_default();
+        format!("Requests from {} to {}: {}.{top}", at(first), at(last), counts.join(", "))
+    }
+
+    /// What the rules let pass in the long run, of a key and of all keys.
+    pub(super) fn limits(&self) -> Vec<Limit> {
+        let Some(rate) = self.rules.and_then(|rules| rules.rate.as_ref()) else {
+            return Vec::new();
+        };
+        let Summary { distinct_keys: keys, distinct_keys_exact, .. } = self.summary;
+        let (text, per_second) = (&rate.text, rate.per_second);
+        let limit = |name, per_second, is_of_all| Limit { name, per_second, is_of_all };
+        if *keys <= 1 {
+            return vec![limit(format!("limit {text}"), per_second, false)];
+        }
+        let mut limits = vec![limit(format!("limit of one key: {text}"), per_second, false)];
+        if *distinct_keys_exact {
+            let name = format!("limit of all {} keys together", thousands(*keys));
+            limits.push(limit(name, per_second * *keys as f64, true));
+        }
+        limits
+    }
+}
+
+impl RefusedKey {
+    /// The key on one line.
+    pub(super) fn key_text(&self) -> String {
+        self.key.as_deref().map_or("(shared budget)".to_owned(), one_line)
+    }
+
+    /// The key behind its policy.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.policy, self.key_text())
+    }
+}
+
+/// The sum of one count over all of the time.
+pub(super) fn total(timeline: &TimeBuckets, count: fn(&CountedBucket) -> u64) -> u64 {
+    timeline.buckets.iter().map(count).sum()
+}
