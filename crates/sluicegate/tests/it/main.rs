@@ -8,6 +8,7 @@ mod engine_settle;
 mod engine_together;
 mod engine_turn;
 mod engine_without_store;
+mod keyed_waiting;
 mod limiter_concurrency;
 mod limiter_lane;
 mod limiter_reserve;
