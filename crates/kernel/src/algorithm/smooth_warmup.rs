@@ -133,8 +133,7 @@ impl Algorithm for SmoothWarmup {
     const CODE: u8 = 3;
     const TWIN: &'static str =
         concat!(include_str!("../num.lua"), include_str!("smooth_warmup.lua"));
-    const ABOUT: &'static str =
-        "Guava's SmoothWarmingUp: starts slower and reaches `rate` after `warmup`, if callers wait or ask faster than \
+    const ABOUT: &'static str = "Guava's SmoothWarmingUp: starts slower and reaches `rate` after `warmup`, if callers wait or ask faster than \
          `rate`. Plain checks at `rate` itself stay at the cold rate, as Guava's `tryAcquire()` does.";
     const PARAMS: &'static [Param] = &[
         Param { name: "rate", kind: Kind::Rate, default: None, about: "The rate when warm." },
