@@ -57,6 +57,10 @@ packages: ## Make the packages of the SDKs in target/packages, and use each from
 packages-server: release sbom ## Make the server's packages in target/packages/server (deb, archive, image), and test what is in deploy/
 	scripts/packages-server
 
+.PHONY: packages-crates
+packages-crates: deps ## Package the crates, and install the program from the packages alone (minutes)
+	scripts/package-crates
+
 .PHONY: advisories
 advisories: deps ## Compare the dependencies with the RustSec advisories (needs GitHub)
 	scripts/advisories
