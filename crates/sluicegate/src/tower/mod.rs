@@ -27,6 +27,10 @@
 mod future;
 mod key;
 mod layer;
+#[cfg_attr(
+    not(feature = "engine"),
+    expect(dead_code, reason = "policies alone wait for a store, and do more than pass or refuse")
+)]
 mod limiter;
 #[cfg(feature = "engine")]
 mod policies;
