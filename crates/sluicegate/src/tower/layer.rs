@@ -37,6 +37,7 @@ use crate::keyed::KeyedRateLimiter;
 /// | over the limit of a policy with `overflow: shadow` | that of the service |
 /// | over the limit of a policy with `overflow: queue` | that of the service, later |
 /// | over the limit of a policy that degrades with a response | that response |
+/// | over the limit of a policy that degrades with a tag, or diverts | 429, unless [`marks_overflow`](Self::marks_overflow) is set |
 /// | the store does not answer | what the policy's `on_store_failure` says; 503 with `Retry-After` for `deny`, and where the engine has no fallback |
 /// | no key | 400 with a problem document |
 /// | unknown policy, a missing peer address | 500 without details; the log has them |
@@ -100,6 +101,7 @@ pub(super) struct LayerConfig {
     limiter: Arc<dyn LayerLimiter>,
     cost: Option<CostOf>,
     hold: Hold,
+    app: Option<Arc<str>>,
     pub(super) marks_overflow: bool,
     pub(super) responder: Responder,
 }
@@ -167,7 +169,8 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
 
     fn of(limiter: Arc<dyn LayerLimiter>, key: K) -> Self {
         let (hold, responder) = (Hold::default(), Responder::default());
-        let limit = LayerConfig { limiter, cost: None, hold, marks_overflow: false, responder };
+        let limit =
+            LayerConfig { limiter, cost: None, hold, app: None, marks_overflow: false, responder };
         Self { key: Arc::new(key), limit }
     }
 
@@ -182,6 +185,14 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         }
         self.limit.responder.name = Some(name.into());
         Ok(self)
+    }
+
+    /// Asks policies as the app of this name: a policy that is for some apps is not available to others. By default
+    /// the layer has none.
+    #[must_use]
+    pub fn app(mut self, app: &str) -> Self {
+        self.limit.app = Some(app.into());
+        self
     }
 
     /// Lets requests go on that a policy degrades with a tag, or diverts: the service finds the `Disposition` in the
@@ -243,7 +254,8 @@ impl LayerConfig {
     /// Takes what `request` costs of the budget of `key`.
     pub(super) fn decide(&self, key: Key, parts: &Parts) -> Deciding {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost_of| cost_of(parts));
-        self.limiter.decide(&LayerRequest { parts, key, cost, hold: self.hold })
+        let (app, hold) = (self.app.as_ref(), self.hold);
+        self.limiter.decide(&LayerRequest { parts, key, app, cost, hold })
     }
 }
 
@@ -290,10 +302,11 @@ impl<K: fmt::Debug> fmt::Debug for RateLimitLayer<K> {
 
 impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limiter, cost: _, hold, marks_overflow, responder } = self;
+        let Self { limiter, cost: _, hold, app, marks_overflow, responder } = self;
         f.debug_struct("LayerConfig")
             .field("limiter", limiter)
             .field("hold", hold)
+            .field("app", app)
             .field("marks_overflow", marks_overflow)
             .field("responder", responder)
             .finish_non_exhaustive()

@@ -23,11 +23,16 @@ pub(super) trait LayerLimiter: fmt::Debug + Send + Sync {
 pub(super) struct LayerRequest<'a> {
     pub(super) parts: &'a Parts,
     pub(super) key: Key,
+    pub(super) app: Option<&'a Arc<str>>,
     pub(super) cost: Cost,
     pub(super) hold: Hold,
 }
 
 /// A decision that was made, or is being made.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most are made at once, and a box for each would cost more"
+)]
 pub(super) enum Deciding {
     Made(Decided),
     Awaited(Pin<Box<dyn Future<Output = Decided> + Send>>),

@@ -36,6 +36,7 @@ pub(super) struct PolicyLimiter<S, O: Observer> {
 struct Asked {
     policy: String,
     key: Option<Vec<u8>>,
+    app: Option<Arc<str>>,
     verb: Verb,
     patience: Patience,
 }
@@ -74,18 +75,18 @@ impl PolicyName {
 
 impl Asked {
     fn new(policy: &str, request: &LayerRequest<'_>) -> Self {
-        let LayerRequest { parts: _, key, cost, hold } = request;
+        let LayerRequest { parts: _, key, app, cost, hold } = request;
         let (verb, patience) = ask(*cost, *hold);
         let key = match key.as_bytes() {
             [] => None,
             key => Some(key.to_vec()),
         };
-        Self { policy: policy.to_owned(), key, verb, patience }
+        Self { policy: policy.to_owned(), key, app: app.cloned(), verb, patience }
     }
 
     fn request(&self) -> Request<'_> {
-        Request::new(&self.policy, self.key.as_deref(), self.verb.clone())
-            .with_patience(self.patience)
+        let request = Request::new(&self.policy, self.key.as_deref(), self.verb.clone());
+        Request { app: self.app.as_deref(), ..request.with_patience(self.patience) }
     }
 }
 

@@ -105,18 +105,14 @@ impl Responder {
         match reason {
             Undecided::SetUp(problem) => {
                 if logs {
-                    tracing::error!(
-                        "rate limit layer: {problem}; the request was answered with 500"
-                    );
+                    tracing::error!("rate limit layer: {problem}; returned 500");
                 }
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 problem_response(status, problem::plain(status, "see the log of the server"))
             }
             Undecided::Unavailable(problem) => {
                 if logs {
-                    tracing::warn!(
-                        "rate limit layer: {problem}; the request was answered with 503"
-                    );
+                    tracing::warn!("rate limit layer: {problem}; returned 503");
                 }
                 no_store(RETRY_S)
             }

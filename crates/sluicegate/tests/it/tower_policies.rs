@@ -28,6 +28,7 @@ policies:
   - { name: open, on_store_failure: allow, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
   - { name: closed, on_store_failure: deny, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
   - { name: own, rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
+  - { name: shop, apps: [shop], rules: [ { token_bucket: { rate: 1/s, burst: 1 } } ] }
   - { name: jobs, rules: [ { concurrency: { limit: 1, ttl: 30s } } ] }
 ";
 
@@ -295,6 +296,14 @@ async fn a_store_that_is_gone_without_a_fallback_is_503_and_logged() {
     assert_eq!(field(&response, "retry-after"), Some("1"));
     assert!(!response.body().contains("switched off"), "{}", response.body());
     assert!(log.contains("switched off"), "{log}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_an_app_is_for_layers_of_that_app() {
+    assert_eq!(get(&by("shop").app("shop")).await.status(), StatusCode::OK);
+    let (response, log) = logged(&by("shop").app("other"), 1).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(log.contains("policy `shop` is not available to app `other`"), "{log}");
 }
 
 #[tokio::test(start_paused = true)]
