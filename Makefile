@@ -79,7 +79,7 @@ matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey
 	scripts/matrix
 
 .PHONY: nightly
-nightly: matrix fuzz ## Run what CI leaves out: the other servers, and the fuzzers for longer
+nightly: matrix fuzz packages-crates ## Run what CI leaves out: the other servers, the fuzzers for longer, the packages of crates
 
 .PHONY: deps
 deps: ## Install what the tests need, or say what to install
