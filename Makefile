@@ -66,6 +66,10 @@ packages-server: release sbom ## Make the server's packages in target/packages/s
 	scripts/deps --packages
 	scripts/packages-server
 
+.PHONY: packages-crates
+packages-crates: deps ## Package the crates, and install the program from the packages alone (minutes)
+	scripts/package-crates
+
 .PHONY: advisories
 advisories: deps ## Compare the dependencies with the RustSec advisories (needs GitHub)
 	scripts/advisories
@@ -84,7 +88,7 @@ matrix: deps ## Run the tests that need a Redis on Redis 6.2, Redis 8 and Valkey
 	scripts/matrix
 
 .PHONY: nightly
-nightly: matrix fuzz docs ## Run what CI leaves out: the other servers, the fuzzers for longer, and the book
+nightly: matrix fuzz docs packages-crates ## Run what CI leaves out: other servers, longer fuzzing, the book, packages of crates
 
 .PHONY: deps
 deps: ## Install what the tests need, or say what to install

@@ -73,7 +73,7 @@ pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
     let fast = TokenBucket::new(Rate::per_second(1)?, 10)?.into();
     let leaky = LeakyBucket::new(Rate::new(6, Micros::from_secs(60))?, 100, Delay::None)?.into();
     let one = |rule| RuleSet::single("rule", rule);
-    let never = RuleSet::single("rule", TokenBucket::new(Rate::per_second(1)?, 1)?.into());
+    let never = RuleSet::single("rule", TokenBucket::new(Rate::per_second(1)?, 1)?);
     Ok(vec![
         Case {
             name: "the smallest: one instant on a string".into(),
@@ -94,7 +94,7 @@ pub(crate) fn all(server: &mut Server) -> anyhow::Result<Vec<Case>> {
 
 /// A budget of which so much is in use that the number takes four bytes.
 pub(crate) fn deep() -> anyhow::Result<Case> {
-    let bucket = TokenBucket::new(Rate::new(6, Micros::from_secs(60))?, 100)?.into();
+    let bucket = TokenBucket::new(Rate::new(6, Micros::from_secs(60))?, 100)?;
     ours("`token_bucket`, 50 permits in use", &RuleSet::single("rule", bucket), 50, 1)
 }
 

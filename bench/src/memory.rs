@@ -88,7 +88,7 @@ impl Peer {
 
 fn rules() -> anyhow::Result<RuleSet> {
     let bucket = TokenBucket::new(Rate::new(1, PERIOD)?, BURST.into())?;
-    Ok(RuleSet::single("rule", bucket.into()))
+    Ok(RuleSet::single("rule", bucket))
 }
 
 fn ours() -> anyhow::Result<KeyedRateLimiter<str>> {

@@ -7,7 +7,8 @@ use std::{env, fs};
 use protox::prost::Message;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/proto");
+    // A link to `spec/proto`: cargo packages the files behind it with the crate.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     println!("cargo::rerun-if-changed={}", root.display());
     let descriptors = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [&root])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);

@@ -6,7 +6,7 @@
 //!
 //! Read it in this order:
 //!
-//! 1. [`num`]: [`Micros`], [`Cost`] and [`Rate`], the numbers that cannot be wrong.
+//! 1. [`num`]: [`Micros`], [`Cost`] and [`Rate`], the numbers that cannot be wrong; [`written`]: how rates are written.
 //! 2. [`decision`]: what is asked ([`Ask`], [`Moment`]) and what is answered ([`Decision`]).
 //! 3. [`algorithm`]: one file an algorithm. Each opens with its essay.
 //! 4. [`ruleset`]: up to [`limits::RULES_MAX`] rules decided together, all or nothing.
@@ -15,7 +15,7 @@
 //! use sluicegate_kernel::{Cost, Micros, Moment, Rate, RuleSet, States, TokenBucket, Verb};
 //!
 //! let rate = Rate::new(10, Micros::SECOND)?;
-//! let rules = RuleSet::single("burst", TokenBucket::new(rate, 2)?.into());
+//! let rules = RuleSet::single("burst", TokenBucket::new(rate, 2)?);
 //! let mut states = States::default();
 //! let verb = Verb::Check { cost: Cost::ONE };
 //! let start = Moment::new(Micros::ZERO);
@@ -39,6 +39,7 @@ pub mod ruleset;
 mod states;
 mod stored;
 mod verb;
+pub mod written;
 
 pub use algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Rule, SlidingCounter, SlidingLog,
@@ -50,3 +51,4 @@ pub use param::{Params, RangeError, Value};
 pub use ruleset::{Carry, NamedRule, RuleSet, RuleSetError, Unsupported, Verdict};
 pub use states::States;
 pub use verb::Verb;
+pub use written::RateError;

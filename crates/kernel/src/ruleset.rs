@@ -1,6 +1,5 @@
 //! Several rules decided together: all allow and all are charged, or nothing is.
 
-use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
@@ -70,6 +69,13 @@ pub enum RuleSetError {
     Name(String),
 }
 
+impl NamedRule {
+    /// `rule`, called `name`. [`RuleSet::new`] checks the name.
+    pub fn new(name: &str, rule: impl Into<Rule>) -> Self {
+        Self { name: name.into(), rule: rule.into() }
+    }
+}
+
 impl RuleSet {
     /// The set of these rules.
     ///
@@ -97,8 +103,8 @@ impl RuleSet {
     }
 
     /// The set of one rule.
-    pub fn single(name: &str, rule: Rule) -> Self {
-        let rules = vec![NamedRule { name: name.to_owned().into_boxed_str(), rule }];
+    pub fn single(name: &str, rule: impl Into<Rule>) -> Self {
+        let rules = vec![NamedRule::new(name, rule)];
         Self { rules: rules.into_boxed_slice(), carry: Carry::default() }
     }
 

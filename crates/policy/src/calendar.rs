@@ -270,7 +270,7 @@ mod tests {
         let rules = RuleSet::new(rules).unwrap();
         let windows = Calendars::of(&rules).unwrap().windows(Micros::SECOND);
         assert!(windows.as_slice()[0].is_none() && windows.as_slice()[1].is_some());
-        let none = Calendars::of(&RuleSet::single("burst", plain.into())).unwrap();
+        let none = Calendars::of(&RuleSet::single("burst", plain)).unwrap();
         assert!(none.windows(Micros::SECOND).as_slice().is_empty());
     }
 

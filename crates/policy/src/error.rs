@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt::{self, Write};
 
+pub(crate) use sluicegate_kernel::written::excerpt;
+
 use crate::finding;
 use crate::finding::Finding;
 use crate::limits::{ERRORS_MAX, EXCERPT_CHARS_MAX};
@@ -221,21 +223,4 @@ pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>, last: &str) -
         Some((only, [])) => only.clone(),
         Some((end, rest)) => alloc::format!("{} {last} {end}", rest.join(", ")),
     }
-}
-
-/// `given` on one line and not too long.
-pub(crate) fn excerpt(given: &str) -> String {
-    let mut excerpt = String::new();
-    for (place, char) in given.chars().enumerate() {
-        if place == EXCERPT_CHARS_MAX {
-            excerpt.push('…');
-            break;
-        }
-        if char.is_control() || char == '\u{2028}' || char == '\u{2029}' {
-            excerpt.extend(char.escape_default());
-        } else {
-            excerpt.push(char);
-        }
-    }
-    excerpt
 }

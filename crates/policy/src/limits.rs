@@ -61,8 +61,7 @@ pub const OVERLOAD_WAIT_MAX: Micros = Micros::from_secs(10);
 /// Most errors that one document reports. A person mends a few and tries again.
 pub const ERRORS_MAX: usize = 100;
 
-/// Most characters of what was given that a message repeats.
-pub(crate) const EXCERPT_CHARS_MAX: usize = 60;
+pub(crate) use sluicegate_kernel::limits::EXCERPT_CHARS_MAX;
 
 /// Longest message of the YAML library that is repeated as it is: its own words are shorter.
 pub(crate) const PROBLEM_BYTES_MAX: usize = 200;

@@ -25,10 +25,12 @@
 //! # Ok::<(), text::TextError>(())
 //! ```
 
-use alloc::string::String;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
 use core::fmt;
 
-use sluicegate_kernel::limits::{PERIOD_MAX_US, PERMITS_MAX};
+use sluicegate_kernel::limits::PERMITS_MAX;
+use sluicegate_kernel::written::{in_units, parse_span, parse_whole};
 use sluicegate_kernel::{Micros, Rate};
 
 use crate::error::quoted;
@@ -44,7 +46,7 @@ pub struct TextError(Finding);
 /// # Errors
 /// [`TextError`] unless it is 1 to 2^32 permits, or bytes in a unit, per 1 µs to 366 days.
 pub fn rate(text: &str) -> Result<Rate, TextError> {
-    parse_rate(text).ok_or_else(|| {
+    text.parse().map_err(|_| {
         let given = quoted(text);
         if let Some(near) = near_rate(text) {
             return TextError(finding!(
@@ -144,27 +146,13 @@ pub fn factor(text: &str, above: f64, max: f64) -> Result<f64, TextError> {
 
 /// `rate` as [`rate`](fn@rate) reads it, in the shortest units: `100/s`, `5/200ms`.
 pub fn rate_text(rate: Rate) -> String {
-    let (count, unit) = in_units(rate.period());
-    match count {
-        1 => alloc::format!("{}/{unit}", rate.permits()),
-        _ => alloc::format!("{}/{count}{unit}", rate.permits()),
-    }
+    alloc::format!("{rate}")
 }
 
 /// `span` as [`span`](fn@span) reads it, in the largest unit that divides it: `250ms`, `90s`.
 pub fn span_text(span: Micros) -> String {
     let (count, unit) = in_units(span);
     alloc::format!("{count}{unit}")
-}
-
-fn parse_rate(text: &str) -> Option<Rate> {
-    let (permits, period) = text.split_once('/')?;
-    let (permits, unit) = split_number(permits);
-    let permits = parse_whole(permits)?.checked_mul(bytes_of(unit)?)?;
-    let (count, unit) = split_number(period);
-    let count = if count.is_empty() { 1 } else { parse_whole(count)? };
-    let period = count.checked_mul(micros_of(unit)?)?;
-    Rate::new(permits, Micros::new(period)).ok()
 }
 
 /// What a rate in words, with a fraction or without a time was most likely meant to be: `10/s` for `10` and
@@ -174,25 +162,20 @@ fn near_rate(text: &str) -> Option<String> {
         Some((permits, per)) => (permits.trim(), per.trim()),
         None => (text.trim(), "s"),
     };
-    let per = per.strip_suffix('s').filter(|singular| micros_of(singular).is_some()).unwrap_or(per);
-    let near = match permits.split_once('.') {
-        None => alloc::format!("{permits}/{}", short_unit(per)?),
+    let (permits, count) = match permits.split_once('.') {
+        None => (permits.to_owned(), String::new()),
         // A permit and a half a second is three in two seconds: tenths are enough for a hint.
         Some((whole, tenths)) if tenths.len() == 1 => {
             let tenths =
                 whole.parse::<u64>().ok()?.checked_mul(10)? + tenths.parse::<u64>().ok()?;
             let common = [10, 5, 2, 1].into_iter().find(|common| tenths.is_multiple_of(*common))?;
-            alloc::format!("{}/{}{}", tenths / common, 10 / common, short_unit(per)?)
+            ((tenths / common).to_string(), (10 / common).to_string())
         }
         Some(_) => return None,
     };
-    parse_rate(&near).map(rate_text)
-}
-
-/// The short name of a unit of time: `s` for `second`.
-fn short_unit(unit: &str) -> Option<&'static str> {
-    let us = micros_of(unit)?;
-    UNITS.iter().find(|(_, unit_us)| *unit_us == us).map(|(name, _)| *name)
+    let singular = per.strip_suffix('s').unwrap_or(per);
+    let rate = |unit: &str| alloc::format!("{permits}/{count}{unit}").parse::<Rate>();
+    rate(per).or_else(|_| rate(singular)).ok().map(|near| near.to_string())
 }
 
 fn parse_instant(text: &str) -> Option<Micros> {
@@ -209,68 +192,6 @@ fn parse_instant(text: &str) -> Option<Micros> {
     let instant: jiff::Timestamp = text.parse().ok()?;
     u64::try_from(instant.as_microsecond()).ok().map(Micros::new)
 }
-
-fn parse_span(text: &str) -> Option<Micros> {
-    let (count, unit) = split_number(text);
-    let us = parse_whole(count)?.checked_mul(micros_of(unit)?)?;
-    (1..=PERIOD_MAX_US).contains(&us).then_some(Micros::new(us))
-}
-
-fn parse_whole(digits: &str) -> Option<u64> {
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let zero_led = digits.len() > 1 && digits.starts_with('0');
-    if plain && !zero_led { digits.parse().ok() } else { None }
-}
-
-/// The digits that `text` begins with, and the rest.
-fn split_number(text: &str) -> (&str, &str) {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    text.split_at(digits)
-}
-
-fn bytes_of(unit: &str) -> Option<u64> {
-    Some(match unit {
-        "" | "B" => 1,
-        "kB" => 1_000,
-        "KiB" => 1 << 10,
-        "MB" => 1_000_000,
-        "MiB" => 1 << 20,
-        "GB" => 1_000_000_000,
-        "GiB" => 1 << 30,
-        _ => return None,
-    })
-}
-
-fn micros_of(unit: &str) -> Option<u64> {
-    let long = match unit {
-        "sec" | "second" => "s",
-        "min" | "minute" => "m",
-        "hour" => "h",
-        "day" => "d",
-        short => short,
-    };
-    UNITS.iter().find(|(name, _)| *name == long).map(|(_, us)| *us)
-}
-
-/// `span` as a count of the largest unit that divides it.
-fn in_units(span: Micros) -> (u64, &'static str) {
-    let us = span.get();
-    let (name, unit_us) = UNITS
-        .into_iter()
-        .find(|(_, unit_us)| us > 0 && us.is_multiple_of(*unit_us))
-        .unwrap_or(("us", 1));
-    (us / unit_us, name)
-}
-
-/// The units of time, longest first, in µs.
-const UNITS: [(&str, u64); 6] = [
-    ("d", 86_400_000_000),
-    ("h", 3_600_000_000),
-    ("m", 60_000_000),
-    ("s", 1_000_000),
-    ("ms", 1_000),
-    ("us", 1),
-];
 
 /// What [`rate`](fn@rate) takes, as a pattern for schemas.
 pub(crate) const RATE_PATTERN: &str = "^[1-9][0-9]*(B|kB|KiB|MB|MiB|GB|GiB)?/([1-9][0-9]*)?\
@@ -300,9 +221,9 @@ impl core::error::Error for TextError {}
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
 
     use proptest::prelude::*;
+    use sluicegate_kernel::limits::PERIOD_MAX_US;
 
     use super::*;
 
@@ -399,6 +320,8 @@ mod tests {
             "１/s",
         ] {
             let error = rate(text).unwrap_err();
+            let problem = text.parse::<Rate>().unwrap_err().to_string();
+            assert!(problem.contains(": expected 1 to 4294967296 permits"), "{problem}");
             assert!(error.to_string().starts_with("invalid rate `"), "{error}");
         }
     }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use sluicegate::tower::{ForwardedFor, RateLimitLayer};
-use sluicegate::{KeyedRateLimiter, Micros, Rate, TokenBucket};
+use sluicegate::{KeyedRateLimiter, TokenBucket};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let rule = TokenBucket::new(Rate::new(1, Micros::from_secs(2))?, 5)?;
+    let rule = TokenBucket::new("1/2s".parse()?, 5)?;
     let limiter = Arc::new(KeyedRateLimiter::new(rule, CLIENTS_MAX)?);
     // Requests that a proxy on this machine forwards count for the client that it names. Where
     // there is no proxy, `PeerAddr` is the extractor to use.

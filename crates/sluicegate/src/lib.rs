@@ -3,13 +3,14 @@
 //! | you want | take | feature |
 //! |---|---|---|
 //! | to hold one thing to a rate | [`RateLimiter`] | – (`tokio` for `acquire().await`) |
-//! | the same rate for every user | [`KeyedRateLimiter`] | – |
+//! | the same rate for every user | [`KeyedRateLimiter`] | – (`tokio` for `acquire(key).await`) |
 //! | at most so many at once | [`ConcurrencyLimiter`] | – |
-//! | a stream held to a rate of bytes | `Throttled` | `tokio` |
-//! | requests to a web service limited | the `tower` module | `tower`, `axum` |
-//! | policies written by operators | `Engine` | `engine` |
-//! | those of a catalog, decided in its Redis | `Engine::following` | `redis` |
-//! | the clock read in half the time | `QuantaClock`, [`CachedClock`] | `quanta`, – |
+//! | a stream held to a rate of bytes | [`Throttled`] | `tokio` |
+//! | requests to a web service limited | [`tower::RateLimitLayer`] | `tower`, `axum` |
+//! | policies written by operators | [`Engine`] | `engine` |
+//! | the same, shared by servers through Redis | [`Engine`] on a [`RedisStore`](store::redis::RedisStore) | `redis` |
+//! | policies of a catalog, decided in its Redis | [`Engine::following`] | `redis` |
+//! | the clock read in half the time | [`QuantaClock`], [`CachedClock`] | `quanta`, – |
 //!
 //! Every algorithm is a [`Rule`]: [`TokenBucket`], [`LeakyBucket`], [`SlidingWindow`] and the others
 //! each say what they promise. Time is passed in: a [`ManualClock`] makes your tests sleepless.
@@ -26,6 +27,33 @@
 //! clock.advance(Micros::from_millis(100));
 //! assert!(limiter.try_acquire());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Servers share limits through Redis or Valkey. The policies are a document, and a layer holds requests to one of them
+//! (features `axum` and `redis`; `examples/axum_redis.rs` is a whole server):
+//!
+#![cfg_attr(all(feature = "tower", feature = "redis"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "tower", feature = "redis")), doc = "```ignore")]
+//! use std::sync::Arc;
+//!
+//! use sluicegate::policy::{Document, PolicySet};
+//! use sluicegate::store::redis::{RedisConfig, RedisStore};
+//! use sluicegate::tower::{PeerAddr, RateLimitLayer};
+//! use sluicegate::{Engine, SteadyClock, StoreFailure};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let document = Document::parse(
+//!     "policies: [{ name: login, rules: [{ token_bucket: { rate: 5/min, burst: 5 } }] }]",
+//! )?;
+//! let config: RedisConfig = "redis://127.0.0.1:6379".parse()?;
+//! let store = RedisStore::start(&config)?;
+//! let engine = Engine::new(PolicySet::new(document), store, Arc::new(SteadyClock::new()))
+//!     .with_fallback(StoreFailure::default());
+//! let layer = RateLimitLayer::by_policy(Arc::new(engine), "login", PeerAddr::new());
+//! # let _ = layer;
+//! # Ok(())
+//! # }
 //! ```
 
 mod clock;
@@ -64,8 +92,8 @@ pub use limiter::{AcquireError, LimiterError, RateLimiter, Reservation};
 pub use sluicegate_kernel::algorithm::{CalendarUnit, Delay, WindowKind};
 pub use sluicegate_kernel::{
     Concurrency, Cost, Decision, FixedWindow, LeakyBucket, Micros, Moment, NamedRule, Outcome,
-    PermitId, RangeError, Rate, Retry, Rule, RuleSet, RuleSetError, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Unsupported, Verb,
+    PermitId, RangeError, Rate, RateError, Retry, Rule, RuleSet, RuleSetError, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmup, States, TokenBucket, Unsupported, Verb,
 };
 #[cfg(feature = "engine")]
 pub use sluicegate_policy as policy;

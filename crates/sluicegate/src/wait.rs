@@ -162,6 +162,26 @@ pub(crate) fn block_on<R>(
     }
 }
 
+/// Polls `step` as a task until it is ready; `step` says when to look again as for [`block_on`].
+#[cfg(feature = "tokio")]
+pub(crate) async fn wait<R>(
+    clock: &(impl Clock + ?Sized),
+    mut step: impl FnMut(&Waker, &mut Option<Micros>) -> Poll<R>,
+) -> R {
+    let mut alarm = Alarm::default();
+    std::future::poll_fn(|cx| {
+        loop {
+            let mut look_again = None;
+            if let Poll::Ready(result) = step(cx.waker(), &mut look_again) {
+                return Poll::Ready(result);
+            }
+            let Some(at) = look_again else { return Poll::Pending };
+            std::task::ready!(alarm.poll(clock, at, cx));
+        }
+    })
+    .await
+}
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -84,7 +84,7 @@ impl Bench {
     }
 
     async fn held(&mut self, held: u64) -> Result<()> {
-        let set = RuleSet::single("held", Concurrency::new(held + 150, HOUR, 0)?.into());
+        let set = RuleSet::single("held", Concurrency::new(held + 150, HOUR, 0)?);
         let (set, key) = (Arc::new(set), format!("held {held}"));
         let id = |number: u128| PermitId::named(&number.to_string());
         let acquire = |number| Verb::Acquire { cost: Cost::ONE, permit: id(number) };

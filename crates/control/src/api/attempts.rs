@@ -187,7 +187,7 @@ pub(super) fn limiter(
 ) -> KeyedRateLimiter<str> {
     let rate = Rate::new(per_span, span);
     let rule = rate.and_then(|rate| TokenBucket::new(rate, at_once));
-    let rules = RuleSet::single("attempts", rule.expect("the rate makes sense").into());
+    let rules = RuleSet::single("attempts", rule.expect("the rate makes sense"));
     KeyedRateLimiter::with_rules(rules, KEYS_MAX, Arc::clone(clock))
         .expect("a token bucket is served")
 }

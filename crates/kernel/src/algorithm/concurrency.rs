@@ -62,7 +62,8 @@ impl Concurrency {
     /// # Errors
     /// [`RangeError`] unless `1 <= limit <= 10,000`, `queue <= 10,000` and the ttl is 1 µs to
     /// 366 days long.
-    pub fn new(limit: u64, ttl: Micros, queue: u64) -> Result<Self, RangeError> {
+    pub fn new(limit: u64, ttl: impl Into<Micros>, queue: u64) -> Result<Self, RangeError> {
+        let ttl = ttl.into();
         within("limit", limit, 1, HOLDERS_MAX)?;
         within("ttl in µs", ttl.get(), 1, PERIOD_MAX_US)?;
         within("queue", queue, 0, HOLDERS_MAX)?;

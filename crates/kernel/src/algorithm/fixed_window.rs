@@ -54,6 +54,18 @@ pub enum WindowKind {
     Calendar(CalendarUnit, Box<str>),
 }
 
+impl WindowKind {
+    /// Windows of this length that begin at multiples of it since the epoch.
+    pub fn epoch(length: impl Into<Micros>) -> Self {
+        Self::Epoch(length.into())
+    }
+
+    /// Windows of this length, each of which begins with a key's first request.
+    pub fn first(length: impl Into<Micros>) -> Self {
+        Self::First(length.into())
+    }
+}
+
 /// A unit of the calendar. Weeks begin on Monday (ISO 8601).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalendarUnit {

@@ -69,9 +69,9 @@ impl SlidingCounter {
     ///
     /// # Errors
     /// [`RangeError`] unless `1 <= limit < 2^32` and the window is 1 µs to 366 days long.
-    pub fn new(limit: u64, window: Micros) -> Result<Self, RangeError> {
+    pub fn new(limit: u64, window: impl Into<Micros>) -> Result<Self, RangeError> {
         within("limit", limit, 1, LIMIT_MAX)?;
-        let window_us = within("window in µs", window.get(), 1, PERIOD_MAX_US)?;
+        let window_us = within("window in µs", window.into().get(), 1, PERIOD_MAX_US)?;
         // The estimate adds up to four times `limit · steps`.
         let step_us = window_us.div_ceil(UNITS_MAX / 4 / limit);
         let steps = window_us / step_us;

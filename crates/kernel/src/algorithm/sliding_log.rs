@@ -58,7 +58,8 @@ impl SlidingLog {
     ///
     /// # Errors
     /// [`RangeError`] unless `1 <= limit <= 10,000` and the window is 1 µs to 366 days long.
-    pub fn new(limit: u64, window: Micros) -> Result<Self, RangeError> {
+    pub fn new(limit: u64, window: impl Into<Micros>) -> Result<Self, RangeError> {
+        let window = window.into();
         if limit > LOG_ENTRIES_MAX {
             let problem = alloc::format!(
                 "`{limit}` is outside 1..={LOG_ENTRIES_MAX}; use `sliding_window` for more"

@@ -57,10 +57,10 @@ impl SlidingWindow {
     /// # Errors
     /// [`RangeError`] unless `1 <= limit <= 2^32`, `1 <= buckets <= 1000` and the window is at
     /// least as many µs as it has buckets and at most 366 days long.
-    pub fn new(limit: u64, window: Micros, buckets: u64) -> Result<Self, RangeError> {
+    pub fn new(limit: u64, window: impl Into<Micros>, buckets: u64) -> Result<Self, RangeError> {
         within("limit", limit, 1, PERMITS_MAX)?;
         within("buckets", buckets, 1, BUCKETS_MAX)?;
-        let window_us = within("window in µs", window.get(), buckets, PERIOD_MAX_US)?;
+        let window_us = within("window in µs", window.into().get(), buckets, PERIOD_MAX_US)?;
         Ok(Self { limit, window_us, bucket_us: window_us.div_ceil(buckets), buckets })
     }
 

@@ -69,7 +69,8 @@ impl SmoothBursty {
     ///
     /// # Errors
     /// [`RangeError`] unless `1 µs <= max_burst <= 366 days`.
-    pub fn new(rate: Rate, max_burst: Micros) -> Result<Self, RangeError> {
+    pub fn new(rate: Rate, max_burst: impl Into<Micros>) -> Result<Self, RangeError> {
+        let max_burst = max_burst.into();
         within("max_burst in µs", max_burst.get(), 1, PERIOD_MAX_US)?;
         let (permits, period_us) = (rate.permits() as f64, rate.period().get() as f64);
         // Beyond that a double would not notice that a permit was taken.

@@ -22,6 +22,13 @@
 //!              threshold  max
 //! ```
 //!
+//! **Callers that do not wait keep it cold.** The time from the end of an interval to the next request counts as idle,
+//! and idle time stores permits. At `rate 50/s, warmup 10s`, plain checks every 20 ms pass every 60 ms for ever (16.7 a
+//! second): an interval of 40 to 60 ms ends before the third check, and the rest of these 60 ms gives back part of the
+//! permit that was taken. Checks every 10 ms reach 50 a second within 20 s, and so do checks every 20 ms that may wait
+//! for 20 ms. Guava's `tryAcquire()` does the same, request by request: 1,000 of 3,000 pass in a minute, and 2,751 with
+//! `tryAcquire(20, MILLISECONDS)` (Guava 31.1, measured; a test beside the kernel compares the two).
+//!
 //! **Exactness**: an interval may be a third of a µs, and the area of a trapezoid has parts smaller still,
 //! so that no unit makes all of it whole, unlike in `smooth_bursty`. A debt is right to the rounding of
 //! doubles (some part in 2^53 of it). Where it would be a whole number of µs, its wait may therefore be
@@ -70,7 +77,12 @@ impl SmoothWarmup {
     ///
     /// # Errors
     /// [`RangeError`] unless `1 µs <= warmup <= 366 days` and `1 < cold_factor <= 1000`.
-    pub fn new(rate: Rate, warmup: Micros, cold_factor: f64) -> Result<Self, RangeError> {
+    pub fn new(
+        rate: Rate,
+        warmup: impl Into<Micros>,
+        cold_factor: f64,
+    ) -> Result<Self, RangeError> {
+        let warmup = warmup.into();
         within("warmup in µs", warmup.get(), 1, PERIOD_MAX_US)?;
         if !(cold_factor > 1.0 && cold_factor <= COLD_FACTOR_MAX) {
             let problem = alloc::format!("`{cold_factor}` is not above 1 and at most 1000");
@@ -121,8 +133,8 @@ impl Algorithm for SmoothWarmup {
     const CODE: u8 = 3;
     const TWIN: &'static str =
         concat!(include_str!("../num.lua"), include_str!("smooth_warmup.lua"));
-    const ABOUT: &'static str =
-        "Guava's SmoothWarmingUp: starts slower and reaches `rate` after `warmup`.";
+    const ABOUT: &'static str = "Guava's SmoothWarmingUp: starts slower and reaches `rate` after `warmup`, if callers wait or ask faster than \
+         `rate`. Plain checks at `rate` itself stay at the cold rate, as Guava's `tryAcquire()` does.";
     const PARAMS: &'static [Param] = &[
         Param { name: "rate", kind: Kind::Rate, default: None, about: "The rate when warm." },
         Param {

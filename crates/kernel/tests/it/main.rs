@@ -4,3 +4,4 @@ mod exact;
 mod left;
 mod refund;
 mod regressions;
+mod warmup;

@@ -10,7 +10,7 @@ const SPAN: Micros = Micros::SECOND;
 /// The rules of which that is promised; stores give back by it what was granted to nobody.
 fn rules() -> Vec<RuleSet> {
     let kinds = [WindowKind::Epoch(SPAN), WindowKind::First(SPAN)];
-    let rule = |kind| FixedWindow::new(30, kind).unwrap().into();
+    let rule = |kind| FixedWindow::new(30, kind).unwrap();
     kinds.into_iter().map(|kind| RuleSet::single("a", rule(kind))).collect()
 }
 

@@ -24,7 +24,7 @@ struct Key {
 
 impl Key {
     fn new(rule: impl Into<Rule>) -> Self {
-        Self { rules: RuleSet::single("rule", rule.into()), states: States::default() }
+        Self { rules: RuleSet::single("rule", rule), states: States::default() }
     }
 
     fn ask(&mut self, verb: &Verb, at_us: u64) -> Decision {
@@ -261,7 +261,7 @@ fn a_debt_beyond_all_numbers_is_taken_over_as_a_full_budget() {
     }
     let moment = Moment::new(Micros::ZERO);
     let fast = Rate::new(PERMITS_MAX, Micros::new(1)).unwrap();
-    for rule in [warmup(fast).into(), fixed_window(5, WindowKind::Epoch, SECOND).into()] {
+    for rule in [Rule::from(warmup(fast)), fixed_window(5, WindowKind::Epoch, SECOND).into()] {
         let rules = RuleSet::single("rule", rule);
         key.states = rules.take_over(&key.rules, &key.states, &moment);
         key.rules = rules;

@@ -148,7 +148,7 @@ async fn what_was_held_back_is_counted_as_that_and_its_wait_is_no_latency() {
 fn rules_that_callers_bring_along_are_counted_together() {
     let engine = ServerEngine::in_memory(set(POLICIES));
     let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap();
-    let rules = Rules::new(RuleSet::single("theirs", bucket.into())).unwrap();
+    let rules = Rules::new(RuleSet::single("theirs", bucket)).unwrap();
     for name in ["CL", "another"] {
         ask(&engine, Wire::Resp, &check(name, b"k").by(&rules));
     }

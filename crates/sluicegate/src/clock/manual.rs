@@ -59,8 +59,9 @@ impl ManualClock {
     }
 
     /// Lets `span` pass.
-    pub fn advance(&self, span: Micros) {
-        let step = |now: u64| Some(now.saturating_add(span.get()));
+    pub fn advance(&self, span: impl Into<Micros>) {
+        let span = span.into().get();
+        let step = |now: u64| Some(now.saturating_add(span));
         self.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).ok();
         self.ring();
     }

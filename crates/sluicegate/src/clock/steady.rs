@@ -430,7 +430,7 @@ mod tests {
         fn however_the_wall_swings_no_budget_is_given_back(walls in walls()) {
             let (burst, rate) = (100, 10);
             let bucket = TokenBucket::new(Rate::per_second(rate).unwrap(), burst).unwrap();
-            let rules = RuleSet::single("r", bucket.into());
+            let rules = RuleSet::single("r", bucket);
             let (mut clock, mut states, mut passed) = (Reader::new(), States::default(), 0);
             let (mut after, mut highest) = (0, 0);
             for (error, span) in walls {

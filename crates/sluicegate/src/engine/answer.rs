@@ -107,6 +107,12 @@ impl Answer {
         &self.rules.rules()[self.rule].name
     }
 
+    /// Which of [`rules`](Self::rules) decided.
+    #[cfg(feature = "tower")]
+    pub(crate) const fn rule_place(&self) -> usize {
+        self.rule
+    }
+
     /// All rules that were decided together; the very same for as long as the policy has them.
     pub fn rules(&self) -> &Arc<RuleSet> {
         &self.rules

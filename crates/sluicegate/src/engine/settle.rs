@@ -99,7 +99,7 @@ pub fn settled_rules() -> (&'static str, Arc<RuleSet>) {
 static ONCE: LazyLock<Rules> = LazyLock::new(|| {
     let rate = Rate::new(1, REMEMBERED).expect("an hour is a period");
     let bucket = TokenBucket::new(rate, 1).expect("one permit is a burst");
-    Rules::new(RuleSet::single("once", bucket.into())).expect("it follows no calendar")
+    Rules::new(RuleSet::single("once", bucket)).expect("it follows no calendar")
 });
 
 impl<S: Store + 'static, O: Observer> Turn<'_, S, O> {

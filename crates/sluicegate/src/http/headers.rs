@@ -25,6 +25,9 @@ pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-poli
 /// `RateLimit`: what is left of them.
 pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
+/// How a request was decided while the store did not answer: `local`, `allow`, `deny` or `shed`.
+pub const MODE: HeaderName = HeaderName::from_static("x-sluicegate-mode");
+
 /// A way to tell a client about its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -13,6 +13,16 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 /// Source: draft-ietf-httpapi-ratelimit-headers-10, section 5.1.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
+/// The problem type of a request that is refused because nothing can decide.
+///
+/// Source: draft-ietf-httpapi-ratelimit-headers-10, section 5.2.
+pub const REDUCED_CAPACITY: &str =
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/// The title of [`REDUCED_CAPACITY`].
+pub const REDUCED_CAPACITY_TITLE: &str =
+    "Request cannot be satisfied due to temporary server capacity constraints";
+
 /// The body of a 429: `decision` refused, and the policies or rules `violated` are why.
 ///
 /// ```
@@ -39,6 +49,14 @@ pub fn quota_exceeded<'a>(
         push_string(&mut body, name);
     }
     body.push_str("]}");
+    body
+}
+
+/// The body of a 503: the store did not decide, and the client may retry after `retry_s` seconds.
+pub fn reduced_capacity(retry_s: u64) -> String {
+    let (status, detail) = (StatusCode::SERVICE_UNAVAILABLE, format!("retry in {retry_s} s"));
+    let mut body = members(REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, status, &detail);
+    body.push('}');
     body
 }
 

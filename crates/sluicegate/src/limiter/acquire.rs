@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use sluicegate_kernel::{Ask, Cost, Micros, Outcome, Retry};
+use sluicegate_kernel::{Ask, Cost, Decision, Micros, Outcome, Retry};
 
 use super::fast_path::FastCheck;
 use super::{AcquireError, LimiterGuard, RateLimiter};
@@ -74,18 +74,7 @@ impl<C: Clock> RateLimiter<C> {
             return Ok(Duration::ZERO);
         }
         let mut waiting = AcquireWaiter::new(self, cost, patience);
-        let mut alarm = crate::wait::Alarm::default();
-        std::future::poll_fn(|cx| {
-            loop {
-                let mut look_again = None;
-                if let Poll::Ready(passed) = waiting.poll(cx.waker(), &mut look_again) {
-                    return Poll::Ready(passed);
-                }
-                let Some(at) = look_again else { return Poll::Pending };
-                std::task::ready!(alarm.poll(&self.clock, at, cx));
-            }
-        })
-        .await
+        crate::wait::wait(&self.clock, |waker, look_again| waiting.poll(waker, look_again)).await
     }
 }
 
@@ -147,15 +136,21 @@ impl<C: Clock> RateLimiter<C> {
 /// A caller that waits, or is about to. Dropping it gives its place back.
 struct AcquireWaiter<'a, C: Clock> {
     limiter: &'a RateLimiter<C>,
-    cost: Cost,
+    terms: WaitTerms,
+    place: QueuePlace,
+}
+
+/// What a caller waits for, and for how long.
+#[derive(Debug)]
+pub(crate) struct WaitTerms {
+    pub(crate) cost: Cost,
     patience: Option<Micros>,
     started: Option<Micros>,
-    place: QueuePlace,
 }
 
 impl<'a, C: Clock> AcquireWaiter<'a, C> {
     fn new(limiter: &'a RateLimiter<C>, cost: Cost, patience: Option<Micros>) -> Self {
-        Self { limiter, cost, patience, started: None, place: QueuePlace::default() }
+        Self { limiter, terms: WaitTerms::new(cost, patience), place: QueuePlace::default() }
     }
 
     /// Asks, if it is its turn. When pending, `look_again` is when to poll again unless `waker` is
@@ -168,7 +163,7 @@ impl<'a, C: Clock> AcquireWaiter<'a, C> {
         let mut held = self.limiter.hold();
         let (result, calls) = match self.ask(&mut held) {
             Ok(passed) => (Poll::Ready(passed), held.desk.line.leave(&mut self.place)),
-            Err(at) => match held.desk.line.wait(&mut self.place, self.cost, waker) {
+            Err(at) => match held.desk.line.wait(&mut self.place, self.terms.cost, waker) {
                 Ok(calls) => {
                     *look_again = at;
                     (Poll::Pending, calls)
@@ -180,18 +175,28 @@ impl<'a, C: Clock> AcquireWaiter<'a, C> {
         result
     }
 
-    /// `Ok`: how it ended. `Err`: when to ask again, if it is not called before.
-    fn ask(
-        &mut self,
-        held: &mut LimiterGuard<'_, C>,
-    ) -> Result<Result<Duration, AcquireError>, Option<Micros>> {
+    fn ask(&mut self, held: &mut LimiterGuard<'_, C>) -> Asked {
         let now = held.now;
-        let started = *self.started.get_or_insert(now);
         // A wait that the rule asks for (a leaky bucket's) is spent in line too, unbooked.
-        let ask = Ask::reserve(self.cost, Micros::ZERO);
+        let ask = Ask::reserve(self.terms.cost, Micros::ZERO);
         let its_turn = held.desk.line.is_turn_of(&self.place);
         let budget = &mut held.desk.budget;
         let decision = if its_turn { budget.take(&ask, now) } else { budget.peek(&ask, now) };
+        self.terms.after(&decision, its_turn, now)
+    }
+}
+
+/// `Ok`: how waiting ended. `Err`: when to ask again, if the caller is not called before.
+pub(crate) type Asked = Result<Result<Duration, AcquireError>, Option<Micros>>;
+
+impl WaitTerms {
+    pub(crate) const fn new(cost: Cost, patience: Option<Micros>) -> Self {
+        Self { cost, patience, started: None }
+    }
+
+    /// What follows from `decision`: taken if it is the caller's turn, else only looked at.
+    pub(crate) fn after(&mut self, decision: &Decision, its_turn: bool, now: Micros) -> Asked {
+        let started = *self.started.get_or_insert(now);
         let retry_after = match decision.outcome {
             Outcome::Allow { .. } if its_turn => return Ok(Ok(now.since(started).into())),
             Outcome::Allow { .. } => Micros::ZERO,

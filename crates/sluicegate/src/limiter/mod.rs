@@ -17,6 +17,7 @@ mod reservation;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(crate) use acquire::{Asked, WaitTerms};
 pub use error::{AcquireError, LimiterError};
 pub use reservation::Reservation;
 use sluicegate_kernel::{

@@ -1,8 +1,8 @@
 //! The response that is on its way.
 //!
 //! ```text
-//! refused ─▶ response
-//! allowed ─▶ hold back ─▶ inner ready? ─▶ inner response ─▶ header fields ─▶ response
+//! store asked ─▶ refused ─▶ response
+//!            └─▶ allowed ─▶ hold back ─▶ inner ready? ─▶ inner response ─▶ header fields ─▶ response
 //! ```
 
 use std::fmt;
@@ -12,10 +12,11 @@ use std::task::{Context, Poll, ready};
 
 use ::http::{Request, Response};
 use pin_project_lite::pin_project;
-use sluicegate_kernel::{Micros, Verdict};
+use sluicegate_kernel::Micros;
 use tower_service::Service;
 
 use super::layer::LayerConfig;
+use super::limiter::{Decided, Deciding, Ruling, Way};
 
 pin_project! {
     /// The future response of a [`RateLimit`](super::RateLimit).
@@ -31,21 +32,30 @@ pin_project! {
         Refused {
             response: Option<Response<String>>,
         },
+        Deciding {
+            deciding: Pin<Box<dyn Future<Output = Decided> + Send>>,
+            call: Option<Call<S, In>>,
+        },
         Waiting {
             #[pin]
             hold: Option<Sleep>,
-            inner: S,
-            request: Option<Request<In>>,
-            verdict: Verdict,
-            limit: Option<Arc<LayerConfig>>,
+            ruling: Option<Ruling>,
+            call: Option<Call<S, In>>,
         },
         Called {
             #[pin]
             response: F,
-            verdict: Verdict,
+            ruling: Ruling,
             limit: Arc<LayerConfig>,
         },
     }
+}
+
+/// What it takes to call the inner service.
+struct Call<S, In> {
+    inner: S,
+    request: Request<In>,
+    limit: Arc<LayerConfig>,
 }
 
 #[cfg(feature = "tokio")]
@@ -60,15 +70,45 @@ impl<S: Service<Request<In>>, In> RateLimitFuture<S, In> {
         Self { state: FutureState::Refused { response: Some(response) } }
     }
 
-    pub(super) fn allowed(
+    pub(super) fn new(
+        deciding: Deciding,
         inner: S,
         request: Request<In>,
-        verdict: Verdict,
         limit: Arc<LayerConfig>,
     ) -> Self {
-        let hold = (verdict.decision.wait() > Micros::ZERO).then(|| sleep(verdict.decision.wait()));
-        let (request, limit) = (Some(request), Some(limit));
-        Self { state: FutureState::Waiting { hold, inner, request, verdict, limit } }
+        let call = Call { inner, request, limit };
+        let state = match deciding {
+            Deciding::Made(decided) => FutureState::of(decided, call),
+            Deciding::Awaited(deciding) => FutureState::Deciding { deciding, call: Some(call) },
+        };
+        Self { state }
+    }
+}
+
+impl<S, In, F> FutureState<S, In, F> {
+    /// What follows from what was `decided`.
+    fn of(decided: Decided, call: Call<S, In>) -> Self {
+        let Call { inner, request, limit } = call;
+        let mut ruling = match decided {
+            Ok(ruling) => ruling,
+            Err(reason) => return Self::refused(limit.responder.undecided(&reason)),
+        };
+        let (mut parts, body) = request.into_parts();
+        let responder = &limit.responder;
+        match std::mem::replace(&mut ruling.way, Way::Pass) {
+            Way::Pass => {}
+            Way::Mark(extensions) if limit.marks_overflow => parts.extensions.extend(extensions),
+            Way::Mark(_) | Way::Refuse => return Self::refused(responder.denied(&ruling, &parts)),
+            Way::Unavailable => return Self::refused(responder.unavailable(&ruling)),
+            Way::Serve(response) => return Self::refused(responder.served(&ruling, response)),
+        }
+        let hold = (ruling.wait > Micros::ZERO).then(|| sleep(ruling.wait));
+        let call = Call { inner, request: Request::from_parts(parts, body), limit };
+        Self::Waiting { hold, ruling: Some(ruling), call: Some(call) }
+    }
+
+    const fn refused(response: Response<String>) -> Self {
+        Self::Refused { response: Some(response) }
     }
 }
 
@@ -87,20 +127,25 @@ where
                     let response = response.take().expect(POLLED_ONCE_DONE);
                     return Poll::Ready(Ok(response.map(Out::from)));
                 }
-                StateProjection::Waiting { mut hold, inner, request, verdict, limit } => {
+                StateProjection::Deciding { deciding, call } => {
+                    let decided = ready!(deciding.as_mut().poll(cx));
+                    let call = call.take().expect(LEAVES_WITH_STATE);
+                    state.set(FutureState::of(decided, call));
+                }
+                StateProjection::Waiting { mut hold, ruling, call } => {
                     if let Some(sleep) = hold.as_mut().as_pin_mut() {
                         ready!(sleep.poll(cx));
                         hold.set(None);
                     }
-                    ready!(inner.poll_ready(cx))?;
-                    let request = request.take().expect("it leaves only with this state");
-                    let limit = limit.take().expect("it leaves only with this state");
-                    let (response, verdict) = (inner.call(request), *verdict);
-                    state.set(FutureState::Called { response, verdict, limit });
+                    ready!(call.as_mut().expect(LEAVES_WITH_STATE).inner.poll_ready(cx))?;
+                    let ruling = ruling.take().expect(LEAVES_WITH_STATE);
+                    let Call { mut inner, request, limit } = call.take().expect(LEAVES_WITH_STATE);
+                    let response = inner.call(request);
+                    state.set(FutureState::Called { response, ruling, limit });
                 }
-                StateProjection::Called { response, verdict, limit } => {
+                StateProjection::Called { response, ruling, limit } => {
                     let mut response = ready!(response.poll(cx))?;
-                    limit.responder.allowed(verdict, response.headers_mut());
+                    limit.responder.allowed(ruling, response.headers_mut());
                     return Poll::Ready(Ok(response));
                 }
             }
@@ -112,6 +157,7 @@ impl<S: Service<Request<In>>, In> fmt::Debug for RateLimitFuture<S, In> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             FutureState::Refused { .. } => "Refused",
+            FutureState::Deciding { .. } => "Deciding",
             FutureState::Waiting { .. } => "Waiting",
             FutureState::Called { .. } => "Called",
         };
@@ -130,3 +176,4 @@ fn sleep(_: Micros) -> Sleep {
 }
 
 const POLLED_ONCE_DONE: &str = "a future is not polled again once it is done";
+const LEAVES_WITH_STATE: &str = "it leaves only with this state";

@@ -5,21 +5,42 @@ use std::sync::Arc;
 
 use ::http::Response;
 use ::http::request::Parts;
+#[cfg(feature = "tokio")]
+use sluicegate_kernel::Micros;
 use sluicegate_kernel::ruleset::is_name;
-use sluicegate_kernel::{Cost, Micros, RuleSetError, Verb, Verdict};
+use sluicegate_kernel::{Cost, RuleSetError};
+#[cfg(feature = "engine")]
+use sluicegate_store::Store;
 use tower_layer::Layer;
 
 use super::key::{Key, KeyExtractor};
+use super::limiter::{Deciding, LayerLimiter, LayerRequest};
+#[cfg(feature = "engine")]
+use super::policies::{PolicyLimiter, PolicyName};
 use super::respond::{Denied, Responder};
 use super::service::RateLimit;
+#[cfg(feature = "engine")]
+use crate::engine::{Engine, Observer};
 use crate::http::HeaderFormat;
 use crate::keyed::KeyedRateLimiter;
 
 /// Holds every request of a service to a limit, each key to its own budget.
 ///
-/// Over the limit the answer is 429 with `Retry-After` and a problem document (RFC 9457), unless
-/// [`on_denied`](Self::on_denied) makes another; `RateLimit` and `RateLimit-Policy` are on every
-/// response. The limiter may be shared: with other layers, with code that refunds.
+/// The limit is that of a [`KeyedRateLimiter`] ([`new`](Self::new)), or that of a policy of an `Engine` with its store
+/// in memory or in Redis ([`by_policy`](Self::by_policy)). The limiter may be shared: with other layers, with code that
+/// refunds.
+///
+/// | What happened | Response |
+/// |---|---|
+/// | within the limit | that of the service, with `RateLimit` and `RateLimit-Policy` |
+/// | over the limit | 429 with `Retry-After` and a problem document (RFC 9457), or what [`on_denied`](Self::on_denied) returns |
+/// | over the limit of a policy with `overflow: shadow` | that of the service |
+/// | over the limit of a policy with `overflow: queue` | that of the service, later |
+/// | over the limit of a policy that degrades with a response | that response |
+/// | over the limit of a policy that degrades with a tag, or diverts | 429, unless [`marks_overflow`](Self::marks_overflow) is set |
+/// | the store does not answer | what the policy's `on_store_failure` says; 503 with `Retry-After` for `deny`, and where the engine has no fallback |
+/// | no key | 400 with a problem document |
+/// | unknown policy, a missing peer address | 500 without details; the log has them |
 ///
 /// The response body must be made `From<String>`, as those of axum, hyper and http-body-util are.
 ///
@@ -60,12 +81,13 @@ pub enum Hold {
     /// It is refused, and `Retry-After` says when to come again. The only choice without the feature
     /// `tokio`, since holding back takes a timer.
     Never,
-    /// It is held back if its rule says so (`leaky_bucket`), as long as that says. This is the
-    /// default with the feature `tokio`.
+    /// It is held back if its rule says so (`leaky_bucket`), as long as that says, or its policy
+    /// (`overflow: queue`), up to a minute. This is the default with the feature `tokio`.
     #[cfg(feature = "tokio")]
     AsTold,
     /// It is held back up to this long, and has its place: `token_bucket`, `leaky_bucket` and the
-    /// `smooth_*` rules book the future. Other rules refuse it.
+    /// `smooth_*` rules book the future. Other rules refuse it. By a policy it is held back as
+    /// under `AsTold`, up to this long.
     #[cfg(feature = "tokio")]
     UpTo(Micros),
 }
@@ -76,17 +98,79 @@ type CostOf = Arc<dyn Fn(&Parts) -> Cost + Send + Sync>;
 /// What a layer shares with its services.
 #[derive(Clone)]
 pub(super) struct LayerConfig {
-    limiter: Arc<KeyedRateLimiter<[u8]>>,
+    limiter: Arc<dyn LayerLimiter>,
     cost: Option<CostOf>,
     hold: Hold,
+    app: Option<Arc<str>>,
+    pub(super) marks_overflow: bool,
     pub(super) responder: Responder,
 }
 
 impl<K: KeyExtractor> RateLimitLayer<K> {
     /// Holds requests to `limiter`, each to the budget of the key that `key` finds.
     pub fn new(limiter: Arc<KeyedRateLimiter<[u8]>>, key: K) -> Self {
-        let responder = Responder::new(limiter.rules());
-        let limit = LayerConfig { limiter, cost: None, hold: Hold::default(), responder };
+        Self::of(limiter, key)
+    }
+
+    /// Holds requests to the limits of `policy` in `engine`, each to the budget of the key that `key` finds. The
+    /// policy is looked up at each request, so it may change, or appear later; while it is unknown, each request
+    /// returns 500, and the log names it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sluicegate::Engine;
+    /// use sluicegate::policy::{Document, PolicySet};
+    /// use sluicegate::tower::{PeerAddr, RateLimitLayer};
+    ///
+    /// let document = Document::parse(
+    ///     "policies: [{ name: login, rules: [{ token_bucket: { rate: 5/min, burst: 5 } }] }]",
+    /// )?;
+    /// let engine = Arc::new(Engine::in_memory(PolicySet::new(document)));
+    /// let layer = RateLimitLayer::by_policy(engine, "login", PeerAddr::new());
+    /// # let _ = layer;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "engine")]
+    pub fn by_policy<S, O>(engine: Arc<Engine<S, O>>, policy: &str, key: K) -> Self
+    where
+        S: Store + fmt::Debug + 'static,
+        O: Observer<Label: Default>,
+    {
+        let policy: Arc<str> = policy.into();
+        Self::of(Arc::new(PolicyLimiter::new(engine, PolicyName::Fixed(policy))), key)
+    }
+
+    /// The same, where `policy_of` names the policy of each request.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use sluicegate::Engine;
+    /// # use sluicegate::tower::{PeerAddr, RateLimitLayer};
+    /// # let engine = Arc::new(Engine::in_memory(Default::default()));
+    /// let layer = RateLimitLayer::by_policy_of(
+    ///     engine,
+    ///     |request| if request.uri.path() == "/login" { "login" } else { "site" },
+    ///     PeerAddr::new(),
+    /// );
+    /// # let _ = layer;
+    /// ```
+    #[cfg(feature = "engine")]
+    pub fn by_policy_of<S, O>(
+        engine: Arc<Engine<S, O>>,
+        policy_of: impl for<'r> Fn(&'r Parts) -> &'r str + Send + Sync + 'static,
+        key: K,
+    ) -> Self
+    where
+        S: Store + fmt::Debug + 'static,
+        O: Observer<Label: Default>,
+    {
+        Self::of(Arc::new(PolicyLimiter::new(engine, PolicyName::Of(Box::new(policy_of)))), key)
+    }
+
+    fn of(limiter: Arc<dyn LayerLimiter>, key: K) -> Self {
+        let (hold, responder) = (Hold::default(), Responder::default());
+        let limit =
+            LayerConfig { limiter, cost: None, hold, app: None, marks_overflow: false, responder };
         Self { key: Arc::new(key), limit }
     }
 
@@ -99,8 +183,25 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
         if !is_name(name) {
             return Err(RuleSetError::Name(name.to_owned()));
         }
-        self.limit.responder.rename(name, self.limit.limiter.rules());
+        self.limit.responder.name = Some(name.into());
         Ok(self)
+    }
+
+    /// Asks policies as the app of this name: a policy that is for some apps is not available to others. By default
+    /// the layer has none.
+    #[must_use]
+    pub fn app(mut self, app: &str) -> Self {
+        self.limit.app = Some(app.into());
+        self
+    }
+
+    /// Lets requests go on that a policy degrades with a tag, or diverts: the service finds the `Disposition` in the
+    /// request's extensions and returns less, or from elsewhere. By default they are refused with 429, so that a
+    /// service that does not look at it is protected.
+    #[must_use]
+    pub fn marks_overflow(mut self, marks_overflow: bool) -> Self {
+        self.limit.marks_overflow = marks_overflow;
+        self
     }
 
     /// Lets `cost` say how many permits a request takes; by default 1.
@@ -151,17 +252,18 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
 
 impl LayerConfig {
     /// Takes what `request` costs of the budget of `key`.
-    pub(super) fn decide(&self, key: &Key, request: &Parts) -> Verdict {
-        let (key, cost) = (key.as_bytes(), self.cost.as_ref().map_or(Cost::ONE, |f| f(request)));
-        let verb = match self.hold {
-            // A reservation that may not wait refuses what a check would hold back.
-            Hold::Never => Verb::Reserve { cost, max_wait: Micros::ZERO },
-            #[cfg(feature = "tokio")]
-            Hold::AsTold => Verb::Check { cost },
-            #[cfg(feature = "tokio")]
-            Hold::UpTo(max_wait) => Verb::Reserve { cost, max_wait },
-        };
-        self.limiter.verdict(key, &verb)
+    pub(super) fn decide(&self, key: Key, parts: &Parts) -> Deciding {
+        let cost = self.cost.as_ref().map_or(Cost::ONE, |cost_of| cost_of(parts));
+        let (app, hold) = (self.app.as_ref(), self.hold);
+        self.limiter.decide(&LayerRequest { parts, key, app, cost, hold })
+    }
+}
+
+impl Hold {
+    /// Requests are held back up to `max_wait`: see [`Hold::UpTo`].
+    #[cfg(feature = "tokio")]
+    pub fn up_to(max_wait: impl Into<Micros>) -> Self {
+        Self::UpTo(max_wait.into())
     }
 }
 
@@ -200,10 +302,12 @@ impl<K: fmt::Debug> fmt::Debug for RateLimitLayer<K> {
 
 impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limiter, cost: _, hold, responder } = self;
+        let Self { limiter, cost: _, hold, app, marks_overflow, responder } = self;
         f.debug_struct("LayerConfig")
             .field("limiter", limiter)
             .field("hold", hold)
+            .field("app", app)
+            .field("marks_overflow", marks_overflow)
             .field("responder", responder)
             .finish_non_exhaustive()
     }

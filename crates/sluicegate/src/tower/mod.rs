@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! request ─▶ KeyExtractor ─▶ KeyedRateLimiter ─▶ allowed ─▶ (held back) ─▶ inner service
-//!                 │                 └─▶ refused ─▶ 429 with Retry-After
+//!                 │          or Engine ├─▶ refused ─▶ 429 with Retry-After
+//!                 │                    └─▶ no decision ─▶ 503 with Retry-After
 //!                 └─▶ no key ─▶ 400, or 500 if the server is set up wrong
 //! ```
 //!
@@ -26,6 +27,13 @@
 mod future;
 mod key;
 mod layer;
+#[cfg_attr(
+    not(feature = "engine"),
+    expect(dead_code, reason = "policies alone wait for a store, and do more than pass or refuse")
+)]
+mod limiter;
+#[cfg(feature = "engine")]
+mod policies;
 mod respond;
 mod service;
 

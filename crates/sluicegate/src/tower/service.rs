@@ -10,7 +10,6 @@ use tower_service::Service;
 use super::future::RateLimitFuture;
 use super::key::KeyExtractor;
 use super::layer::LayerConfig;
-use super::respond::no_key;
 
 /// A service behind a limit. Made by a [`RateLimitLayer`](super::RateLimitLayer).
 pub struct RateLimit<S, K> {
@@ -43,17 +42,13 @@ where
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let key = match self.key.extract(&parts) {
-            Ok(key) => key,
-            Err(error) => return RateLimitFuture::refused(no_key(&error)),
+        let deciding = match self.key.extract(&parts) {
+            Ok(key) => self.limit.decide(key, &parts),
+            Err(error) => return RateLimitFuture::refused(self.limit.responder.no_key(&error)),
         };
-        let verdict = self.limit.decide(&key, &parts);
-        if !verdict.decision.allowed() {
-            return RateLimitFuture::refused(self.limit.responder.denied(&verdict, &parts));
-        }
         // The inner service was never asked whether it is ready, so its clone is as good as it.
         let (inner, request) = (self.inner.clone(), Request::from_parts(parts, body));
-        RateLimitFuture::allowed(inner, request, verdict, Arc::clone(&self.limit))
+        RateLimitFuture::new(deciding, inner, request, Arc::clone(&self.limit))
     }
 }
 

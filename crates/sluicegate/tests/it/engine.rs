@@ -170,7 +170,7 @@ async fn the_clock_is_passed_in() {
 fn rules_that_a_caller_sends_along_have_budgets_of_their_own() {
     let engine = engine();
     let bucket = TokenBucket::new(Rate::per_second(1).unwrap(), 2).unwrap();
-    let rules = Rules::new(RuleSet::single("sent", bucket.into())).unwrap();
+    let rules = Rules::new(RuleSet::single("sent", bucket)).unwrap();
     let ask = |name, key| {
         let request = Request::new(name, key, CHECK);
         decide(&engine, &request.by(&rules), Micros::from_secs(9))
@@ -236,7 +236,7 @@ fn all_limits_that_callers_bring_along_have_one_quota() {
     let engine = engine_with_quota("", 3);
     let bucket = |burst| TokenBucket::new(Rate::per_second(1).unwrap(), burst).unwrap();
     for burst in 1..=6_u64 {
-        let rules = Rules::new(RuleSet::single("sent", bucket(burst).into())).unwrap();
+        let rules = Rules::new(RuleSet::single("sent", bucket(burst))).unwrap();
         let name = format!("SENT-{burst}");
         let request = Request::new(&name, Some(b"a"), CHECK);
         decide(&engine, &request.by(&rules), Micros::ZERO).unwrap();

@@ -196,7 +196,7 @@ impl Oracle {
     }
 
     fn set_rule(&mut self, rule: &TokenBucket) {
-        let rules = RuleSet::single("rule", rule.clone().into());
+        let rules = RuleSet::single("rule", rule.clone());
         if rules != self.rules {
             let at = Moment::new(Micros::new(self.now));
             self.states = rules.take_over(&self.rules, &self.states, &at);
@@ -313,7 +313,7 @@ proptest! {
     ) {
         let clock = Arc::new(ManualClock::at(Micros::new(7)));
         let limiter = RateLimiter::with_clock(rule.clone(), clock).unwrap();
-        let rules = RuleSet::single("rule", rule.into());
+        let rules = RuleSet::single("rule", rule);
         let oracle = Oracle { rules, states: States::default(), now: 7, version: 0, versions: 0 };
         let mut both = Both { limiter: &limiter, oracle, booked: Vec::new() };
         for op in &ops {

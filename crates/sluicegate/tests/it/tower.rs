@@ -190,10 +190,10 @@ async fn a_request_without_a_key_goes_no_further() {
     assert_eq!(problem["status"], 400);
     assert_eq!(problem["detail"], "header `x-api-key`: is missing");
 
-    let no_peer = sluicegate::tower::PeerAddr::default();
+    let no_peer = sluicegate::tower::PeerAddr::new();
     let response = get(&RateLimitLayer::new(limiter, no_peer).layer(inner.clone())).await;
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert!(response.body().contains("into_make_service_with_connect_info"));
+    assert!(!response.body().contains("into_make_service_with_connect_info"));
     assert_eq!(inner.counts.both(), (0, 0));
 }
 

@@ -12,7 +12,7 @@ use crate::BeyondQuota;
 
 fn per_second(permits: u64) -> Arc<RuleSet> {
     let bucket = TokenBucket::new(Rate::per_second(permits).unwrap(), permits).unwrap();
-    Arc::new(RuleSet::single("burst", bucket.into()))
+    Arc::new(RuleSet::single("burst", bucket))
 }
 
 fn check(store: &MemoryStore, rules: &Arc<RuleSet>, key: &str, at_us: u64) -> bool {
@@ -280,7 +280,7 @@ fn beyond_a_quota_keys_that_are_full_again_make_room_and_no_others() {
 fn permits_of_the_shared_budget_come_back_to_it() {
     let store = MemoryStore::new(1_000).with_keys_per_policy_max(1);
     let hold = Concurrency::new(2, Micros::SECOND, 0).unwrap();
-    let rules = Arc::new(RuleSet::single("slots", hold.into()));
+    let rules = Arc::new(RuleSet::single("slots", hold));
     let ask = |key: &str, verb: &Verb| {
         let key = key.as_bytes();
         let request = StoreRequest {
@@ -347,7 +347,7 @@ fn the_key_with_the_most_left_goes_first_and_none_with_less_than_half() {
 #[test]
 fn long_states_are_bounded_in_bytes() {
     let log = SlidingLog::new(1_000, Micros::from_secs(3_600)).unwrap();
-    let rules = Arc::new(RuleSet::single("log", log.into()));
+    let rules = Arc::new(RuleSet::single("log", log));
     let bytes_max = 1 << 20;
     let store = MemoryStore::with_shards(1, 100_000, 64).with_state_bytes_max(bytes_max);
     for key in 0..20_000 {

@@ -358,9 +358,9 @@ mod tests {
 
         let second = Micros::SECOND;
         let rules = [
-            RuleSet::single("a", TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap().into()),
-            RuleSet::single("a", SlidingLog::new(2_500, second).unwrap().into()),
-            RuleSet::single("a", Concurrency::new(1_000, second, 0).unwrap().into()),
+            RuleSet::single("a", TokenBucket::new(Rate::per_second(1).unwrap(), 1).unwrap()),
+            RuleSet::single("a", SlidingLog::new(2_500, second).unwrap()),
+            RuleSet::single("a", Concurrency::new(1_000, second, 0).unwrap()),
         ];
         let of = |place: usize| {
             let blob = RulesBlob::new(&rules[place], RuleOrigin::default());

@@ -114,9 +114,9 @@ fn resets(policy: (&str, &Arc<RuleSet>), flood: Flood, quota: Option<usize>) -> 
         assert!(!take(&store, policy, &key, tick()), "{key} is exhausted");
     }
     let day = FixedWindow::new(100, WindowKind::Epoch(Micros::new(DAY_US))).unwrap();
-    let day = Arc::new(RuleSet::single("day", day.into()));
+    let day = Arc::new(RuleSet::single("day", day));
     let slow = Rate::new(1, Micros::from_secs(31_622_400)).unwrap();
-    let slow = Arc::new(RuleSet::single("throttle", TokenBucket::new(slow, 1).unwrap().into()));
+    let slow = Arc::new(RuleSet::single("throttle", TokenBucket::new(slow, 1).unwrap()));
     let flooded = match flood {
         Flood::Same => policy,
         Flood::Other => ("other", &day),

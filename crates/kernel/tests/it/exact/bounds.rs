@@ -180,7 +180,7 @@ fn a_sliding_window_refuses_nothing_that_fits_a_window_and_a_bucket() {
         let longer = window + window.div_ceil(buckets);
         let rules = RuleSet::single(
             "rule",
-            SlidingWindow::new(limit, Micros::new(window), buckets).unwrap().into(),
+            SlidingWindow::new(limit, Micros::new(window), buckets).unwrap(),
         );
         let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
         let mut log: Vec<Pass> = Vec::new();

@@ -193,7 +193,7 @@ fn cost_and_patience(verb: &Verb, decision: &Decision) -> Option<(u64, Option<u6
 #[test]
 fn waiting_as_told_always_suffices_after_time_went_back() {
     let bucket = TokenBucket::new(rate((7, 1_000_000)), 3).unwrap();
-    let rules = RuleSet::single("rule", bucket.into());
+    let rules = RuleSet::single("rule", bucket);
     let (mut states, mut clock) = (States::default(), Clock::new(1 << 40));
     let verb = Verb::Check { cost: sluicegate_kernel::Cost::ONE };
     let mut ask = |clock: &mut Clock| {

@@ -253,7 +253,7 @@ fn a_token_bucket_keeps_its_exact_level_under_a_new_rate_and_burst() {
 }
 
 fn single(bucket: &TokenBucket) -> RuleSet {
-    RuleSet::single("rule", bucket.clone().into())
+    RuleSet::single("rule", bucket.clone())
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn concurrency_answers_as_a_list_of_holders_does() {
     });
     prove(name, walks, |((limit, ttl), walk)| {
         let rule = Concurrency::new(limit, Micros::new(ttl), 0).unwrap();
-        let rules = RuleSet::single("rule", rule.into());
+        let rules = RuleSet::single("rule", rule);
         let mut oracle = oracle::Concurrency { limit, ttl, held: Vec::new() };
         let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
         for asked in &walk.steps {

@@ -66,7 +66,7 @@ fn smooth_bursty_waits_as_guava_describes() {
     prove(name, walks, |((flow, max_burst), walk)| {
         let rule = SmoothBursty::new(rate(flow), Micros::new(max_burst)).unwrap();
         let fresh = |now| Smooth::bursty(flow, max_burst, now);
-        agree(&RuleSet::single("rule", rule.into()), fresh, &walk)
+        agree(&RuleSet::single("rule", rule), fresh, &walk)
     });
 }
 
@@ -85,7 +85,7 @@ fn smooth_warmup_waits_as_guava_describes() {
     prove(name, walks, |((flow, warmup, factor), walk)| {
         let rule = SmoothWarmup::new(rate(flow), Micros::new(warmup), factor).unwrap();
         let fresh = |now| Smooth::warmup(flow, warmup, factor, now);
-        agree(&RuleSet::single("rule", rule.into()), fresh, &walk)
+        agree(&RuleSet::single("rule", rule), fresh, &walk)
     });
 }
 
@@ -109,7 +109,7 @@ fn passes_as_whole_numbers_say((permits, period): (u64, u64), asked: &[Asked]) -
     let whole = |number: u64| i128::from(number);
     let max_burst = 1_000_000;
     let rule = SmoothBursty::new(rate((permits, period)), Micros::new(max_burst)).unwrap();
-    let (rules, mut states) = (RuleSet::single("rule", rule.into()), States::default());
+    let (rules, mut states) = (RuleSet::single("rule", rule), States::default());
     let (mut now, mut units, mut is_touched) = (0, 0, false);
     for (step, (after, cost, max_wait)) in asked.iter().copied().enumerate() {
         now += after;

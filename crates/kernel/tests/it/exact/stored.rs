@@ -151,7 +151,7 @@ fn every_verb() -> [Verb; 9] {
 #[test]
 fn states_that_no_key_can_have_are_refused() {
     let log = sluicegate_kernel::SlidingLog::new(3, Micros::SECOND).unwrap();
-    let log = RuleSet::single("log", log.into());
+    let log = RuleSet::single("log", log);
     let entry = |at: u8, cost: u8| [at, 0, 0, 0, 0, 0, 0, cost, 0, 0, 0];
     let of = |sum: u8, entries: &[[u8; 11]]| {
         let count = u8::try_from(entries.len()).unwrap();
@@ -169,7 +169,7 @@ fn states_that_no_key_can_have_are_refused() {
     }
     let bursty = sluicegate_kernel::Rate::per_second(1).unwrap();
     let bursty = sluicegate_kernel::SmoothBursty::new(bursty, Micros::SECOND).unwrap();
-    let bursty = RuleSet::single("bursty", bursty.into());
+    let bursty = RuleSet::single("bursty", bursty);
     for balance in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let bytes = [&balance.to_le_bytes()[..], &[0; 7]].concat();
         assert_eq!(bursty.read_states(&bytes), None, "{balance}");

@@ -61,7 +61,7 @@ fn a_calendar_window_is_the_one_that_is_passed_in() {
         .prop_flat_map(move |limit| (Just(limit), walks(shape(name, limit, 40 * 86_400_000_000))));
     prove(name, walks, |(limit, walk)| {
         let kind = WindowKind::Calendar(CalendarUnit::Month, "UTC".into());
-        let rules = RuleSet::single("rule", FixedWindow::new(limit, kind).unwrap().into());
+        let rules = RuleSet::single("rule", FixedWindow::new(limit, kind).unwrap());
         let around = Rc::new(Cell::new(month(walk.start)));
         let layout = Layout::Calendar(Rc::clone(&around));
         let mut oracle = oracle::FixedWindow { limit, layout, counted: None };
@@ -140,7 +140,7 @@ fn a_coarse_step_never_lets_a_sliding_counter_pass_more_than_its_formula() {
     });
     prove(name, walks, |((limit, window), walk)| {
         let rule = SlidingCounter::new(limit, Micros::new(window)).unwrap();
-        let rules = RuleSet::single("rule", rule.into());
+        let rules = RuleSet::single("rule", rule);
         let mut oracle = oracle::SlidingCounter { limit, window, counted: None };
         let (mut states, mut clock) = (States::default(), Clock::new(walk.start));
         for asked in &walk.steps {

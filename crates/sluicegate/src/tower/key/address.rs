@@ -38,6 +38,18 @@ pub struct ForwardedFor {
 }
 
 impl PeerAddr {
+    /// The peer's address, of IPv6 the first 64 bits.
+    ///
+    /// ```
+    /// use sluicegate::tower::PeerAddr;
+    ///
+    /// let extractor = PeerAddr::new();
+    /// # let _ = extractor;
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// The same, with other than 64 bits of an IPv6 address.
     #[must_use]
     pub const fn with_v6_prefix(self, v6_prefix: V6Prefix) -> Self {

@@ -125,8 +125,8 @@ impl From<AddressKey> for Key {
 }
 
 impl KeyError {
-    /// The status it is answered with: 500 if the server is set up wrong, 400 if the client can
-    /// mend its request.
+    /// The status it is answered with: 500 if the server is set up wrong (the text is logged and not returned), 400
+    /// if the client can mend its request.
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::NoPeer => StatusCode::INTERNAL_SERVER_ERROR,

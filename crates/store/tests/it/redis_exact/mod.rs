@@ -32,7 +32,7 @@ async fn connect(url: &str) -> Arc<RedisStore> {
 fn bucket(rate: u64, burst: u64) -> Arc<RuleSet> {
     let rate = Rate::per_second(rate).expect("a rate");
     let bucket = TokenBucket::new(rate, burst).expect("a bucket");
-    Arc::new(RuleSet::single("burst", bucket.into()))
+    Arc::new(RuleSet::single("burst", bucket))
 }
 
 /// Whether a check of `key` passes now, by the server's clock.

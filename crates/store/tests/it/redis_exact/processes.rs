@@ -73,7 +73,7 @@ fn burst_of(trial: u64) -> u64 {
 fn rules_of(trial: u64) -> Arc<RuleSet> {
     let rate = Rate::new(1, Micros::from_secs(30 * 86_400)).expect("a rate");
     let bucket = TokenBucket::new(rate, burst_of(trial)).expect("a bucket");
-    Arc::new(RuleSet::single("burst", bucket.into()))
+    Arc::new(RuleSet::single("burst", bucket))
 }
 
 /// What a process does: for every trial it is told, all it can get.

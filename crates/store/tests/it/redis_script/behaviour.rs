@@ -92,7 +92,7 @@ fn a_budget_that_starts_low_is_remembered_after_it_is_full() {
     let Some(server) = RealRedis::start() else { return };
     let mut scripted = Scripted::new(server, ScriptClock::Server);
     let low = TokenBucket::new(Rate::per_second(1000).unwrap(), 1000).unwrap();
-    scripted.start(&RuleSet::single("a", low.with_initial(1).unwrap().into()));
+    scripted.start(&RuleSet::single("a", low.with_initial(1).unwrap()));
     scripted.decide(&check(2), &Moment::new(Micros::ZERO)).unwrap();
     let days = scripted.executor.pttl(&scripted.key.clone()) / 86_400_000;
     assert!((29..=30).contains(&days), "{days} days");

@@ -91,7 +91,7 @@ async fn rules_outlive_their_states_and_no_more() {
     let store = store.with_clock(ScriptClock::Server);
     store.ready().await.expect("the server of the test is there");
     let slow = TokenBucket::new(Rate::new(1, Micros::from_secs(3_600)).expect("a rate"), 48);
-    let slow = Arc::new(RuleSet::single("burst", slow.expect("a bucket").into()));
+    let slow = Arc::new(RuleSet::single("burst", slow.expect("a bucket")));
     for (rules, seconds) in [(&bucket(10, 100), 10), (&slow, 48 * 3_600)] {
         redis.cli(&["FLUSHALL"]).await.expect("it answers");
         passed_as(version(1), &store, b"key", (rules, 1), NOW).await;

@@ -14,7 +14,7 @@ async fn rules_that_would_take_too_much_of_redis_time_are_refused_with_field_and
     let store = connect(&server.url()).await;
     let log = |limit| {
         let log = SlidingLog::new(limit, Micros::SECOND).expect("in range");
-        Arc::new(RuleSet::single("hits", log.into()))
+        Arc::new(RuleSet::single("hits", log))
     };
     let check = Verb::Check { cost: Cost::ONE };
     for _ in 0..2 {

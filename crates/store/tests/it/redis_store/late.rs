@@ -23,12 +23,12 @@ const HOLDERS: u64 = 4;
 fn long_window() -> Arc<RuleSet> {
     let span = Micros::from_secs(86_400);
     let window = FixedWindow::new(LIMIT, WindowKind::First(span)).expect("a window");
-    Arc::new(RuleSet::single("long", window.into()))
+    Arc::new(RuleSet::single("long", window))
 }
 
 fn jobs() -> Arc<RuleSet> {
     let jobs = Concurrency::new(HOLDERS, Micros::from_secs(600), 0).expect("a limit");
-    Arc::new(RuleSet::single("jobs", jobs.into()))
+    Arc::new(RuleSet::single("jobs", jobs))
 }
 
 async fn connect(address: impl std::fmt::Display, deadline_ms: u32) -> RedisStore {
@@ -110,11 +110,11 @@ fn not_given_back() -> Vec<RuleSet> {
     let window = |span| FixedWindow::new(LIMIT, WindowKind::First(span)).expect("a window");
     let both = vec![named("quick", quick.clone().into()), named("slow", window(day).into())];
     vec![
-        RuleSet::single("a", window(Micros::from_secs(60)).into()),
-        RuleSet::single("a", quick.into()),
-        RuleSet::single("a", LeakyBucket::new(rate, LIMIT, Delay::None).expect("a bucket").into()),
-        RuleSet::single("a", SlidingLog::new(LIMIT, day).expect("a log").into()),
-        RuleSet::single("a", SlidingWindow::new(LIMIT, day, 24).expect("a window").into()),
+        RuleSet::single("a", window(Micros::from_secs(60))),
+        RuleSet::single("a", quick),
+        RuleSet::single("a", LeakyBucket::new(rate, LIMIT, Delay::None).expect("a bucket")),
+        RuleSet::single("a", SlidingLog::new(LIMIT, day).expect("a log")),
+        RuleSet::single("a", SlidingWindow::new(LIMIT, day, 24).expect("a window")),
         RuleSet::new(both).expect("two rules"),
     ]
 }

@@ -37,7 +37,7 @@ async fn connect(url: &str) -> RedisStore {
 fn bucket(permits: u64, burst: u64) -> Arc<RuleSet> {
     let rate = Rate::per_second(permits).expect("a rate");
     let bucket = TokenBucket::new(rate, burst).expect("a bucket");
-    Arc::new(RuleSet::single("burst", bucket.into()))
+    Arc::new(RuleSet::single("burst", bucket))
 }
 
 /// The rules of a policy that were taken over so many seconds after 2026 began.

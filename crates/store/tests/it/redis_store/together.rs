@@ -70,13 +70,13 @@ fn shown(said: Result<StoreAnswer, StoreError>) -> Result<String, String> {
 
 fn lines(burst: u64) -> Vec<Line> {
     let (bucket, log) = (bucket(1, burst), SlidingLog::new(3, Micros::SECOND).expect("a log"));
-    let log = Arc::new(RuleSet::single("log", log.into()));
+    let log = Arc::new(RuleSet::single("log", log));
     let window = FixedWindow::new(5, WindowKind::First(Micros::SECOND)).expect("a window");
-    let window = Arc::new(RuleSet::single("window", window.into()));
+    let window = Arc::new(RuleSet::single("window", window));
     let jobs = Concurrency::new(2, Micros::from_secs(60), 0).expect("a limit");
-    let jobs = Arc::new(RuleSet::single("jobs", jobs.into()));
+    let jobs = Arc::new(RuleSet::single("jobs", jobs));
     let dear = SlidingLog::new(9_000, Micros::SECOND).expect("a log");
-    let dear = Arc::new(RuleSet::single("dear", dear.into()));
+    let dear = Arc::new(RuleSet::single("dear", dear));
     let cost = |permits| Cost::new(permits).expect("a cost");
     let mut lines = Vec::new();
     // More than travel in one call.

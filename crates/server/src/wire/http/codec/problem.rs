@@ -2,7 +2,9 @@
 
 use axum::http::StatusCode;
 use serde::Serialize;
-use sluicegate::http::problem::{QUOTA_EXCEEDED, refusal_detail};
+use sluicegate::http::problem::{
+    QUOTA_EXCEEDED, REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE, refusal_detail,
+};
 use sluicegate::{Admission, DecideError, Mode, SettleError};
 use sluicegate_text::fields::FieldError;
 use sluicegate_text::terminal;
@@ -10,12 +12,6 @@ use utoipa::ToSchema;
 
 use super::reply::{DecisionBody, decided, json};
 use crate::authenticator::CallerError;
-
-/// The problem type of a refusal because nobody can decide.
-///
-/// Source: draft-ietf-httpapi-ratelimit-headers-10, section 5.2.
-const REDUCED_CAPACITY: &str =
-    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 /// A request that was not answered with a decision.
 #[derive(Clone, Debug)]
@@ -146,8 +142,7 @@ pub(crate) fn refusal_as(status: StatusCode, admission: &Admission, id: Option<&
     let detail = refusal_detail(&answer.decision);
     let nobody = matches!(answer.mode, Mode::Deny | Mode::Shed);
     let (kind, title) = if nobody {
-        let title = "Request cannot be satisfied due to temporary server capacity constraints";
-        (REDUCED_CAPACITY, title)
+        (REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE)
     } else {
         (QUOTA_EXCEEDED, "Request cannot be satisfied as assigned quota has been exceeded")
     };

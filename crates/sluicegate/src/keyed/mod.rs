@@ -1,13 +1,21 @@
 //! One budget per key, in this process.
+//!
+//! [`KeyedRateLimiter`] decides here; `acquire` waits for permits; `lines` keeps those that wait in order.
+
+mod acquire;
+mod lines;
 
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use sluicegate_kernel::{Cost, Decision, Micros, Moment, Rule, RuleSet, Verb, Verdict};
-use sluicegate_store::MemoryStore;
+use sluicegate_kernel::{
+    Cost, Decision, Micros, Moment, Outcome, Retry, Rule, RuleSet, Verb, Verdict,
+};
+use sluicegate_store::{KeyHash, MemoryStore};
 
+use self::lines::KeyLines;
 use crate::clock::{Clock, MonotonicClock};
 
 /// The same rules for every key of type `K`, each key with a budget of its own.
@@ -26,9 +34,14 @@ use crate::clock::{Clock, MonotonicClock};
 /// assert!(limiter.check("bob", Cost::ONE).allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Callers that wait for a key (`acquire`, [`acquire_blocking`](Self::acquire_blocking)) are served in the order in
+/// which they came; while one waits, nobody else passes for that key. Nothing is booked for them, so a future that is
+/// dropped leaves no trace.
 pub struct KeyedRateLimiter<K: ?Sized> {
     rules: Arc<RuleSet>,
     store: MemoryStore,
+    lines: KeyLines,
     clock: Arc<dyn Clock>,
     keys: PhantomData<fn(&K)>,
 }
@@ -74,7 +87,7 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
             }
         }
         let (rules, store) = (Arc::new(rules), MemoryStore::new(keys_max));
-        Ok(Self { rules, store, clock, keys: PhantomData })
+        Ok(Self { rules, store, lines: KeyLines::default(), clock, keys: PhantomData })
     }
 
     /// Takes `cost` of the budget of `key`, or refuses.
@@ -89,8 +102,8 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
 
     /// Takes `cost` of the budget of `key`, if need be by booking the future: an allowed decision
     /// then says how long to wait before going on. Algorithms that cannot book answer as a check.
-    pub fn reserve(&self, key: &K, cost: Cost, max_wait: Micros) -> Decision {
-        self.verdict(key, &Verb::Reserve { cost, max_wait }).decision
+    pub fn reserve(&self, key: &K, cost: Cost, max_wait: impl Into<Micros>) -> Decision {
+        self.verdict(key, &Verb::Reserve { cost, max_wait: max_wait.into() }).decision
     }
 
     /// What a check would answer; changes nothing.
@@ -113,6 +126,11 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         &self.rules
     }
 
+    #[cfg(feature = "tower")]
+    pub(crate) const fn shared_rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+
     /// Keys that are remembered now.
     pub fn len(&self) -> usize {
         self.store.len()
@@ -123,20 +141,60 @@ impl<K: Hash + ?Sized> KeyedRateLimiter<K> {
         self.store.is_empty()
     }
 
+    /// Callers that wait, for all keys together.
+    pub fn waiting(&self) -> usize {
+        self.lines.waiting()
+    }
+
     /// Decides a verb that goes with every rule, and says which rule decided.
     pub(crate) fn verdict(&self, key: &K, verb: &Verb) -> Verdict {
-        let moment = Moment::new(self.clock.now());
-        let verdict = self.store.decide_hashed(self.store.hash_of(key), &self.rules, verb, &moment);
+        let (key, now) = (self.store.hash_of(key), self.clock.now());
+        if let Some(refused) = self.refused_behind_line(key, verb, now) {
+            return refused;
+        }
+        let verdict = self.decide(key, verb, now);
+        if matches!(verb, Verb::Refund { .. } | Verb::Reset) {
+            self.lines.call_first(key);
+        }
+        verdict
+    }
+
+    /// The refusal that a caller that has not waited gets while others wait for `key`: not before the first of them.
+    fn refused_behind_line(&self, key: KeyHash, verb: &Verb, now: Micros) -> Option<Verdict> {
+        let (Verb::Check { cost } | Verb::Reserve { cost, .. } | Verb::Peek { cost }) = *verb
+        else {
+            return None;
+        };
+        let first = self.lines.first_cost(key)?;
+        let peek = |cost| self.decide(key, &Verb::Peek { cost }, now);
+        let soonest = Retry::After(Micros::new(1));
+        let retry_of = |verdict: &Verdict| match verdict.decision.outcome {
+            Outcome::Deny { retry } => retry.max(soonest),
+            Outcome::Allow { wait, .. } => Retry::After(wait).max(soonest),
+        };
+        let (own, first) = (peek(cost), peek(first));
+        let retry = match (retry_of(&own), retry_of(&first)) {
+            // A first in line that can never pass is about to leave.
+            (own, Retry::Never) => own,
+            (own, first) => own.max(first),
+        };
+        let decision = Decision { outcome: Outcome::Deny { retry }, ..own.decision };
+        Some(Verdict { decision, ..own })
+    }
+
+    fn decide(&self, key: KeyHash, verb: &Verb, now: Micros) -> Verdict {
+        let verdict = self.store.decide_hashed(key, &self.rules, verb, &Moment::new(now));
         verdict.expect("the constructor refused rules that do not know these verbs")
     }
 }
 
 impl<K: ?Sized> fmt::Debug for KeyedRateLimiter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rules, store, clock, keys: _ } = self;
+        let Self { rules, store, lines, clock, keys: _ } = self;
         f.debug_struct("KeyedRateLimiter")
             .field("rules", rules)
             .field("keys", &store.len())
+            .field("waiting", &lines.waiting())
             .field("clock", clock)
             .finish()
     }

@@ -1,0 +1,167 @@
+//! Rates and spans of time as people write them, read exactly: there are no floats on the way.
+//!
+//! Policy documents, the command line and [`Rate`]'s `FromStr` share this one grammar; the table of what may be
+//! written is in `sluicegate_policy::text`.
+
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::limits::{EXCERPT_CHARS_MAX, PERIOD_MAX_US, PERMITS_MAX};
+use crate::num::{Micros, Rate};
+
+/// The units of time, longest first, in µs.
+const UNITS: [(&str, u64); 6] = [
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("m", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+/// A text that is not a [`Rate`]. Its message repeats the text and states what is permitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateError {
+    given: String,
+}
+
+impl FromStr for Rate {
+    type Err = RateError;
+
+    /// The rate that `text` says, as policy documents have it: `100/s`, `60/min`, `5/200ms`, `64KiB/s`.
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        parse_rate(text).ok_or_else(|| RateError { given: excerpt(text) })
+    }
+}
+
+impl fmt::Display for Rate {
+    /// Writes it as it is read, in the shortest units: `100/s`, `5/200ms`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match in_units(self.period()) {
+            (1, unit) => write!(f, "{}/{unit}", self.permits()),
+            (count, unit) => write!(f, "{}/{count}{unit}", self.permits()),
+        }
+    }
+}
+
+impl fmt::Display for RateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "invalid rate `{}`: expected 1 to {PERMITS_MAX} permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
+             1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`",
+            self.given
+        )
+    }
+}
+
+impl core::error::Error for RateError {}
+
+/// The span of time that `text` says, such as `250ms`: 1 µs to 366 days.
+pub fn parse_span(text: &str) -> Option<Micros> {
+    let (count, unit) = split_number(text);
+    let us = parse_whole(count)?.checked_mul(micros_of(unit)?)?;
+    (1..=PERIOD_MAX_US).contains(&us).then_some(Micros::new(us))
+}
+
+/// The number that `digits` say: decimal digits alone, without a leading zero.
+pub fn parse_whole(digits: &str) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let zero_led = digits.len() > 1 && digits.starts_with('0');
+    if plain && !zero_led { digits.parse().ok() } else { None }
+}
+
+/// `span` as a count of the largest unit that divides it: `(250, "ms")`.
+pub fn in_units(span: Micros) -> (u64, &'static str) {
+    let us = span.get();
+    let (name, unit_us) = UNITS
+        .into_iter()
+        .find(|(_, unit_us)| us > 0 && us.is_multiple_of(*unit_us))
+        .unwrap_or(("us", 1));
+    (us / unit_us, name)
+}
+
+/// `given` as a message repeats it: on one line and not too long.
+pub fn excerpt(given: &str) -> String {
+    let mut excerpt = String::new();
+    for (place, char) in given.chars().enumerate() {
+        if place == EXCERPT_CHARS_MAX {
+            excerpt.push('…');
+            break;
+        }
+        if char.is_control() || char == '\u{2028}' || char == '\u{2029}' {
+            excerpt.extend(char.escape_default());
+        } else {
+            excerpt.push(char);
+        }
+    }
+    excerpt
+}
+
+fn parse_rate(text: &str) -> Option<Rate> {
+    let (permits, period) = text.split_once('/')?;
+    let (permits, unit) = split_number(permits);
+    let permits = parse_whole(permits)?.checked_mul(bytes_of(unit)?)?;
+    let (count, unit) = split_number(period);
+    let count = if count.is_empty() { 1 } else { parse_whole(count)? };
+    let period = count.checked_mul(micros_of(unit)?)?;
+    Rate::new(permits, Micros::new(period)).ok()
+}
+
+/// The digits that `text` begins with, and the rest.
+fn split_number(text: &str) -> (&str, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at(digits)
+}
+
+fn bytes_of(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "" | "B" => 1,
+        "kB" => 1_000,
+        "KiB" => 1 << 10,
+        "MB" => 1_000_000,
+        "MiB" => 1 << 20,
+        "GB" => 1_000_000_000,
+        "GiB" => 1 << 30,
+        _ => return None,
+    })
+}
+
+fn micros_of(unit: &str) -> Option<u64> {
+    let long = match unit {
+        "sec" | "second" => "s",
+        "min" | "minute" => "m",
+        "hour" => "h",
+        "day" => "d",
+        short => short,
+    };
+    UNITS.iter().find(|(name, _)| *name == long).map(|(_, us)| *us)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_is_read_from_text_and_written_back() {
+        for (text, written) in [("60/min", "60/m"), ("100/s", "100/s"), ("5/200ms", "5/200ms")] {
+            assert_eq!(text.parse::<Rate>().map(|rate| rate.to_string()), Ok(written.to_string()));
+        }
+        assert_eq!("60/min".parse(), Ok(Rate::per_minute(60).unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_rate_is_named_on_one_line() {
+        let error = "6\n/min".parse::<Rate>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid rate `6\\n/min`: expected 1 to 4294967296 permits (or B, kB, KiB, MB, MiB, GB, GiB) per \
+             1us to 366d, such as `100/s`, `5/200ms` or `64KiB/s`"
+        );
+        let long = "x".repeat(EXCERPT_CHARS_MAX + 1).parse::<Rate>().unwrap_err().to_string();
+        assert!(long.contains("x…`"), "{long}");
+    }
+}

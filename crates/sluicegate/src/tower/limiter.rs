@@ -1,0 +1,96 @@
+//! What a layer asks for a decision: a limiter of its own here, an engine in `policies`.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ::http::request::Parts;
+use ::http::{Extensions, Response};
+use sluicegate_kernel::{Cost, Decision, Micros, RuleSet, Verb, Verdict};
+
+use super::key::Key;
+use super::layer::Hold;
+use crate::keyed::KeyedRateLimiter;
+
+/// Decides the requests of a layer.
+pub(super) trait LayerLimiter: fmt::Debug + Send + Sync {
+    /// Decides at once, or returns what is to be awaited.
+    fn decide(&self, request: &LayerRequest<'_>) -> Deciding;
+}
+
+/// What a layer asks.
+#[derive(Debug)]
+pub(super) struct LayerRequest<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) key: Key,
+    pub(super) app: Option<&'a Arc<str>>,
+    pub(super) cost: Cost,
+    pub(super) hold: Hold,
+}
+
+/// A decision that was made, or is being made.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most are made at once, and a box for each would cost more"
+)]
+pub(super) enum Deciding {
+    Made(Decided),
+    Awaited(Pin<Box<dyn Future<Output = Decided> + Send>>),
+}
+
+pub(super) type Decided = Result<Ruling, Undecided>;
+
+/// A decision, and what is done with the request.
+#[derive(Debug)]
+pub(super) struct Ruling {
+    pub(super) decision: Decision,
+    /// The rules that were decided together, and which of them decided.
+    pub(super) rules: Arc<RuleSet>,
+    pub(super) rule: usize,
+    /// How long the layer has to hold the request.
+    pub(super) wait: Micros,
+    pub(super) way: Way,
+    /// How it was decided without the store, if it was.
+    pub(super) mode: Option<&'static str>,
+}
+
+/// What is done with a request.
+#[derive(Debug)]
+pub(super) enum Way {
+    Pass,
+    /// It is over the limit, and its policy degrades or diverts it: these extensions say how.
+    Mark(Extensions),
+    /// This is the response.
+    Serve(Response<String>),
+    /// It is over the limit.
+    Refuse,
+    /// The store could not decide, and the policy refuses then.
+    Unavailable,
+}
+
+/// Why there is no decision. The texts are for the log, not for clients.
+#[derive(Debug)]
+pub(super) enum Undecided {
+    /// The layer or its policies are set up wrong.
+    SetUp(String),
+    /// The store does not answer, and nothing decides without it.
+    Unavailable(String),
+}
+
+impl LayerLimiter for KeyedRateLimiter<[u8]> {
+    fn decide(&self, request: &LayerRequest<'_>) -> Deciding {
+        let cost = request.cost;
+        let verb = match request.hold {
+            // A reservation that may not wait refuses what a check would hold back.
+            Hold::Never => Verb::Reserve { cost, max_wait: Micros::ZERO },
+            #[cfg(feature = "tokio")]
+            Hold::AsTold => Verb::Check { cost },
+            #[cfg(feature = "tokio")]
+            Hold::UpTo(max_wait) => Verb::Reserve { cost, max_wait },
+        };
+        let Verdict { decision, rule } = self.verdict(request.key.as_bytes(), &verb);
+        let way = if decision.allowed() { Way::Pass } else { Way::Refuse };
+        let (rules, wait) = (Arc::clone(self.shared_rules()), decision.wait());
+        Deciding::Made(Ok(Ruling { decision, rules, rule, wait, way, mode: None }))
+    }
+}
