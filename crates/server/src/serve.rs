@@ -253,7 +253,8 @@ fn warn(config: &Config, bound: &[Bound], authenticator: &Arc<Authenticator>) ->
                     || authenticator.listener_auth(wire, Some(&address)).requires()
             }
             Wire::Admin => false,
-            Wire::Catalog => true,
+            // Metrics have counts and names of policies, and are on an address only if that is set.
+            Wire::Catalog | Wire::Metrics => true,
         };
         if let Some(warning) = warning(wire, &address, bound.tls(), asks_who) {
             tracing::warn!("{warning}");

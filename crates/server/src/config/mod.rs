@@ -49,6 +49,8 @@ pub struct Config {
     pub(crate) rls: RlsConfig,
     /// Health, metrics and status for operators.
     pub(crate) admin: AdminConfig,
+    /// Metrics and health for collectors, on an address that shows nothing else.
+    pub(crate) metrics: MetricsConfig,
     /// Log on standard error.
     pub(crate) log: LogConfig,
     /// Traces of decisions, sent to a collector.
@@ -342,6 +344,18 @@ pub(crate) struct AdminConfig {
     pub(crate) insecure: bool,
     /// Format of keys in `/v1/top` and `/v1/events`; logs, traces and metrics contain no keys.
     pub(crate) keys: KeyFormat,
+}
+
+/// Metrics and health, on an address that shows no keys.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct MetricsConfig {
+    /// Listen addresses for `/metrics`, `/livez` and `/readyz`, such as `0.0.0.0:8084`. No
+    /// authentication is required: metrics contain counts and names of policies, and no keys. Empty:
+    /// off.
+    pub(crate) listen: OneOrMany<Listen>,
+    /// TLS settings. Unset: no TLS.
+    pub(crate) tls: Option<TlsConfig>,
 }
 
 /// How keys are written where operators see them.

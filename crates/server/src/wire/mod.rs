@@ -6,6 +6,7 @@
 pub(crate) mod accept;
 mod admin;
 pub(crate) mod headers;
+mod health;
 pub mod http;
 pub mod resp;
 pub mod rls;
@@ -107,7 +108,9 @@ pub(crate) fn check(config: &Config) -> Result<()> {
 const fn connections_max(wire: Wire) -> usize {
     match wire {
         Wire::Resp => resp::CONNECTIONS_MAX,
-        Wire::Http | Wire::Admin | Wire::Rls | Wire::Catalog => accept::CONNECTIONS_MAX,
+        Wire::Http | Wire::Admin | Wire::Rls | Wire::Catalog | Wire::Metrics => {
+            accept::CONNECTIONS_MAX
+        }
     }
 }
 
@@ -118,6 +121,7 @@ fn listen(wire: Wire, config: &Config) -> &[Listen] {
         Wire::Resp => config.resp.listen.as_slice(),
         Wire::Rls => config.rls.listen.as_slice(),
         Wire::Catalog => config.catalog.listen.as_slice(),
+        Wire::Metrics => config.metrics.listen.as_slice(),
     }
 }
 
@@ -128,6 +132,7 @@ const fn tls_files(wire: Wire, config: &Config) -> Option<&TlsConfig> {
         Wire::Resp => config.resp.tls.as_ref(),
         Wire::Rls => config.rls.tls.as_ref(),
         Wire::Catalog => config.catalog.tls.as_ref(),
+        Wire::Metrics => config.metrics.tls.as_ref(),
     }
 }
 
@@ -140,6 +145,7 @@ const fn scheme(wire: Wire, has_tls: bool) -> &'static str {
         (Wire::Resp, true) => "rediss",
         (Wire::Rls, true) => "grpcs",
         (Wire::Catalog, true) => "catalog+https",
+        (Wire::Metrics, true) => "metrics+https",
     }
 }
 
@@ -189,7 +195,9 @@ pub(crate) async fn serve(bound: Vec<Bound>, context: &ServerContext) -> usize {
                     let messages = |listener_auth| rls::routes(limits, listener_auth, leaving);
                     http::serve(listener, &context, messages).await
                 }
-                Wire::Admin | Wire::Catalog => admin::serve(wire, listener, &context).await,
+                Wire::Admin | Wire::Catalog | Wire::Metrics => {
+                    admin::serve(wire, listener, &context).await
+                }
                 Wire::Resp => resp::serve(listener, &context).await,
                 Wire::Rls => rls::serve(listener, &context).await,
             }

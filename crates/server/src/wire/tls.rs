@@ -228,7 +228,7 @@ impl Contents {
 /// led to the port of Redis clients, does not get beyond its greeting; one that does not say, does.
 const fn protocol(wire: Wire) -> &'static [u8] {
     match wire {
-        Wire::Http | Wire::Admin | Wire::Catalog => b"http/1.1",
+        Wire::Http | Wire::Admin | Wire::Catalog | Wire::Metrics => b"http/1.1",
         Wire::Resp => b"redis",
         Wire::Rls => b"h2",
     }

@@ -46,6 +46,7 @@ use crate::protocol::{Peer, Wire};
 use crate::wire::ServerContext;
 use crate::wire::accept::{self, CONNECTIONS_MAX, ConnectionSlot, Listener, TrackedBody};
 use crate::wire::headers::BudgetHeaders;
+use crate::wire::health;
 use crate::wire::http::TrustedPeers;
 use body::read;
 
@@ -95,7 +96,8 @@ pub(crate) async fn serve(
     let hosts = Hosts::new(address.as_ref(), Arc::clone(&context.allowed_hosts));
     let handler = HttpHandler { engine: Arc::clone(engine), headers: *http_headers, listener_auth };
     let more = more(handler.listener_auth.clone());
-    let router = router(&handler, Arc::clone(trusted_peers), more);
+    let health = health::routes(context.leaving.clone());
+    let router = router(&handler, health, Arc::clone(trusted_peers), more);
     let service = Arc::new(HttpService { handler, router, hosts });
     let connections = Arc::clone(engine.telemetry().connections(Wire::Http));
     let stopping = stop.clone();
@@ -174,14 +176,19 @@ async fn answer(
 }
 
 /// All that this wire answers, and `more`.
-fn router(handler: &HttpHandler, trusted: Arc<TrustedPeers>, more: Router) -> Router {
-    decision_routes(handler.clone())
+fn router(
+    handler: &HttpHandler,
+    health: Router<HttpHandler>,
+    trusted: Arc<TrustedPeers>,
+    more: Router,
+) -> Router {
+    decision_routes(health, handler.clone())
         .merge(auth::routes(&handler.engine, &handler.listener_auth, trusted, handler.headers))
         .merge(more)
 }
 
-fn decision_routes(handler: HttpHandler) -> Router {
-    let mut router = Router::new();
+fn decision_routes(health: Router<HttpHandler>, handler: HttpHandler) -> Router {
+    let mut router = health;
     for operation in Operation::ALL {
         let asked =
             post(move |State(handler): State<HttpHandler>, request: Request<AnyBody>| async move {
@@ -197,13 +204,9 @@ fn decision_routes(handler: HttpHandler) -> Router {
     }
     router
         .route(openapi::PATH, get(async || ([(header::CONTENT_TYPE, JSON)], openapi::text())))
-        .route("/livez", get(async || "ok\n"))
-        .fallback(async || {
-            problem(&Problem::new(StatusCode::NOT_FOUND, "path not found")).map(AnyBody::new)
-        })
+        .fallback(async || refuse(StatusCode::NOT_FOUND, "path not found"))
         .method_not_allowed_fallback(async || {
-            let detail = "method not allowed";
-            problem(&Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)).map(AnyBody::new)
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
         })
         .with_state(handler)
 }
@@ -309,6 +312,11 @@ fn random() -> u64 {
 
 fn answered(answer: Result<FullResponse, Problem>) -> FullResponse {
     answer.unwrap_or_else(|failed| problem(&failed))
+}
+
+/// A problem of this status, for another listener of HTTP.
+pub(crate) fn refuse(status: StatusCode, detail: &str) -> Response<AnyBody> {
+    problem(&Problem::new(status, detail)).map(AnyBody::new)
 }
 
 pub(super) fn problem(problem: &Problem) -> FullResponse {
