@@ -24,6 +24,8 @@ pub mod serve;
 mod snapshot;
 mod store;
 mod telemetry;
+mod token_file;
 mod trace;
+mod verbs;
 pub mod wire;
 mod workers;

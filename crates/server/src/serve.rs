@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ use crate::protocol::Wire;
 use crate::snapshot::{self, Snapshots};
 use crate::store::{self, AnyStore};
 use crate::telemetry::Telemetry;
+use crate::token_file::TokenFile;
 use crate::trace::Traces;
+use crate::verbs::Verbs;
 use crate::wire::headers::BudgetHeaders;
 use crate::wire::http::TrustedPeers;
 use crate::wire::resp::Password;
@@ -79,6 +82,7 @@ pub fn check(config: &Config) -> Result<()> {
         control::seed_policies(file).context("catalog.seed")?;
     }
     AdminApi::new(&config.catalog, None)?;
+    TokenFiles::load(config)?;
     wire::check(config)
 }
 
@@ -100,7 +104,9 @@ fn load(source: Option<&descriptors::DescriptorSource>) -> Result<Descriptors> {
 
 async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
     wire::raise_files_max();
+    let tokens = TokenFiles::load(config)?;
     let (bound, renewal) = wire::bind(config).await?;
+    let renewal = renewal.and_tokens(tokens.all());
     let mut signals = Signals::new()?;
     let (following, authenticator, (live, policies, tree)) = match rules {
         RuleSource::Files(rules) => (None, Authenticator::believed(), *rules),
@@ -116,11 +122,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         }
     };
     let (engine, snapshots) = open(policies, &config.store).await?;
-    let authenticator = authenticator
-        .with_app(Wire::Http, config.http.app.as_deref())
-        .with_app(Wire::Resp, config.resp.app.as_deref())
-        .with_app(Wire::Rls, config.rls.app.as_deref());
-    let authenticator = Arc::new(authenticator);
+    let authenticator = Arc::new(configured(authenticator, config, tokens));
     warn(config, &bound, &authenticator)?;
     // Whoever started the server may have stopped listening to it; it serves all the same.
     greet(&engine.policies(), following.is_some(), &bound).ok();
@@ -163,6 +165,44 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         served = answer(bound, snapshots, following, renewal, &context) => served,
         () = told_twice => bail!("second stop signal: requests in flight were cut off"),
     }
+}
+
+/// The tokens in files.
+struct TokenFiles {
+    http: Option<Arc<TokenFile>>,
+    rls: Option<Arc<TokenFile>>,
+}
+
+impl TokenFiles {
+    /// # Errors
+    /// What is wrong with a file that `config` names.
+    fn load(config: &Config) -> Result<Self> {
+        let load = |wire, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| TokenFile::load(wire, path).map(Arc::new)).transpose()
+        };
+        Ok(Self {
+            http: load(Wire::Http, &config.http.token_file)?,
+            rls: load(Wire::Rls, &config.rls.token_file)?,
+        })
+    }
+
+    fn all(&self) -> Vec<Arc<TokenFile>> {
+        [&self.http, &self.rls].into_iter().flatten().cloned().collect()
+    }
+}
+
+/// `authenticator` with what each wire has of its own.
+fn configured(authenticator: Authenticator, config: &Config, tokens: TokenFiles) -> Authenticator {
+    let Config { http, resp, rls, .. } = config;
+    authenticator
+        .with_app(Wire::Http, http.app.as_deref())
+        .with_app(Wire::Resp, resp.app.as_deref())
+        .with_app(Wire::Rls, rls.app.as_deref())
+        .with_token_file(Wire::Http, tokens.http)
+        .with_token_file(Wire::Rls, tokens.rls)
+        .permitting(Wire::Http, Verbs::of(http.verbs.as_slice()))
+        .permitting(Wire::Resp, Verbs::of(resp.verbs.as_slice()))
+        .permitting(Wire::Rls, Verbs::of(rls.verbs.as_slice()))
 }
 
 /// The engine on its store, and what keeps that store over a restart.

@@ -15,6 +15,8 @@ use sluicegate_text::store::StoreName;
 use sluicegate_text::terminal::one_line;
 use toml::{Table, Value};
 
+use crate::verbs::VerbName;
+
 use super::{CatalogConfig, Config, OidcConfig, PolicyPublishing, StoreConfig, reach, schema};
 
 /// How often a snapshot may be written: more only wears the disk out.
@@ -180,6 +182,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong(path, problem);
         }
     }
+    check_callers(config)?;
     let name = check_store(store)?;
     if let Some(hops) = http.trusted_hops.filter(|hops| !(1..=HOPS_MAX).contains(hops)) {
         return wrong("http.trusted_hops", format!("`{hops}` is outside 1..={HOPS_MAX}"));
@@ -216,6 +219,27 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     reach::check(config, &name)
+}
+
+/// The settings of callers that listeners have in common.
+fn check_callers(config: &Config) -> Result<(), ConfigError> {
+    let Config { http, resp, rls, catalog, .. } = config;
+    for (path, file) in [("http.token_file", &http.token_file), ("rls.token_file", &rls.token_file)]
+    {
+        if file.is_some() && catalog.url.is_some() {
+            let problem = "cannot be combined with `catalog.url`, which has tokens of apps";
+            return wrong(path, problem.to_owned());
+        }
+    }
+    for (path, verbs) in
+        [("http.verbs", &http.verbs), ("resp.verbs", &resp.verbs), ("rls.verbs", &rls.verbs)]
+    {
+        if verbs.as_slice().is_empty() {
+            let names = VerbName::ALL.map(|verb| format!("`{}`", verb.name())).join(", ");
+            return wrong(path, format!("is empty: expected one or more of {names}"));
+        }
+    }
+    Ok(())
 }
 
 /// Which store it is.

@@ -28,6 +28,7 @@ pub use value::{ConfigSecret, Listen, Span};
 pub(crate) use value::{Endpoint, HostName, Network, OneOrMany};
 
 use crate::log::{LogFormat, LogLevel};
+use crate::verbs::VerbName;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -273,6 +274,12 @@ pub(crate) struct HttpConfig {
     pub(crate) tls: Option<TlsConfig>,
     /// Allow an address that other machines can reach without tokens or client certificates.
     pub(crate) insecure: bool,
+    /// File with tokens, one a line, for a server without a catalog: a request needs one of them.
+    /// 1 to 64 tokens of 16 to 256 bytes; read again within 30s of a change, or on SIGHUP. Unset: no
+    /// token is required.
+    pub(crate) token_file: Option<PathBuf>,
+    /// Verbs that are permitted; a request for another one gets 403.
+    pub(crate) verbs: OneOrMany<VerbName>,
 }
 
 /// Headers that tell a client what is left.
@@ -300,6 +307,8 @@ pub(crate) struct RespConfig {
     pub(crate) insecure: bool,
     /// App of commands without token and app name. Unset: they have no app.
     pub(crate) app: Option<String>,
+    /// Verbs that are permitted; a command for another one gets `NOPERM`.
+    pub(crate) verbs: OneOrMany<VerbName>,
 }
 
 /// Envoy's rate limit service.
@@ -328,6 +337,13 @@ pub(crate) struct RlsConfig {
     /// App of requests without token and app name: with a catalog, the app of the gateway. Unset:
     /// they have no app.
     pub(crate) app: Option<String>,
+    /// File with tokens, one a line, for a server without a catalog: a request needs one of them.
+    /// 1 to 64 tokens of 16 to 256 bytes; read again within 30s of a change, or on SIGHUP. Unset: no
+    /// token is required.
+    pub(crate) token_file: Option<PathBuf>,
+    /// Verbs that are permitted, of `check`, `peek` and `refund`; a request for another one gets
+    /// `PERMISSION_DENIED`.
+    pub(crate) verbs: OneOrMany<VerbName>,
 }
 
 /// Health, and what is in force: for operators.
@@ -508,6 +524,8 @@ impl Default for HttpConfig {
             trusted_hops: None,
             insecure: false,
             app: None,
+            token_file: None,
+            verbs: VerbName::ALL.into(),
         }
     }
 }
@@ -520,6 +538,7 @@ impl Default for RespConfig {
             password: None,
             insecure: false,
             app: None,
+            verbs: VerbName::ALL.into(),
         }
     }
 }
@@ -536,6 +555,8 @@ impl Default for RlsConfig {
             insecure: false,
             looks_pass: false,
             app: None,
+            token_file: None,
+            verbs: VerbName::ALL.into(),
         }
     }
 }

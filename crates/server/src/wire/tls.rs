@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::TlsConfig;
 use crate::protocol::Wire;
+use crate::token_file::TokenFile;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
 /// who is in a hurry sends SIGHUP.
@@ -91,10 +92,11 @@ impl WireTls {
     }
 }
 
-/// The TLS of all wires, to be renewed.
+/// The TLS of all wires and the tokens in files, to be renewed.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     all: Vec<Arc<WireTls>>,
+    tokens: Vec<Arc<TokenFile>>,
     told: Signal,
 }
 
@@ -105,16 +107,21 @@ impl Renewal {
     /// # Errors
     /// Those of the system.
     pub(crate) fn new(all: Vec<Arc<WireTls>>) -> io::Result<Self> {
-        Ok(Self { all, told: signal(SignalKind::hangup())? })
+        Ok(Self { all, tokens: Vec::new(), told: signal(SignalKind::hangup())? })
+    }
+
+    /// The same, which renews `tokens` as well.
+    pub(crate) fn and_tokens(self, tokens: Vec<Arc<TokenFile>>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// Renews until `stop`.
     pub(crate) async fn run(self, stop: &CancellationToken) {
-        let Self { all, mut told } = self;
-        if all.is_empty() {
+        let Self { all, tokens, mut told } = self;
+        if all.is_empty() && tokens.is_empty() {
             return;
         }
-        let all: Arc<[_]> = all.into();
+        let all = Arc::new((all, tokens));
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -124,9 +131,13 @@ impl Renewal {
                 _ = ticks.tick() => {}
             }
             let all = Arc::clone(&all);
-            let renewed = spawn_blocking(move || all.iter().for_each(|tls| log_certificate(tls)));
+            let renewed = spawn_blocking(move || {
+                let (tls, tokens) = &*all;
+                tls.iter().for_each(|tls| log_certificate(tls));
+                tokens.iter().for_each(|tokens| tokens.renew());
+            });
             if let Err(error) = renewed.await {
-                tracing::warn!("tls: {error}");
+                tracing::warn!("reload of certificates and tokens: {error}");
             }
         }
     }

@@ -270,7 +270,11 @@ impl HttpHandler {
     /// Who asks for `operation`, and may. This is known before anything is read of a body.
     fn caller(&self, operation: Operation, headers: &HeaderMap) -> Result<Caller, Problem> {
         let caller = self.listener_auth.authenticate(bearer(headers), || self.engine.core().now());
-        let may = caller.and_then(|caller| caller.may(operation.scope()).map(|()| caller));
+        let may = caller.and_then(|caller| {
+            caller.permits(operation.verb())?;
+            caller.may(operation.scope())?;
+            Ok(caller)
+        });
         may.map_err(|refused| self.refuse(refused))
     }
 
