@@ -21,6 +21,7 @@ mod metrics;
 mod policies;
 mod protocol;
 pub mod serve;
+mod service_manager;
 mod snapshot;
 mod store;
 mod telemetry;

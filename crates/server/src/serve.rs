@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use sluicegate::{Clock, Engine, SteadyClock, StoreFailure, WallClock};
 use sluicegate_policy::{DescriptorTree, PolicySet};
 use sluicegate_text::documents::DocumentSource;
@@ -23,6 +23,7 @@ use crate::descriptors::{self, Descriptors};
 use crate::engine::ServerEngine;
 use crate::policies::{PolicyManager, publish};
 use crate::protocol::Wire;
+use crate::service_manager::ServiceManager;
 use crate::snapshot::{self, Snapshots};
 use crate::store::{self, AnyStore};
 use crate::telemetry::Telemetry;
@@ -149,22 +150,33 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         nodes: config.store.nodes,
         publish: config.store.publish,
         workers: Arc::new(Workers::start(workers)?),
+        manager: Arc::new(service_manager()?),
         leaving: CancellationToken::new(),
         stop: CancellationToken::new(),
     };
     let delay = config.server.drain_delay.map_or(Duration::ZERO, |Span(delay)| delay);
     let told_twice = async {
         signals.next().await;
+        context.manager.stopping();
         context.leaving.cancel();
         // Whoever tells it again does not want to wait for this either.
         tokio::time::timeout(delay, signals.next()).await.ok();
         context.stop.cancel();
         signals.next().await;
     };
-    tokio::select! {
+    let served = tokio::select! {
         served = answer(bound, snapshots, following, renewal, &context) => served,
-        () = told_twice => bail!("second stop signal: requests in flight were cut off"),
-    }
+        () = told_twice => Err(anyhow!("second stop signal: requests in flight were cut off")),
+        () = context.manager.keep_alive() => Ok(()),
+    };
+    context.admin_api.remove_setup_file();
+    served
+}
+
+/// The service manager that the environment names.
+fn service_manager() -> Result<ServiceManager> {
+    let manager = ServiceManager::of(std::process::id(), |name| std::env::var_os(name));
+    manager.context("NOTIFY_SOCKET")
 }
 
 /// The tokens in files.
@@ -259,10 +271,13 @@ async fn answer(
         }
     };
     let watched = live.watch(limits.in_force(), stop);
-    let (seen, renewed) = (context.engine.run(&context.stop), renewal.run(&context.stop));
+    let (seen, renewed) =
+        (context.engine.run(&context.stop), renewal.run(&context.manager, &context.stop));
     let counted = store::keep_fleet(context.engine.core(), context.nodes, stop);
     let background =
         async { tokio::join!(kept, followed, published, watched, seen, renewed, counted) };
+    // Clients that connect from now on are answered: the addresses are bound.
+    context.manager.ready();
     let (cut_off, (_, node_end, ..)) = tokio::join!(wire::serve(bound, context), background);
     if cut_off > 0 {
         let seconds = DRAIN_MAX.as_secs();

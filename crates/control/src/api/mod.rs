@@ -215,6 +215,11 @@ impl Api {
         Ok(Some(self.setup.renew(self.now())))
     }
 
+    /// Whether there is a setup token, which no account was created with yet.
+    pub fn has_setup_token(&self) -> bool {
+        self.setup.is_pending()
+    }
+
     /// The router of the API. The extension [`ClientAddress`] of a request has the address of its client.
     pub fn router(&self) -> Router {
         let mut router = Router::new();

@@ -283,7 +283,8 @@ fn check_store(store: &StoreConfig) -> Result<StoreName, ConfigError> {
 }
 
 fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
-    let CatalogConfig { url, node, listen, seed, oidc, changes_per_minute, .. } = catalog;
+    let CatalogConfig { url, node, listen, seed, oidc, .. } = catalog;
+    let CatalogConfig { changes_per_minute, setup_token_file, .. } = catalog;
     if changes_per_minute.get() > CHANGES_PER_MINUTE_MAX {
         let problem = format!("`{changes_per_minute}` is outside 1..={CHANGES_PER_MINUTE_MAX}");
         return wrong("catalog.changes_per_minute", problem);
@@ -304,6 +305,9 @@ fn check_catalog(catalog: &CatalogConfig) -> Result<(), ConfigError> {
     }
     if url.is_none() && seed.is_some() {
         return wrong("catalog.seed", "requires `catalog.url`".to_owned());
+    }
+    if url.is_none() && setup_token_file.is_some() {
+        return wrong("catalog.setup_token_file", "requires `catalog.url`".to_owned());
     }
     if let Some(oidc) = oidc {
         check_oidc(oidc, url.is_some())?;

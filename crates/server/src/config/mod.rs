@@ -163,6 +163,10 @@ pub(crate) struct CatalogConfig {
     pub(crate) versions_max: NonZeroU32,
     /// How long traffic history is kept in the catalog.
     pub(crate) history: HistoryKept,
+    /// File for the setup token of a catalog without accounts, with mode 0600. The server removes it
+    /// when an account is created, and when the server stops. Unset: the token is printed on standard
+    /// error.
+    pub(crate) setup_token_file: Option<PathBuf>,
     /// Sign-in with OpenID Connect. Unset: sign-in with passwords only.
     pub(crate) oidc: Option<OidcConfig>,
 }
@@ -452,6 +456,7 @@ impl Default for CatalogConfig {
             changes_per_minute: NonZeroU32::new(30).expect("it is not zero"),
             versions_max: NonZeroU32::new(1_000).expect("it is not zero"),
             history: HistoryKept::default(),
+            setup_token_file: None,
             oidc: None,
         }
     }

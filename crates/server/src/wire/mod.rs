@@ -26,6 +26,7 @@ use crate::control::AdminApi;
 use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::protocol::Wire;
+use crate::service_manager::ServiceManager;
 use crate::workers::Workers;
 use accept::Listener;
 use headers::BudgetHeaders;
@@ -69,6 +70,8 @@ pub(crate) struct ServerContext {
     /// Which policies are published in Redis.
     pub(crate) publish: PolicyPublishing,
     pub(crate) workers: Arc<Workers>,
+    /// The service manager that started the process.
+    pub(crate) manager: Arc<ServiceManager>,
     /// The server is told to stop, and does not say any more that it is ready.
     pub(crate) leaving: CancellationToken,
     /// Nothing more is accepted; what is in flight ends.

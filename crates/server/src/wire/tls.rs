@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::TlsConfig;
 use crate::protocol::Wire;
+use crate::service_manager::ServiceManager;
 use crate::token_file::TokenFile;
 
 /// How often the files are read again: those who renew certificates do so days before they end, and
@@ -116,7 +117,7 @@ impl Renewal {
     }
 
     /// Renews until `stop`.
-    pub(crate) async fn run(self, stop: &CancellationToken) {
+    pub(crate) async fn run(self, manager: &ServiceManager, stop: &CancellationToken) {
         let Self { all, tokens, mut told } = self;
         if all.is_empty() && tokens.is_empty() {
             return;
@@ -125,10 +126,13 @@ impl Renewal {
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
+            let is_told = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = told.recv() => {}
-                _ = ticks.tick() => {}
+                _ = told.recv() => true,
+                _ = ticks.tick() => false,
+            };
+            if is_told {
+                manager.reloading();
             }
             let all = Arc::clone(&all);
             let renewed = spawn_blocking(move || {
@@ -138,6 +142,9 @@ impl Renewal {
             });
             if let Err(error) = renewed.await {
                 tracing::warn!("reload of certificates and tokens: {error}");
+            }
+            if is_told {
+                manager.ready();
             }
         }
     }
@@ -277,7 +284,8 @@ mod tests {
         let (first, stop) = (in_force(), CancellationToken::new());
         let renewal = Renewal::new(vec![Arc::clone(&tls)]).unwrap();
         let stopping = stop.clone();
-        let keeping = tokio::spawn(async move { renewal.run(&stopping).await });
+        let keeping =
+            tokio::spawn(async move { renewal.run(&ServiceManager::default(), &stopping).await });
 
         tokio::time::sleep(EVERY * 2).await;
         assert!(Arc::ptr_eq(&first, &in_force()), "nothing has changed");
