@@ -150,6 +150,8 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         nodes: config.store.nodes,
         publish: config.store.publish,
         workers: Arc::new(Workers::start(workers)?),
+        certificates: renewal.certificates(),
+        snapshots,
         manager: Arc::new(service_manager()?),
         leaving: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -165,7 +167,7 @@ async fn serve(rules: RuleSource, config: &Config) -> Result<()> {
         signals.next().await;
     };
     let served = tokio::select! {
-        served = answer(bound, snapshots, following, renewal, &context) => served,
+        served = answer(bound, following, renewal, &context) => served,
         () = told_twice => Err(anyhow!("second stop signal: requests in flight were cut off")),
         () = context.manager.keep_alive() => Ok(()),
     };
@@ -242,7 +244,6 @@ async fn open(
 /// Answers until told to stop. What is written last is what was decided last.
 async fn answer(
     bound: Vec<Bound>,
-    snapshots: Option<Snapshots>,
     following: Option<CatalogSync>,
     renewal: Renewal,
     context: &ServerContext,
@@ -254,7 +255,7 @@ async fn answer(
         following.open_admin_api(told).await;
     }
     let kept = async {
-        if let Some(snapshots) = &snapshots {
+        if let Some(snapshots) = &context.snapshots {
             snapshots.run(&context.stop).await;
         }
     };
@@ -291,7 +292,7 @@ async fn answer(
     // Sending the last spans needs this runtime, so another thread waits for it.
     let sent = spawn_blocking(move || engine.traces().map(Traces::end)).await;
     sent.context("traces")?;
-    match snapshots {
+    match &context.snapshots {
         Some(snapshots) => snapshots.write().await,
         None => Ok(()),
     }

@@ -27,6 +27,7 @@ use crate::engine::ServerEngine;
 use crate::policies::PolicyManager;
 use crate::protocol::Wire;
 use crate::service_manager::ServiceManager;
+use crate::snapshot::Snapshots;
 use crate::workers::Workers;
 use accept::Listener;
 use headers::BudgetHeaders;
@@ -70,6 +71,10 @@ pub(crate) struct ServerContext {
     /// Which policies are published in Redis.
     pub(crate) publish: PolicyPublishing,
     pub(crate) workers: Arc<Workers>,
+    /// The certificates of listeners.
+    pub(crate) certificates: Arc<[Arc<WireTls>]>,
+    /// The file of a store in memory.
+    pub(crate) snapshots: Option<Snapshots>,
     /// The service manager that started the process.
     pub(crate) manager: Arc<ServiceManager>,
     /// The server is told to stop, and does not say any more that it is ready.

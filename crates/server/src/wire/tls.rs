@@ -28,6 +28,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_util::sync::CancellationToken;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::config::TlsConfig;
 use crate::protocol::Wire;
@@ -47,10 +49,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct WireTls {
     wire: Wire,
     files: TlsConfig,
-    in_force: Mutex<Arc<ServerConfig>>,
+    in_force: Mutex<(Arc<ServerConfig>, Expiry)>,
     /// What the files looked like when they were last read, sound or not.
     seen: Mutex<FilesHash>,
 }
+
+/// When the first certificate of a chain expires, in seconds since 1970.
+type Expiry = i64;
 
 /// SHA-256 of all files.
 type FilesHash = [u8; 32];
@@ -62,14 +67,20 @@ impl WireTls {
     /// What is wrong, with its field and file.
     pub(crate) fn load(wire: Wire, files: &TlsConfig) -> Result<Self> {
         let (hash, config) = read(wire, files);
-        let in_force = Mutex::new(Arc::new(config?));
+        let (config, expiry) = config?;
+        let in_force = Mutex::new((Arc::new(config), expiry));
         Ok(Self { wire, files: files.clone(), in_force, seen: Mutex::new(hash) })
     }
 
     /// What a new connection greets with.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        TlsAcceptor::from(Arc::clone(&in_force))
+        TlsAcceptor::from(Arc::clone(&in_force.0))
+    }
+
+    /// The wire, and when the first certificate of its chain expires, in seconds since 1970.
+    pub(crate) fn expiry(&self) -> (Wire, Expiry) {
+        (self.wire, self.in_force.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 
     /// Whether clients have to show a certificate.
@@ -88,7 +99,9 @@ impl WireTls {
             return Ok(false);
         }
         *seen = hash;
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config?);
+        let (config, expiry) = config?;
+        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        *in_force = (Arc::new(config), expiry);
         Ok(true)
     }
 }
@@ -109,6 +122,11 @@ impl Renewal {
     /// Those of the system.
     pub(crate) fn new(all: Vec<Arc<WireTls>>) -> io::Result<Self> {
         Ok(Self { all, tokens: Vec::new(), told: signal(SignalKind::hangup())? })
+    }
+
+    /// The TLS of all wires.
+    pub(crate) fn certificates(&self) -> Arc<[Arc<WireTls>]> {
+        self.all.clone().into()
     }
 
     /// The same, which renews `tokens` as well.
@@ -163,7 +181,7 @@ fn log_certificate(tls: &WireTls) {
 
 /// The hash of `files`, and what they make for `wire` or what is wrong with them. Files that cannot be
 /// read look like none.
-fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<ServerConfig>) {
+fn read(wire: Wire, files: &TlsConfig) -> (FilesHash, Result<(ServerConfig, Expiry)>) {
     match Contents::read(wire, files) {
         Ok(contents) => (contents.hash(), contents.config(wire, files)),
         Err(error) => (FilesHash::default(), Err(error)),
@@ -205,12 +223,13 @@ impl Contents {
 
     /// # Errors
     /// What is wrong with which of `files`. Nothing of a key is ever repeated.
-    fn config(&self, wire: Wire, files: &TlsConfig) -> Result<ServerConfig> {
+    fn config(&self, wire: Wire, files: &TlsConfig) -> Result<(ServerConfig, Expiry)> {
         let TlsConfig { cert: cert_path, key: key_path, client_ca: ca_path } = files;
         let wrong = |field: &str, path: &Path, problem: &str| {
             anyhow!("{wire}.tls.{field}: {}: {problem}", path.display())
         };
         let chain = certificates(&self.cert).map_err(|error| wrong("cert", cert_path, &error))?;
+        let expiry = expiry(&chain).map_err(|error| wrong("cert", cert_path, &error))?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| wrong("key", key_path, "expected a private key in PEM"))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -238,7 +257,7 @@ impl Contents {
             Err(error) => return Err(wrong("cert", cert_path, &error.to_string())),
         };
         config.alpn_protocols = vec![protocol(wire).to_vec()];
-        Ok(config)
+        Ok((config, expiry))
     }
 }
 
@@ -258,6 +277,17 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         Ok(all) if !all.is_empty() => Ok(all),
         _ => Err("expected certificates in PEM".to_owned()),
     }
+}
+
+/// When the first certificate of `chain` expires.
+fn expiry(chain: &[CertificateDer<'static>]) -> Result<Expiry, String> {
+    let expiry = |one: &CertificateDer<'_>| {
+        let (_, certificate) = X509Certificate::from_der(one)
+            .map_err(|error| format!("invalid certificate: {error}"))?;
+        Ok(certificate.validity().not_after.timestamp())
+    };
+    let all: Result<Vec<_>, String> = chain.iter().map(expiry).collect();
+    Ok(all?.into_iter().min().unwrap_or_default())
 }
 
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
@@ -280,7 +310,7 @@ mod tests {
         let next = TlsFiles::write(next.path()).unwrap();
         let files = TlsConfig { cert, key, client_ca: None };
         let tls = Arc::new(WireTls::load(Wire::Http, &files).unwrap());
-        let in_force = || Arc::clone(&tls.in_force.lock().unwrap());
+        let in_force = || Arc::clone(&tls.in_force.lock().unwrap().0);
         let (first, stop) = (in_force(), CancellationToken::new());
         let renewal = Renewal::new(vec![Arc::clone(&tls)]).unwrap();
         let stopping = stop.clone();

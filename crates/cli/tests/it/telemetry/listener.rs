@@ -56,13 +56,38 @@ fn metrics_are_served_with_tls_as_other_listeners_are() {
     );
     let server = Process::start(serve(&folder, &config).stderr(Stdio::inherit()), 5);
     let address = server.address("metrics+https");
-    let output = std::process::Command::new("curl")
-        .args(["-s", "--cacert"])
-        .arg(ca)
-        .arg(format!("https://localhost:{}/readyz", address.port()))
-        .output()
-        .expect("curl is installed");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
+    let see = |path: &str| {
+        let url = format!("https://localhost:{}{path}", address.port());
+        let mut curl = std::process::Command::new("curl");
+        let output = curl.args(["-s", "--cacert"]).arg(&ca).arg(url).output();
+        String::from_utf8(output.expect("curl is installed").stdout).expect("it is text")
+    };
+    assert_eq!(see("/readyz"), "ok\n");
+    // The certificates of tests expire with the year 4095.
+    let expiry = "4096-01-01T00:00:00Z".parse::<jiff::Timestamp>().expect("a time").as_second();
+    let metrics = see("/metrics");
+    let gauge = "sluicegate_certificate_expiry_timestamp_seconds";
+    assert!(metrics.contains(&format!("{gauge}{{wire=\"metrics\"}} {expiry}\n")), "{metrics}");
+    assert_eq!(metrics.matches(&format!("\n{gauge}{{")).count(), 1, "{metrics}");
+}
+
+#[test]
+fn the_time_of_the_last_snapshot_is_a_metric_where_there_is_a_snapshot() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let snapshot = folder.path().join("counters.snap");
+    let options = ["--snapshot", snapshot.to_str().expect("it is text"), "--snapshot-every", "5m"];
+    let server = Server::start_with(&options, Stdio::inherit());
+    let (_, metrics) = server.see("/metrics", "");
+    let gauge = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(|value| value.parse::<f64>().expect("a number"))
+    };
+    let written = gauge("sluicegate_snapshot_last_success_timestamp_seconds").expect("it is there");
+    let modified = snapshot.metadata().and_then(|file| file.modified()).expect("it is a file");
+    let modified = modified.duration_since(std::time::UNIX_EPOCH).expect("it is after 1970");
+    assert!((written - modified.as_secs_f64()).abs() < 1.0, "{written} {modified:?}");
+    assert_eq!(gauge("sluicegate_snapshot_interval_seconds"), Some(300.0));
+    assert!(!Server::start().see("/metrics", "").1.contains("sluicegate_snapshot"));
 }
 
 #[test]
