@@ -287,7 +287,7 @@ async fn answer(
     let engine = Arc::clone(&context.engine);
     engine.settle_debts().await;
     if let Some(end) = node_end {
-        end.record(engine.telemetry()).await;
+        end.record(engine.telemetry(), admin_api).await;
     }
     // Sending the last spans needs this runtime, so another thread waits for it.
     let sent = spawn_blocking(move || engine.traces().map(Traces::end)).await;

@@ -169,6 +169,13 @@ impl AdminApi {
         Ok(true)
     }
 
+    /// Ends the connections to the catalog, when nothing is answered any more.
+    pub(crate) async fn close(&self) {
+        if let Some(OpenApi { api, .. }) = self.open.get() {
+            api.close().await;
+        }
+    }
+
     /// Removes the file with the setup token: the token was used, or the server stops.
     pub(crate) fn remove_setup_file(&self) {
         if let Some(file) = &self.setup_file {

@@ -262,3 +262,15 @@ fn a_setup_token_in_a_file_is_not_printed_and_goes_when_it_was_used_or_the_serve
         assert!(!file.exists(), "the server has stopped");
     }
 }
+
+#[test]
+fn a_node_that_stops_leaves_one_file_of_its_sqlite_catalog() {
+    let folder = tempfile::tempdir().expect("there is room for files");
+    let catalog = folder.path().join("catalog.db");
+    let mut node = Node::start(&format!("sqlite:{}", catalog.display()), "");
+    node.set_up();
+    node.end();
+    let names = std::fs::read_dir(folder.path()).expect("it is a folder");
+    let names = names.map(|entry| entry.expect("it can be read").file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["catalog.db"], "the WAL was written back");
+}
