@@ -10,6 +10,9 @@ use sluicegate_testkit::{TlsFiles, need, until};
 use super::{PATIENCE, Server, raw, tool};
 use crate::program::{Process, serve};
 
+/// Longest time until a server that has stopped is no longer counted: less than a silent one counts.
+const LEAVE_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
 const OPEN_METRICS: &str = "accept: application/openmetrics-text; version=1.0.0\r\n";
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
@@ -327,6 +330,28 @@ async fn a_store_on_redis_is_counted_also_when_it_is_gone() {
     for name in names(&queries).into_iter().filter(|name| of_redis(name)) {
         assert!(here.contains(&name), "there is no `{name}`");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_is_no_longer_counted_by_the_others() {
+    let redis =
+        need!(sluicegate_testkit::RedisServer::start(sluicegate_testkit::Options::default()).await);
+    let url = format!("redis://{}", redis.address());
+    let [stays, mut stops] = [0, 1].map(|_| Server::start_with(&["--store", &url], Stdio::null()));
+    let counts = async |live: f64| {
+        let counted = async || {
+            let (_, text) = stays.see("/metrics", "");
+            let now = samples(&text);
+            (now["sluicegate_store_nodes"] == live && now["sluicegate_store_nodes_live"] == live)
+                .then_some(())
+        };
+        // A server that is silent counts for at least 15 s.
+        until("the servers are counted", LEAVE_WAIT_MAX, counted).await.expect("they are")
+    };
+    counts(2.0).await;
+    stops.process.signal("TERM");
+    assert!(stops.process.wait().expect("it ends").success());
+    counts(1.0).await;
 }
 
 #[test]
