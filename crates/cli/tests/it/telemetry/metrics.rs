@@ -346,7 +346,7 @@ async fn a_server_that_stops_is_no_longer_counted_by_the_others() {
                 .then_some(())
         };
         // A server that is silent counts for at least 15 s.
-        until("the servers are counted", LEAVE_WAIT_MAX, counted).await.expect("they are")
+        until("the servers are counted", LEAVE_WAIT_MAX, counted).await.expect("they are");
     };
     counts(2.0).await;
     stops.process.signal("TERM");
