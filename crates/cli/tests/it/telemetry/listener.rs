@@ -29,7 +29,10 @@ fn the_address_for_metrics_has_health_and_metrics_and_shows_no_keys() {
     assert!(see("/readyz").ends_with("\r\n\r\nok\n"));
     let metrics = see("/metrics");
     assert_eq!(status(&metrics), "200");
-    assert!(metrics.contains("\nsluicegate_connections_open{wire=\"metrics\"} 1\n"), "{metrics}");
+    assert!(
+        metrics.contains("\nsluicegate_connections_accepted_total{wire=\"metrics\"} 3\n"),
+        "{metrics}"
+    );
     for path in ["/v1/top?policy=login", "/v1/events", "/v1/policies", "/v1/admin/meta", "/"] {
         let answer = see(path);
         assert_eq!(status(&answer), "404", "{path}");
